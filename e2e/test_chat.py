@@ -40,16 +40,34 @@ print("fox")
 # Two tabs change the same conversation: both texts are kept. The ids differ, and how many more there are.
 TWO_TABS = """async () => {
   const { store } = pyappPage.chat;
-  const before = await store.list();
-  const tabs = ["mine", "theirs"].map((text) => {
-    const conversation = store.read(before[0]);
-    conversation.add("user", text);
-    return conversation;
-  });
-  for (const tab of tabs) await store.put(tab);
-  const after = (await store.list()).flatMap(({ turns }) => turns.map(({ text }) => text));
-  return [tabs[0].id !== tabs[1].id, after.filter((text) => ["mine", "theirs"].includes(text)).length];
+  const [{ id }] = await store.list();
+  const tabs = [await store.read(id), await store.read(id)];
+  for (const [number, { entry, content }] of tabs.entries()) {
+    const [first, ...others] = content.turns;
+    await store.put(entry, { ...content, turns: [{ ...first, text: ["mine", "theirs"][number] }, ...others] });
+  }
+  const after = await Promise.all((await store.list()).map((one) => store.read(one.id)));
+  const texts = after.flatMap(({ content }) => content.turns.map(({ text }) => text));
+  return [tabs[0].entry.id !== tabs[1].entry.id, texts.filter((text) => ["mine", "theirs"].includes(text)).length];
 }"""
+# What the page's earlier versions kept: a database for conversations, with whole records.
+EARLIER = """(record) => new Promise((resolve, reject) => {
+  const request = indexedDB.open("pyapp-conversations", 1);
+  request.onerror = () => reject(request.error);
+  request.onupgradeneeded = () => request.result.createObjectStore("conversations", { keyPath: "id" });
+  request.onsuccess = () => {
+    const transaction = request.result.transaction("conversations", "readwrite");
+    transaction.objectStore("conversations").put(record);
+    transaction.oncomplete = () => (request.result.close(), resolve());
+  };
+})"""
+EARLIER_LEFT = """() => new Promise((resolve) => {
+  const request = indexedDB.open("pyapp-conversations");
+  request.onsuccess = () => {
+    const count = request.result.transaction("conversations").objectStore("conversations").count();
+    count.onsuccess = () => (request.result.close(), resolve(count.result));
+  };
+})"""
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +125,7 @@ def test_turns_of_a_folder_with_a_template(chat: ChatPage, files: list[Path]) ->
     chat.turn(0).get_by_role("button", name="Send").click()
     chat.until("pyappPage.chat.conversation.path.length === 2")
     assert chat.answered() == native_answer(files, [system, {"role": "user", "content": "Hello, wolf"}])
-    expect(chat.page.locator(".conversation", has_text="Hello, fox")).to_have_count(1)
+    expect(chat.page.locator(".history-row", has_text="Hello, fox")).to_have_count(1)
     chat.turn(0).get_by_role("button", name="version before").click()
     assert chat.texts() == ["Hello, fox", first, "And then?", second]
 
@@ -209,28 +227,37 @@ def test_export_delete_undo_import(chat: ChatPage, files: list[Path], tmp_path: 
     saved = tmp_path / "conversations.json"
     download.value.save_as(saved)
     assert record["turns"] in [one["turns"] for one in json.loads(saved.read_text())["conversations"]]
-    rows = page.locator(".conversation", has_text="Keep this one")
+    rows = page.locator(".history-row", has_text="Keep this one")
     rows.get_by_role("button", name="Delete").click()
     expect(rows).to_have_count(0)
     page.get_by_role("button", name="Undo").click()
     expect(rows).to_have_count(1)
     rows.get_by_role("button", name="Delete").click()
     expect(rows).to_have_count(0)
-    page.locator("#chat-import").set_input_files(saved)
+    page.locator("#history-conversation .history-import").set_input_files(saved)
     expect(rows).to_have_count(1)
-    rows.locator(".conversation-open").click()
+    rows.locator(".history-open").click()
     expect(chat.turns).to_have_count(2)
     assert page.evaluate("pyappPage.chat.conversation.toRecord().turns") == record["turns"]
-    page.locator("#chat-import").set_input_files(saved)
-    expect(page.locator(".conversations-note")).to_contain_text("were here already")
+    page.locator("#history-conversation .history-import").set_input_files(saved)
+    expect(page.locator("#history-conversation .history-note")).to_contain_text("were here already")
     assert page.evaluate(TWO_TABS) == [True, 2]
     head = {"format": "pyapp.conversations", "version": 1}
     stranger = {**head, "conversations": [{**record, "turns": [{"id": "a", "parent": "b"}]}]}
     for text, says in (("no JSON", "not JSON"), ("{}", "no conversations"), (json.dumps(stranger), "Turn 1")):
         saved.write_text(text)
-        page.locator("#chat-import").set_input_files(saved)
-        expect(chat.error).to_contain_text(says)
+        page.locator("#history-conversation .history-import").set_input_files(saved)
+        expect(page.locator("#history-conversation [role=alert]")).to_contain_text(says)
     expect(chat.turns).to_have_count(2)
+    # A conversation of an earlier version of the page is moved into the history.
+    page.evaluate("(id) => pyappPage.chat.store.remove(id)", record["id"])
+    page.evaluate(EARLIER, record | {"title": "From before", "updated": record["updated"] + 10**9})
+    page.reload()
+    chat.wait_ready()
+    page.evaluate("pyappPage.chat.ready")
+    assert page.evaluate("pyappPage.chat.conversation.toRecord().turns") == record["turns"]
+    expect(page.locator(".history-open[aria-current]")).to_contain_text("From before")
+    assert page.evaluate(EARLIER_LEFT) == 0
 
 
 def imported(chat: ChatPage, folder: Path, answer: str) -> None:
@@ -244,8 +271,8 @@ def imported(chat: ChatPage, folder: Path, answer: str) -> None:
     one = {"id": "fixed", "title": "Markdown", "system": "", "created": 1, "updated": 2, "leaf": "b", "turns": turns}
     path = folder / "one.json"
     path.write_text(json.dumps({"format": "pyapp.conversations", "version": 1, "conversations": [one]}))
-    chat.page.locator("#chat-import").set_input_files(path)
-    chat.page.locator(".conversation-open", has_text="Markdown").first.click()
+    chat.page.locator("#history-conversation .history-import").set_input_files(path)
+    chat.page.locator("#history-conversation .history-open", has_text="Markdown").first.click()
     expect(chat.turns).to_have_count(2)
 
 

@@ -138,14 +138,15 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
 
     # It is there after a reload, with the model, and nothing is downloaded or embedded again.
     page.get_by_role("button", name="Rename animals.txt").click()
-    page.get_by_label("Name of the collection").fill("Notes")
+    page.get_by_label("New name").fill("Notes")
     page.keyboard.press("Enter")
+    expect(page.locator("#history-collection .history-open")).to_contain_text("Notes")
     asked = len(hub.requests)
     page.reload()
     search.wait_ready()
     page.locator("#search-question").wait_for()
     search.state("ready")
-    expect(page.locator(".collection-open")).to_contain_text("Notes")
+    expect(page.locator("#history-collection .history-open")).to_contain_text("Notes")
     search.ask(question)
     assert search.marked()[:3] == marked and len(hub.requests) == asked
 
@@ -156,12 +157,12 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     [kept] = json.loads(saved.read_text())["collections"]
     assert np.frombuffer(base64.b64decode(kept["vectors"]), "f4").tolist() == pytest.approx(vectors.tolist())
     page.get_by_role("button", name="Delete Notes").click()
-    expect(page.locator(".collection")).to_have_count(0)
+    expect(page.locator("#history-collection .history-row")).to_have_count(0)
     page.get_by_role("button", name="Undo").click()
-    expect(page.locator(".collection")).to_have_count(1)
+    expect(page.locator("#history-collection .history-row")).to_have_count(1)
     page.get_by_role("button", name="Delete Notes").click()
-    page.locator("#search-import").set_input_files(saved)
-    page.locator(".collection-open").click()
+    page.locator("#history-collection .history-import").set_input_files(saved)
+    page.locator("#history-collection .history-open").click()
     search.ask(question)
     assert search.marked()[:3] == marked
     for change, says in (
@@ -169,8 +170,8 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
         ({"vectors": "AAAA"}, "vectors"),
     ):
         saved.write_text(json.dumps({"format": "pyapp.search", "version": 1, "collections": [kept | change]}))
-        page.locator("#search-import").set_input_files(saved)
-        expect(search.error).to_contain_text(says)
+        page.locator("#history-collection .history-import").set_input_files(saved)
+        expect(page.locator("#history-collection [role=alert]")).to_contain_text(says)
 
     # Another model: its vectors cannot be compared with those of the first.
     for path in write_embedder(tmp_path / "other", seed=8):

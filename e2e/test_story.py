@@ -13,6 +13,7 @@ from playwright.sync_api import BrowserContext, expect
 from e2e.model_files import write_pair
 from e2e.page import StoryPage
 from pyapp import tasks
+from scripts.serve import SiteServer
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 # Time from the click on Stop until the sheet says so, in the page's own clock.
@@ -224,3 +225,64 @@ def test_a_story_goes_on_and_is_kept(story: StoryPage) -> None:
     with zipfile.ZipFile(saved.value.path()) as archive:
         assert whole.strip() in [archive.read(name).decode().strip() for name in archive.namelist()]
     story.wait_ready()
+
+
+# A store under a quota: what an entry that is too large fails with, what is listed then, and once the entry is smaller.
+FULL = """async (bytes) => {
+  const { HistoryStore } = await import("/modules/history/history-store.js");
+  const store = new HistoryStore("story");
+  await store.put(store.begin("one"), { text: "fits" });
+  const noise = new Uint8Array(bytes).map(() => Math.random() * 256); // LevelDB compresses
+  const entry = store.begin("two");
+  const files = [{ name: "sound", blob: new Blob([noise]) }];
+  const error = await store.put(entry, {}, { files }).catch((failure) => failure);
+  const titles = (await store.list()).map(({ title }) => title);
+  await store.put(entry, { text: "fits" });
+  return [error?.name, error?.message, error?.action, titles, entry.revision, (await store.list()).length];
+}"""
+
+NO_ROOM = """() => {
+  globalThis.transaction = IDBDatabase.prototype.transaction;
+  IDBDatabase.prototype.transaction = function (tables, mode) {
+    if (mode === "readwrite") throw new DOMException("", "QuotaExceededError");
+    return transaction.call(this, tables, mode);
+  };
+}"""
+
+
+def test_the_history_on_a_full_disk(browser: BrowserContext) -> None:
+    """The module alone, from an origin of its own whose quota is small."""
+    quota = 2_000_000
+    with SiteServer(Path(__file__).resolve().parents[1] / "web") as server:
+        page = browser.new_page()
+        page.goto(f"{server.url}app.webmanifest")
+        protocol = browser.new_cdp_session(page)
+        protocol.send("Storage.overrideQuotaForOrigin", {"origin": server.origin, "quotaSize": quota})
+        name, message, action, titles, revision, entries = page.evaluate(FULL, 4 * quota)
+        page.close()
+    assert (name, action) == ("UserError", "storage")
+    assert "is full: it keeps" in message
+    assert titles == ["one"]  # what is there stays
+    assert (revision, entries) == (1, 2)
+
+
+def test_a_story_that_cannot_be_kept_stays_and_the_oldest_can_be_deleted(story: StoryPage) -> None:
+    page = story.page
+    story.settings(max_new_tokens=16)
+    story.write("The first of two")
+    page.evaluate(NO_ROOM)
+    text = story.write("Another that finds no room")
+    page.evaluate("IDBDatabase.prototype.transaction = transaction; 1")
+    expect(story.error).to_contain_text("is full")
+    assert story.text() == text  # it can be copied
+    page.get_by_role("button", name="Another", exact=True).click()
+    story.until("pyappPage.story.output.ids.length === 16 && !pyappPage.story.button.running")
+    page.evaluate("navigator.storage.estimate = async () => ({ usage: 0, quota: 100 }); 1")
+    card = page.locator("#history-story")
+    card.evaluate("(card) => { card.open = true }")
+    expect(card).to_contain_text("That is too much")
+    before = page.evaluate("pyappPage.story.store.list().then(({ length }) => length)")
+    assert before >= 2
+    card.get_by_role("button", name="Delete the oldest").click()
+    expect(card.locator(".history-row")).to_have_count(before - 1)
+    page.evaluate("delete navigator.storage.estimate")

@@ -44,11 +44,13 @@ KERNEL(compute_f32)
     float scratch[PLACES][BLOCK];
     float *tensors[TENSORS], *place[PLACES];
     const int64_t count = record->dims[compute_f32_count], steps = record->dims[compute_f32_steps],
-                  single = record->dims[compute_f32_single];
+                  single = record->dims[compute_f32_single], held = record->dims[compute_f32_held];
+    const double *numbers = record->pointers[compute_f32_numbers];
     const instruction *program = record->pointers[compute_f32_program];
     unsigned written = 0;
+    int used = 0; /* numbers */
     int64_t first, last;
-    if (count < 0 || steps < 0)
+    if (count < 0 || steps < 0 || held < 0 || held > (numbers ? NUMBERS : 0))
         return KERNEL_BAD_ARGUMENT;
     if (count == 0)
         return KERNEL_OK;
@@ -62,17 +64,19 @@ KERNEL(compute_f32)
     }
     for (int64_t s = 0; s < steps; s++) {
         const uint8_t places[] = {program[s].to, program[s].a, program[s].b, program[s].c};
-        for (int k = 0; k < 4; k++)
+        for (int k = 0; k < 4; k++) {
             if (places[k] >= PLACES || (places[k] < TENSORS && !tensors[places[k]]))
                 return KERNEL_BAD_ARGUMENT;
+            used = places[k] - TENSORS - TEMPORARIES >= used ? places[k] - TENSORS - TEMPORARIES + 1 : used;
+        }
         if (program[s].opcode >= COMPUTE_F32_COUNT || program[s].to >= TENSORS + TEMPORARIES ||
             (program[s].to < TENSORS && single >> program[s].to & 1))
             return KERNEL_BAD_ARGUMENT;
         written |= 1u << program[s].to;
     }
-    for (int k = 0; k < NUMBERS; k++) {
+    for (int k = 0; k < used; k++) {
         double number;
-        memcpy(&number, &record->dims[compute_f32_number0 + k], sizeof number);
+        memcpy(&number, k < held ? (const void *)&numbers[k] : &record->dims[compute_f32_number0 + k], sizeof number);
         for (int i = 0; i < BLOCK; i++)
             scratch[TENSORS + TEMPORARIES + k][i] = (float)number;
     }

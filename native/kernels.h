@@ -555,6 +555,28 @@ KERNEL(conv_transpose_f32,
        "y x weight bias? | batch groups inputs outputs height width kernel_height kernel_width stride_y stride_x top "
        "left dilation_y dilation_x out_height out_width |")
 
+/* ---- Pooling
+ *
+ * x is (planes, size0, size1, size2), y (planes, out0, out1, out2); both are dense, of the float `type`. Along a dim,
+ * window o has the elements o * stride + k * dilation - pad (k < kernel) that exist. With a kernel of 0 the windows are
+ * `out` parts: the elements floor(o * size / out) .. ceil((o + 1) * size / out) - 1. The gradients are sums over the
+ * windows. 16-bit floats are computed in float64, and each result is rounded. */
+
+/* The largest element of each window, and where it is in its plane (int64): the first of equal ones, but the last NaN.
+ * A window without elements gives -infinity and -1. */
+KERNEL(max_pool, "y? indices? x | type planes size0 size1 size2 out0 out1 out2 kernel0 kernel1 kernel2 stride0 stride1 "
+                 "stride2 pad0 pad1 pad2 dilation0 dilation1 dilation2 |")
+KERNEL(max_pool_backward,
+       "grad_x x grad_y | type planes size0 size1 size2 out0 out1 out2 kernel0 kernel1 kernel2 stride0 stride1 "
+       "stride2 pad0 pad1 pad2 dilation0 dilation1 dilation2 |")
+/* The sum of each window divided by `divisor`, or where it is 0 by the number of elements; with `counted` 1, those of
+ * the padding count. The dilation is 1. */
+KERNEL(avg_pool, "y x | type planes size0 size1 size2 out0 out1 out2 kernel0 kernel1 kernel2 stride0 stride1 "
+                 "stride2 pad0 pad1 pad2 dilation0 dilation1 dilation2 counted divisor |")
+KERNEL(avg_pool_backward,
+       "grad_x grad_y | type planes size0 size1 size2 out0 out1 out2 kernel0 kernel1 kernel2 stride0 stride1 "
+       "stride2 pad0 pad1 pad2 dilation0 dilation1 dilation2 counted divisor |")
+
 /* ---- Sound */
 
 /* Power spectra: y (size / 2 + 1, frames), with rows y_stride apart. Frame t is |DFT|^2 of samples[t * hop .. t * hop +
@@ -569,10 +591,11 @@ KERNEL(log_mel_f32, "y samples roots filters ranges | frames hop size mels y_str
 /* ---- Random numbers and sampling */
 
 /* Uniform float32 numbers in [0, 1) by Philox4x32-10, with key = seed and counter = offset + i / 4. Element i is
- * (word >> 8) * 2^-24 of word i % 4. The bits are the same on every platform. */
-KERNEL(random_uniform, "y | count seed offset |")
+ * (word >> 8) * 2^-24 of word i % 4. The bits are the same on every platform. Where `state` is given, the seed is
+ * state[0], and state[1] is added to the offset (int64). */
+KERNEL(random_uniform, "y state? | count seed offset |")
 /* Normal float32 numbers: Box-Muller on the words 2j and 2j + 1 of the same generator. */
-KERNEL(random_normal, "y | count seed offset |")
+KERNEL(random_normal, "y state? | count seed offset |")
 /* Samples a token: the repetition penalty for the ids in history[0 .. history_count - 1], then temperature, top-k,
  * top-p, min-p and typical sampling. uniform[0], in [0, 1), is the random number. With a temperature <= 0 the token is
  * the argmax. typical is a share in units of 2^-24. top_k 0, top_p >= 1 (or <= 0), min_p 0, typical 0 (or >= 2^24) and
@@ -607,9 +630,9 @@ KERNEL(cross_entropy_backward,
  * set, tensor k has one element, which the program reads for every element of the others.
  *
  * The program has `steps` instructions of five bytes: an opcode, the register of the result, and the registers of three
- * operands. Registers 0 .. 5 are the tensors, 6 .. 13 intermediate values, 14 .. 29 the numbers, which are the bits of
- * float64 numbers. greater is 1 or 0. where gives its second operand if the first is not 0, else the third. The sign of
- * NaN is 0. */
+ * operands. Registers 0 .. 5 are the tensors, 6 .. 13 intermediate values, 14 .. 29 the numbers: the first `held` are
+ * read from `numbers` (float64), the others are the bits of float64 numbers. greater is 1 or 0. where gives its second
+ * operand if the first is not 0, else the third. The sign of NaN is 0. */
 OPCODE(compute_f32, add, "float32", "same")
 OPCODE(compute_f32, sub, "float32", "same")
 OPCODE(compute_f32, mul, "float32", "same")
@@ -623,11 +646,11 @@ OPCODE(compute_f32, sqrt, "float32", "same")
 OPCODE(compute_f32, abs, "float32", "same")
 OPCODE(compute_f32, sign, "float32", "same")
 KERNEL(compute_f32,
-       "x0 x1? x2? x3? x4? x5? program | count steps single number0 number1 number2 number3 number4 number5 "
-       "number6 number7 number8 number9 number10 number11 number12 number13 number14 number15 |")
-/* A step of AdamW, in place. settings are seven float32: rate, beta1, beta2, epsilon, weight_decay, 1 - beta1^t, 1 -
- * beta2^t. Weight decay is decoupled, as in torch.optim.AdamW. */
-KERNEL(adamw_f32, "parameter m v grad settings | count |")
+       "x0 x1? x2? x3? x4? x5? program numbers? | count steps single held number0 number1 number2 number3 number4 "
+       "number5 number6 number7 number8 number9 number10 number11 number12 number13 number14 number15 |")
+/* A step of AdamW, in place. The seven numbers are float64 (or their bits, where `numbers` is NULL): rate, beta1,
+ * beta2, epsilon, weight_decay, 1 - beta1^t, 1 - beta2^t. Weight decay is decoupled, as in torch.optim.AdamW. */
+KERNEL(adamw_f32, "parameter m v grad numbers? | count number0 number1 number2 number3 number4 number5 number6 |")
 /* The CTC loss (count), and its gradient, of log_probs (steps, count, classes) for int32 labels (count, most). times
  * and lengths (count), int32, are the number of steps and labels of each sample, at most `steps` and `most`. scratch
  * has `room` floats for each of at most `workspaces` workers. room is a multiple of 16 and at least (steps + 7) *

@@ -55,11 +55,14 @@ KERNEL(adamw_f32)
     float *parameter = record->pointers[adamw_f32_parameter], *m = record->pointers[adamw_f32_m],
           *v = record->pointers[adamw_f32_v];
     const float *grad = record->pointers[adamw_f32_grad];
-    adamw_settings s;
+    double n[7];
     int64_t first, last;
     if (record->dims[adamw_f32_count] <= 0)
         return KERNEL_OK;
-    memcpy(&s, record->pointers[adamw_f32_settings], sizeof s);
+    const void *numbers = record->pointers[adamw_f32_numbers];
+    memcpy(n, numbers ? numbers : &record->dims[adamw_f32_number0], sizeof n);
+    const adamw_settings s = {(float)n[0], (float)n[1], (float)n[2], (float)n[3],
+                              (float)n[4], (float)n[5], (float)n[6]};
     const vfloat step = vsplat(s.rate / s.correction1), keep = vsplat(1.0f - s.rate * s.weight_decay);
     const vfloat root = vsplat(sqrt_scalar(s.correction2)), epsilon = vsplat(s.epsilon);
     worker_share(record->dims[adamw_f32_count], 64, worker, workers, &first, &last);

@@ -61,8 +61,9 @@ INLINE void normal_samples(float *out, uint32_t words[4][BLOCKS])
 INLINE int fill_random(sample_function *samples, const launch *record, int worker, int workers)
 {
     float *y = record->pointers[random_uniform_y];
-    const uint64_t seed = (uint64_t)record->dims[random_uniform_seed],
-                   offset = (uint64_t)record->dims[random_uniform_offset];
+    const int64_t *state = record->pointers[random_uniform_state];
+    const uint64_t seed = (uint64_t)(state ? state[0] : record->dims[random_uniform_seed]),
+                   offset = (uint64_t)record->dims[random_uniform_offset] + (uint64_t)(state ? state[1] : 0);
     int64_t first, last;
     worker_share(record->dims[random_uniform_count], 4 * BLOCKS, worker, workers, &first, &last);
     for (int64_t i = first; i < last; i += 4 * BLOCKS) {

@@ -16,7 +16,7 @@ ENTRIES = [
     "boot.js", "worker.js", "modules/worker/pool-helper.js", "modules/page/main.js", "modules/page/model-dialog.js",
     "css/page.css", "modules/views/transcribe/transcribe-view.js", "css/transcribe.css",
     "modules/views/chat/chat-view.js", "css/chat.css", "modules/views/search/search-view.js", "css/search.css",
-    "modules/history/history-panel.js",
+    "modules/views/lab/lab-view.js", "css/lab.css", "lab-worker.js", "modules/history/history-panel.js",
 ]  # fmt: skip
 PARTS = ["modules", "css"]
 # Loaded by its address, into the thread of the microphone.

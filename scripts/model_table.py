@@ -22,8 +22,10 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
 - **Hugging Face**: a folder or a name on the hub with config.json of this `model_type`, and model.safetensors (shards
   included) or pytorch_model.bin. An unknown `model_type` is refused before any weights are read.
 - **GGUF**: the `general.architecture` of the files that are read and, by `pyapp quantize FOLDER model.gguf`, written;
-  tests read what they wrote. Files of encoders are for embeddings: they have the tokenizer, the pooling and the prompts
-  of a folder of sentence-transformers, but no heads. RoBERTa's are read as BERT's.
+  tests read what they wrote. A model whose settings the form cannot say, such as another activation, is not written.
+  A file in several parts (`NAME-00001-of-00003.gguf`) is named by its first part. Files of encoders are for embeddings:
+  they have the tokenizer, the pooling and the prompts of a folder of sentence-transformers, but no heads. RoBERTa's are
+  read as BERT's.
 - **Parity**: how many small configurations the tests compare with transformers: names of parameters, outputs (within
   1e-4), 64 greedy tokens through the cache, a batch with padding, and the gradient of every parameter.
 - **Pyodide**: the same tests run in the browser.

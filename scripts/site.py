@@ -8,6 +8,7 @@
     dist/tokenizers/           Hugging Face's tokenizers in JavaScript
     dist/mediabunny/           a library that reads containers of recordings
     dist/model-tasks.json      the task of each architecture
+    dist/lessons/lessons.json  the titles of the Lab's lessons, and their files
     dist/manifest.json         {"version", "files": [{"path", "bytes", "sha256"}]}: what the service worker stores
     dist/*.br, dist/*.gz       precompressed copies
 
@@ -193,6 +194,20 @@ def model_tasks() -> dict[str, dict[str, str]]:
     return found
 
 
+def lessons(folder: Path) -> list[dict[str, Any]]:
+    """The Lab's lessons: their files, and the title and the first sentence of their first cell. A folder with the name
+    of a lesson has the files that its cells read.
+    """
+    found = []
+    for path in sorted(folder.glob("*.py")):
+        lines = [line.removeprefix("#").strip() for line in path.read_text().splitlines()]
+        title = next(line for line in lines if line.startswith("# ")).removeprefix("# ")
+        about = next(line for line in lines[lines.index(f"# {title}") + 1 :] if line)
+        files = sorted(file.relative_to(folder).as_posix() for file in (folder / path.stem).glob("*.*"))
+        found.append({"file": path.name, "title": title, "about": about, "files": files})
+    return found
+
+
 def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     """Writes the whole site into `out`, in place of what was there. Quality 0: without precompressed copies."""
     ours, numpy = wheels.build("wasm"), wheels.numpy()
@@ -219,6 +234,7 @@ def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
         shutil.copyfile(NODE_MODULES / source, staged / target)
     shutil.copyfile(ROOT / "pyapp" / "registry.json", staged / "registry.json")  # the page lists the same models
     (staged / "model-tasks.json").write_text(json.dumps(model_tasks()) + "\n")
+    (staged / "lessons" / "lessons.json").write_text(json.dumps(lessons(WEB / "lessons"), indent=1) + "\n")
     shutil.copyfile(ROOT / "third_party" / "README.md", staged / "THIRD-PARTY.md")
     (staged / "manifest.json").write_text(json.dumps(manifest(staged), indent=1) + "\n")
     if quality:

@@ -46,6 +46,7 @@ class Hub:
     token: str | None = None  # that private repositories ask for
     gated: set[str] = field(default_factory=set)
     commit: str = COMMIT
+    large: tuple[str, ...] = (".bin", ".safetensors")  # files that are redirected
     wrong_size: int = 0  # added to what the hub says of a file
     plain: bool = False  # answers like any web server, without the hub's headers
     # By the beginning of a path: status, headers and the pieces of the body, which may have no end.
@@ -163,7 +164,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def resolve(self, repo: str, name: str, start: int) -> None:
         state, data = self.state, self.state.files[repo][name]
-        large = name.endswith((".bin", ".safetensors"))
+        large = name.endswith(state.large)
         if not large and self.command == "GET":
             return self.download(data, start)
         self.send_response(302 if large else 200)

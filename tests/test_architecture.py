@@ -28,8 +28,8 @@ LAYERS = [
         *"amp backends compiler distributions extension fft jit linalg random settings special testing utils".split(),
     },
     {"optim", "adapters"},
-    {"models", "text", "train", "audio", "cuda", "func"},
-    {"recipes", "autograd", "keras"},
+    {"models", "text", "train", "audio", "cuda", "func", "datasets"},
+    {"recipes", "autograd", "keras", "lab"},
     {"tasks"},
     {"cli", "browser"},
     {"__main__"},
@@ -39,6 +39,7 @@ LAYER = {package: height for height, packages in enumerate(LAYERS) for package i
 NEIGHBOURS = {
     ("models", "text"), ("audio", "text"),
     ("hub", "formats"),  # the index of a model in several files
+    ("nn", "formats"),  # Weights opens files
 }  # fmt: skip
 
 # Packages that may import only from these.

@@ -49,6 +49,19 @@ def test_a_model_in_one_file(tmp_path: Path, name: str) -> None:
     assert hub.resolve(tmp_path).files == {"model": tmp_path / name} == hub.resolve(tmp_path / name).files
 
 
+def test_a_gguf_in_several_parts(remote: Hub) -> None:
+    """Its first part stands for all, which are downloaded together; a model beside it is another choice."""
+    parts = [f"q4-{number:05d}-of-00002.gguf" for number in (1, 2)]
+    remote.files[REPO] = {name: name.encode() for name in parts} | {"README.md": b"m"}
+    for name in (REPO, f"{REPO}:{parts[1]}"):
+        found = hub.resolve(name).model
+        assert found.name == parts[0] and (found.parent / parts[1]).read_bytes() == parts[1].encode()
+    assert hub.resolve(found.parent).model == found == hub.resolve(found.parent / parts[1]).model
+    remote.files[REPO]["q8.gguf"] = b"q8"
+    with pytest.raises(ModelNotFoundError, match=r"several models: q4-00001-of-00002.gguf, q8.gguf"):
+        hub.resolve(REPO)
+
+
 def test_models_of_a_task() -> None:
     every = hub.models()
     assert {entry for task in ("generate", "chat", "transcribe", "embed") for entry in hub.models(task)} == set(every)

@@ -11,8 +11,11 @@ import pytest
 
 from pyapp import tasks
 from pyapp.formats import open_checkpoint
+from pyapp.formats.convert import quantize_file
+from pyapp.formats.gguf_writer import write_gguf
 from pyapp.formats.sharded import write_sharded_safetensors
 from pyapp.formats.source import FileSource
+from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.text import tokenizer as tokenizer_module
 from tests.text.chat_model import write_chat_model
 from tests.text.small_model import write_model
@@ -118,6 +121,23 @@ def test_shards_are_read_like_one_file(folder: Path, tmp_path: Path, files: dict
     lost = next(name for name in parts if name.endswith(".safetensors"))
     del parts[lost]
     assert lost in run(tasks.chat(parts, messages, GREEDY, key="d"))[1].what
+
+
+def test_a_gguf_in_two_parts(folder: Path, tmp_path: Path, files: dict[str, FileSource]) -> None:
+    weights = folder / "model.safetensors"
+    quantize_file(weights, tmp_path / "whole.gguf", "f32", view=gguf_view(weights))
+    with open_checkpoint(tmp_path / "whole.gguf") as whole:
+        tensors, values = {name: whole.read(name) for name in whole.tensors}, whole.values  # type: ignore[attr-defined]
+    (tmp_path / "parts").mkdir()
+    names, every = list(tensors), {"split.count": 2, "split.tensors.count": len(tensors)}
+    for number, (chosen, own) in enumerate(((names[:5], values), (names[5:], {}))):
+        path = tmp_path / "parts" / f"m-0000{number + 1}-of-00002.gguf"
+        write_gguf(path, {name: tensors[name] for name in chosen}, own | every | {"split.no": number})
+    parts = sources(tmp_path / "parts")
+    messages = [said("user", "Hello, fox")]
+    assert run(tasks.chat(parts, messages, GREEDY, key="e"))[0] == run(tasks.chat(files, messages, GREEDY, key="a"))[0]
+    del parts["m-00001-of-00002.gguf"]
+    assert "'m-00001-of-00002.gguf' is missing" in run(tasks.chat(parts, messages, GREEDY, key="f"))[1].what
 
 
 @pytest.mark.parametrize(

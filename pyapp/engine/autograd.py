@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ArgumentError
 from .grad_mode import STATE
+from .launch import note_gradient
+from .storage import CAPTURES
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -361,6 +363,8 @@ class _Delivery:
 
     def add(self, tensor: Tensor, gradient: Tensor) -> None:
         known = tensor._grad
+        if CAPTURES.count:
+            note_gradient(tensor, known)
         if known is None:
             hooks = (tensor.node or tensor).hooks  # hooks may have kept the gradient
             tensor._grad = gradient if STATE.enabled else self._own(gradient.clone() if hooks else gradient)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from .device import Device
-from .dtype import uint8
+from .dtype import float64, uint8
 from .element_types import opcodes
 from .native import SIGNATURES
 from .storage import Storage
@@ -70,6 +70,14 @@ class _Value:
     def __lt__(self, other: Any) -> _Value:
         return self._with("greater", other, self)
 
+    def __ne__(self, zero: object) -> Any:
+        """self != 0, for `where` alone, which takes every number but 0 as true."""
+        if zero != 0:
+            raise ValueError("a program compares by != with 0 only")
+        return self
+
+    __hash__ = object.__hash__
+
     def abs(self) -> _Value:
         return self._with("abs", self)
 
@@ -90,6 +98,47 @@ class _Value:
         return self._with("where", condition, self, other)
 
 
+class HeldNumbers:
+    """Numbers that kernels read from a device's memory (float64): those of a step in a Graph, which each replay writes
+    anew. The memory stays where it is."""
+
+    __slots__ = ("_on", "values")
+
+    def __init__(self, values: tuple[float, ...]) -> None:
+        self.values = values
+        self._on: dict[Device, Tensor] = {}
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def on(self, device: Device) -> Tensor:
+        """The numbers (n,) in a device's memory."""
+        found = self._on.get(device)
+        if found is None:
+            memory = Storage.outside_graphs(8 * len(self.values), device)
+            found = self._on[device] = make(memory, (len(self.values),), (1,), float64)
+            self._write(found)
+        return found
+
+    def _write(self, to: Tensor) -> None:
+        to.storage.write(0, struct.pack(f"{len(self.values)}d", *self.values))
+
+    def renew(self, values: tuple[float, ...]) -> None:
+        """Other numbers, wherever they are held."""
+        if values != self.values:
+            self.values = values
+            for tensor in self._on.values():
+                self._write(tensor)
+
+    def each(self, device: Device) -> tuple[Tensor, ...]:
+        """Each number as a tensor (), for what is computed by ops."""
+        held = self.on(device)
+        return tuple(make(held.storage, (), (), float64, k) for k in range(len(self.values)))
+
+
+Numbers: TypeAlias = tuple[float, ...] | HeldNumbers
+
+
 class ElementProgram:
     """`function` takes so many tensors (at most six) and numbers, and returns the new value of each tensor; None for
     those that stay.
@@ -103,8 +152,8 @@ class ElementProgram:
         self._code: bytes | None = None
         self._on: dict[Device, Tensor] = {}
         self._constants: list[float] = []
-        self.written: tuple[int, ...] = ()
-        self._slots: tuple[tuple[float, ...], tuple[int, ...]] = (), (0,) * NUMBERS
+        self._written: tuple[int, ...] = ()
+        self._slots: tuple[tuple[float, ...] | None, tuple[int, ...]] = None, ()
 
     @property
     def code(self) -> bytes:
@@ -112,6 +161,11 @@ class ElementProgram:
         if self._code is None:
             self._code = self._compile()
         return self._code
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """Which tensors the program writes."""
+        return self._written if self._code is not None or self.code else ()
 
     def on(self, device: Device) -> Tensor:
         """The instructions in a device's memory."""
@@ -121,10 +175,13 @@ class ElementProgram:
             self._on[device] = found
         return found
 
-    def slots(self, numbers: tuple[float, ...]) -> tuple[int, ...]:
-        """The numbers and the function's own constants, as the slots of a launch record hold them."""
+    def slots(self, numbers: Numbers) -> tuple[int, ...]:
+        """The numbers (0 for those that are held elsewhere) and the function's own constants, as the slots of a launch
+        record have them."""
+        if isinstance(numbers, HeldNumbers):
+            numbers = (0.0,) * len(numbers)
         held, slots = self._slots
-        if held != numbers or not numbers:
+        if held != numbers:
             every = (*numbers, *self._constants)
             bits = struct.unpack(f"{len(every)}q", struct.pack(f"{len(every)}d", *every))
             slots = bits + (0,) * (NUMBERS - len(bits))
@@ -144,7 +201,7 @@ class ElementProgram:
         results = {id(value): k for k, value in enumerate(given) if value is not None}
         if len(given) != self.tensors or not results:
             raise ValueError(f"{name}: returns the new value of each of {self.tensors} tensors, or None")
-        self.written = tuple(sorted(results.values()))
+        self._written = tuple(sorted(results.values()))
         steps = _fused([value for value in values if value.opcode], results)
         numbers += [value for value in values if value.constant is not None]
         self._constants = [value.constant for value in numbers if value.constant is not None]

@@ -172,12 +172,21 @@ def launch_all(work: int, *calls: tuple[Any, ...]) -> None:
 
 
 class Recorder:
-    """Collects the records of a function while it runs, and the memory that they point to."""
+    """Collects the records of a function while it runs, the memory that they point to, and what a replay depends on."""
 
-    def __init__(self, pools: GraphPools) -> None:
+    def __init__(self, pools: GraphPools, gives_up: bool = False) -> None:
         self.pools = pools
+        self.gives_up = gives_up  # at what cannot be recorded: the function runs on, unrecorded. Else that raises.
+        self.reason: str | None = None  # why it has given up
+        self.passing = False  # whether the next run of the function may be recorded
         self.parts: list[tuple[Device, bytearray, list[str]] | Callable[[], None]] = []  # records, or a foreign call
         self.kept: dict[int, Any] = {}
+        self.actions: list[Callable[[], None]] = []  # of the host, before each replay
+        self.at_end: list[Callable[[], None]] = []  # when the function has ended
+        self.shared: dict[Any, Any] = {}  # what several actions have in common
+        self.settings: dict[tuple[int, str], tuple[Any, str, Any]] = {}  # object, attribute, value
+        self.conditions: list[Callable[[], bool]] = []
+        self.gradients: dict[int, tuple[Any, bool, Any]] = {}  # leaf, requires_grad, what its `grad` must be
 
     def add(self, device: Device, records: bytearray, calls: tuple[Call, ...]) -> None:
         """Adds records that have run on `device`."""
@@ -194,7 +203,7 @@ class Recorder:
 
     def keep(self, storage: Storage) -> None:
         """Keeps memory alive that is not the Graph's own."""
-        if storage.pool is None or storage.pool is not self.pools.by_device.get(storage.device):
+        if not self.pools.own(storage):
             self.kept[id(storage)] = storage
 
     @property
@@ -213,21 +222,44 @@ def record_call(call: Callable[[], None], tensors: tuple[Any, ...]) -> None:
             recorder.keep(tensor.storage)
 
 
-def run_at_replays(call: Callable[[], None], *tensors: Any) -> None:
-    """Runs `call()` now, and again at each replay of the Graph that is being recorded: for what the host computes anew
-    each time. The call's own kernels are not recorded. It reads and writes `tensors`, whose memory exists already.
-    """
+def recorder() -> Recorder | None:
+    """What records this thread's Graph; None outside captures."""
+    return _thread.recorder
+
+
+def run_at_replays(call: Callable[[], None]) -> None:
+    """Runs `call()` now, and again before each replay of the Graph that is being recorded: for what the host counts and
+    for numbers that it writes. The call's own kernels are not recorded, and it must not read what kernels compute."""
     recorder = _thread.recorder
-    if recorder is not None:
-        record_call(call, tensors)
-        _thread.recorder = None
-        use_pools(None)
+    if recorder is None:
+        call()
+        return
+    recorder.actions.append(call)
+    _thread.recorder = None
+    use_pools(None)
     try:
         call()
     finally:
-        if recorder is not None:
-            _thread.recorder = recorder
-            use_pools(recorder.pools)
+        _thread.recorder = recorder
+        use_pools(recorder.pools)
+
+
+def note_setting(of: Any, name: str) -> None:
+    """Tells the Graph that is being recorded that it holds while this attribute is the same object."""
+    recorder = _thread.recorder
+    if recorder is not None:
+        recorder.settings[id(of), name] = of, name, getattr(of, name)
+
+
+_ANY: Any = object()
+
+
+def note_gradient(leaf: Any, gradient: Any = _ANY) -> None:
+    """Tells the Graph that is being recorded that the `grad` of a leaf was read; without a gradient, that it was set.
+    What was read first must be there at a replay, unless it was set before."""
+    recorder = _thread.recorder
+    if recorder is not None and id(leaf) not in recorder.gradients:
+        recorder.gradients[id(leaf)] = leaf, leaf._requires_grad, gradient
 
 
 def capturing() -> bool:
@@ -235,12 +267,25 @@ def capturing() -> bool:
     return _thread.recorder is not None
 
 
+def stop_capture(reason: str, passing: bool = False) -> None:
+    """While a Graph is being recorded: raises RuntimeError, or ends the recording where it may be given up. `passing`:
+    the function may be recorded another time."""
+    recorder = _thread.recorder
+    if recorder is None:
+        return
+    if not recorder.gives_up:
+        raise RuntimeError(f"capture: {reason}")
+    recorder.reason, recorder.passing = reason, passing
+    _thread.recorder = None
+    use_pools(None)
+
+
 def refuse_capture(name: str) -> None:
-    """Raises when a Graph is being recorded: `name` is computed by Python or NumPy and would not be replayed."""
+    """stop_capture: `name` is computed by Python or NumPy and would not be replayed."""
     if _thread.recorder is not None:
-        raise RuntimeError(
-            f"capture: there is no kernel for '{name}' with these dtypes and layouts: the host computes it or reads "
-            "the tensor, so it cannot be replayed"
+        stop_capture(
+            f"there is no kernel for '{name}' with these dtypes and layouts: the host computes it or reads the tensor, "
+            "so it cannot be replayed"
         )
 
 
@@ -249,17 +294,40 @@ class Graph:
     `outputs` (what the function returned) then hold the new results."""
 
     def __init__(self, function: Callable[[], Any], outputs: Any, recorder: Recorder) -> None:
+        for complete in recorder.at_end:
+            complete()
         self.function = function
         self.outputs = outputs
         self.names = recorder.names
         self._kept = recorder.kept  # the memory that the records point to
         self._pools = recorder.pools
+        self._actions = tuple(recorder.actions)
+        self._settings, self._conditions = tuple(recorder.settings.values()), tuple(recorder.conditions)
+        self._gradients = tuple((*noted, noted[0]._grad) for noted in recorder.gradients.values())
         self._parts = [part if callable(part) else _Replay(part[0], part[1], part[2]) for part in recorder.parts]
         only = self._parts[0] if len(self._parts) == 1 else None
         self._run = only.run if isinstance(only, _Replay) else None
 
+    def owns(self, tensor: Any) -> bool:
+        """Whether a tensor lies in memory that the next replay writes again."""
+        return self._pools.own(tensor.storage)
+
+    def fits(self) -> bool:
+        """Whether a replay does what the function would do: the modes of modules, the settings of optimisers and the
+        gradients that were there are as they were."""
+        return (
+            all(getattr(of, name) is value for of, name, value in self._settings)
+            and all(
+                leaf._requires_grad is requires and (before is _ANY or leaf._grad is before)
+                for leaf, requires, before, _ in self._gradients
+            )
+            and all(holds() for holds in self._conditions)
+        )
+
     def replay(self) -> Any:
-        """Runs every record in order; returns `outputs`."""
+        """Runs every record in order; returns `outputs`. The `grad` of leaves is then what the function left there."""
+        for action in self._actions:
+            action()
         if self._run is None:
             for part in self._parts:
                 part()
@@ -267,6 +335,8 @@ class Graph:
             status = self._run()
             if status:
                 fail(status, self.names[status >> 8])
+        for leaf, _, _, after in self._gradients:
+            leaf._grad = after
         return self.outputs
 
     def __repr__(self) -> str:
@@ -286,6 +356,17 @@ class _Replay:
             fail(status, self.names[status >> 8])
 
 
+def _record(function: Callable[[], Any], recorder: Recorder) -> Any:
+    use_pools(recorder.pools)
+    _thread.recorder = recorder
+    try:
+        return function()
+    finally:
+        if _thread.recorder is recorder:  # else it has given up
+            _thread.recorder = None
+            use_pools(None)
+
+
 def capture(function: Callable[[], Any]) -> Graph:
     """Runs `function()` once and keeps its kernel calls as a Graph.
 
@@ -294,16 +375,16 @@ def capture(function: Callable[[], Any]) -> Graph:
     """
     if _thread.recorder is not None:
         raise RuntimeError("capture: already capturing; captures do not nest")
-    pools = GraphPools()
-    recorder = Recorder(pools)
-    use_pools(pools)
-    _thread.recorder = recorder
-    try:
-        outputs = function()
-    finally:
-        _thread.recorder = None
-        use_pools(None)
-    return Graph(function, outputs, recorder)
+    recorder = Recorder(GraphPools())
+    return Graph(function, _record(function, recorder), recorder)
+
+
+def capture_or_run(function: Callable[[], Any]) -> tuple[Any, Graph | None, Recorder]:
+    """Runs `function()` once, to its end, as `capture` does: its result and the Graph. The Graph is None where
+    something cannot be recorded; the recorder then has the reason."""
+    recorder = Recorder(GraphPools(), gives_up=True)
+    outputs = _record(function, recorder)
+    return outputs, None if recorder.reason else Graph(function, outputs, recorder), recorder
 
 
 __all__ = [
@@ -312,10 +393,16 @@ __all__ = [
     "Kernel",
     "MissingKernel",
     "Part",
+    "Recorder",
     "capture",
+    "capture_or_run",
     "capturing",
     "launch_all",
+    "note_gradient",
+    "note_setting",
     "record_call",
+    "recorder",
     "refuse_capture",
     "run_at_replays",
+    "stop_capture",
 ]

@@ -47,7 +47,8 @@ def tensor_of(array: Any, dtype: DType | None = None) -> Tensor:
             f"{dtype} holds matrices in blocks, not single elements: convert a tensor with .to({dtype.name})"
         )
     if array.dtype != dtype.numpy_name:
-        array = array.astype(dtype.numpy_name)
+        with np.errstate(all="ignore"):  # numbers beyond the dtype become infinite, as in torch
+            array = array.astype(dtype.numpy_name)
     return adopt_array(array, dtype)
 
 

@@ -36,13 +36,16 @@ def _matrix(shape: Sequence[int], name: str) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
+_PARTIAL = ("q8_0", "q8_group")  # whose last block of a row may be a part of one
+
+
 def packed_bytes(shape: Sequence[int], dtype: DType | str) -> int:
     """Bytes of a matrix in a block format. ValueError if a row is not a whole number of blocks."""
     kind = as_dtype(dtype)
     rows, columns = _matrix(shape, "packed_bytes")
     if kind.name not in BANDED:
         return block_bytes(kind.name, (rows, columns))
-    if columns % kind.block and kind.block != BLOCK:
+    if columns % kind.block and kind.name not in _PARTIAL:
         raise ValueError(f"{kind} needs rows of whole blocks of {kind.block} values, not {columns}")
     return -(-rows // BAND) * -(-columns // kind.block) * BANDED[kind.name]
 

@@ -114,6 +114,10 @@ class GraphPools:
             found = self.by_device[device] = Pool(device)
         return found
 
+    def own(self, storage: Storage) -> bool:
+        """Whether a storage is a block of these pools."""
+        return storage.pool is not None and storage.pool is self.by_device.get(storage.device)
+
 
 class _Current(ThreadLocal):
     """Where new storages of this thread come from while a Graph is captured."""

@@ -15,10 +15,10 @@ from . import dtype as _dtype
 from .device import Device, as_device, cpu
 from .dtype import DType, as_dtype
 from .grad_mode import STATE
-from .launch import refuse_capture
+from .launch import note_gradient, refuse_capture
 from .lazy import np
 from .shape import Shape, Size, contiguous_strides, dense_layout, is_contiguous, normalize_dim
-from .storage import Storage
+from .storage import CAPTURES, Storage
 
 if TYPE_CHECKING:
     import numpy
@@ -403,10 +403,14 @@ class Tensor(_Slots, TensorMethods):
         """What backward() has added up, in the shape and dtype of the tensor; None before. Assigned anything else, a
         RuntimeError.
         """
+        if CAPTURES.count:
+            note_gradient(self, self._grad)
         return self._grad
 
     @grad.setter
     def grad(self, gradient: Tensor | None) -> None:
+        if CAPTURES.count:
+            note_gradient(self)
         if gradient is None:
             self._grad = None
             return
@@ -422,7 +426,7 @@ class Tensor(_Slots, TensorMethods):
 
     @grad.deleter
     def grad(self) -> None:
-        self._grad = None
+        self.grad = None
 
     def detach(self) -> Tensor:
         """The same memory outside any gradient computation."""

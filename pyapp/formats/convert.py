@@ -15,13 +15,14 @@ from pyapp.engine.blocks.reading import dequantize_blocks
 from pyapp.engine.blocks.writing import QUANTIZABLE, quantize_blocks
 from pyapp.engine.dtype import ALIASES
 from pyapp.engine.lazy import np
-from pyapp.errors import FileFormatError, OptionError
+from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Progress
 
 from .checkpoint import Checkpoint, TensorInfo
 from .finite import check_finite
 from .ggml_file import TYPE_CODES
 from .gguf import CONFIG_KEY, GgufFile
+from .gguf_shards import ShardedGguf
 from .gguf_writer import write_gguf
 from .imatrix import read_imatrix
 from .mixtures import MIXTURES, Mixture
@@ -309,11 +310,6 @@ def _metadata(checkpoint: Checkpoint, config: Mapping[str, Any], kind: str) -> t
     types: dict[str, str] = {}
     if "general.architecture" in getattr(checkpoint, "values", {}):
         values, types = dict(checkpoint.values), dict(checkpoint.types)  # type: ignore[attr-defined]
-        if "split.count" in values:
-            raise FileFormatError(
-                "this is a part of a model that is cut into several files", where=checkpoint.source.name,
-                hint="Join them with llama.cpp's gguf-split --merge first",
-            )  # fmt: skip
     else:
         # Other programs must not load the file as a known architecture: the tensors have the source's names.
         values["general.architecture"] = ARCHITECTURE
@@ -328,5 +324,5 @@ def _metadata(checkpoint: Checkpoint, config: Mapping[str, Any], kind: str) -> t
 
 
 def _texts(checkpoint: Checkpoint, config: Mapping[str, Any]) -> dict[str, str]:
-    texts = {} if isinstance(checkpoint, GgufFile) else dict(checkpoint.metadata)
+    texts = {} if isinstance(checkpoint, GgufFile | ShardedGguf) else dict(checkpoint.metadata)
     return texts | ({"config": json.dumps(dict(config))} if config else {})

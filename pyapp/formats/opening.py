@@ -16,7 +16,8 @@ from .source import AnySource, ByteSource, close_source, looks_like_text, open_s
 
 def open_checkpoint(source: AnySource, *, mapping: bool = True) -> Checkpoint:
     """Opens a llama2.c (v0, v1, v2), safetensors, GGUF, older GGML, NumPy (npy, npz) or PyTorch file by its content;
-    also model.safetensors.index.json or pytorch_model.bin.index.json with the shards beside it.
+    also model.safetensors.index.json or pytorch_model.bin.index.json with the shards beside it, and a part of a GGUF
+    file in several with the other ones beside it.
 
     `source` is a path, bytes or a ByteSource. With `mapping=False`, tensors are always read, never mapped (see
     FileSource). Raises FileFormatError for other or broken files, OSError as open() does.
@@ -38,9 +39,9 @@ def _reader(kind: str) -> Callable[[ByteSource], Checkpoint]:
 
             return SafetensorsFile
         case "gguf":
-            from .gguf import GgufFile
+            from .gguf_shards import open_gguf
 
-            return GgufFile
+            return open_gguf
         case "whisper.cpp":
             from .whisper_ggml import WhisperGgmlFile
 

@@ -1,7 +1,11 @@
 """Find model files by name: embedded, on disk, or on the Hugging Face hub; download, verify and cache them."""
 
+from .address import DATASETS_SETTING, fetch_address, hub_dataset_address
 from .download import fetch
 from .registry import ModelEntry, ModelFile, models
 from .resolver import ModelFiles, NameIn, find_entry, resolve
 
-__all__ = ["ModelEntry", "ModelFile", "ModelFiles", "NameIn", "fetch", "find_entry", "models", "resolve"]
+__all__ = [
+    "DATASETS_SETTING", "ModelEntry", "ModelFile", "ModelFiles", "NameIn", "fetch", "fetch_address", "find_entry",
+    "hub_dataset_address", "models", "resolve",
+]  # fmt: skip

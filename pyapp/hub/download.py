@@ -87,7 +87,7 @@ def fetch(
         with suppress(OSError):  # a cache that cannot be written to
             _note_revision(folder, remote, revision)
         return pointer
-    with _full_disk(folder), _locked(folder, remote.etag, cancel):
+    with full_disk(folder), locked(folder, remote.etag, cancel):
         if not blob.is_file():
             receive(remote, blob, size, sha256, report, cancel)
         return _link(folder, remote, revision, blob)
@@ -255,7 +255,7 @@ def _note_revision(folder: Path, remote: Remote, revision: str) -> None:
 
 
 @contextmanager
-def _locked(folder: Path, etag: str, cancel: Cancel) -> Iterator[None]:
+def locked(folder: Path, etag: str, cancel: Cancel) -> Iterator[None]:
     """A lock: one process at a time downloads a file; the next one finds it complete."""
     from huggingface_hub.utils import WeakFileLock
 
@@ -276,18 +276,19 @@ def _locked(folder: Path, etag: str, cancel: Cancel) -> Iterator[None]:
 
 
 @contextmanager
-def _full_disk(folder: Path) -> Iterator[None]:
+def full_disk(folder: Path, setting: str = Remote.cache_setting) -> Iterator[None]:
+    """Explains the system's errors of a cache; `setting` is the variable that moves it."""
     try:
         yield
     except OSError as error:
         if isinstance(error, PyappError):
             raise
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise storage_full(folder, None) from error
+            raise storage_full(folder, None, setting) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG):
             raise DownloadError(
                 f"the cache cannot be written to ({error.strerror})",
                 where=str(folder),
-                hint="Set HF_HUB_CACHE to a folder that you may write to",
+                hint=f"Set {setting} to a folder that you may write to",
             ) from error
         raise

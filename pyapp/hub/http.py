@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyapp.errors import DownloadError, StorageFullError
 from pyapp.events import Cancel, Event, Progress
@@ -49,6 +49,9 @@ class _Interrupted(Exception):
 class Remote:
     """The hub's metadata of a file."""
 
+    mirror_hint: ClassVar[str] = "set HF_ENDPOINT to another mirror, or unset it"
+    cache_setting: ClassVar[str] = "HF_HUB_CACHE"
+
     repo: str
     path: str
     url: str  # of this commit
@@ -56,11 +59,17 @@ class Remote:
     etag: str
     size: int | None
 
+    def headers(self) -> dict[str, str]:
+        return request_headers()
 
-def storage_full(folder: Path, needed: int | None) -> StorageFullError:
+    def explain(self, error: Exception) -> Exception:
+        return explain(error, self.repo, self.path, self.commit)
+
+
+def storage_full(folder: Path, needed: int | None, setting: str = Remote.cache_setting) -> StorageFullError:
     what = "the disk is full" if needed is None else f"the disk is too full: {needed:,} bytes are needed"
     return StorageFullError(
-        what, where=str(folder), hint="Free some space, or set HF_HUB_CACHE to a folder on another disk"
+        what, where=str(folder), hint=f"Free some space, or set {setting} to a folder on another disk"
     )
 
 
@@ -157,7 +166,7 @@ def receive(
     resumed = partial.is_file() and partial.stat().st_size > 0
     needed = (total or 0) - (partial.stat().st_size if resumed else 0)
     if needed > shutil.disk_usage(blob.parent).free:
-        raise storage_full(blob.parent, needed)
+        raise storage_full(blob.parent, needed, remote.cache_setting)
     progress = _Meter(remote.path, total, report)
     _attempts(remote, partial, total, progress, cancel)
     wrong = _verify(partial, remote, sha256, cancel)
@@ -170,7 +179,7 @@ def receive(
         raise DownloadError(
             f"{remote.path} arrived damaged: {wrong}",
             where=remote.repo,
-            hint="Try again; if it fails again, set HF_ENDPOINT to another mirror, or unset it",
+            hint=f"Try again; if it fails again, {remote.mirror_hint}",
         )
     os.replace(partial, blob)
 
@@ -217,7 +226,7 @@ def _request(remote: Remote, partial: Path, total: int | None, progress: _Meter,
                 total = stream.size
             limit = UNSIZED_LIMIT if total is None else total
             if limit - done > shutil.disk_usage(partial.parent).free and total is not None:
-                raise storage_full(partial.parent, limit - done)
+                raise storage_full(partial.parent, limit - done, remote.cache_setting)
             for chunk in stream.chunks(cancel):
                 done += len(chunk)
                 if done > limit:
@@ -233,7 +242,7 @@ def _request(remote: Remote, partial: Path, total: int | None, progress: _Meter,
             raise DownloadError(
                 f"the server sends more than the {error} of {remote.path}",
                 where=remote.repo,
-                hint="Set HF_ENDPOINT to another mirror, or unset it",
+                hint=remote.mirror_hint[0].upper() + remote.mirror_hint[1:],
             ) from None
         raise
     finally:
@@ -254,7 +263,7 @@ class _Stream:
         from huggingface_hub import get_session, hf_raise_for_status
         from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
 
-        headers = request_headers()
+        headers = self._remote.headers()
         if self._start:
             headers["Range"] = f"bytes={self._start}-"
         try:
@@ -306,7 +315,7 @@ class _Stream:
             raise _Interrupted(str(error) or type(error).__name__) from error
         if isinstance(error, _Interrupted):
             raise error
-        raise explain(error, self._remote.repo, self._remote.path, self._remote.commit) from error
+        raise self._remote.explain(error) from error
 
     def head(self, cancel: Cancel) -> int:
         """The byte at which the answer begins: a server may ignore the range of a request."""

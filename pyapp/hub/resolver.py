@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from pyapp.errors import ModelNotFoundError
 from pyapp.events import Cancel, Event
+from pyapp.formats.gguf_part_names import part_names
 from pyapp.formats.source import open_regular
 
 from .download import fetch, list_files
@@ -122,6 +123,7 @@ def resolve(
     repo, revision, file = match["repo"], match["revision"] or "main", match["file"]
     names = list_files(repo, revision, cancel=cancel, offline=offline, cache_dir=cache_dir)
     chosen = file or choose_model(names, f"{repo}@{revision}")
+    chosen = next(iter(part_names(chosen)), chosen)
     if chosen not in names:
         raise ModelNotFoundError(
             f"the repository has no file {chosen!r}; it has {_listed(sorted(map(str, _weights(names))))}",
@@ -133,6 +135,8 @@ def resolve(
     if check is not None:
         check(found)
     found["model"] = get(ModelFile("model", chosen, None, None, repo, revision))
+    for part in part_names(chosen)[1:]:  # they are placed beside the first
+        get(ModelFile("part", part, None, None, repo, revision))
     for more in () if also is None else filter(also.fullmatch, names):
         found[more] = get(ModelFile(more, more, None, None, repo, revision))
     if PurePosixPath(chosen).name in INDICES:
@@ -186,8 +190,10 @@ def _of_folder(name: str, folder: Path, also: re.Pattern[str] | None) -> ModelFi
 
 def _of_file(name: str, path: Path) -> ModelFiles:
     names = [other.name for other in path.parent.iterdir() if other.is_file()]
-    chosen = choose_files(names, path.name)
-    return ModelFiles(name, {role: path.parent / file for role, file in chosen.items()} | {"model": path})
+    first = next((part for part in part_names(path.name)[:1] if part in names), path.name)
+    chosen = choose_files(names, first)
+    files = {role: path.parent / file for role, file in chosen.items()}
+    return ModelFiles(name, files | {"model": path.with_name(first)})
 
 
 def _shards(index: Path) -> list[str]:
@@ -209,7 +215,9 @@ def choose_files(names: Iterable[str], model: str) -> dict[str, str]:
 
 
 def _weights(names: Iterable[str]) -> list[str]:
-    return [n for n in names if n.lower().endswith(WEIGHTS) and not _NOT_WEIGHTS.fullmatch(PurePosixPath(n).name)]
+    """The files of weights; of a GGUF file in several parts, the first."""
+    found = [n for n in names if n.lower().endswith(WEIGHTS)]
+    return [n for n in found if part_names(n)[:1] == [n] or not _NOT_WEIGHTS.fullmatch(PurePosixPath(n).name)]
 
 
 def choose_model(names: Iterable[str], where: str) -> str:

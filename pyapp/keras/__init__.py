@@ -8,6 +8,9 @@ Names, arguments and defaults are those of Keras 3; layers are modules of `pyapp
 them. Training is in `pyapp.train`.
 """
 
+import importlib
+from typing import Any
+
 from . import (
     activations,
     callbacks,
@@ -30,3 +33,10 @@ __all__ = [
     "Functional", "Input", "KerasTensor", "Layer", "Model", "Sequential", "activations", "callbacks", "constraints",
     "initializers", "layers", "losses", "metrics", "models", "ops", "optimizers", "regularizers", "saving", "utils",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """`keras.datasets`, which is imported on first use."""
+    if name == "datasets":
+        return importlib.import_module(".datasets", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

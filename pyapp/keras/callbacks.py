@@ -1,6 +1,7 @@
 """Callbacks by Keras' names."""
 
 from ..train.callbacks import (
+    BackupAndRestore,
     Callback,
     CallbackList,
     CSVLogger,
@@ -10,10 +11,11 @@ from ..train.callbacks import (
     LearningRateScheduler,
     ModelCheckpoint,
     ReduceLROnPlateau,
+    TensorBoard,
     TerminateOnNaN,
 )
 
 __all__ = [
-    "CSVLogger", "Callback", "CallbackList", "EarlyStopping", "History", "LambdaCallback", "LearningRateScheduler",
-    "ModelCheckpoint", "ReduceLROnPlateau", "TerminateOnNaN",
+    "BackupAndRestore", "CSVLogger", "Callback", "CallbackList", "EarlyStopping", "History", "LambdaCallback",
+    "LearningRateScheduler", "ModelCheckpoint", "ReduceLROnPlateau", "TensorBoard", "TerminateOnNaN",
 ]  # fmt: skip

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..engine import Tensor
+from ..errors import OperationError
 from ..train import metrics as base
 from . import losses, metrics
 from .core import flatten
+from .masking import mask_of, masked_weights
 
 
 def by_output(given: Any, names: list[str], what: str) -> list[Any]:
@@ -71,7 +73,13 @@ class CompiledLoss:
                     f"output {name!r}: labels of shape {truth.shape} and predictions of shape {output.shape} have "
                     "different numbers of examples"
                 )
-            value = loss(truth, output, weights)
+            try:
+                value = loss(truth, output, weights)
+            except OperationError as error:
+                raise ValueError(
+                    f"output {name!r}: the loss {loss.name} cannot compare labels of shape {tuple(truth.shape)} with "
+                    f"predictions of shape {tuple(output.shape)}: {error.what}"
+                ) from error
             found.append(value)
             value = value if weight is None else value * weight
             total = value if total is None else total + value
@@ -116,6 +124,8 @@ class CompiledMetrics:
         assert self.metrics is not None
         for k, metric, weighted in self.metrics:
             weights = sample_weight[k] if weighted else None
+            if isinstance(metric, base.MeanMetricWrapper):
+                weights = masked_weights(weights, mask_of(outputs[k]), "float32", mean=False)
             metric.update_state(y[k], outputs[k].detach(), weights)
 
     def results(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -15,10 +16,12 @@ from typing import Any
 from ..engine import Tensor, no_grad, ops
 from ..engine.dtype import as_dtype
 from ..engine.thread_local import ThreadLocal
+from ..errors import OperationError
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from . import constraints, initializers, regularizers
 from .lookup import Configured, snake_case
+from .masking import mask_of, set_mask
 
 Shape = tuple[int | None, ...]
 _PROBES = (2, 3)  # two sizes for unknown dims: where the results differ, the result's dim is unknown too
@@ -168,7 +171,12 @@ class Layer(Configured, Module):
     `call(inputs, …)` computes. `call` may have the argument `training`.
 
     `dtype` is that of the weights. Non-floating inputs stay as they are.
+
+    The masks of inputs come as the arguments `mask`, or `<argument>_mask`, if `call` has them. A layer passes the mask
+    of its first input on if it sets `supports_masking`, or what its `compute_mask` gives.
     """
+
+    supports_masking = False
 
     def __init__(
         self, *, activity_regularizer: Any = None, trainable: bool = True, dtype: Any = None, name: str | None = None,
@@ -196,6 +204,10 @@ class Layer(Configured, Module):
 
     def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no call()")
+
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        """The mask of the outputs, from the first argument and its masks."""
+        return previous_mask
 
     # -- weights
 
@@ -338,12 +350,27 @@ class Layer(Configured, Module):
             args = (map_structure(self._as_input, args[0]), *args[1:])
         if not self.built:
             self._build_for(args[0] if args else next(iter(kwargs.values())))
-        with training_mode(training):
-            outputs = super().__call__(*args, **kwargs)
+        masks = self._take_masks(args, kwargs)
+        try:
+            with training_mode(training):
+                outputs = super().__call__(*args, **kwargs)
+        except OperationError as error:
+            self._name_in(error, args)
+            raise
+        if masks is not None:
+            self._pass_masks(args[0] if args else next(iter(kwargs.values())), outputs, masks)
         if self.activity_regularizer is not None:
             for output in flatten(outputs):
                 self.add_loss(self.activity_regularizer(output) / output.shape[0])
         return outputs
+
+    def _name_in(self, error: OperationError, args: tuple[Any, ...]) -> None:
+        """Writes this layer and the shapes of its inputs into an error of its operations; the innermost layer does."""
+        if "layer " not in (error.where or ""):
+            shapes = [tuple(leaf.shape) for leaf in flatten(list(args)) if isinstance(leaf, Tensor)]
+            given = " and ".join(map(str, shapes)) or "no tensors"
+            error.where = f"layer {self.name} ({type(self).__name__}) with inputs of shape {given}: {error.where}"
+            error.args = (error.message,)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.call(*args, **kwargs)
@@ -355,8 +382,44 @@ class Layer(Configured, Module):
         tensor = value if isinstance(value, Tensor) else ops.as_tensor(value)
         wanted = as_dtype(self.dtype)
         if tensor.dtype.is_floating_point and tensor.dtype is not wanted:
-            tensor = tensor.to(wanted)
+            tensor = set_mask(tensor.to(wanted), mask_of(tensor))
         return tensor
+
+    def _take_masks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Gives the call the masks of its tensors; returns those of the first argument, None if it has none."""
+        names = _argument_names(type(self).call)
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        tensors = {name: value for name, value in given.items() if _has_tensors(value) and "mask" not in name}
+        if len(tensors) == 1 and "mask" in names and given.get("mask") is None:
+            masks = map_structure(mask_of, next(iter(tensors.values())))
+            if _any(masks):
+                kwargs["mask"] = masks
+        elif len(tensors) > 1:
+            for name, value in tensors.items():
+                masks = map_structure(mask_of, value)
+                if f"{name}_mask" in names and given.get(f"{name}_mask") is None and _any(masks):
+                    kwargs[f"{name}_mask"] = masks
+        if kwargs.get("mask") is not None:
+            return kwargs["mask"]
+        first = map_structure(mask_of, args[0]) if args else None
+        return first if _any(first) else None
+
+    def _pass_masks(self, inputs: Any, outputs: Any, masks: Any) -> None:
+        """Sets the masks of the outputs, unless the call has set them. Warns where they are lost."""
+        leaves = flatten(outputs)
+        if all(mask_of(leaf) is not None for leaf in leaves):
+            return
+        if not self.supports_masking and type(self).compute_mask is Layer.compute_mask:
+            warnings.warn(
+                f"layer {self.name} ({type(self).__name__}) got a mask, and does not pass masks on: what follows "
+                "treats all steps alike",
+                stacklevel=3,
+            )
+            return
+        found = self.compute_mask(inputs, masks)
+        for leaf, mask in zip(leaves, flatten(found) if isinstance(found, (list, tuple)) else [found], strict=False):
+            if mask is not None and mask_of(leaf) is None:
+                set_mask(leaf, mask)
 
     def _build_for(self, inputs: Any) -> None:
         shape = map_structure(lambda leaf: tuple(leaf.shape), inputs)
@@ -405,6 +468,20 @@ def _arguments_of(call: Any) -> frozenset[str]:
     return frozenset(inspect.signature(call).parameters)
 
 
+@functools.cache
+def _argument_names(call: Any) -> tuple[str, ...]:
+    """The names of the arguments of `call` in order, without self."""
+    return tuple(inspect.signature(call).parameters)[1:]
+
+
+def _has_tensors(value: Any) -> bool:
+    return any(isinstance(leaf, Tensor) for leaf in flatten(value))
+
+
+def _any(masks: Any) -> bool:
+    return any(mask is not None for mask in flatten(masks))
+
+
 def map_shapes(function: Callable[[Any], Any], shapes: Any) -> Any:
     """map_structure over shapes: tuples of sizes are leaves."""
     if isinstance(shapes, Mapping):
@@ -423,6 +500,9 @@ class Function(Layer):
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        return None
 
     def _build_for(self, inputs: Any) -> None:
         self.built = True

@@ -12,6 +12,7 @@ from ..engine import Tensor, ops
 from ..nn import functional as F
 from ..train.metrics import same_shape
 from .lookup import Configured, Lookup
+from .masking import mask_of, masked_weights
 
 EPSILON = 1e-7
 REDUCTIONS = ("sum_over_batch_size", "mean", "mean_with_sample_weight", "sum", "none", None)
@@ -144,7 +145,8 @@ def sparse_categorical_crossentropy(
         found = compute(flat, classes.reshape(-1), reduction="none", ignore_index=ignored)
     except (IndexError, ValueError) as error:
         raise ValueError(
-            f"sparse_categorical_crossentropy: labels are classes 0 … {flat.shape[1] - 1}: {error}"
+            f"sparse_categorical_crossentropy: labels are classes 0 … {flat.shape[1] - 1}, got {int(classes.min())} … "
+            f"{int(classes.max())}"
         ) from error
     return found.reshape(classes.shape)
 
@@ -212,7 +214,10 @@ class Loss(Configured):
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
         y_pred = ops.as_tensor(y_pred)
         y_true = ops.as_tensor(y_true)
-        return reduced(self.call(y_true, y_pred), sample_weight, self.reduction)
+        values = self.call(y_true, y_pred)
+        mean = self.reduction in ("mean", "sum_over_batch_size")
+        weights = masked_weights(sample_weight, mask_of(y_pred), values.dtype, mean)
+        return reduced(values, weights, self.reduction)
 
 
 def reduced(values: Tensor, sample_weight: Any, reduction: str | None) -> Tensor:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..compiler import Compiled
 from ..engine import Tensor, no_grad, ops
 from ..engine.lazy import np
 from ..train import fit as loops
 from ..train.batches import as_batch, batches_of, class_weighted, is_array
 from ..train.callbacks import CallbackList, History
-from ..train.compiled_step import CompiledStep
 from ..train.metrics import Mean
 from . import optimizers, saving
 from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of
@@ -137,6 +137,7 @@ class Model(Layer):
             raise ValueError("Model: inputs and outputs are given together")
         object.__setattr__(self, "graph", None)
         self.stop_training = False
+        self._last_batch: Any = (None, None, None)
         self.optimizer: Any = None
         self.history: History | None = None
         self._compiled: dict[str, Any] | None = None
@@ -145,6 +146,9 @@ class Model(Layer):
             for number, layer in enumerate(self.graph.layers):
                 self._modules[f"layer_{number}"] = layer
             self.built = True
+
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        return None  # the layers inside have set the masks of the outputs
 
     # -- structure
 
@@ -214,8 +218,8 @@ class Model(Layer):
         jit_compile: Any = "auto", auto_scale_loss: bool = True,
     ) -> None:  # fmt: skip
         """Sets the optimiser, the losses and the metrics. Steps with inputs of steady shapes run as one call, unless
-        `run_eagerly`. `steps_per_execution`, `jit_compile` and `auto_scale_loss` are accepted: a step is one call
-        already, and float32 needs no scaling.
+        `run_eagerly`, or `jit_compile` is False. `steps_per_execution` and `auto_scale_loss` are accepted: a step is
+        one call already, and float32 needs no scaling.
         """
         found = optimizers.get(optimizer)
         if not isinstance(found, optimizers.Optimizer):
@@ -226,11 +230,12 @@ class Model(Layer):
             "weighted_metrics": weighted_metrics,
         }  # fmt: skip
         self.run_eagerly = run_eagerly
+        self.jit_compile = bool(jit_compile)
         self._loss_tracker = Mean(name="loss")
         self._output_trackers: list[Mean] = []
         self._compiled_loss: CompiledLoss | None = None
         self._compiled_metrics: CompiledMetrics | None = None
-        self._steps: dict[Any, CompiledStep] = {}
+        self._steps: dict[Any, Compiled] = {}
         self._last_logs: dict[str, Any] | None = None
 
     @property
@@ -329,12 +334,17 @@ class Model(Layer):
     def train_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
         """A step of the training, as one call where that is possible."""
         self._must_be_compiled()
+        self._last_batch = x, y, sample_weight
         if type(self).train_step is not Model.train_step:
             given = (x, y) if sample_weight is None else (x, y, sample_weight)
             self._last_logs = dict(self.train_step(x if y is None else given))
             return
         leaves = flatten([x, y, sample_weight])
-        if self.run_eagerly or not all(leaf is None or isinstance(leaf, Tensor) for leaf in leaves):
+        if (
+            self.run_eagerly
+            or not self.jit_compile
+            or not all(leaf is None or isinstance(leaf, Tensor) for leaf in leaves)
+        ):
             self._train_step(x, y, sample_weight)
             return
         structure = repr(map_structure(lambda leaf: leaf is None, [x, y, sample_weight]))
@@ -348,15 +358,13 @@ class Model(Layer):
                 numbered = _unflatten([x, y, sample_weight], order)
                 self._train_step(*map_structure(lambda k: by_order[k], numbered))
 
-            step = self._steps[structure] = CompiledStep(run, self._changed)
-        step(*leaves)
-
-    def _changed(self) -> list[Tensor]:
-        """All tensors that a step changes."""
-        states = [s for kept in self.optimizer._kept.values() for s in kept.values()]
-        metrics = [] if self._compiled_metrics is None else self._compiled_metrics.tensors()
-        trackers = [t for tracker in (self._loss_tracker, *self._output_trackers) for t in tracker.state_tensors()]
-        return [*self.weights, *states, *metrics, *trackers]
+            step = self._steps[structure] = Compiled(run, warns=False)
+        try:
+            step(*leaves)
+        except IndexError:  # a number outside a table, found by a kernel of a Graph that knows no layers
+            with no_grad():
+                self._forward(x, y, sample_weight, False)
+            raise
 
     @property
     def compiled_step(self) -> str:
@@ -367,6 +375,20 @@ class Model(Layer):
         if reasons:
             return f"eager: {reasons[0]}"
         return "captured" if any(step.captured for step in self._steps.values()) else "not captured yet"
+
+    def where_not_finite(self) -> str | None:
+        """After a loss that is no number: where the batch, or else the weights, have the first such one; or None."""
+        x, y, sample_weight = self._last_batch
+        for what, part in (("the inputs", x), ("the labels", y), ("the weights of the examples", sample_weight)):
+            for leaf in flatten(part):
+                if isinstance(leaf, Tensor) and leaf.dtype.is_floating_point:
+                    rows = (~leaf.isfinite()).reshape(leaf.shape[0], -1).any(1).nonzero().flatten().tolist()
+                    if rows:
+                        return f"{what} have NaN or infinity, first in example {rows[0]} of the batch"
+        for layer in self.layers:
+            if any(not bool(weight.isfinite().all()) for weight in layer.weights if weight.dtype.is_floating_point):
+                return f"the weights of layer {layer.name} are no numbers any more; try a smaller learning rate"
+        return None
 
     def test_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
         """Losses and metrics of a batch."""
@@ -521,6 +543,14 @@ class Model(Layer):
     def save_weights(self, filepath: str | Path, overwrite: bool = True) -> None:
         """Writes the weights to a safetensors file, in the order of `weights`."""
         saving.save_weights(self, filepath, overwrite)
+
+    def save_training(self, filepath: str | Path) -> None:
+        """Writes what the training needs to go on (see `callbacks.BackupAndRestore`)."""
+        saving.save_training(self, filepath)
+
+    def restore_training(self, filepath: str | Path) -> None:
+        """Reads what `save_training` wrote. ValueError where it does not fit."""
+        saving.restore_training(self, filepath)
 
     def load_weights(self, filepath: str | Path, **_: Any) -> None:
         """Reads weights that `save_weights` or `save` wrote. ValueError where they do not fit."""

@@ -11,10 +11,10 @@ from math import sqrt
 from typing import Any
 
 from ..engine import Tensor, no_grad, ops
-from ..engine.element_programs import ElementProgram
-from ..engine.launch import capturing, record_call, run_at_replays
+from ..engine.element_programs import ElementProgram, HeldNumbers, Numbers
+from ..engine.launch import recorder, stop_capture
 from ..engine.ops.element_updates import update_elements
-from ..engine.ops.optimizer_steps import AdamWNumbers, AdamWSettings, adamw_step
+from ..engine.ops.optimizer_steps import adamw_step
 from . import schedules
 from .lookup import Configured, Lookup
 from .schedules import LearningRateSchedule
@@ -39,7 +39,6 @@ class Optimizer(Configured):
     by the norm of each, or by the norm of all. `weight_decay` shrinks the weights by learning_rate * weight_decay.
     """
 
-    replays = False  # whether a Graph's kernels do the step; else the host launches them at each replay
     states: tuple[str, ...] = ()  # what is kept for each weight
 
     def __init__(
@@ -91,13 +90,13 @@ class Optimizer(Configured):
     def exclude_from_weight_decay(self, var_list: Iterable[Tensor]) -> None:
         """Weights that do not decay."""
         self._undecayed |= {id(w) for w in var_list}
-        self.replays = False  # weights have different numbers
 
     def build(self, variables: Iterable[Tensor]) -> None:
         """Makes the states of weights that have none."""
         with no_grad():
             for weight in variables:
                 if id(weight) not in self._kept:
+                    stop_capture(f"{type(self).__name__} makes its state: the first step cannot be captured", True)
                     self.variables.append(weight)
                     self._kept[id(weight)] = {name: self.first_state(name, weight) for name in self.states}
 
@@ -117,17 +116,25 @@ class Optimizer(Configured):
         with no_grad():
             clipped = self._clipped([g for g, _ in pairs])
 
-            def step() -> None:
-                with no_grad():
-                    self.begin_step()
-                    for grad, (_, weight) in zip(clipped, pairs, strict=True):
-                        self.update(weight, grad, self._kept[id(weight)])
-                    self.iterations += 1
+            recording = recorder()
+            by_decay: dict[bool, Any] = {}
+            for grad, (_, weight) in zip(clipped, pairs, strict=True):
+                decays = self._decays(weight)
+                numbers = by_decay.get(decays)
+                if numbers is None:
+                    numbers = self.numbers(self.learning_rate, decays)
+                    by_decay[decays] = numbers = HeldNumbers(numbers) if recording is not None else numbers
+                self.launch(weight, grad, self._kept[id(weight)], numbers)
+            self.iterations += 1
+        if recording is not None:
+            recording.actions.append(lambda: self._renew(by_decay))
 
-            if self.replays:
-                step()
-            else:
-                run_at_replays(step, *clipped, *(w for _, w in pairs))
+    def _renew(self, by_decay: dict[bool, HeldNumbers]) -> None:
+        """Writes the numbers of the next step for a replay of a Graph, and counts the step."""
+        rate = self.learning_rate
+        for decays, held in by_decay.items():
+            held.renew(self.numbers(rate, decays))
+        self.iterations += 1
 
     def _clipped(self, grads: list[Tensor]) -> list[Tensor]:
         if self.clipvalue is not None:
@@ -141,18 +148,18 @@ class Optimizer(Configured):
             return [g * (limit / norm.clamp(min=limit)) for g in grads]
         return grads
 
-    def decay(self, weight: Tensor) -> float:
+    def _decays(self, weight: Tensor) -> bool:
+        return bool(self.weight_decay) and id(weight) not in self._undecayed
+
+    def keep(self, rate: float, decays: bool) -> float:
         """What a weight is multiplied by before the step: 1 - learning_rate * weight_decay."""
-        return (
-            1.0 - self.learning_rate * self.weight_decay
-            if self.weight_decay and id(weight) not in self._undecayed
-            else 1.0
-        )
+        return 1.0 - rate * (self.weight_decay or 0.0) if decays else 1.0
 
-    def begin_step(self) -> None:
-        """Computes what all weights of the step share."""
+    def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
+        """The numbers of the next step, for weights that decay or do not."""
+        raise NotImplementedError
 
-    def update(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor]) -> None:
+    def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
         """One step of one weight, in place."""
         raise NotImplementedError
 
@@ -193,13 +200,13 @@ class SGD(Optimizer):
         self.momentum, self.nesterov = momentum, nesterov
         self.states = ("momentum",) if momentum else ()
 
-    def update(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor]) -> None:
-        rate, keep = -self.learning_rate, self.decay(weight)
-        if self.momentum:
-            numbers = (keep, rate, self.momentum)
-            update_elements(weight, (grad, kept["momentum"]), _momentum(self.nesterov), numbers)
-        else:
-            update_elements(weight, (grad,), _descent(), (keep, rate))
+    def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
+        momentum = (self.momentum,) if self.momentum else ()
+        return (self.keep(rate, decays), -rate, *momentum)
+
+    def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
+        program = _momentum(self.nesterov) if self.momentum else _descent()
+        update_elements(weight, (grad, *kept.values()), program, numbers)
 
 
 @cache
@@ -216,21 +223,9 @@ def _momentum(nesterov: bool) -> ElementProgram:
     return ElementProgram(sgd, 3, 3)
 
 
-class _ReplayedNumbers:
-    """The numbers of Adam's steps in a Graph: before its kernels the host counts the step and writes them."""
-
-    def __init__(self, optimizer: Adam) -> None:
-        self.optimizer, self.settings = optimizer, AdamWSettings()
-
-    def advance(self) -> None:
-        self.settings.renew(self.optimizer.numbers())
-        self.optimizer.iterations += 1
-
-
 class Adam(Optimizer):
     """Kingma and Ba 2015 (arXiv 1412.6980). epsilon is added to the root of the uncorrected squares, as in Keras."""
 
-    replays = True
     states: tuple[str, ...] = ("momentum", "velocity")
 
     def __init__(
@@ -240,55 +235,37 @@ class Adam(Optimizer):
         super().__init__(learning_rate, weight_decay, **settings)
         self.beta_1, self.beta_2, self.epsilon, self.amsgrad = beta_1, beta_2, epsilon, amsgrad
         if amsgrad:
-            self.replays, self.states = False, ("momentum", "velocity", "velocity_hat")
-        self._settings = AdamWSettings()
-        self._replayed: _ReplayedNumbers | None = None
+            self.states = ("momentum", "velocity", "velocity_hat")
 
-    def numbers(self) -> AdamWNumbers:
-        """Those of the next step. The kernel divides the root of the squares by its correction before it adds epsilon;
-        Keras does not, so epsilon is divided too."""
+    def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
         t, b1, b2 = self.iterations + 1, self.beta_1, self.beta_2
-        of_squares = 1 - b2**t
-        return AdamWNumbers(
-            self.learning_rate, b1, b2, self.epsilon / sqrt(of_squares), self.weight_decay or 0.0, 1 - b1**t, of_squares
-        )
+        of_mean, of_squares = 1 - b1**t, 1 - b2**t
+        # The kernels divide the root of the squares by its correction before they add epsilon; Keras does not, so
+        # epsilon is divided too.
+        scale = 1 / sqrt(of_squares)
+        epsilon = self.epsilon * scale
+        if self.amsgrad:
+            return (self.keep(rate, decays), b1, 1 - b1, b2, 1 - b2, scale, epsilon, -rate / of_mean)
+        return rate, b1, b2, epsilon, (self.weight_decay or 0.0) if decays else 0.0, of_mean, of_squares
 
-    def begin_step(self) -> None:
-        if capturing():
-            self._replayed = _ReplayedNumbers(self)
-            self._settings = self._replayed.settings
-        elif self._replayed is not None:
-            self._settings, self._replayed = AdamWSettings(), None
-        self._settings.numbers = self.numbers()
-
-    def update(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor]) -> None:
-        if self._replayed is not None and not self._replayed.settings._tensors:
-            record_call(self._replayed.advance, (self._settings.on(weight.device),))
-        numbers = self._settings.numbers
-        assert numbers is not None
-        m, v = kept["momentum"], kept["velocity"]
-        if not self.amsgrad and not (numbers.decay and id(weight) in self._undecayed):
-            adamw_step(weight, m, v, grad, self._settings)
-            return
-        scale = 1 / sqrt(numbers.square_correction)
-        values = (
-            self.decay(weight), numbers.beta1, 1 - numbers.beta1, numbers.beta2, 1 - numbers.beta2, scale,
-            numbers.epsilon, -numbers.rate / numbers.mean_correction,
-        )  # fmt: skip
-        states = (grad, m, v, *((kept["velocity_hat"],) if self.amsgrad else ()))
-        update_elements(weight, states, _adam(self.amsgrad), values)
+    def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
+        if self.amsgrad:
+            update_elements(weight, (grad, *kept.values()), _adam(), numbers)
+        else:
+            adamw_step(weight, kept["momentum"], kept["velocity"], grad, numbers)
 
 
 @cache
-def _adam(amsgrad: bool) -> ElementProgram:
-    def adam(w: Any, g: Any, m: Any, v: Any, *rest: Any) -> Any:
-        hat, numbers = (rest[:1], rest[1:]) if amsgrad else ((), rest)
-        keep, b1, share1, b2, share2, scale, epsilon, rate = numbers
+def _adam() -> ElementProgram:
+    def adam(
+        w: Any, g: Any, m: Any, v: Any, hat: Any, keep: Any, b1: Any, share1: Any, b2: Any, share2: Any, scale: Any,
+        epsilon: Any, rate: Any,
+    ) -> Any:  # fmt: skip
         m, v = m * b1 + g * share1, v * b2 + g * g * share2
-        hat = tuple(before.maximum(v) for before in hat)
-        return w * keep + m / ((hat[0] if amsgrad else v).sqrt() * scale + epsilon) * rate, None, m, v, *hat
+        hat = hat.maximum(v)
+        return w * keep + m / (hat.sqrt() * scale + epsilon) * rate, None, m, v, hat
 
-    return ElementProgram(adam, 4 + amsgrad, 8)
+    return ElementProgram(adam, 5, 8)
 
 
 class AdamW(Adam):
@@ -312,8 +289,10 @@ class RMSprop(Optimizer):
         self.rho, self.momentum, self.epsilon, self.centered = rho, momentum, epsilon, centered
         self.states = ("velocity", *(("average_gradient",) if centered else ()), *(("momentum",) if momentum else ()))
 
-    def update(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor]) -> None:
-        numbers = (self.decay(weight), self.rho, 1 - self.rho, self.epsilon, self.learning_rate, self.momentum)
+    def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
+        return self.keep(rate, decays), self.rho, 1 - self.rho, self.epsilon, rate, self.momentum
+
+    def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
         update_elements(weight, (grad, *kept.values()), _rmsprop(self.centered, bool(self.momentum)), numbers)
 
 
@@ -352,9 +331,11 @@ class Adagrad(Optimizer):
     def first_state(self, name: str, weight: Tensor) -> Tensor:
         return ops.full_like(weight, self.initial_accumulator_value)
 
-    def update(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor]) -> None:
-        numbers = (self.decay(weight), self.epsilon, self.learning_rate)
-        update_elements(weight, (grad, kept["accumulator"]), _adagrad(), numbers)
+    def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
+        return self.keep(rate, decays), self.epsilon, rate
+
+    def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
+        update_elements(weight, (grad, *kept.values()), _adagrad(), numbers)
 
 
 @cache
@@ -378,9 +359,11 @@ class Adadelta(Optimizer):
         super().__init__(learning_rate, weight_decay, **settings)
         self.rho, self.epsilon = rho, epsilon
 
-    def update(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor]) -> None:
-        numbers = (self.decay(weight), self.rho, 1 - self.rho, self.epsilon, self.learning_rate)
-        update_elements(weight, (grad, kept["accumulated_grad"], kept["accumulated_delta"]), _adadelta(), numbers)
+    def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
+        return self.keep(rate, decays), self.rho, 1 - self.rho, self.epsilon, rate
+
+    def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
+        update_elements(weight, (grad, *kept.values()), _adadelta(), numbers)
 
 
 @cache
@@ -407,10 +390,12 @@ class Adamax(Optimizer):
         super().__init__(learning_rate, weight_decay, **settings)
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
 
-    def update(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor]) -> None:
-        rate = self.learning_rate / (1 - self.beta_1 ** (self.iterations + 1))
-        numbers = (self.decay(weight), self.beta_1, 1 - self.beta_1, self.beta_2, self.epsilon, -rate)
-        update_elements(weight, (grad, kept["m"], kept["u"]), _adamax(), numbers)
+    def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
+        rate /= 1 - self.beta_1 ** (self.iterations + 1)
+        return self.keep(self.learning_rate, decays), self.beta_1, 1 - self.beta_1, self.beta_2, self.epsilon, -rate
+
+    def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
+        update_elements(weight, (grad, *kept.values()), _adamax(), numbers)
 
 
 @cache
@@ -444,18 +429,16 @@ class Nadam(Optimizer):
     def _momentum_of(self, t: int) -> float:
         return self.beta_1 * (1.0 - 0.5 * 0.96**t)
 
-    def begin_step(self) -> None:
-        self._now = self._momenta()
-
-    def update(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor]) -> None:
-        now, following, product = self._now
-        rate = self.learning_rate
-        numbers = (
-            self.decay(weight), self.beta_1, 1 - self.beta_1, self.beta_2, 1 - self.beta_2,
+    def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
+        now, following, product = self._momenta()
+        return (
+            self.keep(rate, decays), self.beta_1, 1 - self.beta_1, self.beta_2, 1 - self.beta_2,
             1 / sqrt(1 - self.beta_2 ** (self.iterations + 1)), self.epsilon,
             -rate * (1 - now) / (1 - product), -rate * following / (1 - product * following),
         )  # fmt: skip
-        update_elements(weight, (grad, kept["momentum"], kept["velocity"]), _nadam(), numbers)
+
+    def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
+        update_elements(weight, (grad, *kept.values()), _nadam(), numbers)
 
 
 @cache
@@ -482,9 +465,11 @@ class Lion(Optimizer):
         super().__init__(learning_rate, weight_decay, **settings)
         self.beta_1, self.beta_2 = beta_1, beta_2
 
-    def update(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor]) -> None:
-        numbers = (self.decay(weight), self.beta_1, 1 - self.beta_1, self.beta_2, 1 - self.beta_2, -self.learning_rate)
-        update_elements(weight, (grad, kept["momentum"]), _lion(), numbers)
+    def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
+        return self.keep(rate, decays), self.beta_1, 1 - self.beta_1, self.beta_2, 1 - self.beta_2, -rate
+
+    def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
+        update_elements(weight, (grad, *kept.values()), _lion(), numbers)
 
 
 @cache

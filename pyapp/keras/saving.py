@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..engine import Tensor, no_grad
+from ..engine.ops.random import Generator
 from ..errors import FileFormatError
 from ..formats import open_checkpoint
 from ..formats.safe_json import parse_json
@@ -220,18 +221,65 @@ def load_model(
             given["optimizer"] = optimizers.get(given["optimizer"])
             given["loss"] = _losses(given["loss"])
             model.compile(**given)
-            names = [name for name in file.tensors if name.startswith("optimizer.")]
-            if names:
-                model.optimizer.build(model.trainable_weights)
-                states: list[dict[str, Tensor]] = [{} for _ in model.optimizer.variables]
-                for name in names:
-                    _, number, key = name.split(".", 2)
-                    states[int(number)][key] = file.read(name)
-                rate = model.optimizer._rate
-                model.optimizer.load_state_dict(
-                    {"iterations": description["steps"], "learning_rate": rate, "states": states}
-                )
+            _read_optimizer(model, file, description["steps"])
     return model
+
+
+def _read_optimizer(model: Model, file: Any, steps: int) -> None:
+    names = [name for name in file.tensors if name.startswith("optimizer.")]
+    if not names:
+        return
+    model.optimizer.build(model.trainable_weights)
+    states: list[dict[str, Tensor]] = [{} for _ in model.optimizer.variables]
+    for name in names:
+        _, number, key = name.split(".", 2)
+        states[int(number)][key] = file.read(name)
+    rate = model.optimizer._rate
+    model.optimizer.load_state_dict({"iterations": steps, "learning_rate": rate, "states": states})
+
+
+def _generators(model: Model) -> list[Generator]:
+    """The generators of the layers that have a seed, in order."""
+    found = (getattr(module, "generator", None) for module in model.modules())
+    return [generator for generator in found if isinstance(generator, Generator)]
+
+
+def save_training(model: Model, filepath: str | Path) -> None:
+    """Writes what a training needs to go on: weights, the optimiser's state, and that of the layers' generators."""
+    state = model.optimizer.state_dict()
+    tensors = _weights(model)
+    for number, entry in enumerate(state["states"]):
+        tensors |= {f"optimizer.{number}.{name}": value for name, value in entry.items()}
+    rate = model.optimizer._rate
+    shape = model.inputs[0].shape if len(model.inputs) == 1 else None
+    note = {
+        "steps": state["iterations"], "rate": rate if isinstance(rate, (int, float)) else None, "input_shape": shape,
+        "generators": [generator.get_state() for generator in _generators(model)],
+    }  # fmt: skip
+    write_safetensors(os.fspath(filepath), tensors, {"training": json.dumps(note)})
+
+
+def restore_training(model: Model, filepath: str | Path) -> None:
+    """Reads what `save_training` wrote. ValueError where it does not fit, FileFormatError for another file."""
+    with _opened(filepath) as file:
+        try:
+            note = parse_json(file.metadata["training"])
+            steps, states = int(note["steps"]), [tuple(map(int, state)) for state in note["generators"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(f"{filepath} has no state of a training") from error
+        if not model.built and note["input_shape"] is not None:
+            model.build(tuple(note["input_shape"]))
+        if not model.built:
+            raise ValueError(f"{model.name} has no weights yet: call it with a batch before the training goes on")
+        _read_weights(model, file, filepath)
+        if note["rate"] is not None:
+            model.optimizer.learning_rate = float(note["rate"])
+        _read_optimizer(model, file, steps)
+        own = _generators(model)
+        if len(own) != len(states):
+            raise ValueError(f"{filepath} has {len(states)} generators, the layers of {model.name} have {len(own)}")
+        for generator, state in zip(own, states, strict=True):
+            generator.set_state((state[0], state[1]))
 
 
 def _losses(given: Any) -> Any:

@@ -15,7 +15,7 @@ from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, Heads, RotaryTable, SelfAttention, Text
 from pyapp.nn.layers.gated import activation_named
 
-from .loading.config import DecoderConfig, require
+from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, Gguf, grouped_rows
 
 MODEL_TYPES = ("falcon", "RefinedWeb", "RefinedWebModel")
@@ -176,13 +176,6 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
     }  # fmt: skip
 
 
-def _to_gguf(config: Config) -> dict[str, Any]:
-    require(
-        config.parallel_attn and not config.alibi, "GGUF has only Falcon models with rotary positions, side by side"
-    )
-    return {}
-
-
 _LAYER = "transformer.h.{}."
 _NORMS = {
     "input_layernorm": "attn_norm", "ln_mlp": "attn_norm", "ln_attn": "attn_norm_2",
@@ -196,7 +189,8 @@ GGUF = Gguf(
         **{_LAYER + ours: "blk.{}." + theirs for ours, theirs in _NORMS.items()},
     },
     keys=KEYS | {"layer_norm_epsilon": "attention.layer_norm_epsilon", "ffn_hidden_size": "feed_forward_length"},
-    order=_order, read=_from_gguf, write=_to_gguf,
+    order=_order, read=_from_gguf,
+    unsaid=("new_decoder_architecture", "multi_query", "num_ln_in_parallel_attn"),
 )  # fmt: skip
 
 TASKS = {"causal-lm": FalconForCausalLM}

@@ -15,7 +15,7 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 
 from .loading.config import DecoderConfig
-from .loading.gguf import LENGTHS, Gguf
+from .loading.gguf import Gguf, key_lengths
 
 MODEL_TYPES = ("gemma",)
 
@@ -73,10 +73,6 @@ class GemmaForCausalLM(CausalLanguageModel):
         super().__init__(config, GemmaStack(config.vocab_size, config.hidden_size, blocks, norm))
 
 
-def _lengths(config: Config) -> dict[str, Any]:
-    return dict.fromkeys(LENGTHS, config.head_dim)
-
-
-GGUF = Gguf("gemma", offset="norm.weight", write=_lengths)
+GGUF = Gguf("gemma", offset="norm.weight", write=key_lengths, unsaid=("hidden_activation",))
 
 TASKS = {"causal-lm": GemmaForCausalLM}

@@ -23,8 +23,8 @@ from pyapp.nn.decoder import (
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 
-from .loading.config import DecoderConfig, layer_types, require
-from .loading.gguf import KEYS, LENGTHS, NAMES, Gguf
+from .loading.config import DecoderConfig, layer_types
+from .loading.gguf import KEYS, NAMES, Gguf, key_lengths
 
 MODEL_TYPES = ("gemma2",)
 
@@ -112,19 +112,8 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
     return found | _implied(found)
 
 
-def _to_gguf(config: Config) -> dict[str, Any]:
-    kinds = layer_types({"num_hidden_layers": config.num_hidden_layers}, lambda layer: layer % 2 == 0)
-    require(
-        config.layer_types == kinds
-        and config.query_pre_attn_scalar == _implied(config.to_dict())["query_pre_attn_scalar"],
-        "GGUF cannot say query_pre_attn_scalar and layer_types, and they are not those of the published models",
-        "Write safetensors",
-    )
-    return dict.fromkeys(LENGTHS, config.head_dim)
-
-
 GGUF = Gguf(
-    "gemma2", offset="norm.weight", read=_from_gguf, write=_to_gguf,
+    "gemma2", offset="norm.weight", read=_from_gguf, write=key_lengths,
     names=NAMES | {
         "model.layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm",
         "model.layers.{}.pre_feedforward_layernorm": "blk.{}.ffn_norm",

@@ -25,9 +25,17 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 
 from .loading.config import DecoderConfig, layer_types, require
-from .loading.gguf import HEAD_NORMS, KEYS, LENGTHS, NAMES, WINDOW, Gguf
+from .loading.gguf import HEAD_NORMS, KEYS, NAMES, WINDOW, Gguf, key_lengths
 
 MODEL_TYPES = ("gemma3_text", "gemma3")
+# The tensors of a model that also sees pictures.
+IGNORED = r"(model\.)?(vision_tower|multi_modal_projector)\..*"
+# What the text_config of a model that also sees pictures leaves out.
+NESTED_DEFAULTS = {
+    "vocab_size": 262_208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
+    "num_attention_heads": 8,
+}  # fmt: skip
+LOCAL_BASE = 10000.0  # of the rotary angles of layers with a window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +55,15 @@ class Config(DecoderConfig):
     sliding_window: int | None = 4096
     layer_types: list[str]
     final_logit_softcapping: float | None = None
-    attn_logit_softcapping: float | None = None
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json; of a model that also sees pictures, its `text_config`."""
         own = values.get("text_config")
-        found: Config = super().from_dict(own if isinstance(own, dict) else values)
+        given = NESTED_DEFAULTS | own if isinstance(own, dict) else values
+        bidirectional = given.get("use_bidirectional_attention")
+        require(not bidirectional, "a Gemma 3 with use_bidirectional_attention, which embeds texts, is not known")
+        found: Config = super().from_dict(given)
         return found
 
     @classmethod
@@ -65,14 +75,14 @@ class Config(DecoderConfig):
         rotary = values["rope_parameters"]
         if "rope_type" in rotary:  # the older form: one for full attention, a base for the windows
             full = rotary | {"rope_theta": values.get("rope_theta", 1000000.0)}
-            local = {"rope_type": "default", "rope_theta": values.get("rope_local_base_freq", 10000.0)}
+            local = {"rope_type": "default", "rope_theta": values.get("rope_local_base_freq", LOCAL_BASE)}
             rotary = {"sliding_attention": local, "full_attention": full}
         return values | {"layer_types": kinds, "rope_parameters": rotary}
 
     def attention(self, layer: int) -> Heads:
         """The attention of a layer."""
         window = self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
-        return self.heads(window=window, scale=self.query_pre_attn_scalar**-0.5, softcap=self.attn_logit_softcapping)
+        return self.heads(window=window, scale=self.query_pre_attn_scalar**-0.5)
 
 
 class Attention(GroupedQueryAttention):
@@ -136,20 +146,15 @@ def _implied(config: Any) -> dict[str, Any]:
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     full = found["rope_parameters"]
-    local = {"rope_type": "default", "rope_theta": values.get("rope.freq_base_swa", 10000.0)}
+    local = {"rope_type": "default", "rope_theta": values.get("rope.freq_base_swa", LOCAL_BASE)}
     found = found | {"rope_parameters": {"sliding_attention": local, "full_attention": full}}
     return found | _implied(found)
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
-    kinds = layer_types({"num_hidden_layers": config.num_hidden_layers}, lambda layer: (layer + 1) % 6 != 0)
-    require(
-        config.layer_types == kinds
-        and config.query_pre_attn_scalar == _implied(config.to_dict())["query_pre_attn_scalar"],
-        "GGUF cannot say query_pre_attn_scalar and layer_types, and they are not those of the published models",
-        "Write safetensors",
-    )
-    return dict.fromkeys(LENGTHS, config.head_dim)
+    """The sizes of heads, and the base of the angles of layers with a window where it is not the usual one."""
+    base = config.rope_parameters["sliding_attention"].get("rope_theta", LOCAL_BASE)
+    return key_lengths(config) | ({} if base == LOCAL_BASE else {"rope.freq_base_swa": float(base)})
 
 
 GGUF = Gguf(
@@ -159,10 +164,7 @@ GGUF = Gguf(
         "model.layers.{}.pre_feedforward_layernorm": "blk.{}.ffn_norm",
         "model.layers.{}.post_feedforward_layernorm": "blk.{}.post_ffw_norm",
     },
-    keys=KEYS | WINDOW | {
-        "attn_logit_softcapping": "attn_logit_softcapping",
-        "final_logit_softcapping": "final_logit_softcapping",
-    },
+    keys=KEYS | WINDOW | {"final_logit_softcapping": "final_logit_softcapping"},
 )  # fmt: skip
 
 TASKS = {"causal-lm": Gemma3ForCausalLM}

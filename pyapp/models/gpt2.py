@@ -155,6 +155,7 @@ GGUF = Gguf(
         "n_positions": "context_length", "n_embd": "embedding_length", "n_layer": "block_count",
         "n_head": "attention.head_count", "layer_norm_epsilon": "attention.layer_norm_epsilon",
     },
+    unsaid=("n_inner",),  # as a number where it is None
     write=lambda config: {"feed_forward_length": config.n_inner or 4 * config.n_embd},
     read=lambda found, values: found | {"n_inner": values.get("feed_forward_length")},
     transposed=("c_attn.weight", "c_proj.weight", "c_fc.weight"),

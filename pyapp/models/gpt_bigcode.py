@@ -167,6 +167,7 @@ GGUF = Gguf(
         "n_positions": "context_length", "n_embd": "embedding_length", "n_layer": "block_count",
         "n_head": "attention.head_count", "layer_norm_epsilon": "attention.layer_norm_epsilon",
     },
+    unsaid=("n_inner",),  # as a number where it is None
     write=lambda config: {
         "feed_forward_length": config.n_inner or 4 * config.n_embd,
         "attention.head_count_kv": config.num_key_value_heads,

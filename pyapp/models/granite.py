@@ -11,7 +11,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAtte
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig
-from .loading.gguf import KEYS, Gguf, pairs_of_llama
+from .loading.gguf import KEYS, TENSOR_SCALINGS, Gguf, biases, pairs_of_llama
 
 MODEL_TYPES = ("granite",)
 
@@ -79,11 +79,11 @@ class GraniteForCausalLM(CausalLanguageModel):
 
 
 GGUF = Gguf(
-    "granite", order=pairs_of_llama,
+    "granite", order=pairs_of_llama, scalings=TENSOR_SCALINGS,
     keys=KEYS | {
         "attention_multiplier": "attention.scale", "embedding_multiplier": "embedding_scale",
         "residual_multiplier": "residual_scale", "logits_scaling": "logit_scale",
     },
-    read=lambda found, values: found | {"attention_bias": "blk.0.attn_q.bias" in values["tensors"]},
+    read=biases,
 )  # fmt: skip
 TASKS = {"causal-lm": GraniteForCausalLM}

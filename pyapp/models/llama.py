@@ -4,9 +4,7 @@ rotary positions, grouped heads and SwiGLU. Also TinyLlama, SmolLM2, Yi and othe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.nn import Module, RMSNorm
@@ -14,7 +12,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAtte
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig
-from .loading.gguf import Gguf, pairs_of_llama
+from .loading.gguf import TENSOR_SCALINGS, Gguf, biases, pairs_of_llama
 
 MODEL_TYPES = ("llama",)
 
@@ -60,12 +58,6 @@ class LlamaForCausalLM(CausalLanguageModel):
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
 
 
-def _biases(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Whether there are biases."""
-    there = values["tensors"]
-    return found | {"attention_bias": "blk.0.attn_q.bias" in there, "mlp_bias": "blk.0.ffn_up.bias" in there}
-
-
-GGUF = Gguf("llama", order=pairs_of_llama, read=_biases)
+GGUF = Gguf("llama", order=pairs_of_llama, read=biases, scalings=TENSOR_SCALINGS)
 
 TASKS = {"causal-lm": LlamaForCausalLM}

@@ -92,12 +92,9 @@ def load_model(
             hint = "Give the config.json that belongs to the weights"
             raise ModelError("it does not say the model_type", where=_named(config), hint=hint)
         check_architecture(settings, checkpoint.source.name)
-        if tokenizer is None and not isinstance(source, Checkpoint):
-            tokenizer = tokenizer_beside(source, checkpoint)
-        if tokenizer is None:
-            hint = "Give the tokenizer.bin or tokenizer.json too"
-            raise ModelError("its tokenizer is missing", where=name, hint=hint)
-        text = load_tokenizer(tokenizer)
+        text = _tokenizer(tokenizer, None if isinstance(source, Checkpoint) else source, checkpoint, name)
+        if checkpoint is not source:
+            _forget_vocabulary(checkpoint)
         model = build(checkpoint, report, cancel, settings, dtype, device)
     finally:
         if checkpoint is not source and checkpoint.source is not source:
@@ -113,6 +110,30 @@ def load_model(
     return LoadedModel(name, model, text, model.config.to_dict())
 
 
+def _tokenizer(given: Any, source: Source | None, checkpoint: Checkpoint, name: str) -> Tokenizer:
+    """The tokenizer that is given, in the checkpoint, or beside `source`."""
+    if given is None and has_tokenizer(checkpoint):
+        from pyapp.text.tokenizer_files import gguf_tokenizer
+
+        return gguf_tokenizer(checkpoint.values, checkpoint.source.name)  # type: ignore[attr-defined]
+    found = tokenizer_beside(source, checkpoint) if given is None and source is not None else given
+    if found is None:
+        hint = "Give the tokenizer.bin or tokenizer.json too"
+        raise ModelError("its tokenizer is missing", where=name, hint=hint)
+    return load_tokenizer(found)
+
+
+def _forget_vocabulary(checkpoint: Checkpoint) -> None:
+    """Gives the memory of a GGUF file's vocabulary back: the weights, which come next, need it."""
+    for name in ("tokens", "scores", "token_type", "merges"):
+        getattr(checkpoint, "values", {}).pop(f"tokenizer.ggml.{name}", None)
+
+
+def has_tokenizer(checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint is a GGUF file with a tokenizer."""
+    return "tokenizer.ggml.tokens" in getattr(checkpoint, "values", {})
+
+
 def _named(source: Any) -> str:
     """A source's name for errors."""
     return os.fspath(source) if isinstance(source, str | os.PathLike) else getattr(source, "name", "config.json")
@@ -120,7 +141,7 @@ def _named(source: Any) -> str:
 
 def tokenizer_beside(source: Source, checkpoint: Checkpoint) -> Source | None:
     """The tokenizer in a GGUF file, or another kind of tokenizer than tokenizer.json in the model's folder."""
-    if "tokenizer.ggml.tokens" in getattr(checkpoint, "values", {}):
+    if has_tokenizer(checkpoint):
         return source
     if not isinstance(source, str | os.PathLike):
         return None
@@ -265,12 +286,13 @@ def read_model(
     progress: Callable[[int, int], None] | None = None,
 ) -> Any:
     """A model of the class `kind` of an architecture's module, with the weights of a checkpoint."""
-    from pyapp.models.loading.weights import load_weights
+    from pyapp.models.loading.weights import ignored_by, load_weights
 
     config, model, stored = empty_model(module, kind, checkpoint, settings)
     load_weights(
         model, checkpoint, stored=stored, base=getattr(kind, "base_model_prefix", ""), dtype=dtype, device=device,
         progress=progress, config=config.to_dict(), renames=getattr(module, "renamed", None),
+        ignored=ignored_by(module),
     )  # fmt: skip
     model.eval()
     return model

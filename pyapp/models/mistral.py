@@ -10,7 +10,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAtte
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig
-from .loading.gguf import KEYS, WINDOW, WITH_WINDOW, Gguf, pairs_of_llama
+from .loading.gguf import KEYS, TENSOR_SCALINGS, WINDOW, WITH_WINDOW, Gguf, pairs_of_llama
 
 MODEL_TYPES = ("mistral",)
 
@@ -25,7 +25,7 @@ class Config(DecoderConfig):
     intermediate_size: int
     rms_norm_eps: float = 1e-6
     hidden_act: str = "silu"
-    sliding_window: int | None = None
+    sliding_window: int | None = 4096
 
 
 class Block(Module):
@@ -57,5 +57,8 @@ class MistralForCausalLM(CausalLanguageModel):
 
 
 # llama.cpp reads no window for "llama": it attends to the whole text there.
-GGUF = Gguf("llama", order=pairs_of_llama, keys=KEYS | WINDOW, index=WITH_WINDOW.format("llama"))
+GGUF = Gguf(
+    "llama", order=pairs_of_llama, keys=KEYS | WINDOW, index=WITH_WINDOW.format("llama"),
+    scalings=TENSOR_SCALINGS,
+)  # fmt: skip
 TASKS = {"causal-lm": MistralForCausalLM}

@@ -14,7 +14,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAtte
 from pyapp.nn.layers.experts import Experts, Router
 
 from .loading.config import DecoderConfig, require
-from .loading.gguf import EXPERTS, KEYS, NAMES, WINDOW, WITH_EXPERTS, Gguf, pairs_of_llama
+from .loading.gguf import EXPERTS, KEYS, NAMES, TENSOR_SCALINGS, WINDOW, WITH_EXPERTS, Gguf, pairs_of_llama
 from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("mixtral",)
@@ -86,6 +86,7 @@ class MixtralForCausalLM(CausalLanguageModel):
 
 GGUF = Gguf(
     "llama", names=NAMES | EXPERTS, order=pairs_of_llama, index=WITH_EXPERTS.format("llama"),
+    scalings=TENSOR_SCALINGS,
     keys=KEYS | WINDOW | {"num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count"},
 )  # fmt: skip
 

@@ -251,7 +251,7 @@ def _to_gguf(config: Config) -> dict[str, Any]:
 _QKV = tuple(f"layers.{{}}.self_attn.{part}_proj" for part in "qkv")
 
 GGUF = Gguf(
-    "nomic-bert",
+    "nomic-bert", unsaid=("head_dim",),
     names=dict.fromkeys(_QKV, "blk.{}.attn_qkv") | {
         "embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types",
         "embeddings.LayerNorm": "token_embd_norm", "layers.{}.self_attn.o_proj": "blk.{}.attn_output",

@@ -87,7 +87,7 @@ class Phi3ForCausalLM(CausalLanguageModel):
 
 
 GGUF = Gguf(
-    "phi3",
+    "phi3", scalings=("longrope", "su"),
     names=NAMES | {
         "model.layers.{}.self_attn.qkv_proj": "blk.{}.attn_qkv", "model.layers.{}.mlp.gate_up_proj": "blk.{}.ffn_up",
     },

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
+from pyapp.formats.checkpoint import Checkpoint
+from pyapp.formats.gguf import GgufFile
+from pyapp.formats.gguf_part_names import part_names
+from pyapp.formats.gguf_shards import ShardedGguf
 from pyapp.formats.sharded import INDICES, ShardedFile, shard_names
 from pyapp.formats.source import ByteSource
 from pyapp.models.load import LoadedModel, check_architecture, load_model, read_settings
@@ -28,9 +32,9 @@ def load_files(
     dtype: str | None = None,
     device: Device | str | None = None,
 ) -> LoadedModel:
-    """Loads a language model from all its files by name: a .gguf file; config.json, the tokenizer's files and
-    model.safetensors, or the index of its shards (model.safetensors.index.json, pytorch_model.bin.index.json) with
-    them; or a llama2.c checkpoint with tokenizer.bin.
+    """Loads a language model from all its files by name: a .gguf file, or all of its parts; config.json, the
+    tokenizer's files and model.safetensors, or the index of its shards (model.safetensors.index.json,
+    pytorch_model.bin.index.json) with them; or a llama2.c checkpoint with tokenizer.bin.
 
     The arguments and errors are those of pyapp.models.load_model.
     """
@@ -39,7 +43,12 @@ def load_files(
     settings = read_settings(files[CONFIG]) if CONFIG in files else None
     if settings is not None:
         check_architecture(settings, CONFIG)
-    source, parts = (files[name], {name}) if index is None else _sharded(files, index)
+    source: ByteSource | Checkpoint = files[name]
+    parts = {name, *part_names(name)}
+    if index is not None:
+        source, parts = _sharded(files, index)
+    elif part_names(name):
+        source = ShardedGguf(GgufFile(files[name]), parts=files.__getitem__)
     beside = {key: other for key, other in files.items() if key not in parts and key != CONFIG}
     if index is not None and not beside:
         raise ModelError("its tokenizer is missing", where=index, hint=HINT)
@@ -58,6 +67,7 @@ def load_files(
 def _weights(files: Mapping[str, ByteSource]) -> str:
     for ending in WEIGHTS:
         found = [name for name in files if name.lower().endswith(ending) and name != TOKENIZER_BIN]
+        found = [name for name in found if part_names(name)[:1] in ([], [name]) or part_names(name)[0] not in files]
         if len(found) > 1:
             what = f"{len(found)} files could be the weights: {', '.join(sorted(found))[:200]}"
             raise ModelError(what, where="files", hint="Choose one model at a time")

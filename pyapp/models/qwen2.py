@@ -11,7 +11,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAtte
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types
-from .loading.gguf import Gguf, refuse_windows
+from .loading.gguf import WINDOWS, Gguf, refuse_windows
 
 MODEL_TYPES = ("qwen2",)
 
@@ -71,5 +71,5 @@ class Qwen2ForCausalLM(CausalLanguageModel):
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
 
 
-GGUF = Gguf("qwen2", write=refuse_windows)
+GGUF = Gguf("qwen2", write=refuse_windows, unsaid=WINDOWS)
 TASKS = {"causal-lm": Qwen2ForCausalLM}

@@ -15,7 +15,7 @@ from pyapp.nn.layers.experts import Experts, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types, require
-from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf, refuse_windows
+from .loading.gguf import DENSE_LAYERS, EXPERTS, KEYS, NAMES, WINDOWS, Gguf, refuse_windows
 from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("qwen2_moe",)
@@ -51,10 +51,10 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers: those from max_window_layers on slide, if use_sliding_window says so."""
-        first = values.get("max_window_layers", 28)
-        slides = values.get("use_sliding_window", False) and type(first) is int
-        kinds = layer_types(values, lambda layer: slides and layer >= first)
+        """With the types of the layers: with use_sliding_window every other one before max_window_layers slides."""
+        end = values.get("max_window_layers", 28)
+        slides = values.get("use_sliding_window", False) and type(end) is int
+        kinds = layer_types(values, lambda layer: slides and layer % 2 == 0 and layer < end)
         experts = {"num_experts": values.get("num_experts", values.get("num_local_experts"))}
         return {"mlp_only_layers": []} | values | experts | {"layer_types": kinds}
 
@@ -122,11 +122,9 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
-    plain = not config.norm_topk_prob and all(config.is_sparse(i) for i in range(config.num_hidden_layers))
     require(
-        plain,
-        f"llama.cpp does not normalise the shares of the experts (norm_topk_prob {config.norm_topk_prob}) and has "
-        "experts in each layer of this architecture",
+        all(config.is_sparse(i) for i in range(config.num_hidden_layers)),
+        "llama.cpp has experts in each layer of this architecture",
         "Write safetensors",
     )
     return refuse_windows(config)
@@ -143,7 +141,10 @@ SHARED = {
     "model.layers.{}.mlp.shared_expert.down_proj": "blk.{}.ffn_down_shexp",
     "model.layers.{}.mlp.shared_expert_gate": "blk.{}.ffn_gate_inp_shexp",
 }
-GGUF = Gguf("qwen2moe", names=NAMES | EXPERTS | SHARED, keys=KEYS | GGUF_KEYS, read=_from_gguf, write=_to_gguf)
+GGUF = Gguf(
+    "qwen2moe", names=NAMES | EXPERTS | SHARED, keys=KEYS | GGUF_KEYS, read=_from_gguf, write=_to_gguf,
+    unsaid=(*WINDOWS, *DENSE_LAYERS),
+)  # fmt: skip
 
 
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:

@@ -18,7 +18,7 @@ from pyapp.nn.decoder import (
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types
-from .loading.gguf import HEAD_NORMS, NAMES, Gguf, refuse_windows
+from .loading.gguf import HEAD_NORMS, NAMES, WINDOWS, Gguf, refuse_windows
 
 MODEL_TYPES = ("qwen3",)
 
@@ -91,5 +91,5 @@ class Qwen3ForCausalLM(CausalLanguageModel):
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
 
 
-GGUF = Gguf("qwen3", names=NAMES | HEAD_NORMS, write=refuse_windows)
+GGUF = Gguf("qwen3", names=NAMES | HEAD_NORMS, write=refuse_windows, unsaid=WINDOWS)
 TASKS = {"causal-lm": Qwen3ForCausalLM}

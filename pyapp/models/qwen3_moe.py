@@ -19,8 +19,8 @@ from pyapp.nn.decoder import (
 from pyapp.nn.layers.experts import Experts, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, layer_types, require
-from .loading.gguf import EXPERTS, HEAD_NORMS, KEYS, NAMES, Gguf, refuse_windows
+from .loading.config import DecoderConfig, require
+from .loading.gguf import DENSE_LAYERS, EXPERTS, HEAD_NORMS, KEYS, NAMES, WINDOWS, Gguf, refuse_windows
 from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("qwen3_moe",)
@@ -42,10 +42,8 @@ class Config(DecoderConfig):
     norm_topk_prob: bool = False
     decoder_sparse_step: int = 1
     mlp_only_layers: list[int]
-    layer_types: list[str]
     use_sliding_window: bool = False
     sliding_window: int | None = None
-    max_window_layers: int = 28
     attention_bias: bool = False
 
     def __post_init__(self) -> None:
@@ -55,16 +53,13 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers: those from max_window_layers on slide, if use_sliding_window says so."""
-        first = values.get("max_window_layers", 28)
-        slides = values.get("use_sliding_window", False) and type(first) is int
-        kinds = layer_types(values, lambda layer: slides and layer >= first)
+        """With the number of experts, which has two names."""
         experts = {"num_experts": values.get("num_experts", values.get("num_local_experts"))}
-        return {"mlp_only_layers": []} | values | experts | {"layer_types": kinds}
+        return {"mlp_only_layers": []} | values | experts
 
     def window(self, layer: int) -> int | None:
-        """The window of a layer."""
-        return self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
+        """The window of a layer: all have it, or none."""
+        return self.sliding_window if self.use_sliding_window else None
 
     def is_sparse(self, layer: int) -> bool:
         """Whether a layer has experts."""
@@ -133,11 +128,9 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
-    plain = config.norm_topk_prob and all(config.is_sparse(i) for i in range(config.num_hidden_layers))
     require(
-        plain,
-        f"llama.cpp always normalises the shares of the experts (norm_topk_prob {config.norm_topk_prob}) and has "
-        "experts in each layer of this architecture",
+        all(config.is_sparse(i) for i in range(config.num_hidden_layers)),
+        "llama.cpp has experts in each layer of this architecture",
         "Write safetensors",
     )
     return refuse_windows(config)
@@ -147,7 +140,10 @@ GGUF_KEYS = {
     "num_experts": "expert_count", "num_experts_per_tok": "expert_used_count",
     "moe_intermediate_size": "expert_feed_forward_length",
 }  # fmt: skip
-GGUF = Gguf("qwen3moe", names=NAMES | HEAD_NORMS | EXPERTS, keys=KEYS | GGUF_KEYS, read=_from_gguf, write=_to_gguf)
+GGUF = Gguf(
+    "qwen3moe", names=NAMES | HEAD_NORMS | EXPERTS, keys=KEYS | GGUF_KEYS, read=_from_gguf, write=_to_gguf,
+    unsaid=(*WINDOWS, *DENSE_LAYERS),
+)  # fmt: skip
 
 
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:

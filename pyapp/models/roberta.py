@@ -166,7 +166,10 @@ def _skipped(name: str, config: Config) -> int:
 
 
 # Without the positions of padding this is BERT, as which such files are read.
-GGUF = Gguf("bert", names=BERT_NAMES, keys=ENCODER_KEYS, write=_to_gguf, skipped=_skipped, index="")
+GGUF = Gguf(
+    "bert", names=BERT_NAMES, keys=ENCODER_KEYS, write=_to_gguf, skipped=_skipped, unsaid=("max_position_embeddings",),
+    index="",
+)  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Roberta,
     "masked-lm": RobertaForMaskedLM,

@@ -88,12 +88,6 @@ class SmolLM3ForCausalLM(CausalLanguageModel):
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
 
 
-def _to_gguf(config: Config) -> dict[str, Any]:
-    usual = [int((layer + 1) % 4 != 0) for layer in range(config.num_hidden_layers)]
-    require(config.no_rope_layers == usual, "GGUF cannot say no_rope_layers, and they are not every fourth")
-    return {}
-
-
-GGUF = Gguf("smollm3", order=pairs_of_llama, write=_to_gguf)
+GGUF = Gguf("smollm3", order=pairs_of_llama, unsaid=("use_sliding_window", "sliding_window"))
 
 TASKS = {"causal-lm": SmolLM3ForCausalLM}

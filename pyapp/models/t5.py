@@ -353,6 +353,6 @@ GGUF = Gguf(
         "relative_attention_num_buckets": "attention.relative_buckets_count",
         "decoder_start_token_id": "decoder_start_token_id",
     },
-    read=_from_gguf, write=_to_gguf, encoder="t5encoder",
+    read=_from_gguf, write=_to_gguf, unsaid=("num_decoder_layers", "scale_decoder_outputs"), encoder="t5encoder",
 )  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {"seq2seq-lm": T5, "features": T5Encoder}

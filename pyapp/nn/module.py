@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine import DType, Tensor, as_dtype, no_grad
 from ..engine.dtype import DTYPES
+from ..engine.launch import note_setting
 from ..engine.ops import empty
+from ..engine.storage import CAPTURES
 from ..engine.tensor import check_device
 from ..engine.user_errors import describe
 from .parameter import Buffer, Parameter
@@ -152,6 +154,9 @@ class Module(ExtraState):
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if CAPTURES.count:  # a Graph holds for this mode and these hooks
+            note_setting(self, "training")
+            note_setting(self, "_hooks")
         if self._hooks is not None:
             return self._hooks.call(self, args, kwargs)
         return self.forward(*args, **kwargs)

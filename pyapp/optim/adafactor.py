@@ -7,9 +7,10 @@ from math import sqrt
 from typing import Any
 
 from ..engine import Tensor
-from ..engine.ops import finfo, zeros_like
+from ..engine.element_programs import Numbers
+from ..engine.ops import finfo
 from ..engine.ops.optimizer_steps import AdafactorNumbers, adafactor_step
-from .optimizer import Group, Optimizer, parameter_state
+from .optimizer import Group, Optimizer, counted
 
 __all__ = ["Adafactor"]
 
@@ -43,20 +44,26 @@ class Adafactor(Optimizer):
     def _fits(self, name: str, value: Tensor, parameter: Tensor) -> bool:
         return name in ("row_var", "col_var") or super()._fits(name, value, parameter)
 
-    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        entry, step = parameter_state(self, parameter), self.state[parameter]["step"]
-        smallest, smallest_size = group["eps"]
+    def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
+        if parameter.ndim < 2:
+            return (self._new(entry, "variance", parameter),)
+        return (
+            self._new(entry, "row_var", parameter[..., :1].detach()),
+            self._new(entry, "col_var", parameter[..., :1, :].detach()),
+        )
+
+    def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
+        step, (smallest, smallest_size) = counted(entry), group["eps"]
         floor = finfo(parameter.dtype).eps if smallest is None else smallest
-        share = step ** group["beta2_decay"]
-        if grad.ndim > 1:
-            if step == 1:
-                entry["row_var"] = parameter.new_zeros((*grad.shape[:-1], 1))
-                entry["col_var"] = parameter.new_zeros((*grad.shape[:-2], 1, grad.shape[-1]))
-            means: tuple[Tensor, ...] = (entry["row_var"], entry["col_var"])
-        else:
-            if step == 1:
-                entry["variance"] = zeros_like(parameter)
-            means = (entry["variance"],)
-        rate, keep = -min(group["lr"], 1 / sqrt(step)), 1 - group["lr"] * group["weight_decay"]
-        numbers = AdafactorNumbers(share, floor, keep, rate, smallest_size, 1 / group["d"])
-        adafactor_step(parameter, grad, means, numbers)
+        share, keep = step ** group["beta2_decay"], 1 - group["lr"] * group["weight_decay"]
+        rows, columns = parameter.shape[-2:] if parameter.ndim > 1 else (1, 1)
+        rate, size = -min(group["lr"], 1 / sqrt(step)), max(parameter.numel(), 1)
+        return (
+            (1 - share, share / max(columns, 1)), (1 - share, share / max(rows, 1)), (floor, 1 - share, share),
+            (floor, 1 / max(rows, 1)), (keep, rate, 1 / size, smallest_size, 1 / group["d"]),
+        )  # fmt: skip
+
+    def _launch(
+        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
+    ) -> None:
+        adafactor_step(parameter, grad, states, AdafactorNumbers(*numbers))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from math import sqrt
 from typing import Any, TypeAlias
 
 from ..engine import Tensor
-from ..engine.element_programs import ElementProgram
-from ..engine.launch import capturing, record_call
-from ..engine.ops import zeros_like
+from ..engine.element_programs import ElementProgram, Numbers
 from ..engine.ops.element_updates import update_elements
-from ..engine.ops.optimizer_steps import AdamWNumbers, AdamWSettings, adamw_step
-from .optimizer import Group, Optimizer, decayed, parameter_state
+from ..engine.ops.optimizer_steps import adamw_step
+from .optimizer import Group, Optimizer, counted, decayed
 
 __all__ = ["Adam", "AdamW", "Adamax", "NAdam", "RAdam"]
 
@@ -34,11 +32,8 @@ class _AdamVariant(Optimizer):
 
 class Adam(_AdamVariant):
     """Kingma and Ba 2015 (https://arxiv.org/abs/1412.6980), with L2 or decoupled weight decay, as torch.optim.Adam. One
-    fused kernel per float32 parameter. AMSGrad: Reddi et al. 2018 (https://arxiv.org/abs/1904.09237). A Graph of a step
-    counts the steps and follows the settings of the groups at each replay.
+    fused kernel per float32 parameter. AMSGrad: Reddi et al. 2018 (https://arxiv.org/abs/1904.09237).
     """
-
-    replays = True
 
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
@@ -49,85 +44,27 @@ class Adam(_AdamVariant):
             params, lr, betas, eps, weight_decay, maximize, flags, amsgrad=amsgrad,
             decoupled_weight_decay=decoupled_weight_decay,
         )  # fmt: skip
-        self._settings = AdamWSettings()
-        self._wanted: tuple[float, ...] = ()  # what the settings were made of
-        self._replayed: _ReplayedStep | None = None  # while a step is captured
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Updates every parameter that has a gradient. A `closure` is called first, and its loss is returned."""
-        self._wanted, self._replayed = (), None
-        return super().step(closure)
+    def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
+        names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 2 + group["amsgrad"]]
+        return tuple([self._new(entry, name, parameter) for name in names])
 
-    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        decay, (beta1, beta2) = group["weight_decay"], group["betas"]
-        entry = self.state[parameter]
-        added: tuple[float, ...] = ()  # L2 weight decay
-        if decay and not group["decoupled_weight_decay"]:
-            added, decay = (decay,), 0.0
-        if capturing():
-            _check_replayable(entry, bool(added or group["amsgrad"]))
-        if not entry:
-            entry.update(step=0, exp_avg=zeros_like(parameter), exp_avg_sq=zeros_like(parameter))
-        step = entry["step"] = entry["step"] + 1
-        wanted = (id(group), group["lr"], beta1, beta2, group["eps"], decay, step)
-        if wanted != self._wanted:  # not as the last parameter
-            self._wanted = wanted
-            if capturing():
-                self._replayed = _ReplayedStep(group)
-                self._settings = self._replayed.settings
-            self._settings.numbers = _numbers(group, decay, step)
-            if self._replayed is not None:
-                record_call(self._replayed.advance, (self._settings.on(parameter.device),))
-        if self._replayed is not None:
-            self._replayed.entries.append(entry)
-        if added or group["amsgrad"]:
-            self._run_program(parameter, grad, entry, group["amsgrad"], added)
-        else:
-            adamw_step(parameter, entry["exp_avg"], entry["exp_avg_sq"], grad, self._settings)
+    def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
+        step, (beta1, beta2), rate, eps = counted(entry), group["betas"], group["lr"], group["eps"]
+        of_mean, of_squares = 1 - beta1**step, 1 - beta2**step
+        keep, decay = _decay_of(group)
+        if not decay and not group["amsgrad"]:
+            return ((rate, beta1, beta2, eps, group["weight_decay"], of_mean, of_squares),)
+        return ((keep, beta1, 1 - beta1, beta2, 1 - beta2, 1 / sqrt(of_squares), eps, -rate / of_mean, *decay),)
 
-    def _run_program(
-        self, parameter: Tensor, grad: Tensor, entry: dict[str, Any], amsgrad: bool, added: tuple[float, ...]
+    def _launch(
+        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
     ) -> None:
-        """A step with L2 weight decay, or by the largest squares so far instead of their mean."""
-        states = [grad, entry["exp_avg"], entry["exp_avg_sq"]]
-        if amsgrad:
-            if "max_exp_avg_sq" not in entry:
-                entry["max_exp_avg_sq"] = zeros_like(parameter)
-            states.append(entry["max_exp_avg_sq"])
-        rate, beta1, beta2, eps, decay, of_mean, of_squares = self._settings.numbers  # type: ignore[misc]
-        numbers = (1 - rate * decay, beta1, 1 - beta1, beta2, 1 - beta2, 1 / sqrt(of_squares), eps, -rate / of_mean)
-        update_elements(parameter, tuple(states), _adam(amsgrad, bool(added)), numbers + added)
-
-
-def _numbers(group: Group, decay: float, step: int) -> AdamWNumbers:
-    beta1, beta2 = group["betas"]
-    return AdamWNumbers(group["lr"], beta1, beta2, group["eps"], decay, 1 - beta1**step, 1 - beta2**step)
-
-
-def _check_replayable(entry: dict[str, Any], by_program: bool) -> None:
-    """RuntimeError where a Graph of the step would not do what the step does."""
-    if by_program:
-        raise RuntimeError(
-            "a Graph would replay this step with the numbers of today: amsgrad and L2 weight decay cannot be captured"
-        )
-    if not entry:
-        raise RuntimeError(
-            "a Graph would write the zeros of the first step's moments again: take one step before the capture"
-        )
-
-
-class _ReplayedStep:
-    """Some parameters of one group in a Graph: before their kernels the host counts the step and writes its numbers."""
-
-    def __init__(self, group: Group) -> None:
-        self.group = group
-        self.entries: list[dict[str, Any]] = []  # the states of the parameters
-        self.settings = AdamWSettings()
-
-    def advance(self) -> None:
-        for entry in self.entries:
-            entry["step"] += 1
-        self.settings.renew(_numbers(self.group, self.group["weight_decay"], self.entries[0]["step"]))
+        amsgrad, (_, added) = group["amsgrad"], _decay_of(group)
+        if amsgrad or added:
+            update_elements(parameter, (grad, *states), _adam(amsgrad, bool(added)), *numbers)
+        else:
+            adamw_step(parameter, *states, grad, *numbers)
 
 
 @cache
@@ -168,11 +105,18 @@ class Adamax(_AdamVariant):
     ) -> None:  # fmt: skip
         super().__init__(params, lr, betas, eps, weight_decay, maximize, flags)
 
-    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        entry, (beta1, beta2) = parameter_state(self, parameter, "exp_avg", "exp_inf"), group["betas"]
-        decay, rate = group["weight_decay"], group["lr"] / (1 - beta1 ** entry["step"])
-        numbers = (beta1, 1 - beta1, beta2, group["eps"], -rate, *((decay,) if decay else ()))
-        update_elements(parameter, (grad, entry["exp_avg"], entry["exp_inf"]), _adamax(bool(decay)), numbers)
+    def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
+        return self._new(entry, "exp_avg", parameter), self._new(entry, "exp_inf", parameter)
+
+    def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
+        step, (beta1, beta2), decay = counted(entry), group["betas"], group["weight_decay"]
+        rate = group["lr"] / (1 - beta1**step)
+        return ((beta1, 1 - beta1, beta2, group["eps"], -rate, *((decay,) if decay else ())),)
+
+    def _launch(
+        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
+    ) -> None:
+        update_elements(parameter, (grad, *states), _adamax(bool(group["weight_decay"])), *numbers)
 
 
 @cache
@@ -202,18 +146,25 @@ class NAdam(_AdamVariant):
             decoupled_weight_decay=decoupled_weight_decay,
         )  # fmt: skip
 
-    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        entry = parameter_state(self, parameter, "exp_avg", "exp_avg_sq", mu_product=1.0)
-        step, (beta1, beta2), rate = entry["step"], group["betas"], group["lr"]
+    def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
+        return self._new(entry, "exp_avg", parameter), self._new(entry, "exp_avg_sq", parameter)
+
+    def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
+        step, (beta1, beta2), rate = counted(entry), group["betas"], group["lr"]
         now, following = (beta1 * (1 - 0.5 * 0.96 ** (t * group["momentum_decay"])) for t in (step, step + 1))
-        entry["mu_product"] *= now
+        entry["mu_product"] = product = entry.get("mu_product", 1.0) * now
         keep, decay = _decay_of(group)
-        numbers = (
-            keep, beta1, 1 - beta1, beta2, 1 - beta2, 1 / sqrt(1 - beta2**step), group["eps"],
-            -rate * (1 - now) / (1 - entry["mu_product"]),
-            -rate * following / (1 - entry["mu_product"] * following), *decay,
+        return (
+            (
+                keep, beta1, 1 - beta1, beta2, 1 - beta2, 1 / sqrt(1 - beta2**step), group["eps"],
+                -rate * (1 - now) / (1 - product), -rate * following / (1 - product * following), *decay,
+            ),
         )  # fmt: skip
-        update_elements(parameter, (grad, entry["exp_avg"], entry["exp_avg_sq"]), _nadam(bool(decay)), numbers)
+
+    def _launch(
+        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
+    ) -> None:
+        update_elements(parameter, (grad, *states), _nadam(bool(_decay_of(group)[1])), *numbers)
 
 
 def _decay_of(group: Group) -> tuple[float, tuple[float, ...]]:
@@ -253,9 +204,11 @@ class RAdam(_AdamVariant):
             params, lr, betas, eps, weight_decay, maximize, flags, decoupled_weight_decay=decoupled_weight_decay
         )
 
-    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        entry = parameter_state(self, parameter, "exp_avg", "exp_avg_sq")
-        step, (beta1, beta2) = entry["step"], group["betas"]
+    def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
+        return self._new(entry, "exp_avg", parameter), self._new(entry, "exp_avg_sq", parameter)
+
+    def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
+        step, (beta1, beta2) = counted(entry), group["betas"]
         keep, decay = _decay_of(group)
         rate, correction = group["lr"] / (1 - beta1**step), 1 - beta2**step
         limit = 2 / (1 - beta2) - 1
@@ -264,21 +217,24 @@ class RAdam(_AdamVariant):
         if divides:
             share = (length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length)
             rate *= sqrt(share) * sqrt(correction)
-        numbers = (keep, beta1, 1 - beta1, beta2, 1 - beta2, group["eps"], -rate, *decay)
-        program = _radam(divides, bool(decay))
-        update_elements(parameter, (grad, entry["exp_avg"], entry["exp_avg_sq"]), program, numbers)
+        return ((keep, beta1, 1 - beta1, beta2, 1 - beta2, group["eps"], -rate, float(divides), *decay),)
+
+    def _launch(
+        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
+    ) -> None:
+        update_elements(parameter, (grad, *states), _radam(bool(_decay_of(group)[1])), *numbers)
 
 
 @cache
-def _radam(divides: bool, decays: bool) -> ElementProgram:
+def _radam(decays: bool) -> ElementProgram:
     def radam(
         parameter: Any, grad: Any, mean: Any, squares: Any, keep: Any, beta1: Any, share1: Any, beta2: Any, share2: Any,
-        eps: Any, rate: Any, decay: Any = None,
+        eps: Any, rate: Any, divides: Any, decay: Any = None,
     ) -> Any:  # fmt: skip
         grad = decayed(grad, parameter, decay)
         mean = mean * beta1 + grad * share1
         squares = squares * beta2 + grad * grad * share2
-        change = mean / (squares.sqrt() + eps) if divides else mean
+        change = mean / ((squares.sqrt() + eps) * divides + (1.0 - divides))
         return parameter * keep + change * rate, None, mean, squares
 
-    return ElementProgram(radam, 4, 7 + decays)
+    return ElementProgram(radam, 4, 8 + decays)

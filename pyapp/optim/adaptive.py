@@ -7,10 +7,9 @@ from functools import cache
 from typing import Any
 
 from ..engine import Tensor
-from ..engine.element_programs import ElementProgram
-from ..engine.ops import full_like, zeros_like
+from ..engine.element_programs import ElementProgram, Numbers
 from ..engine.ops.element_updates import update_elements
-from .optimizer import Group, Optimizer, check_range, decayed, parameter_state
+from .optimizer import Group, Optimizer, check_range, counted, decayed
 
 __all__ = ["Adadelta", "Adagrad", "RMSprop", "Rprop"]
 
@@ -36,14 +35,18 @@ class Adagrad(Optimizer):
         start = {"initial_accumulator_value": initial_accumulator_value}
         super().__init__(params, {**settings, **start}, maximize, **flags)
 
-    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        entry = self.state[parameter]
-        if not entry:
-            entry.update(step=0, sum=full_like(parameter, float(group["initial_accumulator_value"])))
-        entry["step"] += 1
-        rate, decay = group["lr"] / (1 + (entry["step"] - 1) * group["lr_decay"]), group["weight_decay"]
-        numbers = (group["eps"], -rate, *((decay,) if decay else ()))
-        update_elements(parameter, (grad, entry["sum"]), _adagrad(bool(decay)), numbers)
+    def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
+        return (self._new(entry, "sum", parameter, float(group["initial_accumulator_value"])),)
+
+    def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
+        rate = group["lr"] / (1 + (counted(entry) - 1) * group["lr_decay"])
+        decay = group["weight_decay"]
+        return ((group["eps"], -rate, *((decay,) if decay else ())),)
+
+    def _launch(
+        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
+    ) -> None:
+        update_elements(parameter, (grad, *states), _adagrad(bool(group["weight_decay"])), *numbers)
 
 
 @cache
@@ -76,11 +79,18 @@ class Adadelta(Optimizer):
         super()._check(group)
         check_range(self, group, "rho", last=True)
 
-    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        entry = parameter_state(self, parameter, "square_avg", "acc_delta")
+    def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
+        return self._new(entry, "square_avg", parameter), self._new(entry, "acc_delta", parameter)
+
+    def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
+        counted(entry)
         rho, decay = group["rho"], group["weight_decay"]
-        numbers = (rho, 1 - rho, group["eps"], -group["lr"], *((decay,) if decay else ()))
-        update_elements(parameter, (grad, entry["square_avg"], entry["acc_delta"]), _adadelta(bool(decay)), numbers)
+        return ((rho, 1 - rho, group["eps"], -group["lr"], *((decay,) if decay else ())),)
+
+    def _launch(
+        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
+    ) -> None:
+        update_elements(parameter, (grad, *states), _adadelta(bool(group["weight_decay"])), *numbers)
 
 
 @cache
@@ -119,19 +129,24 @@ class RMSprop(Optimizer):
         super()._check(group)
         check_range(self, group, "alpha")
 
-    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        entry, momentum, alpha = self.state[parameter], group["momentum"], group["alpha"]
-        for name, wanted in (("square_avg", True), ("momentum_buffer", momentum > 0), ("grad_avg", group["centered"])):
-            if wanted and name not in entry:
-                entry[name] = zeros_like(parameter)
-        decay, states = group["weight_decay"], [grad, entry["square_avg"]]
-        if group["centered"]:
-            states.append(entry["grad_avg"])
-        if momentum:
-            states.append(entry["momentum_buffer"])
-        numbers = (alpha, 1 - alpha, group["eps"], -group["lr"], momentum, *((decay,) if decay else ()))
-        program = _rmsprop(group["centered"], bool(momentum), bool(decay))
-        update_elements(parameter, tuple(states), program, numbers)
+    def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
+        names = (("square_avg", True), ("grad_avg", group["centered"]), ("momentum_buffer", group["momentum"] > 0))
+        return tuple(self._new(entry, name, parameter) for name, wanted in names if wanted)
+
+    def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
+        alpha, decay = group["alpha"], group["weight_decay"]
+        more = (decay,) if decay else ()
+        return ((alpha, 1 - alpha, group["eps"], -group["lr"], group["momentum"], *more),)
+
+    def _launch(
+        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
+    ) -> None:
+        update_elements(
+            parameter,
+            (grad, *states),
+            _rmsprop(group["centered"], bool(group["momentum"]), bool(group["weight_decay"])),
+            *numbers,
+        )
 
 
 @cache
@@ -173,12 +188,17 @@ class Rprop(Optimizer):
         settings = {"lr": lr, "etas": tuple(etas), "step_sizes": tuple(step_sizes)}
         super().__init__(params, settings, maximize, **flags)
 
-    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        entry = parameter_state(self, parameter, "prev")
-        if "step_size" not in entry:
-            entry["step_size"] = full_like(parameter, float(group["lr"]))
-        numbers = (*group["etas"], *group["step_sizes"])
-        update_elements(parameter, (grad, entry["prev"], entry["step_size"]), _RPROP, numbers)
+    def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
+        return self._new(entry, "prev", parameter), self._new(entry, "step_size", parameter, float(group["lr"]))
+
+    def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
+        counted(entry)
+        return ((*group["etas"], *group["step_sizes"]),)
+
+    def _launch(
+        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
+    ) -> None:
+        update_elements(parameter, (grad, *states), _RPROP, *numbers)
 
 
 def _rprop(

@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 from ..engine import Tensor
-from ..engine.element_programs import ElementProgram
+from ..engine.element_programs import ElementProgram, Numbers
 from ..engine.ops.element_updates import update_elements
-from .optimizer import Group, Optimizer, decayed, parameter_state
+from .optimizer import Group, Optimizer, counted, decayed
 
 __all__ = ["ASGD"]
 
@@ -34,13 +34,22 @@ class ASGD(Optimizer):
         settings = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay}
         super().__init__(params, settings, maximize, **flags)
 
-    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        entry = parameter_state(self, parameter, "ax", eta=group["lr"], mu=1.0)
-        rate, decay = entry["eta"], group["weight_decay"]
-        numbers = (1 - group["lambd"] * rate, -rate, entry["mu"], *((decay,) if decay else ()))
-        update_elements(parameter, (grad, entry["ax"]), _averaged(bool(decay)), numbers)
-        entry["eta"] = group["lr"] / (1 + group["lambd"] * group["lr"] * entry["step"]) ** group["alpha"]
-        entry["mu"] = 1 / max(1, entry["step"] - group["t0"])
+    def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
+        return (self._new(entry, "ax", parameter),)
+
+    def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
+        entry.setdefault("eta", group["lr"])
+        entry.setdefault("mu", 1.0)
+        step, decay = counted(entry), group["weight_decay"]
+        numbers = (1 - group["lambd"] * entry["eta"], -entry["eta"], entry["mu"], *((decay,) if decay else ()))
+        entry["eta"] = group["lr"] / (1 + group["lambd"] * group["lr"] * step) ** group["alpha"]
+        entry["mu"] = 1 / max(1, step - group["t0"])
+        return (numbers,)
+
+    def _launch(
+        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
+    ) -> None:
+        update_elements(parameter, (grad, *states), _averaged(bool(group["weight_decay"])), *numbers)
 
 
 @cache

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..engine import no_grad
 from ..engine.dtype import int64
+from ..engine.launch import run_at_replays, stop_capture
 from ..engine.ops import tensor
 from ..engine.tensor import Tensor
 from ..engine.user_errors import describe
@@ -44,11 +45,16 @@ class ExponentialMovingAverage:
 
     def update(self) -> None:
         """Updates the averages; call it after each step of the optimiser."""
-        self.count += 1
+        if self.warmup:
+            stop_capture("ExponentialMovingAverage with warmup computes its decay in Python")
+        run_at_replays(self._count)
         decay = min(self.decay, (1 + self.count) / (10 + self.count)) if self.warmup else self.decay
         with no_grad():
             for name, parameter in self._parameters.items():
                 update_mean(self.averages[name], parameter.detach(), 1 - decay)
+
+    def _count(self) -> None:
+        self.count += 1
 
     def copy_to(self) -> None:
         """Writes the averages into the module."""

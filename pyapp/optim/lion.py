@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..engine import Tensor
-from ..engine.element_programs import ElementProgram
-from ..engine.ops import zeros_like
+from ..engine.element_programs import ElementProgram, Numbers
 from ..engine.ops.element_updates import update_elements
 from .optimizer import Group, Optimizer
 
@@ -30,13 +29,17 @@ class Lion(Optimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "weight_decay": weight_decay}, maximize)
 
-    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        entry = self.state[parameter]
-        if not entry:
-            entry["exp_avg"] = zeros_like(parameter)
+    def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
+        return (self._new(entry, "exp_avg", parameter),)
+
+    def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
         (beta1, beta2), rate = group["betas"], group["lr"]
-        numbers = (1 - rate * group["weight_decay"], beta1, 1 - beta1, beta2, 1 - beta2, -rate)
-        update_elements(parameter, (grad, entry["exp_avg"]), _LION, numbers)
+        return ((1 - rate * group["weight_decay"], beta1, 1 - beta1, beta2, 1 - beta2, -rate),)
+
+    def _launch(
+        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
+    ) -> None:
+        update_elements(parameter, (grad, *states), _LION, *numbers)
 
 
 def _lion(

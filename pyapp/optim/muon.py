@@ -7,9 +7,10 @@ from math import sqrt
 from typing import Any
 
 from ..engine import Tensor
+from ..engine.element_programs import Numbers
 from ..engine.ops.optimizer_steps import MuonNumbers, muon_step
 from ..engine.user_errors import describe
-from .optimizer import Group, Optimizer, parameter_state
+from .optimizer import Group, Optimizer, counted
 
 __all__ = ["Muon"]
 
@@ -44,16 +45,24 @@ class Muon(Optimizer):
             if parameter.ndim != 2:
                 raise ValueError(f"Muon: takes matrices, got {describe(parameter)}")
 
-    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        entry = parameter_state(self, parameter, "momentum_buffer")
+    def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
+        return (self._new(entry, "momentum_buffer", parameter),)
+
+    def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
+        counted(entry)
         rows, columns = parameter.shape
         if group["adjust_lr_fn"] == "match_rms_adamw":
             factor = 0.2 * sqrt(max(rows, columns))
         else:
             factor = sqrt(max(1, rows / columns))
-        share = 1 - group["momentum"]
-        numbers = MuonNumbers(
-            share, group["momentum"] if group["nesterov"] else 1.0, group["eps"], group["ns_coefficients"],
-            group["ns_steps"], 1 - group["lr"] * group["weight_decay"], -group["lr"] * factor,
+        momentum, rate = group["momentum"], group["lr"]
+        return (
+            (1 - momentum, momentum if group["nesterov"] else 1.0), (group["eps"],),
+            (1 - rate * group["weight_decay"], -rate * factor),
         )  # fmt: skip
-        muon_step(parameter, entry["momentum_buffer"], grad, numbers)
+
+    def _launch(
+        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
+    ) -> None:
+        coefficients, iterations = group["ns_coefficients"], group["ns_steps"]
+        muon_step(parameter, *states, grad, MuonNumbers(*numbers), coefficients, iterations)

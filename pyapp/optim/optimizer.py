@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
+from functools import wraps
 from math import isfinite
 from typing import Any
 
 from ..engine import Tensor, enable_grad, float32, float64, no_grad
-from ..engine.launch import capturing
-from ..engine.ops import zeros_like
+from ..engine.element_programs import HeldNumbers, Numbers
+from ..engine.launch import Recorder, recorder, stop_capture
+from ..engine.ops import full_like, zeros_like
 from ..engine.user_errors import describe
 
 __all__ = ["Optimizer"]
@@ -30,7 +32,10 @@ class Optimizer:
     `capturable` are accepted and ignored.
     """
 
-    replays = False  # whether a Graph of a step counts steps and follows the settings of the groups
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if "step" in vars(cls) and not cls.__module__.startswith("pyapp."):
+            cls.step = _unrecorded(cls.step)  # type: ignore[method-assign]
 
     def __init__(
         self, params: Iterable[Any], defaults: Mapping[str, Any], maximize: bool = False, **flags: Any
@@ -49,6 +54,7 @@ class Optimizer:
         self.defaults = {**defaults, "maximize": maximize}
         self.state: dict[Tensor, dict[str, Any]] = defaultdict(dict)  # as in torch, for user-defined optimisers
         self.param_groups: list[Group] = []
+        self._steps_recorded: list[_ReplayedStep] = []  # of the step that is being captured
         for group in given if isinstance(given[0], Mapping) else [{"params": given}]:
             self.add_param_group(group)
 
@@ -97,11 +103,13 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        if capturing() and not self.replays:
-            raise RuntimeError(
-                f"{type(self).__name__}: a Graph would replay this step with the numbers of today; only steps of Adam "
-                "and AdamW can be captured"
-            )
+        recording = recorder()
+        if recording is not None:
+            if type(self)._advance is Optimizer._advance:
+                stop_capture(f"{type(self).__name__} computes its numbers in Python: a replay would not follow them")
+            form = self._form()
+            recording.conditions.append(lambda: self._form() == form)
+            self._steps_recorded = []
         with no_grad():
             for group in self.param_groups:
                 for parameter in group["params"]:
@@ -112,7 +120,66 @@ class Optimizer:
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         """One step of one parameter, in place. `grad` has its shape and must not be changed."""
+        entry = self.state.get(parameter)
+        made: dict[str, Any] = {}
+        if entry is None:
+            entry = made
+        states = self._states(group, parameter, entry)
+        values = self._advance(group, parameter, entry)
+        if made:
+            self.state[parameter] = made
+        recording = recorder()
+        numbers = values if recording is None else self._held(recording, group, parameter, entry, values)
+        self._launch(group, parameter, grad, states, numbers)
+
+    def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
+        """The tensors that a step changes beside the parameter, made where they are missing (`_new`)."""
+        return ()
+
+    def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
+        """Counts a step in the entry, and gives the numbers for `_launch`. It computes with the settings, the shape and
+        the numbers of the entry alone: before each replay of a Graph it runs again."""
         raise NotImplementedError
+
+    def _launch(
+        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
+    ) -> None:
+        """The step by kernels. Which ones depends on `_form` alone."""
+        raise NotImplementedError
+
+    def _form(self) -> Any:
+        """What decides which kernels a step runs: settings and which of them are 0, and the parameters."""
+        return [
+            {
+                name: bool(x) if isinstance(x, (int, float)) else x
+                for name, x in group.items() if name not in ("params", "betas", "lr", "initial_lr")
+            } | {"params": len(group["params"])}
+            for group in self.param_groups
+        ]  # fmt: skip
+
+    def _new(self, entry: dict[str, Any], name: str, parameter: Tensor, value: float = 0.0) -> Tensor:
+        """A state of the parameter's shape; `value` everywhere at first."""
+        found = entry.get(name)
+        if found is None:
+            # A Graph would write the first values again.
+            stop_capture(f"{type(self).__name__} makes its state: the first step cannot be captured", passing=True)
+            found = entry[name] = full_like(parameter, value) if value else zeros_like(parameter)
+        return found
+
+    def _held(
+        self, recording: Recorder, group: Group, parameter: Tensor, entry: dict[str, Any],
+        numbers: tuple[tuple[float, ...], ...],
+    ) -> tuple[HeldNumbers, ...]:  # fmt: skip
+        """The numbers in memory that a Graph's replays write. Parameters of a group with equal numbers share them."""
+        counts = _counts(entry)
+        for known in self._steps_recorded:
+            if known.group is group and known.numbers == numbers and _counts(known.entries[0]) == counts:
+                known.entries.append(entry)
+                return known.held
+        made = _ReplayedStep(self, group, parameter, entry, numbers)
+        self._steps_recorded.append(made)
+        recording.actions.append(made.advance)
+        return made.held
 
     def state_dict(self) -> dict[str, Any]:
         """`state` by the parameter's number, and the groups' settings; shares memory with the optimiser."""
@@ -163,6 +230,44 @@ class Optimizer:
         return f"{type(self).__name__}({', '.join(map(repr, groups))})"
 
 
+class _ReplayedStep:
+    """Parameters of a group with the same numbers in a Graph: before each replay their steps are counted, and the
+    numbers written."""
+
+    def __init__(
+        self, optimizer: Optimizer, group: Group, parameter: Tensor, entry: dict[str, Any],
+        numbers: tuple[tuple[float, ...], ...],
+    ) -> None:  # fmt: skip
+        self.optimizer, self.group, self.parameter, self.entries = optimizer, group, parameter, [entry]
+        self.numbers, self.held = numbers, tuple(HeldNumbers(of_program) for of_program in numbers)
+
+    def advance(self) -> None:
+        first, *others = self.entries
+        found = self.optimizer._advance(self.group, self.parameter, first)
+        for held, of_program in zip(self.held, found, strict=True):
+            held.renew(of_program)
+        if others:
+            counts = _counts(first)
+            for entry in others:
+                entry.update(counts)
+
+
+def _counts(entry: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of a parameter's state."""
+    return {name: value for name, value in entry.items() if not isinstance(value, Tensor)}
+
+
+def _unrecorded(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A user's own step, whose numbers a Graph would not follow."""
+
+    @wraps(step)
+    def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        stop_capture(f"{type(self).__name__} has a step of its own: a replay would not follow its numbers")
+        return step(self, *args, **kwargs)
+
+    return wrapped
+
+
 def check_range(optimizer: Optimizer, group: Group, *names: str, last: bool = False) -> None:
     """ValueError for settings outside [0, 1), or [0, 1] if `last`."""
     for name in names:
@@ -171,16 +276,10 @@ def check_range(optimizer: Optimizer, group: Group, *names: str, last: bool = Fa
             raise ValueError(f"{type(optimizer).__name__}: {name} must be in [0, 1), got {group[name]}")
 
 
-def parameter_state(optimizer: Optimizer, parameter: Tensor, *names: str, **numbers: Any) -> dict[str, Any]:
-    """A parameter's state, with `step` incremented. Initially it has zeros of the parameter's shape by these names, and
-    the numbers.
-    """
-    entry = optimizer.state.get(parameter)
-    if entry is None:
-        entry = {"step": 0, **numbers, **{name: zeros_like(parameter) for name in names}}
-        optimizer.state[parameter] = entry
-    entry["step"] += 1
-    return entry
+def counted(entry: dict[str, Any]) -> int:
+    """The number of this step in a parameter's state, counted from 1."""
+    entry["step"] = step = entry.get("step", 0) + 1
+    return int(step)
 
 
 def decayed(grad: Any, parameter: Any, decay: Any) -> Any:

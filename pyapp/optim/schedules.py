@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import cos, inf, pi, prod
 from typing import Any
 
+from ..engine.launch import run_at_replays, stop_capture
 from .optimizer import Optimizer
 
 __all__ = [
@@ -36,7 +37,10 @@ class LRScheduler:
         self._apply()
 
     def step(self, epoch: float | None = None) -> None:
-        """Sets the rate of the next step, or of the given step."""
+        """Sets the rate of the next step, or of the given step. Before each replay of a Graph it does so again."""
+        run_at_replays(lambda: self._step(epoch))
+
+    def _step(self, epoch: float | None) -> None:
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         self._apply()
 
@@ -281,6 +285,7 @@ class ReduceLROnPlateau:
 
     def step(self, metrics: Any) -> None:
         """Takes the metric (a number or a tensor of one element) of the last step."""
+        stop_capture("ReduceLROnPlateau reads its metric")
         value = float(metrics)
         self.last_epoch += 1
         if self._is_better(value):

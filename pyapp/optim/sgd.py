@@ -7,8 +7,7 @@ from functools import cache
 from typing import Any
 
 from ..engine import Tensor
-from ..engine.element_programs import ElementProgram
-from ..engine.ops import zeros_like
+from ..engine.element_programs import ElementProgram, Numbers
 from ..engine.ops.element_updates import update_elements
 from .optimizer import Group, Optimizer, decayed
 
@@ -36,18 +35,29 @@ class SGD(Optimizer):
         super().__init__(params, {**settings, "nesterov": nesterov}, maximize, **flags)
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        momentum, decay, rate = group["momentum"], group["weight_decay"], -group["lr"]
-        more = (decay,) if decay else ()
-        if not momentum:
-            update_elements(parameter, (grad,), _plain(bool(decay)), (rate, *more))
+        entry = self.state.get(parameter) or {}
+        if not group["momentum"] or "momentum_buffer" in entry:
+            super()._update(group, parameter, grad)
             return
-        entry, numbers = self.state[parameter], (momentum, 1 - group["dampening"])
-        buffer = entry.get("momentum_buffer")
-        if buffer is None:  # which begins as the first gradient
-            buffer, numbers = zeros_like(parameter), (0.0, 1.0)
-            entry["momentum_buffer"] = buffer
-        program = _with_momentum(group["nesterov"], bool(decay))
-        update_elements(parameter, (grad, buffer), program, (rate, *numbers, momentum, *more))
+        states = self._states(group, parameter, entry)
+        self.state[parameter] = entry
+        ((rate, _, _, *rest),) = self._advance(group, parameter, entry)
+        self._launch(group, parameter, grad, states, ((rate, 0.0, 1.0, *rest),))  # the buffer begins as the gradient
+
+    def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
+        return (self._new(entry, "momentum_buffer", parameter),) if group["momentum"] else ()
+
+    def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
+        momentum, decay = group["momentum"], group["weight_decay"]
+        more = (decay,) if decay else ()
+        return ((-group["lr"], *((momentum, 1 - group["dampening"], momentum) if momentum else ()), *more),)
+
+    def _launch(
+        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
+    ) -> None:
+        decays = bool(group["weight_decay"])
+        program = _with_momentum(group["nesterov"], decays) if group["momentum"] else _plain(decays)
+        update_elements(parameter, (grad, *states), program, *numbers)
 
 
 @cache

@@ -8,7 +8,7 @@ special_tokens_map.json, added_tokens.json, chat_template.jinja and generation_c
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -142,8 +142,7 @@ def _read(
     if start[:1] == b"{" or not head:
         return _read_json(source, files, settings, ends)
     if head[:4] == b"GGUF":
-        found = GgufVocabulary(GgufFile(source).values, where)
-        return Tokenizer(found.document, found.settings | settings, end_ids=[*ends, *found.end_ids], where=where)
+        return gguf_tokenizer(GgufFile(source).values, where, settings, ends)
     if _is_sentencepiece(head):
         document = _sentencepiece(read_sentencepiece_model(source), settings, where)
         return Tokenizer(document, settings, end_ids=ends, where=where)
@@ -158,6 +157,18 @@ def _read(
         raise FileFormatError(f"this is {kind}, not a tokenizer", where=where, hint=HINT)
     pieces = read_tokenizer_bin(source)
     return Tokenizer.from_llama2c(pieces.pieces, pieces.scores, where=where)
+
+
+def gguf_tokenizer(
+    values: Mapping[str, Any], where: str, settings: Mapping[str, Any] | None = None, end_ids: Sequence[int] = ()
+) -> Tokenizer:
+    """The tokenizer in the metadata of a GGUF file; `settings` are those beside it, `end_ids` further ids that end a
+    text. FileFormatError and ModelError as load_tokenizer.
+    """
+    found = GgufVocabulary(values, where)
+    return Tokenizer(
+        found.document, found.settings | dict(settings or {}), end_ids=[*end_ids, *found.end_ids], where=where
+    )
 
 
 def _is_sentencepiece(head: bytes) -> bool:

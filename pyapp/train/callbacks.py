@@ -5,15 +5,22 @@ losses and metrics so far as `logs`.
 from __future__ import annotations
 
 import csv
+import json
 import math
 import sys
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..engine.ops.random import default_generator
+from ..errors import FileFormatError
+from ..formats.sink import open_sink
+from ..formats.tfevents import EventWriter
+
 __all__ = [
-    "CSVLogger", "Callback", "CallbackList", "EarlyStopping", "History", "LambdaCallback", "LearningRateScheduler",
-    "ModelCheckpoint", "ReduceLROnPlateau", "TerminateOnNaN",
+    "BackupAndRestore", "CSVLogger", "Callback", "CallbackList", "EarlyStopping", "History", "LambdaCallback",
+    "LearningRateScheduler", "ModelCheckpoint", "ReduceLROnPlateau", "TensorBoard", "TerminateOnNaN",
 ]  # fmt: skip
 
 Logs = Mapping[str, Any]
@@ -239,12 +246,13 @@ class LearningRateScheduler(Callback):
 
 
 class TerminateOnNaN(Callback):
-    """Ends the training when the loss is not a finite number."""
+    """Ends the training when the loss is not a finite number, and says where the first such number is."""
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         loss = (logs or {}).get("loss")
         if loss is not None and not math.isfinite(loss):
-            print(f"Batch {batch}: Invalid loss, terminating training")
+            where = getattr(self.model, "where_not_finite", lambda: None)()
+            print(f"Batch {batch}: Invalid loss, terminating training" + (f": {where}" if where else ""))
             self.model.stop_training = True
 
 
@@ -332,3 +340,123 @@ class ModelCheckpoint(_Monitor):
             self.model.save_weights(path)
         else:
             self.model.save(path)
+
+
+class TensorBoard(Callback):
+    """Writes losses, metrics and the learning rate of each epoch for TensorBoard: to the folders train and validation
+    of `log_dir`. `update_freq`: "epoch", or also the losses after each batch ("batch"), or after so many.
+
+    Graphs, histograms of weights, images, profiles and embeddings are not written: ValueError where one is asked for,
+    but for `write_graph`, which is Keras' default.
+    """
+
+    def __init__(
+        self, log_dir: str | Path = "logs", histogram_freq: int = 0, write_graph: bool = True,
+        write_images: bool = False, write_steps_per_second: bool = False, update_freq: str | int = "epoch",
+        profile_batch: Any = 0, embeddings_freq: int = 0, embeddings_metadata: Any = None,
+    ) -> None:  # fmt: skip
+        unknown = {
+            "histogram_freq": histogram_freq, "write_images": write_images, "profile_batch": profile_batch,
+            "embeddings_freq": embeddings_freq, "write_steps_per_second": write_steps_per_second,
+        }  # fmt: skip
+        if any(unknown.values()):
+            names = ", ".join(name for name, value in unknown.items() if value)
+            raise ValueError(f"TensorBoard: writes losses and metrics only, so {names} is not supported")
+        if update_freq not in ("epoch", "batch") and not (isinstance(update_freq, int) and update_freq > 0):
+            raise ValueError(
+                f"TensorBoard: update_freq is 'epoch', 'batch' or a number of batches, not {update_freq!r}"
+            )
+        self.log_dir = Path(log_dir)
+        self._every = 0 if update_freq == "epoch" else 1 if update_freq == "batch" else int(update_freq)
+        self._writers: dict[str, EventWriter] = {}
+        self._step = 0
+        if self._every:  # else `fit` need not read the numbers after each batch
+            self.on_train_batch_end = self._after_batch  # type: ignore[method-assign]
+
+    def _write(self, folder: str, step: int, values: dict[str, float]) -> None:
+        if values and folder not in self._writers:
+            self._writers[folder] = EventWriter(self.log_dir / folder)
+        if values:
+            self._writers[folder].write(step, values)
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self._step = 0
+
+    def _after_batch(self, batch: int, logs: Logs | None = None) -> None:
+        self._step += 1
+        if self._step % self._every == 0:
+            self._write("train", self._step, {f"batch_{name}": float(v) for name, v in (logs or {}).items()})
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        numbers = {name: float(value) for name, value in (logs or {}).items() if isinstance(value, (int, float))}
+        held_out = {name: value for name, value in numbers.items() if name.startswith("val_")}
+        train = {f"epoch_{name}": value for name, value in numbers.items() if name not in held_out}
+        rate = getattr(getattr(self.model, "optimizer", None), "learning_rate", None)
+        if isinstance(rate, (int, float)):
+            train["epoch_learning_rate"] = float(rate)
+        self._write("train", epoch, train)
+        self._write("validation", epoch, {f"epoch_{n.removeprefix('val_')}": v for n, v in held_out.items()})
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        self._writers = {}
+
+
+class BackupAndRestore(Callback):
+    """Keeps the state of a training in a folder after each epoch: weights, optimiser, random numbers. `fit` with the
+    same folder goes on after the last epoch that was kept; what was done of an epoch that was interrupted is done
+    again, so the result is that of one run on arrays. (A `datasets.Pipeline` has a state_dict() of its own.) At the end
+    the files are removed, unless `delete_checkpoint` is False.
+
+    StorageFullError, or another OSError; FileFormatError for a damaged file.
+    """
+
+    def __init__(
+        self, backup_dir: str | Path, save_freq: str | int = "epoch", double_checkpoint: bool = False,
+        delete_checkpoint: bool = True,
+    ) -> None:  # fmt: skip
+        if not str(backup_dir):
+            raise ValueError("BackupAndRestore: backup_dir is a folder")
+        if save_freq != "epoch":
+            raise ValueError(f"BackupAndRestore: save_freq is 'epoch', not {save_freq!r}: an epoch is done as a whole")
+        self.backup_dir, self.delete_checkpoint = Path(backup_dir), delete_checkpoint
+        self._note = self.backup_dir / "training_metadata.json"
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self._done = False
+        if not self._note.is_file():
+            return
+        try:
+            note = json.loads(self._note.read_text())
+            epoch, file, random = int(note["epoch"]), str(note["file"]), note["random"]
+            default = [int(random[0]), int(random[1])]
+            if Path(file).name != file:
+                raise ValueError(f"{file!r} is not a file of the folder")
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            hint = "Delete the folder to start again"
+            raise FileFormatError(f"this is not what BackupAndRestore writes ({error})", where=str(self._note),
+                                  hint=hint) from error  # fmt: skip
+        self.model.restore_training(self.backup_dir / file)
+        default_generator.set_state((default[0], default[1]))
+        self.model.resume_epoch = epoch + 1
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        self._keep(epoch)
+        self._done = epoch + 1 >= self.params.get("epochs", 0) or self.model.stop_training
+
+    def _keep(self, epoch: int) -> None:
+        self.backup_dir.mkdir(parents=True, exist_ok=True)
+        state = default_generator.get_state()
+        before = set(self.backup_dir.glob("training-*.safetensors"))
+        name = f"training-{uuid.uuid4().hex[:12]}.safetensors"
+        self.model.save_training(self.backup_dir / name)
+        with open_sink(self._note) as file:  # from here on the new file counts
+            file.write(json.dumps({"epoch": epoch, "file": name, "random": list(state)}).encode())
+        for path in before:
+            path.unlink(missing_ok=True)
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        if self._done and self.delete_checkpoint:
+            for path in (self._note, *self.backup_dir.glob("training-*.safetensors")):
+                path.unlink(missing_ok=True)

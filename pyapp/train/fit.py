@@ -67,6 +67,7 @@ def fit(
     listeners = CallbackList([*callbacks, history], model, params)
     model.stop_training = False
     listeners.tell("on_train_begin")
+    initial_epoch = max(initial_epoch, vars(model).pop("resume_epoch", 0))  # BackupAndRestore sets it
     logs: Logs = {}
     source: Iterator[Batch] | None = None
     validation_source: Iterator[Batch] | None = None
@@ -88,6 +89,11 @@ def fit(
                 listeners.tell("on_train_batch_end", step - 1, logs)
                 if model.stop_training:
                     break
+            if not step and epoch > initial_epoch:
+                raise ValueError(
+                    f"the data ended with epoch {epoch}: the source of batches cannot begin anew; give "
+                    "steps_per_epoch, or a source that can be iterated over again and again"
+                )
             if not step:
                 raise ValueError("there is no data: the source of batches gave none")
             if steps_per_epoch is not None and step < steps_per_epoch and not model.stop_training:

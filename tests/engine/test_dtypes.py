@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,3 +140,27 @@ def test_integers_are_not_cut_to_32_bits() -> None:
     assert pyapp.clamp(y, -5, BIG - 1).tolist() == [BIG - 1, -5, 3] and (y << 3)[0].item() == 8 * BIG
     assert (y ^ 1)[0].item() == BIG + 1 and y.abs().max().item() == BIG and (y == BIG).tolist() == [True, False, False]
     assert tensor([float(BIG)], dtype="float64").to("int64").item() == BIG
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, at: x.__setitem__(at, 300), lambda x, at: x.__setitem__(at > 0, 300),
+        lambda x, at: x.int().__setitem__(at, float("nan")), lambda x, at: x.half().__setitem__(at, 1e10),
+        lambda x, at: x.index_fill(0, at, 300), lambda x, at: x.scatter(0, at, 300),
+        lambda x, at: x.int().scatter(0, at, float("nan")), lambda x, at: pyapp.where(x > 1, x, 300),
+        lambda x, at: x.half().masked_fill(x > 1, 1e10),
+    ],
+)  # fmt: skip
+def test_numbers_that_a_dtype_cannot_hold_are_not_written(write: Any) -> None:
+    x = pyapp.tensor([1, 2, 3], dtype=pyapp.uint8)
+    with pytest.raises(ValueError, match="cannot hold"):
+        write(x, pyapp.tensor([0, 2]))
+    assert x.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("value", [object(), "a", [1.0], None, 1j, np.ones(3)])
+def test_where_takes_tensors_and_numbers(value: Any) -> None:
+    x = pyapp.ones(3)
+    with pytest.raises(TypeError, match="where: expects tensors or numbers"):
+        pyapp.where(x > 0, x, value)

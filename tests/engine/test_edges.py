@@ -349,3 +349,23 @@ def test_mvlgamma_of_a_large_dimension() -> None:
     p, x = 3000, 2000.0
     expected = p * (p - 1) / 4 * math.log(math.pi) + sum(math.lgamma(x - j / 2) for j in range(p))
     assert pyapp.mvlgamma(pyapp.tensor([x], dtype=pyapp.float64), p).item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_sizes_are_checked_before_the_work() -> None:
+    with pytest.raises(MemoryError, match="tensor_split: 1,099,511,627,776 sections of 4"):
+        pyapp.ones(4).tensor_split(2**40)
+    with pytest.raises(MemoryError):
+        pyapp.nn.functional.affine_grid(pyapp.ones(1, 2, 3), (1, 1, 2**31, 2**31))
+    for shape, kind in (((3, 5), "q4_0"), ((3, 40), "q5_1"), ((3, 100), "q4_K")):
+        with pytest.raises(ValueError, match="whole blocks"):
+            pyapp.zeros(*shape, dtype=kind)
+    assert pyapp.zeros(3, 5, dtype="q8_0").to("float32").tolist() == [[0.0] * 5] * 3
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_beyond_a_dtype_become_infinite_without_a_warning() -> None:
+    for x in (
+        tensor([1e10], dtype="float16"), tensor(np.array([1e300]), dtype="float32"), pyapp.logspace(400, 400, 1),
+        pyapp.linspace(1e6, 1e6, 1, dtype="float16"), pyapp.arange(1e5, 2e5, 1e5, dtype="float16"),
+    ):  # fmt: skip
+        assert x.tolist() == [math.inf]

@@ -14,6 +14,7 @@ from pyapp import Tensor, ops
 from pyapp.engine import capture, quant
 from pyapp.engine.op import OPS
 from pyapp.engine.ops.kv_cache import row_bytes
+from pyapp.nn import functional as F
 
 
 @contextmanager
@@ -191,6 +192,15 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "gelu_turned": (lambda x: ops.gelu(x.permute(0, 2, 1)), [normal(2, 3, 22)]),
     "gelu_with_gaps": (lambda x: ops.gelu(x[:, 3:15]), [normal(4, 20)]),
     "gelu_tanh": (lambda x: ops.gelu(x, "tanh"), [normal(3, 22)]),
+    "max_pool2d": (lambda x: F.max_pool2d(x, 3, 2, 1), [normal(2, 3, 7, 8)]),
+    "max_pool1d_apart": (lambda x: F.max_pool1d(x, 3, 1, 1, 2, True), [normal(2, 3, 9)]),
+    "max_pool3d_of_columns": (lambda x: F.max_pool3d(x.permute(1, 0, 2, 3, 4), 2), [normal(3, 2, 4, 5, 6)]),
+    "places_of_max": (lambda x: F.max_pool2d(x, 2, return_indices=True)[1] + x[0, 0, 0, 0], [normal(2, 3, 4, 6)]),
+    "avg_pool2d": (lambda x: F.avg_pool2d(x, 3, 2, 1, True), [normal(2, 3, 6, 8)]),
+    "avg_pool1d_inside": (lambda x: F.avg_pool1d(x, 4, 3, 2, True, False), [normal(2, 3, 9)]),
+    "avg_pool3d_divided": (lambda x: F.avg_pool3d(x, 2, divisor_override=5), [normal(2, 4, 5, 6)]),
+    "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, (3, 2)), [normal(2, 3, 7, 33)]),
+    "adaptive_max_pool2d": (lambda x: F.adaptive_max_pool2d(x, (3, 2)), [normal(2, 3, 7, 5)]),
     "conv1d": (
         lambda x, w, b: ops.conv1d(x, w, b, 1, 1),
         [normal(3, 5, 31), normal(7, 5, 3, seed=1), normal(7, seed=2)],

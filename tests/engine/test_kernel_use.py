@@ -1,13 +1,18 @@
-"""A module of pyapp uses every kernel of native/kernels.h."""
+"""A module of pyapp uses every kernel of native/kernels.h, and every operation of a kernel."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 from pathlib import Path
 
 import pytest
 
+from pyapp.engine import ops
+from pyapp.engine.element_types import opcodes
 from pyapp.engine.launch import KERNELS
+from pyapp.engine.op import _CLAIMS, OPS
 
 pytestmark = pytest.mark.native_only
 
@@ -29,3 +34,17 @@ def test_every_kernel_is_named() -> None:
         )
 
     assert [kernel for kernel in KERNELS if not is_named(kernel)] == []
+
+
+def test_every_claim_is_of_an_op() -> None:
+    """A claim of another name would never run: its kernel would be shipped for nothing."""
+    for module in pkgutil.walk_packages(ops.__path__, ops.__name__ + "."):
+        importlib.import_module(module.name)
+    assert sorted(_CLAIMS.keys() - OPS.keys()) == []
+
+
+@pytest.mark.parametrize("kernel", ["unary", "binary"])
+def test_claims_use_every_operation_of_a_kernel(kernel: str) -> None:
+    importlib.import_module("pyapp.engine.claims")
+    within = {"gelu_tanh": "gelu", "clamp": "_clamp", "i0": "_bessel"}  # by the op's settings
+    assert [name for name in opcodes(kernel) if within.get(name, name) not in _CLAIMS] == []

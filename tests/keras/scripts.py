@@ -614,3 +614,100 @@ def words_to_numbers(keras: Any) -> Any:
     )
     found["texts"] = len(texts)
     return found
+
+
+def _padded(seed: int = 4, count: int = 24, steps: int = 7) -> tuple[Any, Any]:
+    """Ids 1 to 9 of texts of several lengths, then zeros (count, steps); and class numbers."""
+    random = np.random.RandomState(seed)
+    ids = random.randint(1, 10, (count, steps))
+    ids[np.arange(steps) >= random.randint(2, steps + 1, (count, 1))] = 0
+    return ids.astype("int64"), (ids.sum(1) % 3).astype("int64")
+
+
+@script
+def masked_words(keras: Any) -> Any:
+    ids, y = _padded()
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            layers.Input((7,), dtype="int64"),
+            layers.Embedding(10, 6, mask_zero=True),
+            layers.Dropout(0.0),
+            layers.Bidirectional(layers.LSTM(4, return_sequences=True)),
+            layers.LayerNormalization(),
+            layers.GRU(5),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    start(model)
+    model.compile(optimizer="adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    return fitted(model, ids, y)
+
+
+@script
+def a_label_for_each_masked_step(keras: Any) -> Any:
+    x, _ = numbers(16, (6, 3), 2)
+    x[3, 2:] = x[5, 4:] = x[6, 0] = x[7, 1:3] = 0.0
+    y = (x.sum(-1) > 0).astype("int64")
+    weights = np.linspace(0.5, 1.5, 96).astype("float32").reshape(16, 6)
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            layers.Input((6, 3)),
+            layers.Masking(),
+            layers.SimpleRNN(5, return_sequences=True),
+            layers.BatchNormalization(),
+            layers.TimeDistributed(layers.Dense(4, activation="tanh")),
+            layers.Dense(2, activation="softmax"),
+        ]
+    )
+    start(model)
+    # Weighted metrics are left out: on torch, Keras multiplies their weights by the loss' in place.
+    model.compile(optimizer="sgd", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    return {"plain": fitted(model, x, y), "weighted": fitted(model, x, y, sample_weight=weights)}
+
+
+@script
+def masked_attention(keras: Any) -> Any:
+    ids, y = _padded(5)
+    others, _ = _padded(6)
+    layers = keras.layers
+    first, second = keras.Input((7,), dtype="int64"), keras.Input((7,), dtype="int64")
+    table = layers.Embedding(10, 6, mask_zero=True)
+    a, b = table(first), table(second)
+    x = layers.Add()([a, layers.MultiHeadAttention(2, 3)(a, a)])
+    x = layers.MultiHeadAttention(2, 4)(x, b, use_causal_mask=True)
+    z = layers.Attention()([a, b])
+    joined = layers.Concatenate()([x, z])
+    pooled = layers.GlobalAveragePooling1D()(joined)
+    model = keras.Model([first, second], layers.Dense(3, activation="softmax")(pooled))
+    start(model)
+    model.compile(optimizer="adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    return fitted(model, [ids, others], y)
+
+
+@script
+def masks_of_layers(keras: Any) -> Any:
+    layers = keras.layers
+    ids = np.array([[1, 2, 0, 0], [3, 0, 4, 0]])
+    x = np.array([[[1.0, 2.0], [0.0, 0.0], [3.0, 0.0]]], "float32")
+    embedding, masking = layers.Embedding(5, 2, mask_zero=True), layers.Masking()
+
+    def shown(mask: Any) -> Any:
+        return keras.ops.convert_to_numpy(mask).astype("float32")
+
+    given = keras.ops.convert_to_tensor(np.array([[True, False], [True, True]]))
+    other = keras.ops.convert_to_tensor(np.array([[False, False], [True, False]]))
+    pair = [keras.ops.convert_to_tensor(np.ones((2, 2, k), "float32")) for k in (2, 3)]
+    scores = layers.Softmax()(keras.ops.convert_to_tensor(np.ones((2, 2), "float32")), mask=given)
+    loss = keras.losses.MeanSquaredError(reduction="sum")
+    values = masking(keras.ops.convert_to_tensor(x))
+    return {
+        "embedding": shown(embedding.compute_mask(keras.ops.convert_to_tensor(ids))),
+        "masking": shown(masking.compute_mask(keras.ops.convert_to_tensor(x))),
+        "values": keras.ops.convert_to_numpy(values),
+        "concatenate": shown(layers.Concatenate().compute_mask(pair, [given, other])),
+        "add": shown(layers.Add().compute_mask(pair, [given, other])),
+        "softmax": keras.ops.convert_to_numpy(scores),
+        "loss": float(loss(keras.ops.convert_to_tensor(np.zeros_like(x)), values)),
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -210,3 +211,75 @@ def test_texts_become_numbers() -> None:
     assert layer(["the cat flew away far", "dog"]).tolist()[0] == [2, 3, 1, 1]
     counted = keras.layers.TextVectorization(output_mode="count", vocabulary=["cat", "dog"])
     assert counted(["dog dog bird"]).tolist() == [[1.0, 0.0, 2.0]]
+
+
+def test_masks_in_captured_steps_and_where_they_are_lost() -> None:
+    ids = np.random.default_rng(0).integers(0, 5, (16, 6))
+    layers = keras.layers
+    words = keras.Input((None,), dtype="int64")
+    model = keras.Sequential([words, layers.Embedding(10, 4, mask_zero=True), layers.LSTM(3), layers.Dense(1)])
+    model.compile("adam", "mse")
+    model.fit(ids, np.ones(16), batch_size=8, verbose=0, epochs=2)
+    assert model.compiled_step == "captured"
+    tail = np.concatenate([ids, np.zeros((16, 3), ids.dtype)], 1)  # more padding changes nothing
+    np.testing.assert_allclose(model.predict(tail), model.predict(ids), atol=1e-6)
+    with pytest.warns(UserWarning, match=r"layer flatten.* \(Flatten\) got a mask, and does not pass masks on"):
+        keras.layers.Flatten()(keras.layers.Embedding(10, 4, mask_zero=True)(ids))
+
+
+@pytest.mark.parametrize("kind", ["SimpleRNN", "GRU", "LSTM"])
+def test_recurrent_dropout_follows_its_seed(kind: str) -> None:
+    x = np.ones((2, 3, 4), "float32")
+    first, second, other = (
+        getattr(keras.layers, kind)(5, dropout=0.5, recurrent_dropout=0.3, seed=seed) for seed in (1, 1, 2)
+    )
+    for layer in (first, second, other):
+        layer(x)
+        layer.set_weights(first.get_weights())
+    y = first(x, training=True)
+    assert y.equal(second(x, training=True)) and not y.equal(other(x, training=True))
+    assert not first(x, training=True).equal(y)
+
+
+def classifier(*inner: Any, loss: Any = "sparse_categorical_crossentropy") -> Any:
+    model = keras.Sequential([*inner, keras.layers.Dense(3, activation="softmax")])
+    model.compile("sgd", loss)
+    return model
+
+
+def test_errors_name_the_layer_the_labels_and_the_shapes(capsys: pytest.CaptureFixture[str]) -> None:
+    layers = keras.layers
+    x, y = np.random.default_rng(0).random((40, 6)).astype("float32"), np.zeros(40, int)
+    late = np.where(np.arange(40) == 39, 7, 0)  # when steps are captured
+    for model, inputs, labels, error, message in (
+        (classifier(), x, late, ValueError, r"labels are classes 0 … 2, got 0 … 7"),
+        (classifier(layers.Embedding(5, 3), layers.LSTM(3)), late.reshape(-1, 1), y, IndexError,
+         r"layer embedding.* \(Embedding\) takes ids 0 … 4, got 0 … 7"),
+        (classifier(loss="mse"), x, np.ones((40, 2)), ValueError,
+         r"output 'dense.*': the loss mean_squared_error cannot compare labels of shape \(8, 2\) with predictions of "
+         r"shape \(8, 3\)"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            model.fit(inputs, labels, batch_size=8, shuffle=False, verbose=0)
+    pair = [np.ones((2, 3), "float32"), np.ones((2, 4), "float32")]
+    with pytest.raises(
+        ValueError, match=r"layer add.* \(Add\) with inputs of shape \(2, 3\) and \(2, 4\): add: shapes"
+    ):
+        layers.Add()(pair)
+    stop = keras.callbacks.TerminateOnNaN()
+    bad = np.where(np.arange(40)[:, None] == 17, np.nan, x)
+    classifier().fit(bad, y, batch_size=8, shuffle=False, verbose=0, callbacks=[stop])
+    assert "Batch 2: Invalid loss, terminating training: the inputs have NaN" in capsys.readouterr().out
+    wild = keras.Sequential([layers.Dense(3), layers.Dense(1)])
+    wild.compile(keras.optimizers.SGD(1e30), "mse")
+    wild.fit(x, y, batch_size=8, shuffle=False, verbose=0, callbacks=[stop])
+    assert re.search(r"the weights of layer dense\w* are no numbers any more", capsys.readouterr().out)
+
+
+def test_a_generator_that_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    x, y = np.ones((8, 6), "float32"), np.zeros(8, int)
+    model = classifier()
+    history = model.fit(((x, y) for _ in range(3)), steps_per_epoch=5, epochs=2, verbose=0)
+    assert len(history.history["loss"]) == 1 and "ended after 3 of 5 steps" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="the data ended with epoch 1: the source of batches cannot begin anew"):
+        model.fit(((x, y) for _ in range(3)), epochs=2, verbose=0)

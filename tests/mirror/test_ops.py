@@ -183,7 +183,7 @@ def test_memory_is_given_back() -> None:
 
 def test_what_the_host_writes_is_not_memory_of_the_graph() -> None:
     """A replay does not write the number again: no kernel of the Graph may write its memory."""
-    x = pyapp.full((1,), 2.0, device="mirror")
+    x = pyapp.full((1,), 2.0, device=DEVICE)
 
     def compute() -> Tensor:
         y = x * 2 + 1  # whose product is freed before the number is written
@@ -230,6 +230,6 @@ def test_what_the_host_copies_is_not_captured(name: str) -> None:
 
 def test_a_graph_writes_all_zeros_again() -> None:
     """Also those behind the last whole word."""
-    graph = capture(lambda: pyapp.zeros(7, dtype="uint8", device="mirror"))
+    graph = capture(lambda: pyapp.zeros(7, dtype="uint8", device=DEVICE))
     graph.outputs.fill_(5)
     assert graph.replay().tolist() == [0] * 7

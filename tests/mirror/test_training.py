@@ -90,19 +90,46 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_every_optimizer_steps_there(name: str) -> None:
-    values = np.random.RandomState(0).randn(3, 6, 10).astype(np.float32)
+def _stepped(name: str, device: str, compiled: bool) -> tuple[list[Any], Any]:
+    """The parameters after each of some steps with a schedule, and the optimiser."""
+    values = np.random.RandomState(0).randn(9, 6, 10).astype(np.float32)
+    matrix, row = (pyapp.from_numpy(v.copy()).to(device).requires_grad_() for v in (values[0], values[1, :2]))
+    others = {"weight_decay": 0.02} if "weight_decay" in OPTIMIZERS[name] else {}
+    groups = [{"params": [matrix, row]}, {"params": [row.detach().clone().requires_grad_()], **others}]
+    optimizer = getattr(optim, name)(groups, **OPTIMIZERS[name])
+    schedule = optim.lr_scheduler.ExponentialLR(optimizer, 0.7)
+
+    def step(of_matrix: Tensor, of_row: Tensor) -> Tensor:
+        matrix.grad, row.grad, groups[1]["params"][0].grad = of_matrix * 2.0, of_row * 1.0, of_row * 3.0
+        optimizer.step()
+        schedule.step()
+        return matrix.detach()
+
+    run: Any = pyapp.compile(step) if compiled else step
     found = []
-    for device in ("cpu", "mirror"):
-        parameter = pyapp.from_numpy(values[0].copy()).to(device).requires_grad_()
-        optimizer = getattr(optim, name)([parameter], **OPTIMIZERS[name])
-        for gradient in values[1:]:
-            parameter.grad = pyapp.from_numpy(gradient).to(device)
-            optimizer.step()
-        found.append(parameter.detach().cpu().numpy())
-    np.testing.assert_array_equal(found[0], found[1])
-    assert np.isfinite(found[0]).all() and (found[0] != values[0]).any()
+    for gradient in values[2:]:
+        result = run(pyapp.from_numpy(gradient).to(device), pyapp.from_numpy(gradient[:2].copy()).to(device))
+        found.append([x.detach().cpu().numpy().copy() for x in (result, row, groups[1]["params"][0])])
+    assert not compiled or (run.captured and run.reason is None), run.reason
+    return found, optimizer
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_steps_there_and_in_a_graph(name: str) -> None:
+    """Bit for bit: eager steps on the CPU, eager and replayed ones there, replayed ones on the CPU."""
+    expected, eager = _stepped(name, "cpu", False)
+    for device, compiled in (("mirror", False), ("mirror", True), ("cpu", True)):
+        found, optimizer = _stepped(name, device, compiled)
+        for step, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+            for x, y in zip(ours, theirs, strict=True):
+                np.testing.assert_array_equal(x, y, err_msg=f"step {step} on {device}, compiled: {compiled}")
+        assert optimizer.param_groups[0]["lr"] == eager.param_groups[0]["lr"]
+        for mine, its in zip(optimizer.state.values(), eager.state.values(), strict=True):
+            assert [k for k in mine if not isinstance(mine[k], Tensor)] == [
+                k for k in its if not isinstance(its[k], Tensor)
+            ]
+            assert all(mine[k] == its[k] for k in mine if not isinstance(mine[k], Tensor))
+    assert all(np.isfinite(x).all() for x in expected[-1]) and (expected[-1][0] != expected[0][0]).any()
 
 
 @pytest.mark.parametrize("device", ["cpu", "mirror"])
@@ -176,9 +203,13 @@ def test_a_whole_step_is_replayed(device: str) -> None:
 
 
 def test_steps_that_a_graph_would_repeat_wrongly_are_refused() -> None:
+    class Own(optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            return super().step(closure)
+
     for build, match in (
-        (lambda p: optim.SGD(p, lr=0.1), "only steps of Adam"), (lambda p: optim.AdamW(p), "one step before"),
-        (lambda p: optim.AdamW(p, amsgrad=True), "amsgrad"), (lambda p: optim.Adam(p, weight_decay=0.1), "L2"),
+        (lambda p: optim.AdamW(p), "first step"), (lambda p: optim.SGD(p, momentum=0.9), "first step"),
+        (lambda p: Own(p), "step of its own"),
     ):  # fmt: skip
         parameter = nn.Parameter(pyapp.ones(3))
         parameter.grad = pyapp.ones(3)

@@ -51,7 +51,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "sliding_window": 6,
         "query_pre_attn_scalar": 10,
         "attn_logit_softcapping": 2.0,
-        "final_logit_softcapping": 5.0,
+        "final_logit_softcapping": None,
     },
     "gemma3": SMALL
     | {
@@ -60,6 +60,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True,
         "sliding_window": 6,
         "query_pre_attn_scalar": 10,
+        "attn_logit_softcapping": 2.0,
+        "final_logit_softcapping": 5.0,
         "layer_types": ["sliding_attention", "full_attention"],
         "rope_parameters": {
             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
@@ -111,18 +113,32 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "qwen2_moe",
         "shared_expert_intermediate_size": 24,
         "mlp_only_layers": [0],
+        "use_sliding_window": True,
+        "sliding_window": 6,
+        "max_window_layers": 2,
     },
-    "qwen3_moe": SMALL | EXPERTS | {"model_type": "qwen3_moe", "head_dim": 12, "norm_topk_prob": True},
+    "qwen3_moe": SMALL
+    | EXPERTS
+    | {
+        "model_type": "qwen3_moe",
+        "head_dim": 12,
+        "norm_topk_prob": True,
+        "use_sliding_window": True,
+        "sliding_window": 6,
+        "max_window_layers": 1,
+    },
 }
 
 # Those that GGUF files can say, with the fields that must be others for that.
 IN_GGUF: dict[str, dict[str, Any]] = {
     **dict.fromkeys([
         "llama", "llama-tied", "llama3", "qwen3", "gemma", "phi3", "phi", "granite", "olmo2", "stablelm", "falcon",
-        "falcon-new", "gpt2", "gpt_bigcode", "gpt_bigcode-heads", "gpt_neox", "mixtral", "qwen3_moe",
+        "falcon-new", "gpt2", "gpt_bigcode", "gpt_bigcode-heads", "gpt_neox", "mixtral",
     ], {}),
-    "mistral": {}, "qwen2": {"use_sliding_window": False}, "qwen2_moe": {"mlp_only_layers": []},
-    "gemma2": {"query_pre_attn_scalar": 12}, "gemma3": {"query_pre_attn_scalar": 12, "layer_types": None},
+    "mistral": {}, "qwen2": {"use_sliding_window": False}, "qwen3_moe": {"use_sliding_window": False},
+    "qwen2_moe": {"mlp_only_layers": [], "use_sliding_window": False, "sliding_window": 0},
+    "gemma2": {"query_pre_attn_scalar": 12, "final_logit_softcapping": 5.0},
+    "gemma3": {"query_pre_attn_scalar": 12, "layer_types": None},
     "smollm3": {"no_rope_layers": [1, 1]}, "starcoder2": {},
 }  # fmt: skip
 # Those that the tests run with their weights in block types, and on another device.

@@ -25,6 +25,7 @@ from tests.models.decoder_configs import CONFIGS, IN_GGUF
 from tests.models.test_decoders import TEXT, golden, make, numbers
 from tests.text.parrot import make_vocabulary
 
+LLAMA3 = CONFIGS["llama3"]["rope_scaling"]
 NAMES = Path(__file__).with_name("golden_gguf_names.json")
 
 
@@ -38,9 +39,9 @@ def load(path: Path, dtype: str | None = "float32") -> Any:
         return build(checkpoint, lambda event: None, Cancel(), None, dtype)
 
 
-def saved(name: str, folder: Path) -> tuple[Any, Path]:
+def saved(name: str, folder: Path, **more: Any) -> tuple[Any, Path]:
     """The model of a configuration, and its file of safetensors with config.json beside it."""
-    changed = IN_GGUF.get(name, {})
+    changed = IN_GGUF.get(name, {}) | more
     model = make(name, golden(name)["salt"], **changed)
     path = folder / "model.safetensors"
     write_safetensors(path, dict(model.state_dict()))
@@ -119,11 +120,37 @@ def test_names_are_llama_cpps() -> None:
 
 
 def test_what_gguf_cannot_say_is_refused(tmp_path: Path) -> None:
-    for name, told in (("falcon-alibi", "rotary"), ("gemma2", "query_pre_attn_scalar"), ("smollm3", "no_rope_layers")):
-        _, path = saved(name, tmp_path)
-        (tmp_path / "config.json").write_text(json.dumps(CONFIGS[name]))
+    """Files that readers would take for another model are not written."""
+    for name, more, told in (
+        ("falcon-alibi", {}, "post_attention_layernorm.weight"), ("falcon", {"alibi": True}, "alibi True"),
+        ("gemma2", {"query_pre_attn_scalar": 10}, "query_pre_attn_scalar 10"),
+        ("qwen2", {"rope_scaling": LLAMA3}, "llama3"), ("smollm3", {"no_rope_layers": [1, 0]}, "no_rope_layers"),
+        ("gemma2", {"final_logit_softcapping": None}, "final_logit_softcapping None"),
+        ("llama", {"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse"),
+        ("gpt_neox", {"attention_bias": False}, "attention_bias False"),
+        ("qwen3_moe", {"norm_topk_prob": False}, "norm_topk_prob False"),
+        ("mistral", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "truncate": False}}, "rope_parameters"),
+    ):  # fmt: skip
+        _, path = saved(name, tmp_path, **more)
         with pytest.raises(ModelError, match=told):
             quantize_file(path, tmp_path / "model.gguf", "f16", view=gguf_view(path))
+
+
+def test_what_only_some_models_say_is_written(tmp_path: Path) -> None:
+    yarn = {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 16.0, "beta_slow": 2.0,
+        "attention_factor": 1.3,
+    }  # fmt: skip
+    kinds = ["sliding_attention", "full_attention"]
+    local = dict(zip(kinds, ({"rope_theta": 100.0}, {"rope_theta": 1e6}), strict=True))
+    for name, more in (
+        ("qwen3", {"rope_scaling": yarn}), ("stablelm", {"partial_rotary_factor": 1.0}),
+        ("granite", {"mlp_bias": True}), ("gemma3", {"rope_parameters": local}),
+    ):  # fmt: skip
+        model, path = saved(name, tmp_path, **more)
+        quantize_file(path, tmp_path / "model.gguf", "f32", view=gguf_view(path))
+        np.testing.assert_allclose(logits(load(tmp_path / "model.gguf")), logits(model), rtol=1e-4, atol=1e-4)
 
 
 def test_unknown_architectures_are_named(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ def load(path: Path, name: str, dtype: str | None = None, **changed: Any) -> Any
         return build(checkpoint, lambda event: None, Cancel(), CONFIGS[name] | changed, dtype)
 
 
-def model_and_state(name: str) -> tuple[Any, dict[str, Tensor]]:
-    model = make(name, golden(name)["salt"])
+def model_and_state(name: str, **changed: Any) -> tuple[Any, dict[str, Tensor]]:
+    model = make(name, golden(name)["salt"], **changed)
     return model, dict(model.state_dict())
 
 
@@ -58,6 +58,19 @@ def test_old_buffers_and_a_tied_head_are_left_out(tmp_path: Path) -> None:
     found = load(tmp_path / "model.safetensors", "llama-tied")
     np.testing.assert_array_equal(logits(found), logits(model))
     assert found.lm_head.weight is found.model.embed_tokens.weight
+
+
+def test_the_language_model_of_one_that_sees_pictures(tmp_path: Path) -> None:
+    """Gemma 3: its settings are the text_config, which leaves out what is usual, and its other tensors are not read."""
+    model, state = model_and_state("gemma3", num_attention_heads=8)
+    state = {f"language_model.{name}": value for name, value in state.items() if name != "lm_head.weight"}
+    more = {"vision_tower.embeddings.patch_embedding.bias": pyapp.ones(2), "multi_modal_projector.norm": pyapp.ones(2)}
+    write_safetensors(tmp_path / "model.safetensors", state | more)
+    own = {key: value for key, value in CONFIGS["gemma3"].items() if key != "num_attention_heads"}
+    with open_checkpoint(tmp_path / "model.safetensors") as checkpoint:
+        settings = {"model_type": "gemma3", "text_config": own, "vision_config": {}}
+        found = build(checkpoint, lambda event: None, Cancel(), settings)
+    np.testing.assert_array_equal(logits(found), logits(model))
 
 
 @pytest.mark.parametrize("name", ["mixtral", "qwen2_moe", "qwen3_moe"])

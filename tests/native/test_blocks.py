@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -36,9 +38,16 @@ def random_blocks(kind: str, rows: int, columns: int, seed: int = 1) -> np.ndarr
     return blocks
 
 
+@cache
+def values_of_bytes(kind: str, raw: bytes) -> np.ndarray:
+    found = dequantize_blocks(raw, kind)
+    found.flags.writeable = False  # all libraries share it
+    return found
+
+
 def values_of(kind: str, blocks: np.ndarray) -> np.ndarray:
     rows, count = blocks.shape
-    return dequantize_blocks(blocks.tobytes(), kind).reshape(rows, count * BLOCK_TYPES[kind].values)
+    return values_of_bytes(kind, blocks.tobytes()).reshape(rows, count * BLOCK_TYPES[kind].values)
 
 
 def shapes(kind: str) -> list[tuple[int, int]]:
@@ -72,41 +81,51 @@ def run_scales(kind: str, block: np.void) -> np.ndarray:
     return np.concatenate([low & 63, upper], axis=1).T
 
 
-def numbers_of(kind: str, block: np.void) -> np.ndarray:
-    """The numbers of a row's block, without bias: the values where scales are 1 and minimums 0, plus the bias."""
-    plain = np.zeros(1, block.dtype)
-    for name in set(block.dtype.names or ()) & {"low", "high"}:
-        plain[name] = block[name]
+def numbers_of(kind: str, blocks: np.ndarray) -> np.ndarray:
+    """The numbers of blocks (rows, count), without bias: the values where scales are 1 and minimums 0, plus the bias.
+    (rows, count, values); 0 for rows past the last, whose blocks are 0.
+    """
+    plain = np.zeros(blocks.shape, blocks.dtype)
+    names = blocks.dtype.names or ()
+    for name in set(names) & {"low", "high"}:
+        plain[name] = blocks[name]
     plain["d"] = 1
-    if "scales" in (block.dtype.names or ()):
+    if "scales" in names:
         ones = {"q2_K": 1, "q6_K": 1, "q3_K": [17] * 8 + [170] * 4, "q4_K": [1] * 4 + [0] * 4 + [1] * 4}
         plain["scales"] = ones.get(kind, ones["q4_K"])
     bias = {"q4_0": 8, "q5_0": 16, "q3_K": 4, "q6_K": 32}.get(kind, 0)
-    return (values_of(kind, plain[None])[0] + bias).astype(np.uint8)
+    numbers = (values_of(kind, plain) + bias).astype(np.uint8).reshape(*blocks.shape, BLOCK_TYPES[kind].values)
+    numbers[~np.ascontiguousarray(blocks).view(np.uint8).reshape(*blocks.shape, BLOCK_TYPES[kind].nbytes).any(-1)] = 0
+    return numbers
 
 
-def pack(kind: str, blocks: np.ndarray) -> np.ndarray:
-    """Definition of the packed layouts in bands.h."""
-    rows, count = blocks.shape
+@cache
+def packed(kind: str, raw: bytes, rows: int, count: int) -> np.ndarray:
+    """Definition of the packed layouts in bands.h, once for all libraries."""
+    blocks = np.frombuffer(raw, np.dtype(list(BLOCK_TYPES[kind].fields))).reshape(rows, count)
+    values = BLOCK_TYPES[kind].values
     padded = np.zeros((-(-rows // 8) * 8, count), blocks.dtype)
     padded[:rows] = blocks
-    out = [np.zeros(0, np.uint8)]
-    for band in padded.reshape(len(padded) // 8, 8, count):
-        for column in band.T:
+    out, numbers = [np.zeros(0, np.uint8)], numbers_of(kind, padded)
+    for band in range(0, len(padded), 8):
+        for at in range(count):
+            column = padded[band : band + 8, at]
             out += [column[name].copy().view(np.uint8) for name in ("d", "m") if name in (column.dtype.names or ())]
-            numbers = np.array([numbers_of(kind, block) for block in column])
-            numbers[[not block.tobytes().strip(b"\0") for block in column]] = 0  # rows past the last
-            if BLOCK_TYPES[kind].values == 256:
+            if values == 256:
                 scales = np.array([run_scales(kind, block) for block in column])
                 scales[[not block.tobytes().strip(b"\0") for block in column]] = 0
-            for run in range(BLOCK_TYPES[kind].values // 32):
-                part = numbers[:, run * 32 : run * 32 + 32]
-                if BLOCK_TYPES[kind].values == 256:
+            for run in range(values // 32):
+                part = numbers[band : band + 8, at, run * 32 : run * 32 + 32]
+                if values == 256:
                     out.append(scales[:, run].T.reshape(-1))
                 for bits in PACKED[kind]:
                     out.append(plane_of(part, bits))
                     part = part >> bits
     return np.concatenate(out)
+
+
+def pack(kind: str, blocks: np.ndarray) -> np.ndarray:
+    return packed(kind, blocks.tobytes(), *blocks.shape)
 
 
 def weights_of(kernels: Kernels, kind: str, blocks: np.ndarray) -> np.ndarray:

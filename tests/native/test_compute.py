@@ -60,6 +60,15 @@ def test_values_in_between_numbers_and_single_elements(kernels: Kernels, count: 
     np.testing.assert_allclose(x, expected, rtol=1e-6, atol=1e-6)
 
 
+def test_numbers_in_memory(kernels: Kernels) -> None:
+    """x0 = x0 * 3 + 5, of which the 3 is read from memory."""
+    x, steps = unaligned(normal(200)), program(("mul", 6, 0, 14, 0), ("add", 0, 6, 15, 0))
+    expected = x * np.float32(3) + np.float32(5)
+    numbers = {"numbers": np.array([3.0, np.nan]), "held": 1, "number1": bits(5.0)}
+    run_checked(kernels, "compute_f32", "x0", x0=x, count=200, **numbers, **steps)
+    np.testing.assert_allclose(x, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -71,6 +80,8 @@ def test_values_in_between_numbers_and_single_elements(kernels: Kernels, count: 
         program(("add", 0, 0, 0, 0)) | {"single": 1},  # one element is not written by many
         program(("add", 0, 0, 0, 0)) | {"steps": -1},
         program(("add", 0, 0, 0, 0)) | {"count": -1},
+        program(("add", 0, 0, 0, 0)) | {"held": 1},  # of no numbers
+        program(("add", 0, 0, 0, 0)) | {"held": 17, "numbers": np.zeros(17)},
     ],
 )
 def test_programs_that_are_refused(kernels: Kernels, wrong: dict[str, Any]) -> None:

@@ -91,9 +91,9 @@ def test_adamw(kernels: Kernels, count: int) -> None:
     rate, beta1, beta2, epsilon, decay = SETTINGS.values()
     for step in range(1, 6):
         grad = unaligned(normal(count, seed=step, scale=0.1))
-        settings = np.array([*SETTINGS.values(), 1 - beta1**step, 1 - beta2**step], np.float32)
+        numbers = np.array([*SETTINGS.values(), 1 - beta1**step, 1 - beta2**step])
         state = {"parameter": parameter, "m": m, "v": v}
-        run_checked(kernels, "adamw_f32", *state, **state, grad=grad, settings=settings, count=count)
+        run_checked(kernels, "adamw_f32", *state, **state, grad=grad, numbers=numbers, count=count)
         m64 = beta1 * m64 + (1 - beta1) * grad
         v64 = beta2 * v64 + (1 - beta2) * grad.astype(np.float64) ** 2
         p64 = p64 - rate * decay * p64

@@ -73,6 +73,14 @@ def test_normal(kernels: Kernels, count: int, seed: int, offset: int) -> None:
     np.testing.assert_allclose(y, [*expected[:count], -99], rtol=2e-6, atol=5e-7)
 
 
+def test_seed_and_offset_in_memory(kernels: Kernels) -> None:
+    expected, y = np.empty(70, np.float32), np.empty(70, np.float32)
+    for name in ("random_uniform", "random_normal"):
+        run_checked(kernels, name, "y", y=expected, count=70, seed=9, offset=12)
+        run_checked(kernels, name, "y", y=y, count=70, seed=1, offset=7, state=np.array([9, 5]))
+        np.testing.assert_array_equal(y, expected)
+
+
 def test_moments(kernels: Kernels) -> None:
     y = np.empty(1_000_000, np.float32)
     run_checked(kernels, "random_normal", "y", y=y, count=y.size, seed=42)

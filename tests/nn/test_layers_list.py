@@ -119,7 +119,7 @@ def test_weights_by_path() -> None:
     weights = nn.Weights(source, renames={**NORM_RENAMES, "model.layers": "blocks"})
     block = weights / "blocks" / 0
     assert block.names() == ["norm.weight", "norm.bias"] and "norm.weight" in block and "norm.gamma" not in block
-    assert (block / "norm").get("weight", (3,), "float64").dtype is pyapp.float64
+    assert (block / "norm").get("weight", (3,), dtype="float64").dtype is pyapp.float64
     with pytest.raises(ModelError, match=r"'blocks.1.weight' has the shape \(2, 3\), expected \(3, 2\)"):
         weights.at("blocks.1").get("weight", (3, 2))
     with pytest.raises(ModelError, match="no tensor 'blocks.0.bias'. There are norm.weight, norm.bias"):

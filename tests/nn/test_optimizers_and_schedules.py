@@ -261,14 +261,14 @@ def test_muon_turns_and_does_not_stretch() -> None:
 @pytest.mark.parametrize("shape", [(4, 3), (3, 5), (4, 4), (1, 3)])
 def test_muon_in_one_call_is_its_definition(shape: tuple[int, int]) -> None:
     generator = np.random.default_rng(0)
-    numbers = MuonNumbers(0.05, 0.95, 1e-7, (3.4445, -4.775, 2.0315), 5, 0.9, -0.1)
+    numbers = MuonNumbers((0.05, 0.95), (1e-7,), (0.9, -0.1)), (3.4445, -4.775, 2.0315), 5
     sides = []
     values = [generator.standard_normal(shape).astype(np.float32) for _ in range(3)]
     with no_grad():
         for step in (muon_step, muon_step.definition):
             tensors = [from_numpy(v.copy()) for v in values]
             tensors[2] = tensors[2].mT.contiguous().mT  # a gradient of other strides
-            assert step(*tensors, numbers) is tensors[0]
+            assert step(*tensors, *numbers) is tensors[0]
             sides.append([t.numpy() for t in tensors])
     for fast, defined, before in zip(*sides, values, strict=True):
         np.testing.assert_allclose(fast, defined, rtol=1e-4, atol=1e-6)

@@ -165,6 +165,7 @@ def test_loaders_shuffle_by_their_generator() -> None:
 
 def test_batches() -> None:
     data = pyapp.utils.data
+    assert [batch.tolist() for batch in data.DataLoader(range(3), 2, num_workers=1)] == [[0, 1], [2]]  # in the page too
     rows = [{"x": i, "y": (i / 2, str(i)), "z": np.ones(2) * i} for i in range(5)]
     first, *_, last = data.DataLoader(rows, batch_size=2)
     assert first["x"].tolist() == [0, 1] and first["y"][0].dtype is pyapp.float64 and first["y"][1] == ("0", "1")

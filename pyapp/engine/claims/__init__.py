@@ -16,6 +16,7 @@ from . import (  # noqa: F401
     losses,
     normalization,
     optimizer_steps,
+    pooling,
     reduce,
     reordering,
     sampling,

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..dtype import float32
-from ..element_programs import TENSORS, ElementProgram
+from ..element_programs import TENSORS, ElementProgram, HeldNumbers, Numbers
 from ..launch import KERNELS
 from ..op import claims
 from ..operands import dense
 from ..ops import element_updates as _element_updates  # noqa: F401 (defines the op)
 from ..tensor import Tensor
+from .layouts import result_like
 
 _COMPUTE = KERNELS["compute_f32"]
 _NONE = tuple((None,) * n for n in range(TENSORS + 1))
 
 
 def record(
-    program: ElementProgram, count: int, tensors: tuple[Any, ...], numbers: tuple[float, ...], single: int = 0
+    program: ElementProgram, count: int, tensors: tuple[Any, ...], numbers: Numbers, single: int = 0
 ) -> tuple[Any, ...]:
     """The kernel and its slots, for `count` elements. Bit k of `single`: tensor k is one element."""
-    steps = program.on(tensors[0].device)
+    device = tensors[0].device
+    steps = program.on(device)
+    held = numbers.on(device) if isinstance(numbers, HeldNumbers) else None
     return (
-        _COMPUTE, *tensors, *_NONE[TENSORS - len(tensors)], steps, count, steps.shape[0] // 5, single,
-        *program.slots(numbers),
+        _COMPUTE, *tensors, *_NONE[TENSORS - len(tensors)], steps, held, count, steps.shape[0] // 5, single,
+        0 if held is None else len(numbers), *program.slots(numbers),
     )  # fmt: skip
 
 
 @claims("update_elements")
-def _update_elements(
-    first: Tensor, others: tuple[Tensor, ...], program: ElementProgram, numbers: tuple[float, ...]
-) -> Any:
+def _update_elements(first: Tensor, others: tuple[Tensor, ...], program: ElementProgram, numbers: Numbers) -> Any:
     """Float32 tensors, dense where they are written."""
-    shape, steps = first.shape, program.on(first.device)
-    tensors, single, written = [first], 0, program.written
+    shape, written = first.shape, program.written
+    tensors, single = [first], 0
     for at, x in enumerate(others, 1):
         if x.dtype is not float32:
             return NotImplemented
@@ -50,10 +52,27 @@ def _update_elements(
     if first.dtype is not float32:
         return NotImplemented
     count = first.numel()
-    _COMPUTE.launch(
-        count * steps.shape[0] >> 14, *tensors, *_NONE[TENSORS - len(tensors)], steps,
-        count, steps.shape[0] // 5, single, *program.slots(numbers),
-    )  # fmt: skip
+    kernel, *slots = record(program, count, tuple(tensors), numbers, single)
+    kernel.launch(count * len(program.code) >> 14, *slots)
     for at in written:
         tensors[at].storage.version += 1
     return first
+
+
+@claims("computed_elements")
+def _computed_elements(tensors: Sequence[Tensor], program: ElementProgram, numbers: tuple[float, ...]) -> Any:
+    """Float32 tensors of one shape."""
+    first, y, count = result_like(tensors[0])
+    given: list[Tensor] = [y, first]
+    for x in tensors:
+        if x.dtype is not float32 or x.shape != y.shape:
+            return NotImplemented
+    for x in tensors[1:]:
+        if x.strides != y.strides:
+            if not y.is_contiguous():
+                return _computed_elements([dense(x) for x in tensors], program, numbers)
+            x = dense(x)
+        given.append(x)
+    kernel, *slots = record(program, count, tuple(given), numbers)
+    kernel.launch(count * len(program.code) >> 14, *slots)
+    return y

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from .. import dtype as _dtype
@@ -70,18 +70,24 @@ def broadcast_strides(x: Tensor, shape: Shape) -> Shape:
     return (0,) * extra + tuple(0 if n == 1 else s for n, s in zip(x.shape, x.strides, strict=True))
 
 
-def _function_of_any(name: str, whole: bool = False, opcode: str = "", first: float = 0.0, second: float = 0.0) -> Any:
+def _function_of_any(name: str, whole: bool = False) -> Any:
     """One operand of any dtype that the kernel has and of any strides. `whole`: integers stay what they are; else they
-    become floats."""
-    code, types, result = opcodes("unary")[opcode or name]
-    slots = number_slot(first, _F32), number_slot(second, _F32)
+    become floats. `settings`: the function's own numbers, at most two.
+    """
+    code, types, result = opcodes("unary")[name]
+    without: tuple[int | None, ...] = (number_slot(0.0, _F32),) * 2
 
-    def compute(x: Tensor) -> Any:
+    def compute(x: Tensor, *settings: float) -> Any:
         kind = x.dtype
         if not (kind.is_floating_point or whole):
             kind = _dtype.Default.dtype
         if kind not in types or len(x.shape) > 6 or (name in _NO_BOOLS and x.dtype is _dtype.bool_):
             return NotImplemented
+        slots = without
+        if settings:
+            if any(type(number) not in (int, float) for number in settings):
+                return NotImplemented
+            slots = tuple(number_slot(float(number), _F32) for number in (*settings, 0.0)[:2])
         x = in_type(x, kind)
         out = _dtype.bool_ if result == "bool" else kind
         if is_packed(x):
@@ -211,7 +217,7 @@ def _claim_binary_in_place(name: str) -> None:
 
 for _name in ("add", "sub", "mul", "div", "maximum", "minimum"):
     _claim_binary(_name)
-for _name in opcodes("binary").keys() - {"add", "sub", "mul", "div", "maximum", "minimum", "fmax", "fmin", "pow"}:
+for _name in opcodes("binary").keys() - {"add", "sub", "mul", "div", "maximum", "minimum", "pow"}:
     claims(_name)(_of_any(_name))
 _power = _of_any("pow")
 
@@ -249,11 +255,18 @@ def _pow(x: Tensor, exponent: Any) -> Any:
     return OPS["mul"].forward(x, x) if exponent == 2 and x.dtype is _F32 else _power(x, exponent)
 
 
+_limited = _function_of_any("clamp")
+
+
 @claims("_clamp")
 def _clamp(x: Tensor, low: Any, high: Any) -> Any:
     numbers = (int, float, type(None))
-    if x.dtype is not _F32 or type(low) not in numbers or type(high) not in numbers:
+    if not x.dtype.is_floating_point or type(low) not in numbers or type(high) not in numbers:
         return NotImplemented
+    if x.dtype is not _F32:
+        if low != low or high != high:
+            return NotImplemented  # every element becomes NaN
+        return _limited(x, -inf if low is None else low, inf if high is None else high)
     y = x if low is None else _with_number(K["maximum_f32"], x, low)
     return y if high is None or y is NotImplemented else _with_number(K["minimum_f32"], y, high)
 
@@ -294,11 +307,50 @@ for _name, _cost in (("exp", 4), ("silu", 4), ("sigmoid", 4), ("tanh", 4), ("log
 
 
 _WHOLE = "sign square bitwise_not logical_not signbit isnan isinf isfinite isposinf isneginf".split()
+_ROUNDINGS = "floor ceil round trunc frac".split()
+_WITH_SETTINGS = {"leaky_relu": (0.01,), "elu": (1.0,), "softplus": (1.0, 20.0)}
 for _name in opcodes("unary").keys() - {
-    *"neg relu reciprocal rsqrt exp silu sigmoid tanh log sqrt abs gelu gelu_tanh clamp leaky_relu elu".split(),
-    *"softplus floor ceil round trunc frac".split(),
+    *"neg relu reciprocal rsqrt exp silu sigmoid tanh log sqrt abs gelu gelu_tanh clamp i0".split(),
+    *_ROUNDINGS,
+    *_WITH_SETTINGS,
 }:
     claims(_name)(_function_of_any(_name, whole=_name in _WHOLE))
+
+
+def _claim_rounding(name: str) -> None:
+    of_floats = _function_of_any(name)
+
+    @claims(name)
+    def rounding(x: Tensor) -> Any:
+        if x.dtype.category == 1 and name != "frac":
+            return dense_copy(x)  # integers stay what they are
+        return of_floats(x) if x.dtype.is_floating_point else NotImplemented
+
+
+for _name in _ROUNDINGS:
+    _claim_rounding(_name)
+
+
+def _claim_with_settings(name: str, defaults: tuple[float, ...]) -> None:
+    of_floats = _function_of_any(name)
+
+    @claims(name)
+    def function(x: Tensor, *settings: Any) -> Any:
+        if not x.dtype.is_floating_point:
+            return NotImplemented
+        return of_floats(x, *settings, *defaults[len(settings) :])
+
+
+for _name, _defaults in _WITH_SETTINGS.items():
+    _claim_with_settings(_name, _defaults)
+_bessel_of_order_0 = _function_of_any("i0")
+
+
+@claims("_bessel")
+def _bessel(x: Tensor, order: int) -> Any:
+    return NotImplemented if order else _bessel_of_order_0(x)
+
+
 _inverse_root = _function_of_any("rsqrt")
 
 
@@ -314,10 +366,17 @@ def _rsqrt(x: Tensor) -> Any:
     return y
 
 
+_gelu_of_any, _gelu_tanh = _function_of_any("gelu"), _function_of_any("gelu_tanh")
+
+
 @claims("gelu")
 def _gelu(x: Tensor, approximate: str = "none") -> Any:
-    if x.dtype is not _F32 or approximate != "none":
+    if not x.dtype.is_floating_point or approximate not in ("none", "tanh"):
         return NotImplemented
+    if approximate == "tanh":
+        return _gelu_tanh(x)
+    if x.dtype is not _F32:
+        return _gelu_of_any(x)
     x, y, count = result_like(x)
     K["gelu_f32"].launch(count >> 6, y, x, count)
     return y

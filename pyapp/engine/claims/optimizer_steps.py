@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Any
 
 from ..dtype import float32
+from ..element_programs import HeldNumbers, Numbers
 from ..element_types import CODES, opcodes
 from ..launch import KERNELS, Part, launch_all
 from ..op import claims
@@ -17,7 +19,6 @@ from ..ops.optimizer_steps import (
     NORMALIZED,
     STEP,
     AdafactorNumbers,
-    AdamWSettings,
     MuonNumbers,
 )
 from ..tensor import Tensor, empty_contiguous
@@ -29,7 +30,7 @@ _SQUARES = (opcodes("reduce")["sum_squares"].code, CODES[float32], CODES[float32
 
 
 @claims("adamw_step")
-def _adamw_step(parameter: Tensor, mean: Tensor, squares: Tensor, grad: Tensor, settings: AdamWSettings) -> Any:
+def _adamw_step(parameter: Tensor, mean: Tensor, squares: Tensor, grad: Tensor, numbers: Numbers) -> Any:
     """Dense float32 tensors of one shape."""
     if not parameter.dtype is mean.dtype is squares.dtype is grad.dtype is float32:
         return NotImplemented
@@ -40,11 +41,21 @@ def _adamw_step(parameter: Tensor, mean: Tensor, squares: Tensor, grad: Tensor, 
     if grad.strides != parameter.strides:
         grad = dense(grad)
     count = parameter.numel()
-    _ADAMW.launch(4 * count >> 10, parameter, mean, squares, grad, settings.on(parameter.device), count)
+    held = numbers.on(parameter.device) if isinstance(numbers, HeldNumbers) else None
+    _ADAMW.launch(4 * count >> 10, parameter, mean, squares, grad, held, count, *_bits(numbers))
     parameter.storage.version += 1
     mean.storage.version += 1
     squares.storage.version += 1
     return parameter
+
+
+_NUMBERS = Struct("7d"), Struct("7q")
+
+
+def _bits(numbers: Numbers) -> tuple[int, ...]:
+    """AdamW's numbers as the slots of a record have them; 0 for those that are held elsewhere."""
+    pack, bits = _NUMBERS
+    return (0,) * 7 if isinstance(numbers, HeldNumbers) else bits.unpack(pack.pack(*numbers))
 
 
 @claims("adafactor_step")
@@ -57,7 +68,6 @@ def _adafactor_step(parameter: Tensor, grad: Tensor, means: tuple[Tensor, ...], 
         return NotImplemented
     if not (is_plain(parameter) and is_plain(by_row) and is_plain(by_column) and grad.dtype is float32):
         return NotImplemented
-    share, floor, keep, rate, smallest, by_limit = numbers
     grad, count = dense(grad), rows * columns
     scratch = empty_contiguous((count + rows + columns + 3,), float32, parameter.device)
     change, of_rows, of_columns = scratch, Part(scratch, 4 * count), Part(scratch, 4 * (count + rows))
@@ -67,19 +77,19 @@ def _adafactor_step(parameter: Tensor, grad: Tensor, means: tuple[Tensor, ...], 
         (_REDUCE, size, parameter, *_SQUARES, 1, count, 1, count, 1, 1),
         (_REDUCE, of_rows, grad, *_SQUARES, rows, columns, 1, columns, 1, 1),
         (_REDUCE, of_columns, grad, *_SQUARES, 1, rows, columns, count, columns, 1),
-        record(MEAN, rows, (by_row, of_rows), (1 - share, share / columns)),
+        record(MEAN, rows, (by_row, of_rows), numbers.of_rows),
     )
     launch_all(
         count >> 8,
-        record(MEAN, columns, (by_column, of_columns), (1 - share, share / rows)),
+        record(MEAN, columns, (by_column, of_columns), numbers.of_columns),
         (_SUM_ROWS, total, by_row, 1, rows, rows),
         (_MUL, change, by_row, by_column, count, rows, columns, columns, 0, 0.0),
-        record(MATRIX_CHANGE, count, (change, grad, total), (floor, 1 / rows), 4),
+        record(MATRIX_CHANGE, count, (change, grad, total), numbers.change, 4),
     )
     launch_all(
         count >> 8,
         (_REDUCE, length, change, *_SQUARES, 1, count, 1, count, 1, 1),
-        record(STEP, count, (parameter, change, size, length), (keep, rate, 1 / count, smallest, by_limit), 12),
+        record(STEP, count, (parameter, change, size, length), numbers.step, 12),
     )
     for written in (parameter, by_row, by_column):
         written.storage.version += 1
@@ -87,13 +97,16 @@ def _adafactor_step(parameter: Tensor, grad: Tensor, means: tuple[Tensor, ...], 
 
 
 @claims("muon_step")
-def _muon_step(parameter: Tensor, momentum: Tensor, grad: Tensor, numbers: MuonNumbers) -> Any:
+def _muon_step(
+    parameter: Tensor, momentum: Tensor, grad: Tensor, numbers: MuonNumbers, coefficients: tuple[float, float, float],
+    iterations: int,
+) -> Any:  # fmt: skip
     """Float32 matrices, in one call: the Python of an op takes longer than the product of two small matrices."""
     if not (is_plain(parameter) and is_plain(momentum) and grad.dtype is float32):
         return NotImplemented
     if not parameter.shape == momentum.shape == grad.shape or 0 in parameter.shape:
         return NotImplemented
-    share, ahead, epsilon, (a, b, c), iterations, keep, rate = numbers
+    a, b, c = coefficients
     rows, columns = parameter.shape
     short, long, count, device = min(rows, columns), max(rows, columns), rows * columns, parameter.device
     x, y = (empty_contiguous((short, long), float32, device) for _ in range(2))
@@ -102,12 +115,12 @@ def _muon_step(parameter: Tensor, momentum: Tensor, grad: Tensor, numbers: MuonN
     change = y if rows > columns else x  # grad, then the step: (rows, columns)
     calls: list[tuple[Any, ...]] = [
         _copy_matrix(change, grad, (rows, columns), grad.strides),
-        record(MOMENTUM, count, (change, momentum), (share, ahead)),
+        record(MOMENTUM, count, (change, momentum), numbers.momentum),
     ]
     if change is y:
         calls.append(_copy_matrix(x, y, (short, long), (1, short)))
     calls.append((_REDUCE, total, x, *_SQUARES, 1, count, 1, count, 1, 1))
-    calls.append(record(NORMALIZED, count, (x, total), (epsilon,), 2))
+    calls.append(record(NORMALIZED, count, (x, total), numbers.floor, 2))
     for _ in range(iterations):
         calls += (
             (_LINEAR, gram, x, x, None, short, short, long, short, long, 0),
@@ -120,7 +133,7 @@ def _muon_step(parameter: Tensor, momentum: Tensor, grad: Tensor, numbers: MuonN
     if rows > columns:
         calls.append(_copy_matrix(y, x, (rows, columns), (1, long)))
         x = y
-    calls.append(record(COMBINED, count, (parameter, x), (keep, rate)))
+    calls.append(record(COMBINED, count, (parameter, x), numbers.step))
     launch_all(count * short >> 10, *calls)
     for written in (parameter, momentum):
         written.storage.version += 1

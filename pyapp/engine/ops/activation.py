@@ -12,6 +12,7 @@ from ..op import op
 from ..tensor import Tensor
 from ..user_errors import describe
 from .composite_gradient import fused_gradient
+from .element_updates import element_function
 from .elementwise.builders import unary
 from .elementwise.compare import minimum
 from .elementwise.exponential import exp, expm1, log1p
@@ -27,11 +28,16 @@ def _sigmoid(x: Any) -> Any:
     return np.where(x >= 0, 1, e) / (1 + e)
 
 
-sigmoid = unary("sigmoid", _sigmoid, lambda g, y, x: (g * y * (1 - y),), saves="output", in_place=True)
+# Gradients by g and the result y, or the argument x.
+_d_sigmoid = element_function(lambda g, y: g * (y * (1.0 - y)), 2)
+_d_relu = element_function(lambda g, y: g.where(y != 0, 0.0), 2)  # g at NaN, as in torch
+_d_leaky = element_function(lambda g, x, slope: g.where(x > 0.0, g * slope), 2, 1)
+
+sigmoid = unary("sigmoid", _sigmoid, lambda g, y, x: (_d_sigmoid(g, y),), saves="output", in_place=True)
 relu = unary(
     "relu",
     lambda x: np.maximum(x, 0),
-    lambda g, y, x: (where(y <= 0, 0.0, g),),
+    lambda g, y, x: (_d_relu(g, y),),
     out="same",
     saves="output",
     in_place=True,
@@ -83,6 +89,12 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     return where(straight, x, log1p(exp(where(straight, 0.0, scaled))) / beta)
 
 
+@softplus.gradient
+def _d_softplus(g: Tensor, _: Any, x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    scaled = x * beta
+    return (where(scaled > threshold, g, g * sigmoid(scaled)),)
+
+
 @function(method=True)
 @op()
 def mish(x: Tensor) -> Tensor:
@@ -94,7 +106,12 @@ def mish(x: Tensor) -> Tensor:
 @op()
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """x, or alpha (exp(x) - 1) below zero (Clevert et al. 2015, arXiv 1511.07289)."""
-    return where(x <= 0, expm1(where(x <= 0, x, 0.0)) * alpha, x)  # minimum would halve the slope at 0
+    return where(x <= 0, expm1(where(x <= 0, x, 0.0)) * alpha, x)
+
+
+@elu.gradient
+def _d_elu(g: Tensor, _: Any, x: Tensor, alpha: float = 1.0) -> Any:
+    return (where(x <= 0, g * exp(minimum(x, 0.0)) * alpha, g),)  # the slope at NaN is 1, as in torch
 
 
 @function(method=True, in_place=True)
@@ -102,6 +119,11 @@ def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
 def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
     """x, or negative_slope x below zero."""
     return where(x > 0, x, x * negative_slope)
+
+
+@leaky_relu.gradient
+def _d_leaky_relu(g: Tensor, _: Any, x: Tensor, negative_slope: float = 0.01) -> Any:
+    return (_d_leaky(g, x, float(negative_slope)),)
 
 
 @function(method=True, in_place=True)
@@ -142,6 +164,7 @@ def hardsigmoid(x: Tensor) -> Tensor:
 
 
 @function()
+@op()
 def hardswish(x: Tensor) -> Tensor:
     """x hardsigmoid(x) (Howard et al. 2019, arXiv 1905.02244)."""
     inner = where(x.abs() < 3, x, 0.0)  # the parabola, without infinities, whose gradient would be NaN

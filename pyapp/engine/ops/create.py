@@ -237,7 +237,8 @@ for _create in (zeros, ones, empty, full):
 @function(factory=True)
 def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: Any = None) -> Tensor:
     """base^start … base^end."""
-    return tensor_of(base ** np.linspace(start, end, steps), as_dtype(dtype or Default.dtype))
+    with np.errstate(over="ignore"):
+        return tensor_of(base ** np.linspace(start, end, steps), as_dtype(dtype or Default.dtype))
 
 
 @function(factory=True)

@@ -1,23 +1,49 @@
-"""New values of tensors, element by element, by a program: steps of optimisers."""
+"""Programs for each element of some tensors: steps of optimisers, gradients of simple functions."""
 
 from __future__ import annotations
 
-from ..element_programs import ElementProgram
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..element_programs import ElementProgram, HeldNumbers, Numbers
 from ..op import op
 from ..tensor import Tensor
 
 
 @op()
-def update_elements(
-    first: Tensor, others: tuple[Tensor, ...], program: ElementProgram, numbers: tuple[float, ...]
-) -> Tensor:
+def update_elements(first: Tensor, others: tuple[Tensor, ...], program: ElementProgram, numbers: Numbers) -> Tensor:
     """Writes what the program computes of the tensors (first, *others) and the numbers into these tensors; returns the
     first. To be called inside no_grad().
 
     The tensors are of one shape and dtype. Of those that are not written, some may be of one element.
     """
     tensors = (first, *others)
-    for x, value in zip(tensors, program.function(*tensors, *numbers), strict=True):
+    values = numbers.each(first.device) if isinstance(numbers, HeldNumbers) else numbers
+    for x, value in zip(tensors, program.function(*tensors, *values), strict=True):
         if value is not None:
             x.copy_(value)
     return first
+
+
+@op()
+def computed_elements(tensors: Sequence[Tensor], program: ElementProgram, numbers: tuple[float, ...]) -> Tensor:
+    """What a program of element_function computes of tensors of one shape and dtype, as a new tensor."""
+    found: Tensor = program.function(None, *tensors, *numbers)[0]
+    return found
+
+
+def element_function(function: Callable[..., Any], tensors: int, numbers: int = 0) -> Callable[..., Tensor]:
+    """A function of so many tensors of one shape and so many numbers, for one launch. `function` is written in the
+    operators and methods of an ElementProgram. Its gradient is that of these operators.
+    """
+
+    def written(_: Any, *given: Any) -> tuple[Any, ...]:
+        return (function(*given), *(None,) * tensors)
+
+    program = ElementProgram(written, tensors + 1, numbers)
+
+    def compute(*given: Any) -> Tensor:
+        found: Tensor = computed_elements(given[:tensors], program, given[tensors:])
+        return found
+
+    return compute

@@ -241,6 +241,7 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
         return
     if not isinstance(value, (Tensor, int, float)):
         value = tensor_of(np.asarray(value)).to(x.device)
+    check_number("setitem", value, x.dtype)
     _write(x, _listed(x, entries), value)
     x.storage.version += 1
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import ceil, prod
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..declare import function
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
+from ..op import op
 from ..operands import is_half
 from ..shape import contiguous_strides
 from ..tensor import Tensor
 from ..user_errors import describe
+from .composite_gradient import fused_gradient
 from .conv import _each, _padded, _viewed
 from .create import arange, ones
 from .elementwise.arithmetic import _rounded
@@ -23,60 +25,154 @@ from .view import expand, narrow, reshape
 
 
 class _Windows:
-    """The geometry of the windows of a pool."""
+    """The windows of a pool. Kernels read the sizes of x and of the result, the kernel, stride, padding and dilation of
+    each spatial dim; and of means whether padding counts and what the sums are divided by (0: by their counts).
+    """
 
     def __init__(
         self, name: str, dims: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
-        ceil_mode: bool,
+        ceil_mode: bool, counted: bool = True, divisor: int = 0,
     ) -> None:  # fmt: skip
         if x.ndim not in (dims + 1, dims + 2):
             raise ValueError(f"{name}: takes (N, C, {dims} dims) or without N, got {describe(x)}")
         self.name, self.dims = name, dims
+        self.counted, self.divisor = counted, divisor
         self.kernel = _each(kernel_size, dims, name, "kernel_size")
         empty = stride is None or stride in ((), [])
-        self.steps = self.kernel if empty else _each(stride, dims, name, "stride")
-        self.apart = _each(dilation, dims, name, "dilation")
-        self.margins = _each(padding, dims, name, "padding")
-        if any(m > k // 2 for m, k in zip(self.margins, self.kernel, strict=True)):
-            raise ValueError(f"{name}: padding {self.margins} is more than half of the kernel {self.kernel}")
+        self.stride = self.kernel if empty else _each(stride, dims, name, "stride")
+        self.dilation = _each(dilation, dims, name, "dilation")
+        self.padding = _each(padding, dims, name, "padding")
+        if any(m > k // 2 for m, k in zip(self.padding, self.kernel, strict=True)):
+            raise ValueError(f"{name}: padding {self.padding} is more than half of the kernel {self.kernel}")
         self.beyond = [0] * dims  # elements that the last window lacks, in ceil_mode
-        for i, size in enumerate(x.shape[x.ndim - dims :] if ceil_mode else ()):
-            reach = self.apart[i] * (self.kernel[i] - 1) + 1
-            count = ceil((size + 2 * self.margins[i] - reach) / self.steps[i]) + 1
-            if (count - 1) * self.steps[i] >= size + self.margins[i]:
-                count -= 1  # it would start in the padding
-            self.beyond[i] = max(0, (count - 1) * self.steps[i] + reach - size - 2 * self.margins[i])
+        self.sizes, out = x.shape[x.ndim - dims :], []
+        for i, size in enumerate(self.sizes):
+            step, reach, padded = (
+                self.stride[i],
+                self.dilation[i] * (self.kernel[i] - 1) + 1,
+                2 * self.padding[i] + size,
+            )
+            if ceil_mode:
+                count = ceil((padded - reach) / step) + 1
+                if (count - 1) * step >= size + self.padding[i]:
+                    count -= 1  # it would start in the padding
+                self.beyond[i] = max(0, (count - 1) * step + reach - padded)
+            out.append((padded + self.beyond[i] - reach) // step + 1 if step > 0 else 0)
+        self.out = tuple(out)  # below 1 where the windows do not fit
 
     def padded(self, x: Tensor, fill: float, beyond: float | None = None) -> Tensor:
         """x with its padding; elements beyond the last windows are `beyond`, or `fill`."""
-        margins = [(m, m) for m in self.margins]
+        margins = [(m, m) for m in self.padding]
         if beyond is None or not any(self.beyond):
-            return _padded(x, [(m, m + b) for m, b in zip(self.margins, self.beyond, strict=True)], fill)
+            return _padded(x, [(m, m + b) for m, b in zip(self.padding, self.beyond, strict=True)], fill)
         return _padded(_padded(x, margins, fill), [(0, b) for b in self.beyond], beyond)
 
     def of(self, x: Tensor, fill: float, beyond: float | None = None) -> Tensor:
         """(..., *out, elements of a window)."""
-        seen = _viewed(self.padded(x, fill, beyond), self.kernel, self.steps, self.apart, self.name)
+        seen = _viewed(self.padded(x, fill, beyond), self.kernel, self.stride, self.dilation, self.name)
         return reshape(seen, (*seen.shape[: seen.ndim - self.dims], prod(self.kernel)))
+
+    def places_of_max(self, x: Tensor) -> Tensor:
+        """Where the largest element of each window is in the flattened spatial dims: (..., *out), int64."""
+        seen = self.of(x, float("-inf"))
+        if not seen.numel():
+            return tensor_of(np.zeros(seen.shape[:-1], "int64"))
+
+        def places() -> Tensor:
+            return self.of(reshape(arange(prod(self.sizes)), (1, *self.sizes)), -1)[0]  # (*out, elements)
+
+        return expand(places(), seen.shape).gather(-1, _largest(seen, places)).squeeze(-1)
+
+    def mean(self, x: Tensor) -> Tensor:
+        """The mean of each window: (..., *out)."""
+        total = self.of(x, 0.0).sum(-1)
+        if self.divisor:
+            return _shared(total, self.divisor)
+        if self.counted and not any(self.beyond):
+            return _shared(total, prod(self.kernel))
+        inside = ones((1,) * (x.ndim - self.dims) + self.sizes, dtype=x.dtype)
+        return _shared(total, self.of(inside, 1.0 if self.counted else 0.0, 0.0).sum(-1))
+
+
+class _Parts:
+    """The windows of an adaptive pool: `out` parts of each spatial dim, which overlap where the size is no multiple."""
+
+    counted, divisor = False, 0
+
+    def __init__(self, name: str, dims: int, x: Tensor, output_size: Any) -> None:
+        self.dims, self.out = dims, _sizes(name, dims, x, output_size)
+        self.sizes = x.shape[x.ndim - dims :]
+        self.kernel = self.padding = (0,) * dims
+        self.stride = self.dilation = (1,) * dims
+
+    def places_of_max(self, x: Tensor) -> Tensor:
+        """As of _Windows."""
+        lead, out = x.shape[: x.ndim - self.dims], self.out
+        flat, pieces = reshape(x, (*lead, prod(self.sizes))), []
+        if prod(out):
+            steps = contiguous_strides(self.sizes)
+            by_dim = list(zip(self.sizes, out, steps, strict=True))
+            later = [_parts(n, 0, count, count)[0] * step for n, count, step in by_dim[1:]]
+            each = max(1, _PARTS_AT_ONCE // prod(p.size for p in later))
+            for start in range(0, out[0], each):
+                first = _parts(self.sizes[0], start, min(start + each, out[0]), out[0])[0] * steps[0]
+                pieces.append(_largest_of_parts(flat, [first, *later]))
+        return reshape(cat(pieces, -1) if pieces else tensor_of(np.zeros((*lead, 0), "int64")), (*lead, *out))
+
+    def mean(self, x: Tensor) -> Tensor:
+        """As of _Windows."""
+        for i, out in enumerate(self.out):
+            dim = x.ndim - self.dims + i
+            if out and x.shape[dim] % out == 0:
+                x = x.unflatten(dim, (out, x.shape[dim] // out)).mean(dim + 1)
+                continue
+            means = [
+                _means_of_parts(x, dim, start, min(start + _PARTS_AT_ONCE, out), out)
+                for start in range(0, out, _PARTS_AT_ONCE)
+            ]
+            x = (cat(means, dim) if len(means) > 1 else means[0]) if means else narrow(x, dim, 0, 0)
+        return x
+
+
+Pooled: TypeAlias = _Windows | _Parts
+
+
+@op()
+def _places_of_max(x: Tensor, windows: Pooled) -> Tensor:
+    """Where the largest element of each window is in the flattened spatial dims: (..., *out), int64."""
+    return windows.places_of_max(x)
+
+
+@op()
+def _max_of_windows(x: Tensor, windows: Pooled) -> Tensor:
+    """The largest element of each window, (..., *out); its place alone gets the gradient."""
+    lead = x.shape[: x.ndim - windows.dims]
+    places = _places_of_max(x.detach(), windows)
+    found = reshape(x, (*lead, prod(windows.sizes))).gather(
+        -1, reshape(places, (*lead, prod(places.shape[len(lead) :])))
+    )
+    return reshape(found, places.shape)
+
+
+max_of_windows_backward = fused_gradient(_max_of_windows)
+
+
+@op()
+def _mean_of_windows(x: Tensor, windows: Pooled) -> Tensor:
+    """The mean of each window, (..., *out)."""
+    return windows.mean(x.to("float32")).to(x.dtype) if is_half(x) else windows.mean(x)  # halves' sums may overflow
+
+
+mean_of_windows_backward = fused_gradient(_mean_of_windows)
 
 
 def _max_pool(
     name: str, dims: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
     return_indices: bool,
 ) -> Any:  # fmt: skip
-    look = _Windows(name, dims, x, kernel_size, stride, padding, dilation, ceil_mode)
-    seen = look.of(x, float("-inf"))
-    if not seen.numel():
-        values = seen.sum(-1)
-        return (values, tensor_of(np.zeros(values.shape, "int64"))) if return_indices else values
-    spatial = x.shape[x.ndim - dims :]
-
-    def places() -> Tensor:
-        return look.of(reshape(arange(prod(spatial)), (1, *spatial)), -1)[0]  # (*out, elements)
-
-    chosen = _largest(seen.detach(), places)
-    values = seen.gather(-1, chosen).squeeze(-1)  # the first of equal elements gets the gradient
-    return (values, expand(places(), seen.shape).gather(-1, chosen).squeeze(-1)) if return_indices else values
+    windows = _Windows(name, dims, x, kernel_size, stride, padding, dilation, ceil_mode)
+    values = _max_of_windows(x, windows)
+    return (values, _places_of_max(x.detach(), windows)) if return_indices else values
 
 
 def _largest(seen: Tensor, places: Callable[[], Tensor] | None = None) -> Tensor:
@@ -102,19 +198,12 @@ def _avg_pool(
     name: str, dims: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
     count_include_pad: bool, divisor_override: int | None,
 ) -> Tensor:  # fmt: skip
-    if is_half(x):  # their sum may overflow
-        wide, rest = x.to("float32"), (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return _avg_pool(name, dims, wide, *rest).to(x.dtype)
-    look = _Windows(name, dims, x, kernel_size, stride, padding, 1, ceil_mode)
-    total = look.of(x, 0.0).sum(-1)
-    if divisor_override is not None:
-        if divisor_override == 0:
-            raise ValueError(f"{name}: divisor_override is 0")
-        return _shared(total, divisor_override)
-    if count_include_pad and not any(look.beyond):
-        return _shared(total, prod(look.kernel))
-    inside = ones((1,) * (x.ndim - dims) + x.shape[x.ndim - dims :], dtype=x.dtype)
-    return _shared(total, look.of(inside, 1.0 if count_include_pad else 0.0, 0.0).sum(-1))
+    if divisor_override == 0:
+        raise ValueError(f"{name}: divisor_override is 0")
+    windows = _Windows(
+        name, dims, x, kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override or 0
+    )
+    return _mean_of_windows(x, windows)
 
 
 def _shared(total: Tensor, count: Any) -> Tensor:
@@ -235,21 +324,9 @@ def _parts(size: int, start: int, stop: int, out: int) -> tuple[Any, Any]:
 
 
 def _adaptive_avg_pool(name: str, dims: int, x: Tensor, output_size: Any) -> Tensor:
-    sizes = _sizes(name, dims, x, output_size)
-    if is_half(x):  # whose sums may overflow
-        return _adaptive_avg_pool(name, dims, x.to("float32"), sizes).to(x.dtype)
-    x.new_empty((*x.shape[: x.ndim - dims], *sizes))  # MemoryError at once where there is no room for the result
-    for i, out in enumerate(sizes):
-        dim = x.ndim - dims + i
-        if out and x.shape[dim] % out == 0:
-            x = x.unflatten(dim, (out, x.shape[dim] // out)).mean(dim + 1)
-            continue
-        means = [
-            _means_of_parts(x, dim, start, min(start + _PARTS_AT_ONCE, out), out)
-            for start in range(0, out, _PARTS_AT_ONCE)
-        ]
-        x = (cat(means, dim) if len(means) > 1 else means[0]) if means else narrow(x, dim, 0, 0)
-    return x
+    parts = _Parts(name, dims, x, output_size)
+    x.new_empty((*x.shape[: x.ndim - dims], *parts.out))  # MemoryError at once where there is no room for the result
+    return _mean_of_windows(x, parts)
 
 
 def _means_of_parts(x: Tensor, dim: int, start: int, stop: int, out: int) -> Tensor:
@@ -263,21 +340,10 @@ def _means_of_parts(x: Tensor, dim: int, start: int, stop: int, out: int) -> Ten
 
 
 def _adaptive_max_pool(name: str, dims: int, x: Tensor, output_size: Any, return_indices: bool) -> Any:
-    sizes = _sizes(name, dims, x, output_size)
-    lead, spatial = x.shape[: x.ndim - dims], x.shape[x.ndim - dims :]
-    x.new_empty((*lead, *sizes), dtype="int64")  # MemoryError at once where there is no room for the result
-    flat = reshape(x, (*lead, prod(spatial)))
-    pieces = []
-    if prod(sizes):
-        steps = contiguous_strides(spatial)
-        later = [_parts(n, 0, out, out)[0] * step for n, out, step in list(zip(spatial, sizes, steps, strict=True))[1:]]
-        each = max(1, _PARTS_AT_ONCE // prod(p.size for p in later))
-        for start in range(0, sizes[0], each):
-            first = _parts(spatial[0], start, min(start + each, sizes[0]), sizes[0])[0] * steps[0]
-            pieces.append(_largest_of_parts(flat.detach(), [first, *later]))
-    found = cat(pieces, -1) if pieces else tensor_of(np.zeros((*lead, 0), "int64"))
-    values = reshape(flat.gather(-1, found), (*lead, *sizes))
-    return (values, reshape(found, (*lead, *sizes))) if return_indices else values
+    parts = _Parts(name, dims, x, output_size)
+    x.new_empty((*x.shape[: x.ndim - dims], *parts.out), dtype="int64")  # MemoryError at once where there is no room
+    values = _max_of_windows(x, parts)
+    return (values, _places_of_max(x.detach(), parts)) if return_indices else values
 
 
 def _largest_of_parts(flat: Tensor, along: list[Any]) -> Tensor:

@@ -10,11 +10,12 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function, method
-from ..launch import KERNELS, run_at_replays
+from ..launch import KERNELS, Recorder, recorder, stop_capture
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..shape import as_shape, broadcast_shapes, dense_layout
-from ..tensor import Tensor, check_device, empty_contiguous
+from ..storage import Storage
+from ..tensor import Tensor, check_device, empty_contiguous, make
 from ..user_errors import describe
 from .dtype_limits import finfo, iinfo
 
@@ -32,6 +33,7 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Restarts the sequence with `seed` (64 bits)."""
+        stop_capture("a generator is seeded")
         self.seed = int(seed) & 0xFFFFFFFFFFFFFFFF
         self.offset = 0
         return self
@@ -61,11 +63,58 @@ class Generator:
         self.seed, self.offset = int(state[0]), int(state[1])
 
     def fill(self, kernel: Any, target: Tensor) -> None:
-        """Fills a dense float32 tensor and advances the state."""
-        count = target.numel()
-        signed = self.seed - (1 << 64) if self.seed >> 63 else self.seed
-        kernel.launch(count >> 8, target, count, signed, self.offset)
+        """Fills a dense float32 tensor and advances the state. A Graph draws other numbers at each replay, those that
+        the generator then gives."""
+        count, state, offset = target.numel(), None, self.offset
+        recording = recorder()
+        if recording is not None:
+            state = self._replayed(recording).on(target.device, self)
+            if state is not None:
+                offset -= recording.shared["random", id(self)].offset
+        kernel.launch(count >> 8, target, state, count, _signed(self.seed), offset)
         self.offset += (count + 3) // 4
+
+    def _replayed(self, recording: Recorder) -> _Replayed:
+        made = recording.shared.get(("random", id(self)))
+        if made is None:
+            made = recording.shared["random", id(self)] = _Replayed(self)
+            recording.actions.append(made.advance)
+            recording.at_end.append(made.complete)
+        return made
+
+
+def _signed(seed: int) -> int:
+    return seed - (1 << 64) if seed >> 63 else seed
+
+
+class _Replayed:
+    """A generator's state in a Graph: before a replay it is written for the kernels, and the generator moves on by as
+    much as the function has drawn."""
+
+    def __init__(self, generator: Generator) -> None:
+        self.generator, self.seed, self.offset = generator, generator.seed, generator.offset
+        self.total = 0  # blocks that the function draws; known when it has ended
+        self.tensors: dict[Any, Tensor] = {}
+
+    def on(self, device: Any, generator: Generator) -> Tensor | None:
+        """The state (2,) int64 in a device's memory; None where the recording ends, since another seed was set."""
+        if generator.seed != self.seed or generator.offset < self.offset:
+            stop_capture("random numbers are drawn after a new seed was set")
+            return None
+        found = self.tensors.get(device)
+        if found is None:
+            found = self.tensors[device] = make(Storage.outside_graphs(16, device), (2,), (1,), _dtype.int64)
+            found.assign_constants((_signed(self.seed), self.offset))
+        return found
+
+    def complete(self) -> None:
+        self.total = self.generator.offset - self.offset
+
+    def advance(self) -> None:
+        generator = self.generator
+        for tensor in self.tensors.values():
+            tensor.assign_constants((_signed(generator.seed), generator.offset))
+        generator.offset += self.total
 
 
 default_generator = function("default_generator")(Generator(0))
@@ -99,7 +148,7 @@ def _check_float(name: str, dtype: Any) -> None:
 def _draw(kernel: Any, size: Any, generator: Generator | None, device: Any = None) -> Tensor:
     source = generator or default_generator
     target = empty_contiguous(as_shape(size), _dtype.float32, check_device(device))
-    run_at_replays(lambda: source.fill(kernel, target), target)  # a Graph draws new numbers each time
+    source.fill(kernel, target)
     return target
 
 

@@ -127,7 +127,7 @@ def _d_root(g: Tensor, y: Tensor, x: Tensor) -> tuple[Tensor]:
     return (where(none, 0.0, g / where(none, 1.0, y * 2)),)
 
 
-@primitive(vjp=_d_root, saves="output", name="_root")
+@op(vjp=_d_root, saves="output", name="_root")
 def _root(x: Tensor) -> Tensor:
     return x.sqrt()
 

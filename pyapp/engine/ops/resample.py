@@ -256,6 +256,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     dims = len(size) - 2
     if dims not in (2, 3) or theta.shape != (size[0], dims, dims + 1):
         raise ValueError(f"affine_grid: theta {describe(theta)} does not fit the size {tuple(size)}")
+    theta.new_empty((size[0], *size[2:], dims + 1))  # MemoryError at once where there is no room for the result
     axes = []
     for i, n in enumerate(size[2:]):
         at = np.linspace(-1, 1, n) if n > 1 else np.zeros(1)

@@ -10,7 +10,7 @@ from ..dtype import bool_
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import primitive
-from ..operands import same_device
+from ..operands import check_number, same_device
 from ..shape import broadcast_shapes, normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
@@ -57,6 +57,7 @@ def scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
     """x with source (a tensor or a number) written at index along dim."""
     if isinstance(source, Tensor) and source.dtype is not x.dtype:
         raise TypeError(f"scatter: {describe(x)} and the source {describe(source)} differ in dtype")
+    check_number("scatter", source, x.dtype)
     d = normalize_dim(dim, x.ndim, "scatter")
     result = array_of(x).copy()
     found = _index_array("scatter", x, d, index)

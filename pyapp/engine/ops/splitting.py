@@ -11,6 +11,8 @@ from ..tensor import Tensor
 from ..user_errors import describe
 from .view import narrow
 
+MOST_EMPTY = 1 << 20  # sections of a dim that has fewer elements
+
 
 @function(method=True, arguments="tensor split_size_or_sections")
 def split(x: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
@@ -60,6 +62,8 @@ def tensor_split(x: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Ten
         count = indices_or_sections
         if count < 1:
             raise ValueError(f"tensor_split: needs 1 section or more, got {count}")
+        if count > max(size, MOST_EMPTY):
+            raise MemoryError(f"tensor_split: {count:,} sections of {size:,} elements are more than can be made")
         return split(x, [size // count + (i < size % count) for i in range(count)], dim)
     cuts = [min(max(i + size if i < 0 else i, 0), size) for i in indices_or_sections]
     ends = [*cuts, size]

@@ -14,6 +14,8 @@ __all__ = ["ELU", "Activation", "LeakyReLU", "PReLU", "ReLU", "Softmax"]
 class Activation(Layer):
     """An activation function by name, or any function of a tensor."""
 
+    supports_masking = True
+
     def __init__(self, activation: Any, **settings: Any) -> None:
         super().__init__(**settings)
         self.activation = activations.get(activation)
@@ -24,6 +26,8 @@ class Activation(Layer):
 
 class ReLU(Layer):
     """max(x, 0), with a slope below the threshold and a largest value if they are given."""
+
+    supports_masking = True
 
     def __init__(
         self, max_value: float | None = None, negative_slope: float = 0.0, threshold: float = 0.0, **settings: Any
@@ -38,6 +42,8 @@ class ReLU(Layer):
 class LeakyReLU(Layer):
     """x, or negative_slope * x below zero."""
 
+    supports_masking = True
+
     def __init__(self, negative_slope: float = 0.3, **settings: Any) -> None:
         super().__init__(**settings)
         self.negative_slope = negative_slope
@@ -48,6 +54,8 @@ class LeakyReLU(Layer):
 
 class PReLU(Layer):
     """x, or alpha * x below zero, with an alpha for each element that is trained; shared along `shared_axes`."""
+
+    supports_masking = True
 
     def __init__(
         self, alpha_initializer: Any = "zeros", alpha_regularizer: Any = None, alpha_constraint: Any = None,
@@ -75,6 +83,8 @@ class PReLU(Layer):
 class ELU(Layer):
     """x, or alpha * (exp(x) - 1) below zero."""
 
+    supports_masking = True
+
     def __init__(self, alpha: float = 1.0, **settings: Any) -> None:
         super().__init__(**settings)
         self.alpha = alpha
@@ -85,6 +95,8 @@ class ELU(Layer):
 
 class Softmax(Layer):
     """Probabilities along `axis`; what `mask` excludes (False) gets 0."""
+
+    supports_masking = True
 
     def __init__(self, axis: int = -1, **settings: Any) -> None:
         super().__init__(**settings)

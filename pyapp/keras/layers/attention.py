@@ -33,6 +33,8 @@ class MultiHeadAttention(Layer):
     (B, S, F). Kernels are (F, heads, size); the output's is (heads, size, F).
     """
 
+    supports_masking = True
+
     def __init__(
         self, num_heads: int, key_dim: int, value_dim: int | None = None, dropout: float = 0.0, use_bias: bool = True,
         output_shape: int | None = None, kernel_initializer: Any = "glorot_uniform", bias_initializer: Any = "zeros",
@@ -99,7 +101,8 @@ class MultiHeadAttention(Layer):
         return y.reshape(*x.shape[:-1], heads, size).transpose(1, 2)
 
     def call(
-        self, query: Tensor, value: Tensor, key: Tensor | None = None, attention_mask: Tensor | None = None,
+        self, query: Tensor, value: Tensor, key: Tensor | None = None, query_mask: Tensor | None = None,
+        value_mask: Tensor | None = None, key_mask: Tensor | None = None, attention_mask: Tensor | None = None,
         return_attention_scores: bool = False, training: bool = False, use_causal_mask: bool = False,
     ) -> Any:  # fmt: skip
         key = value if key is None else key
@@ -111,6 +114,10 @@ class MultiHeadAttention(Layer):
         if use_causal_mask:
             causal = _causal(q.shape[2], k.shape[2], q)
             mask = causal if mask is None else mask & causal
+        for given, dims in ((query_mask, (1, -1)), (value_mask, (1, 1)), (key_mask, (1, 1))):
+            if given is not None:
+                own = given.to("bool").unsqueeze(dims[0]).unsqueeze(dims[1])  # (B, 1, T, 1), or (B, 1, 1, S)
+                mask = own if mask is None else mask & own
         drop = self.dropout if training else 0.0
         scores = None
         if mask is None and not drop and not return_attention_scores:
@@ -130,6 +137,9 @@ class _DotAttention(Layer):
     def __init__(self, dropout: float = 0.0, seed: int | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         self.dropout, self.seed, self.generator = dropout, seed, None if seed is None else Generator(seed)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        return previous_mask[0]
 
     def scores(self, query: Tensor, key: Tensor) -> Tensor:
         """(B, T, S)."""

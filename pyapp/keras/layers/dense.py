@@ -7,12 +7,15 @@ from typing import Any
 from ...engine import Tensor, ops
 from .. import activations, constraints, initializers, regularizers
 from ..core import Layer
+from ..masking import set_mask
 
 __all__ = ["Dense", "Embedding"]
 
 
 class Dense(Layer):
     """activation(x @ kernel + bias); the kernel is (inputs, units)."""
+
+    supports_masking = True
 
     def __init__(
         self, units: int, activation: Any = None, use_bias: bool = True, kernel_initializer: Any = "glorot_uniform",
@@ -71,8 +74,6 @@ class Embedding(Layer):
         self.embeddings_initializer = initializers.get(chosen)
         self.embeddings_regularizer = regularizers.get(embeddings_regularizer)
         self.embeddings_constraint = constraints.get(embeddings_constraint)
-        if mask_zero:
-            raise NotImplementedError("Embedding: mask_zero is not supported; pass a mask to the layers that take one")
 
     def build(self, input_shape: Any) -> None:
         self.embeddings = self.add_weight(
@@ -82,4 +83,15 @@ class Embedding(Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         ids = inputs.to("int64") if inputs.dtype.is_floating_point else inputs
-        return ops.embedding(self.embeddings, ids)
+        try:
+            found = ops.embedding(self.embeddings, ids)
+        except IndexError as error:
+            low, high = int(ids.min()), int(ids.max())
+            raise IndexError(
+                f"layer {self.name} (Embedding) takes ids 0 … {self.input_dim - 1}, got {low} … {high}"
+            ) from error
+        return set_mask(found, self.compute_mask(inputs, None))
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        """With mask_zero: which ids are not 0. Then 0 stands for "no word", and input_dim counts it."""
+        return inputs != 0 if self.mask_zero else None

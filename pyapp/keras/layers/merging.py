@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ...engine import Tensor, ops
@@ -23,6 +24,12 @@ class _Merge(Layer):
         for other in inputs[1:]:
             result = self.merge(result, other)
         return self.finish(result, len(inputs))
+
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        """A step counts if it counts in one of the inputs; no mask if an input has none, as in Keras."""
+        if any(mask is None for mask in previous_mask):
+            return None
+        return functools.reduce(lambda x, y: x | y, previous_mask)
 
     def merge(self, x: Tensor, y: Tensor) -> Tensor:
         raise NotImplementedError
@@ -88,6 +95,16 @@ class Concatenate(Layer):
     def call(self, inputs: Any) -> Tensor:
         return ops.cat(list(inputs), self.axis)
 
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        """A step counts if one of its joined features does; all of an input without a mask do."""
+        full = []
+        for x, mask in zip(inputs, previous_mask, strict=True):
+            if mask is None:
+                full.append(ops.ones(x.shape, dtype="bool", device=x.device))
+            else:
+                full.append(mask.unsqueeze(-1).expand(x.shape) if mask.ndim < x.ndim else mask)
+        return ops.cat(full, self.axis).any(-1)
+
 
 class Dot(Layer):
     """Products summed along `axes` of two inputs, example by example; with `normalize` cosines."""
@@ -107,6 +124,9 @@ class Dot(Layer):
         rows, columns = left.shape[1:-1], right.shape[2:]
         product = left.reshape(left.shape[0], -1, left.shape[-1]) @ right.reshape(right.shape[0], right.shape[1], -1)
         return product.reshape(x.shape[0], *(rows + columns or (1,)))
+
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        return None
 
 
 def add(inputs: Any, **settings: Any) -> Any:

@@ -14,6 +14,8 @@ __all__ = ["BatchNormalization", "GroupNormalization", "LayerNormalization", "RM
 class _Scaled(Layer):
     """Base: gamma and beta along one or several axes."""
 
+    supports_masking = True
+
     def __init__(
         self, axis: Any, epsilon: float, center: bool, scale: bool, beta_initializer: Any, gamma_initializer: Any,
         beta_regularizer: Any, gamma_regularizer: Any, beta_constraint: Any, gamma_constraint: Any, **settings: Any,
@@ -81,10 +83,12 @@ class BatchNormalization(_Scaled):
             (channels,), self.moving_variance_initializer, name="moving_variance", trainable=False
         )
 
-    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
+    def call(self, inputs: Tensor, training: bool = False, mask: Tensor | None = None) -> Tensor:
         x = inputs if inputs.dtype.is_floating_point else inputs.to(self.dtype)
         axis = self.axis % x.ndim
         others = [dim for dim in range(x.ndim) if dim != axis]
+        if training and self.trainable and mask is not None:
+            return self._masked(x, mask, axis, others)
         if training and self.trainable:
             # As torch's batch_norm, which has a kernel; the moving variance is Keras': not corrected.
             with no_grad():
@@ -106,6 +110,24 @@ class BatchNormalization(_Scaled):
                 self.epsilon,
             )
         return y.movedim(1, axis)
+
+    def _masked(self, x: Tensor, mask: Tensor, axis: int, others: list[int]) -> Tensor:
+        """Training with the mean and the variance over what the mask (B, steps) does not leave out."""
+        weights = mask.to(x.dtype).reshape(*mask.shape, *(1,) * (x.ndim - mask.ndim))
+        if axis != x.ndim - 1:
+            raise ValueError(f"layer {self.name} (BatchNormalization) takes a mask with axis=-1, not {self.axis}")
+        count = weights.expand(x.shape).sum(others, keepdim=True) + self.epsilon
+        weighted = x * weights
+        mean = weighted.sum(others, keepdim=True) / count
+        difference = weighted - mean
+        variance = (weights * difference * difference).sum(others, keepdim=True) / count
+        with no_grad():
+            keep = self.momentum
+            self.moving_mean.mul_(keep).add_(mean.detach().reshape(-1) * (1 - keep))
+            self.moving_variance.mul_(keep).add_(variance.detach().reshape(-1) * (1 - keep))
+        y = (x - mean) * (variance + self.epsilon).rsqrt()
+        y = y if self.gamma is None else y * self.gamma
+        return y if self.beta is None else y + self.beta
 
 
 class LayerNormalization(_Scaled):
@@ -163,6 +185,8 @@ class GroupNormalization(_Scaled):
 class RMSNormalization(Layer):
     """x / sqrt(mean x² + epsilon) * scale (Zhang and Sennrich 2019, arXiv 1910.07467)."""
 
+    supports_masking = True
+
     def __init__(self, axis: int = -1, epsilon: float = 1e-6, **settings: Any) -> None:
         super().__init__(**settings)
         self.axis, self.epsilon = axis, epsilon
@@ -178,6 +202,8 @@ class RMSNormalization(Layer):
 
 class UnitNormalization(Layer):
     """x / its Euclidean norm along `axis`."""
+
+    supports_masking = True
 
     def __init__(self, axis: Any = -1, **settings: Any) -> None:
         super().__init__(**settings)

@@ -127,9 +127,19 @@ class _GlobalMax(_GlobalPool):
 
 
 class GlobalAveragePooling1D(_GlobalAverage):
-    """The mean over the steps: (B, steps, channels) -> (B, channels)."""
+    """The mean over the steps that the mask does not leave out: (B, steps, channels) -> (B, channels)."""
 
     dims = 1
+
+    def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        if mask is None:
+            return super().call(inputs)
+        weights = mask.to(inputs.dtype).unsqueeze(-1 if self.space == (1,) else 1)
+        total = (inputs * weights).sum(self.space, keepdim=self.keepdims)
+        return total / weights.sum(self.space, keepdim=self.keepdims)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        return None
 
 
 class GlobalAveragePooling2D(_GlobalAverage):

@@ -18,6 +18,8 @@ __all__ = ["CategoryEncoding", "Normalization", "Rescaling", "TextVectorization"
 class Rescaling(Layer):
     """inputs * scale + offset, as floating-point numbers."""
 
+    supports_masking = True
+
     def __init__(self, scale: Any, offset: Any = 0.0, **settings: Any) -> None:
         super().__init__(**settings)
         self.scale, self.offset = scale, offset
@@ -29,6 +31,8 @@ class Rescaling(Layer):
 
 class Normalization(Layer):
     """(x - mean) / deviation along `axis`; `adapt(data)` measures them, unless they are given."""
+
+    supports_masking = True
 
     def __init__(
         self, axis: Any = -1, mean: Any = None, variance: Any = None, invert: bool = False, **settings: Any

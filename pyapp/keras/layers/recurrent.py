@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...engine import Tensor, ops
+from ...engine.ops.random import Generator
 from ...nn import functional as F
 from .. import activations, constraints, initializers, regularizers
 from ..core import Layer, as_layer, flatten, unique_name
@@ -24,13 +25,14 @@ class _Cell(Layer):
         self, units: int, activation: Any, use_bias: bool, kernel_initializer: Any, recurrent_initializer: Any,
         bias_initializer: Any, kernel_regularizer: Any, recurrent_regularizer: Any, bias_regularizer: Any,
         kernel_constraint: Any, recurrent_constraint: Any, bias_constraint: Any, dropout: float,
-        recurrent_dropout: float, **settings: Any,
+        recurrent_dropout: float, seed: int | None, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(**settings)
         if not isinstance(units, int) or units < 1:
             raise ValueError(f"{type(self).__name__}: units is a positive integer, not {units!r}")
         self.units, self.activation, self.use_bias = units, activations.get(activation), use_bias
         self.dropout, self.recurrent_dropout = min(1.0, max(0.0, dropout)), min(1.0, max(0.0, recurrent_dropout))
+        self.seed, self.generator = seed, None if seed is None else Generator(seed)
         self._made_with = (
             (kernel_initializer, kernel_regularizer, kernel_constraint),
             (recurrent_initializer, recurrent_regularizer, recurrent_constraint),
@@ -87,7 +89,7 @@ class SimpleRNNCell(_Cell):
         super().__init__(
             units, activation, use_bias, kernel_initializer, recurrent_initializer, bias_initializer,
             kernel_regularizer, recurrent_regularizer, bias_regularizer, kernel_constraint, recurrent_constraint,
-            bias_constraint, dropout, recurrent_dropout, **settings,
+            bias_constraint, dropout, recurrent_dropout, seed, **settings,
         )  # fmt: skip
 
     def step(self, part: Tensor, states: list[Tensor]) -> list[Tensor]:
@@ -110,7 +112,7 @@ class GRUCell(_Cell):
         super().__init__(
             units, activation, use_bias, kernel_initializer, recurrent_initializer, bias_initializer,
             kernel_regularizer, recurrent_regularizer, bias_regularizer, kernel_constraint, recurrent_constraint,
-            bias_constraint, dropout, recurrent_dropout, **settings,
+            bias_constraint, dropout, recurrent_dropout, seed, **settings,
         )  # fmt: skip
         self.recurrent_activation, self.reset_after = activations.get(recurrent_activation), reset_after
 
@@ -166,7 +168,7 @@ class LSTMCell(_Cell):
         super().__init__(
             units, activation, use_bias, kernel_initializer, recurrent_initializer, first, kernel_regularizer,
             recurrent_regularizer, bias_regularizer, kernel_constraint, recurrent_constraint, bias_constraint, dropout,
-            recurrent_dropout, **settings,
+            recurrent_dropout, seed, **settings,
         )  # fmt: skip
         self.recurrent_activation = activations.get(recurrent_activation)
 
@@ -199,6 +201,9 @@ class RNN(Layer):
         self.cell.build(input_shape)
         self.cell.built = True
 
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        return flatten(previous_mask)[0] if self.return_sequences else None
+
     def reset_states(self) -> None:
         """Forgets the states of a stateful layer."""
         self.kept = None
@@ -218,6 +223,8 @@ class RNN(Layer):
             raise ValueError(
                 f"layer {self.name} ({type(self).__name__}) takes (batch, steps, features), got {sequences.shape}"
             )
+        if isinstance(mask, (list, tuple)):
+            mask = mask[0]
         cell, batch = self.cell, sequences.shape[0]
         if initial_state is not None:
             states = flatten(initial_state)
@@ -225,11 +232,14 @@ class RNN(Layer):
             states = self.kept
         else:
             states = cell.zero_states(batch, sequences)
-        x = F.dropout(sequences, cell.dropout) if training and cell.dropout else sequences
+        x = sequences
+        if training and cell.dropout:
+            x = F.dropout(sequences, cell.dropout, generator=cell.generator)
         parts = cell.input_part(x)  # (B, steps, gates * units)
         dropped = None
         if training and cell.recurrent_dropout:
-            dropped = F.dropout(ops.ones((batch, cell.units), device=sequences.device), cell.recurrent_dropout)
+            ones = ops.ones((batch, cell.units), device=sequences.device)
+            dropped = F.dropout(ones, cell.recurrent_dropout, generator=cell.generator)
         steps = range(sequences.shape[1])
         outputs: list[Tensor] = []
         for t in reversed(steps) if self.go_backwards else steps:
@@ -343,6 +353,10 @@ class Bidirectional(Layer):
         result = self._merged(y, z)
         return (result, *states) if states else result
 
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        mask = self.forward_layer.compute_mask(inputs, previous_mask)
+        return mask if self.merge_mode else (mask, mask)
+
     def _merged(self, y: Tensor, z: Tensor) -> Any:
         if self.merge_mode == "concat":
             return ops.cat([y, z], -1)
@@ -355,6 +369,8 @@ class Bidirectional(Layer):
 
 class TimeDistributed(Layer):
     """A layer at each step of (B, steps, …)."""
+
+    supports_masking = True
 
     def __init__(self, layer: Any, **settings: Any) -> None:
         super().__init__(**settings)

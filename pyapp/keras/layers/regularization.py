@@ -20,6 +20,8 @@ __all__ = [
 class _Random(Layer):
     """Base: draws from a generator of its own if it has a seed, else from the default one."""
 
+    supports_masking = True
+
     def __init__(self, seed: int | None, **settings: Any) -> None:
         super().__init__(**settings)
         self.seed = seed
@@ -130,6 +132,8 @@ class GaussianNoise(_Random):
 
 class ActivityRegularization(Layer):
     """Adds a penalty on its inputs to the loss."""
+
+    supports_masking = True
 
     def __init__(self, l1: float = 0.0, l2: float = 0.0, **settings: Any) -> None:
         super().__init__(activity_regularizer=regularizers.L1L2(l1, l2), **settings)

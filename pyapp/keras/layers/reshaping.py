@@ -6,9 +6,10 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from ...engine import Tensor
+from ...engine import Tensor, ops
 from ...nn import functional as F
 from ..core import Function, Layer
+from ..masking import set_mask
 
 __all__ = [
     "Cropping1D", "Cropping2D", "Flatten", "Identity", "Lambda", "Masking", "Permute", "RepeatVector", "Reshape",
@@ -18,6 +19,8 @@ __all__ = [
 
 class Identity(Layer):
     """The input itself."""
+
+    supports_masking = True
 
     def call(self, inputs: Any) -> Any:
         return inputs
@@ -77,18 +80,23 @@ class RepeatVector(Layer):
 
 
 class Masking(Layer):
-    """Zeros in place of time steps all of whose features are mask_value."""
+    """Zeros in place of time steps all of whose features are mask_value; a mask leaves them out further on."""
 
     def __init__(self, mask_value: float = 0.0, **settings: Any) -> None:
         super().__init__(**settings)
         self.mask_value = mask_value
 
     def call(self, inputs: Tensor) -> Tensor:
-        return inputs * (inputs != self.mask_value).any(-1, keepdim=True).to(inputs.dtype)
+        kept = self.compute_mask(inputs)  # (B, steps)
+        return set_mask(ops.where(kept.unsqueeze(-1), inputs, ops.zeros_like(inputs)), kept)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        """Which time steps have a feature that is not mask_value."""
+        return (inputs != self.mask_value).any(-1)
 
 
 class Lambda(Function):
-    """A function as a layer."""
+    """A function as a layer. `mask`: the mask of its outputs, or a function of the inputs and their mask."""
 
     def __init__(
         self, function: Callable[..., Any], output_shape: Any = None, mask: Any = None, arguments: Any = None,
@@ -96,6 +104,10 @@ class Lambda(Function):
     ) -> None:  # fmt: skip
         super().__init__(function, **settings)
         self.arguments = dict(arguments or {})
+        self.mask = mask
+
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        return self.mask(inputs, previous_mask) if callable(self.mask) else self.mask
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **self.arguments, **kwargs)

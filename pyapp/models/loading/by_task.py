@@ -36,10 +36,10 @@ from pyapp.nn import Module
 from pyapp.nn.parameter import skip_initialization
 from pyapp.text.marian_vocabulary import marian_document
 from pyapp.text.tokenizer import Tokenizer
-from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, load_tokenizer
+from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, gguf_tokenizer, load_tokenizer
 from pyapp.text.vocabulary_files import checked_vocabulary
 
-from .weights import IGNORED, load_weights
+from .weights import IGNORED, ignored_by, load_weights
 
 SOURCE_PIECES = "source.spm"  # of OPUS-MT, beside vocab.json
 TOKENIZER_FILES = (*VOCABULARIES, *SETTINGS, MERGES)
@@ -153,7 +153,7 @@ def _load_gguf(
             )
         settings = dict(settings_of(checkpoint))
         check_task(settings, _where(path), task)
-        tokenizer = load_tokenizer(path)
+        tokenizer = gguf_tokenizer(checkpoint.values, _where(path))  # type: ignore[attr-defined]
         model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
         _check_tokenizer(tokenizer, model, name)
         if task == "features":
@@ -242,12 +242,11 @@ def build(
             cancel.check()
         report(Progress("reading the model", done, total, "bytes"))
 
-    ignored = re.compile(f"{LEFT_OUT.pattern}|{module.IGNORED}") if hasattr(module, "IGNORED") else LEFT_OUT
     stored = stored_parameters(module, config, model, checkpoint)
     older = getattr(module, "renamed", None)
     left = load_weights(
-        model, checkpoint, stored=stored, base=module.BASE, ignored=ignored, dtype=dtype, device=device,
-        renames=renamed if older is None else lambda name: older(renamed(name)), progress=progress,
+        model, checkpoint, stored=stored, base=module.BASE, ignored=ignored_by(module, LEFT_OUT), dtype=dtype,
+        device=device, renames=renamed if older is None else lambda name: older(renamed(name)), progress=progress,
         config=config.to_dict(), strict=False,
     )  # fmt: skip
     left = [name for name in left if not _read_buffer(model, checkpoint, name, device)]

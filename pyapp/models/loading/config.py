@@ -26,17 +26,25 @@ ROTARY_NUMBERS = 1 << 28  # of the cosines and sines of the positions that a mod
 
 
 def read_config(cls: type[T], values: Mapping[str, Any]) -> T:
-    """A dataclass from the object of a config.json: the fields by their names; null stands for the default, other keys
-    are ignored. ModelError for a missing field and for a value that is not of the field's type or implausible.
+    """A dataclass from the object of a config.json: the fields by their names; null stands for the default, unless the
+    field may be None; other keys are ignored. ModelError for a missing field and for a value that is not of the field's
+    type or implausible.
     """
     known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
     given = {name: value for name, value in values.items() if name in known and value is not None}
+    given |= dict.fromkeys(nulls(cls, values))
     try:
         return cls(**given)
     except TypeError as error:
         missing = [f.name for f in fields(cls) if f.name not in given and _is_required(f)]  # type: ignore[arg-type]
         what = f"the configuration does not say the model's {', '.join(missing)}" if missing else str(error)
         raise ModelError(what, hint="Give the config.json that belongs to the weights") from error
+
+
+def nulls(cls: Any, values: Mapping[str, Any]) -> set[str]:
+    """The fields that a config.json sets to null and that may be None: no soft cap, say, whatever the default is."""
+    optional = {field.name for field in fields(cls) if "None" in str(field.type)}
+    return {name for name in optional if name in values and values[name] is None}
 
 
 def _is_required(field: Any) -> bool:
@@ -59,7 +67,7 @@ def check_fields(config: Any) -> None:
 def _problem(field: Any, kind: str, value: Any) -> str | None:
     """What was expected, where `value` is not a plausible `kind`."""
     if kind == "int":
-        lowest = 0 if field.default == 0 or field.name.endswith("_token_id") else 1
+        lowest = 0 if field.default == 0 or field.name.endswith(("_token_id", "max_window_layers")) else 1
         most = LIMITS.get(field.name, LARGEST)
         plausible = type(value) is int and lowest <= value <= most
         return None if plausible else f"a whole number from {lowest} to {most:,}"
@@ -154,7 +162,12 @@ class DecoderConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json."""
-        given = dict(cls.defaults) | {name: value for name, value in values.items() if value is not None}
+        if values.get("sliding_window") == 0:  # transformers writes 0 where no layer has a window
+            values = {**values, "sliding_window": None}
+        null = nulls(cls, values)
+        derived = {"num_key_value_heads", "head_dim"} & {*values}  # null: they follow from other fields
+        given = {name: value for name, value in cls.defaults.items() if name not in null | derived}
+        given |= {name: value for name, value in values.items() if value is not None or name in null}
         heads, hidden = given.get("num_attention_heads"), given.get("hidden_size")
         if heads is not None and hidden is not None:
             for name, value in (("num_attention_heads", heads), ("hidden_size", hidden)):

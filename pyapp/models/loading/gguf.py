@@ -7,9 +7,11 @@ convert_hf_to_gguf.py of https://github.com/ggml-org/llama.cpp.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
+from math import log
 from pathlib import PurePath
 from typing import Any
 
@@ -71,6 +73,11 @@ ENCODER_KEYS = {
     "layer_norm_eps": "attention.layer_norm_epsilon",
 }  # fmt: skip
 LENGTHS = ("attention.key_length", "attention.value_length")
+TENSOR_SCALINGS = ("llama3", "longrope", "su")  # types of rotary scaling that files say by a tensor of factors
+BETAS = {"beta_fast": "rope.scaling.yarn_beta_fast", "beta_slow": "rope.scaling.yarn_beta_slow"}
+# Fields of config.json that files do not say, and mean nothing without a window, or where all layers have experts.
+WINDOWS = ("layer_types", "use_sliding_window", "sliding_window", "max_window_layers")
+DENSE_LAYERS = ("intermediate_size", "decoder_sparse_step", "mlp_only_layers")
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,8 @@ class Gguf:
     architecture's). joined: the paths of parameters whose rows lie one after the other in a single tensor, which
     `names` gives each.
     read(config, values): the fields that follow from others in GGUF files; write(config): further keys.
+    scalings: the types of rotary scaling that files say by a tensor of factors.
+    unsaid: fields that files do not say; all others are read from a written file as they were (writing_gguf.py).
     index: the name of the form in the index of architectures, if that is not the architecture's; "": files of this form
     are read as another architecture's. encoder: the architecture of files that have the encoder only.
     """
@@ -99,6 +108,8 @@ class Gguf:
     skipped: Callable[[str, Any], int] | None = None
     read: Callable[[dict[str, Any], Mapping[str, Any]], dict[str, Any]] | None = None
     write: Callable[[Any], dict[str, Any]] | None = None
+    scalings: tuple[str, ...] = ()
+    unsaid: tuple[str, ...] = ()
     index: str | None = None
     encoder: str | None = None
 
@@ -218,13 +229,16 @@ def _rotary(own: Mapping[str, Any], found: Mapping[str, Any], checkpoint: Checkp
     if type(size) is int and size > 0:
         given["head_dim"] = size
     parameters: dict[str, Any] = {"rope_type": "default", "rope_theta": own.get("rope.freq_base", 10000.0)}
-    rotated = own.get("rope.dimension_count")
-    if type(rotated) is int and type(size) is int and 0 < rotated < size:
+    rotated = own.get("rope.dimension_count", size)
+    if type(rotated) is int and type(size) is int and 0 < rotated <= size:
         parameters["partial_rotary_factor"] = rotated / size
     kind, factor = own.get("rope.scaling.type"), own.get("rope.scaling.factor", own.get("rope.scale_linear"))
     original = own.get("rope.scaling.original_context_length")
     if kind == "yarn" or (kind in (None, "linear") and factor not in (None, 1, 1.0)):
         parameters |= {"rope_type": kind or "linear", "factor": factor}
+    if kind == "yarn":
+        parameters["attention_factor"] = _yarn_growth(factor) * own.get("rope.scaling.attn_factor", 1.0)
+        parameters |= {name: own[key] for name, key in BETAS.items() if key in own}
     if original is not None:
         parameters["original_max_position_embeddings"] = original
     for name, kinds in (
@@ -238,6 +252,12 @@ def _rotary(own: Mapping[str, Any], found: Mapping[str, Any], checkpoint: Checkp
             parameters |= {"attention_factor": attention, "factor": 1.0}
             parameters.setdefault("original_max_position_embeddings", found.get("max_position_embeddings"))
     return given | {"rope_parameters": parameters}
+
+
+def biases(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether Llama's projections have biases."""
+    there = values["tensors"]
+    return found | {"attention_bias": "blk.0.attn_q.bias" in there, "mlp_bias": "blk.0.ffn_up.bias" in there}
 
 
 def encoder_settings(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -304,7 +324,7 @@ class AsGguf(Checkpoint):
 
     def __init__(
         self, form: Gguf, config: Any, model: Module, checkpoint: Checkpoint, stored: Mapping[str, Stored], base: str,
-        renames: Callable[[str], str] | None, strict: bool = True,
+        renames: Callable[[str], str] | None, ignored: re.Pattern[str], strict: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(checkpoint.source)
         self.format = f"{checkpoint.format} as GGUF"
@@ -314,12 +334,17 @@ class AsGguf(Checkpoint):
         self.types: dict[str, str] = {}
         self.values = keys_of(form, config) | {"general.name": _title(checkpoint.source.name)}
         self._read_by: dict[str, Callable[[], Tensor]] = {}
-        plans = plans_of(model, checkpoint, stored=stored, base=base, renames=renames, strict=strict)[0]
+        plans = plans_of(
+            model, checkpoint, stored=stored, base=base, renames=renames, ignored=ignored, strict=strict
+        )[0]  # fmt: skip
         joined: dict[str, list[tuple[str, Stored]]] = {}
         for name, (slot, plan) in plans.items():
             names = form.tensors(name) or form.tensors(slot.name)
             if not names:
-                raise ModelError(f"GGUF has no name for the tensor {name!r}", where=checkpoint.source.name)
+                raise ModelError(
+                    f"GGUF has no name for the tensor {name!r}: it does not know this form of the architecture",
+                    where=checkpoint.source.name, hint="Write safetensors",
+                )  # fmt: skip
             kind = checkpoint.tensors[plan.names[0]].dtype if slot.is_matrix or len(slot.shape) == 3 else "float32"
             if form.share(name) is not None:
                 joined.setdefault(names[0], []).append((name, plan))
@@ -429,9 +454,14 @@ def keys_of(form: Gguf, config: Any) -> dict[str, Any]:
             values[f"{prefix}.{key}"] = float(value) if name in floats else value
     values[f"{prefix}.vocab_size"] = config.vocab_size
     if "rope_parameters" in settings:
-        values |= {f"{prefix}.{key}": value for key, value in _rotary_keys(config).items()}
+        values |= {f"{prefix}.{key}": value for key, value in _rotary_keys(form, config).items()}
     own = {} if form.write is None else form.write(config)
     return values | {f"{prefix}.{key}": value for key, value in own.items()}
+
+
+def key_lengths(config: Any) -> dict[str, Any]:
+    """The keys of the sizes of heads."""
+    return dict.fromkeys(LENGTHS, config.head_dim)
 
 
 def refuse_windows(config: Any) -> dict[str, Any]:
@@ -450,7 +480,7 @@ def _global_rotary(config: Any) -> dict[str, Any]:
     return parameters if "rope_type" in parameters else parameters.get("full_attention", {})
 
 
-def _rotary_keys(config: Any) -> dict[str, Any]:
+def _rotary_keys(form: Gguf, config: Any) -> dict[str, Any]:
     parameters = _global_rotary(config)
     size = config.head_dim or config.hidden_size // config.num_attention_heads
     values: dict[str, Any] = {
@@ -460,18 +490,32 @@ def _rotary_keys(config: Any) -> dict[str, Any]:
     if size * config.num_attention_heads != config.hidden_size:
         values |= dict.fromkeys(LENGTHS, size)
     kind = parameters.get("rope_type", "default")
+    if kind == "dynamic" or (kind in TENSOR_SCALINGS and kind not in form.scalings):
+        raise ModelError(
+            f"GGUF has no rotary positions of the type {kind!r}{'' if kind == 'dynamic' else ' for this architecture'}",
+            hint="Write safetensors",
+        )
+    original = parameters.get("original_max_position_embeddings", config.max_position_embeddings)
+    factor = float(parameters.get("factor", config.max_position_embeddings / original))
     if kind in ("linear", "yarn"):
-        values |= {"rope.scaling.type": kind, "rope.scaling.factor": float(parameters["factor"])}
+        values |= {"rope.scaling.type": kind, "rope.scaling.factor": factor}
     if kind in ("yarn", "longrope"):
-        original = parameters.get("original_max_position_embeddings", config.max_position_embeddings)
         values["rope.scaling.original_context_length"] = original
-    if kind in ("longrope", "su"):
+    if kind in ("yarn", "longrope", "su"):
         from pyapp.nn.rotary import rotary_frequencies
 
-        values["rope.scaling.attn_factor"] = rotary_frequencies(config.to_dict()).attention_factor
-    if kind == "dynamic":
-        raise ModelError("GGUF has no rotary positions of the type 'dynamic'", hint="Write safetensors")
+        attention = rotary_frequencies(config.to_dict() | {"rope_parameters": parameters}).attention_factor
+        share = attention / _yarn_growth(factor) if kind == "yarn" else attention
+        if kind != "yarn" or abs(share - 1) > 1e-6:
+            values["rope.scaling.attn_factor"] = share
+    if kind == "yarn":
+        values |= {key: float(parameters[name]) for name, key in BETAS.items() if name in parameters}
     return values
+
+
+def _yarn_growth(factor: Any) -> float:
+    """What YaRN's readers multiply the scores' factor by themselves, for a context that is longer by a factor."""
+    return 1.0 + 0.1 * log(factor) if type(factor) in (int, float) and factor > 1 else 1.0
 
 
 def rotary_factors(config: Any) -> dict[str, list[float]]:

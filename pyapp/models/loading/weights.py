@@ -30,6 +30,11 @@ PREFIXES = ("model.language_model.", "language_model.", "model.", "module.", "_o
 SHOWN = 8  # names in an error
 
 
+def ignored_by(module: Any, usual: re.Pattern[str] = IGNORED) -> re.Pattern[str]:
+    """Names of files that are no parameters: the usual ones, and those of an architecture's module."""
+    return re.compile(f"{usual.pattern}|{module.IGNORED}") if hasattr(module, "IGNORED") else usual
+
+
 @dataclass(frozen=True)
 class Stored:
     """How a file stores a parameter: under `name`, or in parts whose rows follow one another; with its rows in another

@@ -22,12 +22,16 @@ from pyapp.models.load import (
     tokenizer_beside,
 )
 from pyapp.models.sentences import MODULES, gguf_keys
+from pyapp.nn.rotary import rotary_frequencies
 from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.tokenizer import Tokenizer
 
 from .by_task import MORE_FILES, own_task, renamed, sentence_parts
-from .gguf import AsGguf
+from .gguf import AsGguf, Gguf
+from .weights import ignored_by
 
+# Fields that readers find in the tensors, or that tell nothing of the outputs.
+UNSAID = ("tie_word_embeddings", "pad_token_id", "id2label", "label2id")
 SHARED = ("features", "masked-lm", None)  # tasks of folders whose encoder alone is written
 
 
@@ -61,7 +65,10 @@ def as_gguf(
     older = getattr(module, "renamed", None)
     renames = older if task == "causal-lm" else renamed if older is None else lambda name: older(renamed(name))
     base = getattr(module, "BASE", None) or kind.base_model_prefix
-    view = AsGguf(form, config, model, checkpoint, stored, base, renames, strict=task == "causal-lm")
+    view = AsGguf(
+        form, config, model, checkpoint, stored, base, renames, ignored_by(module), strict=task == "causal-lm"
+    )
+    check_said(form, config, view)
     if features:
         view.values |= gguf_keys(form.architecture, *sentence_parts(beside, None, None))
     if tokenizer is not None:
@@ -71,6 +78,32 @@ def as_gguf(
         view.values |= own
         view.types |= gguf_types(own)
     return view
+
+
+def check_said(form: Gguf, config: Any, view: Checkpoint) -> None:
+    """ModelError for a setting that the file does not say: its readers would take it for another model."""
+    settings = settings_of(view)
+    module: Any = importlib.import_module(f"pyapp.models.{MODEL_TYPES[settings['model_type']]}")
+    mine, read = config.to_dict(), module.Config.from_dict(settings).to_dict()
+    for name in sorted({*mine} & {*read} - {"model_type", *form.unsaid, *UNSAID}):
+        if _meaning(name, mine) != _meaning(name, read):
+            raise ModelError(
+                f"GGUF cannot say {name} {mine[name]!r:.200} for this architecture, where it is {read[name]!r:.200}",
+                where=view.source.name, hint="Write safetensors",
+            )  # fmt: skip
+
+
+def _meaning(name: str, settings: Mapping[str, Any]) -> Any:
+    """What a field means, in a form that can be compared."""
+    value = settings[name]
+    if name == "rope_parameters":
+        kinds = [None] if "rope_type" in value else sorted({*settings["layer_types"]})
+        lengths = (None, settings["max_position_embeddings"])
+        found = [rotary_frequencies(settings, layer_type=kind, length=length) for kind in kinds for length in lengths]
+        return [[f"{number:.5g}" for number in (*one.per_position, one.attention_factor)] for one in found]
+    if isinstance(value, str) and value.startswith("gelu"):
+        return "gelu"  # llama.cpp computes all of them by tanh
+    return f"{value:.5g}" if isinstance(value, float | int) and not isinstance(value, bool) else value
 
 
 def _task(module: Any, settings: Mapping[str, Any], sentences: bool, where: str) -> str:

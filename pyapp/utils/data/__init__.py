@@ -1,4 +1,4 @@
-"""Examples and batches of them, by torch.utils.data's names. Batches are made one after another, in this process."""
+"""Examples and batches of them, by torch.utils.data's names."""
 
 from .collating import default_collate, default_convert
 from .datasets import (
@@ -11,7 +11,7 @@ from .datasets import (
     TensorDataset,
     random_split,
 )
-from .loader import DataLoader, get_worker_info
+from .loader import DataLoader
 from .samplers import (
     BatchSampler,
     RandomSampler,
@@ -20,9 +20,10 @@ from .samplers import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
+from .worker_info import WorkerInfo, get_worker_info
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset", "RandomSampler",
     "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
-    "WeightedRandomSampler", "default_collate", "default_convert", "get_worker_info", "random_split",
+    "WeightedRandomSampler", "WorkerInfo", "default_collate", "default_convert", "get_worker_info", "random_split",
 ]  # fmt: skip

@@ -1,5 +1,5 @@
 /**
- * The card "Earlier": the history of a view. Its list, and the scripts for it, are loaded when it is first opened.
+ * The card with the history of a view. Its list, and the scripts for it, are loaded when it is first open.
  */
 import { h } from "../page/dom.js";
 import { showError } from "../page/errors.js";
@@ -7,57 +7,62 @@ import { siteUrl } from "../shared/site.js";
 
 /**
  * @typedef {import("./history-store.js").HistoryItem} HistoryItem
- * @typedef {{open: (item: HistoryItem) => void | Promise<void>, filesOf: (item: HistoryItem) => Promise<import("./history-store.js").KeptFile[]>,
- *   renamed?: (id: string, title: string) => unknown, removed?: (id: string) => void | Promise<void>, flush?: () => Promise<void>}} HistoryActions
- *   `filesOf`: what is exported of an item; `flush` stores what is not stored yet
+ * @typedef {{name: string, open: (item: HistoryItem) => void | Promise<void>, renamed?: (id: string, title: string) => unknown,
+ *   removed?: (id: string) => unknown, flush?: () => Promise<unknown>, begin?: {label: string, run: () => unknown},
+ *   filesOf?: (item: HistoryItem) => Promise<import("./history-store.js").KeptFile[]>, toFile?: (items: HistoryItem[]) => Promise<Blob>,
+ *   fromFile?: (file: File) => Promise<HistoryItem[]>, textOf?: (content: any) => string}} HistoryActions
+ *   `name` of the exported file, in the plural; `flush` stores what is not stored yet; `begin` is a button for something new. Everything is
+ *   exported as ZIP of filesOf, or by toFile as one JSON file, which fromFile reads (HistoryStore.add explains textOf)
  */
 
 export class HistoryCard {
   /**
-   * @param {HTMLElement} side the column that gets the card, before the settings
-   * @param {import("./history-store.js").HistoryStore} store @param {string} name of the exported file, in the plural
-   * @param {HistoryActions} actions @param {Record<string, () => void>} errorActions
+   * @param {HTMLElement} side the column that gets the card
+   * @param {import("./history-store.js").HistoryStore} store @param {HistoryActions} actions @param {Record<string, () => void>} errorActions
+   * @param {string} [title] of a card that is open, at the top of the column; without one it is closed, before the settings
    */
-  constructor(side, store, name, actions, errorActions) {
+  constructor(side, store, actions, errorActions, title) {
     this.store = store;
+    this.actions = actions;
+    this.errorActions = errorActions;
     this.body = h("div", { class: "history-body" });
     /** @type {import("./history-panel.js").HistoryPanel | null} */
     this.panel = null;
+    /** @type {string | null} */
     this.current = null;
-    this.details = h("details", { class: "card settings history", id: `history-${store.kind}` },
-      h("summary", { class: "card-title" }, h("h2", {}, "Earlier")), this.body);
-    this.details.addEventListener("toggle", () => {
-      if (this.details.open) this.shown = this.#show(name, actions, errorActions);
-    });
-    side.querySelector("details.settings").before(this.details);
+    this.details = h("details", { class: "card settings history", id: `history-${store.kind}`, open: title !== undefined },
+      h("summary", { class: "card-title" }, h("h2", {}, title ?? "Earlier")), this.body);
+    this.details.addEventListener("toggle", () => this.refresh(this.current));
+    if (title === undefined) side.querySelector("details.settings").before(this.details);
+    else side.prepend(this.details);
     /** Resolves when the list is there. @type {Promise<void>} */
     this.shown = Promise.resolve();
   }
 
-  /** @param {string} name @param {HistoryActions} actions @param {Record<string, () => void>} errorActions */
-  async #show(name, actions, errorActions) {
+  async #show() {
     try {
       if (!this.panel) {
         const { HistoryPanel } = await import(siteUrl("modules/history/history-panel.js"));
-        this.panel ??= new HistoryPanel(this.body, this.store, name, actions, errorActions);
+        this.panel ??= new HistoryPanel(this.body, this.store, this.actions, this.errorActions);
       }
       await this.panel.render(this.current);
     } catch (error) {
       const failed = { type: "error", what: "The list could not be loaded.", where: String(error), hint: "Check your connection.", action: "retry" };
-      showError(this.body, failed, { retry: () => this.#show(name, actions, errorActions) });
+      showError(this.body, failed, { retry: () => this.refresh(this.current) });
+      this.panel = null; // the error is in its place
     }
   }
 
   /** Saves these entries as one ZIP file. @param {string[]} ids */
   async exportAll(ids) {
     this.details.open = true;
-    await this.shown;
+    await this.refresh(this.current);
     await this.panel?.exportAll(ids);
   }
 
   /** Shows the list anew, if it is open. @param {string | null} current the id of what the view shows */
   async refresh(current) {
     this.current = current;
-    if (this.details.open) await this.panel?.render(current);
+    if (this.details.open) await (this.shown = this.#show());
   }
 }

@@ -1,10 +1,12 @@
 /**
- * The list of a view's history: open, rename, delete with undo, the size, everything as one ZIP file.
+ * The list of a view's history: open, rename, delete with undo, the size, everything as one file, and back from it.
  */
 import { h } from "../page/dom.js";
 import { clearError, showError } from "../page/errors.js";
-import { megabytes } from "../shared/protocol.js";
+import { UserError, megabytes } from "../shared/protocol.js";
 import { zipOf } from "./zip.js";
+
+const IMPORT_LIMIT = 512 * 2 ** 20; // bytes
 
 /**
  * @typedef {import("./history-store.js").HistoryEntry} HistoryEntry
@@ -13,32 +15,40 @@ import { zipOf } from "./zip.js";
 
 export class HistoryPanel {
   /**
-   * @param {HTMLElement} host @param {import("./history-store.js").HistoryStore} store @param {string} name
+   * @param {HTMLElement} host @param {import("./history-store.js").HistoryStore} store
    * @param {import("./history-card.js").HistoryActions} actions @param {Record<string, () => void>} errorActions
    */
-  constructor(host, store, name, actions, errorActions) {
+  constructor(host, store, actions, errorActions) {
     this.store = store;
-    this.name = name;
     this.actions = actions;
     this.errorActions = errorActions;
+    /** @type {string | null} */
     this.current = null;
+    this.renders = 0;
+    const { begin, fromFile, toFile } = actions;
+    this.begin = begin ? h("button", { type: "button", class: "secondary history-begin", onclick: () => begin.run() }, begin.label) : null;
     this.items = h("ul", { class: "history-list" });
     this.note = h("p", { class: "history-note", role: "status" });
     this.slot = h("div", { class: "error-slot" });
     this.summary = h("p", { class: "history-summary" });
     this.oldest = h("button", { type: "button", class: "secondary danger" });
-    this.all = h("button", { type: "button", class: "secondary", onclick: () => this.exportAll() }, "Export all (ZIP)");
+    this.all = h("button", { type: "button", class: "secondary", onclick: () => this.exportAll() }, toFile ? "Export all" : "Export all (ZIP)");
     this.oldest.addEventListener("click", () => this.#removeOldest());
-    host.replaceChildren(this.items, this.note, this.slot, this.summary, h("div", { class: "history-actions" }, this.all, this.oldest));
+    const field = h("input", { type: "file", class: "history-import", accept: ".json,application/json" });
+    field.addEventListener("change", () => this.#import(field));
+    const back = fromFile ? h("label", { class: "secondary file-button" }, field, h("span", {}, "Import…")) : "";
+    host.replaceChildren(this.begin ?? "", this.items, this.note, this.slot, this.summary, h("div", { class: "history-actions" }, this.all, back, this.oldest));
   }
 
   /** @param {string | null} [current] the id of what the view shows */
   async render(current = this.current) {
     this.current = current;
+    const number = (this.renders += 1);
     const [entries, room] = await Promise.all([this.store.list(), this.store.room()]);
+    if (number !== this.renders || this.items.querySelector(".history-rename")) return; // a later one shows it, or the end of the renaming
     const focused = this.items.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement).dataset.key : null;
     this.items.replaceChildren(...entries.map((entry) => this.#row(entry)));
-    if (focused) /** @type {HTMLElement} */ (this.items.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
+    if (focused) (/** @type {HTMLElement | null} */ (this.items.querySelector(`[data-key="${CSS.escape(focused)}"]`)) ?? this.begin)?.focus();
     this.all.hidden = entries.length === 0;
     const kept = this.store.keeps ? "" : " This browser keeps nothing for this page: it is gone when the page is closed.";
     const over = room.bytes > room.limit;
@@ -57,8 +67,8 @@ export class HistoryPanel {
     return h("li", { class: "history-row" },
       h("button", { type: "button", class: "history-open", "aria-current": shown ? "true" : null, "data-key": `open ${id}`, onclick: () => this.#open(id) },
         h("span", { class: "history-title", dir: "auto" }, title || "Untitled"), h("span", { class: "history-facts" }, facts)),
-      h("button", { type: "button", class: "quiet", "aria-label": `Rename ${title}`, title: "Rename", "data-key": `rename ${id}`, onclick: (event) => this.#rename(entry, event.target.closest("li")) }, "✎"),
-      h("button", { type: "button", class: "quiet", "aria-label": `Delete ${title}`, title: "Delete", "data-key": `delete ${id}`, onclick: () => this.#remove(id) }, "×"));
+      h("button", { type: "button", class: "quiet", "aria-label": `Rename ${title || "Untitled"}`, title: "Rename", "data-key": `rename ${id}`, onclick: (/** @type {any} */ event) => this.#rename(entry, event.target.closest("li")) }, "✎"),
+      h("button", { type: "button", class: "quiet", "aria-label": `Delete ${title || "Untitled"}`, title: "Delete", "data-key": `delete ${id}`, onclick: () => this.#remove(id) }, "×"));
   }
 
   /** @param {string} id */
@@ -75,8 +85,8 @@ export class HistoryPanel {
   #rename({ id, title }, row) {
     const field = h("input", { type: "text", class: "history-rename", "aria-label": "New name", maxlength: 200 });
     field.value = title;
-    const end = async (keep) => {
-      field.onblur = null;
+    const end = async (/** @type {boolean} */ keep) => {
+      field.onblur = field.onkeydown = null;
       const wanted = field.value.trim();
       if (keep && wanted && wanted !== title) {
         await this.#do(async () => {
@@ -84,6 +94,7 @@ export class HistoryPanel {
           this.actions.renamed?.(id, wanted);
         });
       }
+      field.remove();
       await this.render();
       /** @type {HTMLElement} */ (this.items.querySelector(`[data-key="rename ${id}"]`))?.focus();
     };
@@ -109,7 +120,7 @@ export class HistoryPanel {
       await this.render();
       if (!item) return;
       const undo = h("button", { type: "button", class: "quiet", onclick: () => this.#restore(item) }, "Undo");
-      this.note.replaceChildren(`“${item.entry.title}” is deleted. `, undo);
+      this.note.replaceChildren(`“${item.entry.title || "Untitled"}” is deleted. `, undo);
       undo.focus();
     });
   }
@@ -128,23 +139,49 @@ export class HistoryPanel {
     if (oldest) await this.#remove(oldest.id);
   }
 
-  /** Saves everything as one ZIP file. @param {string[]} [only] ids */
+  /** Saves everything as one file. @param {string[]} [only] ids */
   async exportAll(only) {
     await this.#do(async () => {
       await this.actions.flush?.();
       const entries = (await this.store.list()).filter(({ id }) => !only || only.includes(id));
-      const files = [];
+      /** @type {HistoryItem[]} */
+      const items = [];
       for (const [number, { id }] of entries.entries()) {
         this.note.textContent = `Collecting ${number + 1} of ${entries.length}…`;
         const item = await this.store.read(id);
-        if (item) for (const { name, blob } of await this.actions.filesOf(item)) files.push({ path: `${folderOf(item.entry)}/${name}`, blob });
+        if (item) items.push(item);
       }
-      const zip = await zipOf(files, (done, total) => (this.note.textContent = `Packing ${megabytes(done)} of ${megabytes(total)}…`));
-      const url = URL.createObjectURL(zip);
-      h("a", { href: url, download: `${this.name}-${new Date().toISOString().slice(0, 10)}.zip` }).click();
+      const { name, toFile } = this.actions;
+      const whole = toFile ? await toFile(items) : await this.#zip(items);
+      const url = URL.createObjectURL(whole);
+      h("a", { href: url, download: `${name}-${new Date().toISOString().slice(0, 10)}.${toFile ? "json" : "zip"}` }).click();
       setTimeout(() => URL.revokeObjectURL(url), 60000);
-      this.note.textContent = `${entries.length} exported, ${megabytes(zip.size)}.`;
+      this.note.textContent = `${entries.length} exported, ${megabytes(whole.size)}.`;
     });
+  }
+
+  /** @param {HistoryItem[]} items */
+  async #zip(items) {
+    const files = [];
+    for (const item of items) {
+      for (const { name, blob } of await this.actions.filesOf(item)) files.push({ path: `${folderOf(item.entry)}/${name}`, blob });
+    }
+    return zipOf(files, (done, total) => (this.note.textContent = `Packing ${megabytes(done)} of ${megabytes(total)}…`));
+  }
+
+  /** Adds what an exported file has. @param {HTMLInputElement} field */
+  async #import(field) {
+    const [file] = field.files;
+    if (!file) return;
+    await this.#do(async () => {
+      const { name, fromFile, textOf } = this.actions;
+      if (file.size > IMPORT_LIMIT) throw new UserError(`This file is too large for ${name}: ${megabytes(file.size)}, at most ${megabytes(IMPORT_LIMIT)}.`, { where: file.name });
+      const items = await fromFile(file);
+      const added = await this.store.add(items, textOf);
+      await this.render();
+      this.note.textContent = added === items.length ? `${added} imported.` : `${added} imported; ${items.length - added} were here already.`;
+    });
+    field.value = "";
   }
 
   /** @param {() => Promise<void>} work */

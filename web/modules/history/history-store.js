@@ -4,12 +4,15 @@
  * An entry is listed without its content, so that a list of long transcripts is read at once. Its files are Blobs, which
  * the browser keeps on disk. A browser without storage (a private window) keeps entries as long as the page.
  *
- * @typedef {{id: string, kind: string, title: string, about: string, created: number, updated: number, bytes: number}} HistoryEntry
- *   `kind` names the view, `about` is a line on what it is, times in milliseconds, `bytes` its size
+ * Two tabs may change the same entry. The one that stores later finds another revision there, and becomes an entry of its own.
+ *
+ * @typedef {{id: string, kind: string, title: string, about: string, created: number, updated: number, bytes: number, revision?: number}} HistoryEntry
+ *   `kind` says what it is, `about` is a line on it, times in milliseconds, `bytes` its size, `revision`: how often it was stored
  * @typedef {{name: string, blob: Blob}} KeptFile
  * @typedef {{entry: HistoryEntry, content: any, files: KeptFile[]}} HistoryItem
  */
 import { UserError, megabytes } from "../shared/protocol.js";
+import { asked, finished, takeRecords } from "./database.js";
 
 const DATABASE = "pyapp-history";
 const ENTRIES = "entries"; // by id
@@ -19,8 +22,12 @@ const SHARE = 0.5; // of what the browser allows
 const MOST = 4e9; // bytes
 
 export class HistoryStore {
-  /** @param {string} kind of the entries that it lists */
-  constructor(kind) {
+  /**
+   * @param {string} kind of the entries that it lists
+   * @param {{database: string, table: string, itemOf: (record: any) => HistoryItem, textOf: (content: any) => string}} [earlier] where
+   *   earlier versions of the page kept them; `add` explains textOf
+   */
+  constructor(kind, earlier) {
     this.kind = kind;
     /** Whether what is written survives the page. */
     this.keeps = true;
@@ -33,6 +40,8 @@ export class HistoryStore {
     /** Writes come one after the other. @type {Promise<any>} */
     this.last = Promise.resolve();
     this.waiting = 0;
+    /** Resolves when the records of earlier versions are here. @type {Promise<void>} */
+    this.moved = earlier ? takeRecords(earlier.database, earlier.table, (records) => this.#adopt(records.map(earlier.itemOf), earlier.textOf)) : Promise.resolve();
   }
 
   /** Whether something is not written yet. */
@@ -42,6 +51,7 @@ export class HistoryStore {
 
   /** @returns {Promise<HistoryEntry[]>} the last changed first */
   async list() {
+    await this.moved.catch(() => {}); // the view says why
     return (await this.#all()).filter(({ kind }) => kind === this.kind).sort((a, b) => b.updated - a.updated);
   }
 
@@ -68,37 +78,65 @@ export class HistoryStore {
   /** A new entry; `put` stores it. @param {string} title @returns {HistoryEntry} */
   begin(title) {
     const now = Date.now();
-    return { id: crypto.randomUUID(), kind: this.kind, title, about: "", created: now, updated: now, bytes: 0 };
+    return { id: crypto.randomUUID(), kind: this.kind, title, about: "", created: now, updated: now, bytes: 0, revision: 0 };
   }
 
   /**
-   * Stores an entry and its content. Files that are not given stay as they are.
-   * @param {HistoryEntry} entry @param {any} content JSON values @param {KeptFile[]} [files] @returns {Promise<void>}
+   * Stores an entry and its content, and sets its size and revision. If another tab has changed it too, both are kept: this
+   * one gets a new id. Files that are not given stay as they are.
+   * @param {HistoryEntry} entry @param {any} content plain values @param {{files?: KeptFile[], updated?: number}} [options] @returns {Promise<void>}
    */
-  put(entry, content, files) {
+  put(entry, content, { files, updated = Date.now() } = {}) {
     const copy = structuredClone(content); // as it is now: the write may wait
     return this.#write(async (database) => {
-      entry.updated = Date.now();
+      const changes = { updated, revision: (entry.revision ?? 0) + 1 };
       if (!database) {
         const kept = files ?? this.inMemory.get(entry.id)?.files ?? [];
-        entry.bytes = sizeOf(copy, kept);
+        Object.assign(entry, changes, { bytes: lengthOf(copy) + sum(kept) });
         this.inMemory.set(entry.id, { entry: { ...entry }, content: copy, files: kept });
         return;
       }
       const transaction = database.transaction([ENTRIES, CONTENTS, FILES], "readwrite");
       const done = finished(transaction);
-      const table = transaction.objectStore(FILES);
-      if (files) {
-        table.delete(rangeOf(entry.id));
-        for (const { name, blob } of files) table.put({ id: entry.id, name, blob });
+      const [entries, table] = [transaction.objectStore(ENTRIES), transaction.objectStore(FILES)];
+      const there = await asked(entries.get(entry.id));
+      const other = there && (there.revision ?? 0) !== (entry.revision ?? 0);
+      const id = other ? crypto.randomUUID() : entry.id;
+      const given = files ?? (other ? await asked(table.getAll(rangeOf(entry.id))) : null);
+      if (given) {
+        table.delete(rangeOf(id));
+        for (const { name, blob } of given) table.put({ id, name, blob });
       }
-      const there = await asked(transaction.objectStore(ENTRIES).get(entry.id));
-      const fileBytes = files ? sum(files) : there?.fileBytes ?? 0;
-      entry.bytes = fileBytes + lengthOf(copy);
-      transaction.objectStore(ENTRIES).put({ ...entry, fileBytes });
-      transaction.objectStore(CONTENTS).put({ id: entry.id, content: copy });
+      const fileBytes = given ? sum(given) : there?.fileBytes ?? 0;
+      const stored = { ...entry, ...changes, id, bytes: fileBytes + lengthOf(copy) };
+      entries.put({ ...stored, fileBytes });
+      transaction.objectStore(CONTENTS).put({ id, content: copy });
       await done;
+      Object.assign(entry, changes, { id, bytes: stored.bytes });
     });
+  }
+
+  /**
+   * Adds entries of a file. Those that are here with the same text are left out, those with another text get new ids.
+   * @param {HistoryItem[]} items @param {(content: any) => string} textOf what a user would miss of a content
+   * @returns {Promise<number>} how many were added
+   */
+  async add(items, textOf) {
+    await this.moved.catch(() => {});
+    return this.#adopt(items, textOf);
+  }
+
+  /** As `add`. @param {HistoryItem[]} items @param {(content: any) => string} textOf */
+  async #adopt(items, textOf) {
+    let added = 0;
+    for (const { entry, content, files } of items) {
+      const there = await this.read(entry.id);
+      if (there && textOf(there.content) === textOf(content)) continue;
+      const fresh = { ...entry, kind: this.kind, id: there ? crypto.randomUUID() : entry.id, revision: 0 };
+      await this.put(fresh, content, { files, updated: entry.updated });
+      added += 1;
+    }
+    return added;
   }
 
   /** Adds a file to an entry. @param {string} id @param {string} name @param {Blob} blob @returns {Promise<void>} */
@@ -163,17 +201,8 @@ export class HistoryStore {
   }
 
   /** Puts a deleted item back, at its place. @param {HistoryItem} item @returns {Promise<void>} */
-  async restore({ entry, content, files }) {
-    const { updated } = entry;
-    await this.put(entry, content, files);
-    await this.#write(async (database) => {
-      if (!database) return void (this.inMemory.get(entry.id).entry.updated = updated);
-      const transaction = database.transaction(ENTRIES, "readwrite");
-      const done = finished(transaction);
-      const stored = await asked(transaction.objectStore(ENTRIES).get(entry.id));
-      transaction.objectStore(ENTRIES).put({ ...stored, updated });
-      await done;
-    });
+  restore({ entry, content, files }) {
+    return this.put(entry, content, { files, updated: entry.updated });
   }
 
   /** @param {(database: IDBDatabase | null) => Promise<void>} work @returns {Promise<void>} */
@@ -192,9 +221,10 @@ export class HistoryStore {
   }
 
   async #full() {
-    const { quota = 0, usage = 0 } = await estimate();
-    return new UserError(`The disk, or this browser's room for this page, is full: ${megabytes(usage)} of ${megabytes(quota)} are used.`, {
-      hint: "This is not kept after the page is closed. Save it as a file, or delete older entries below “Earlier”, or models under Storage.",
+    const { usage } = await estimate(); // its quota is not that of the disk
+    const used = usage ? `: it keeps ${megabytes(usage)}` : "";
+    return new UserError(`The disk, or this browser's room for this page, is full${used}.`, {
+      hint: "This is not kept after the page is closed. Save it as a file, or delete older entries in its list, or models under Storage.",
       action: "storage",
     });
   }
@@ -218,9 +248,6 @@ const lengthOf = (content) => new Blob([JSON.stringify(content)]).size;
 /** @param {KeptFile[]} files */
 const sum = (files) => files.reduce((bytes, { blob }) => bytes + blob.size, 0);
 
-/** @param {any} content @param {KeptFile[]} files */
-const sizeOf = (content, files) => lengthOf(content) + sum(files);
-
 /** @param {HistoryItem | undefined} item @returns {HistoryItem | null} */
 const structuredCloneOf = (item) => (item ? structuredClone(item) : null);
 
@@ -233,20 +260,4 @@ function openDatabase() {
     request.result.createObjectStore(FILES, { keyPath: ["id", "name"] });
   };
   return asked(request);
-}
-
-/** @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
-function asked(request) {
-  return new Promise((resolve, reject) => {
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
-  });
-}
-
-/** @param {IDBTransaction} transaction @returns {Promise<void>} */
-function finished(transaction) {
-  return new Promise((resolve, reject) => {
-    transaction.oncomplete = () => resolve();
-    transaction.onerror = transaction.onabort = () => reject(transaction.error);
-  });
 }

@@ -1,18 +1,20 @@
 /**
- * What the user's files are: recordings, texts, or the files of a model; and the task of a model.
+ * What the user's files are: recordings, texts, notebooks, or the files of a model; and the task of a model.
  *
- * @typedef {"sound" | "text" | "model" | "unknown"} Kind
+ * @typedef {"sound" | "text" | "notebook" | "model" | "unknown"} Kind
  */
 import { siteUrl } from "../shared/site.js";
 
 const MODEL = /\.(gguf|safetensors|bin|pt|onnx)$|^(config|tokenizer|tokenizer_config|generation_config|preprocessor_config|vocab|modules)\.json$|\.index\.json$/i;
 const SOUND = /\.(wav|mp3|m4a|aac|ogg|oga|opus|flac|weba|webm|mp4|m4v|mov|mkv|aif|aiff|caf|amr)$/i;
 const TEXT = /\.(txt|text|md|markdown|rst|log|srt|vtt|html?|json|jsonl|csv|tsv|xml|ya?ml|tex|org)$/i;
+const NOTEBOOK = /\.(ipynb|py)$/i;
 const HEADER_BYTES = 1 << 20; // of a GGUF file: its architecture comes long before this
 
 /** @param {{name: string, type: string}} file @returns {Kind} */
 export function kindOf({ name, type }) {
   if (MODEL.test(name)) return "model";
+  if (NOTEBOOK.test(name)) return "notebook";
   if (SOUND.test(name) || /^(audio|video)\//.test(type)) return "sound";
   return TEXT.test(name) || type.startsWith("text/") ? "text" : "unknown";
 }

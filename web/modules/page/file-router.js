@@ -49,7 +49,7 @@ export class FileRouter {
   /** @param {File[]} files @param {string} [folder] */
   async #take(files, folder) {
     const kinds = sorted(files);
-    const [kind] = ["model", "sound", "text", "unknown"].filter((one) => kinds.has(/** @type {any} */ (one)));
+    const [kind] = ["model", "notebook", "sound", "text", "unknown"].filter((one) => kinds.has(/** @type {any} */ (one)));
     if (!kind) throw new UserError("There are no files in this folder.", { where: folder, hint: "Drop a recording, a text, or the files of a model." });
     const taken = kinds.get(/** @type {any} */ (kind));
     if (kind === "model") await this.#takeModel(taken, folder);

@@ -50,6 +50,12 @@ export const VIEWS = [
     plan: (count) => (count === 1 ? "Drop to search this text" : `Drop to search these ${count} texts`),
     load: async (app, models, section) => (await part("modules/views/search/search-view.js")).openSearch(app, models, section),
   },
+  {
+    id: "lab", title: "Lab", page: "pyapp · Python and training in a browser tab", task: "generate",
+    accepts: (kind, _files, shown) => kind === "notebook" || (shown && kind !== "model"),
+    plan: (count) => (count === 1 ? "Drop to open this notebook, or to use this file in its cells" : `Drop to use these ${count} files in the cells`),
+    load: async (app, models, section) => (await part("modules/views/lab/lab-view.js")).openLab(app, models, section),
+  },
 ];
 
 /** @param {string} path of a view's scripts, which are one file */
@@ -68,8 +74,8 @@ function style(path) {
   });
 }
 
-/** The view that the address's hash names; null if it names none. */
-const named = () => VIEWS.find(({ id }) => `#${id}` === location.hash) ?? null;
+/** The view that the address's hash names, before "=" and what is handed to it; null if it names none. */
+const named = () => VIEWS.find(({ id }) => `#${id}` === location.hash.split("=")[0]) ?? null;
 
 /** @param {View} view */
 const sectionOf = ({ id }) => byId(`view-${id}`);

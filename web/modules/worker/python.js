@@ -74,7 +74,7 @@ export class Python {
   /**
    * Installs a wheel of the site, once. NumPy is installed when a task needs it, or in idle time: stories do not need it.
    * "numpy-later" is the part of NumPy that transcription does not need.
-   * @param {"numpy" | "numpy-later" | "jinja2" | "markupsafe"} name
+   * @param {"numpy" | "numpy-later" | "jinja2" | "markupsafe" | "micropip"} name
    */
   async install(name) {
     const { pyodide, lock, wheels } = await this.runtime;

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from ... import dtype as _dtype
 from ...declare import function
 from ...lazy import np
-from ...numpy_arrays import array_of, tensor_of
-from ...op import Op, primitive, read_crosswise
+from ...numpy_arrays import tensor_of
+from ...op import Op, op, read_crosswise
 from ...operands import as_tensor, common_dtype, unbroadcast
 from ...tensor import Tensor
 from ...user_errors import describe
+from ..dtype_limits import finfo
+from ..element_updates import element_function
 from .builders import binary, unary, vjp_of_slopes
 from .rounding import trunc
 from .select import where
@@ -84,7 +87,8 @@ neg = unary("neg", lambda x: -x, lambda g, _, x: (-g,), out="same", saves="none"
 sqrt = unary("sqrt", lambda x: np.sqrt(x), lambda g, y, x: (g / (y * 2),), saves="output", in_place=True)
 rsqrt = unary("rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: (g * -0.5 * y * y * y,), saves="output", in_place=True)
 reciprocal = unary("reciprocal", lambda x: 1 / x, lambda g, y, x: (-g * y * y,), saves="output", in_place=True)
-abs = unary("abs", lambda x: np.abs(x), lambda g, _, x: (g * x.sign(),), out="same", in_place=True, synonyms="absolute")
+_d_abs = element_function(lambda g, x: g * x.sign(), 2)
+abs = unary("abs", lambda x: np.abs(x), lambda g, _, x: (_d_abs(g, x),), out="same", in_place=True, synonyms="absolute")
 sign = unary(
     "sign",
     lambda x: np.nan_to_num(np.sign(x)) if x.dtype != bool else x,  # 0 for NaN, as in torch
@@ -152,18 +156,15 @@ def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
 
 
 @function(method=True, in_place=True)
-@primitive(vjp=lambda g, _, x, *rest: (where(x.isfinite(), g, 0.0),))
+@op(vjp=lambda g, _, x, *rest: (where(x.isfinite(), g, 0.0),))
 def nan_to_num(x: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """NaN becomes `nan` (None: 0); infinities become the dtype's largest and smallest numbers unless given."""
     if not x.dtype.is_floating_point:
         return x.clone()
-    array = array_of(x)
-    largest = _BFLOAT16_MAX if x.dtype is _dtype.bfloat16 else float(np.finfo(array.dtype).max)
+    largest = finfo(x.dtype).max
     high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
-    return tensor_of(np.nan_to_num(array, nan=0.0 if nan is None else nan, posinf=high, neginf=low), x.dtype)
-
-
-_BFLOAT16_MAX = (2 - 2**-7) * 2.0**127
+    finite = where(x == inf, high, where(x == -inf, low, x))
+    return where(x.isnan(), 0.0 if nan is None else nan, finite)
 
 
 @function(method=True)
@@ -203,6 +204,7 @@ def _alias(name: str, of: Any) -> Any:
 
 
 @function(method=True, in_place=True)
+@op(vjp=lambda g, _, x: (g * (x * 2),))
 def square(x: Tensor) -> Tensor:
     """x²; of bools in int64."""
     return x * x if x.dtype is not _dtype.bool_ else x.to("int64")

@@ -7,7 +7,7 @@ from typing import Any
 from ... import dtype as _dtype
 from ...declare import function
 from ...lazy import np
-from ...op import Op
+from ...op import Op, op
 from ...operands import as_tensor, unbroadcast
 from ...quant import dequantize
 from ...tensor import Tensor
@@ -48,12 +48,14 @@ isneginf = unary("isneginf", lambda x: np.isneginf(x), None, out="bool")
 
 
 @function(method=True)
+@op()
 def fmax(a: Tensor, b: Tensor) -> Tensor:
     """The larger element; if one is NaN, the other. For equal elements the first gets the gradient."""
     return where((a >= b).logical_or(b.isnan()), a, b)
 
 
 @function(method=True)
+@op()
 def fmin(a: Tensor, b: Tensor) -> Tensor:
     """The smaller element; if one is NaN, the other. For equal elements the first gets the gradient."""
     return where((a <= b).logical_or(b.isnan()), a, b)

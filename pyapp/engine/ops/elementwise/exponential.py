@@ -9,7 +9,7 @@ from ... import dtype as _dtype
 from ...declare import function
 from ...lazy import np
 from ...numpy_arrays import array_of, tensor_of
-from ...op import primitive
+from ...op import op, primitive
 from ...operands import as_tensor, common_dtype
 from ...tensor import Tensor
 from ...user_errors import describe
@@ -39,6 +39,11 @@ def ldexp(x: Tensor, other: Tensor) -> Tensor:
     """x 2^other; integer powers are converted to x's dtype if that is a float."""
     if not other.dtype.is_floating_point:
         other = other.to(x.dtype if x.dtype.is_floating_point else _dtype.Default.dtype)
+    return _ldexp(x, other)
+
+
+@op(name="ldexp")
+def _ldexp(x: Tensor, other: Tensor) -> Tensor:
     return x * exp2(other)
 
 
@@ -57,7 +62,11 @@ def xlogy(x: Any, other: Any) -> Tensor:
     a, b = (as_tensor(v, x if isinstance(x, Tensor) else other) for v in (x, other))
     kind = common_dtype(a, b)
     kind = kind if kind.is_floating_point else _dtype.Default.dtype
-    a, b = a.to(kind), b.to(kind)
+    return _xlogy(a.to(kind), b.to(kind))
+
+
+@op(name="xlogy")
+def _xlogy(a: Tensor, b: Tensor) -> Tensor:
     hidden = (a == 0).logical_and((b <= 0).logical_or(b.isinf()))  # else the logarithm would turn 0 into NaN
     return a * where(hidden, 1.0, b).log()
 

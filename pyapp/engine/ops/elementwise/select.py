@@ -9,11 +9,10 @@ from ...declare import function, method
 from ...lazy import np
 from ...numpy_arrays import array_of, tensor_of
 from ...op import primitive
-from ...operands import common_dtype, same_device, unbroadcast
+from ...operands import check_number, common_dtype, same_device, unbroadcast
 from ...shape import broadcast_shapes
 from ...tensor import Tensor
 from ...user_errors import describe
-from .builders import binary
 
 
 def _d_where(g: Tensor, _: Any, condition: Tensor, a: Any, b: Any) -> Any:
@@ -38,8 +37,20 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         return condition.nonzero(as_tuple=True)
     if isinstance(condition, Tensor) and condition.dtype is not _dtype.bool_ and condition.dtype is not _dtype.uint8:
         raise TypeError(f"where: the condition is a tensor of bools, not {describe(condition)}")
+    for value in (input, other):
+        if not isinstance(value, (Tensor, int, float)) and (
+            not hasattr(value, "__float__") or hasattr(value, "__len__")
+        ):
+            raise TypeError(
+                f"where: expects tensors or numbers, got {describe(value)}: convert it with pyapp.tensor(...)"
+            )
     same_device("where", condition, input, other)
     broadcast_shapes(*(t.shape for t in (condition, input, other) if isinstance(t, Tensor)), op="where")
+    if isinstance(input, int) or isinstance(other, int):
+        kind = common_dtype(input, other)
+        for value in (input, other):
+            if kind.category == 1:
+                check_number("where", value, kind)
     return _where(condition, input, other)
 
 
@@ -50,20 +61,17 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
         raise TypeError(f"masked_fill: the mask is a tensor of bools, not {describe(mask)}")
     if isinstance(value, float) and x.dtype.category == 1:
         value = int(value)  # else the other elements would be converted to float32
+    check_number("masked_fill", value, x.dtype)
     found = where(mask, value, x)
     return found if found.dtype is x.dtype else found.to(x.dtype)
 
 
 @function(method=True, in_place=True)
-@primitive()
 def heaviside(x: Tensor, values: Tensor) -> Tensor:
-    """0 below zero, 1 above, `values` at zero; both have the same dtype."""
+    """0 below zero and for NaN, 1 above, `values` at zero; both have the same dtype. No gradient."""
     if not isinstance(values, Tensor) or x.dtype is not values.dtype:
         raise TypeError(f"heaviside: {describe(x)} and {describe(values)} differ in dtype")
-    return _heaviside(x, values)
-
-
-_heaviside = binary("_heaviside", lambda: np.heaviside, None)
+    return where(x.detach() == 0, values.detach(), (x.detach() > 0).to(x.dtype))
 
 
 @method("where")

@@ -5,14 +5,18 @@ from __future__ import annotations
 from math import pi
 from typing import Any
 
+from ...declare import function
 from ...lazy import np
+from ...op import op
 from ...tensor import Tensor
+from ..element_updates import element_function
 from .builders import binary, unary, vjp_of_slopes
 from .select import where
 
 sin = unary("sin", lambda x: np.sin(x), lambda g, _, x: (g * x.cos(),), in_place=True)
 cos = unary("cos", lambda x: np.cos(x), lambda g, _, x: (-g * x.sin(),), in_place=True)
-tanh = unary("tanh", lambda x: np.tanh(x), lambda g, y, x: (g * (1 - y * y),), saves="output", in_place=True)
+_d_tanh = element_function(lambda g, y: g * (1.0 - y * y), 2)
+tanh = unary("tanh", lambda x: np.tanh(x), lambda g, y, x: (_d_tanh(g, y),), saves="output", in_place=True)
 tan = unary("tan", lambda x: np.tan(x), lambda g, y, x: (g * (1 + y * y),), saves="output", in_place=True)
 asin = unary(
     "asin", lambda x: np.arcsin(x), lambda g, _, x: (g * (1 - x * x).rsqrt(),), in_place=True, synonyms="arcsin"
@@ -49,8 +53,20 @@ atan2 = binary(
 hypot = binary(
     "hypot", lambda: np.hypot, vjp_of_slopes(lambda y, a, b: a / y, lambda y, a, b: b / y), saves="both", in_place=True
 )
-deg2rad = unary("deg2rad", lambda x: x * (pi / 180), lambda g, _, x: (g * (pi / 180),), saves="none", in_place=True)
-rad2deg = unary("rad2deg", lambda x: x * (180 / pi), lambda g, _, x: (g * (180 / pi),), saves="none", in_place=True)
+
+
+@function(method=True, in_place=True)
+@op(vjp=lambda g, _, x: (g * (pi / 180),), saves="none")
+def deg2rad(x: Tensor) -> Tensor:
+    """Degrees in radians."""
+    return x * (pi / 180)
+
+
+@function(method=True, in_place=True)
+@op(vjp=lambda g, _, x: (g * (180 / pi),), saves="none")
+def rad2deg(x: Tensor) -> Tensor:
+    """Radians in degrees."""
+    return x * (180 / pi)
 
 
 def _sinc_slope(g: Tensor, y: Tensor, x: Tensor) -> Any:

@@ -34,8 +34,6 @@ function main() {
 
 function side() {
   return h("div", { class: "workspace-side" },
-    h("section", { class: "card chat-list", "aria-labelledby": "chat-list-title" },
-      h("h2", { class: "card-title", id: "chat-list-title" }, "Conversations"), h("div", { class: "chat-list-body", id: "chat-list" })),
     h("section", { class: "card model-card", id: "chat-model", "aria-labelledby": "chat-model-title" },
       h("h2", { class: "card-title", id: "chat-model-title" }, "Model"),
       h("p", { class: "model-name" }, "…"), h("p", { class: "model-text" }),

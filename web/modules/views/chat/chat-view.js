@@ -12,10 +12,11 @@ import { ProgressLine } from "../../page/progress-line.js";
 import { RunButton } from "../../page/run-button.js";
 import { SettingsFields } from "../../page/settings-fields.js";
 import { isShown } from "../../page/shell.js";
-import { ConversationList } from "./conversation-list.js";
-import { ConversationStore, drafts } from "./conversation-store.js";
-import { Conversation } from "./conversation.js";
+import { HistoryCard } from "../../history/history-card.js";
+import { HistoryStore } from "../../history/history-store.js";
 import { buildChat } from "./chat-parts.js";
+import { Conversation, aboutOf, exported, imported, itemOf, recordOf, textOf } from "./conversation.js";
+import { drafts } from "./drafts.js";
 import { TurnItem } from "./turn-item.js";
 
 const FIELDS = [
@@ -57,14 +58,21 @@ class ChatView {
     this.settings = new SettingsFields(byId("chat-settings-fields"), { remembered: "chat-settings", prefix: "chat-", main: FIELDS });
     this.button = new RunButton(app, byId("chat-send"), this.slot, "Answering");
     this.field = byId("chat-field");
-    this.store = new ConversationStore();
-    this.conversation = new Conversation();
+    this.store = new HistoryStore("conversation", { database: "pyapp-conversations", table: "conversations", itemOf, textOf });
+    this.conversation = this.#fresh();
     /** @type {Map<string, TurnItem>} the shown turns */
     this.items = new Map();
-    this.list = new ConversationList(byId("chat-list"), this.store, {
-      open: (record) => this.open(record), begin: () => this.begin(), removed: (id) => this.#removed(id),
-      say: (text) => this.announcer.say(text), fail: (error) => showError(this.slot, error, this.app.actions), flush: () => this.save(),
-    });
+    this.card = new HistoryCard(view.querySelector(".workspace-side"), this.store, {
+      name: "conversations",
+      open: (item) => this.open(item),
+      renamed: (id, title) => id === this.conversation.id && (this.conversation.entry.title = title),
+      removed: (id) => this.#removed(id),
+      flush: () => this.save(),
+      begin: { label: "New conversation", run: () => this.begin() },
+      toFile: async (items) => new Blob([exported(items.map(recordOf))], { type: "application/json" }),
+      fromFile: async (file) => imported(await file.text(), file.name).map(itemOf),
+      textOf,
+    }, app.actions, "Conversations");
     new ModelCard(byId("chat-model"), this.choice, models, this.announcer);
     this.choice.addEventListener("model", () => this.load());
     app.addEventListener("ready", () => this.load());
@@ -105,10 +113,15 @@ class ChatView {
     this.field.value = drafts.get(DRAFT);
     this.#fit();
     try {
+      await this.store.moved;
+    } catch (error) {
+      showError(this.slot, error, this.app.actions);
+    }
+    try {
       const [last] = await this.store.list();
-      if (last) this.#show(this.store.read(last));
-      else this.#show(this.#fresh());
-      await this.list.render(this.conversation.id);
+      const item = last && (await this.store.read(last.id));
+      this.#show(item ? Conversation.of(item) : this.#fresh());
+      await this.card.refresh(this.conversation.id);
     } catch (error) {
       showError(this.slot, error, this.app.actions);
     }
@@ -160,14 +173,14 @@ class ChatView {
     }
   }
 
-  /** @param {import("./conversation.js").ConversationRecord} record of the store */
-  async open(record) {
+  /** @param {import("../../history/history-store.js").HistoryItem} item */
+  async open(item) {
     await this.button.interrupt();
     await this.save();
     clearError(this.slot);
-    this.#show(this.store.read((await this.store.list()).find(({ id }) => id === record.id) ?? record));
-    await this.list.render(this.conversation.id);
-    this.announcer.say(`${this.conversation.title}. ${this.conversation.path.length} turns.`);
+    this.#show(Conversation.of((await this.store.read(item.entry.id)) ?? item)); // an answer may have ended meanwhile
+    await this.card.refresh(this.conversation.id);
+    this.announcer.say(`${this.conversation.entry.title}. ${this.conversation.path.length} turns.`);
   }
 
   async begin() {
@@ -175,21 +188,21 @@ class ChatView {
     await this.save();
     clearError(this.slot);
     this.#show(this.#fresh());
-    await this.list.render(this.conversation.id);
+    await this.card.refresh(this.conversation.id);
     this.field.focus();
   }
 
   /** An empty conversation, with the system prompt that was written for it, or that of the shown one. */
   #fresh() {
-    return new Conversation({ system: drafts.get(SYSTEM) || this.conversation.system });
+    return new Conversation(this.store.begin(""), { system: drafts.get(SYSTEM) || this.conversation?.system });
   }
 
+  /** @param {string} id */
   async #removed(id) {
     if (id !== this.conversation.id) return;
+    this.#show(this.#fresh()); // an answer that ends now is not stored
+    this.card.current = this.conversation.id;
     await this.button.interrupt();
-    clearTimeout(this.saving);
-    this.#show(this.#fresh());
-    this.list.current = this.conversation.id;
   }
 
   /** @param {Conversation} conversation */
@@ -254,7 +267,7 @@ class ChatView {
       drafts.set(SYSTEM, "");
       if (edited) drafts.set(edited, "");
     }
-    await this.list.render(this.conversation.id);
+    await this.card.refresh(this.conversation.id);
     return this.#answer(turn.id);
   }
 
@@ -339,7 +352,7 @@ class ChatView {
     if (this.conversation === conversation) this.render();
     if (focused) this.field.focus();
     await this.save();
-    await this.list.render(this.conversation.id);
+    await this.card.refresh(this.conversation.id);
   }
 
   #saveSoon() {
@@ -351,14 +364,17 @@ class ChatView {
     clearTimeout(this.saving);
     this.saving = null;
     const { conversation } = this;
-    if (conversation.empty) return;
-    conversation.updated = Math.max(...[...conversation.turns.values()].map(({ created }) => created));
+    const { content, entry } = conversation;
+    const text = textOf(content);
+    if (conversation.empty || text === conversation.stored) return;
+    entry.about = aboutOf(conversation.path.length);
     try {
-      await this.store.put(conversation);
+      await this.store.put(entry, content, { updated: conversation.updated });
+      conversation.stored = text;
       this.failedToSave = false;
     } catch (error) {
       this.failedToSave = true;
-      showError(this.slot, { type: "error", what: "This conversation could not be kept.", where: String(error), hint: "Free some storage, or export it now.", action: "storage" }, this.app.actions);
+      showError(this.slot, error, this.app.actions);
     }
   }
 

@@ -5,8 +5,10 @@
  * @typedef {{id: string, parent: string | null, role: "user" | "assistant", text: string, created: number,
  *   thoughts?: string, model?: string, reason?: string, figures?: {tokens?: number, speed?: number, context?: number, used?: number}}} Turn
  *   `reason` is that of the event `done`; an answer without one was cut off.
- * @typedef {{id: string, title: string, system: string, created: number, updated: number, revision: number, leaf: string | null, turns: Turn[]}} ConversationRecord
- *   plain values, as they are stored and exported
+ * @typedef {{system: string, leaf: string | null, turns: Turn[]}} ConversationContent what is stored beside the entry of the history
+ * @typedef {ConversationContent & {id: string, title: string, created: number, updated: number, revision: number}} ConversationRecord
+ *   plain values, as they are exported
+ * @typedef {import("../../history/history-store.js").HistoryEntry} HistoryEntry
  */
 import { UserError } from "../../shared/protocol.js";
 
@@ -18,17 +20,36 @@ const ROLES = ["user", "assistant"];
 const HINT = "Choose a file that this page exported.";
 
 export class Conversation {
-  /** @param {Partial<ConversationRecord>} [record] */
-  constructor({ id = crypto.randomUUID(), title = "", system = "", created = Date.now(), updated = created, revision = 0, turns = [], leaf = null } = {}) {
-    this.id = id;
-    this.title = title;
+  /** @param {HistoryEntry} entry @param {Partial<ConversationContent>} [content] */
+  constructor(entry, { system = "", turns = [], leaf = null } = {}) {
+    this.entry = entry;
     this.system = system;
-    this.created = created; // ms since 1970, as `updated`
-    this.updated = updated;
-    this.revision = revision; // how often it was stored
     this.leaf = leaf; // the last shown turn
     /** @type {Map<string, Turn>} in the order in which they were made */
     this.turns = new Map(turns.map((turn) => [turn.id, { ...turn }]));
+    /** What is stored of it, as far as this tab knows. @type {string | null} */
+    this.stored = null;
+  }
+
+  /** @param {import("../../history/history-store.js").HistoryItem} item that is stored */
+  static of({ entry, content }) {
+    const conversation = new Conversation(entry, content);
+    conversation.stored = textOf(content);
+    return conversation;
+  }
+
+  get id() {
+    return this.entry.id;
+  }
+
+  /** What is stored beside the entry. @returns {ConversationContent} */
+  get content() {
+    return { system: this.system, leaf: this.leaf, turns: [...this.turns.values()] };
+  }
+
+  /** When its last turn was begun, in ms since 1970. */
+  get updated() {
+    return Math.max(...[...this.turns.values()].map(({ created }) => created));
   }
 
   get empty() {
@@ -55,7 +76,7 @@ export class Conversation {
     const turn = { id: crypto.randomUUID(), parent, role, text, created: Date.now() };
     this.turns.set(turn.id, turn);
     this.leaf = turn.id;
-    if (!this.title && role === "user") this.title = titleOf(text);
+    if (role === "user") this.entry.title ||= titleOf(text);
     return turn;
   }
 
@@ -85,10 +106,26 @@ export class Conversation {
     return this.system.trim() ? [{ role: "system", content: this.system }, ...shown] : shown;
   }
 
-  /** Plain values, as they are stored and exported. */
+  /** Plain values, as they are exported. */
   toRecord() {
-    return { ...this, turns: [...this.turns.values()] };
+    return recordOf({ entry: this.entry, content: this.content, files: [] });
   }
+}
+
+/** What a user would miss. @param {ConversationContent} content */
+export const textOf = ({ system, leaf, turns }) => JSON.stringify([system, leaf,
+  ...turns.map(({ id, parent, role, text, thoughts, model, reason }) => [id, parent, role, text, thoughts, model, reason])]);
+
+/** @param {number} turns */
+export const aboutOf = (turns) => `${turns} turn${turns === 1 ? "" : "s"}`;
+
+/** @param {import("../../history/history-store.js").HistoryItem} item @returns {ConversationRecord} */
+export const recordOf = ({ entry: { id, title, created, updated, revision = 0 }, content: { system, leaf, turns } }) => ({ id, title, system, created, updated, revision, leaf, turns });
+
+/** @param {ConversationRecord} record of a file, or of an earlier version of the page @returns {import("../../history/history-store.js").HistoryItem} */
+export function itemOf({ id, title, system, created, updated, leaf, turns }) {
+  const entry = { id, kind: "conversation", title, about: aboutOf(turns.length), created, updated, bytes: 0, revision: 0 };
+  return { entry, content: { system, leaf, turns }, files: [] };
 }
 
 /** @param {string} text the first line, cut at a word */

@@ -14,9 +14,10 @@ const LOWEST = 4; // of the headings of an answer: the page has h1 to h3 above i
 
 const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
 
-const marked = new Marked({
+/** @param {boolean} breaks whether the end of a line is one in the text, as models write @returns {Marked} */
+const reader = (breaks) => new Marked({
   gfm: true,
-  breaks: true,
+  breaks,
   renderer: {
     html: ({ text }) => escaped(text),
     image: ({ text, href }) => `<a href="${escaped(href)}">${escaped(text || href)}</a>`, // nothing is fetched from elsewhere
@@ -26,6 +27,9 @@ const marked = new Marked({
     },
   },
 });
+
+const WITH_BREAKS = reader(true);
+const WITHOUT_BREAKS = reader(false);
 
 /** @param {string} html @returns {DocumentFragment} */
 function sanitised(html) {
@@ -63,23 +67,24 @@ function codeBlock(block) {
 
 /** Shows a text that grows: only the blocks that have changed are made again. */
 export class MarkdownText {
-  /** @param {HTMLElement} host */
-  constructor(host) {
+  /** @param {HTMLElement} host @param {boolean} [breaks] whether lines end where those of the source do */
+  constructor(host, breaks = true) {
     this.host = host;
+    this.marked = breaks ? WITH_BREAKS : WITHOUT_BREAKS;
     /** @type {{raw: string, nodes: ChildNode[]}[]} the shown blocks */
     this.blocks = [];
   }
 
   /** @param {string} text */
   show(text) {
-    const lexed = marked.lexer(text);
+    const lexed = this.marked.lexer(text);
     const tokens = lexed.filter(({ type }) => type !== "space");
     const same = tokens.findIndex(({ raw }, index) => raw !== this.blocks[index]?.raw);
     const first = same < 0 ? tokens.length : same;
     for (const { nodes } of this.blocks.splice(first)) for (const node of nodes) node.remove();
     for (const token of tokens.slice(first)) {
       const list = Object.assign([token], { links: lexed.links });
-      const nodes = [...sanitised(marked.parser(list)).childNodes];
+      const nodes = [...sanitised(this.marked.parser(list)).childNodes];
       this.host.append(...nodes);
       this.blocks.push({ raw: token.raw, nodes });
     }

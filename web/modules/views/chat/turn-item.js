@@ -2,7 +2,7 @@
  * One turn on the page: who, the text, its versions, its buttons, how it ended.
  */
 import { copyText, h } from "../../page/dom.js";
-import { drafts } from "./conversation-store.js";
+import { drafts } from "./drafts.js";
 import { MarkdownText } from "./markdown.js";
 
 const ENDINGS = {

@@ -2,8 +2,11 @@
  * A collection: texts, their passages, and the vector of each passage. And its file: JSON, vectors as base64.
  *
  * @typedef {{text: number, start: number, end: number}} Passage `text` is an index; the others count characters (code points)
- * @typedef {{id: string, name: string, created: number, updated: number, texts: {name: string, text: string}[], passages: Passage[],
- *   vectors: Float32Array, dimensions: number, by: EmbeddedBy | null}} CollectionRecord
+ * @typedef {{texts: {name: string, text: string}[], passages: Passage[], dimensions: number, by: EmbeddedBy | null}} CollectionContent what
+ *   is stored beside the entry of the history; the vectors are a file
+ * @typedef {CollectionContent & {id: string, name: string, created: number, updated: number, vectors: Float32Array}} CollectionRecord
+ * @typedef {import("../../history/history-store.js").HistoryEntry} HistoryEntry
+ * @typedef {import("../../history/history-store.js").HistoryItem} HistoryItem
  * @typedef {{title: string, probe: string}} EmbeddedBy the model's title, and its vector of a fixed text as base64 float32
  */
 import { UserError } from "../../shared/protocol.js";
@@ -13,12 +16,9 @@ const VERSION = 1;
 const SAME_MODEL = 0.995; // cosine of two models' vectors of the same text; quantised forms of one model are above
 
 export class Collection {
-  /** @param {Partial<CollectionRecord>} [record] */
-  constructor({ id = crypto.randomUUID(), name = "Texts", created = Date.now(), updated = Date.now(), texts = [], passages = [], vectors = new Float32Array(), dimensions = 0, by = null } = {}) {
-    /** @type {string} */ this.id = id;
-    /** @type {string} */ this.name = name;
-    /** @type {number} */ this.created = created;
-    /** @type {number} */ this.updated = updated;
+  /** @param {HistoryEntry} entry @param {Partial<CollectionContent>} [content] @param {Float32Array} [vectors] */
+  constructor(entry, { texts = [], passages = [], dimensions = 0, by = null } = {}, vectors = new Float32Array()) {
+    this.entry = entry;
     /** @type {{name: string, text: string}[]} */ this.texts = texts;
     /** @type {Passage[]} */ this.passages = passages;
     /** Of all passages, one after the other. @type {Float32Array} */ this.vectors = vectors;
@@ -28,10 +28,28 @@ export class Collection {
     this.characters = new Map();
   }
 
-  /** A plain object for IndexedDB. @returns {CollectionRecord} */
-  toRecord() {
-    const { id, name, created, updated, texts, passages, vectors, dimensions, by } = this;
-    return { id, name, created, updated, texts, passages, vectors, dimensions, by };
+  /** @param {HistoryItem} item that is stored */
+  static async of({ entry, content, files }) {
+    return new Collection(entry, content, await vectorsOf(files));
+  }
+
+  get id() {
+    return this.entry.id;
+  }
+
+  get name() {
+    return this.entry.title;
+  }
+
+  /** What is stored beside the entry. @returns {CollectionContent} */
+  get content() {
+    const { texts, passages, dimensions, by } = this;
+    return { texts, passages, dimensions, by };
+  }
+
+  /** @returns {import("../../history/history-store.js").KeptFile[]} */
+  get files() {
+    return filesOf(this.vectors);
   }
 
   get empty() {
@@ -54,7 +72,6 @@ export class Collection {
     items.forEach(({ embedding }, i) => vectors.set(floats(embedding), this.vectors.length + i * this.dimensions));
     this.vectors = vectors;
     this.by = by;
-    this.updated = Date.now();
   }
 
   /** Removes a text with its passages. @param {number} index */
@@ -66,7 +83,6 @@ export class Collection {
     this.vectors = vectors;
     this.texts = this.texts.filter((_, i) => i !== index);
     this.characters.clear();
-    this.updated = Date.now();
   }
 
   /** All passages with their cosine to a vector of length 1, the nearest first. @param {Float32Array} question */
@@ -85,6 +101,34 @@ export class Collection {
     if (!this.characters.has(text)) this.characters.set(text, Array.from(this.texts[text].text));
     return this.characters.get(text).slice(Math.max(0, start), end).join("");
   }
+}
+
+const VECTORS = "vectors"; // float32, of all passages
+
+/** @param {Float32Array} vectors */
+const filesOf = (vectors) => [{ name: VECTORS, blob: new Blob([/** @type {Float32Array<ArrayBuffer>} */ (vectors)]) }];
+
+/** @param {import("../../history/history-store.js").KeptFile[]} files */
+async function vectorsOf(files) {
+  const file = files.find(({ name }) => name === VECTORS);
+  return new Float32Array(file ? await file.blob.arrayBuffer() : new ArrayBuffer(0));
+}
+
+/** @param {number} passages */
+export const aboutOf = (passages) => `${passages.toLocaleString("en")} passage${passages === 1 ? "" : "s"}`;
+
+/** What a user would miss. @param {CollectionContent} content */
+export const textOf = ({ texts, passages, by }) => JSON.stringify([texts, passages, by]);
+
+/** @param {CollectionRecord} record of a file, or of an earlier version of the page @returns {HistoryItem} */
+export function itemOf({ id, name, created, updated, texts, passages, vectors, dimensions, by }) {
+  const entry = { id, kind: "collection", title: name, about: aboutOf(passages.length), created, updated, bytes: 0, revision: 0 };
+  return { entry, content: { texts, passages, dimensions, by }, files: filesOf(vectors) };
+}
+
+/** @param {HistoryItem} item @returns {Promise<CollectionRecord>} */
+export async function recordOf({ entry: { id, title, created, updated }, content, files }) {
+  return { id, name: title, created, updated, ...content, vectors: await vectorsOf(files) };
 }
 
 /** @param {string} base64 of float32 numbers @returns {Float32Array} */

@@ -47,8 +47,6 @@ function main() {
 
 function side() {
   return h("div", { class: "workspace-side" },
-    h("section", { class: "card search-collections", "aria-labelledby": "collections-title" },
-      h("h2", { class: "card-title", id: "collections-title" }, "Collections"), h("div", { class: "search-collections-body", id: "collections" })),
     h("section", { class: "card model-card", id: "search-model", "aria-labelledby": "search-model-title" },
       h("h2", { class: "card-title", id: "search-model-title" }, "Model"),
       h("p", { class: "model-name" }, "…"), h("p", { class: "model-text" }),

@@ -11,9 +11,9 @@ import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
 import { RunButton } from "../../page/run-button.js";
 import { isShown } from "../../page/shell.js";
-import { CollectionList } from "./collection-list.js";
-import { CollectionStore } from "./collection-store.js";
-import { Collection, cosine, floats } from "./collection.js";
+import { HistoryCard } from "../../history/history-card.js";
+import { HistoryStore } from "../../history/history-store.js";
+import { Collection, aboutOf, cosine, exported, floats, imported, itemOf, recordOf, textOf } from "./collection.js";
 import { ResultList } from "./result-list.js";
 import { buildSearch } from "./search-parts.js";
 import { readTexts } from "./text-files.js";
@@ -54,19 +54,26 @@ class SearchView {
     this.progress = new ProgressLine(byId("search-progress"));
     this.button = new RunButton(app, byId("search-find"), this.slot, "Searching");
     this.results = new ResultList(byId("search-list"));
-    this.store = new CollectionStore();
-    this.collection = new Collection();
+    this.store = new HistoryStore("collection", { database: "pyapp-search", table: "collections", itemOf, textOf });
+    this.collection = this.#fresh();
     /** Texts that wait for a model. @type {import("./text-files.js").NamedText[]} */
     this.waiting = [];
     /** What the loaded model says of itself. @type {{model: string, longest: number, probe: string, prompts: Record<string, string>} | null} */
     this.known = null;
     /** All passages of the last search, the nearest first. @type {import("./result-list.js").Result[]} */
     this.found = [];
-    this.list = new CollectionList(byId("collections"), this.store, {
-      open: (record) => this.open(record), begin: () => this.open(null), removed: (id) => id === this.collection.id && this.#show(new Collection()),
-      renamed: (id, name) => id === this.collection.id && (this.collection.name = name),
-      removeText: (index) => this.removeText(index), fail: (error) => showError(this.slot, error, this.actions),
-    });
+    this.texts = h("ul", { class: "text-list", id: "text-list", "aria-label": "Texts of this collection", hidden: true });
+    this.card = new HistoryCard(view.querySelector(".workspace-side"), this.store, {
+      name: "collections",
+      open: (item) => this.open(item),
+      renamed: (id, title) => id === this.collection.id && (this.collection.entry.title = title),
+      removed: (id) => id === this.collection.id && this.#show(this.#fresh()),
+      begin: { label: "New collection", run: () => this.begin() },
+      toFile: async (items) => new Blob([exported(await Promise.all(items.map(recordOf)))], { type: "application/json" }),
+      fromFile: async (file) => imported(await file.text(), file.name).map(itemOf),
+      textOf,
+    }, this.actions, "Collections");
+    this.card.details.append(this.texts);
     this.#restoreSettings();
     new ModelCard(byId("search-model"), this.choice, models, this.announcer);
     this.choice.addEventListener("model", () => this.load());
@@ -142,9 +149,15 @@ class SearchView {
 
   async #restore() {
     try {
+      await this.store.moved;
+    } catch (error) {
+      showError(this.slot, error, this.actions);
+    }
+    try {
       const [last] = await this.store.list();
-      this.#show(new Collection(last ?? {}));
-      await this.list.render(this.collection);
+      const item = last && (await this.store.read(last.id));
+      this.#show(item ? await Collection.of(item) : this.#fresh());
+      await this.card.refresh(this.collection.id);
     } catch (error) {
       showError(this.slot, error, this.actions);
     }
@@ -211,23 +224,49 @@ class SearchView {
     return false;
   }
 
-  /** @param {import("./collection.js").CollectionRecord | null} record of the store; null: a new collection */
-  async open(record) {
-    await this.button.interrupt();
-    clearError(this.slot);
-    this.#show(new Collection(record ?? {}));
-    await this.list.render(this.collection);
-    this.announcer.say(record ? `${this.collection.name}: ${this.collection.passages.length} passages.` : "A new collection.");
+  #fresh() {
+    return new Collection(this.store.begin("Texts"));
   }
 
+  /** @param {import("../../history/history-store.js").HistoryItem} item */
+  async open(item) {
+    await this.#change(await Collection.of(item));
+    this.announcer.say(`${this.collection.name}: ${aboutOf(this.collection.passages.length)}.`);
+  }
+
+  async begin() {
+    await this.#change(this.#fresh());
+    this.announcer.say("A new collection.");
+  }
+
+  /** @param {Collection} collection that is shown from now on */
+  async #change(collection) {
+    await this.button.interrupt();
+    clearError(this.slot);
+    this.#show(collection);
+    await this.card.refresh(this.collection.id);
+  }
+
+  /** @param {Collection} collection */
   #show(collection) {
     this.collection = collection;
     this.found = [];
     this.results.clear();
     byId("search-more").hidden = true;
-    this.list.current = collection;
+    this.card.current = collection.id;
+    this.#showTexts();
     this.#checkModel();
     this.#showEmpty();
+  }
+
+  /** The texts of the collection, each with a button that removes it. */
+  #showTexts() {
+    const { texts } = this.collection;
+    const focused = this.texts.contains(document.activeElement) ? [...this.texts.children].findIndex((row) => row.contains(document.activeElement)) : -1;
+    this.texts.hidden = texts.length === 0;
+    this.texts.replaceChildren(...texts.map(({ name }, i) => h("li", {}, h("span", { class: "text-name", dir: "auto" }, name),
+      h("button", { type: "button", class: "quiet", "aria-label": `Remove ${name}`, title: "Remove", onclick: () => this.removeText(i) }, "×"))));
+    if (focused >= 0) (this.texts.children[Math.min(focused, texts.length - 1)]?.querySelector("button") ?? byId("search-files")).focus();
   }
 
   #showEmpty() {
@@ -293,7 +332,7 @@ class SearchView {
       const { reason } = await this.engine.call("search.index", params, { signal, onEvent });
       if (reason === "cancelled") return;
       if (replace) Object.assign(collection, { texts: [], passages: [], vectors: new Float32Array() });
-      if (collection.empty && !replace) collection.name = texts[0].name.split("/")[0].slice(0, 60) || "Texts";
+      if (collection.empty && !replace) collection.entry.title = texts[0].name.split("/")[0].slice(0, 60) || "Texts";
       collection.add(texts, items, { title: model.title, probe: this.known.probe });
       done = true;
       await this.#save(collection);
@@ -302,7 +341,7 @@ class SearchView {
     await this.over;
     this.progress.hide();
     if (collection === this.collection) this.#show(collection);
-    await this.list.render(this.collection).catch((error) => showError(this.slot, error, this.actions));
+    await this.card.refresh(this.collection.id);
     return done;
   }
 
@@ -316,14 +355,15 @@ class SearchView {
     this.collection.remove(index);
     await this.#save(this.collection);
     this.#show(this.collection);
-    await this.list.render(this.collection).catch((error) => showError(this.slot, error, this.actions));
+    await this.card.refresh(this.collection.id);
   }
 
   async #save(collection) {
+    collection.entry.about = aboutOf(collection.passages.length);
     try {
-      await this.store.put(collection.toRecord());
+      await this.store.put(collection.entry, collection.content, { files: collection.files });
     } catch (error) {
-      showError(this.slot, { type: "error", what: "This collection could not be kept.", where: String(error), hint: "Free some storage, or export it now.", action: "storage" }, this.actions);
+      showError(this.slot, error, this.actions);
     }
   }
 

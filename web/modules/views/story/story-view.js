@@ -38,7 +38,8 @@ export class StoryView {
     this.entry = null;
     /** @type {Story | null} */
     this.story = null;
-    this.card = new HistoryCard(this.view.querySelector(".workspace-side"), this.store, "stories", {
+    this.card = new HistoryCard(this.view.querySelector(".workspace-side"), this.store, {
+      name: "stories",
       open: (item) => this.#open(item),
       filesOf: async ({ content }) => [{ name: "story.txt", blob: new Blob([`${content.prompt}${content.text}\n`], { type: "text/plain" }) }],
       renamed: (id, title) => this.entry?.id === id && (this.entry.title = title),
@@ -174,9 +175,9 @@ export class StoryView {
     this.savedReason = story.reason;
     entry.title ||= titleOf(story.prompt + story.text);
     entry.about = `${(story.prompt + story.text).split(/\s+/).filter(Boolean).length.toLocaleString()} words`;
-    sessionStorage.setItem(SHOWN, entry.id);
     try {
       await this.store.put(entry, story);
+      if (this.entry === entry) sessionStorage.setItem(SHOWN, entry.id); // a new one, if another tab changed it
       await this.card.refresh(this.entry?.id ?? null);
     } catch (error) {
       showError(byId("story-error"), error, this.app.actions);

@@ -43,7 +43,8 @@ export class TranscribeView {
     this.settings = new SpeechSettings(byId("speech-settings-fields"));
     this.sheet = new TranscriptSheet(app, new GuessBanner(this.choice, models));
     this.store = new HistoryStore("transcript");
-    this.card = new HistoryCard(this.view.querySelector(".workspace-side"), this.store, "transcripts", {
+    this.card = new HistoryCard(this.view.querySelector(".workspace-side"), this.store, {
+      name: "transcripts",
       open: (item) => this.reopen(item),
       filesOf: (item) => this.#filesOf(item),
       renamed: (id, title) => this.#renamed(id, title),

@@ -132,7 +132,8 @@ export class TranscriptKeeper {
     entry.about = [length, edited, state].filter(Boolean).join(", ");
     this.files = null;
     try {
-      await this.store.put(entry, content, files ?? undefined);
+      await this.store.put(entry, content, { files: files ?? undefined });
+      if (this.entry === entry) sessionStorage.setItem(SHOWN, entry.id); // a new one, if another tab changed it
       this.took = performance.now() - began;
       this.stored(entry.id);
     } catch (error) {

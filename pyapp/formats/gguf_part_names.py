@@ -1,0 +1,19 @@
+"""Names of the parts of GGUF files in several: NAME-00001-of-00003.gguf. Apart from their reader, because the hub needs
+no more.
+"""
+
+from __future__ import annotations
+
+import re
+
+PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
+PARTS_LIMIT = 4096
+
+
+def part_names(name: str) -> list[str]:
+    """The names of all parts of a model, the first first, from the name of one; [] if this is no part's name."""
+    match = PART.fullmatch(name)
+    count = 0 if match is None else int(match["count"])
+    if match is None or not 1 <= count <= PARTS_LIMIT or not 1 <= int(match["number"]) <= count:
+        return []
+    return [f"{match['stem']}-{number:05d}-of-{count:05d}.gguf" for number in range(1, count + 1)]

@@ -1,0 +1,16 @@
+"""What cells of the page's Lab show beside text: tables, images, curves that grow, and a field to draw in.
+
+>>> from pyapp import lab
+>>> lab.table([{"layer": "dense", "parameters": 650}])
+layer  parameters
+dense         650
+
+In the page these appear below the cell. Elsewhere they print a short text, so that a script runs anywhere.
+"""
+
+from .drawing import Drawing, drawing
+from .image import image
+from .plot import Curves, TrainingCurves, plot
+from .table import table
+
+__all__ = ["Curves", "Drawing", "TrainingCurves", "drawing", "image", "plot", "table"]

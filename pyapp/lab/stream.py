@@ -1,0 +1,81 @@
+"""What cells print: sent line by line, and bounded, so that an endless loop fills no memory.
+
+The first lines are all sent at once. After that only the newest ones are kept, and sent ten times a second.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections import deque
+
+from .output import Send
+
+HEAD_LINES = 2_000
+TAIL_LINES = 200
+LONGEST_LINE = 10_000  # characters; the rest of a line is left out
+INTERVAL = 0.1  # seconds between two messages after the first lines
+
+
+class Printed:
+    """The lines of a cell, of both streams, in their order."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._sent = 0
+        self._left_out = 0
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._told = 0.0
+        self._changed = False
+
+    def add(self, stream: str, text: str) -> None:
+        if self._sent < HEAD_LINES:
+            self._sent += 1
+            self._send({"kind": "text", "stream": stream, "text": text})
+            return
+        self._left_out += len(self._tail) == TAIL_LINES
+        self._tail.append(text)
+        self._changed = True
+        if time.perf_counter() - self._told >= INTERVAL:
+            self.flush()
+
+    def flush(self) -> None:
+        """Sends the newest lines, if there are any that were not sent."""
+        if not self._changed:
+            return
+        self._changed = False
+        self._told = time.perf_counter()
+        self._send({"kind": "tail", "id": "tail", "left_out": self._left_out, "text": "".join(self._tail)})
+
+
+class Stream(io.TextIOBase):
+    """Standard output or standard error of a cell."""
+
+    def __init__(self, printed: Printed, name: str) -> None:
+        self._printed, self._name, self._line = printed, name, ""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return "utf-8"
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        *whole, rest = text.split("\n")
+        for line in whole:
+            self._printed.add(self._name, self._shortened(self._line + line) + "\n")
+            self._line = ""
+        if len(self._line) <= LONGEST_LINE:
+            self._line += rest
+        return len(text)
+
+    def flush(self) -> None:
+        if self._line:
+            self._printed.add(self._name, self._shortened(self._line))
+            self._line = ""
+
+    def _shortened(self, line: str) -> str:
+        return line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + "…"

@@ -1,0 +1,278 @@
+"""Named datasets from a server, a folder or the package; folders of pictures, tables, texts, shards."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import shutil
+import struct
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import datasets, keras
+from pyapp.datasets import pictures, texts
+from pyapp.datasets.files import DataFile
+from pyapp.errors import DownloadError, FileFormatError, ModelNotFoundError, OptionError, StorageFullError
+from pyapp.formats import write_safetensors
+from pyapp.utils.data import DataLoader
+from tests import hub_server as server
+
+
+def idx(array: Any) -> bytes:
+    return bytes((0, 0, 8, array.ndim)) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+def packed(files: dict[str, bytes]) -> bytes:
+    """A .tar.gz."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+IMAGES = np.random.default_rng(1).integers(0, 256, (5, 28, 28)).astype(np.uint8)
+LABELS = np.array([3, 1, 9, 0, 2], np.uint8)
+MNIST = {
+    "train-images-idx3-ubyte.gz": gzip.compress(idx(IMAGES)), "train-labels-idx1-ubyte.gz": gzip.compress(idx(LABELS))
+}  # fmt: skip
+STORIES = "One day.\nShe ran.\n<|endoftext|>\nTwo dogs.\n<|endoftext|>\n\nThree.\n<|endoftext|>\n"
+
+
+@pytest.fixture
+def remote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """A server with small files in the real formats, under the names and addresses of the real ones."""
+    running = server.Hub({
+        "data": dict(MNIST), "datasets/roneneldan/TinyStories": {"TinyStories-valid.txt": STORIES.encode()}
+    }, large=(".gz", ".txt"))  # fmt: skip
+    running.start()
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    monkeypatch.setenv("HF_ENDPOINT", running.address)
+    monkeypatch.setenv("PYAPP_DATASETS", str(tmp_path / "cache"))
+    monkeypatch.setattr("pyapp.hub.http.RETRY_SECONDS", 0.01)
+    for name, data in MNIST.items():
+        urls = (f"http://127.0.0.1:1/{name}", f"{running.address}/storage/data/{name}")  # nobody answers at the first
+        file = DataFile(name, urls, len(data), hashlib.sha256(data).hexdigest())
+        monkeypatch.setitem(pictures.IDX_FILES["mnist"], name, file)
+    yield running
+    running.stop()
+
+
+@pytest.mark.native_only
+def test_a_dataset_is_downloaded_once_and_verified(remote: Any, tmp_path: Path) -> None:
+    remote.faults = [server.Fault("cut", 50)]  # the connection breaks: the rest is fetched
+    found = datasets.mnist()
+    assert found.images.shape == (5, 1, 28, 28) and (found.images[:, 0].numpy() == IMAGES).all()
+    assert found.labels.tolist() == LABELS.tolist() and found[1][1] == 1 and len(found.classes) == 10
+    requests = len(remote.log)
+    assert any(request.start == 50 for request in remote.log)
+    assert all(request.authorization is None for request in remote.log)  # the hub's token goes to nobody else
+    remote.stop()
+    assert len(datasets.mnist(transform=lambda picture: picture.float() / 255)) == 5 and len(remote.log) == requests
+    again = datasets.mnist(folder=tmp_path / "cache" / "mnist")
+    assert again.images.equal(found.images)
+
+
+@pytest.mark.native_only
+@pytest.mark.parametrize(
+    "fault, message",
+    [
+        (server.Fault("flip"), "arrived damaged: its checksum"),
+        (server.Fault("more"), "sends more than"),
+        (server.Fault("status", status=404), "status 404"),
+    ],
+)
+def test_a_wrong_download_leaves_nothing(remote: Any, tmp_path: Path, fault: Any, message: str) -> None:
+    data = MNIST["train-labels-idx1-ubyte.gz"]
+    file = DataFile(
+        "labels", (f"{remote.address}/storage/data/train-labels-idx1-ubyte.gz",), len(data),
+        hashlib.sha256(data).hexdigest(),
+    )  # fmt: skip
+    from pyapp.datasets.files import obtain
+
+    remote.faults = [fault]
+    with pytest.raises(DownloadError, match=message) as caught:
+        obtain("x", file)
+    assert "HF_ENDPOINT" not in str(caught.value)
+    assert not [path for path in (tmp_path / "cache" / "x").glob("*") if path.is_file()]
+    assert obtain("x", file).read_bytes() == data  # the next attempt succeeds
+
+
+@pytest.mark.native_only
+def test_no_network_and_no_space(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage("/")
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
+        with pytest.raises(StorageFullError, match="bytes are needed.*PYAPP_DATASETS"):
+            datasets.mnist()
+    remote.stop()
+    with pytest.raises(DownloadError, match="train-images.*(cannot be reached|broke off)"):
+        datasets.mnist()
+
+
+@pytest.mark.native_only
+def test_stories_of_the_hub(remote: Any) -> None:
+    found = datasets.tiny_stories("validation")
+    assert list(found) == ["One day.\nShe ran.", "Two dogs.", "Three."]
+    assert list(DataLoader(found, None, num_workers=2)) == ["One day.\nShe ran.", "Two dogs.", "Three."]
+
+
+def write(folder: Path, files: dict[str, bytes]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name, data, message",
+    [
+        ("train-images-idx3-ubyte.gz", gzip.compress(idx(IMAGES))[:-200], "damaged"),
+        ("train-images-idx3-ubyte.gz", gzip.compress(idx(IMAGES)[:-1]), "fewer"),
+        ("train-images-idx3-ubyte.gz", gzip.compress(idx(IMAGES) + b"x"), "more"),
+        ("train-images-idx3-ubyte.gz", gzip.compress(bytes((0, 0, 8, 3)) + b"\xff" * 12), "shape is"),
+        ("train-images-idx3-ubyte.gz", b"<html>no such bucket</html>", "not an IDX file"),
+        ("train-images-idx3-ubyte.gz", idx(IMAGES)[:-1], "needs 3,936"),
+        ("train-labels-idx1-ubyte.gz", gzip.compress(idx(LABELS[:4])), "expected"),
+        ("train-labels-idx1-ubyte.gz", gzip.compress(idx(LABELS + 7)), "a label is 16, there are 10 classes"),
+    ],
+)
+def test_damaged_files_of_pictures(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+    with pytest.raises(FileFormatError, match=message):
+        datasets.mnist(folder=write(tmp_path, MNIST | {name: data}))
+
+
+def test_cifar(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).integers(0, 256, (3, 3074)).astype(np.uint8)
+    rows[:, 0], rows[:, 1] = [1, 0, 19], [5, 99, 0]
+    names = {"fine_label_names.txt": 100, "coarse_label_names.txt": 20}
+    files = {f"cifar-100-binary/{name}": "".join(f"k{k}\n" for k in range(n)).encode() for name, n in names.items()}
+    folder = write(tmp_path, {"cifar-100-binary.tar.gz": packed(files | {"cifar-100-binary/test.bin": rows.tobytes()})})
+    found = datasets.cifar100("test", folder=folder)
+    assert found.labels.tolist() == [5, 99, 0] and found.classes[99] == "k99"
+    assert (found.images.numpy() == rows[:, 2:].reshape(3, 3, 32, 32)).all()
+    assert datasets.cifar100("test", coarse=True, folder=folder).labels.tolist() == [1, 0, 19]
+    with pytest.raises(FileFormatError, match="has no train.bin"):
+        datasets.cifar100(folder=folder)
+    both = {f"cifar-100-binary/{part}.bin": rows.tobytes() for part in ("train", "test")}
+    write(tmp_path, {"cifar-100-binary.tar.gz": packed(files | both)})
+    (x, y), _ = keras.datasets.cifar100.load_data(label_mode="coarse", folder=folder)
+    assert y.tolist() == [[1], [0], [19]] and (x[1].transpose(2, 0, 1).reshape(-1) == rows[1, 2:]).all()
+    ten = {f"cifar-10-batches-bin/data_batch_{k}.bin": rows[:, 1:].tobytes()[:-k] for k in range(1, 6)}
+    ten["cifar-10-batches-bin/batches.meta.txt"] = b"a\n" * 10
+    write(tmp_path, {"cifar-10-binary.tar.gz": packed(ten)})
+    with pytest.raises(FileFormatError, match="records have 3,073"):
+        datasets.cifar10(folder=folder)
+    write(tmp_path, {"cifar-10-binary.tar.gz": packed(ten)[:-300]})
+    with pytest.raises(FileFormatError, match="damaged|has no"):
+        datasets.cifar10(folder=folder)
+    with pytest.raises(OptionError, match="'train' or 'test'"):
+        datasets.cifar10("validation")
+    with pytest.raises(ModelNotFoundError, match="no file cifar-10-binary"):
+        datasets.cifar10(folder=tmp_path / "empty")
+
+
+def test_reviews(tmp_path: Path) -> None:
+    files = {
+        "train/pos/1_9.txt": "Good — ja".encode(), "train/neg/0_2.txt": b"Bad", "train/pos/0_7.txt": b"Nice",
+        "train/unsup/0_0.txt": b"?", "../x": b"!",
+    }  # fmt: skip
+    files = {f"aclImdb/{name}": data for name, data in files.items()}
+    folder = write(tmp_path, {texts.IMDB.name: packed(files)})
+    found = datasets.imdb(folder=folder, transform=str.upper)
+    assert list(found) == [("BAD", 0), ("NICE", 1), ("GOOD — JA", 1)] and found.texts[2] == "Good — ja"
+    with pytest.raises(FileFormatError, match="no reviews of 'test'"):
+        datasets.imdb("test", folder=folder)
+
+
+def test_digits() -> None:
+    found = datasets.digits(transform=lambda picture: picture.float() / 16)
+    picture, label = found[17]
+    assert len(found) == 1797 and picture.shape == (1, 8, 8) and int(found.images.amax()) == 16
+    assert np.bincount(found.labels.numpy()).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert label == 7 and int(found.images.long().sum()) == 561718
+
+
+def test_folders_of_pictures(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    for name, colour in (("cat/2.png", (255, 0, 0)), ("cat/1.jpg", (0, 0, 9)), ("ant/x/a.bmp", (1, 2, 3))):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        image.new("RGB", (4, 3), colour).save(path)
+    (tmp_path / "cat" / "notes.txt").write_text("no picture")
+    found = datasets.ImageFolder(tmp_path)
+    assert found.classes == ["ant", "cat"] and [path.name for path, _ in found.samples] == ["a.bmp", "1.jpg", "2.png"]
+    picture, label = found[0]
+    assert picture.shape == (3, 3, 4) and picture[:, 0, 0].tolist() == [1, 2, 3] and label == 0
+    assert datasets.ImageFolder(tmp_path, mode="L")[2][0].shape == (1, 3, 4)
+    (tmp_path / "cat" / "2.png").write_bytes((tmp_path / "cat" / "2.png").read_bytes()[:40])
+    with pytest.raises(FileFormatError, match="2.png"):
+        found[2]
+    (tmp_path / "dog").mkdir()
+    with pytest.raises(ModelNotFoundError, match="classes dog have no pictures"):
+        datasets.ImageFolder(tmp_path)
+
+
+def test_tables(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text('\ufeffage,height,city\n30,1.8,"Ulm, Old"\n41,,Bonn\n')
+    table = datasets.read_csv(path)
+    assert table["age"].dtype is pyapp.int64 and table["city"] == ["Ulm, Old", "Bonn"]
+    assert table[0] == {"age": 30, "height": 1.8, "city": "Ulm, Old"} and np.isnan(table[1]["height"])
+    assert table.features(without="city").shape == (2, 2) and table.codes("city")[0].tolist() == [1, 0]
+    batch = next(iter(DataLoader(table, 2)))
+    assert batch["age"].tolist() == [30, 41] and batch["city"] == ["Ulm, Old", "Bonn"]
+    assert datasets.read_csv(path, header=False)["0"][0].endswith("age")
+    with pytest.raises(OptionError, match="'city' is no numbers"):
+        table.features()
+    with pytest.raises(KeyError, match="no column 'name'"):
+        table["name"]
+    path.write_text("a,b\n1,2\n3\n")
+    with pytest.raises(FileFormatError, match="line 3 has 1 cells, expected 2"):
+        datasets.read_csv(path)
+    path.write_bytes(b"a,b\n\xff,2\n")
+    with pytest.raises(FileFormatError, match="not a CSV file"):
+        datasets.read_csv(path)
+    with pytest.raises(FileNotFoundError):
+        datasets.read_parquet(tmp_path / "none.parquet")
+
+
+def test_shards(tmp_path: Path) -> None:
+    for number, count in enumerate((3, 2)):
+        rows = pyapp.arange(count * 2).reshape(count, 2) + 10 * number
+        write_safetensors(tmp_path / f"{number}.safetensors", {"x": rows.float(), "y": pyapp.arange(count)})
+    shards = datasets.TensorShards(sorted(tmp_path.glob("*.safetensors")))
+    assert len(shards) == 5 and shards[3]["x"].tolist() == [10, 11] and shards[-1]["y"].item() == 1
+    assert next(iter(DataLoader(shards, 5, shuffle=True)))["x"].shape == (5, 2)
+    write_safetensors(tmp_path / "z.safetensors", {"x": pyapp.ones(2, 3), "y": pyapp.arange(2)})
+    with pytest.raises(FileFormatError, match="z.safetensors: it has the tensors"):
+        datasets.TensorShards(sorted(tmp_path.glob("*.safetensors")))
+
+
+def test_lines_and_windows_of_tokens(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("first\r\n\nä — third".encode())
+    (tmp_path / "b.txt").write_bytes(b"fourth\n\xff\n")
+    (tmp_path / "c.txt").write_bytes(b"")
+    lines = datasets.TextLines([tmp_path / "a.txt", tmp_path / "c.txt", tmp_path / "b.txt"])
+    assert [lines[k] for k in range(4)] == ["first", "", "ä — third", "fourth"] and len(lines) == 5
+    with pytest.raises(FileFormatError, match="b.txt, line 2: the line is not UTF-8"):
+        lines[4]
+    windows = datasets.TokenWindows(list(range(10)), 3)
+    assert [w[0].tolist() + [w[1].tolist()[-1]] for w in windows] == [[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8, 9]]
+    np.arange(10, dtype=np.uint16).tofile(tmp_path / "ids.bin")
+    mapped = datasets.TokenWindows(tmp_path / "ids.bin", 4, stride=2)
+    assert len(mapped) == 3 and mapped[-1][1].tolist() == [5, 6, 7, 8]
+    with pytest.raises(OptionError, match="windows of 10 need 11 tokens"):
+        datasets.TokenWindows(list(range(10)), 10)

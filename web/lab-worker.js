@@ -1,0 +1,124 @@
+/**
+ * The Lab's worker: a Python of its own that runs the cells of a notebook, so that the other views live on.
+ *
+ * Requests (see modules/shared/protocol.js): "run", "drawn", "complete", "signature", "install", "files.put", "files.remove".
+ * `{method: "stop"}` has no answer. Events of a cell: `{type: "output", output}` (pyapp/lab/output.py) and
+ * `{type: "file", name, bytes}`, a file of its folder that is new or has changed.
+ *
+ * Its name is "pyapp" and the number of threads, as that of worker.js.
+ */
+import { allowOwnScripts } from "./modules/shared/trusted-types.js";
+import { UserError, eventFromError } from "./modules/shared/protocol.js";
+import { threadsFor } from "./modules/shared/threads.js";
+import { LabFiles } from "./modules/worker/lab-files.js";
+import { Python } from "./modules/worker/python.js";
+import { openStore } from "./modules/worker/store.js";
+
+const SCAN_INTERVAL = 2000; // ms between two looks for changed files while a cell runs
+const STOPPED = 2; // the number of SIGINT: Pyodide raises KeyboardInterrupt
+
+allowOwnScripts();
+/** The page writes STOPPED here, which Python reads while it computes. @type {Int32Array | null} */
+const interrupts = self.crossOriginIsolated ? new Int32Array(new SharedArrayBuffer(4)) : null;
+const python = new Python(openStore(), (notice) => postMessage("marks" in notice ? { ...notice, interrupts } : notice));
+const [, threads] = self.name.split(" ");
+python.start(["numpy"], threadsFor(threads));
+const started = start();
+started.catch(() => {}); // "failed" was posted; requests report it too
+
+async function start() {
+  const { pyodide } = await python.runtime;
+  await Promise.all([python.install("numpy"), python.install("numpy-later")]);
+  if (interrupts) pyodide.setInterruptBuffer(interrupts);
+  const lab = pyodide.pyimport("pyapp.lab.worker");
+  lab.start();
+  return { lab, files: new LabFiles(pyodide.FS, lab.HOME) };
+}
+
+/** Runs Python code that may be stopped, and sends its outputs. Cells come one after the other. */
+let last = Promise.resolve();
+let current = null;
+
+/** @param {number} id of the request @param {(lab: any, send: (json: string) => void) => Promise<string>} work */
+function inTurn(id, work) {
+  const turn = last.then(async () => {
+    const { lab, files } = await started;
+    let looked = performance.now();
+    const post = (/** @type {object[]} */ ...events) => postMessage({ id, events });
+    const tellFiles = () => {
+      for (const { name, bytes } of files.changed()) post({ type: "file", name, bytes });
+      for (const name of files.removed()) post({ type: "file", name, bytes: null });
+    };
+    const send = (/** @type {string} */ json) => {
+      post({ type: "output", output: JSON.parse(json) });
+      if (performance.now() - looked < SCAN_INTERVAL) return;
+      tellFiles();
+      looked = performance.now();
+    };
+    if (interrupts) Atomics.store(interrupts, 0, 0);
+    current = id;
+    try {
+      return await work(lab, send);
+    } finally {
+      current = null;
+      if (interrupts) Atomics.store(interrupts, 0, 0);
+      tellFiles();
+    }
+  });
+  last = turn.then(() => {}, () => {});
+  return turn;
+}
+
+const handlers = {
+  ping: async () => ({}),
+
+  /** @param {{source: string, name: string}} cell @param {number} id */
+  run: async ({ source, name }, id) => ({ reason: await inTurn(id, (lab, send) => lab.run(source, name, send)) }),
+
+  /** @param {{field: string, pixels: Float32Array}} drawing @param {number} id */
+  drawn: async ({ field, pixels }, id) => ({ reason: await inTurn(id, (lab, send) => lab.drawn(field, pixels, send)) }),
+
+  complete: async ({ text }) => JSON.parse((await started).lab.complete(text)),
+
+  signature: async ({ text }) => ({ signature: JSON.parse((await started).lab.signature(text)) }),
+
+  "files.put": async ({ files: given }) => {
+    const { lab, files } = await started;
+    for (const { name, bytes } of given) files.put(name, bytes);
+    lab.files_changed();
+    return {};
+  },
+
+  "files.remove": async ({ name }) => ((await started).files.remove(name), {}),
+
+  /** What renders the templates of chat models, and what installs packages. */
+  install: async ({ name }) => (await python.install(name), {}),
+};
+
+self.onmessage = ({ data: { id, method, params } }) => {
+  if (method === "stop") {
+    if (current !== null) started.then(({ lab }) => lab.stop(), () => {}); // a cell that waits
+  } else if (method !== "cancel") answer(id, method, params ?? {});
+};
+
+async function answer(id, method, params) {
+  try {
+    if (!Object.hasOwn(handlers, method)) throw new UserError(`The Lab has no request "${method}".`);
+    const result = await handlers[method](params, id);
+    postMessage({ id, events: [{ type: "done", reason: "complete", ...result }] });
+  } catch (error) {
+    if (!(error instanceof UserError)) console.debug(error);
+    postMessage({ id, events: [eventFromError(asLabError(error))] });
+  }
+}
+
+/** Errors of cells are outputs. Others may mean that Python itself no longer works. @param {any} error */
+function asLabError(error) {
+  const fatal = error instanceof WebAssembly.RuntimeError || error instanceof RangeError || error?.pyodide_fatal_error;
+  if (!fatal) return error;
+  return new UserError("Python stopped working.", {
+    where: String(error?.message ?? error).slice(0, 300),
+    hint: "It may have run out of memory. Python is being restarted: its variables are gone; the notebook and its files are stored.",
+    fatal: true,
+  });
+}

@@ -1,0 +1,53 @@
+/**
+ * IndexedDB by promises, and the records that earlier versions of the page kept in databases of their own.
+ */
+
+/** @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
+export function asked(request) {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}
+
+/** @param {IDBTransaction} transaction @returns {Promise<void>} */
+export function finished(transaction) {
+  return new Promise((resolve, reject) => {
+    transaction.oncomplete = () => resolve();
+    transaction.onerror = transaction.onabort = () => reject(transaction.error);
+  });
+}
+
+/**
+ * Takes all records out of a table, once they are kept elsewhere. The empty database stays: a tab with the earlier page may
+ * have it open, and would not let it be deleted.
+ * @param {string} name of the database @param {string} table with the key `id` @param {(records: any[]) => Promise<unknown>} keep @returns {Promise<void>}
+ */
+export async function takeRecords(name, table, keep) {
+  const work = async () => {
+    const database = await openIfThere(name);
+    if (!database) return;
+    try {
+      const records = await asked(database.transaction(table).objectStore(table).getAll());
+      if (records.length === 0) return;
+      await keep(records);
+      const transaction = database.transaction(table, "readwrite");
+      for (const { id } of records) transaction.objectStore(table).delete(id);
+      await finished(transaction);
+    } finally {
+      database.close();
+    }
+  };
+  await (navigator.locks ? navigator.locks.request(`pyapp:${name}`, work) : work()); // one tab at a time
+}
+
+/** @param {string} name @returns {Promise<IDBDatabase | null>} null: there is none, or the browser keeps nothing */
+async function openIfThere(name) {
+  try {
+    const request = indexedDB.open(name);
+    request.onupgradeneeded = () => request.transaction.abort(); // it would be a new one
+    return await asked(request);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,147 @@
+/**
+ * A cell on the page: its editor, or its text, and its outputs.
+ *
+ * @typedef {{run: (cell: CellItem) => void, runAndGoOn: (cell: CellItem) => void, changed: () => void, move: (cell: CellItem, by: number) => void,
+ *   remove: (cell: CellItem) => void, addBelow: (cell: CellItem, kind: "code" | "text") => void, go: (cell: CellItem, by: number) => void,
+ *   drawn: (field: string, pixels: number[], answers: OutputList, cell: CellItem) => void,
+ *   complete: import("./editor.js").EditorActions["complete"], signature: import("./editor.js").EditorActions["signature"]}} CellActions
+ */
+import { h } from "../../page/dom.js";
+import { MarkdownText } from "../chat/markdown.js";
+import { Editor } from "./editor.js";
+import { OutputList } from "./output-list.js";
+
+export class CellItem {
+  /** @param {import("./notebook-files.js").CellData} data @param {CellActions} actions */
+  constructor(data, actions) {
+    this.kind = data.kind;
+    this.source = data.source;
+    /** The number of its last run in this Python; null: not run. */
+    this.count = data.count ?? null;
+    this.actions = actions;
+    this.number = h("span", { class: "cell-number" });
+    this.time = h("span", { class: "cell-time" });
+    this.host = h("div", { class: "cell-editor" });
+    this.shown = h("div", { class: "cell-text markdown" });
+    this.output = h("div", { class: "cell-outputs" });
+    this.outputs = new OutputList(this.output, (field, pixels, answers) => actions.drawn(field, pixels, answers, this));
+    this.runButton = this.#button(data.kind === "code" ? "Run" : "Edit", "▶", () => (this.kind === "code" ? actions.run(this) : this.edit()));
+    if (data.kind === "text") this.runButton.firstChild.textContent = "✎";
+    this.buttons = [
+      this.#button("Move up", "↑", () => actions.move(this, -1)), this.#button("Move down", "↓", () => actions.move(this, 1)),
+      this.#button("Delete", "×", () => actions.remove(this)),
+    ];
+    const head = h("div", { class: "cell-head" }, this.runButton, this.number, this.time, h("span", { class: "cell-buttons" }, ...this.buttons));
+    const add = h("div", { class: "cell-add" },
+      h("button", { type: "button", class: "quiet", onclick: () => actions.addBelow(this, "code") }, "+ Code"),
+      h("button", { type: "button", class: "quiet", onclick: () => actions.addBelow(this, "text") }, "+ Text"));
+    this.element = h("li", { class: `cell cell-${data.kind}`, tabindex: "-1" }, head, this.host, this.shown, this.output, add);
+    this.element.addEventListener("keydown", (event) => this.#key(event));
+    this.shown.addEventListener("dblclick", () => this.edit());
+    if (data.outputs?.length) this.outputs.restore(data.outputs);
+    /** @type {Editor | null} */
+    this.editor = null;
+    if (this.kind === "code" || !this.source.trim()) this.#open();
+    else this.#render();
+    this.state = "";
+    this.place(1);
+  }
+
+  /** @param {string} label @param {string} sign @param {() => void} onclick */
+  #button(label, sign, onclick) {
+    return h("button", { type: "button", class: "cell-button", title: label, onclick }, h("span", { "aria-hidden": "true" }, sign), h("span", { class: "visually-hidden cell-label" }, label));
+  }
+
+  #open() {
+    this.host.hidden = false;
+    this.shown.hidden = true;
+    this.editor = new Editor(this.host, this.source, this.kind === "code", this.#label(), {
+      changed: (text) => {
+        this.source = text;
+        this.actions.changed();
+      },
+      run: () => this.runOrShow(),
+      runAndGoOn: () => {
+        if (this.kind === "text") this.#render();
+        this.actions.runAndGoOn(this);
+      },
+      leave: () => {
+        this.element.focus();
+        if (this.kind === "text") this.#render();
+      },
+      complete: this.actions.complete,
+      signature: this.actions.signature,
+    });
+  }
+
+  /** Ctrl+Enter: runs code, shows a text. */
+  runOrShow() {
+    if (this.kind === "code") return this.actions.run(this);
+    this.#render();
+    this.element.focus();
+  }
+
+  /** Shows a text cell as Markdown. */
+  #render() {
+    if (!this.source.trim()) return;
+    this.editor?.destroy();
+    this.editor = null;
+    this.host.shadowRoot?.replaceChildren();
+    this.host.hidden = true;
+    this.shown.hidden = false;
+    this.shown.replaceChildren();
+    new MarkdownText(this.shown, false).show(this.source);
+  }
+
+  /** Puts the cursor into the cell. */
+  edit() {
+    if (!this.editor) this.#open();
+    this.editor.focus();
+  }
+
+  #label() {
+    return `${this.kind === "code" ? "Code" : "Text"} of cell ${this.position ?? 1}`;
+  }
+
+  /** @param {number} position from 1 */
+  place(position) {
+    if (this.position === position) return;
+    this.position = position;
+    this.element.setAttribute("aria-label", `Cell ${position}`);
+    for (const button of [this.runButton, ...this.buttons]) button.querySelector(".cell-label").textContent = `${button.title} cell ${position}`;
+    this.editor?.rename(this.#label());
+    this.show();
+  }
+
+  /** @param {"" | "waiting" | "running" | "failed" | "done" | "stopped"} [state] @param {string} [time] */
+  show(state = /** @type {any} */ (this.state), time = this.time.textContent) {
+    this.state = state;
+    this.element.dataset.state = state;
+    if (this.kind === "text") return;
+    const sign = { waiting: "[…]", running: "[✱]" }[state] ?? (this.count === null ? "[ ]" : `[${this.count}]`);
+    this.number.textContent = sign;
+    this.time.textContent = { waiting: "waiting", running: "running" }[state] ?? time;
+  }
+
+  /** Keys of the cell while its editor is not used. @param {KeyboardEvent} event */
+  #key(event) {
+    if (event.target !== this.element) return;
+    if (event.key === "Enter" && event.shiftKey) this.actions.runAndGoOn(this);
+    else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.runOrShow();
+    else if (event.key === "Enter") this.edit();
+    else if (event.key === "ArrowUp") this.actions.go(this, -1);
+    else if (event.key === "ArrowDown") this.actions.go(this, 1);
+    else return;
+    event.preventDefault();
+  }
+
+  /** @returns {import("./notebook-files.js").CellData} */
+  data() {
+    return { kind: this.kind, source: this.source, outputs: this.outputs.stored(), count: this.count };
+  }
+
+  destroy() {
+    this.editor?.destroy();
+    this.outputs.clear();
+  }
+}

@@ -1,0 +1,138 @@
+/**
+ * The Lab's Python in its worker: starts it when it is first needed, runs cells in turn, stops them.
+ *
+ * Fires: "state" (detail: {state, text}), "file" (detail: {name, bytes}; bytes null: it was deleted), "restarted".
+ */
+import { Engine } from "../../page/engine.js";
+import { threadsNow } from "../../page/engine-settings.js";
+import { UserError, megabytes } from "../../shared/protocol.js";
+import { siteUrl } from "../../shared/site.js";
+
+/** @typedef {import("./notebook-files.js").Output} Output */
+
+const KEYBOARD_INTERRUPT = 2; // the number of SIGINT, which Pyodide reads
+const GONE = "Its variables are gone; the notebook and its files are stored.";
+
+export class LabPython extends EventTarget {
+  constructor() {
+    super();
+    /** @type {Engine | null} null before the first start */
+    this.engine = null;
+    this.running = 0;
+  }
+
+  /** Starts Python, if it does not run. */
+  start() {
+    if (this.engine) return;
+    this.engine = new Engine(new URL(siteUrl("lab-worker.js")), () => [threadsNow(undefined)]);
+    this.#tell("starting", "Starting Python");
+    this.engine.addEventListener("notice", ({ detail }) => {
+      if (detail.notice === "bytes") this.#tell("starting", `Loading Python: ${megabytes(detail.done)} of ${megabytes(detail.total)}`);
+      else if (detail.notice === "stage") this.#tell("starting", detail.what);
+      else if (detail.notice === "ready") this.#tellIdle();
+      else this.#tell("failed", "Python does not run", detail.event);
+    });
+    this.engine.addEventListener("restarted", () => {
+      this.#tell("starting", "Restarting Python");
+      this.dispatchEvent(new CustomEvent("restarted"));
+    });
+  }
+
+  get ready() {
+    return Boolean(this.engine?.about);
+  }
+
+  /** Whether completion would be answered at once. */
+  get idle() {
+    return this.ready && this.running === 0;
+  }
+
+  /** The number of a signal that Python reads, in shared memory; null where the page is not isolated. @type {Int32Array | null} */
+  get #interrupts() {
+    return /** @type {any} */ (this.engine?.about)?.interrupts ?? null;
+  }
+
+  /** Whether a cell can be stopped without losing the variables. */
+  get stopsGently() {
+    return Boolean(this.#interrupts);
+  }
+
+  /** @param {string} state @param {string} text @param {object} [event] an error */
+  #tell(state, text, event) {
+    this.dispatchEvent(new CustomEvent("state", { detail: { state, text, event } }));
+  }
+
+  #tellIdle() {
+    if (this.running) this.#tell("busy", "Running");
+    else this.#tell("ready", "Python is ready");
+  }
+
+  /**
+   * Runs a request whose events are outputs. @param {string} method @param {object} params @param {(output: Output) => void} onOutput
+   * @returns {Promise<string>} "complete", "failed", "stopped" or "gone"
+   */
+  async #outputs(method, params, onOutput) {
+    this.start();
+    this.running += 1;
+    if (this.ready) this.#tellIdle();
+    try {
+      const done = await this.engine.call(method, params, { onEvent: (event) => {
+        if (event.type === "output") onOutput(event.output);
+        else if (event.type === "file") this.dispatchEvent(new CustomEvent("file", { detail: event }));
+      } });
+      return done.reason;
+    } finally {
+      this.running -= 1;
+      if (this.ready) this.#tellIdle();
+    }
+  }
+
+  /** @param {string} source @param {string} name what errors call the cell @param {(output: Output) => void} onOutput */
+  run(source, name, onOutput) {
+    return this.#outputs("run", { source, name }, onOutput);
+  }
+
+  /** @param {string} field @param {number[]} pixels @param {(output: Output) => void} onOutput */
+  drawn(field, pixels, onOutput) {
+    return this.#outputs("drawn", { field, pixels }, onOutput);
+  }
+
+  /** Asks the running cell to end. Without shared memory Python can only be restarted. */
+  stop() {
+    if (!this.running) return;
+    if (!this.stopsGently) return this.restart("The cell was stopped.");
+    Atomics.store(this.#interrupts, 0, KEYBOARD_INTERRUPT);
+    this.engine.worker.postMessage({ method: "stop" });
+    this.#tell("busy", "Stopping");
+  }
+
+  /** Ends Python with all variables, and starts it anew. @param {string} [why] */
+  restart(why = "Python was restarted.") {
+    if (!this.engine) return this.start();
+    this.engine.restart(`${why} ${GONE}`);
+  }
+
+  /** @param {string} method @param {object} params @returns {Promise<any>} null while a cell runs, or if there is no answer */
+  async ask(method, params) {
+    if (!this.idle) return null;
+    return this.engine.call(method, params).catch(() => null);
+  }
+
+  /** Puts files into the folder of the cells. @param {{name: string, bytes: Uint8Array}[]} files */
+  async putFiles(files) {
+    if (!files.length) return;
+    this.start();
+    await this.engine.call("files.put", { files });
+  }
+
+  /** @param {string} name */
+  async removeFile(name) {
+    if (this.engine) await this.engine.call("files.remove", { name });
+  }
+
+  /** @param {"jinja2" | "markupsafe" | "micropip"} name */
+  async install(name) {
+    if (!this.engine) throw new UserError("Python does not run yet.");
+    await this.engine.call("install", { name });
+  }
+}

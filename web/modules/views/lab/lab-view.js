@@ -1,0 +1,495 @@
+/**
+ * The Lab: cells of Python beside their outputs. The notebook is stored in this browser while it is edited.
+ */
+import { HistoryCard } from "../../history/history-card.js";
+import { HistoryStore } from "../../history/history-store.js";
+import { Announcer } from "../../page/announcer.js";
+import { byId, h } from "../../page/dom.js";
+import { clearError, showError } from "../../page/errors.js";
+import { UserError } from "../../shared/protocol.js";
+import { siteUrl } from "../../shared/site.js";
+import { CellItem } from "./cell-item.js";
+import { buildLab } from "./lab-parts.js";
+import { LabPython } from "./lab-python.js";
+import { NotebookFileList, saveFile } from "./notebook-file-list.js";
+import { fromScript, readNotebook, toJupyter, toScript } from "./notebook-files.js";
+import { carries, fromLink, linkOf } from "./notebook-link.js";
+
+const SAVE_DELAY = 800; // ms after the last change
+const STOP_PATIENCE = 3000; // ms until the page offers to restart Python
+const SHOWN = "pyapp.notebook-shown"; // in sessionStorage: the notebook that a reload of this tab shows again
+const COMES_FROM_LINK = "This notebook came with a link, and nothing in it was run. Read it first: its code can use what this page stores, and the network.";
+
+/** @typedef {{file: string, title: string, about: string, files: string[]}} Lesson `files`: those beside the notebook */
+
+/** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} _models @param {HTMLElement} view */
+export async function openLab(app, _models, view) {
+  const style = h("link", { rel: "stylesheet", href: siteUrl("css/lab.css") });
+  await new Promise((resolve, reject) => {
+    style.onload = resolve;
+    style.onerror = () => reject(new Error(style.href));
+    document.head.append(style);
+  });
+  return new LabView(app, view);
+}
+
+class LabView {
+  /** @param {import("../../page/app.js").App} app @param {HTMLElement} view */
+  constructor(app, view) {
+    this.app = app;
+    this.view = view;
+    buildLab(view);
+    this.slot = byId("lab-error");
+    this.announcer = new Announcer(byId("lab-announcer"));
+    this.python = new LabPython();
+    /** @type {CellItem[]} */
+    this.cells = [];
+    /** Cells that wait for their turn. @type {CellItem[]} */
+    this.queue = [];
+    /** @type {CellItem | null} */
+    this.runningCell = null;
+    this.runs = 0;
+    /** Resolves when nothing runs. @type {Promise<void>} */
+    this.over = Promise.resolve();
+    this.files = new NotebookFileList(byId("lab-files"), { remove: (name) => this.#removeFile(name) });
+    /** Files that Python does not have yet. */
+    this.filesToPut = false;
+    this.store = new HistoryStore("notebook");
+    /** @type {import("../../history/history-store.js").HistoryEntry | null} null: not stored yet */
+    this.entry = null;
+    this.card = new HistoryCard(view.querySelector(".workspace-side"), this.store, "notebooks", {
+      open: (item) => this.#openStored(item),
+      filesOf: async ({ entry, content, files }) => [{ name: `${entry.title || "notebook"}.ipynb`, blob: new Blob([toJupyter({ title: entry.title, cells: content.cells })]) }, ...files],
+      renamed: (id, title) => this.entry?.id === id && this.#setTitle((this.entry.title = title)),
+      removed: (id) => this.#removed(id),
+      flush: () => this.#save(),
+    }, app.actions);
+    this.#listen();
+    this.ready = this.#begin();
+  }
+
+  #listen() {
+    byId("lab-run").addEventListener("click", () => this.runAll());
+    byId("lab-stop").addEventListener("click", () => this.stop());
+    byId("lab-restart").addEventListener("click", () => this.python.restart());
+    byId("lab-new").addEventListener("click", () => this.open({ title: "Untitled", cells: [{ kind: "code", source: "" }] }));
+    byId("lab-open").addEventListener("change", ({ target }) => this.#take(/** @type {HTMLInputElement} */ (target), (files) => this.#openFile(files[0])));
+    byId("lab-add-files").addEventListener("change", ({ target }) => this.#take(/** @type {HTMLInputElement} */ (target), (files) => this.addFiles(files)));
+    byId("lab-save-ipynb").addEventListener("click", () => saveFile(`${this.#fileName()}.ipynb`, new Blob([toJupyter(this.data())], { type: "application/x-ipynb+json" })));
+    byId("lab-save-py").addEventListener("click", () => saveFile(`${this.#fileName()}.py`, new Blob([toScript(this.data())], { type: "text/x-python" })));
+    byId("lab-link").addEventListener("click", () => this.#do(() => this.#copyLink()));
+    byId("lab-add-code").addEventListener("click", () => this.#insert(this.cells.length, "code"));
+    byId("lab-add-text").addEventListener("click", () => this.#insert(this.cells.length, "text"));
+    byId("lab-name").addEventListener("change", () => this.changed());
+    this.python.addEventListener("state", ({ detail }) => this.#showState(detail));
+    this.python.addEventListener("file", ({ detail: { name, bytes } }) => {
+      this.files.set(name, bytes && new Blob([bytes]));
+      this.filesChanged = true;
+      this.changed();
+    });
+    this.python.addEventListener("restarted", () => {
+      this.runs = 0;
+      this.filesToPut = true;
+      for (const cell of this.cells) {
+        cell.count = null;
+        cell.show();
+      }
+    });
+    this.view.addEventListener("shown", () => this.#takeLink());
+    addEventListener("hashchange", () => this.#takeLink());
+    document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.#save());
+    addEventListener("beforeunload", (event) => {
+      if (this.runningCell || this.unsaved || (this.entry && this.store.busy)) event.preventDefault(); // its variables would be lost
+    });
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && event.target === document.body && !this.view.hidden) this.stop();
+    });
+  }
+
+  /** The notebook of this tab, else that of a link, else the first lesson. */
+  async #begin() {
+    this.python.start();
+    const lessons = this.#listLessons();
+    if (carries(location.hash)) return this.#takeLink();
+    const id = sessionStorage.getItem(SHOWN);
+    const item = id && (await this.store.read(id).catch(() => null));
+    if (item) return this.#openStored(item);
+    const [first] = await lessons;
+    if (first) await this.openLesson(first);
+    else this.open({ title: "Untitled", cells: [{ kind: "code", source: "" }] });
+  }
+
+  /** @returns {Promise<Lesson[]>} */
+  async #listLessons() {
+    try {
+      const response = await fetch(siteUrl("lessons/lessons.json"));
+      /** @type {Lesson[]} */
+      const lessons = response.ok ? await response.json() : [];
+      byId("lab-lessons").replaceChildren(...lessons.map((lesson) => h("li", {},
+        h("button", { type: "button", class: "lab-lesson", onclick: () => this.#do(() => this.openLesson(lesson)) }, h("span", { class: "lab-lesson-title" }, lesson.title), h("span", { class: "lab-lesson-about" }, lesson.about)))));
+      return lessons;
+    } catch {
+      return []; // offline at the first visit: the Lab works without
+    }
+  }
+
+  /** @param {Lesson} lesson */
+  async openLesson({ file, title, files }) {
+    const response = await fetch(siteUrl(`lessons/${file}`));
+    if (!response.ok) throw new UserError("This lesson could not be loaded.", { where: file, hint: "Check your connection." });
+    const notebook = fromScript(await response.text(), title);
+    const wanted = await Promise.all(files.map(async (name) => {
+      const answer = await fetch(siteUrl(`lessons/${name}`));
+      if (!answer.ok) throw new UserError("A file of this lesson could not be loaded.", { where: name, hint: "Check your connection." });
+      return { name: name.split("/").at(-1), blob: await answer.blob() };
+    }));
+    await this.open(notebook, null, wanted);
+    this.filesChanged = wanted.length > 0;
+  }
+
+  /** Shows a notebook in place of this one, which is stored. @param {import("./notebook-files.js").NotebookData} notebook */
+  async open({ title, cells }, entry = null, files = []) {
+    await this.#leave();
+    this.entry = entry;
+    this.#setTitle(title);
+    this.cells = cells.map((cell) => this.#item({ ...cell, count: null }));
+    byId("lab-cells").replaceChildren(...this.cells.map(({ element }) => element));
+    this.#place();
+    if (this.runs) this.python.restart("Another notebook was opened."); // it begins without the variables and files of this one
+    else for (const { name } of this.files.kept()) await this.python.removeFile(name);
+    this.files.replace(files);
+    this.filesToPut = files.length > 0;
+    this.unsaved = this.filesChanged = false;
+    if (entry) sessionStorage.setItem(SHOWN, entry.id);
+    else sessionStorage.removeItem(SHOWN);
+    await this.card.refresh(entry?.id ?? null);
+  }
+
+  /** Ends what runs, and stores the notebook. */
+  async #leave() {
+    clearError(this.slot);
+    this.#note(null);
+    if (this.runningCell) {
+      this.python.restart("Another notebook was opened.");
+      await this.over;
+    }
+    await this.#save();
+    for (const cell of this.cells) cell.destroy();
+  }
+
+  /** @param {import("../../history/history-store.js").HistoryItem} item */
+  async #openStored({ entry, content, files }) {
+    await this.open({ title: entry.title, cells: content.cells }, entry, files);
+    if (content.running) this.#note(`The page was closed while cell ${content.running} ran. What it had shown and the files that it had written are here; run it again to go on from them.`);
+  }
+
+  /** @param {string} id of a notebook that was deleted */
+  async #removed(id) {
+    if (this.entry?.id !== id) return;
+    this.entry = null;
+    this.unsaved = false;
+    await this.open({ title: "Untitled", cells: [{ kind: "code", source: "" }] });
+  }
+
+  async #takeLink() {
+    if (!carries(location.hash)) return;
+    const { hash } = location;
+    history.replaceState(null, "", "#lab");
+    await this.#do(async () => {
+      await this.open(await fromLink(hash));
+      this.#note(COMES_FROM_LINK);
+    });
+    if (!this.cells.length) await this.open({ title: "Untitled", cells: [{ kind: "code", source: "" }] });
+  }
+
+  /** Files that were dropped on the page. @param {File[]} files */
+  async drop(files) {
+    await this.ready;
+    const notebook = files.length === 1 && /\.(ipynb|py)$/i.test(files[0].name);
+    await this.#do(() => (notebook ? this.#openFile(files[0]) : this.addFiles(files)));
+  }
+
+  /** @param {File} file */
+  async #openFile(file) {
+    await this.open(await readNotebook(file));
+    this.changed();
+  }
+
+  /** Puts files beside the notebook. @param {File[]} files */
+  async addFiles(files) {
+    const listed = await Promise.all(files.map(async (file) => ({ name: file.name, bytes: new Uint8Array(await file.arrayBuffer()) })));
+    await this.python.putFiles(listed);
+    for (const file of files) this.files.set(file.name, file);
+    this.filesChanged = true;
+    this.changed();
+    this.announcer.say(`${files.map(({ name }) => name).join(", ")} added.`);
+  }
+
+  /** @param {string} name */
+  async #removeFile(name) {
+    await this.#do(async () => {
+      const blob = this.files.files.get(name);
+      await this.python.removeFile(name);
+      this.files.set(name, null);
+      this.filesChanged = true;
+      this.changed();
+      this.#note(`${name} is deleted.`, () => this.addFiles([new File([blob], name)]));
+    });
+  }
+
+  /** @param {HTMLInputElement} field @param {(files: File[]) => Promise<void>} work */
+  async #take(field, work) {
+    const files = [...field.files];
+    field.value = "";
+    if (files.length) await this.#do(() => work(files));
+  }
+
+  // -- cells
+
+  /** @param {import("./notebook-files.js").CellData} data */
+  #item(data) {
+    return new CellItem(data, {
+      run: (cell) => this.run([cell]),
+      runAndGoOn: (cell) => {
+        if (cell.kind === "code") this.run([cell]);
+        const next = this.cells[this.cells.indexOf(cell) + 1] ?? this.#insert(this.cells.length, "code");
+        if (next.kind === "code") next.edit();
+        else next.element.focus();
+      },
+      changed: () => this.changed(),
+      move: (cell, by) => this.#move(cell, by),
+      remove: (cell) => this.#remove(cell),
+      addBelow: (cell, kind) => this.#insert(this.cells.indexOf(cell) + 1, kind),
+      go: (cell, by) => this.cells[this.cells.indexOf(cell) + by]?.element.focus(),
+      drawn: (field, pixels, answers, cell) => this.#drawn(field, pixels, answers, cell),
+      complete: (text) => this.python.ask("complete", { text }),
+      signature: async (text) => (await this.python.ask("signature", { text }))?.signature ?? null,
+    });
+  }
+
+  /** @param {number} at @param {"code" | "text"} kind @returns {CellItem} */
+  #insert(at, kind, data = { kind, source: "" }) {
+    const cell = this.#item(data);
+    this.cells.splice(at, 0, cell);
+    const list = byId("lab-cells");
+    list.insertBefore(cell.element, list.children[at] ?? null);
+    this.#place();
+    this.changed();
+    if (!data.source) cell.edit();
+    return cell;
+  }
+
+  /** @param {CellItem} cell @param {number} by */
+  #move(cell, by) {
+    const from = this.cells.indexOf(cell);
+    const to = from + by;
+    if (to < 0 || to >= this.cells.length) return;
+    this.cells.splice(to, 0, ...this.cells.splice(from, 1));
+    const list = byId("lab-cells");
+    list.insertBefore(cell.element, list.children[by > 0 ? to + 1 : to] ?? null);
+    cell.element.focus();
+    this.#place();
+    this.changed();
+  }
+
+  /** @param {CellItem} cell */
+  #remove(cell) {
+    if (cell === this.runningCell) return this.#note("This cell runs. Stop it first, then delete it.");
+    const at = this.cells.indexOf(cell);
+    const data = cell.data();
+    this.queue = this.queue.filter((other) => other !== cell);
+    this.cells.splice(at, 1);
+    cell.element.remove();
+    cell.destroy();
+    if (!this.cells.length) this.#insert(0, "code");
+    this.#place();
+    this.changed();
+    (this.cells[at] ?? this.cells[at - 1]).element.focus();
+    if (data.source.trim()) this.#note("A cell is deleted.", () => this.#insert(at, data.kind, data).element.focus());
+  }
+
+  #place() {
+    this.cells.forEach((cell, i) => cell.place(i + 1));
+  }
+
+  // -- running
+
+  runAll() {
+    return this.run(this.cells.filter(({ kind, source }) => kind === "code" && source.trim()));
+  }
+
+  /** Runs cells one after the other; after an error or Stop the others do not run. @param {CellItem[]} cells */
+  run(cells) {
+    for (const cell of cells) {
+      if (cell.kind !== "code" || this.queue.includes(cell) || cell === this.runningCell) continue;
+      this.queue.push(cell);
+      cell.show("waiting");
+    }
+    if (!this.runningCell && this.queue.length) this.over = this.#work();
+    return this.over;
+  }
+
+  async #work() {
+    clearError(this.slot);
+    byId("lab-stop").disabled = false;
+    const end = this.app.begin("Running a cell");
+    try {
+      while (this.queue.length) {
+        const cell = this.queue.shift();
+        if (!(await this.#runOne(cell))) break;
+      }
+    } finally {
+      end();
+      for (const cell of this.queue) cell.show("");
+      this.queue = [];
+      this.runningCell = null;
+      byId("lab-stop").disabled = true;
+      clearTimeout(this.stopTimer);
+      this.changed();
+    }
+  }
+
+  /** @param {CellItem} cell @returns {Promise<boolean>} whether the next one may run */
+  async #runOne(cell) {
+    this.runningCell = cell;
+    cell.outputs.clear();
+    cell.editor?.markLine(null);
+    cell.show("running", "");
+    this.changed();
+    const began = performance.now();
+    let reason = "failed";
+    try {
+      if (this.filesToPut) await this.#putFiles();
+      cell.count = this.runs += 1;
+      reason = await this.python.run(cell.source, String(cell.count), (output) => this.#output(cell, output));
+    } catch (error) {
+      reason = "stopped";
+      if (!/was stopped|was restarted|was opened/.test(error?.what ?? "")) showError(this.slot, error, this.app.actions);
+      cell.outputs.add({ kind: "note", text: error?.what ?? String(error) });
+    }
+    const seconds = (performance.now() - began) / 1000;
+    const time = seconds < 0.1 ? "" : seconds < 10 ? `${seconds.toFixed(1)} s` : `${Math.round(seconds)} s`;
+    if (reason === "stopped" && this.python.ready) cell.outputs.add({ kind: "note", text: "Stopped." });
+    cell.show({ complete: "done", failed: "failed" }[reason] ?? "stopped", time);
+    this.announcer.say(`Cell ${cell.position} ${{ complete: "is done", failed: "ended with an error" }[reason] ?? "was stopped"}.`);
+    return reason === "complete";
+  }
+
+  /** @param {CellItem} cell @param {import("./notebook-files.js").Output} output */
+  #output(cell, output) {
+    cell.outputs.add(output);
+    if (output.kind === "error" && output.cell) {
+      const where = this.cells.find(({ count }) => String(count) === output.cell);
+      where?.editor?.markLine(output.line);
+    }
+    if (["plot", "error", "table"].includes(output.kind)) this.changed();
+  }
+
+  async #putFiles() {
+    const listed = await Promise.all(this.files.kept().map(async ({ name, blob }) => ({ name, bytes: new Uint8Array(await blob.arrayBuffer()) })));
+    await this.python.putFiles(listed);
+    this.filesToPut = false;
+  }
+
+  /** @param {string} field @param {number[]} pixels @param {import("./output-list.js").OutputList} answers @param {CellItem} cell */
+  async #drawn(field, pixels, answers, cell) {
+    if (cell.count === null) {
+      answers.restore([{ kind: "note", text: "Run the cells first: this field was drawn by an earlier Python." }]);
+      return;
+    }
+    const outputs = [];
+    const reason = await this.python.drawn(field, pixels, (output) => outputs.push(output)).catch(() => "gone");
+    answers.restore(reason === "gone" ? [{ kind: "note", text: "Run this cell again: Python was restarted." }] : outputs);
+  }
+
+  /** Stops the running cell; a cell in a long computation of the library can only be ended with Python. */
+  stop() {
+    if (!this.runningCell) return;
+    for (const cell of this.queue) cell.show("");
+    this.queue = [];
+    this.python.stop();
+    clearTimeout(this.stopTimer);
+    this.stopTimer = setTimeout(() => {
+      if (this.runningCell) this.#note("The cell has not stopped yet: it is in one long computation.", () => this.python.restart("The cell was stopped."), "Restart Python");
+    }, STOP_PATIENCE);
+  }
+
+  /** @param {{state: string, text: string, event?: any}} state */
+  #showState({ state, text, event }) {
+    byId("lab-status").dataset.state = state;
+    byId("lab-status-text").textContent = text;
+    if (event) showError(this.slot, event, { ...this.app.actions, restart: () => this.python.restart() });
+  }
+
+  // -- the notebook as a whole
+
+  /** @returns {import("./notebook-files.js").NotebookData} */
+  data() {
+    return { title: byId("lab-name").value.trim() || "Untitled", cells: this.cells.map((cell) => cell.data()) };
+  }
+
+  /** @param {string} title */
+  #setTitle(title) {
+    byId("lab-name").value = title;
+  }
+
+  #fileName() {
+    return this.data().title.replace(/[\\/:*?"<>|\u0000-\u001f]/g, "_").slice(0, 80);
+  }
+
+  /** Stores the notebook soon. */
+  changed() {
+    this.unsaved = true;
+    clearTimeout(this.saveTimer);
+    this.saveTimer = setTimeout(() => this.#save(), SAVE_DELAY);
+  }
+
+  async #save() {
+    clearTimeout(this.saveTimer);
+    if (!this.unsaved) return;
+    this.unsaved = false;
+    const { title, cells } = this.data();
+    this.entry ??= this.store.begin(title);
+    this.entry.title = title;
+    this.entry.about = `${cells.length} ${cells.length === 1 ? "cell" : "cells"}`;
+    sessionStorage.setItem(SHOWN, this.entry.id);
+    const files = this.filesChanged ? this.files.kept() : undefined;
+    this.filesChanged = false;
+    try {
+      await this.store.put(this.entry, { cells, running: this.runningCell?.position ?? null }, files);
+      await this.card.refresh(this.entry.id);
+    } catch (error) {
+      showError(this.slot, error, this.app.actions);
+    }
+  }
+
+  async #copyLink() {
+    const link = await linkOf(this.data());
+    try {
+      await navigator.clipboard.writeText(link);
+      this.#note("The link is copied. It carries the whole notebook without its outputs and files.");
+    } catch {
+      this.#note(`Copy this link: ${link}`);
+    }
+  }
+
+  /** @param {string | null} text null: none @param {() => unknown} [undo] @param {string} [label] */
+  #note(text, undo, label = "Undo") {
+    const note = byId("lab-note");
+    note.hidden = text === null;
+    if (text === null) return note.replaceChildren();
+    const act = undo && h("button", { type: "button", class: "quiet", onclick: () => (this.#note(null), this.#do(async () => void (await undo()))) }, label);
+    const close = h("button", { type: "button", class: "quiet", "aria-label": "Dismiss", onclick: () => this.#note(null) }, "×");
+    note.replaceChildren(h("span", {}, text), act ?? "", close);
+  }
+
+  /** @param {() => Promise<unknown>} work */
+  async #do(work) {
+    clearError(this.slot);
+    try {
+      await work();
+    } catch (error) {
+      showError(this.slot, error, this.app.actions);
+    }
+  }
+}

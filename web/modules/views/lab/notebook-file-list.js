@@ -1,0 +1,50 @@
+/**
+ * The files beside a notebook: those that its cells wrote, and those that were added.
+ */
+import { h } from "../../page/dom.js";
+import { megabytes } from "../../shared/protocol.js";
+
+export class NotebookFileList {
+  /** @param {HTMLElement} list @param {{remove: (name: string) => void}} actions */
+  constructor(list, actions) {
+    this.list = list;
+    this.actions = actions;
+    /** @type {Map<string, Blob>} */
+    this.files = new Map();
+    this.render();
+  }
+
+  /** @param {import("../../history/history-store.js").KeptFile[]} files */
+  replace(files) {
+    this.files = new Map(files.map(({ name, blob }) => [name, blob]));
+    this.render();
+  }
+
+  /** @param {string} name @param {Blob | null} blob null: it was deleted */
+  set(name, blob) {
+    if (blob) this.files.set(name, blob);
+    else this.files.delete(name);
+    this.render();
+  }
+
+  /** @returns {import("../../history/history-store.js").KeptFile[]} */
+  kept() {
+    return [...this.files].map(([name, blob]) => ({ name, blob }));
+  }
+
+  render() {
+    const names = [...this.files.keys()].sort();
+    this.list.hidden = names.length === 0;
+    this.list.replaceChildren(...names.map((name) => h("li", {},
+      h("button", { type: "button", class: "lab-file", title: "Save to this device", onclick: () => saveFile(name.split("/").at(-1), this.files.get(name)) },
+        h("span", { class: "lab-file-name" }, name), h("span", { class: "row-size" }, megabytes(this.files.get(name).size))),
+      h("button", { type: "button", class: "quiet", "aria-label": `Delete ${name}`, title: "Delete", onclick: () => this.actions.remove(name) }, "×"))));
+  }
+}
+
+/** Gives the user a file. @param {string} name @param {Blob} blob */
+export function saveFile(name, blob) {
+  const url = URL.createObjectURL(blob);
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60000);
+}

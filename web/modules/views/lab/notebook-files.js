@@ -1,0 +1,132 @@
+/**
+ * Notebooks as files: Jupyter's .ipynb (nbformat 4) and Python scripts in the percent format (`# %%`, `# %% [markdown]`).
+ * Source of the format: https://nbformat.readthedocs.io/en/latest/format_description.html
+ *
+ * @typedef {{kind: string, id?: string | null, text?: string, stream?: string, [field: string]: any}} Output as pyapp/lab/output.py sends it
+ * @typedef {{kind: "code" | "text", source: string, outputs?: Output[], count?: number | null}} CellData
+ * @typedef {{title: string, cells: CellData[]}} NotebookData
+ */
+import { UserError, megabytes } from "../../shared/protocol.js";
+
+const LARGEST = 50e6; // bytes of a file
+export const MOST_CELLS = 1000;
+const LONGEST_CELL = 1e6; // characters
+const OWN = "application/vnd.pyapp.output+json"; // what the Lab shows; other programs show the text or the image beside it
+const MARK = /^#\s*%%(.*)$/;
+const PYTHON = { kernelspec: { display_name: "Python 3", language: "python", name: "python3" }, language_info: { name: "python" } };
+
+/** @param {File} file @returns {Promise<NotebookData>} */
+export async function readNotebook(file) {
+  if (file.size > LARGEST) throw new UserError(`This file is too large for a notebook: ${megabytes(file.size)}.`, { where: file.name, hint: `At most ${megabytes(LARGEST)} can be opened.` });
+  const text = await file.text();
+  const title = file.name.replace(/\.(ipynb|py)$/i, "");
+  return /\.py$/i.test(file.name) ? fromScript(text, title) : fromJupyter(text, title, file.name);
+}
+
+/** @param {string} text @param {string} title @returns {NotebookData} */
+export function fromScript(text, title) {
+  /** @type {CellData[]} */
+  const cells = [];
+  /** @type {{kind: "code" | "text", lines: string[]}} */
+  let cell = { kind: "code", lines: [] };
+  const end = () => {
+    const lines = cell.kind === "text" ? uncommented(cell.lines) : cell.lines;
+    const source = lines.join("\n").replace(/^\s*\n|\s+$/g, "");
+    if (source) cells.push({ kind: cell.kind, source });
+  };
+  for (const line of text.replace(/\r\n?/g, "\n").split("\n")) {
+    const mark = line.match(MARK);
+    if (!mark) cell.lines.push(line);
+    else {
+      end();
+      cell = { kind: /\[(markdown|md)\]/.test(mark[1]) ? "text" : "code", lines: [] };
+    }
+  }
+  end();
+  return { title, cells: checked(cells, title) };
+}
+
+/** The lines of a text cell: comments, or a string in three quotes. @param {string[]} lines */
+function uncommented(lines) {
+  const text = lines.join("\n").trim();
+  const quoted = text.match(/^r?("""|''')([\s\S]*)\1$/);
+  if (quoted) return quoted[2].trim().split("\n");
+  return text.split("\n").map((line) => line.replace(/^#\s?/, ""));
+}
+
+/** @param {NotebookData} notebook @returns {string} */
+export function toScript({ cells }) {
+  return cells.map(({ kind, source }) => {
+    const lines = source.split("\n");
+    if (kind === "text") return ["# %% [markdown]", ...lines.map((line) => `# ${line}`.trimEnd())].join("\n");
+    return `# %%\n${source}`;
+  }).join("\n\n") + "\n";
+}
+
+/** @param {string} text @param {string} title @param {string} where @returns {NotebookData} */
+export function fromJupyter(text, title, where) {
+  let data;
+  try {
+    data = JSON.parse(text);
+  } catch {
+    throw new UserError("This is not a notebook: it is no JSON.", { where, hint: "Open a Jupyter notebook (.ipynb) or a Python script (.py)." });
+  }
+  if (data?.nbformat !== 4 || !Array.isArray(data.cells)) {
+    const version = Number.isInteger(data?.nbformat) ? ` It has version ${data.nbformat}.` : "";
+    throw new UserError(`This is not a notebook of version 4 of the format.${version}`, { where, hint: "Open it in Jupyter and save it again." });
+  }
+  const cells = data.cells.filter((cell) => cell && typeof cell === "object").map((cell) => ({
+    kind: /** @type {"code" | "text"} */ (cell.cell_type === "code" ? "code" : "text"),
+    source: joined(cell.source),
+    outputs: (Array.isArray(cell.outputs) ? cell.outputs : []).slice(0, 200).map(fromJupyterOutput).filter(Boolean),
+    count: Number.isInteger(cell.execution_count) ? cell.execution_count : null,
+  }));
+  return { title: typeof data.metadata?.title === "string" ? data.metadata.title.slice(0, 200) : title, cells: checked(cells, where) };
+}
+
+/** @param {CellData[]} cells @param {string} where @returns {CellData[]} */
+function checked(cells, where) {
+  if (cells.length > MOST_CELLS) throw new UserError(`This notebook has ${cells.length.toLocaleString("en")} cells; at most ${MOST_CELLS.toLocaleString("en")} can be opened.`, { where, hint: "Split it into several notebooks." });
+  if (cells.some(({ source }) => source.length > LONGEST_CELL)) throw new UserError("A cell of this notebook is longer than a million characters.", { where, hint: "Put the data into a file beside the notebook." });
+  return cells.length ? cells : [{ kind: "code", source: "" }];
+}
+
+/** Texts are strings or lists of lines. @param {unknown} value @returns {string} */
+const joined = (value) => (Array.isArray(value) ? value.filter((line) => typeof line === "string").join("") : typeof value === "string" ? value : "");
+
+/** @param {any} output @returns {Output | null} null if the Lab does not show it */
+function fromJupyterOutput(output) {
+  if (output?.output_type === "stream") return { kind: "text", stream: output.name === "stderr" ? "stderr" : "stdout", text: joined(output.text) };
+  if (output?.output_type === "error") {
+    const trace = joined((Array.isArray(output.traceback) ? output.traceback : []).map((line) => `${line}\n`));
+    return { kind: "error", name: String(output.ename ?? "Error"), text: (trace || `${output.ename}: ${output.evalue}`).replace(/\u001b\[[\d;]*m/g, "").trimEnd() };
+  }
+  const data = output?.data;
+  if (!data || typeof data !== "object") return null;
+  if (data[OWN] && typeof data[OWN].kind === "string") return data[OWN];
+  const text = joined(data["text/plain"]);
+  if (data["image/png"]) return { kind: "image", png: joined(data["image/png"]).replace(/\s/g, ""), caption: "", text };
+  return text ? { kind: "value", text } : null;
+}
+
+/** @param {NotebookData} notebook @returns {string} */
+export function toJupyter({ title, cells }) {
+  const listed = cells.map(({ kind, source, outputs = [], count = null }, index) => ({
+    cell_type: kind === "code" ? "code" : "markdown",
+    id: `cell-${index + 1}`,
+    metadata: {},
+    source: source.split(/(?<=\n)/),
+    ...(kind === "code" ? { execution_count: count, outputs: outputs.map((output) => toJupyterOutput(output, count)) } : {}),
+  }));
+  return `${JSON.stringify({ cells: listed, metadata: { ...PYTHON, title }, nbformat: 4, nbformat_minor: 5 }, null, 1)}\n`;
+}
+
+/** @param {Output} output @param {number | null} count */
+function toJupyterOutput(output, count) {
+  const { kind, text = "" } = output;
+  if (kind === "text" || kind === "tail") return { output_type: "stream", name: output.stream ?? "stdout", text: text.split(/(?<=\n)/) };
+  if (kind === "error") return { output_type: "error", ename: output.name, evalue: text.split("\n").at(-1), traceback: text.split("\n") };
+  if (kind === "value") return { output_type: "execute_result", execution_count: count, metadata: {}, data: { "text/plain": text } };
+  const image = kind === "image" ? { "image/png": output.png } : {};
+  return { output_type: "display_data", metadata: {}, data: { [OWN]: output, ...image, "text/plain": text } };
+}

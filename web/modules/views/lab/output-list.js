@@ -1,0 +1,152 @@
+/**
+ * The outputs of a cell: texts, values, tables, images, curves, fields to draw in, errors.
+ */
+import { h } from "../../page/dom.js";
+import { CurvesDrawing } from "./curves.js";
+import { DrawingField } from "./drawing-field.js";
+
+/** @typedef {import("./notebook-files.js").Output} Output */
+
+const MOST = 300; // outputs of a cell
+const MOST_STORED = 3e6; // characters of a cell's outputs that are stored
+
+export class OutputList {
+  /**
+   * @param {HTMLElement} host @param {(field: string, pixels: number[], answers: OutputList) => void} drawn
+   */
+  constructor(host, drawn) {
+    this.host = host;
+    this.drawn = drawn;
+    /** What is shown, as data. @type {Output[]} */
+    this.outputs = [];
+    /** @type {Map<string, {output: Output, node: HTMLElement, part?: any}>} those that newer ones replace */
+    this.named = new Map();
+    this.parts = [];
+    /** The text that grows. @type {{output: Output, element: HTMLElement} | null} */
+    this.text = null;
+    this.left = 0;
+  }
+
+  clear() {
+    for (const part of this.parts) part.destroy();
+    [this.outputs, this.parts, this.text, this.left] = [[], [], null, 0];
+    this.named.clear();
+    this.host.replaceChildren();
+  }
+
+  /** @param {Output[]} outputs stored ones */
+  restore(outputs) {
+    this.clear();
+    for (const output of outputs) this.add(output);
+  }
+
+  /** @param {Output} output */
+  add(output) {
+    if (output.kind === "text") return this.#addText(output);
+    this.text = null;
+    const older = output.id ? this.named.get(output.id) : null;
+    if (older) {
+      this.outputs[this.outputs.indexOf(older.output)] = output;
+      older.output = output;
+      if (older.part?.update) older.part.update(output);
+      else older.node.replaceWith((older.node = this.#element(output).node));
+      return;
+    }
+    if (this.outputs.length >= MOST) {
+      this.left += 1;
+      if (this.left === 1) this.host.append(h("p", { class: "output-note" }, `More than ${MOST} outputs: the others are left out.`));
+      return;
+    }
+    const made = this.#element(output);
+    this.outputs.push(output);
+    if (made.part) this.parts.push(made.part);
+    if (output.id) this.named.set(output.id, { output, ...made });
+    this.host.append(made.node);
+  }
+
+  /** Appends to the text before it. "\r" goes back to the start of the line. @param {Output} output */
+  #addText(output) {
+    if (this.text?.output.stream !== output.stream) {
+      const element = h("pre", { class: `output-text ${output.stream === "stderr" ? "output-stderr" : ""}`, tabindex: "0", role: "group", "aria-label": output.stream === "stderr" ? "Messages" : "Printed" });
+      this.text = { output: { ...output, text: "" }, element };
+      this.outputs.push(this.text.output);
+      this.host.append(element);
+    }
+    const { output: whole, element } = this.text;
+    for (const [i, piece] of output.text.split("\r").entries()) {
+      if (i > 0) {
+        const kept = whole.text.lastIndexOf("\n") + 1;
+        whole.text = whole.text.slice(0, kept);
+        const last = element.lastChild;
+        if (last && !last.textContent.endsWith("\n")) last.textContent = "";
+      }
+      if (!piece) continue;
+      whole.text += piece;
+      const last = element.lastChild;
+      if (last && !last.textContent.endsWith("\n")) last.textContent += piece;
+      else element.append(new Text(piece));
+    }
+    const bottom = element.scrollHeight - element.scrollTop - element.clientHeight < 60;
+    if (bottom) element.scrollTop = element.scrollHeight;
+  }
+
+  /** @param {Output} output @returns {{node: HTMLElement, part?: any}} */
+  #element(output) {
+    switch (output.kind) {
+      case "plot": {
+        const part = new CurvesDrawing(output);
+        return { node: part.element, part };
+      }
+      case "drawing": {
+        /** @type {DrawingField} */
+        const part = new DrawingField(output, (pixels) => this.drawn(String(output.id), pixels, answers));
+        const answers = new OutputList(part.answer, this.drawn);
+        return { node: part.element, part };
+      }
+      case "image": return { node: imageElement(output) };
+      case "table": return { node: tableElement(output) };
+      case "error": return { node: errorElement(output) };
+      case "tail": {
+        const pre = h("pre", { class: "output-text", tabindex: "0", role: "group", "aria-label": "The newest lines" }, output.text);
+        queueMicrotask(() => (pre.scrollTop = pre.scrollHeight));
+        const note = output.left_out ? h("p", { class: "output-note" }, `… ${Number(output.left_out).toLocaleString("en")} lines are left out …`) : null;
+        return { node: h("div", {}, note, pre) };
+      }
+      case "note": return { node: h("p", { class: "output-note" }, output.text) };
+      default: return { node: h("pre", { class: "output-text output-value", tabindex: "0", role: "group", "aria-label": "Value" }, String(output.text ?? "")) };
+    }
+  }
+
+  /** What is stored with the notebook. @returns {Output[]} */
+  stored() {
+    let room = MOST_STORED;
+    return this.outputs.filter((output) => (room -= JSON.stringify(output).length) > 0);
+  }
+}
+
+/** @param {Output} output */
+function imageElement({ png = "", width, height, caption, text }) {
+  const image = h("img", { class: "output-image", alt: caption || text || "An image", width, height });
+  if (/^[A-Za-z0-9+/=]*$/.test(png)) image.src = `data:image/png;base64,${png}`;
+  return h("figure", { class: "output-figure" }, image, caption ? h("figcaption", {}, caption) : null);
+}
+
+/** @param {Output} output */
+function tableElement({ columns = [], rows = [], count = 0 }) {
+  const number = columns.map((_, i) => rows.every((row) => row[i] === "" || Number.isFinite(Number(row[i]))));
+  const cell = (/** @type {"td" | "th"} */ tag, text, i) => h(tag, { class: number[i] ? "number" : null, scope: tag === "th" ? "col" : null }, String(text));
+  const table = h("table", { class: "output-table" },
+    h("thead", {}, h("tr", {}, ...columns.map((name, i) => cell("th", name, i)))),
+    h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((text, i) => cell("td", text, i))))));
+  const note = count > rows.length ? h("p", { class: "output-note" }, `The first ${rows.length.toLocaleString("en")} of ${count.toLocaleString("en")} rows.`) : null;
+  return h("div", {}, h("div", { class: "table-frame", tabindex: "0", role: "group", "aria-label": "Table" }, table), note);
+}
+
+/** @param {Output} output */
+function errorElement({ text = "", hint }) {
+  const lines = text.split("\n");
+  const said = lines.pop();
+  return h("div", { class: "output-error", role: "group", "aria-label": "Error" },
+    lines.length ? h("pre", { class: "output-trace", tabindex: "0", role: "group", "aria-label": "Where it happened" }, lines.join("\n")) : null,
+    h("p", { class: "output-said" }, said), hint ? h("p", {}, hint) : null);
+}
