@@ -12,8 +12,8 @@ from ..engine import Tensor
 from ..engine.lazy import np
 from ..engine.numpy_arrays import array_of, tensor_of
 from ..engine.ops import zeros_like
-from ..engine.ops.optimizer_steps import AdamWNumbers, AdamWSettings, adamw_step
-from .optimizer import Group, Optimizer
+from ..engine.ops.optimizer_steps import adamw_step
+from .optimizer import Group, Optimizer, counted
 
 __all__ = ["AdamW8bit"]
 
@@ -93,20 +93,16 @@ class AdamW8bit(Optimizer):
     ) -> None:  # fmt: skip
         settings = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, settings, maximize, **flags)
-        self._settings = AdamWSettings()
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry, (beta1, beta2) = self.state[parameter], group["betas"]
         if not entry:
-            entry["step"] = 0
             for name in _MOMENTS:
                 self._keep(entry, name, zeros_like(parameter))
-        step = entry["step"] = entry["step"] + 1
-        self._settings.numbers = AdamWNumbers(
-            group["lr"], beta1, beta2, group["eps"], group["weight_decay"], 1 - beta1**step, 1 - beta2**step
-        )
+        step = counted(entry)
+        numbers = (group["lr"], beta1, beta2, group["eps"], group["weight_decay"], 1 - beta1**step, 1 - beta2**step)
         moments = {name: self._moment(entry, name, parameter) for name in _MOMENTS}
-        adamw_step(parameter, *moments.values(), grad, self._settings)
+        adamw_step(parameter, *moments.values(), grad, numbers)
         if parameter.numel() > SMALL:
             for name, moment in moments.items():
                 self._keep(entry, name, moment)
