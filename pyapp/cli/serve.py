@@ -161,8 +161,9 @@ def serve(
         from pyapp.serve.settings import Settings
     except ImportError as error:
         raise PyappError(
-            f"the Python package {error.name!r} is missing", where="serve", hint="pip install 'pyapp[server]'"
-        ) from error
+            f"the Python package {error.name!r} is missing", where="serve",
+            hint="Install pyapp with its extra: pip install '.[server]'",
+        ) from error  # fmt: skip
     use_threads(threads)
     settings = Settings(
         models=models, keys=read_keys(api_key_file), origins=cors, cache_bytes=cache_memory * MIB,

@@ -153,7 +153,8 @@ class Gate:
 
         try:
             if self._allowed(scope, headers):
-                await self._app(scope, receive, sending)
+                with self._context.models.holding():
+                    await self._app(scope, receive, sending)
             else:
                 refusal = Problem(
                     "the key is wrong or missing: send Authorization: Bearer KEY", status=401, code="invalid_api_key",

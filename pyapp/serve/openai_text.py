@@ -72,7 +72,6 @@ class Running:
         self.context, self.model = context, model
         self.answers: list[Answer] = []
         self._open = True
-        model.requests += 1
 
     def add(self, prompt: Prompt, count: int) -> None:
         """`count` texts of a prompt, with seeds one after the other."""
@@ -90,8 +89,6 @@ class Running:
         if self._open:
             self._open = False
             self.context.in_flight -= len(self.answers)
-            self.model.requests -= 1
-            self.model.used = time.monotonic()
             for answer in self.answers:
                 answer.cancel.set()
 

@@ -6,7 +6,9 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,16 +22,20 @@ from pyapp.models.loading.by_task import TASK_OF_CLASS
 from pyapp.tasks.keeper import LOADERS, known
 from pyapp.tasks.texts import embed_texts
 
-from .batching import Batcher
+from .batching import Batch, Batcher
 from .engine import Engine
 from .problems import Problem
-from .scheduler import Scheduler
+from .scheduler import Scheduler, Text
 from .settings import Settings
 
 log = logging.getLogger("pyapp.serve")
 TASKS = ("generate", "embed", "classify", "transcribe")
 ANY = ("default", "dummy", "tgi")  # what clients of one model call it
 ENCODERS = ("bert", "distilbert", "roberta", "xlm-roberta", "mpnet", "electra", "deberta", "modernbert", "nomic")
+
+
+# The models that a request uses, which stay loaded until it ends.
+HELD: ContextVar[list[ServedModel] | None] = ContextVar("HELD", default=None)
 
 
 @dataclass(eq=False)
@@ -89,14 +95,30 @@ class Models:
         return found
 
     async def get(self, name: str | None, *tasks: str) -> ServedModel:
-        """As `find`; the model is loaded."""
+        """As `find`; the model is loaded, and stays so until the request ends (`holding`)."""
         model = self.find(name, tasks)
-        model.used = time.monotonic()
+        held = HELD.get()
+        if held is not None:
+            held.append(model)
+            model.requests += 1
         if model.loaded is None:
             async with self._loading:
                 if model.loaded is None:
                     await asyncio.wrap_future(self._engine.call(lambda: self._load(model)))
         return model
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """A context in which the models that `get` returns are not unloaded."""
+        held: list[ServedModel] = []
+        before = HELD.set(held)
+        try:
+            yield
+        finally:
+            HELD.reset(before)
+            for model in held:
+                model.requests -= 1
+                model.used = time.monotonic()
 
     async def load_all(self) -> None:
         """Loads every model; the first that fails raises its error."""
@@ -135,7 +157,7 @@ class Models:
         seconds = round(time.perf_counter() - start, 3)
         log.info("model loaded", extra={"fields": {"model": model.name, "task": model.task, "seconds": seconds}})
 
-    def submit(self, model: ServedModel, work: Any, waiting: Callable[[], bool] = lambda: True) -> None:
+    def submit(self, model: ServedModel, work: Text | Batch) -> None:
         """Gives a Text or a Batch to the model's runner."""
         runner = model.runner
 

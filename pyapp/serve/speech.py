@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -116,14 +115,11 @@ class Hearing:
         self._context, self._model, self._answer = context, model, answer
         self._open = True
         context.in_flight += 1
-        model.requests += 1
 
     def close(self) -> None:
         if self._open:
             self._open = False
             self._context.in_flight -= 1
-            self._model.requests -= 1
-            self._model.used = time.monotonic()
             self._answer.cancel.set()
 
     async def events(self) -> AsyncGenerator[Event, None]:

@@ -88,6 +88,7 @@ async def generate(request: Request, context: Context, stream: bool | None = Non
     running = submit(context, model, [ready], 1)
     choice = Written(0, prompt if full else "")
     tokens: list[dict[str, Any]] = []
+    tops: list[list[dict[str, Any]]] = []
     last: list[Done] = []
 
     def take(index: int, event: Event) -> None:
@@ -95,6 +96,7 @@ async def generate(request: Request, context: Context, stream: bool | None = Non
             choice.text += event.text
             if event.id is not None:
                 tokens.append(detail_of(model, event))
+                tops.append([{**entry, "special": False} for entry in event.top_logprobs or ()])
         elif isinstance(event, Done):
             note_done(request, choice, event)
             last.append(event)
@@ -125,7 +127,7 @@ async def generate(request: Request, context: Context, stream: bool | None = Non
     await collect(request, running, take)
     found: dict[str, Any] = {"generated_text": choice.text}
     if details:
-        found["details"] = {**finish_of(last[0], options), "prefill": [], "tokens": tokens}
+        found["details"] = {**finish_of(last[0], options), "prefill": [], "tokens": tokens, "top_tokens": tops}
     return JSONResponse(found)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import math
 import struct
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
@@ -38,7 +37,6 @@ async def items_of(
     request.scope["pyapp.log"] |= {"model": model.name, "texts": count}
     answer = Answer()
     context.in_flight += 1
-    model.requests += 1
     found: list[Any] = [None] * count
     try:
         start(answer)
@@ -53,8 +51,6 @@ async def items_of(
                         raise Problem("the client has left", status=499)
     finally:
         context.in_flight -= 1
-        model.requests -= 1
-        model.used = time.monotonic()
     context.metrics.texts.labels(model.name).inc(count)
     return found
 

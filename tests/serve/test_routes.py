@@ -191,6 +191,7 @@ def test_inference_servers_routes(client: Any) -> None:
     settings = {"max_new_tokens": 5, "details": True, "top_n_tokens": 2}
     found = post(client, "/generate", inputs="ab", parameters=settings)
     assert found["details"]["finish_reason"] == "length" and len(found["details"]["tokens"]) == 5
+    assert [top[0]["id"] for top in found["details"]["top_tokens"]] == [t["id"] for t in found["details"]["tokens"]]
     assert post(client, "/", inputs="ab", parameters=settings)[0] == found
     answer = client.post("/generate_stream", json={"inputs": "ab", "parameters": settings})
     chunks = [json.loads(line[5:]) for line in answer.text.split("\n\n") if line]

@@ -1,0 +1,98 @@
+"""The engine's thread: workers take turns, one that fails fails alone, and a dead engine says so."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from pyapp.errors import ModelNotFoundError, OptionError
+from pyapp.serve.engine import Engine
+
+pytestmark = pytest.mark.native_only
+
+
+class Counting:
+    """A worker of so many turns; fails at the turn `broken`."""
+
+    def __init__(self, name: str, turns: int, order: list[str], broken: int = -1) -> None:
+        self.name, self.left, self.order, self.broken = name, turns, order, broken
+        self.error: Exception | None = None
+        self.ended = threading.Event()
+
+    def turn(self) -> bool:
+        self.order.append(self.name)
+        if self.left == self.broken:
+            raise ValueError(self.name)
+        self.left -= 1
+        if not self.left:
+            self.ended.set()
+        return self.left > 0
+
+    def fail(self, error: Exception) -> None:
+        self.error = error
+        self.ended.set()
+
+
+def test_workers_take_turns_and_fail_alone() -> None:
+    engine, order = Engine(), []  # type: ignore[var-annotated]
+    workers = [Counting("a", 4, order), Counting("b", 4, order, broken=3), Counting("c", 3, order)]
+    engine.post(lambda: [engine.activate(worker) for worker in workers])
+    engine.start()
+    for worker in workers:
+        assert worker.ended.wait(10)
+    assert "".join(order) == "abcabcaca"
+    assert [type(worker.error) for worker in workers] == [type(None), ValueError, type(None)]
+    assert engine.call(lambda: threading.current_thread().name).result(10) == "engine"
+    with pytest.raises(ZeroDivisionError):
+        engine.call(lambda: 1 / 0).result(10)
+    assert engine.alive
+    engine.stop()
+    assert not engine.alive
+
+
+def test_a_dead_engine_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("starlette")
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    context, told = Context(Settings(preload=False, idle=0.05)), threading.Event()
+    context.engine.on_death = told.set
+    with TestClient(make_app(context)) as client:
+        assert client.get("/health").status_code == 200
+        body = {"prompt": "Once", "max_tokens": 2}
+        assert client.post("/v1/completions", json=body).status_code == 200
+        end = time.monotonic() + 10
+        while client.get("/v1/models").json()["data"][0]["loaded"]:  # unloaded when nobody uses it
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert client.post("/v1/completions", json=body).status_code == 200  # and loaded again
+
+        def die() -> Any:
+            raise SystemExit
+
+        context.engine.post(die)
+        assert told.wait(10)
+        assert client.get("/health").status_code == client.get("/ready").status_code == 503
+        assert client.post("/v1/completions", json=body).json()["error"]["code"] == "engine_dead"
+
+
+def test_names_of_models(model_folders: Any) -> None:
+    pytest.importorskip("starlette")
+    from pyapp.serve.served import parse_model
+
+    chat, embedder = str(model_folders["chat"]), str(model_folders["embedder"])
+    found = [
+        parse_model(spec) for spec in (chat, f"x={embedder}", f"y=classify:{chat}", "embed:a/b", "speech", "a/b:c")
+    ]
+    assert [(model.name, model.task) for model in found] == [
+        ("chat", "generate"), ("x", "embed"), ("y", "classify"), ("a/b", "embed"), ("speech", "transcribe"),
+        ("a/b:c", "generate"),
+    ]  # fmt: skip
+    with pytest.raises((OptionError, ModelNotFoundError)):
+        parse_model("embed:")
