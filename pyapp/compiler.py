@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from weakref import WeakSet
 
 from .engine import Graph, Tensor, no_grad
+from .engine.autocast import STATE as AUTOCAST
 from .engine.autograd import is_grad_enabled
 from .engine.device import cpu
 from .engine.dtype import Default
@@ -76,7 +77,8 @@ class Compiled:
             return self.function(*args, **kwargs)
         tensors: list[Tensor] = []
         try:
-            key = (_kind((args, kwargs), tensors), is_grad_enabled(), Default.dtype)
+            region = AUTOCAST.dtype, AUTOCAST.device, AUTOCAST.caches
+            key = (_kind((args, kwargs), tensors), is_grad_enabled(), Default.dtype, region)
             entry = self._entries.get(key)
         except TypeError as error:
             self._explain(f"an argument is {error}")

@@ -278,3 +278,34 @@ def test_methods_and_recomputed_blocks() -> None:
     assert losses[0] == losses[1]
     assert twin.model[0].weight.tolist() == compiled.model[0].weight.tolist()
     assert Trainer.step.captured is False
+
+
+@pytest.mark.parametrize("within", [True, False])
+def test_autocast(within: bool) -> None:
+    """A region inside the step is part of it; one around it needs a record of its own."""
+    model = nn.Linear(8, 4)
+
+    def run(x: Tensor) -> Tensor:
+        if within:
+            with pyapp.autocast("cpu", dtype=pyapp.bfloat16):
+                return model(x)
+        return model(x)
+
+    compiled = pyapp.compile(run)
+    for n in range(4):
+        x = _data(n, 3, 8)
+        with pyapp.no_grad(), pyapp.autocast("cpu", dtype=pyapp.bfloat16, enabled=not within and n % 2 == 1):
+            expected, found = run(x), compiled(x)
+        assert found.dtype is expected.dtype is (pyapp.bfloat16 if within or n % 2 else pyapp.float32)
+        assert found.tolist() == expected.tolist()
+
+
+def test_weights_change_inside_a_region() -> None:
+    model = nn.Linear(8, 4)
+    compiled = pyapp.compile(model.forward)
+    with pyapp.no_grad(), pyapp.autocast("cpu", dtype=pyapp.bfloat16):
+        for n in range(4):
+            model.weight += 1.0
+            x = _data(n, 3, 8)
+            assert compiled(x).tolist() == model(x).tolist()
+    assert compiled.captured

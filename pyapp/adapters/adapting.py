@@ -9,7 +9,7 @@ from typing import Any
 
 from pyapp.engine import Tensor, no_grad, quant
 from pyapp.errors import OptionError
-from pyapp.nn import Module, Parameter
+from pyapp.nn import Module, MultiheadAttention, Parameter
 
 from .config import ALL_LINEAR, LoraConfig, ends_in
 from .layers import GROUPS, LowRank, adapt, can_adapt, is_linear
@@ -77,8 +77,16 @@ def chosen_layers(model: Module, config: LoraConfig) -> dict[str, Any]:
     have adapters.
     """
     found: dict[str, Any] = {}
+    read = _weights_read_directly(model)
     for path, module in model.named_modules():
         if not path or _is_part_of_adapter(path):
+            continue
+        if path in read:
+            if config.target_modules != ALL_LINEAR and config.targets(path):
+                raise OptionError(
+                    f"{path} cannot have an adapter: nn.MultiheadAttention reads its weight without calling it",
+                    where="target_modules",
+                )
             continue
         if config.target_modules == ALL_LINEAR:
             if is_linear(module) and not ends_in(path, HEADS) and not config.excludes(path):
@@ -97,6 +105,15 @@ def chosen_layers(model: Module, config: LoraConfig) -> dict[str, Any]:
             hint=f"Its layers are called {', '.join(known)}",
         )  # fmt: skip
     return found
+
+
+def _weights_read_directly(model: Module) -> set[str]:
+    """Paths of layers that are never called: an adapter there would have no effect."""
+    return {
+        f"{path}.out_proj".lstrip(".")
+        for path, module in model.named_modules()
+        if isinstance(module, MultiheadAttention)
+    }
 
 
 def _is_part_of_adapter(path: str) -> bool:

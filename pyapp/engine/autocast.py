@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from .device import Device
 from .dtype import DType, float32, float64
 from .grad_mode import STATE as GRADIENTS
+from .launch import capturing
 from .op import OPS, Op
 from .tensor import Tensor
 from .thread_local import ThreadLocal
@@ -81,7 +82,7 @@ def _converted(value: Any, dtype: DType) -> Any:
     if not _fits(value) or value.dtype is dtype:
         return value
     leaf = value.dtype is float32 and value.requires_grad and value.node is None and dtype is not float32
-    if not leaf or not STATE.caches:
+    if not leaf or not STATE.caches or capturing():  # a record must convert the weight as it is at each replay
         return value.to(dtype)
     if STATE.cache is None:
         STATE.cache = {}

@@ -178,3 +178,10 @@ def test_wrong_settings() -> None:
     refused("already", lambda: add_adapter(model, LoraConfig(), "one"))
     add_adapter(model, LoraConfig(modules_to_save=["norm"]), "two")
     refused("two adapters store", lambda: set_adapter(model, ["one", "two"]))
+
+
+def test_a_layer_that_is_never_called_is_refused() -> None:
+    model = nn.TransformerEncoderLayer(16, 2, 16)
+    assert add_adapter(model, LoraConfig(r=2, target_modules="all-linear")) == ["linear1", "linear2"]
+    with pytest.raises(OptionError, match="self_attn.out_proj cannot have an adapter"):
+        add_adapter(model, LoraConfig(r=2, target_modules=["out_proj"]), "other")
