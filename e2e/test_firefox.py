@@ -52,6 +52,9 @@ def test_a_visit_with_firefox(firefox: Firefox, dist: Path) -> None:
     firefox.until("pyappPage.lab.runningCell !== null")
     firefox.click("#lab-stop")
     firefox.until("pyappPage.lab.runningCell === null && pyappPage.lab.cells[0].state === 'stopped'")
+    firefox.until(
+        "!pyappPage.lab.unsaved && !pyappPage.lab.store.busy"
+    )  # before that the page asks whether to leave it
 
     firefox.until("document.getElementById('offline-state').textContent.includes('works offline')")
     server.stop()

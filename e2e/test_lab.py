@@ -116,6 +116,7 @@ def test_the_editor(lab: LabPage) -> None:
     lab.page.locator("#lab-cells").locator("button", has_text="+ Code").first.press("Enter")
     keyboard.type("word.upp", delay=20)
     expect(lab.cell(2).locator(".cm-tooltip-autocomplete li").first).to_have_text("uppermethod")
+    lab.page.wait_for_timeout(150)  # keys that come right after the list opens are not meant for it
     keyboard.press("Tab")
     keyboard.type("(")
     expect(lab.cell(2).locator(".cm-signature")).to_contain_text("upper()")

@@ -9,8 +9,8 @@ import asyncio
 import contextlib
 import inspect
 import linecache
+import os
 import sys
-import sysconfig
 import traceback
 import types
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from .output import Send, send_to
 from .stream import Printed, Stream
 from .table import is_table, table
 
-LIBRARY = sysconfig.get_path("stdlib")
+LIBRARY = str(Path(os.__file__).parent)
 PACKAGE = str(Path(next(iter(_package_path))).resolve())
 LONGEST_VALUE = 20_000  # characters of a value that is shown
 IMAGE_SIDES = (8, 2048)  # arrays of bytes of these sizes are shown as images

@@ -55,9 +55,11 @@ def test_errors_name_the_cell_and_hide_our_frames() -> None:
         "a b",
         "raise SystemExit(2)",
         "try:\n    1 / 0\nexcept ZeroDivisionError:\n    raise ValueError('second')",
+        "import json\njson.loads('{')",
     )
-    assert ends == ["complete", "failed", "failed", "complete", "failed"]
-    first, syntax, left, second = outputs
+    assert ends == ["complete", "failed", "failed", "complete", "failed", "failed"]
+    first, syntax, left, second, library = outputs
+    assert "File " not in library["text"] and library["line"] == 2
     assert (first["cell"], first["line"], first["name"]) == ("1", 3, "ArgumentError")
     lines = first["text"].split("\n")
     assert lines[1:4] == ["  Cell 2, line 1", "    f(3)", "  Cell 1, line 3, in f"]

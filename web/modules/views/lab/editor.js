@@ -117,7 +117,7 @@ export class Editor {
 
   /** Closes what is open above the text; then leaves the editor. @param {EditorView} view */
   #escape(view) {
-    if (completionStatus(view.state)) return false; // CodeMirror closes the list
+    if (completionStatus(view.state) === "active") return false; // CodeMirror closes the list
     if (view.state.field(signatureTip, false)) view.dispatch({ effects: setSignature.of(null) });
     this.actions.leave();
     return true;
