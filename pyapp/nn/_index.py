@@ -103,7 +103,7 @@ MODULES = {
         quantize
     """,
     "rotary": """
-        RotaryFrequencies gguf_rotary_frequencies rotary_frequencies
+        RotaryFrequencies rotary_frequencies
     """,
     "weights": """
         Weights

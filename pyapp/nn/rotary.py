@@ -1,8 +1,8 @@
 """Frequencies of rotary positions (Su et al. 2021, arXiv 2104.09864), with the scalings that models of long contexts
 use.
 
-`rotary_frequencies` reads a configuration of Hugging Face's transformers, `gguf_rotary_frequencies` the metadata of a
-GGUF file. `RotaryFrequencies.table` makes the table for `ops.rope` and the caches.
+`rotary_frequencies` reads a configuration of Hugging Face's transformers. `RotaryFrequencies.table` makes the table for
+`ops.rope` and the caches.
 
 The scalings: "linear" (Chen et al. 2023, arXiv 2306.15595), "dynamic" (NTK-aware, of the length of the text), "yarn"
 (Peng et al. 2023, arXiv 2309.00071), "longrope" (Ding et al. 2024, arXiv 2402.13753) and "llama3" (Llama 3.1).
@@ -20,7 +20,7 @@ from ..engine.device import cpu
 from ..engine.ops.rotary import rotation_table
 from ..errors import ModelError
 
-__all__ = ["RotaryFrequencies", "gguf_rotary_frequencies", "rotary_frequencies"]
+__all__ = ["RotaryFrequencies", "rotary_frequencies"]
 
 HINT = "Load the model with its original configuration"
 LARGEST_HEAD = 1 << 16
@@ -230,57 +230,3 @@ _SCALINGS = {
     "su": _longrope,  # the first name of longrope in Phi-3
     "llama3": _llama3,
 }
-
-
-def gguf_rotary_frequencies(
-    metadata: Mapping[str, Any],
-    architecture: str,
-    *,
-    length: int | None = None,
-    divisors: Sequence[float] | None = None,
-    short_factors: Sequence[float] | None = None,
-    long_factors: Sequence[float] | None = None,
-) -> RotaryFrequencies:
-    """The frequencies that a GGUF file asks for (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): its keys
-    `ARCHITECTURE.rope.*`.
-
-    The sequences are the numbers of the tensors rope_freqs.weight (by which frequencies are divided: Llama 3's
-    scaling), rope_factors_short.weight and rope_factors_long.weight. `length` as in rotary_frequencies. ModelError for
-    an unknown scaling and for numbers that mean nothing.
-    """
-
-    def get(name: str) -> Any:
-        return metadata.get(f"{architecture}.{name}")
-
-    head_dim = get("attention.key_length")
-    if head_dim is None:
-        sizes = {name: get(name) for name in ("embedding_length", "attention.head_count")}
-        head_dim = _number(sizes, "embedding_length") // _number(sizes, "attention.head_count")
-    rotated = get("rope.dimension_count") or head_dim
-    kind, factor = get("rope.scaling.type"), get("rope.scaling.factor") or get("rope.scale_linear")
-    scale = _number({"rope.scaling.attn_factor": get("rope.scaling.attn_factor")}, "rope.scaling.attn_factor", 1.0)
-    if kind is None:  # llama.cpp's files of Phi-3 tell it by their tensors alone
-        kind = "longrope" if short_factors is not None else "none" if factor in (None, 1) else "linear"
-    parameters = {
-        "rope_type": "default" if kind == "none" else kind,
-        "rope_theta": get("rope.freq_base"),
-        "factor": factor,
-        "original_max_position_embeddings": get("rope.scaling.original_context_length") or get("context_length"),
-        "beta_fast": get("rope.scaling.yarn_beta_fast"),
-        "beta_slow": get("rope.scaling.yarn_beta_slow"),
-        "short_factor": short_factors,
-        "long_factor": long_factors,
-    }
-    if kind == "longrope":
-        parameters["attention_factor"] = 1.0  # the file has the number itself
-    config = {
-        "head_dim": rotated,
-        "max_position_embeddings": get("context_length"),
-        "rope_parameters": parameters,
-    }
-    found = rotary_frequencies(config, length=length)
-    if divisors is not None:
-        divided = _divisors(divisors, 2 * len(found.per_position), "rope_freqs.weight")
-        steps = tuple(step / divisor for step, divisor in zip(found.per_position, divided, strict=True))
-        found = RotaryFrequencies(steps, found.attention_factor)
-    return RotaryFrequencies(found.per_position, found.attention_factor * scale)

@@ -11,7 +11,7 @@ import pytest
 
 from pyapp import ops
 from pyapp.errors import ModelError
-from pyapp.nn.rotary import RotaryFrequencies, gguf_rotary_frequencies, rotary_frequencies
+from pyapp.nn.rotary import RotaryFrequencies, rotary_frequencies
 from tests.nn.rotary_cases import BASE, CASES
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_rotary.json").read_text())
@@ -78,35 +78,6 @@ def test_layer_types() -> None:
     assert rotary_frequencies(config, layer_type="full_attention").per_position[0] == 0.125
     with pytest.raises(ModelError, match="no layer type None, only full_attention, sliding_attention"):
         rotary_frequencies(config)
-
-
-@pytest.mark.parametrize("name", ["default", "linear", "yarn", "longrope_long", "llama3"])
-def test_gguf(name: str) -> None:
-    """What llama.cpp's converter writes for the same model."""
-    config, length = CASES[name]
-    parameters = config["rope_parameters"]
-    metadata: dict[str, Any] = {
-        "m.embedding_length": 64,
-        "m.attention.head_count": 4,
-        "m.context_length": 128,
-        "m.rope.freq_base": parameters["rope_theta"],
-        "m.rope.scaling.type": name if name in ("linear", "yarn") else None,
-        "m.rope.scaling.original_context_length": parameters.get("original_max_position_embeddings"),
-    }
-    more: dict[str, Any] = {}
-    expected = rotary_frequencies(config, length=length)
-    if name in ("linear", "yarn"):
-        metadata["m.rope.scaling.factor"] = parameters["factor"]
-    if name == "longrope_long":
-        metadata["m.rope.scaling.attn_factor"] = expected.attention_factor
-        more = {"short_factors": parameters["short_factor"], "long_factors": parameters["long_factor"]}
-    if name == "llama3":
-        metadata |= {"m.attention.key_length": 64}
-        plain = rotary_frequencies({**config, "rope_parameters": {"rope_theta": 5e5}})
-        more = {"divisors": [a / b for a, b in zip(plain.per_position, expected.per_position, strict=True)]}
-    found = gguf_rotary_frequencies(metadata, "m", length=length, **more)
-    np.testing.assert_allclose(found.per_position, expected.per_position, rtol=1e-12)
-    assert found.attention_factor == pytest.approx(expected.attention_factor)
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,15 @@
 # never learns from these 360, so they show how well it reads digits that it has not seen.
 
 # %%
-from digits_data import load_digits
+from pyapp import datasets, keras, lab
 
-from pyapp import keras, lab
-
-images, labels = load_digits()  # (1797, 8, 8), (1797,)
-images = images[..., None]  # (1797, 8, 8, 1): one colour
+digits = datasets.digits()
+images = digits.images.numpy().reshape(-1, 8, 8, 1) / 16  # (1797, 8, 8, 1): from 0, paper, to 1, ink
+labels = digits.labels.numpy()  # (1797,)
 apart = [i % 5 == 0 for i in range(len(labels))]
 kept = [not i for i in apart]
-x, y = images[kept], labels[kept]  # (1437, 8, 8, 1), (1437,)
-held_out, answers = images[apart], labels[apart]  # (360, 8, 8, 1), (360,)
+x, y = images[kept].astype("float32"), labels[kept]  # (1437, 8, 8, 1), (1437,)
+held_out, answers = images[apart].astype("float32"), labels[apart]  # (360, 8, 8, 1), (360,)
 lab.image(1 - x[:40], width=400, caption=f"The first 40: {' '.join(map(str, y[:40]))}")
 
 # %% [markdown]
