@@ -173,16 +173,18 @@ static void mean_row(const window *w, const span *s, int64_t at, int64_t n)
         ((float *)w->y)[w->at + o] = total[o] / divisor[o];
 }
 
-/* The geometry begins at the third slot of every kernel here. */
-static int pool(const launch *record, window w, int means, int worker, int workers)
+/* The dims of every kernel here begin with the type, the number of planes and the geometry. */
+static int pool(const int64_t *dims, window w, int means, int worker, int workers)
 {
-    const int type = (int)record->dims[0];
-    const int64_t planes = record->dims[1];
+    const int type = (int)dims[0];
+    const int64_t planes = dims[1];
     geometry g;
     int64_t first, last, elements = 1, outputs = 1;
-    memcpy(&g, record->dims + 2, sizeof g);
-    if (!type_in(record->dims[0], TYPES_FLOAT) || planes < 0)
+    memcpy(&g, dims + 2, sizeof g);
+    if (!type_in(dims[0], TYPES_FLOAT) || planes < 0)
         return KERNEL_BAD_ARGUMENT;
+    if (!planes)
+        return KERNEL_OK;
     for (int d = 0; d < 3; d++) {
         if (g.size[d] < 0 || g.out[d] < 0 || g.kernel[d] < 0 || g.stride[d] < 1 || g.pad[d] < 0 || g.dilation[d] < 1 ||
             (g.out[d] && !g.size[d]))
@@ -226,7 +228,7 @@ KERNEL(max_pool)
     const window w = {.x = record->pointers[max_pool_x],
                       .y = record->pointers[max_pool_y],
                       .indices = record->pointers[max_pool_indices]};
-    return pool(record, w, 0, worker, workers);
+    return pool(record->dims + max_pool_type, w, 0, worker, workers);
 }
 
 KERNEL(max_pool_backward)
@@ -234,7 +236,7 @@ KERNEL(max_pool_backward)
     const window w = {.x = record->pointers[max_pool_backward_x],
                       .grad_y = record->pointers[max_pool_backward_grad_y],
                       .grad_x = record->pointers[max_pool_backward_grad_x]};
-    return pool(record, w, 0, worker, workers);
+    return pool(record->dims + max_pool_backward_type, w, 0, worker, workers);
 }
 
 KERNEL(avg_pool)
@@ -243,7 +245,7 @@ KERNEL(avg_pool)
                       .y = record->pointers[avg_pool_y],
                       .counted = record->dims[avg_pool_counted],
                       .divisor = record->dims[avg_pool_divisor]};
-    return pool(record, w, 1, worker, workers);
+    return pool(record->dims + avg_pool_type, w, 1, worker, workers);
 }
 
 KERNEL(avg_pool_backward)
@@ -252,5 +254,5 @@ KERNEL(avg_pool_backward)
                       .grad_x = record->pointers[avg_pool_backward_grad_x],
                       .counted = record->dims[avg_pool_backward_counted],
                       .divisor = record->dims[avg_pool_backward_divisor]};
-    return pool(record, w, 1, worker, workers);
+    return pool(record->dims + avg_pool_backward_type, w, 1, worker, workers);
 }
