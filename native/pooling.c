@@ -181,10 +181,10 @@ static int pool(const int64_t *dims, window w, int means, int worker, int worker
     geometry g;
     int64_t first, last, elements = 1, outputs = 1;
     memcpy(&g, dims + 2, sizeof g);
-    if (!type_in(dims[0], TYPES_FLOAT) || planes < 0)
-        return KERNEL_BAD_ARGUMENT;
     if (!planes)
         return KERNEL_OK;
+    if (!type_in(dims[0], TYPES_FLOAT) || planes < 0)
+        return KERNEL_BAD_ARGUMENT;
     for (int d = 0; d < 3; d++) {
         if (g.size[d] < 0 || g.out[d] < 0 || g.kernel[d] < 0 || g.stride[d] < 1 || g.pad[d] < 0 || g.dilation[d] < 1 ||
             (g.out[d] && !g.size[d]))
