@@ -292,12 +292,14 @@ def refuse_capture(name: str) -> None:
 class Graph:
     """The launch records of one run of a function. `replay()` runs them again, in one call, with the present values of
     the inputs. `outputs`, the result of the function, then hold the new results.
+
+    It does not keep the function: that is often a method of the object that keeps the Graph, and such a circle would
+    hold a model's memory until Python's garbage collector runs.
     """
 
-    def __init__(self, function: Callable[[], Any], outputs: Any, recorder: Recorder) -> None:
+    def __init__(self, outputs: Any, recorder: Recorder) -> None:
         for complete in recorder.at_end:
             complete()
-        self.function = function
         self.outputs = outputs
         self.names = recorder.names
         self._kept = recorder.kept  # the memory that the records point to
@@ -377,7 +379,7 @@ def capture(function: Callable[[], Any]) -> Graph:
     if _thread.recorder is not None:
         raise RuntimeError("capture: already capturing; captures do not nest")
     recorder = Recorder(GraphPools())
-    return Graph(function, _record(function, recorder), recorder)
+    return Graph(_record(function, recorder), recorder)
 
 
 def capture_or_run(function: Callable[[], Any]) -> tuple[Any, Graph | None, Recorder]:
@@ -385,7 +387,7 @@ def capture_or_run(function: Callable[[], Any]) -> tuple[Any, Graph | None, Reco
     something cannot be recorded; the recorder then has the reason."""
     recorder = Recorder(GraphPools(), gives_up=True)
     outputs = _record(function, recorder)
-    return outputs, None if recorder.reason else Graph(function, outputs, recorder), recorder
+    return outputs, None if recorder.reason else Graph(outputs, recorder), recorder
 
 
 __all__ = [

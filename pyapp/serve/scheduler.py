@@ -336,9 +336,11 @@ class Scheduler:
         tokens, places = inputs.narrow(0, 0, count).reshape(count, 1), inputs.narrow(0, count, count)
         write, cache = writer(inputs), self._cache.first(count)
         known: list[Any] = []  # the logits, and the replay
+        # Not `self`, which keeps this function: memory in a circle is free only after a garbage collection.
+        model, vocab_size = self.model, self.vocab_size
 
         def forward() -> Tensor:
-            return self.model.forward_cached(tokens, places, cache, last_only=False).reshape(count, self.vocab_size)
+            return model.forward_cached(tokens, places, cache, last_only=False).reshape(count, vocab_size)
 
         def run(numbers: list[int]) -> Tensor:
             write(*numbers)

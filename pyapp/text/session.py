@@ -164,10 +164,12 @@ class Session:
         inputs = int32_tensor([0] * (count + 1), self.device)
         tokens, place = inputs.narrow(0, 0, count), inputs.narrow(0, count, 1)
         write = writer(inputs)
+        # Not `self`, which keeps this function: memory in a circle is free only after a garbage collection.
+        model, cache, eager = self.model, self.cache, self.eager
 
         def forward() -> Tensor:
             with no_grad():
-                return self.model.forward_cached(tokens, place, self.cache, last_only=False)
+                return model.forward_cached(tokens, place, cache, last_only=False)
 
         replay: Callable[[], Any] | None = None
         logits: Tensor | None = None
@@ -177,7 +179,7 @@ class Session:
             write(*ids, position)
             if replay is not None:
                 replay()
-            elif self.eager:
+            elif eager:
                 logits = forward()
             else:
                 graph = capture(forward)

@@ -62,10 +62,12 @@ class Lanes:
         inputs = int32_tensor([0] * (2 * count), self.first.device)
         tokens, places = inputs.narrow(0, 0, count).reshape(count, 1), inputs.narrow(0, count, count)
         write, cache = writer(inputs), self._cache.first(count)
+        # Not `self`, which keeps this function: memory in a circle is free only after a garbage collection.
+        model, vocab_size = self._model, self.first.vocab_size
 
         def forward() -> Tensor:
-            logits = self._model.forward_cached(tokens, places, cache, last_only=False)  # (B, 1, V)
-            return logits.reshape(count, self.first.vocab_size)
+            logits = model.forward_cached(tokens, places, cache, last_only=False)  # (B, 1, V)
+            return logits.reshape(count, vocab_size)
 
         replay: Callable[[], Any] | None = None
         logits: Tensor | None = None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -189,3 +191,15 @@ def test_a_step_that_fails_ends_all_and_the_next_ones_work(loaded: Any) -> None:
     after = Client(loaded, "a")
     run(scheduler, after)
     assert len(after.scored) == 12
+
+
+def test_its_memory_is_free_without_a_garbage_collection(loaded: Any) -> None:
+    gc.disable()
+    try:
+        scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=2, context=400)
+        run(scheduler, *[Client(loaded, prompt) for prompt in PROMPTS[:3]])
+        gone = ref(scheduler)
+        del scheduler
+        assert gone() is None
+    finally:
+        gc.enable()

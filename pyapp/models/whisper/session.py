@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     Array = numpy.ndarray[Any, Any]
 
+CLOSED = "this session is closed: make another one with new_session()"
+
 
 class AudioMemory:
     """The caches of one audio window for the decoder: keys and values of each layer, in int8 if the decoder's weights
@@ -80,13 +82,14 @@ class CachedMemory:
     """The memory of the decoder's blocks in a session (transformer.Memory): earlier tokens and the audio from caches,
     for tokens at position[0] ….
 
-    `text` is a cache of all rows, for one new token of each, or of the first row, for several new tokens.
+    `text` is a cache of all rows, for one new token of each, or of the first row, for several new tokens. `audio` is
+    there while the session is open.
     """
 
-    def __init__(self, text: KVCache, audio: AudioMemory, position: Tensor) -> None:
-        self.text, self.audio, self.position = text.layers, audio, position
+    def __init__(self, text: KVCache, audio_heads: int, position: Tensor) -> None:
+        self.text, self.audio_heads, self.position = text.layers, audio_heads, position
         self.heads, _, self.size = text.keys[0].shape
-        self.audio_heads = audio.decoder.config.n_text_head
+        self.audio: AudioMemory | None = None
         self.watched: list[tuple[int, int]] = []  # (layer, head) whose scores are kept in `scores`
         self.scores: Array | None = None  # (watched, T, S)
 
@@ -104,6 +107,7 @@ class CachedMemory:
         heads = q.reshape(q.shape[0], self.audio_heads, self.size)  # (N, H, D)
         if self.watched:
             self._watch(layer, heads)
+        assert self.audio is not None
         return self.audio.layers[layer].attend(heads).reshape(q.shape)
 
     def _watch(self, layer: int, q: Tensor) -> None:
@@ -111,6 +115,7 @@ class CachedMemory:
         heads = [(i, head) for i, (wanted, head) in enumerate(self.watched) if wanted == layer]
         if not heads or self.scores is None:
             return
+        assert self.audio is not None
         keys = self.audio.layer_keys(layer)
         for i, head in heads:
             scores = ops.linear(q.narrow(1, head, 1).squeeze(1), keys.narrow(0, head, 1).squeeze(0))
@@ -134,8 +139,8 @@ class SessionPool:
             memory = self._memory(decoder, audio)
             session = memory.closed.pop((rows, eager), None)
             if session is None:
-                session = DecoderSession(decoder, memory, rows, eager, self)
-            session.reset()
+                session = DecoderSession(decoder, rows, eager)
+            session.open(memory, self)
             memory.open += 1
         return session
 
@@ -158,11 +163,11 @@ class SessionPool:
         memory.audio, memory.version = audio, audio.storage.version
         return memory
 
-    def give(self, session: DecoderSession) -> None:
-        """Returns a closed session to the pool."""
+    def give(self, session: DecoderSession, memory: AudioMemory) -> None:
+        """Keeps a closed session for the next window in its memory."""
         with self._lock:
-            session.memory.open -= 1
-            session.memory.closed[session.rows, session.eager] = session
+            memory.open -= 1
+            memory.closed[session.rows, session.eager] = session
 
 
 def as_window(decoder: Decoder, audio: Tensor) -> Tensor:
@@ -185,11 +190,11 @@ class DecoderSession:
     `Whisper.new_session`, and `close` it (or use it in a with statement), so that the next window can reuse its caches.
     """
 
-    def __init__(self, decoder: Decoder, memory: AudioMemory, rows: int, eager: bool, pool: SessionPool) -> None:
+    def __init__(self, decoder: Decoder, rows: int, eager: bool) -> None:
         if rows < 1:
             raise ValueError(f"a session has at least one row, not {rows}")
         config = decoder.config
-        self.decoder, self.memory, self.rows, self.eager = decoder, memory, rows, eager
+        self.decoder, self.rows, self.eager = decoder, rows, eager
         self.capacity, self.vocab_size = config.n_text_ctx, config.n_vocab
         self.heads = config.n_text_head
         size = config.n_text_state // self.heads
@@ -199,13 +204,23 @@ class DecoderSession:
         inputs = int32_tensor([0] * (rows + 1), decoder.device)
         self._tokens, self._place = inputs.narrow(0, 0, rows), inputs.narrow(0, rows, 1)
         self._write = writer(inputs)  # a token for each row, and their position
-        self._every = CachedMemory(self._cache, memory, self._place)
-        self._first = CachedMemory(self._cache.of_heads(self.heads), memory, self._place)
-        self._pool = pool
+        self._every = CachedMemory(self._cache, self.heads, self._place)
+        self._first = CachedMemory(self._cache.of_heads(self.heads), self.heads, self._place)
+        self._opened: tuple[AudioMemory, SessionPool] | None = None  # None: closed
         self._replay: Callable[[], Any] | None = None
         self._logits: Tensor | None = None
         self._array: Array | None = None
-        self.is_open = True
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
+    @property
+    def memory(self) -> AudioMemory:
+        """The caches of the audio. ValueError after `close`."""
+        if self._opened is None:
+            raise ValueError(CLOSED)
+        return self._opened[0]
 
     @property
     def position(self) -> int:
@@ -214,13 +229,24 @@ class DecoderSession:
     def reset(self) -> None:
         """Forgets the text."""
         self._texts = [[] for _ in range(self.rows)]
-        self.is_open = True
+
+    def open(self, memory: AudioMemory, pool: SessionPool) -> None:
+        """Begins a text over the audio in `memory`, the same at each call: a Graph of this session reads it. `close`
+        returns the session to `pool`.
+        """
+        self.reset()
+        self._opened = memory, pool
+        self._every.audio = self._first.audio = memory
 
     def close(self) -> None:
         """Returns the caches to the model; the session cannot be used afterwards."""
-        if self.is_open:
-            self.is_open = False
-            self._pool.give(self)
+        if self._opened is None:
+            return
+        memory, pool = self._opened
+        # The memory keeps a closed session. If that kept the memory too, the model's memory would be free only after a
+        # garbage collection.
+        self._opened = self._every.audio = self._first.audio = None
+        pool.give(self, memory)
 
     def __enter__(self) -> DecoderSession:
         return self
@@ -348,7 +374,7 @@ class DecoderSession:
 
     def _check(self, tokens: Sequence[int], count: int) -> None:
         if not self.is_open:
-            raise ValueError("this session is closed: make another one with new_session()")
+            raise ValueError(CLOSED)
         if self.position + count > self.capacity:
             raise ModelError(f"{self.position + count} tokens do not fit the model's text context of {self.capacity}")
         if tokens and not 0 <= min(tokens) <= max(tokens) < self.vocab_size:
