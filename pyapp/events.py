@@ -7,7 +7,11 @@ them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -243,3 +247,22 @@ class Cancel:
         """Raises Cancelled once the flag is set."""
         if self._set:
             raise Cancelled("stopped")
+
+    @contextmanager
+    def set_by_interrupt(self) -> Iterator[None]:
+        """A context in which the first Ctrl-C sets the flag, and the second interrupts at once. In other threads than
+        the main one, and in a browser, it changes nothing.
+        """
+        if threading.current_thread() is not threading.main_thread() or sys.platform == "emscripten":
+            yield
+            return
+
+        def handler(number: int, frame: Any) -> None:
+            self.set()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+        before = signal.signal(signal.SIGINT, handler)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)

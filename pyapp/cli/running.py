@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TextIO
 
 import click
@@ -52,21 +50,6 @@ def silence(stream: TextIO) -> None:
         pass
 
 
-@contextmanager
-def interrupt_sets(cancel: Cancel) -> Iterator[None]:
-    """A context in which the first Ctrl-C sets `cancel`, and the second interrupts at once."""
-
-    def handler(number: int, frame: Any) -> None:
-        cancel.set()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def forward(start: Callable[[Cancel], Any], view: View) -> int:
     """Shows every event of a task; returns the exit code."""
 
@@ -76,7 +59,7 @@ def forward(start: Callable[[Cancel], Any], view: View) -> int:
 
     cancel = Cancel()
     try:
-        with interrupt_sets(cancel):
+        with cancel.set_by_interrupt():
             asyncio.run(show_all())
     except BrokenPipeError:  # click would call this a plain error
         silence(sys.stdout)

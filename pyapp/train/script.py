@@ -12,9 +12,7 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,7 +65,7 @@ class Run:
             else:
                 self.checkpoint.replace(self.checkpoint.with_suffix(".previous"))
         cancel = Cancel()
-        with _interrupt_sets(cancel):
+        with cancel.set_by_interrupt():
             while self.step < total:
                 yield self.step + 1
                 self.step += 1
@@ -147,24 +145,6 @@ def current_run() -> Run:
         _current.append(Run(Path("runs") / name))
         default_generator.manual_seed(_current[0].seed)
     return _current[-1]
-
-
-@contextmanager
-def _interrupt_sets(cancel: Cancel) -> Iterator[None]:
-    """A context in which the first Ctrl-C sets `cancel`, and the second interrupts at once."""
-    if threading.current_thread() is not threading.main_thread() or sys.platform == "emscripten":
-        yield
-        return
-
-    def handler(number: int, frame: Any) -> None:
-        cancel.set()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 __all__ = ["Run", "current_run"]
