@@ -239,6 +239,7 @@ def test_a_story_goes_on_and_is_kept(story: StoryPage) -> None:
     rows.nth(1).get_by_role("button", name="Delete").click()
     expect(page.locator("#sheet-empty")).to_be_visible()
     page.locator("#history-story").get_by_role("button", name="Undo").click()
+    expect(page.locator("#history-story .history-note")).to_have_text("It is back.")
     with page.expect_download() as saved:
         page.get_by_role("button", name="Export all (ZIP)").click()
     with zipfile.ZipFile(saved.value.path()) as archive:
