@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from pyapp.cli.finetune import finetune
 from pyapp.cli.running import threads_option, use_threads
 from pyapp.cli.views import View
 from pyapp.errors import FileFormatError, PyappError
@@ -125,9 +126,7 @@ def read_settings(path: Path, ctx: click.Context) -> tuple[click.Command, list[s
 def _named(name: str, path: Path, ctx: click.Context) -> click.Command | None:
     if name.endswith(".py"):
         return _script_command(path.parent / name)
-    if name == "finetune":
-        from pyapp.cli.finetune import finetune
-
+    if name == finetune.name:
         return finetune
     group = ctx.command
     return group.commands.get(name) if isinstance(group, click.Group) else None

@@ -13,6 +13,7 @@ from ..engine.device import Device, as_device
 from ..engine.dtype import DType, as_dtype
 from ..engine.ops import empty
 from ..errors import ModelError
+from ..formats.opening import open_checkpoint
 from .module import Module
 from .parameter import Parameter
 from .state import Renames, all_tensors, renamed
@@ -202,8 +203,6 @@ def _listed(names: list[str]) -> str:
 def _opened(source: Any) -> Any:
     """A mapping or an open checkpoint. TypeError."""
     if isinstance(source, (str, os.PathLike)):
-        from ..formats.opening import open_checkpoint
-
         return open_checkpoint(source)
     if isinstance(source, Mapping) or hasattr(source, "tensors"):
         return source

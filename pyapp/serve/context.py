@@ -31,7 +31,7 @@ class Context:
         self.settings = settings
         self.engine = Engine()
         self.models = Models(settings, self.engine)
-        self.metrics = Metrics(self)
+        self.metrics = Metrics(self.engine, self.models, lambda: self.in_flight)
         self.draining = False
         self.in_flight = 0
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="tokens")

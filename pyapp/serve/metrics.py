@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from .engine import Engine
 from .scheduler import Scheduler
-
-if TYPE_CHECKING:
-    from .context import Context
+from .served import Models
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
 class Metrics:
-    """The figures of one server."""
+    """The figures of one server. `in_flight` gives the number of requests that wait or run."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, engine: Engine, models: Models, in_flight: Callable[[], int]) -> None:
         self._registry = registry = CollectorRegistry()
         self.requests = Counter("pyapp_requests", "Requests by route, model and status",
                                 ["route", "model", "status"], registry=registry)  # fmt: skip
@@ -31,7 +29,7 @@ class Metrics:
                                  buckets=SECONDS, registry=registry)  # fmt: skip
         self.sound = Counter("pyapp_sound_seconds", "Seconds of sound transcribed", ["model"], registry=registry)
         self.texts = Counter("pyapp_embedded_texts", "Texts embedded or ranked", ["model"], registry=registry)
-        registry.register(_Now(context))
+        registry.register(_Now(engine, models, in_flight))
 
     def text(self) -> bytes:
         found: bytes = generate_latest(self._registry)
@@ -39,16 +37,15 @@ class Metrics:
 
 
 class _Now:
-    """What the schedulers count themselves."""
+    """The present figures of the engine, the models and their schedulers."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, engine: Engine, models: Models, in_flight: Callable[[], int]) -> None:
+        self._engine, self._models, self._in_flight = engine, models, in_flight
 
     def collect(self) -> Iterator[Metric]:
-        context = self._context
-        yield GaugeMetricFamily("pyapp_requests_in_flight", "Requests that wait or run", context.in_flight)
+        yield GaugeMetricFamily("pyapp_requests_in_flight", "Requests that wait or run", self._in_flight())
         yield GaugeMetricFamily("pyapp_engine_turn_seconds", "How long the engine's turn takes so far",
-                                context.engine.busy_seconds)  # fmt: skip
+                                self._engine.busy_seconds)  # fmt: skip
         loaded = GaugeMetricFamily("pyapp_model_loaded", "Whether a model is in memory", labels=["model", "task"])
         waiting = GaugeMetricFamily("pyapp_texts_waiting", "Texts in the queue", labels=["model"])
         running = GaugeMetricFamily("pyapp_texts_running", "Texts that are being written", labels=["model"])
@@ -58,7 +55,7 @@ class _Now:
                                      labels=["model"])  # fmt: skip
         new = CounterMetricFamily("pyapp_new_tokens", "Tokens written", labels=["model"])
         passes = CounterMetricFamily("pyapp_steps", "Steps of the texts together", labels=["model"])
-        for model in context.models.by_name.values():
+        for model in self._models.by_name.values():
             loaded.add_metric([model.name, model.task], float(model.loaded is not None))
             scheduler = model.runner
             if isinstance(scheduler, Scheduler):

@@ -133,7 +133,7 @@ def test_hugging_faces_client(server: Process) -> None:
     details = client.text_generation("hello", max_new_tokens=5, details=True).details
     assert details.generated_tokens == len(details.tokens) == 5
     found = client.chat_completion([{"role": "user", "content": "hello"}], max_tokens=5)
-    assert len(found.choices[0].message.content) == 5
+    assert found.choices[0].message.content and found.usage.completion_tokens == 5  # drawn: it may be half a character
 
 
 def test_the_end_waits_for_running_requests(server: Process) -> None:

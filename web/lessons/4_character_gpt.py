@@ -3,6 +3,8 @@
 #
 # Build a transformer that writes letter by letter, on our tales or on a text of yours.
 #
+# The tales are made by the same generator as the texts of the embedded story model.
+#
 # The model reads some letters and says which one comes next. That is all; texts come from doing it again and again. To
 # use a text of your own, drop a `.txt` file on this page: the newest one below **Files** is read. A hundred
 # kilobytes are enough.
