@@ -42,6 +42,10 @@ class DownloadError(PyappError, OSError):
     """A download failed or its content is wrong."""
 
 
+class ServerError(PyappError, OSError):
+    """A server cannot be reached, or refuses a request."""
+
+
 class StorageFullError(PyappError, OSError):
     """The disk, or the browser's storage, is full."""
 

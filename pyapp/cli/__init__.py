@@ -24,7 +24,9 @@ from pyapp.cli.running import (
     adapter_option,
     forward,
     json_option,
+    model_or_server,
     open_closed_streams,
+    server_option,
     silence,
     threads_option,
     use_threads,
@@ -124,6 +126,7 @@ for command in (*texts.COMMANDS, finetune, merge):
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
 @click.option("--type", "dtype", metavar="TYPE", help="Convert the model while it loads: q8_0, q4_0, Q4_K_M, float16 …")
 @adapter_option
+@server_option
 @click.option("--echo/--no-echo", default=True, help="Print the prompt before its continuation.  [default: echo]")
 @click.option("--eager", is_flag=True, help="Run op by op, without the recorded graph.")
 @threads_option
@@ -135,6 +138,7 @@ def generate(
     tokenizer: str | None,
     dtype: str | None,
     adapter: str | None,
+    server: str | None,
     echo: bool,
     eager: bool,
     draft: str | None,
@@ -152,11 +156,12 @@ def generate(
     prompt = read_prompt(prompt)
     options = settings_of(settings)
     use_threads(threads)
+    chosen = model_or_server(model, server)
     several = max(options["samples"], options["beams"]) > 1
     plain: View = SeveralView(prompt if echo else "") if several else StoryView(prompt if echo else "")
     return forward(
         lambda cancel: tasks.generate(
-            model,
+            chosen,
             prompt,
             options,
             tokenizer=tokenizer,

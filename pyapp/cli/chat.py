@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pyapp.cli.grouped import FILE_LIMIT, GroupedCommand, generation_options, settings_of
-from pyapp.cli.running import READER_LEFT, adapter_option, forward, json_option, threads_option, use_threads
+from pyapp.cli.running import (
+    READER_LEFT,
+    adapter_option,
+    forward,
+    json_option,
+    model_or_server,
+    server_option,
+    threads_option,
+    use_threads,
+)
 from pyapp.cli.views import JsonView, StoryView, View
 from pyapp.errors import PyappError
 from pyapp.events import Done, Event, Thought, Token
@@ -41,6 +50,7 @@ BLOCK = '"""'
 @click.option("--load", "load_file", type=click.Path(), help="Go on with a conversation that /save wrote.")
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
 @adapter_option
+@server_option
 @click.option(
     "--thoughts/--no-thoughts", default=True, help="Show what the model thinks before it answers.  [default: thoughts]"
 )
@@ -54,6 +64,7 @@ def chat(
     load_file: str | None,
     tokenizer: str | None,
     adapter: str | None,
+    server: str | None,
     thoughts: bool,
     draft: str | None,
     threads: int | None,
@@ -71,7 +82,7 @@ def chat(
     SamplingOptions.from_dict(options)  # what is wrong is told before the model is loaded
     use_threads(threads)
     source = Path(template_file).read_text(encoding="utf-8") if template_file else None
-    talk = Talk(model, tokenizer, adapter, draft, source, options, as_json, thoughts)
+    talk = Talk(model_or_server(model, server), tokenizer, adapter, draft, source, options, as_json, thoughts)
     if load_file:
         talk.conversation = Conversation.from_json(read_file(load_file), load_file)
     if system is not None:

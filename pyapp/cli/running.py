@@ -24,6 +24,11 @@ adapter_option = click.option(
     "--adapter", metavar="FOLDER", type=click.Path(exists=True, file_okay=False),
     help="A LoRA adapter of the model, as pyapp finetune and peft write it.",
 )  # fmt: skip
+server_option = click.option(
+    "--server", metavar="URL",
+    help="Ask this server, such as pyapp serve, instead of computing here; MODEL is its name there. A key comes from "
+    "the variable PYAPP_API_KEY.",
+)  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON event per line.")
 
 
@@ -67,6 +72,15 @@ def forward(start: Callable[[Cancel], Any], view: View) -> int:
     finally:
         view.close()
     return {"error": 1, "cancelled": STOPPED}.get(view.outcome, 0)
+
+
+def model_or_server(model: str | None, server: str | None) -> Any:
+    """What the tasks take as `model`: the name, or the server's model of this name."""
+    if server is None:
+        return model
+    from pyapp.serve.client import Server
+
+    return Server(server, model=model)
 
 
 def use_threads(threads: int | None) -> None:

@@ -23,6 +23,8 @@ MIB = 1 << 20
 @option(NETWORK, "--api-key-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
         help="Requests must have one of these keys, one a line.")  # fmt: skip
 @option(NETWORK, "--cors", multiple=True, metavar="ORIGIN", help='A site whose pages may ask; "*": all. Repeatable.')
+@option(NETWORK, "--page", type=click.Path(exists=True, file_okay=False), metavar="FOLDER",
+        help="Give browsers this built page (dist/ of make site) at /.")  # fmt: skip
 @option(NETWORK, "--tls-certificate", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
         help="Serve HTTPS with this certificate.")  # fmt: skip
 @option(NETWORK, "--tls-key", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Its private key.")

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from pyapp.cli.running import forward, json_option, threads_option, use_threads
+from pyapp.cli.running import forward, json_option, model_or_server, server_option, threads_option, use_threads
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Done, Event, Item
 from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER
@@ -21,9 +21,19 @@ INPUT_LIMIT = 1 << 30  # bytes of a file of texts
 model_option = click.option(
     "-m", "--model", required=True, metavar="MODEL", help="A folder, or a name on the hub such as owner/repo."
 )
+optional_model = click.option(
+    "-m", "--model", metavar="MODEL", help="A folder, or a name on the hub such as owner/repo; of a server its name."
+)
 type_option = click.option("-t", "--type", "dtype", metavar="TYPE", help="Convert the weights: q8_0, q4_0, float16 …")
 top_option = click.option("--top", type=click.IntRange(min=1), help="Only the best ones.")
 file_argument = click.argument("file", type=click.Path(allow_dash=True, dir_okay=False))
+
+
+def chosen_model(model: str | None, server: str | None) -> Any:
+    """The model of a command, which must be given unless a server has it."""
+    if model is None and server is None:
+        raise click.UsageError("Missing option '-m' / '--model', or '--server'.")
+    return model_or_server(model, server)
 
 
 def read_lines(file: str) -> list[str]:
@@ -96,31 +106,52 @@ class RankView(ItemsView):
 
 @click.command()
 @file_argument
-@model_option
+@optional_model
+@server_option
 @click.option("--prompt", help="Put this before each text.")
 @click.option("--prompt-name", metavar="NAME", help="Put the model's prompt of this name before each text.")
 @click.option("--normalize/--no-normalize", default=None, help="Vectors of length 1.  [default: as the model says]")
 @type_option
 @threads_option
 @json_option
-def embed(file: str, model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any) -> int:
+def embed(
+    file: str,
+    model: str | None,
+    server: str | None,
+    dtype: str | None,
+    threads: int | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
     """Compute the embedding of each line of FILE ("-": stdin): a JSON array per line."""
     from pyapp import tasks
 
     texts = read_lines(file)
     use_threads(threads)
     view: View = JsonView() if as_json else ItemsView(lambda index, values: [json.dumps(values["embedding"])])
-    return forward(lambda cancel: tasks.embed(texts, model=model, dtype=dtype, cancel=cancel, **options), view)
+    return forward(
+        lambda cancel: tasks.embed(texts, model=chosen_model(model, server), dtype=dtype, cancel=cancel, **options),
+        view,
+    )
 
 
 @click.command()
 @file_argument
-@model_option
+@optional_model
+@server_option
 @top_option
 @type_option
 @threads_option
 @json_option
-def classify(file: str, model: str, top: int | None, dtype: str | None, threads: int | None, as_json: bool) -> int:
+def classify(
+    file: str,
+    model: str | None,
+    server: str | None,
+    top: int | None,
+    dtype: str | None,
+    threads: int | None,
+    as_json: bool,
+) -> int:
     """Label each line of FILE ("-": stdin): the line, then its labels with their probabilities."""
     from pyapp import tasks
 
@@ -132,27 +163,37 @@ def classify(file: str, model: str, top: int | None, dtype: str | None, threads:
         return [f"{labels}\t{texts[index]}"]
 
     view: View = JsonView() if as_json else ItemsView(lines)
-    return forward(lambda cancel: tasks.classify(texts, model=model, dtype=dtype, top=top, cancel=cancel), view)
+    return forward(
+        lambda cancel: tasks.classify(texts, model=chosen_model(model, server), dtype=dtype, top=top, cancel=cancel),
+        view,
+    )
 
 
 @click.command()
 @click.argument("query")
 @file_argument
-@model_option
+@optional_model
+@server_option
 @top_option
 @type_option
 @threads_option
 @json_option
 def rerank(
-    query: str, file: str, model: str, top: int | None, dtype: str | None, threads: int | None, as_json: bool
-) -> int:
+    query: str, file: str, model: str | None, server: str | None, top: int | None, dtype: str | None,
+    threads: int | None, as_json: bool,
+) -> int:  # fmt: skip
     """Order the lines of FILE ("-": stdin) by how well they answer QUERY."""
     from pyapp import tasks
 
     texts = read_lines(file)
     use_threads(threads)
     view: View = JsonView() if as_json else RankView(texts)
-    return forward(lambda cancel: tasks.rerank(query, texts, model=model, dtype=dtype, top=top, cancel=cancel), view)
+    return forward(
+        lambda cancel: tasks.rerank(
+            query, texts, model=chosen_model(model, server), dtype=dtype, top=top, cancel=cancel
+        ),
+        view,
+    )
 
 
 @click.command("fill-mask")

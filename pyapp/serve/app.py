@@ -23,6 +23,7 @@ from starlette.routing import Route
 
 from . import openai_text, speech, tgi, vectors
 from .context import Context, Handler
+from .page import WithPage, check_site
 from .problems import Problem, of_exception
 from .sampling import NAMES
 
@@ -218,6 +219,9 @@ def make_app(context: Context, on_failure: Callable[[Exception], None] = lambda 
         Route(path, endpoint_of(handler, context), methods=[method]) for method, path, handler in ROUTES
     ]
     middleware = [Middleware(Gate, context=context)]
+    if context.settings.page is not None:
+        check_site(context.settings.page)
+        middleware.insert(0, Middleware(WithPage, folder=context.settings.page))
     if context.settings.origins:
         middleware.append(
             Middleware(

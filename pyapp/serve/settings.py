@@ -15,6 +15,7 @@ class Settings:
     - models: names, folders or files, each `[NAME=][TASK:]MODEL`; none: the embedded ones.
     - keys: a request must have one of them (`Authorization: Bearer KEY`); none: everybody may ask.
     - origins: sites whose pages may ask (CORS); "*": all.
+    - page: the folder of a built site, which browsers get at "/"; None: no page.
     - rows: texts of a model that are written at once. context: tokens of prompt and text. cache_bytes: of the keys and
       values of one model; cache_type as in SamplingOptions.
     - queue: requests that wait or run at once; more get status 429.
@@ -31,6 +32,7 @@ class Settings:
     dtype: str | None = None
     keys: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    page: str | None = None
     rows: int = 16
     context: int | None = None
     cache_type: str = "f32"

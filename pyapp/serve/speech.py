@@ -156,7 +156,7 @@ def formatted(done: Done, chosen: str, options: TranscribeOptions) -> Response:
         return PlainTextResponse(format_transcript(Transcript.from_dict(results), chosen))
     segments = [dict(segment) for segment in results["segments"]]
     words = [
-        {"word": word["word"].strip(), "start": word["start"], "end": word["end"]}
+        {"word": word["word"].strip(), "start": word["start"], "end": word["end"], "probability": word["probability"]}
         for segment in segments for word in segment.pop("words", None) or ()
     ]  # fmt: skip
     found = {name: results.get(name) for name in ("task", "language", "duration")}

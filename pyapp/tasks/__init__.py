@@ -31,7 +31,7 @@ from pyapp.events import (
 from pyapp.text.options import SamplingOptions, check_number
 
 from .chat import chat, drafter_of, load_chat
-from .core import BREATH, Breath, Events, Result, error_event, given, reported, task
+from .core import BREATH, Breath, Events, Remote, Result, error_event, given, only_here, reported, task
 from .keeper import keeper
 from .speech import listen, load_speech, transcribe
 from .texts import answer, classify, embed, fill_mask, label, pipeline, rerank, translate
@@ -63,6 +63,12 @@ async def load(
 ) -> Events:
     """Loads a model (as for `generate`) ahead of its first use. Done carries `name` and `config`."""
     chosen = given(dtype=dtype, adapter=adapter)
+    if isinstance(model, Remote):
+        only_here(tokenizer=tokenizer, **chosen)
+        async with aclosing(model.load(cancel or Cancel())) as forwarded:
+            async for told in forwarded:
+                yield told
+        return
     async with aclosing(keeper.get("generate", model, tokenizer, key, cancel or Cancel(), **chosen)) as events:
         async for event in events:
             if isinstance(event, Result):
@@ -89,10 +95,10 @@ async def generate(
     pyapp.text.generate.generate, or, for several samples and beams, of pyapp.text.several.generate_several.
 
     `draft` is a smaller model with the same tokenizer, which guesses tokens (pyapp/text/speculation.py). `model` is a
-    name, a path, bytes, a ByteSource or a LoadedModel; None: the embedded one. `tokenizer` likewise, if it is not
-    beside the model. `key` identifies models without a name; the last used model is kept. `options` may be a dict of
-    JSON values. `eager` runs without Graph, for reference. `dtype` ("q4_0", "Q4_K_M" …) is the type to convert the
-    matrices to while they are read. `adapter`: a folder with a LoRA adapter of the model.
+    name, a path, bytes, a ByteSource, a LoadedModel, or a Server (pyapp.serve.client); None: the embedded one.
+    `tokenizer` likewise, if it is not beside the model. `key` identifies models without a name; the last used model is
+    kept. `options` may be a dict of JSON values. `eager` runs without Graph, for reference. `dtype` ("q4_0", "Q4_K_M"
+    …) is the type to convert the matrices to while they are read. `adapter`: a folder with a LoRA adapter of the model.
     """
     from pyapp.text.generate import Session
     from pyapp.text.generate import generate as generate_events
@@ -100,6 +106,12 @@ async def generate(
     cancel = cancel or Cancel()
     if not isinstance(options, SamplingOptions):
         options = SamplingOptions.from_dict(options or {})
+    if isinstance(model, Remote):
+        only_here(tokenizer=tokenizer, draft=draft, dtype=dtype, adapter=adapter, eager=eager or None)
+        async with aclosing(model.generate(prompt, options, cancel)) as forwarded:
+            async for told in forwarded:
+                yield told
+        return
     loaded = model
     if not hasattr(model, "tokenizer"):
         chosen = given(dtype=dtype, adapter=adapter)

@@ -10,7 +10,7 @@ from typing import Any
 from pyapp.events import Cancel, Done, Event, Notice
 from pyapp.text.options import SamplingOptions
 
-from .core import Breath, Events, Result, given, reported, task
+from .core import Breath, Events, Remote, Result, given, only_here, reported, task
 from .keeper import keeper, load_text
 
 NO_TEMPLATE = Notice(
@@ -76,6 +76,12 @@ async def chat(
     cancel = cancel or Cancel()
     if not isinstance(options, SamplingOptions):
         options = SamplingOptions.from_dict({"max_new_tokens": DEFAULTS.max_new_tokens} | dict(options or {}))
+    if isinstance(model, Remote):
+        only_here(template=template, tokenizer=tokenizer, draft=draft, adapter=adapter)
+        async with aclosing(model.chat(messages, options, tools, variables, cancel)) as forwarded:
+            async for told in forwarded:
+                yield told
+        return
     loaded, drafter = model, None
     if not hasattr(model, "tokenizer"):
         chosen_settings = given(adapter=adapter)

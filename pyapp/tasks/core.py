@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from pyapp.errors import Cancelled, OperationError, PyappError
-from pyapp.events import Done, Error, Event
+from pyapp.errors import Cancelled, OperationError, OptionError, PyappError
+from pyapp.events import Cancel, Done, Error, Event
 
 Events = AsyncGenerator[Event, None]
 P = ParamSpec("P")
@@ -71,6 +71,33 @@ class Result(Generic[T]):
 def given(**settings: Any) -> dict[str, Any]:
     """The settings that are not None."""
     return {name: value for name, value in settings.items() if value is not None}
+
+
+class Remote:
+    """A model in another process, instead of a loaded one: the tasks give it their arguments and forward its events
+    (pyapp.serve.client.Server).
+    """
+
+    def load(self, cancel: Cancel) -> Events:
+        raise NotImplementedError
+
+    def generate(self, prompt: str, options: Any, cancel: Cancel) -> Events:
+        raise NotImplementedError
+
+    def chat(self, messages: Any, options: Any, tools: Any, variables: Any, cancel: Cancel) -> Events:
+        raise NotImplementedError
+
+    def of_texts(self, name: str, arguments: Any, options: Any, cancel: Cancel) -> Events:
+        raise NotImplementedError
+
+    def transcribe(self, audio: Any, options: Any, cancel: Cancel) -> Events:
+        raise NotImplementedError
+
+
+def only_here(**settings: Any) -> None:
+    """OptionError for a setting that is given, of a task whose model is Remote."""
+    if names := list(given(**settings)):
+        raise OptionError("is not a setting of a server's model", where=names[0])
 
 
 class Breath:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyapp.events import Cancel, Done, Event, Language, Metric, Progress, Segment
 
-from .core import Breath, Events, Result, task
+from .core import Breath, Events, Remote, Result, task
 from .keeper import keeper
 
 if TYPE_CHECKING:
@@ -62,6 +62,11 @@ async def transcribe(
                 yield heard
         return
     cancel, chosen = cancel or Cancel(), as_options(options)
+    if isinstance(model, Remote):
+        async with aclosing(model.transcribe(audio, chosen, cancel)) as forwarded:
+            async for told in forwarded:
+                yield told
+        return
     with audio if isinstance(audio, AudioReader) else open_audio(audio) as reader:
         async with aclosing(loaded_model(model, key, cancel)) as loading:
             async for event in loading:

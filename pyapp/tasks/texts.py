@@ -16,7 +16,7 @@ from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Item, Progress
 from pyapp.text.spans import softmax
 
-from .core import Breath, Events, Result, task
+from .core import Breath, Events, Remote, Result, only_here, task
 from .keeper import LOADERS, keeper, known
 from .spans import answer_questions, label_tokens
 from .text_batches import BATCH_SIZE, Work, batches, checked_texts, encoded, grouped, sigmoid
@@ -236,6 +236,12 @@ async def _stream(
     options: Mapping[str, Any],
 ) -> AsyncGenerator[Event, None]:  # fmt: skip
     cancel = cancel or Cancel()
+    if isinstance(model, Remote):
+        only_here(dtype=dtype)
+        async with aclosing(model.of_texts(name, arguments, options, cancel)) as forwarded:
+            async for told in forwarded:
+                yield told
+        return
     loaded = model
     if not hasattr(model, "tokenizer"):
         async with aclosing(keeper.get(LOADED_FOR.get(name, name), model, None, key, cancel, dtype=dtype)) as loading:

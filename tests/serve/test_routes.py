@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -314,3 +315,40 @@ def test_sound_that_is_none(client: Any) -> None:
     check_each(check, rows)
     broken = client.post("/v1/audio/transcriptions", content=b"xx", headers={"content-type": "multipart/form-data"})
     assert broken.status_code == 400 and broken.json()["error"]["code"] == "invalid_form"
+
+
+def test_the_page(model_folders: dict[str, Path], tmp_path: Path) -> None:
+    from starlette.testclient import TestClient
+
+    from pyapp.errors import OptionError
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    (tmp_path / "site" / "modules").mkdir(parents=True)
+    files = {
+        "index.html": b"<title>page</title>",
+        "modules/a.mjs": b"let a",
+        "k.wasm": b"\0asm",
+        "k.wasm.gz": b"zipped",
+    }
+    for name, data in files.items():
+        (tmp_path / "site" / name).write_bytes(data)
+    (tmp_path / "secret.txt").write_text("secret")
+    given = Settings(models=(str(model_folders["chat"]),), preload=False, keys=("key",), page=str(tmp_path / "site"))
+    with TestClient(make_app(Context(given))) as browser:
+        page = browser.get("/")
+        assert page.content == files["index.html"] and page.headers["content-type"] == "text/html; charset=utf-8"
+        assert page.headers["cross-origin-embedder-policy"] == "require-corp"
+        assert browser.get("/modules/a.mjs").headers["content-type"] == "text/javascript; charset=utf-8"
+        module = browser.get("/k.wasm", headers={"Accept-Encoding": "identity"})
+        assert module.content == files["k.wasm"] and module.headers["content-type"] == "application/wasm"
+        with browser.stream("GET", "/k.wasm", headers={"Accept-Encoding": "gzip"}) as packed:
+            assert packed.headers["content-encoding"] == "gzip" and b"".join(packed.iter_raw()) == files["k.wasm.gz"]
+        again = browser.get("/", headers={"If-None-Match": page.headers["etag"]})
+        assert again.status_code == 304
+        for path in ("/../secret.txt", "/%2e%2e/secret.txt", "/modules/../../secret.txt", "/nothing", "/v1/models"):
+            assert browser.get(path).status_code == 401, path  # what is no file is a route, and needs the key
+        assert browser.post("/", json={"inputs": "x"}).status_code == 401
+    with pytest.raises(OptionError, match="index.html"):
+        make_app(Context(Settings(page=str(tmp_path))))
