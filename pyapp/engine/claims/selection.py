@@ -7,13 +7,14 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..device import cpu
+from ..dtype import DType
 from ..element_types import CODES, element_bits, number_slot, opcodes, padded
 from ..launch import KERNELS as K
 from ..native import get_num_threads
 from ..op import claims
 from ..operands import common_dtype, dense
 from ..ops.view import reshaped
-from ..shape import broadcast_shapes, normalize_dim
+from ..shape import Shape, broadcast_shapes, normalize_dim
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous
 from .elementwise import broadcast_strides
@@ -29,6 +30,12 @@ def _where(condition: Tensor, a: Any, b: Any) -> Any:
         return NotImplemented
     kind = common_dtype(a, b)
     shape = broadcast_shapes(*(t.shape for t in (condition, a, b) if isinstance(t, Tensor)), op="where")
+    return choose(condition, a, b, shape, kind)
+
+
+def choose(condition: Tensor, a: Any, b: Any, shape: Shape, kind: DType, into: Tensor | None = None) -> Any:
+    """Elements of a or b, by a condition of bools, broadcast to the shape, in a dtype; `into` a dense tensor, which may
+    be a or b itself."""
     if kind not in CODES or len(shape) > 5:
         return NotImplemented
     tensors: list[Tensor | None] = []
@@ -47,7 +54,7 @@ def _where(condition: Tensor, a: Any, b: Any) -> Any:
             tensors.append(None)
             strides.append((0,) * 5)
             bits.append(number)
-    y = empty_contiguous(shape, kind, condition.device)
+    y = empty_contiguous(shape, kind, condition.device) if into is None else into
     K["where"].launch(
         prod(shape) >> 9, y, condition, *tensors, kind.itemsize, len(shape), *padded(shape, 5),
         *padded(broadcast_strides(condition, shape), 5), *strides[0], *strides[1], *bits,
@@ -127,22 +134,33 @@ def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
     return _scatter_into(x, dim, index, src, _ADD) if x.dtype in opcodes("scatter")["add"].types else NotImplemented
 
 
-@claims("argsort")
-def _argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
-    d = normalize_dim(dim, len(x.shape), "argsort")
+def _first_indices(x: Tensor, count: int, dim: int, descending: bool) -> Any:
+    """Indices (int64) of the first `count` elements along a dim in sorted order."""
     if x.dtype not in CODES or x.dtype.is_storage_only:
         return NotImplemented
     x = dense(x)
-    length = x.shape[d] if x.shape else 1
-    outer, inner = prod(x.shape[:d]), prod(x.shape[d + 1 :])
-    indices = empty_contiguous(x.shape, _dtype.int64, x.device)
+    shape = x.shape or (1,)
+    length = shape[dim]
+    outer, inner = prod(shape[:dim]), prod(shape[dim + 1 :])
+    indices = empty_contiguous((*shape[:dim], count, *shape[dim + 1 :]) if x.shape else (), _dtype.int64, x.device)
     workers = max(1, min(outer * inner, 2 * get_num_threads()))
-    scratch = Storage(32 * length * workers, x.device)
+    scratch = Storage(32 * min(length, 2 * count + 128) * workers, x.device)
     K["sort"].launch(
-        x.numel() >> 4, None, indices, x, scratch, CODES[x.dtype], outer, length, inner, length, int(descending),
-        length * inner, inner, 1, workers,
+        x.numel() >> (4 if count == length else 8), None, indices, x, scratch, CODES[x.dtype], outer, length, inner,
+        count, int(descending), length * inner, inner, 1, workers,
     )  # fmt: skip
     return indices
+
+
+@claims("argsort")
+def _argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
+    d = normalize_dim(dim, len(x.shape), "argsort")
+    return _first_indices(x, x.shape[d] if x.shape else 1, d, descending)
+
+
+@claims("_first_indices")
+def _topk(x: Tensor, count: int, dim: int, largest: bool) -> Any:
+    return _first_indices(x, count, dim, bool(largest))
 
 
 def _claim_triangle(name: str) -> None:
