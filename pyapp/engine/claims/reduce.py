@@ -22,9 +22,10 @@ _F32 = _dtype.float32
 
 _REDUCE = K["reduce"]
 _OPCODES = opcodes("reduce")
+_MOST_APART = 1 << 14  # elements that lie apart, which the kernel of var reads twice
 
 
-def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DType) -> Any:
+def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DType, correction: float = 0.0) -> Any:
     """Over dims of a tensor of any strides, into a dtype that the kernel gives; NotImplemented where it does not take
     the dtypes."""
     code, types, _ = _OPCODES[name]
@@ -47,7 +48,7 @@ def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DTy
         middle = prod(shape[first:last])
         parts = [(prod(shape[:first]), middle * inner), (middle, inner), (inner, 1)]
     sizes, steps = zip(*parts, strict=True)
-    _REDUCE.launch(x.numel() >> 9, y, x, code, CODES[dtype], CODES[x.dtype], *sizes, *steps)
+    _REDUCE.launch(x.numel() >> 9, y, x, code, CODES[dtype], CODES[x.dtype], *sizes, *steps, correction)
     return y
 
 
@@ -119,6 +120,19 @@ def _prod(x: Tensor, dim: int, keepdim: bool) -> Any:
 @claims("sum_squares")
 def _sum_squares(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     return _reduce("sum_squares", x, reduced_dims(dim, len(x.shape), "sum_squares"), keepdim, x.dtype)
+
+
+@claims("var")
+def _var(x: Tensor, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> Any:
+    if isinstance(dim, bool):  # torch's older form: var(unbiased)
+        dim, correction = None, int(dim)
+    rank = len(x.shape)
+    dims = sorted(reduced_dims(dim, rank, "var"))
+    if type(correction) not in (int, float) or prod([x.shape[d] for d in dims]) <= correction:
+        return NotImplemented  # the definition is infinite, or NaN
+    if dims and dims[-1] < rank - 1 and x.numel() > _MOST_APART:
+        return NotImplemented
+    return _reduce("var", x, dims, keepdim, x.dtype, correction)
 
 
 # ---- running sums and products
