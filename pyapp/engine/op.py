@@ -232,9 +232,8 @@ def _dispatcher(operation: Op) -> Callable[..., Any]:
                     if STATE.enabled:
                         return operation._with_gradient(args)
                     break
-            if not isinstance(args[0], Tensor):
-                recorded = STATE.enabled and not (type(args[0]) is list and _needs_no_gradient(args[0]))
-                return operation._with_gradient(args) if recorded else operation.forward(*args)
+            if not isinstance(args[0], Tensor) and not _are_constants(args[0]):
+                return operation._with_gradient(args) if STATE.enabled else operation.forward(*args)
             claim = operation.claim
             if claim is not None:
                 try:
@@ -339,12 +338,14 @@ def _with_tensor_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return args
 
 
-def _needs_no_gradient(tensors: list[Any]) -> bool:
-    """Whether a list has tensors only, none of which requires a gradient."""
-    for x in tensors:
+def _are_constants(given: Any) -> bool:
+    """Whether it is a list of tensors, none of which requires a gradient."""
+    if type(given) is not list:
+        return False
+    for x in given:
         if not isinstance(x, Tensor) or x._requires_grad:
             return False
-    return True
+    return bool(given)
 
 
 def _check_first(name: str, args: tuple[Any, ...]) -> None:

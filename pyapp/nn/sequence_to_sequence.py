@@ -16,8 +16,8 @@ from ..engine.launch import Graph, capture
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
 from .caches import FixedCache
-from .heads import Heads
 from .encoders import as_bias, attend, attend_joined, visible_keys
+from .heads import Heads
 from .layers.gated import activation_named
 from .layers.joined import JoinedLinear
 from .layers.linear import Linear, ResidualLinear

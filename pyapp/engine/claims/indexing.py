@@ -209,7 +209,7 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
 def _fill_chosen(x: Tensor, entries: tuple[Any, ...], source: Any) -> bool:
     """x[mask] = a number, for a mask of the first dims of a dense tensor. False where it is another index."""
     mask = entries[0]
-    if not isinstance(mask, Tensor) or mask.dtype is not _dtype.bool_ or any(e != _ALL for e in entries[1:]):
+    if not isinstance(mask, Tensor) or mask.dtype is not _dtype.bool_ or entries[1:].count(_ALL) != len(entries) - 1:
         return False
     rank, shape = len(mask.shape), x.shape
     if not rank or mask.shape != shape[:rank] or not x.is_contiguous() or mask.storage is x.storage:

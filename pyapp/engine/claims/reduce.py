@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -31,25 +32,33 @@ def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DTy
     code, types, _ = _OPCODES[name]
     if x.dtype not in types:
         return NotImplemented
-    shape, strides = x.shape, x.strides
+    result, order, slots = _plan(x.shape, x.strides, tuple(dims), keepdim)
+    if order is not None:
+        x = dense(x.permute(order))
+    y = empty_contiguous(result, dtype, x.device)
+    _REDUCE.launch(x.numel() >> 9, y, x, code, CODES[dtype], CODES[x.dtype], *slots, correction)
+    return y
+
+
+@lru_cache(4096)
+def _plan(
+    shape: Shape, strides: Shape, dims: tuple[int, ...], keepdim: bool
+) -> tuple[Shape, tuple[int, ...] | None, tuple[int, ...]]:
+    """(shape of the result; the order of dims in which the tensor must be dense, None where it may stay as it is; the
+    sizes and strides of the record)."""
     kept = tuple(1 if d in dims else n for d, n in enumerate(shape))
     result = kept if keepdim else tuple(n for d, n in enumerate(shape) if d not in dims)
-    y = empty_contiguous(result, dtype, x.device)
+    middle = prod([shape[d] for d in dims])
     if dims and len(dims) == dims[-1] - dims[0] + 1:  # neighbours: the middle of three dims
         first, last = dims[0], dims[-1] + 1
         parts = [merged(shape[a:b], strides[a:b]) for a, b in ((0, first), (first, last), (last, len(shape)))]
+        known = [part for part in parts if part is not None]
+        if len(known) == 3:
+            return result, None, tuple([size for size, _ in known] + [step for _, step in known])
+        order, inner = tuple(range(len(shape))), prod(shape[last:])
     else:
-        order = [d for d in range(len(shape)) if d not in dims] + list(dims)
-        x = dense(x.permute(order))
-        parts = [(y.numel(), prod(shape[d] for d in dims)), (prod(shape[d] for d in dims), 1), (1, 1)]
-    if None in parts:
-        x = dense(x)
-        inner = prod(shape[last:])
-        middle = prod(shape[first:last])
-        parts = [(prod(shape[:first]), middle * inner), (middle, inner), (inner, 1)]
-    sizes, steps = zip(*parts, strict=True)
-    _REDUCE.launch(x.numel() >> 9, y, x, code, CODES[dtype], CODES[x.dtype], *sizes, *steps, correction)
-    return y
+        order, inner = (*(d for d in range(len(shape)) if d not in dims), *dims), 1
+    return result, order, (prod(result) // max(inner, 1), middle, inner, middle * inner, inner, 1)
 
 
 def merged(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int] | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from ..dtype import DType, result_dtype
 from ..element_types import CODES
-from ..launch import KERNELS, Part, launch_all
+from ..launch import KERNELS, Part
 from ..op import claims
 from ..operands import common_dtype
 from ..ops import padding as _padding  # noqa: F401 (defines the ops)
@@ -19,7 +20,7 @@ from ..shape import Shape
 from ..tensor import Tensor, empty_contiguous, make
 from .layouts import in_type
 
-_COPY = KERNELS["copy_strided"]
+_COPY, _COPY_BYTES = KERNELS["copy_strided"], KERNELS["copy_bytes"]
 
 
 @claims("_flip")
@@ -69,15 +70,17 @@ def _joined(tensors: Sequence[Tensor], shape: Shape, dim: int, kind: DType, new_
     y, at = empty_contiguous(shape, kind, tensors[0].device), 0
     size, step = kind.itemsize, kind.itemsize * y.strides[dim]
     strides = y.strides[:dim] + y.strides[dim + 1 :] if new_dim else y.strides
-    rank = len(strides)
+    rank, follow = len(strides), prod(shape[:dim]) == 1
     pad = (0,) * (6 - rank)
-    calls = []
     for x in tensors:
         if x.dtype is not kind:
             x = in_type(x, kind)
-        calls.append((_COPY, Part(y, at * step), x, size, rank, *x.shape, *pad, *strides, *pad, *x.strides, *pad))
+        part, count = Part(y, at * step), x.numel()
+        if follow and x.is_contiguous():
+            _COPY_BYTES.launch(count >> 10, part, x, count * size)
+        else:
+            _COPY.launch(count >> 10, part, x, size, rank, *x.shape, *pad, *strides, *pad, *x.strides, *pad)
         at += 1 if new_dim else x.shape[dim]
-    launch_all(y.numel() >> 10, *calls)
     return y
 
 

@@ -64,12 +64,13 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     first, shape = tensors[0], tensors[0].shape
     d = normalize_dim(dim, len(shape), "cat")
     for x in tensors:
-        _no_blocks(x, "cat")
+        if x.dtype.category == 3:
+            _no_blocks(x, "cat")
         if x.shape != shape and x.shape[:d] + x.shape[d + 1 :] != shape[:d] + shape[d + 1 :]:
             raise ValueError(f"cat: {describe(first)} and {describe(x)} differ outside dim {dim}")
         if x.device is not first.device:
             same_device("cat", *tensors)
-    joined = _cat(tensors, d)
+    joined = _cat.call(tensors, d)
     return joined if len(given) == len(tensors) else joined.to(common_dtype(*given))  # empty vectors count in dtype
 
 
@@ -92,12 +93,13 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     first = tensors[0]
     d = normalize_dim(dim, len(first.shape) + 1, "stack")
     for x in tensors:
-        _no_blocks(x, "stack")
+        if x.dtype.category == 3:
+            _no_blocks(x, "stack")
         if x.shape != first.shape:
             raise ValueError(f"stack: {describe(first)} and {describe(x)} differ in shape")
         if x.device is not first.device:
             same_device("stack", *tensors)
-    return _stack(tensors, d)
+    return _stack.call(tensors, d)  # type: ignore[no-any-return]
 
 
 @function()
