@@ -265,12 +265,14 @@ KERNEL(silu_mul_backward_f32, "grad_x x grad_y | rows columns |")
  *
  * OPCODE lines are explained at `unary`. The type "number" is x's or another float type for floats, and int64 for
  * integers and bool. sum, sum_squares and prod of 16-bit and 32-bit floats are rounded once, at the end; float32 sums
- * are added in float32 for 4096 elements at a time. float64 sums are compensated (Neumaier). Integers wrap. max and min
+ * are added in float32 for 4096 elements at a time. float64 sums are compensated (Neumaier). Integers wrap. var is the
+ * sum of the squared distances from the mean, divided by reduced - correction; only var reads `correction`. max and min
  * are NaN if an element is NaN. argmax and argmin give the index of the first NaN, else the first of equal elements.
  * max, min, argmax and argmin of no elements return KERNEL_BAD_ARGUMENT. */
 
 OPCODE(reduce, sum, "floats integers bool", "number")
 OPCODE(reduce, sum_squares, "floats", "number")
+OPCODE(reduce, var, "floats", "number")
 OPCODE(reduce, prod, "floats integers bool", "number")
 OPCODE(reduce, any, "floats integers bool", "bool")
 OPCODE(reduce, all, "floats integers bool", "bool")
@@ -278,7 +280,7 @@ OPCODE(reduce, max, "floats integers bool", "same")
 OPCODE(reduce, min, "floats integers bool", "same")
 OPCODE(reduce, argmax, "floats integers", "int64")
 OPCODE(reduce, argmin, "floats integers", "int64")
-KERNEL(reduce, "y x | opcode y_type x_type outer reduced inner x_outer x_reduced x_inner |")
+KERNEL(reduce, "y x | opcode y_type x_type outer reduced inner x_outer x_reduced x_inner | correction")
 /* The sum of each row of float32: y (rows), with a short record. */
 KERNEL(sum_rows_f32, "y x | rows columns x_stride |")
 /* The sum of each column of float32: y (columns), with a short record. */
@@ -340,8 +342,8 @@ KERNEL(index_put, "y source index0 index1? index2? index3? | opcode type outer c
 
 /* Sorts along the middle dim and gives the first `count` elements: a sort if count = length, else a top-k. Equal
  * elements keep their order; NaN counts as the largest. x (outer, length, inner) has any strides; y (x's type) and
- * indices (int64) are (outer, count, inner), dense. scratch has 32 * length bytes for each of at most `workspaces`
- * workers; further workers do nothing. */
+ * indices (int64) are (outer, count, inner), dense. scratch has 32 * min(length, 2 * count + 128) bytes for each of at
+ * most `workspaces` workers; further workers do nothing. */
 KERNEL(sort, "y? indices? x scratch | type outer length inner count descending x_outer x_dim x_inner workspaces |")
 
 /* ---- New values */

@@ -1,8 +1,9 @@
 /* Sorting along a dim: stable, NaN last (first in descending order), by radix over keys whose unsigned order is the
- * requested one. A few of many are found by insertion into the best so far. */
+ * requested one. To find the first few of many, only what may be among them is collected, and sorted now and then. */
 #include "elements.h"
 
-enum { SHORT = 48, BEST = 64 };
+enum { SHORT = 48, PIECE = 64 };
+#define TYPES_FLOAT32 (TYPES_HALF | BIT(TYPE_float32)) /* whose keys have 32 bits */
 
 typedef struct entry {
     uint64_t key;
@@ -35,7 +36,7 @@ static void read_keys(entry *to, const view *line, int64_t first, int64_t n, uin
 {
     for (int64_t at = 0; at < n; at += PART) {
         const int64_t some = n - at < PART ? n - at : PART;
-        if (type_in(line->type, TYPES_HALF | BIT(TYPE_float32))) {
+        if (type_in(line->type, TYPES_FLOAT32)) {
             float part[PART];
             const float *x = read_floats(part, line, first + at, some);
             for (int64_t i = 0; i < some; i++)
@@ -67,9 +68,13 @@ static void insertion_sort(entry *x, int64_t n)
 }
 
 /* Returns where the result is: x or other. */
-static entry *radix_sort(entry *x, entry *other, int64_t n)
+static entry *sort_entries(entry *x, entry *other, int64_t n)
 {
     uint64_t differs = 0;
+    if (n <= SHORT) {
+        insertion_sort(x, n);
+        return x;
+    }
     for (int64_t i = 1; i < n; i++)
         differs |= x[i].key ^ x[0].key;
     for (int shift = 0; shift < 64; shift += 8) {
@@ -92,21 +97,54 @@ static entry *radix_sort(entry *x, entry *other, int64_t n)
     return x;
 }
 
-/* The first `most` of the sorted line, at most BEST. */
-static void best_of(entry *best, int64_t most, const view *line, int64_t length, uint64_t flip)
+/* Whether one of the elements from `at` on may come before one with the value `last`. */
+static int may_come_before(const view *line, int64_t at, int64_t n, float last, int descending)
 {
-    int64_t found = 0;
-    for (int64_t at = 0; at < length; at += BEST) {
-        entry part[BEST];
-        const int64_t n = length - at < BEST ? length - at : BEST;
-        read_keys(part, line, at, n, flip);
-        for (int64_t i = 0; i < n; i++) {
-            if (found == most && part[i].key >= best[most - 1].key)
+    const float sign = descending ? 1 : -1;
+    float part[PIECE];
+    const float *x;
+    vint lanes = {0};
+    int any = 0;
+    int64_t i = 0;
+    if (!type_in(line->type, TYPES_FLOAT32))
+        return 1;
+    x = read_floats(part, line, at, n);
+    for (; i + LANES <= n; i += LANES)
+        lanes |= ~(vload(x + i) * sign <= vsplat(last * sign));
+    for (; i < n; i++)
+        any |= !(x[i] * sign <= last * sign);
+    for (int lane = 0; lane < LANES; lane++)
+        any |= lanes[lane];
+    return any;
+}
+
+/* The first `count` entries of the sorted line. x and other have room for `room` entries: for all of the line, or for
+ * PIECE more than `count`. */
+static const entry *first_of(entry *x, entry *other, int64_t room, int64_t count, const view *line, int descending)
+{
+    const uint64_t flip = descending ? UINT64_MAX : 0;
+    const int64_t length = line->size[0];
+    int64_t found = room, at = room;
+    read_keys(x, line, 0, room, flip);
+    for (;;) {
+        entry *const sorted = sort_entries(x, other, found);
+        float last = 0;
+        if (at >= length)
+            return sorted;
+        other = sorted == x ? other : x;
+        x = sorted;
+        found = count;
+        if (type_in(line->type, TYPES_FLOAT32))
+            last = *read_floats(&last, line, x[count - 1].index, 1);
+        for (int64_t n; at < length && found + PIECE <= room; at += n) {
+            n = length - at < PIECE ? length - at : PIECE;
+            if (!may_come_before(line, at, n, last, descending))
                 continue;
-            int64_t j = found < most ? found++ : most - 1;
-            for (; j > 0 && best[j - 1].key > part[i].key; j--)
-                best[j] = best[j - 1];
-            best[j] = part[i];
+            const entry *const read = x + found;
+            read_keys(x + found, line, at, n, flip);
+            for (int64_t i = 0; i < n; i++)
+                if (read[i].key < x[count - 1].key) /* equal elements that come later are not among the first */
+                    x[found++] = read[i];
         }
     }
 }
@@ -115,7 +153,6 @@ KERNEL(sort)
 {
     const int64_t *d = record->dims, outer = d[sort_outer], length = d[sort_length], inner = d[sort_inner];
     const int64_t count = d[sort_count];
-    const uint64_t flip = d[sort_descending] ? UINT64_MAX : 0;
     if (outer <= 0 || length <= 0 || inner <= 0 || count <= 0)
         return outer < 0 || length < 0 || inner < 0 || count < 0 ? KERNEL_BAD_ARGUMENT : KERNEL_OK;
     if (!type_in(d[sort_type], TYPES_FLOAT | TYPES_INTEGER | BIT(TYPE_bool)) || count > length ||
@@ -125,19 +162,12 @@ KERNEL(sort)
     const int64_t bytes = type_bytes(type), active = workers < d[sort_workspaces] ? workers : d[sort_workspaces];
     char *y = record->pointers[sort_y];
     int64_t *indices = record->pointers[sort_indices];
-    entry best[BEST], *x = (entry *)record->pointers[sort_scratch] + 2 * length * worker;
+    const int64_t room = length < 2 * (count + PIECE) ? length : 2 * (count + PIECE);
+    entry *x = (entry *)record->pointers[sort_scratch] + 2 * room * worker;
     for (int64_t at = worker; worker < active && at < outer * inner; at += active) {
         const int64_t offset = at / inner * d[sort_x_outer] + at % inner * d[sort_x_inner];
         const view line = {(const char *)record->pointers[sort_x] + offset * bytes, type, 1, {length}, {d[sort_x_dim]}};
-        const entry *sorted = best;
-        if (count <= BEST && count < length / 4)
-            best_of(best, count, &line, length, flip);
-        else {
-            read_keys(x, &line, 0, length, flip);
-            if (length <= SHORT)
-                insertion_sort(x, length);
-            sorted = length <= SHORT ? x : radix_sort(x, x + length, length);
-        }
+        const entry *sorted = first_of(x, x + room, room, count, &line, d[sort_descending] != 0);
         for (int64_t k = 0; k < count; k++) {
             const int64_t to = (at / inner * count + k) * inner + at % inner;
             if (indices)

@@ -50,6 +50,13 @@ INLINE vfloat vgelu_tanh(vfloat x)
     return x * vsigmoid(x * vfma(x * x, vsplat(0.0713548162726f), vsplat(1.59576912161f)));
 }
 
+/* log(1 + exp(x)) within 3 ulp: max(x, 0) + log(1 + e) with e = exp(-|x|), where the last part is what 1 + e loses */
+NOINLINE vfloat vsoftplus(vfloat x)
+{
+    const vfloat e = vexp(vnegative(vabs(x))), u = e + 1.0f;
+    return vselect(x > 0.0f, x, vzero()) + (vlog(u) + (e - (u - 1.0f)) / u);
+}
+
 FLOAT_FUNCTION(neg, vnegative(x))
 FLOAT_FUNCTION(abs, vabs(x))
 FLOAT_FUNCTION(sign, vsign(x))
@@ -69,13 +76,16 @@ FLOAT_FUNCTION(leaky_relu, vselect(x > 0.0f, x, x *p))
 FLOAT_FUNCTION(clamp, vbetween(x, p, q))
 FLOAT_FUNCTION(hardsigmoid, vbetween(x + 3.0f, 0.0f, 6.0f) / 6.0f)
 FLOAT_FUNCTION(hardswish, x *vbetween(x + 3.0f, 0.0f, 6.0f) / 6.0f)
+FLOAT_FUNCTION(softplus, vselect(x *p > q, x, vsoftplus(x *p) / p))
+FLOAT_FUNCTION(logsigmoid, vnegative(vsoftplus(vnegative(x))))
+FLOAT_FUNCTION(mish, x *vtanh(vsoftplus(x)))
 
 #define FLOATS(name) [UNARY_##name] = name##_floats
 static float_function *const float_functions[UNARY_COUNT] = {
-    FLOATS(neg),   FLOATS(abs),         FLOATS(sign),      FLOATS(square),    FLOATS(sqrt),
-    FLOATS(rsqrt), FLOATS(reciprocal),  FLOATS(exp),       FLOATS(log),       FLOATS(sigmoid),
-    FLOATS(tanh),  FLOATS(silu),        FLOATS(gelu),      FLOATS(gelu_tanh), FLOATS(relu),
-    FLOATS(clamp), FLOATS(hardsigmoid), FLOATS(hardswish), FLOATS(leaky_relu)};
+    FLOATS(neg),        FLOATS(abs),       FLOATS(sign),       FLOATS(square),  FLOATS(sqrt),        FLOATS(rsqrt),
+    FLOATS(reciprocal), FLOATS(exp),       FLOATS(log),        FLOATS(sigmoid), FLOATS(tanh),        FLOATS(silu),
+    FLOATS(gelu),       FLOATS(gelu_tanh), FLOATS(relu),       FLOATS(clamp),   FLOATS(hardsigmoid), FLOATS(hardswish),
+    FLOATS(leaky_relu), FLOATS(softplus),  FLOATS(logsigmoid), FLOATS(mish)};
 
 /* ---- doubles: PART of them in place, also those beyond the last */
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_the_table_of_ops_is_up_to_date() -> None:
-    """In a process of its own: other tests add ops, and autocast changes some."""
+    """In a process of its own: other tests add ops."""
     code = "import sys; from scripts.op_table import render; sys.stdout.buffer.write(render().encode())"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()

@@ -21,7 +21,12 @@ from .user_errors import MISTAKES, describe, named, names_itself, tell
 
 def tracked(x: Tensor, *sources: Any) -> bool:
     """Whether autograd must record a write of the sources into x."""
-    return STATE.enabled and (x.requires_grad or any(isinstance(s, Tensor) and s.requires_grad for s in sources))
+    if not STATE.enabled:
+        return False
+    for given in (x, *sources):
+        if isinstance(given, Tensor) and given._requires_grad:
+            return True
+    return False
 
 
 def _previous(x: Tensor, copy: bool) -> Tensor:

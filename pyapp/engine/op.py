@@ -18,6 +18,8 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
+from .autocast import REGIONS, Rule, run_by_rule
+from .autocast import STATE as AUTOCAST
 from .autograd import STATE, Node
 from .device import cpu
 from .launch import MissingKernel, capturing, refuse_capture
@@ -81,6 +83,7 @@ class Op:
         self.claim: Kernel | None = _CLAIMS.get(name) if ours else None
         # The same, into its first argument; False: not this one.
         self.claim_in_place: Callable[..., bool] | None = _CLAIMS_IN_PLACE.get(name) if ours else None
+        self.autocast: Rule | None = None  # how it runs in a region of autocast, where that changes it
         self.by_name: Kernel | None = None  # wrapper for calls with torch-only keywords
         self.parameters: tuple[tuple[str, Any], ...] = ()
         self.module = module
@@ -109,12 +112,9 @@ class Op:
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The result, by the fastest way that takes these arguments; leaves no node of its own."""
-        first = args[0]
-        if isinstance(first, Tensor):
-            device = first.device
-        else:
+        if not isinstance(args[0], Tensor):
             args = _with_tensor_first(args)
-            device = _device_of(self.name, args)
+            _check_first(self.name, args)
         if self.claim is not None:
             try:
                 result = self.claim(*args, **kwargs)
@@ -122,10 +122,11 @@ class Op:
                     return result
             except MissingKernel:
                 pass
-        return self._without_claim(device, args, kwargs)
+        return self._without_claim(args, kwargs)
 
-    def _without_claim(self, device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _without_claim(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result by the device's own kernel, by the definition, or on the CPU by NumPy."""
+        device = (args[0] if isinstance(args[0], Tensor) else _flatten(args)[0]).device
         kernel = self.kernels.get(device.type)
         if kernel is not None:
             result = kernel(*args, **kwargs)
@@ -224,12 +225,14 @@ def _dispatcher(operation: Op) -> Callable[..., Any]:
                 if found is None:
                     return operation._by_name(args, kwargs)
                 args = found
+            if REGIONS.count and operation.autocast is not None and AUTOCAST.dtype is not None:
+                return run_by_rule(operation.autocast, operation.call, args)
             for argument in args:
                 if isinstance(argument, Tensor) and argument._requires_grad:
                     if STATE.enabled:
                         return operation._with_gradient(args)
                     break
-            if not isinstance(args[0], Tensor):
+            if not isinstance(args[0], Tensor) and not _are_constants(args[0]):
                 return operation._with_gradient(args) if STATE.enabled else operation.forward(*args)
             claim = operation.claim
             if claim is not None:
@@ -239,7 +242,7 @@ def _dispatcher(operation: Op) -> Callable[..., Any]:
                         return result
                 except MissingKernel:
                     pass
-            return operation._without_claim(args[0].device, args, {})
+            return operation._without_claim(args, {})
         except MISTAKES as error:
             tell(error, name, args, kwargs)
             raise
@@ -335,11 +338,20 @@ def _with_tensor_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return args
 
 
-def _device_of(name: str, args: tuple[Any, ...]) -> Any:
-    tensors = _flatten(args)
-    if not tensors or not isinstance(args[0], (Tensor, list, tuple)):
+def _are_constants(given: Any) -> bool:
+    """Whether it is a list of tensors, none of which requires a gradient."""
+    if type(given) is not list:
+        return False
+    for x in given:
+        if not isinstance(x, Tensor) or x._requires_grad:
+            return False
+    return bool(given)
+
+
+def _check_first(name: str, args: tuple[Any, ...]) -> None:
+    """TypeError where the first argument is neither a tensor nor has any."""
+    if not isinstance(args[0], (Tensor, list, tuple)) or not _flatten(args):
         raise TypeError(f"{name}: expects a tensor, got {describe(args[0]) if args else 'nothing'}")
-    return tensors[0].device
 
 
 def _described(operation: Op, function: Kernel) -> Op:
@@ -349,22 +361,31 @@ def _described(operation: Op, function: Kernel) -> Op:
     return operation
 
 
-def op(vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None) -> Callable[[Kernel], Op]:
-    """Makes an op of a definition in other ops. `saves`: what the vjp reads: "inputs", "output", "both" or "none"."""
+def op(
+    vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None, autocast: Rule | None = None
+) -> Callable[[Kernel], Op]:
+    """Makes an op of a definition in other ops. `saves`: what the vjp reads: "inputs", "output", "both" or "none".
+    `autocast`: the rule by which it runs in a region of autocast.
+    """
 
     def wrap(function: Kernel) -> Op:
-        return _described(Op(name or function.__name__, function, vjp, saves, False, function.__module__), function)
+        made = Op(name or function.__name__, function, vjp, saves, False, function.__module__)
+        made.autocast = autocast
+        return _described(made, function)
 
     return wrap
 
 
-def primitive(vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None) -> Callable[[Kernel], Op]:
+def primitive(
+    vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None, autocast: Rule | None = None
+) -> Callable[[Kernel], Op]:
     """Makes an op whose body is its implementation on the host, in NumPy: it serves the CPU where no kernel does. Other
-    devices need a kernel: a claim's, or their own, registered with `.kernel(device)`."""
+    devices need a kernel: a claim's, or their own, registered with `.kernel(device)`. The arguments are those of `op`.
+    """
 
     def wrap(function: Kernel) -> Op:
         made = Op(name or function.__name__, None, vjp, saves, False, function.__module__)
-        made.host = function
+        made.host, made.autocast = function, autocast
         return _described(made, function)
 
     return wrap

@@ -25,19 +25,28 @@ def with_priority(x: Any) -> tuple[DType, int]:
 
 def common_dtype(*operands: Any) -> DType:
     """The dtype to which these tensors and numbers are promoted together."""
+    if isinstance(operands[0], Tensor):
+        kind = operands[0].dtype
+        if not kind.is_storage_only and all([isinstance(x, Tensor) and x.dtype is kind for x in operands]):
+            return kind
     return result_dtype([with_priority(x) for x in operands])
 
 
 def same_device(name: str, *operands: Any) -> Device:
     """The device of all tensors. RuntimeError if they are on several."""
-    devices = {x.device for x in operands if isinstance(x, Tensor)}
-    if len(devices) > 1:
-        raise RuntimeError(
-            f"{name}: tensors are on {' and '.join(sorted(map(str, devices)))}; move them to one with .to(device)"
-        )
-    if not devices:
+    found: Device | None = None
+    for x in operands:
+        if isinstance(x, Tensor) and x.device is not found:
+            if found is not None:
+                devices = {t.device for t in operands if isinstance(t, Tensor)}
+                raise RuntimeError(
+                    f"{name}: tensors are on {' and '.join(sorted(map(str, devices)))}; move them to one with "
+                    ".to(device)"
+                )
+            found = x.device
+    if found is None:
         raise TypeError(f"{name}: takes tensors, not {', '.join(map(describe, operands)) or 'nothing'}")
-    return devices.pop()
+    return found
 
 
 def as_tensor(x: Any, like: Tensor) -> Tensor:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 from typing import Any
 
 from .device import Device, HiddenAddress, cpu
 from .native import IN_BROWSER
-from .thread_local import ThreadLocal
+from .thread_local import ThreadLocal, Users
 
 CACHE_LIMIT = (64 if IN_BROWSER else 1024) << 20  # bytes kept in free lists, small blocks not counted
 SMALL = 4096  # bytes of the largest small block
@@ -125,24 +124,13 @@ class _Current(ThreadLocal):
     graph: GraphPools | None = None
 
 
-class _Captures:
-    """How many threads are capturing a Graph: while none is, eager calls need not look at their own thread's state."""
-
-    __slots__ = ("count", "lock")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.lock = threading.Lock()
-
-
 _current = _Current()
-CAPTURES = _Captures()
+CAPTURES = Users()  # threads that are capturing a Graph
 
 
 def use_pools(graph: GraphPools | None) -> None:
     """New storages of this thread come from a Graph's pools, or with None from the devices' own again."""
-    with CAPTURES.lock:
-        CAPTURES.count += 1 if graph is not None else -1
+    CAPTURES.add(1 if graph is not None else -1)
     _current.graph = graph
 
 

@@ -1,4 +1,6 @@
-"""State that each thread has for itself; in the browser, where there is one thread, plain attributes."""
+"""State that each thread has for itself; in the browser, where there is one thread, plain attributes. And how many
+threads use such state.
+"""
 
 from __future__ import annotations
 
@@ -11,4 +13,21 @@ if TYPE_CHECKING or sys.platform != "emscripten":
 else:
     ThreadLocal = object
 
-__all__ = ["ThreadLocal"]
+
+class Users:
+    """How often something that threads have for themselves is in use: while it is not, code that runs very often need
+    not look at its own thread's state."""
+
+    __slots__ = ("_lock", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def add(self, count: int) -> None:
+        """Counts one more (1) or one less (-1)."""
+        with self._lock:
+            self.count += count
+
+
+__all__ = ["ThreadLocal", "Users"]

@@ -55,6 +55,7 @@ def fetch(
 
     cancel = cancel or Cancel()
     _check_path(repo, path)
+    _check_revision(repo, revision)
     cached = _cached(repo, path, revision, cache_dir)
     if cached and size is not None and cached.stat().st_size != size:
         cached.resolve().unlink()  # repairs a damaged cache
@@ -104,6 +105,7 @@ def list_files(
     """The paths of a repository's files on the hub, or in the cache if offline or if the hub cannot be reached."""
     from huggingface_hub import is_offline_mode
 
+    _check_revision(repo, revision)
     folder = _repo_folder(repo, cache_dir)
     here = _cached_names(folder, revision)
     if offline or is_offline_mode():
@@ -155,6 +157,14 @@ def _check_path(repo: str, path: str) -> None:
     if "\\" in path or any(part in ("", ".", "..") for part in parts):
         raise ModelNotFoundError(
             f"{path!r} is not the path of a file in a repository", where=repo, hint="Write owner/repo:file"
+        )
+
+
+def _check_revision(repo: str, revision: str) -> None:
+    """A revision is a path in the cache, too: refs/REVISION."""
+    if any(part in ("", ".", "..") for part in revision.split("/")):
+        raise ModelNotFoundError(
+            f"{revision!r} is not the name of a revision", where=repo, hint="Write owner/repo@main"
         )
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from pyapp.engine import Tensor
 from pyapp.engine.ops import cat, tensor
 from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, Heads, RotaryTable, SelfAttention, Text
+from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text
+from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import DecoderConfig

@@ -15,11 +15,11 @@ from pyapp.nn.decoder import (
     CausalLanguageModel,
     DecoderStack,
     GroupedQueryAttention,
-    Heads,
     RotaryTable,
     Text,
     soft_capped,
 )  # fmt: skip
+from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 

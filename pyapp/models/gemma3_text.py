@@ -15,12 +15,12 @@ from pyapp.nn.decoder import (
     CausalLanguageModel,
     DecoderStack,
     GroupedQueryAttention,
-    Heads,
     RotaryTable,
     Text,
     normalized_heads,
     soft_capped,
 )  # fmt: skip
+from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.nn import Embedding, LayerNorm, Module
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, Heads, SelfAttention, Text
+from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, SelfAttention, Text
+from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.linear import TransposedLinear
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ResidualLinear
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, Heads, SelfAttention, Text, heads_together
+from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, SelfAttention, Text, heads_together
+from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import check_fields, read_config, require

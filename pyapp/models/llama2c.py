@@ -18,6 +18,7 @@ from pyapp.errors import ModelError
 from pyapp.formats.llama2c import LIMITS
 from pyapp.nn import Embedding, Linear, Module, ModuleList, Parameter, ResidualLinear, RMSNorm
 from pyapp.nn.caches import BatchCache, KVCache, TextCache, decoder_cache
+from pyapp.nn.heads import Heads
 from pyapp.nn.init import normal_
 from pyapp.nn.parameter import skip_initialization
 
@@ -103,7 +104,8 @@ class CachedText:
     """The tokens (T,) at position[0] … of a text, with the earlier tokens in a cache."""
 
     def __init__(self, config: Config, table: Tensor, position: Tensor, cache: TextCache) -> None:
-        self.heads, self.table, self.position, self.layers = config.n_heads, table, position, cache.layers
+        self.heads = Heads(config.n_heads, config.n_kv_heads, config.head_dim, interleaved=True)
+        self.table, self.position, self.layers = table, position, cache.layers
 
     def attention(self, layer: int, qkv: Tensor) -> Tensor:
         return self.layers[layer].rotary_attention(qkv, self.heads, self.table, self.position)

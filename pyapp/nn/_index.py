@@ -13,8 +13,11 @@ MODULES = {
         checkpoint_blocks
     """,
     "decoder": """
-        CausalLanguageModel DecoderStack GroupedQueryAttention Heads RotaryTable SelfAttention heads_together
-        normalized_heads soft_capped split_heads
+        CausalLanguageModel DecoderStack GroupedQueryAttention RotaryTable SelfAttention heads_together normalized_heads
+        soft_capped
+    """,
+    "heads": """
+        Heads split_heads
     """,
     "layers.activation": """
         CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish PReLU RReLU

@@ -25,6 +25,7 @@ from ..engine.ops.int8_attention import LARGEST_HEAD, int8_attention, pack_keys_
 from ..engine.ops.kv_cache import row_bytes
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
+from .heads import Heads
 
 __all__ = ["BatchCache", "CrossCache", "FixedCache", "GrowingCache", "Int8CrossCache", "KVCache", "RotatingCache"]
 
@@ -36,23 +37,16 @@ class LayerCache(Protocol):
         """Stores keys and values (T, KV, D) of the tokens at position[0] …; `position` is int32 (1,)."""
         ...
 
-    def attend(
-        self, q: Tensor, position: Tensor, scale: float | None = None, window: int | None = None,
-        softcap: float | None = None, slopes: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+    def attend(self, q: Tensor, position: Tensor, heads: Heads | None = None) -> Tensor:
         """Causal attention of q (T, H, D) at position[0] … : each row attends to the stored tokens up to its own
-        position → (T, H, D). The other arguments are those of ops.cached_attention.
+        position → (T, H, D). The scale, window, softcap and slopes are those of `heads`; None: the scale 1 / sqrt(D)
+        alone.
         """
         ...
 
-    def rotary_attention(
-        self, qkv: Tensor, heads: int, table: Tensor | None, position: Tensor, interleaved: bool = True,
-        scale: float | None = None, window: int | None = None, softcap: float | None = None,
-        slopes: Tensor | None = None, head_dim: int | None = None,
-    ) -> Tensor:  # fmt: skip
+    def rotary_attention(self, qkv: Tensor, heads: Heads, table: Tensor | None, position: Tensor) -> Tensor:
         """Rotates q and k of qkv (T, (H + 2 KV) * D) = [q, k, v] by `table` (ops.rope; None: not), stores k and v,
-        attends → (T, H * D). `heads` is H. qkv is overwritten. head_dim is D; a GrowingCache needs it where
-        the table does not rotate all of a head. The other arguments are those of ops.cached_self_attention.
+        attends → (T, H * D). qkv is overwritten.
         """
         ...
 
@@ -129,15 +123,14 @@ class _LayerCache:
         self.rewind(int(position.item()))
         self.append(keys, values)
 
-    def attend(
-        self, q: Tensor, position: Tensor, scale: float | None = None, window: int | None = None,
-        softcap: float | None = None, slopes: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+    def attend(self, q: Tensor, position: Tensor, heads: Heads | None = None) -> Tensor:
         """As LayerCache.attend, for the tokens that were written last."""
         if self._visible is None:
             raise ArgumentError(f"{type(self).__name__}: holds no tokens to attend to")
-        tokens, heads = q.shape[:2]
-        check_score_options(type(self).__name__, heads, window, softcap, slopes)
+        tokens, count, size = q.shape
+        heads = Heads(count, count, size) if heads is None else heads
+        window, softcap, slopes = heads.window, heads.softcap, heads.slopes
+        check_score_options(type(self).__name__, count, window, softcap, slopes)
         keys, values = self._visible
         mask, positions = self.mask(tokens), self._positions()
         own = arange(self.length - tokens, self.length).unsqueeze(1)
@@ -145,10 +138,10 @@ class _LayerCache:
             mask = mask.logical_and(own - positions < window)
         if slopes is not None:
             apart = (positions - own).to(q.dtype).unsqueeze(0)  # (1, T, S)
-            mask = where(mask, slopes.reshape(heads, 1, 1) * apart, float("-inf"))
+            mask = where(mask, slopes.reshape(count, 1, 1) * apart, float("-inf"))
         y: Tensor = ops.scaled_dot_product_attention(
-            q.transpose(0, 1), keys.to(q.dtype), values.to(q.dtype), mask.to(q.device), scale=scale, softcap=softcap,
-            enable_gqa=True,
+            q.transpose(0, 1), keys.to(q.dtype), values.to(q.dtype), mask.to(q.device), scale=heads.scale,
+            softcap=softcap, enable_gqa=True,
         )  # fmt: skip  # (H, T, D)
         return y.transpose(0, 1)
 
@@ -156,25 +149,19 @@ class _LayerCache:
         """(S,): the positions of the keys of the last append."""
         return arange(self.length)
 
-    def rotary_attention(
-        self, qkv: Tensor, heads: int, table: Tensor | None, position: Tensor, interleaved: bool = True,
-        scale: float | None = None, window: int | None = None, softcap: float | None = None,
-        slopes: Tensor | None = None, head_dim: int | None = None,
-    ) -> Tensor:  # fmt: skip
+    def rotary_attention(self, qkv: Tensor, heads: Heads, table: Tensor | None, position: Tensor) -> Tensor:
         """As LayerCache.rotary_attention."""
-        if head_dim is None and table is None:
-            raise ArgumentError(f"{type(self).__name__}: without a table, rotary_attention needs head_dim")
-        tokens, size = qkv.shape[0], head_dim or 2 * table.shape[1]  # type: ignore[union-attr]
-        if qkv.shape[1] % size or (qkv.shape[1] // size - heads) % 2 or qkv.shape[1] // size <= heads:
-            raise ArgumentError(f"{type(self).__name__}: {describe(qkv)} is not (T, ({heads} + 2 KV) * {size})")
-        kv = (qkv.shape[1] // size - heads) // 2
-        x = qkv.reshape(tokens, heads + 2 * kv, size)  # (T, H + 2 KV, D)
-        qk = x.narrow(1, 0, heads + kv)  # (T, H + KV, D)
+        if qkv.shape[1] != heads.width:
+            sizes = f"({heads.heads} + 2 * {heads.kv_heads}) * {heads.head_dim}"
+            raise ArgumentError(f"{type(self).__name__}: {describe(qkv)} is not (T, {sizes})")
+        count, kv = heads.heads, heads.kv_heads
+        x = qkv.reshape(qkv.shape[0], count + 2 * kv, heads.head_dim)  # (T, H + 2 KV, D)
+        qk = x.narrow(1, 0, count + kv)  # (T, H + KV, D)
         if table is not None:
-            qk = ops.rope(qk, table, position, interleaved)
-        self.write(qk.narrow(1, heads, kv), x.narrow(1, heads + kv, kv), position)
-        y = self.attend(qk.narrow(1, 0, heads), position, scale, window, softcap, slopes)
-        return y.reshape(tokens, heads * size)
+            qk = ops.rope(qk, table, position, heads.interleaved)
+        self.write(qk.narrow(1, count, kv), x.narrow(1, count + kv, kv), position)
+        y = self.attend(qk.narrow(1, 0, count), position, heads)
+        return y.reshape(qkv.shape[0], count * heads.head_dim)
 
 
 class GrowingCache(_LayerCache):
@@ -260,24 +247,25 @@ class FixedCache(_LayerCache):
         ops.cache_write(self.keys, keys, position)
         ops.cache_write(self.values, values, position)
 
-    def attend(
-        self, q: Tensor, position: Tensor, scale: float | None = None, window: int | None = None,
-        softcap: float | None = None, slopes: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+    def attend(self, q: Tensor, position: Tensor, heads: Heads | None = None) -> Tensor:
         """As LayerCache.attend."""
-        return ops.cached_attention(q, self.keys, self.values, position, scale, window, softcap, slopes)
-
-    def rotary_attention(
-        self, qkv: Tensor, heads: int, table: Tensor | None, position: Tensor, interleaved: bool = True,
-        scale: float | None = None, window: int | None = None, softcap: float | None = None,
-        slopes: Tensor | None = None, head_dim: int | None = None,
-    ) -> Tensor:  # fmt: skip
-        """As LayerCache.rotary_attention, in one call of the kernels."""
-        if head_dim not in (None, self.head_dim):
-            raise ArgumentError(f"{type(self).__name__}: has heads of {self.head_dim}, not of {head_dim}")
-        return ops.cached_self_attention(
-            qkv, table, position, self.keys, self.values, interleaved, scale, window, softcap, slopes, self.head_dim
+        if heads is None:
+            return ops.cached_attention(q, self.keys, self.values, position)
+        return ops.cached_attention(
+            q, self.keys, self.values, position, heads.scale, heads.window, heads.softcap, heads.slopes
         )
+
+    def rotary_attention(self, qkv: Tensor, heads: Heads, table: Tensor | None, position: Tensor) -> Tensor:
+        """As LayerCache.rotary_attention, in one call of the kernels."""
+        if heads.head_dim != self.head_dim or heads.kv_heads != self.keys.shape[-3]:
+            raise ArgumentError(
+                f"{type(self).__name__}: has {self.keys.shape[-3]} heads of {self.head_dim}, not {heads.kv_heads} of "
+                f"{heads.head_dim}"
+            )
+        return ops.cached_self_attention(
+            qkv, table, position, self.keys, self.values, heads.interleaved, heads.scale, heads.window, heads.softcap,
+            heads.slopes, self.head_dim,
+        )  # fmt: skip
 
     def _append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         if self.keys.ndim != 3 or self.keys.dtype is uint8:

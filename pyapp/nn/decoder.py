@@ -5,7 +5,7 @@ text.generate.LanguageModel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ..engine import Device, Tensor, ops, quant
@@ -13,6 +13,7 @@ from ..engine.device import cpu
 from ..engine.ops import cat
 from ..errors import ArgumentError
 from .caches import BatchCache, KVCache, TextCache, decoder_cache
+from .heads import Heads, split_heads
 from .layers.containers import ModuleList
 from .layers.embedding import Embedding
 from .layers.experts import Experts
@@ -23,36 +24,11 @@ from .parameter import Parameter
 from .rotary import RotaryFrequencies, rotary_frequencies
 
 __all__ = [
-    "CausalLanguageModel", "DecoderStack", "GroupedQueryAttention", "Heads", "RotaryTable", "SelfAttention",
-    "heads_together", "normalized_heads", "soft_capped", "split_heads",
+    "CausalLanguageModel", "DecoderStack", "GroupedQueryAttention", "RotaryTable", "SelfAttention", "heads_together",
+    "normalized_heads", "soft_capped",
 ]  # fmt: skip
 
 FIRST_POSITIONS = 256  # of a rotary table
-
-
-@dataclass(frozen=True, eq=False)
-class Heads:
-    """The attention of one layer: H = `heads` queries and KV = `kv_heads` keys and values of D = `head_dim` features.
-
-    scale: of the scores, 1 / sqrt(D) by default. window: each token attends to the last `window` tokens, itself
-    included (Beltagy et al. 2020, arXiv 2004.05150). softcap c: scores become c tanh(score / c) (Gemma 2, arXiv
-    2408.00118). slopes (H,) float32: of the linear biases (ALiBi, Press et al. 2021, arXiv 2108.12409). interleaved:
-    rotary pairs are neighbours, else halves.
-    """
-
-    heads: int
-    kv_heads: int
-    head_dim: int
-    scale: float | None = None
-    window: int | None = None
-    softcap: float | None = None
-    slopes: Tensor | None = None
-    interleaved: bool = False
-
-    @property
-    def width(self) -> int:
-        """Columns of the joined projection [q, k, v]."""
-        return (self.heads + 2 * self.kv_heads) * self.head_dim
 
 
 class Text(Protocol):
@@ -65,13 +41,6 @@ class Text(Protocol):
     def positions(self, tokens: Tensor) -> Tensor:
         """The positions (T,) int32 of the tokens, for tables of positions."""
         ...
-
-
-def split_heads(qkv: Tensor, heads: Heads) -> tuple[Tensor, Tensor, Tensor]:
-    """(..., (H + 2 KV) * D) → q (..., H, D), k and v (..., KV, D): views."""
-    count, kv = heads.heads, heads.kv_heads
-    x = qkv.reshape(*qkv.shape[:-1], count + 2 * kv, heads.head_dim)
-    return x.narrow(-2, 0, count), x.narrow(-2, count, kv), x.narrow(-2, count + kv, kv)
 
 
 class WholeText:
@@ -112,10 +81,7 @@ class CachedText:
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
         table = None if rotary is None else rotary.upto(self.length, qkv.device)
-        return self.layers[layer].rotary_attention(
-            qkv, heads.heads, table, self.position, heads.interleaved, heads.scale, heads.window, heads.softcap,
-            heads.slopes, heads.head_dim,
-        )  # fmt: skip
+        return self.layers[layer].rotary_attention(qkv, heads, table, self.position)
 
 
 class RotaryTable:

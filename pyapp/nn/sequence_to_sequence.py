@@ -17,6 +17,7 @@ from ..engine.user_errors import describe
 from ..errors import ArgumentError
 from .caches import FixedCache
 from .encoders import as_bias, attend, attend_joined, visible_keys
+from .heads import Heads
 from .layers.gated import activation_named
 from .layers.joined import JoinedLinear
 from .layers.linear import Linear, ResidualLinear
@@ -130,7 +131,7 @@ class CachedMemory:
         cache = self._own[layer]
         cache.write(k, v, self._place)
         if bias is None:
-            y = cache.attend(q, self._place, scale)  # (R, 1, H, D)
+            y = cache.attend(q, self._place, Heads(q.shape[2], k.shape[2], q.shape[3], scale))  # (R, 1, H, D)
         else:
             y = ops.scaled_dot_product_attention(q.transpose(1, 2), cache.keys, cache.values, bias, scale=scale)
         return y.reshape(self.rows, 1, q.shape[2] * q.shape[3])

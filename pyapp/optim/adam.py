@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from math import sqrt
+from math import inf, sqrt
 from typing import Any, TypeAlias
 
 from ..engine import Tensor
@@ -217,7 +217,8 @@ class RAdam(_AdamVariant):
         if divides:
             share = (length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length)
             rate *= sqrt(share) * sqrt(correction)
-        return ((keep, beta1, 1 - beta1, beta2, 1 - beta2, group["eps"], -rate, float(divides), *decay),)
+        most, rest = (inf, 0.0) if divides else (0.0, 1.0)  # the divisor is at most `most`, plus `rest`
+        return ((keep, beta1, 1 - beta1, beta2, 1 - beta2, group["eps"], -rate, most, rest, *decay),)
 
     def _launch(
         self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
@@ -229,12 +230,14 @@ class RAdam(_AdamVariant):
 def _radam(decays: bool) -> ElementProgram:
     def radam(
         parameter: Any, grad: Any, mean: Any, squares: Any, keep: Any, beta1: Any, share1: Any, beta2: Any, share2: Any,
-        eps: Any, rate: Any, divides: Any, decay: Any = None,
+        eps: Any, rate: Any, most: Any, rest: Any, decay: Any = None,
     ) -> Any:  # fmt: skip
         grad = decayed(grad, parameter, decay)
         mean = mean * beta1 + grad * share1
         squares = squares * beta2 + grad * grad * share2
-        change = mean / ((squares.sqrt() + eps) * divides + (1.0 - divides))
+        change = mean / (
+            (squares.sqrt() + eps).minimum(most) + rest
+        )  # infinite squares do not count before they divide
         return parameter * keep + change * rate, None, mean, squares
 
-    return ElementProgram(radam, 4, 8 + decays)
+    return ElementProgram(radam, 4, 9 + decays)

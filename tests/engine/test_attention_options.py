@@ -11,7 +11,7 @@ import pytest
 import pyapp
 from pyapp import nn, ops
 from pyapp.engine.buffers import int32_tensor
-from tests.engine.attention_options import KV_HEADS, ROTATED, SIZE, SOFTCAP, TOKENS, WINDOW, inputs
+from tests.engine.attention_options import HEADS, KV_HEADS, ROTATED, SIZE, SOFTCAP, TOKENS, WINDOW, inputs
 
 GOLDEN = np.load(Path(__file__).with_name("golden_attention_options.npz"))
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -29,7 +29,8 @@ def test_whole_texts_and_caches(name: str) -> None:
     for first, last in ((0, 4), (4, 5), (5, TOKENS)):
         position = int32_tensor([first])
         cache.write(k[0, first:last], v[0, first:last], position)
-        found = cache.attend(q[0, first:last], position, **OPTIONS[name]).numpy()
+        heads = nn.Heads(HEADS, KV_HEADS, SIZE, **OPTIONS[name])
+        found = cache.attend(q[0, first:last], position, heads).numpy()
         np.testing.assert_allclose(found, GOLDEN[name][0, first:last], rtol=2e-5, atol=2e-6)
 
 

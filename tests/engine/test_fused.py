@@ -218,6 +218,9 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     ),
     "sum_first": (lambda x: x.sum((0, 1)) + x.sum(0, keepdim=True).sum(1), [normal(5, 7, 33)]),
     "sum_last": (lambda x: x.sum(-1, keepdim=True) + x.sum((-1, -2), keepdim=True) + x.sum(), [normal(5, 7, 33)]),
+    "var": (lambda x: x.var(-1, keepdim=True) + x.var((0, 2), 0, keepdim=True) + x.std(), [normal(5, 7, 33)]),
+    "stack": (lambda x, y: pyapp.stack([x, y.t(), x], 1), [normal(3, 4), normal(4, 3)]),
+    "topk": (lambda x: x.topk(3, 1).values + x.topk(3, 0, largest=False).values.sum(), [normal(5, 300)]),
 }
 
 

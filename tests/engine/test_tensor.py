@@ -135,6 +135,30 @@ def test_assignment() -> None:
         x[0] = tensor([1.0, 2.0])
 
 
+@pytest.mark.parametrize("dtype", ["bool", *INTS, *FLOATS])
+def test_a_number_is_written_where_a_mask_holds(dtype: str) -> None:
+    values = np.arange(24).reshape(2, 3, 4)
+    masks = [values % 5 == 0, values[..., 0] > 3, values[:, 0, 0] > 3, values > 99]
+
+    def dense() -> Tensor:
+        return tensor(values).to(dtype)
+
+    for mask in masks:
+        for make in (dense, lambda: dense()[:, :, ::2], lambda: dense().transpose(0, 1).contiguous().transpose(0, 1)):
+            for number in (1, 7.0, tensor(3), tensor(2.5)):
+                x = make()
+                chosen = mask[:, :, : x.shape[2]] if mask.ndim == 3 else mask
+                expected = np.array(x.tolist())
+                expected[chosen] = tensor(number).to(dtype).item()
+                x[tensor(chosen)] = number
+                assert x.tolist() == expected.tolist() and x.dtype.name == dtype
+    x = dense() != 3
+    x[x] = False  # the mask is the tensor itself
+    assert not x.any()
+    with pytest.raises(IndexError, match="setitem"):
+        dense()[tensor([True] * 3)] = 1
+
+
 def test_from_numpy_shares_and_copies() -> None:
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     x = pyapp.from_numpy(array)

@@ -87,6 +87,9 @@ def test_dtypes(dtype: str) -> None:
     values[1:3, :, ROWS] = values[0, 0, 0]
     x[j, j] = True
     values[COLUMNS, COLUMNS] = True
+    mask = values[..., 1] > 0
+    x[pyapp.from_numpy(mask)] = True
+    values[mask] = True
     np.testing.assert_array_equal(x.cpu().numpy(), values)
 
 

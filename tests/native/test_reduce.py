@@ -97,7 +97,9 @@ def result_type(name: str, dtype: str) -> str:
     return dtype if kind == "same" or (kind == "number" and "float" in dtype) else "int64" if kind != "bool" else "bool"
 
 
-def reduce(kernels: Kernels, name: str, dtype: str, x: np.ndarray, y_type: str | None = None) -> np.ndarray:
+def reduce(
+    kernels: Kernels, name: str, dtype: str, x: np.ndarray, y_type: str | None = None, correction: float = 0.0
+) -> np.ndarray:
     """x (outer, reduced, inner) of any strides."""
     y_type = y_type or result_type(name, dtype)
     outer, reduced, inner = x.shape
@@ -105,7 +107,7 @@ def reduce(kernels: Kernels, name: str, dtype: str, x: np.ndarray, y_type: str |
     strides = dict(zip(("x_outer", "x_reduced", "x_inner"), element_strides(x), strict=True))
     arguments = {"opcode": REDUCE_CODES[name], "x_type": TYPES[dtype], "y_type": TYPES[y_type]}
     arguments |= {"outer": outer, "reduced": reduced, "inner": inner}
-    run_checked(kernels, "reduce", "y", y=y, x=x, **arguments, **strides)
+    run_checked(kernels, "reduce", "y", y=y, x=x, correction=correction, **arguments, **strides)
     return y
 
 
@@ -132,6 +134,9 @@ def test_reduce(kernels: Kernels, name: str, dtype: str) -> None:
             relative = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-6, "float64": 1e-12}[dtype]
             with np.errstate(over="ignore"):
                 expected = values_of(dtype, store_as(dtype, expected)).astype(np.float64)
+            np.testing.assert_allclose(found.astype(np.float64), expected, rtol=relative)
+        elif name == "var":
+            relative = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 3e-7, "float64": 1e-14}[dtype]
             np.testing.assert_allclose(found.astype(np.float64), expected, rtol=relative)
         elif dtype == "bfloat16" and name in ("sum", "sum_squares"):
             np.testing.assert_array_equal(found, values_of(dtype, store_as(dtype, expected)))
@@ -164,6 +169,25 @@ def test_sums_of_many(kernels: Kernels) -> None:
     half = np.ones((1, 70_000, 1), np.float16)
     assert reduce(kernels, "sum", "float16", half, "float32")[0, 0] == 70_000
     assert reduce(kernels, "sum", "float16", half)[0, 0] == np.inf
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_variance(kernels: Kernels, dtype: str) -> None:
+    """Also far from 0, where the mean does not fit into a float, and of squares that a half does not hold."""
+    for mean, size, count in ((0, 1, 1), (0, 1, 2), (0, 1, 5000), (3e5, 1, 5000), (-7e7, 300, 257), (100, 900, 70)):
+        x = (mean + normal(2, count, 3).astype(np.float64) * size).astype(dtype)
+        if not np.isfinite(x).all():
+            continue
+        expected = x.astype(np.float64).var(1)
+        for view in (x, np.asfortranarray(x)):
+            found = reduce(kernels, "var", dtype, view, "float64")
+            np.testing.assert_allclose(found, expected, rtol=1e-6 if dtype != "float64" else 1e-11, atol=1e-30)
+        if count > 2:
+            found = reduce(kernels, "var", dtype, x, "float64", correction=1.5)
+            np.testing.assert_allclose(found, expected * (count / (count - 1.5)), rtol=1e-6)
+    x = np.ones((4, 33, 1), dtype)
+    x[0, 32], x[1, 3], x[2, 30] = np.nan, -np.inf, np.inf
+    np.testing.assert_array_equal(reduce(kernels, "var", dtype, x)[:, 0], [np.nan, np.nan, np.nan, 0])
 
 
 def test_integer_sums_wrap(kernels: Kernels) -> None:

@@ -20,7 +20,7 @@ def sort(
     strides = dict(zip(("x_outer", "x_dim", "x_inner"), element_strides(x), strict=True))
     arguments = {"type": TYPES[dtype], "outer": outer, "length": length, "inner": inner, "count": count, **strides}
     arguments |= {"descending": int(descending), "workspaces": workspaces}
-    scratch = np.zeros(32 * length * workspaces, np.uint8)
+    scratch = np.zeros(32 * min(length, 2 * count + 128) * workspaces, np.uint8)
     run_checked(kernels, "sort", "y", "indices", y=y, indices=indices, x=x, scratch=scratch, **arguments)
     return y, indices
 
@@ -65,14 +65,43 @@ def test_sort_of_special_values(kernels: Kernels, dtype: str, descending: bool) 
     np.testing.assert_array_equal(best, y[:, :16])
 
 
-@pytest.mark.parametrize("count", [0, 1, 5, 64, 65, 999, 1000])
-def test_topk(kernels: Kernels, count: int) -> None:
-    x = np.round(np.random.default_rng(5).standard_normal((3, 1000, 2)) * 40).astype(np.float32)
-    for descending in (False, True):
-        y, indices = sort(kernels, "float32", x, count, descending)
-        expected = order_of(x, descending)[:, :count]
-        np.testing.assert_array_equal(indices, expected)
-        np.testing.assert_array_equal(y, np.take_along_axis(x, expected, 1))
+def lines(length: int) -> dict[str, np.ndarray]:
+    """Lines (1, length, 1) of float64 that are easy and hard to find the first few of."""
+    rng = np.random.default_rng(5)
+    found = {
+        "normal": rng.standard_normal(length),
+        "ties": np.round(rng.standard_normal(length) * 3),
+        "ascending": np.arange(length) - length / 2.0,
+        "descending": length / 2.0 - np.arange(length),
+        "one value": np.ones(length),
+        "zeros": np.where(rng.random(length) < 0.5, 0.0, -0.0),
+        "nan": np.where(rng.random(length) < 0.1, np.nan, rng.standard_normal(length)),
+        "only nan": np.full(length, np.nan),
+        "infinite": rng.choice([np.inf, -np.inf, 1.0, np.nan], length),
+    }
+    return {name: line.reshape(1, length, 1) for name, line in found.items()}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", [0, 1, 5, 64, 300])
+def test_topk(kernels: Kernels, dtype: str, count: int) -> None:
+    for name, line in lines(1000).items():
+        if "float" not in dtype and not np.isfinite(line).all():
+            continue
+        x = store_as(dtype, line) if "float" in dtype else line.astype(dtype)
+        for descending in (False, True):
+            y, indices = sort(kernels, dtype, x, count, descending)
+            expected = order_of(values_of(dtype, x), descending)[:, :count]
+            np.testing.assert_array_equal(indices, expected, name)
+            assert y.tobytes() == np.take_along_axis(x, expected, 1).tobytes()
+
+
+def test_topk_of_many_lines_with_strides(kernels: Kernels) -> None:
+    whole = np.random.default_rng(5).standard_normal((3, 777, 4)).astype(np.float32)
+    for x in (whole, np.asfortranarray(whole), whole[:, ::-2], whole[..., ::3]):
+        for count in (1, 40, x.shape[1] // 2):
+            _, indices = sort(kernels, "float32", x, count, True)
+            np.testing.assert_array_equal(indices, order_of(x, True)[:, :count])
 
 
 def test_one_workspace_is_enough(kernels: Kernels) -> None:

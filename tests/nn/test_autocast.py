@@ -15,6 +15,8 @@ import pytest
 import pyapp
 from pyapp import nn
 from pyapp.adapters import LoraConfig, add_adapter
+from pyapp.engine.autocast import REGIONS
+from pyapp.engine.op import OPS
 from pyapp.nn import functional as F
 from tests.models.test_decoders import make
 from tests.nn.autocast_cases import CASES, arrays, training
@@ -94,6 +96,18 @@ def test_a_changed_weight_is_converted_again() -> None:
             assert F.linear(x, weight).tolist() == [[6, 6]]
         y = F.linear(x, weight)
     assert y.requires_grad and y.tolist() == [[6, 6]]
+
+
+def test_a_region_changes_no_op() -> None:
+    """Ops are the same objects, with the same claims, whatever ran before."""
+    x = pyapp.ones(2, 2)
+    before = {name: dict(vars(op)) for name, op in OPS.items()}
+    with pyapp.autocast("cpu"):
+        assert REGIONS.count and (x @ x).dtype is pyapp.bfloat16
+        with pyapp.autocast("cpu", enabled=False):
+            assert (x @ x).dtype is pyapp.float32
+    assert REGIONS.count == 0 and (x @ x).dtype is pyapp.float32
+    assert all(vars(OPS[name]) == attributes for name, attributes in before.items())
 
 
 def test_custom_functions() -> None:

@@ -47,26 +47,19 @@ def test_every_cache_takes_the_options(name: str, kind: str) -> None:
     """Beside the whole text at once; a part of each head is rotated."""
     qkv, size = drawn(9, 8 * 12), 12
     x = qkv.reshape(1, 9, 8, size)
-    rest = dict(OPTIONS[name])
-    halves = {"interleaved": rest.pop("interleaved", True)}
-    qk = ops.rope(x[:, :, :6], TABLE, None, **halves)
+    rest = {"interleaved": True} | OPTIONS[name]
+    heads = nn.Heads(4, 2, size, **rest)
+    qk = ops.rope(x[:, :, :6], TABLE, None, rest.pop("interleaved"))
     expected = ops.attention(qk[:, :, :4], qk[:, :, 4:], x[:, :, 6:], **rest).reshape(9, 48).numpy()
     caches = {"growing": nn.GrowingCache, "rotating": lambda: nn.RotatingCache(9, 2, size)}
     cache = caches[kind]() if kind in caches else nn.FixedCache(9, 2, size, kind)
     found = []
     for at, count in ((0, 4), (4, 1), (5, 3), (8, 1)):
         part = qkv[at : at + count].clone()
-        y = cache.rotary_attention(part, 4, TABLE, int32_tensor([at]), head_dim=size, **OPTIONS[name])
+        y = cache.rotary_attention(part, heads, TABLE, int32_tensor([at]))
         found.append(y.numpy())
     error = {"float16": 3e-3, "q8_0": 5e-2}.get(kind, 1e-5)
     np.testing.assert_allclose(np.concatenate(found), expected, rtol=error, atol=error)
-
-
-def test_without_rotation_and_head_dim_a_growing_cache_does_not_know_its_heads() -> None:
-    with pytest.raises(ArgumentError, match="needs head_dim"):
-        nn.GrowingCache().rotary_attention(drawn(1, 24), 1, None, int32_tensor([0]))
-    with pytest.raises(ArgumentError, match=r"is not \(T, \(4 \+ 2 KV\) \* 8\)"):
-        nn.GrowingCache().rotary_attention(drawn(1, 4 * 8), 4, TABLE, int32_tensor([0]))
 
 
 def config() -> Config:
@@ -176,26 +169,23 @@ def test_a_batch_on_a_device_whose_memory_the_host_cannot_see() -> None:
     from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
 
     qkv, starts = drawn(2, 3, 8 * 8), [5, 0]
-    slopes = OPTIONS["slopes"]["slopes"]
     for dtype in TYPES:
         found = []
         for device in ("cpu", "mirror"):
             cache = nn.BatchCache(2, 1, 2, 8, 8, device, dtype)
             position = int32_tensor(starts).to(device)
             with no_grad():
-                y = cache.layers[0].rotary_attention(
-                    qkv.clone().to(device),
-                    4,
-                    TABLE.to(device),
-                    position,
-                    window=4,
-                    softcap=2.0,
-                    slopes=slopes.to(device),
-                )
+                slopes = OPTIONS["slopes"]["slopes"].to(device)
+                heads = nn.Heads(4, 2, 8, window=4, softcap=2.0, slopes=slopes, interleaved=True)
+                y = cache.layers[0].rotary_attention(qkv.clone().to(device), heads, TABLE.to(device), position)
                 cache.reorder([1, 0])
             found.append((y.cpu().numpy(), cache.memory.cpu().numpy()))
         for ours, expected in zip(*found, strict=True):
             np.testing.assert_array_equal(ours, expected)
+
+
+def rotated(cache: Any, heads: nn.Heads) -> Tensor:
+    return cache.rotary_attention(drawn(1, 64), heads, None, int32_tensor([0]))
 
 
 @pytest.mark.parametrize(
@@ -210,10 +200,9 @@ def test_a_batch_on_a_device_whose_memory_the_host_cannot_see() -> None:
         (lambda: nn.BatchCache(2, 1, 1, 4, 1).copy(0, 1, 5), "5 tokens are not within the capacity of 4"),
         (lambda: nn.BatchCache(2, 1, 1, 4, 1).reorder([0]), "1 entries for 2 texts"),
         (lambda: nn.BatchCache(2, 1, 1, 4, 1).reorder([0, -1]), "not -1"),
-        (
-            lambda: nn.FixedCache(4, 2, 8).rotary_attention(drawn(1, 64), 4, None, int32_tensor([0]), head_dim=4),
-            "has heads of 8, not of 4",
-        ),
+        (lambda: rotated(nn.FixedCache(4, 2, 8), nn.Heads(4, 2, 4)), "has 2 heads of 8, not 2 of 4"),
+        (lambda: rotated(nn.FixedCache(4, 2, 8), nn.Heads(4, 1, 8)), "has 2 heads of 8, not 1 of 8"),
+        (lambda: rotated(nn.GrowingCache(), nn.Heads(5, 2, 8)), r"is not \(T, \(5 \+ 2 \* 2\) \* 8\)"),
     ],
 )
 def test_what_cannot_be_is_refused(make: Any, message: str) -> None:

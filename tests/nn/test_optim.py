@@ -56,6 +56,18 @@ def test_a_saved_state_continues_bit_by_bit(name: str) -> None:
         assert a.detach().numpy().tobytes() == b.detach().numpy().tobytes()
 
 
+def test_radam_before_it_divides_does_not_look_at_the_squares() -> None:
+    """Squares beyond float32 count from the sixth step on, where they make the step 0, as in torch."""
+    parameter = nn.Parameter(zeros(2))
+    optimizer, found = optim.RAdam([parameter], lr=0.5), []
+    for _ in range(6):
+        parameter.grad = from_numpy(np.array([1e25, 1.0], np.float32))
+        optimizer.step()
+        found.append(parameter.detach().tolist())
+    np.testing.assert_allclose([large for large, _ in found[:5]], [-5e24 * n for n in range(1, 6)], rtol=1e-6)
+    assert found[5][0] == found[4][0] and np.isfinite(found).all()
+
+
 def test_groups_have_their_own_settings() -> None:
     a, b = nn.Parameter(ones(4)), nn.Parameter(ones(4))
     optimizer = optim.SGD([{"params": [a], "lr": 0.5}, {"params": [b]}], lr=0.25)

@@ -67,6 +67,8 @@ def _of_any(name: str) -> Any:
 
 def broadcast_strides(x: Tensor, shape: Shape) -> Shape:
     """The strides with which x is read as if it had the shape."""
+    if x.shape == shape:
+        return x.strides
     extra = len(shape) - len(x.shape)
     return (0,) * extra + tuple(0 if n == 1 else s for n, s in zip(x.shape, x.strides, strict=True))
 

@@ -6,12 +6,13 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..blocks.layout import BLOCK_TYPES
+from ..element_types import CODES
 from ..launch import KERNELS as K
 from ..op import claims
 from ..operands import dense
 from ..quant import is_transposed
 from ..tensor import Tensor, empty_contiguous
-from .layouts import in_int32
+from .layouts import in_int32, in_type
 
 _F32 = _dtype.float32
 _I32 = _dtype.int32
@@ -47,6 +48,19 @@ def _embedding(weight: Tensor, ids: Tensor) -> Any:
     kernel, more = found
     y = empty_contiguous((*ids.shape, columns), _F32, weight.device)
     kernel.launch(count * columns >> 10, y, weight, ids, *sizes, *more)
+    return y
+
+
+@claims("_one_hot")
+def _one_hot(x: Tensor, classes: int) -> Any:
+    if x.dtype not in CODES:
+        return NotImplemented
+    index = dense(x if x.dtype in (_I32, _dtype.int64) else in_type(x, _dtype.int64))
+    y = empty_contiguous((*x.shape, classes), _dtype.int64, x.device)
+    count = x.numel()
+    K["one_hot"].launch(
+        count * classes >> 10, y, index, CODES[_dtype.int64], CODES[index.dtype], count, classes
+    )  # fmt: skip
     return y
 
 

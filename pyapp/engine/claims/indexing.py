@@ -20,6 +20,7 @@ from ..tensor import Tensor, empty_contiguous, make
 from .elementwise import broadcast_strides
 from .layouts import in_type
 from .reduce import merged
+from .selection import choose
 
 _GET, _PUT = K["index_get"], K["index_put"]
 _OPCODES = opcodes("scatter")
@@ -205,8 +206,24 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
     return y if chosen is not None and _put(chosen, source, "add") else NotImplemented
 
 
+def _fill_chosen(x: Tensor, entries: tuple[Any, ...], source: Any) -> bool:
+    """x[mask] = a number, for a mask of the first dims of a dense tensor. False where it is another index."""
+    mask = entries[0]
+    if not isinstance(mask, Tensor) or mask.dtype is not _dtype.bool_ or entries[1:].count(_ALL) != len(entries) - 1:
+        return False
+    rank, shape = len(mask.shape), x.shape
+    if not rank or mask.shape != shape[:rank] or not x.is_contiguous() or mask.storage is x.storage:
+        return False
+    if rank < len(shape):
+        behind = len(shape) - rank
+        mask = make(mask.storage, mask.shape + (1,) * behind, mask.strides + (0,) * behind, mask.dtype, mask.offset)
+    return choose(_on(mask, x.device), source, x, shape, x.dtype, x) is x
+
+
 @claims("_write")
 def _write(x: Tensor, entries: tuple[Any, ...], source: Any) -> Any:
+    if (not isinstance(source, Tensor) or not source.shape) and _fill_chosen(x, entries, source):
+        return x
     if not isinstance(source, Tensor):
         if x.device is cpu and not capturing():
             return NotImplemented  # NumPy's way is faster

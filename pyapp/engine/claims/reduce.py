@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -22,33 +23,42 @@ _F32 = _dtype.float32
 
 _REDUCE = K["reduce"]
 _OPCODES = opcodes("reduce")
+_MOST_APART = 1 << 14  # elements that lie apart, which the kernel of var reads twice
 
 
-def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DType) -> Any:
+def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DType, correction: float = 0.0) -> Any:
     """Over dims of a tensor of any strides, into a dtype that the kernel gives; NotImplemented where it does not take
     the dtypes."""
     code, types, _ = _OPCODES[name]
     if x.dtype not in types:
         return NotImplemented
-    shape, strides = x.shape, x.strides
+    result, order, slots = _plan(x.shape, x.strides, tuple(dims), keepdim)
+    if order is not None:
+        x = dense(x.permute(order))
+    y = empty_contiguous(result, dtype, x.device)
+    _REDUCE.launch(x.numel() >> 9, y, x, code, CODES[dtype], CODES[x.dtype], *slots, correction)
+    return y
+
+
+@lru_cache(4096)
+def _plan(
+    shape: Shape, strides: Shape, dims: tuple[int, ...], keepdim: bool
+) -> tuple[Shape, tuple[int, ...] | None, tuple[int, ...]]:
+    """(shape of the result; the order of dims in which the tensor must be dense, None where it may stay as it is; the
+    sizes and strides of the record)."""
     kept = tuple(1 if d in dims else n for d, n in enumerate(shape))
     result = kept if keepdim else tuple(n for d, n in enumerate(shape) if d not in dims)
-    y = empty_contiguous(result, dtype, x.device)
+    middle = prod([shape[d] for d in dims])
     if dims and len(dims) == dims[-1] - dims[0] + 1:  # neighbours: the middle of three dims
         first, last = dims[0], dims[-1] + 1
         parts = [merged(shape[a:b], strides[a:b]) for a, b in ((0, first), (first, last), (last, len(shape)))]
+        known = [part for part in parts if part is not None]
+        if len(known) == 3:
+            return result, None, tuple([size for size, _ in known] + [step for _, step in known])
+        order, inner = tuple(range(len(shape))), prod(shape[last:])
     else:
-        order = [d for d in range(len(shape)) if d not in dims] + list(dims)
-        x = dense(x.permute(order))
-        parts = [(y.numel(), prod(shape[d] for d in dims)), (prod(shape[d] for d in dims), 1), (1, 1)]
-    if None in parts:
-        x = dense(x)
-        inner = prod(shape[last:])
-        middle = prod(shape[first:last])
-        parts = [(prod(shape[:first]), middle * inner), (middle, inner), (inner, 1)]
-    sizes, steps = zip(*parts, strict=True)
-    _REDUCE.launch(x.numel() >> 9, y, x, code, CODES[dtype], CODES[x.dtype], *sizes, *steps)
-    return y
+        order, inner = (*(d for d in range(len(shape)) if d not in dims), *dims), 1
+    return result, order, (prod(result) // max(inner, 1), middle, inner, middle * inner, inner, 1)
 
 
 def merged(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int] | None:
@@ -119,6 +129,19 @@ def _prod(x: Tensor, dim: int, keepdim: bool) -> Any:
 @claims("sum_squares")
 def _sum_squares(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     return _reduce("sum_squares", x, reduced_dims(dim, len(x.shape), "sum_squares"), keepdim, x.dtype)
+
+
+@claims("var")
+def _var(x: Tensor, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> Any:
+    if isinstance(dim, bool):  # torch's older form: var(unbiased)
+        dim, correction = None, int(dim)
+    rank = len(x.shape)
+    dims = sorted(reduced_dims(dim, rank, "var"))
+    if type(correction) not in (int, float) or prod([x.shape[d] for d in dims]) <= correction:
+        return NotImplemented  # the definition is infinite, or NaN
+    if dims and dims[-1] < rank - 1 and x.numel() > _MOST_APART:
+        return NotImplemented
+    return _reduce("var", x, dims, keepdim, x.dtype, correction)
 
 
 # ---- running sums and products

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
+from ..dtype import DType, result_dtype
+from ..element_types import CODES
+from ..launch import KERNELS, Part
 from ..op import claims
+from ..operands import common_dtype
 from ..ops import padding as _padding  # noqa: F401 (defines the ops)
 from ..ops import reordering as _reordering  # noqa: F401 (defines the ops)
 from ..ops import stacking as _stacking  # noqa: F401 (defines the op)
@@ -13,6 +18,9 @@ from ..ops.index import fill_
 from ..ops.view import copy_strided, dense_copy
 from ..shape import Shape
 from ..tensor import Tensor, empty_contiguous, make
+from .layouts import in_type
+
+_COPY, _COPY_BYTES = KERNELS["copy_strided"], KERNELS["copy_bytes"]
 
 
 @claims("_flip")
@@ -55,15 +63,37 @@ def _pad(x: Tensor, widths: tuple[tuple[int, int], ...], value: float) -> Any:
     return y
 
 
+def _joined(tensors: Sequence[Tensor], shape: Shape, dim: int, kind: DType, new_dim: bool) -> Any:
+    """Tensors one behind another along a dim of a new tensor; `new_dim`: which they do not have."""
+    if len(shape) > 6 or kind not in CODES:
+        return NotImplemented
+    y, at = empty_contiguous(shape, kind, tensors[0].device), 0
+    size, step = kind.itemsize, kind.itemsize * y.strides[dim]
+    strides = y.strides[:dim] + y.strides[dim + 1 :] if new_dim else y.strides
+    rank, follow = len(strides), prod(shape[:dim]) == 1
+    pad = (0,) * (6 - rank)
+    for x in tensors:
+        if x.dtype is not kind:
+            x = in_type(x, kind)
+        part, count = Part(y, at * step), x.numel()
+        if follow and x.is_contiguous():
+            _COPY_BYTES.launch(count >> 10, part, x, count * size)
+        else:
+            _COPY.launch(count >> 10, part, x, size, rank, *x.shape, *pad, *strides, *pad, *x.strides, *pad)
+        at += 1 if new_dim else x.shape[dim]
+    return y
+
+
 @claims("_cat")
 def _cat(tensors: Sequence[Tensor], dim: int) -> Any:
-    first = tensors[0]
-    shape = (*first.shape[:dim], sum(x.shape[dim] for x in tensors), *first.shape[dim + 1 :])
-    if len(shape) > 6 or any(x.dtype is not first.dtype for x in tensors):
-        return NotImplemented
-    y, at = empty_contiguous(shape, first.dtype, first.device), 0
-    for x in tensors:
-        if x.numel():
-            copy_strided(_part(y, dim, at, x.shape[dim]), x)
-        at += x.shape[dim]
-    return y
+    shape, kinds = tensors[0].shape, [x.dtype for x in tensors]
+    kind = kinds[0] if kinds.count(kinds[0]) == len(kinds) else common_dtype(*tensors)
+    length = sum([x.shape[dim] for x in tensors])
+    return _joined(tensors, (*shape[:dim], length, *shape[dim + 1 :]), dim, kind, False)
+
+
+@claims("_stack")
+def _stack(tensors: Sequence[Tensor], dim: int) -> Any:
+    shape, kinds = tensors[0].shape, [x.dtype for x in tensors]
+    kind = kinds[0] if kinds.count(kinds[0]) == len(kinds) else result_dtype([(kind, 2) for kind in kinds])
+    return _joined(tensors, (*shape[:dim], len(tensors), *shape[dim:]), dim, kind, True)

@@ -7,13 +7,14 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..device import cpu
+from ..dtype import DType
 from ..element_types import CODES, element_bits, number_slot, opcodes, padded
 from ..launch import KERNELS as K
 from ..native import get_num_threads
-from ..op import claims
-from ..operands import common_dtype, dense
+from ..op import claims, claims_in_place
+from ..operands import check_number, common_dtype, dense
 from ..ops.view import reshaped
-from ..shape import broadcast_shapes, normalize_dim
+from ..shape import Shape, broadcast_shapes, normalize_dim
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous
 from .elementwise import broadcast_strides
@@ -21,6 +22,7 @@ from .layouts import in_type
 
 _SET, _ADD = (opcodes("scatter")[name].code for name in ("set", "add"))
 _INDEX_TYPES = (_dtype.int64, _dtype.int32)
+_WHERE, _GATHER = K["where"], K["gather"]
 
 
 @claims("_where")
@@ -29,30 +31,51 @@ def _where(condition: Tensor, a: Any, b: Any) -> Any:
         return NotImplemented
     kind = common_dtype(a, b)
     shape = broadcast_shapes(*(t.shape for t in (condition, a, b) if isinstance(t, Tensor)), op="where")
-    if kind not in CODES or len(shape) > 5:
+    return choose(condition, a, b, shape, kind)
+
+
+def choose(condition: Tensor, a: Any, b: Any, shape: Shape, kind: DType, into: Tensor | None = None) -> Any:
+    """Elements of a or b, by a condition of bools, broadcast to the shape, in a dtype; `into` a dense tensor, which may
+    be a or b itself."""
+    rank = len(shape)
+    if kind not in CODES or rank > 5:
         return NotImplemented
-    tensors: list[Tensor | None] = []
-    strides: list[tuple[int, ...]] = []
-    bits: list[int] = []
-    for value in (a, b):
-        if isinstance(value, Tensor):
-            value = in_type(value, kind)
-            tensors.append(value)
-            strides.append(padded(broadcast_strides(value, shape), 5))
-            bits.append(0)
-        else:
-            number = element_bits(value, kind)
-            if number is None:
-                return NotImplemented
-            tensors.append(None)
-            strides.append((0,) * 5)
-            bits.append(number)
-    y = empty_contiguous(shape, kind, condition.device)
-    K["where"].launch(
-        prod(shape) >> 9, y, condition, *tensors, kind.itemsize, len(shape), *padded(shape, 5),
-        *padded(broadcast_strides(condition, shape), 5), *strides[0], *strides[1], *bits,
+    pad = (0,) * (5 - rank)
+    left, right = _operand(a, shape, kind), _operand(b, shape, kind)
+    if left is None or right is None:
+        return NotImplemented
+    y = empty_contiguous(shape, kind, condition.device) if into is None else into
+    _WHERE.launch(
+        prod(shape) >> 9, y, condition, left[0], right[0], kind.itemsize, rank, *shape, *pad,
+        *broadcast_strides(condition, shape), *pad, *left[1], *pad, *right[1], *pad, left[2], right[2],
     )  # fmt: skip
     return y
+
+
+def _operand(value: Any, shape: Shape, kind: DType) -> tuple[Tensor | None, tuple[int, ...], int] | None:
+    """(tensor, strides, bits of the number) of an operand of `where`; None for a number that the dtype cannot hold."""
+    if not isinstance(value, Tensor):
+        bits = element_bits(value, kind)
+        return None if bits is None else (None, (0,) * len(shape), bits)
+    if value.dtype is not kind:
+        value = in_type(value, kind)
+    return value, broadcast_strides(value, shape), 0
+
+
+@claims_in_place("masked_fill")
+def _masked_fill(x: Tensor, mask: Any, value: Any) -> bool:
+    """By one launch, for a dense tensor and a mask that broadcasts to it."""
+    if not isinstance(mask, Tensor) or mask.dtype is not _dtype.bool_ or not x.is_contiguous():
+        return False
+    if mask.storage is x.storage or isinstance(value, Tensor) or len(mask.shape) > len(x.shape):
+        return False
+    if mask.shape != x.shape and broadcast_shapes(mask.shape, x.shape, op="masked_fill_") != x.shape:
+        return False
+    check_number("masked_fill_", value, x.dtype)
+    if choose(mask, int(value) if x.dtype.category == 1 else value, x, x.shape, x.dtype, x) is NotImplemented:
+        return False
+    x.storage.version += 1
+    return True
 
 
 def _with_rank(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,7 +98,7 @@ def _gather(x: Tensor, dim: int, index: Tensor) -> Any:
     source, places = _with_rank(x, index)
     y = empty_contiguous(places.shape, x.dtype, x.device)
     try:
-        K["gather"].launch(
+        _GATHER.launch(
             places.numel() >> 8, y, source, places, x.dtype.itemsize, CODES[index.dtype], len(source.shape), d,
             source.shape[d], *padded(places.shape), *padded(source.strides), *padded(places.strides),
         )  # fmt: skip
@@ -83,7 +106,7 @@ def _gather(x: Tensor, dim: int, index: Tensor) -> Any:
         if x.device is not cpu:
             raise
         return NotImplemented  # NumPy's way says which index it is
-    return reshaped(y, index.shape)
+    return y if index.shape else reshaped(y, ())
 
 
 def _scatter_into(x: Tensor, dim: int, index: Tensor, source: Any, code: int) -> Any:
@@ -127,22 +150,33 @@ def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
     return _scatter_into(x, dim, index, src, _ADD) if x.dtype in opcodes("scatter")["add"].types else NotImplemented
 
 
-@claims("argsort")
-def _argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
-    d = normalize_dim(dim, len(x.shape), "argsort")
+def _first_indices(x: Tensor, count: int, dim: int, descending: bool) -> Any:
+    """Indices (int64) of the first `count` elements along a dim in sorted order."""
     if x.dtype not in CODES or x.dtype.is_storage_only:
         return NotImplemented
     x = dense(x)
-    length = x.shape[d] if x.shape else 1
-    outer, inner = prod(x.shape[:d]), prod(x.shape[d + 1 :])
-    indices = empty_contiguous(x.shape, _dtype.int64, x.device)
+    shape = x.shape or (1,)
+    length = shape[dim]
+    outer, inner = prod(shape[:dim]), prod(shape[dim + 1 :])
+    indices = empty_contiguous((*shape[:dim], count, *shape[dim + 1 :]) if x.shape else (), _dtype.int64, x.device)
     workers = max(1, min(outer * inner, 2 * get_num_threads()))
-    scratch = Storage(32 * length * workers, x.device)
+    scratch = Storage(32 * min(length, 2 * count + 128) * workers, x.device)
     K["sort"].launch(
-        x.numel() >> 4, None, indices, x, scratch, CODES[x.dtype], outer, length, inner, length, int(descending),
-        length * inner, inner, 1, workers,
+        x.numel() >> (4 if count == length else 8), None, indices, x, scratch, CODES[x.dtype], outer, length, inner,
+        count, int(descending), length * inner, inner, 1, workers,
     )  # fmt: skip
     return indices
+
+
+@claims("argsort")
+def _argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
+    d = normalize_dim(dim, len(x.shape), "argsort")
+    return _first_indices(x, x.shape[d] if x.shape else 1, d, descending)
+
+
+@claims("_first_indices")
+def _topk(x: Tensor, count: int, dim: int, largest: bool) -> Any:
+    return _first_indices(x, count, dim, bool(largest))
 
 
 def _claim_triangle(name: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from ..autocast import lower_precision
 from ..declare import function
 from ..op import op
 from ..tensor import Tensor
@@ -95,7 +96,7 @@ def _conv(
     return _convolution(x, weight, bias, steps, tuple(_widths(padding, kernel, apart, name)), apart, groups)
 
 
-@op()
+@op(autocast=lower_precision)
 def _convolution(
     x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, ...], sides: tuple[tuple[int, int], ...],
     dilation: tuple[int, ...], groups: int,
@@ -117,7 +118,7 @@ def _convolution(
 convolution_backward = fused_gradient(_convolution)
 
 
-@op()
+@op(autocast=lower_precision)
 def _conv1d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Tensor:
     """The basic case, for which devices may have kernels: x (N, C, L), one group, no dilation."""
     return _conv("conv1d", 1, x, weight, bias, stride, padding, 1, 1)
@@ -186,7 +187,7 @@ def _conv_transpose(
     return _convolution_transpose(x, weight, bias, steps, sides, apart, groups)
 
 
-@op()
+@op(autocast=lower_precision)
 def _convolution_transpose(
     x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, ...], sides: tuple[tuple[int, int], ...],
     dilation: tuple[int, ...], groups: int,

@@ -12,7 +12,6 @@ from ..op import op, primitive
 from ..quant import dequantize
 from ..tensor import Tensor, adopt_array
 from ..user_errors import describe
-from .create import arange
 
 
 @function()
@@ -24,9 +23,20 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
         raise ValueError(f"one_hot: num_classes is -1 or at least 0, not {num_classes}")
     if num_classes < 0:
         num_classes = int(x.amax()) + 1 if x.numel() else 0
-    if x.numel() and (int(x.amin()) < 0 or int(x.amax()) >= num_classes):
-        raise ValueError(f"one_hot: values {int(x.amin())} .. {int(x.amax())} are outside 0 .. {num_classes - 1}")
-    return (x.unsqueeze(-1) == arange(num_classes)).to("int64")
+    try:
+        return _one_hot(x, num_classes)  # type: ignore[no-any-return]
+    except IndexError:
+        least, most = int(x.amin()), int(x.amax())
+        raise ValueError(f"one_hot: values {least} .. {most} are outside 0 .. {num_classes - 1}") from None
+
+
+@primitive(vjp=None, name="_one_hot")
+def _one_hot(x: Tensor, classes: int) -> Tensor:
+    """IndexError for values outside 0 .. classes - 1."""
+    ids = array_of(x)
+    if ids.size and not (ids.min() >= 0 and ids.max() < classes):
+        raise IndexError("one_hot: a value is out of range")
+    return tensor_of(ids[..., None] == np.arange(classes), _dtype.int64)
 
 
 @op()

@@ -6,6 +6,7 @@ from math import sqrt
 from typing import Any
 
 from .. import dtype as _dtype
+from ..autocast import lower_precision
 from ..declare import function
 from ..lazy import np
 from ..numpy_arrays import tensor_of
@@ -78,7 +79,7 @@ def weighed(
     return weights.to(v.dtype) @ v
 
 
-@op()
+@op(autocast=lower_precision)
 def _masked_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float,
     softcap: float | None = None,
@@ -106,7 +107,7 @@ def _masked_attention(
 masked_attention_backward = fused_gradient(_masked_attention)
 
 
-@op()
+@op(autocast=lower_precision)
 def _attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Tensor:
     """softmax(q kᵀ scale + mask) v for q (B, T, H, D), k and v (B, S, KV, D). causal: the last row attends
     to all keys.

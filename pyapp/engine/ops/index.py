@@ -26,6 +26,7 @@ from .view import _alias, _no_blocks, copy_strided, expanded, place_back, reshap
 _FILL, _FILL_ANY = KERNELS["fill_f32"], KERNELS["fill"]
 
 
+_ALL = slice(None)
 # What makes a view, by its type alone: the common indices.
 _PLAIN = frozenset((int, slice, type(None)))
 
@@ -45,6 +46,10 @@ def _entries(x: Tensor, index: Any) -> tuple[list[Any], bool]:
     """One entry for each dim of x (and None for new ones), the ellipsis expanded; and whether they make a view. As in
     torch, tensors of uint8 are masks, and a list of lists is treated as a tuple.
     """
+    if isinstance(index, Tensor) and index.dtype is not _dtype.uint8:
+        used, rank = _consumes(index), len(x.shape)
+        if used <= rank:
+            return [index, *[_ALL] * (rank - used)], _is_basic(index)
     if isinstance(index, list) and any(isinstance(e, (list, tuple, slice, Tensor)) or e is None for e in index):
         index = tuple(index)
     entries = list(index) if isinstance(index, tuple) else [index]
@@ -64,7 +69,7 @@ def _entries(x: Tensor, index: Any) -> tuple[list[Any], bool]:
     if used > x.ndim:
         raise IndexError(f"index: {used} indices for {describe(x)}")
     at = len(entries) if ellipsis < 0 else ellipsis
-    entries[at : at + 1] = [slice(None)] * (x.ndim - used)
+    entries[at : at + 1] = [_ALL] * (x.ndim - used)
     return entries, basic
 
 
@@ -111,8 +116,11 @@ def _basic(x: Tensor, entries: Sequence[Any]) -> tuple[tuple[int, ...], tuple[in
 
 def _listed(x: Tensor, entries: Sequence[Any]) -> tuple[Any, ...]:
     """Lists as arrays, by NumPy's rules; both as tensors where x is not on the CPU."""
-    found = tuple(np.asarray(e) if isinstance(e, list) else e for e in entries)
-    return found if x.device is cpu else tuple(tensor_of(e) if isinstance(e, np.ndarray) else e for e in found)
+    if list in map(type, entries):
+        entries = [np.asarray(e) if isinstance(e, list) else e for e in entries]
+    if x.device is not cpu:
+        entries = [tensor_of(e) if isinstance(e, np.ndarray) else e for e in entries]
+    return tuple(entries)
 
 
 def _array_index(entries: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -163,7 +171,7 @@ def _write(x: Tensor, entries: tuple[Any, ...], source: Any) -> Tensor:
 
 
 def _is_int(entry: Any) -> bool:
-    return entry is not None and not isinstance(entry, slice) and _is_basic(entry)
+    return entry is not None and type(entry) is not slice and _is_basic(entry)
 
 
 def _ints_of(entries: Sequence[Any]) -> tuple[Any, ...]:
@@ -221,8 +229,17 @@ def _d_put(g: Tensor, _: Any, x: Tensor, value: Any, index: Any) -> Any:
 
 
 @method("__setitem__")
+@names_itself
 def setitem(x: Tensor, index: Any, value: Any) -> None:
     """x[index] = value, in place; leading dims of size one of the value are ignored, as in torch."""
+    try:
+        _set(x, index, value)
+    except MISTAKES as error:
+        tell(error, "setitem", (x, index, value), {})
+        raise
+
+
+def _set(x: Tensor, index: Any, value: Any) -> None:
     if isinstance(value, Tensor) and value.shape[:1] == (1,):
         value = reshape(value, value.shape[next((i for i, n in enumerate(value.shape) if n != 1), value.ndim) :])
     if tracked(x, value):
@@ -237,12 +254,12 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
         copy_(_part(x, entries), value)
         return
     if any(map(_is_int, entries)):
-        setitem(_part(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)), value)
+        _set(_part(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)), value)
         return
     if not isinstance(value, (Tensor, int, float)):
         value = tensor_of(np.asarray(value)).to(x.device)
     check_number("setitem", value, x.dtype)
-    _write(x, _listed(x, entries), value)
+    _write.call(x, _listed(x, entries), value)
     x.storage.version += 1
 
 

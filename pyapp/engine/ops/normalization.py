@@ -82,8 +82,9 @@ def layer_norm(
     if isinstance(normalized_shape, Tensor):
         return _layer_norm(x, normalized_shape, weight, eps if bias is None else bias)
     shape = _last_dims("layer_norm", x, normalized_shape)
-    if len(shape) == 1 and weight is not None and bias is not None:
-        return _layer_norm(x, weight, bias, eps)
+    if len(shape) == 1:
+        weight = x.new_ones(shape) if weight is None else weight
+        return _layer_norm(x, weight, x.new_zeros(shape) if bias is None else bias, eps)
     if is_half(x):
         return layer_norm(x.to(float32), shape, weight, bias, eps).to(x.dtype)
     y = standardized(x, range(x.ndim - len(shape), x.ndim), eps)[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtype as _dtype
+from ..autocast import full_precision
 from ..declare import function
 from ..dtype import as_dtype
 from ..lazy import np
@@ -40,7 +41,7 @@ def _d_prod(g: Tensor, y: Tensor, x: Tensor, dim: int, keepdim: bool) -> Any:
     return (_spread(g, x, dim, keepdim) * others,)
 
 
-@primitive(vjp=_d_prod, saves="both", name="_prod")
+@primitive(vjp=_d_prod, saves="both", name="_prod", autocast=full_precision)
 def _prod(x: Tensor, dim: int, keepdim: bool) -> Tensor:
     kind = _accumulator(x)
     array = array_of(x, _dtype.float32 if x.dtype is _dtype.float16 else kind)

@@ -39,16 +39,25 @@ def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True
     return Found(x.gather(dim, indices), indices)
 
 
+@primitive(vjp=None, name="_first_indices")
+def _first_indices(x: Tensor, count: int, dim: int, descending: bool) -> Tensor:
+    """Indices (int64) of the first `count` elements along dim >= 0 in sorted order."""
+    return argsort(x, dim, descending).narrow(dim, 0, count).contiguous() if x.ndim else argsort(x, dim, descending)
+
+
 @function(method=True)
 def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Found:
-    """(values, indices) of the k largest along a dim, in descending order."""
+    """(values, indices) of the k largest along a dim in descending order, or of the k smallest in ascending order.
+
+    NaN counts as the largest. Of equal elements, those with the smallest indices are taken and come first; which ones
+    torch takes is not defined. They are in order with `sorted` or without.
+    """
     d = normalize_dim(dim, x.ndim, "topk")
     size = x.shape[d] if x.ndim else 1
     if not 0 <= k <= size:
         raise ValueError(f"topk: k = {k} is not between 0 and {size}")
-    indices = argsort(x, dim, largest)
-    indices = indices.narrow(dim, 0, k) if x.ndim else indices
-    return Found(x.gather(dim, indices), indices)
+    indices = _first_indices(x, k, d, largest)
+    return Found(x.gather(d, indices), indices)
 
 
 @function(method=True)

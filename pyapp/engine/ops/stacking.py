@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from ..declare import function
+from ..dtype import result_dtype
 from ..launch import KERNELS, Part
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
@@ -15,8 +16,8 @@ from ..operands import common_dtype, same_device
 from ..shape import normalize_dim
 from ..tensor import Tensor, empty_contiguous
 from ..user_errors import describe
-from .splitting import split
-from .view import _no_blocks, atleast_3d, reshape, unsqueeze
+from .splitting import split, unbind
+from .view import _no_blocks, atleast_3d, reshape
 
 
 def _d_cat(g: Tensor, _: Any, *args: Any) -> Any:
@@ -60,21 +61,45 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     tensors = [t for t in given if t.shape != (0,)] or given[:1]
     if not tensors:
         raise ValueError("cat: expects at least one tensor")
+    first, shape = tensors[0], tensors[0].shape
+    d = normalize_dim(dim, len(shape), "cat")
     for x in tensors:
-        _no_blocks(x, "cat")
-    d = normalize_dim(dim, tensors[0].ndim, "cat")
-    for other in tensors[1:]:
-        if other.shape[:d] + other.shape[d + 1 :] != tensors[0].shape[:d] + tensors[0].shape[d + 1 :]:
-            raise ValueError(f"cat: {describe(tensors[0])} and {describe(other)} differ outside dim {dim}")
-    same_device("cat", *tensors)
-    joined = _cat(tensors, d)
+        if x.dtype.category == 3:
+            _no_blocks(x, "cat")
+        if x.shape != shape and x.shape[:d] + x.shape[d + 1 :] != shape[:d] + shape[d + 1 :]:
+            raise ValueError(f"cat: {describe(first)} and {describe(x)} differ outside dim {dim}")
+        if x.device is not first.device:
+            same_device("cat", *tensors)
+    joined = _cat.call(tensors, d)
     return joined if len(given) == len(tensors) else joined.to(common_dtype(*given))  # empty vectors count in dtype
+
+
+def _d_stack(g: Tensor, _: Any, *args: Any) -> Any:
+    return unbind(g, args[-1])
+
+
+@primitive(vjp=_d_stack, saves="none", name="_stack")
+def _stack(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    kind = result_dtype([(t.dtype, 2) for t in tensors])
+    return tensor_of(np.stack([array_of(t, kind) for t in tensors], axis=dim), kind)
 
 
 @function()
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Joins tensors of one shape along a new dim."""
-    return cat([unsqueeze(t, dim) for t in tensors], normalize_dim(dim, tensors[0].ndim + 1, "stack"))
+    tensors = list(tensors)
+    if not tensors:
+        raise ValueError("stack: expects at least one tensor")
+    first = tensors[0]
+    d = normalize_dim(dim, len(first.shape) + 1, "stack")
+    for x in tensors:
+        if x.dtype.category == 3:
+            _no_blocks(x, "stack")
+        if x.shape != first.shape:
+            raise ValueError(f"stack: {describe(first)} and {describe(x)} differ in shape")
+        if x.device is not first.device:
+            same_device("stack", *tensors)
+    return _stack.call(tensors, d)  # type: ignore[no-any-return]
 
 
 @function()

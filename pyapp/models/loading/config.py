@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any, ClassVar, TypeVar
 
 from pyapp.errors import ModelError
-from pyapp.nn.decoder import Heads
+from pyapp.nn.heads import Heads
 
 T = TypeVar("T")
 

@@ -8,11 +8,14 @@ from ... import dtype as _dtype
 from ...declare import function, method
 from ...lazy import np
 from ...numpy_arrays import array_of, tensor_of
-from ...op import primitive
+from ...op import op, primitive
 from ...operands import check_number, common_dtype, same_device, unbroadcast
 from ...shape import broadcast_shapes
 from ...tensor import Tensor
 from ...user_errors import describe
+
+
+_OPERANDS = (Tensor, int, float)
 
 
 def _d_where(g: Tensor, _: Any, condition: Tensor, a: Any, b: Any) -> Any:
@@ -38,14 +41,11 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     if isinstance(condition, Tensor) and condition.dtype is not _dtype.bool_ and condition.dtype is not _dtype.uint8:
         raise TypeError(f"where: the condition is a tensor of bools, not {describe(condition)}")
     for value in (input, other):
-        if not isinstance(value, (Tensor, int, float)) and (
-            not hasattr(value, "__float__") or hasattr(value, "__len__")
-        ):
+        if not isinstance(value, _OPERANDS) and (not hasattr(value, "__float__") or hasattr(value, "__len__")):
             raise TypeError(
                 f"where: expects tensors or numbers, got {describe(value)}: convert it with pyapp.tensor(...)"
             )
     same_device("where", condition, input, other)
-    broadcast_shapes(*(t.shape for t in (condition, input, other) if isinstance(t, Tensor)), op="where")
     if isinstance(input, int) or isinstance(other, int):
         kind = common_dtype(input, other)
         for value in (input, other):
@@ -55,6 +55,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
 
 
 @function(method=True, in_place=True)
+@op()
 def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value` where the mask holds, else x; in x's dtype. TypeError for a mask that is not of bools."""
     if not isinstance(mask, Tensor) or mask.dtype is not _dtype.bool_:

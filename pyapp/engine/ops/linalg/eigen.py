@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ...autocast import full_precision
 from ...lazy import np
 from ...numpy_arrays import tensor_of
 from ...op import primitive
@@ -25,7 +26,7 @@ def _d_eigh(g: Tensor, y: Tensor, x: Tensor, triangle: str) -> Any:
     return ((whole + whole.mT) * 0.5,)
 
 
-@primitive(vjp=_d_eigh, saves="both", name="_eigh")
+@primitive(vjp=_d_eigh, saves="both", name="_eigh", autocast=full_precision)
 def _eigh(x: Tensor, triangle: Any) -> Tensor:
     """Eigenvalues as a row over eigenvectors as columns: (..., 1 + N, N)."""
 

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ... import dtype as _dtype
+from ...autocast import full_precision
 from ...declare import function
 from ...lazy import np
 from ...numpy_arrays import tensor_of
@@ -30,7 +31,7 @@ def _d_cholesky(g: Tensor, y: Tensor, x: Tensor) -> Any:
 
 
 @function(method=True)
-@primitive(vjp=_d_cholesky, saves="output")
+@primitive(vjp=_d_cholesky, saves="output", autocast=full_precision)
 def cholesky(x: Tensor) -> Tensor:
     """The lower triangle L of x = L Lᵀ for symmetric, positive-definite x (..., N, N), else RuntimeError."""
     _square("cholesky", x)

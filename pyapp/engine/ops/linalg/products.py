@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from ... import dtype as _dtype
-from ...autocast import in_lower_precision
+from ...autocast import converted, in_lower_precision, lower_precision
 from ...declare import function, method
 from ...lazy import np
 from ...numpy_arrays import array_of, tensor_of
@@ -80,7 +80,7 @@ def matmul_shape(a: Tensor, b: Tensor, name: str = "matmul") -> tuple[int, ...]:
 
 
 @function(method=True)
-@primitive(vjp=_d_matmul)
+@primitive(vjp=_d_matmul, autocast=lower_precision)
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Matrix product with broadcast batch dims, as torch.matmul. (..., M, K) @ (..., K, N) → (..., M, N)."""
     matmul_shape(a, b)
@@ -101,7 +101,19 @@ def check_linear(x: Tensor, weight: Tensor) -> None:
         raise ValueError(f"linear: {describe(x)} does not fit the weight {describe(weight)} (outputs, inputs)")
 
 
-@op()
+def _linear_by_autocast(linear: Any, args: tuple[Any, ...], dtype: Any) -> Tensor:
+    """A residual is added in its own type, as by torch, where it is a sum of its own. Products with block-quantised
+    weights run in float32: their activations are int8.
+    """
+    x, weight, *rest = args
+    bias, residual = (*rest, None, None)[:2]
+    if weight.dtype.is_quantized:
+        return linear(*converted(args, _dtype.float32))  # type: ignore[no-any-return]
+    y: Tensor = linear(*converted((x, weight, bias), dtype))
+    return y if residual is None else residual + y
+
+
+@op(autocast=_linear_by_autocast)
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None) -> Tensor:
     """x @ weight.T + bias + residual."""
     check_linear(x, weight)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, NamedTuple
 
+from ...autocast import full_precision
 from ...declare import function
 from ...lazy import np
 from ...numpy_arrays import tensor_of
@@ -21,7 +22,7 @@ from .svd import _largest, _limit, svdvals
 
 
 @function(method=True)
-@primitive(vjp=lambda g, y, x: (-(y.mT @ g @ y.mT),), saves="output")
+@primitive(vjp=lambda g, y, x: (-(y.mT @ g @ y.mT),), saves="output", autocast=full_precision)
 def inverse(x: Tensor) -> Tensor:
     """The inverse of (..., N, N). RuntimeError if it is singular."""
     _square("inverse", x)
@@ -78,7 +79,7 @@ def _d_pinv(g: Tensor, y: Tensor, x: Tensor, *_: Any) -> Any:
     return (left @ y @ y.mT + y.mT @ (y @ right) - y.mT @ g @ y.mT,)
 
 
-@primitive(vjp=_d_pinv, saves="both", name="_pinv")
+@primitive(vjp=_d_pinv, saves="both", name="_pinv", autocast=full_precision)
 def _pinv(x: Tensor, limit: Tensor) -> Tensor:
     """limit (...): singular values up to it count as zero."""
 

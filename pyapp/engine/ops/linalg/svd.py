@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ...autocast import full_precision
 from ...declare import function
 from ...lazy import np
 from ...numpy_arrays import tensor_of
@@ -47,7 +48,7 @@ def _d_svd(g: Tensor, y: Tensor, x: Tensor) -> Any:
     return (whole,)
 
 
-@primitive(vjp=_d_svd, saves="both", name="_svd")
+@primitive(vjp=_d_svd, saves="both", name="_svd", autocast=full_precision)
 def _svd(x: Tensor) -> Tensor:
     def compute(a: Any) -> Any:
         u, s, vh = np.linalg.svd(a, full_matrices=False)
@@ -95,7 +96,7 @@ def _d_svdvals(g: Tensor, _: Tensor, x: Tensor) -> Any:
     return ((u * g.unsqueeze(-2)) @ v.mT,)
 
 
-@primitive(vjp=_d_svdvals, name="_svdvals")
+@primitive(vjp=_d_svdvals, name="_svdvals", autocast=full_precision)
 def _svdvals(x: Tensor) -> Tensor:
     return tensor_of(*_lapack("svdvals", lambda a: np.linalg.svd(a, compute_uv=False), x))
 
