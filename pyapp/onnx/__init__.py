@@ -1,0 +1,5 @@
+"""ONNX models: `load` gives a module that runs and trains like any other, `export` writes one."""
+
+from .module import OnnxModule, load
+
+__all__ = ["OnnxModule", "load"]
