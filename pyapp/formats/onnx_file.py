@@ -254,6 +254,11 @@ def read_tensor(stored: StoredTensor, finite: bool = False, device: Device | Non
     return tensor if device is None else tensor.to(device)
 
 
+def tensor_of_message(source: ByteSource) -> StoredTensor:
+    """The tensor of a file that is one TensorProto, as ONNX's test data are."""
+    return _Reader(source, _ExternalFiles(source, None)).tensor(Field(1, BYTES, 0, 0, source.size))
+
+
 class _ExternalFiles:
     """The files of external data: only those in the folder of the model."""
 

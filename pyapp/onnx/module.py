@@ -65,6 +65,11 @@ class OnnxModule(Module):
         self._places[name] = owner, key
 
     def forward(self, *args: Any, **named: Any) -> Any:
+        outputs = tuple(_shown(value) for value in self.values(*args, **named))
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def values(self, *args: Any, **named: Any) -> list[Any]:
+        """The outputs as the graph makes them: element types without a pyapp dtype as ForeignArrays."""
         given = self._given(args, named)
         weights = {name: owner._parameters[key] for name, (owner, key) in self._places.items() if name not in given}
         versions = tuple((id(w), w.storage.version) for w in weights.values() if w is not None)
@@ -74,13 +79,11 @@ class OnnxModule(Module):
         others = {name: value for name, value in self._others.items() if name not in given}
         known = frozenset(others) | frozenset(name for name, w in weights.items() if w is not None and not w.requires_grad)
         try:
-            found = self._program.run({**given, **others, **weights}, known, self._plans)
+            return self._program.run({**given, **others, **weights}, known, self._plans)
         except ModelError as error:
             if error.where is None:
                 raise ModelError(error.what, where=self._where, hint=error.hint) from error
             raise
-        outputs = tuple(_shown(value) for value in found)
-        return outputs[0] if len(outputs) == 1 else outputs
 
     def _given(self, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """The inputs by name, checked."""

@@ -217,8 +217,8 @@ def rounded_to(element: str, array: Any, saturate: bool = True) -> Any:
         nearest = np.rint(size / step) * step
     beyond = nearest > largest
     if element == "float4_e2m1fn" or element.startswith("float6"):
-        nearest = np.where(beyond | np.isnan(wide), largest, nearest)
-        return np.copysign(nearest, np.where(np.isnan(wide), 1.0, wide)).astype(np.float32)
+        nearest = np.where(beyond, largest, np.where(np.isnan(wide), 0.0, nearest))  # they have no NaN: 0
+        return np.copysign(nearest, wide).astype(np.float32)
     outside = np.inf if infinite else np.nan
     if saturate:
         # The infinities of types without them are NaN in the fnuz types only where ONNX's table says so.

@@ -38,11 +38,17 @@ def thresholded_relu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     return ops.where(x > alpha, x, ops.zeros_like(x))
 
 
-@operator("PRelu")
+@operator("PRelu", since=7)
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
     if x.dtype.category != 2:
         return by_numpy(lambda a, b: np.where(a < 0, a * b, a), x, slope)
     return ops.where(x < 0, x * slope, x)
+
+
+@operator("PRelu")
+def prelu_of_channels(x: Tensor, slope: Tensor, *, consumed_inputs: Any = None) -> Tensor:
+    """One slope, or one for each channel of (N, C, …)."""
+    return prelu(x, slope if slope.numel() == 1 else slope.reshape(1, -1, *[1] * (x.ndim - 2)))
 
 
 @operator("Elu")

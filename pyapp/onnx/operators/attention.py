@@ -212,6 +212,3 @@ def flex_attention(
     if prob_mod is not None:
         chances = prob_mod(chances)[0]
     return (chances @ repeated(v, group).to(kind)).to(q.dtype)
-
-
-__all__ = ["array_of"]

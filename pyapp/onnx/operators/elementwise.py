@@ -12,7 +12,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 
 from ..registry import operator
-from ..values import ForeignArray, array_of, element_of, like, made_of, scalar, text
+from ..values import ForeignArray, array_of, axes_of, element_of, like, made_of, text
 
 
 def by_numpy(function: Callable[..., Any], *inputs: Any) -> Any:
@@ -87,10 +87,27 @@ def _divide(a: Tensor, b: Tensor) -> Tensor:
     return ops.div(a, b) if a.dtype.category == 2 else ops.div(a, b, rounding_mode="trunc")
 
 
-operator("Add")(_pair(ops.add, lambda a, b: a + b))
-operator("Sub")(_pair(ops.sub, lambda a, b: a - b))
-operator("Mul")(_pair(ops.mul, lambda a, b: a * b))
-operator("Div")(_pair(_divide, _quotient))
+def _placed(a: Any, b: Any, axis: int | None) -> Any:
+    """b for an operator of opset 6 or before, whose dims stand at those of a from the axis on."""
+    if axis is None or b.ndim == a.ndim:
+        return b
+    return b.reshape(*b.shape, *[1] * (a.ndim - axes_of([axis], a.ndim)[0] - b.ndim))
+
+
+def _declare(name: str, function: Callable[..., Any]) -> None:
+    """An operator that broadcasts as NumPy does from opset 7 on, before as its attributes say."""
+
+    def before(a: Any, b: Any, *, axis: int | None = None, broadcast: int = 0) -> Any:
+        return function(a, _placed(a, b, axis))
+
+    operator(name, since=7)(function)
+    operator(name)(before)
+
+
+_declare("Add", _pair(ops.add, lambda a, b: a + b))
+_declare("Sub", _pair(ops.sub, lambda a, b: a - b))
+_declare("Mul", _pair(ops.mul, lambda a, b: a * b))
+_declare("Div", _pair(_divide, _quotient))
 
 
 @operator("Mod")
@@ -98,13 +115,15 @@ def mod(a: Any, b: Any, *, fmod: int = 0) -> Any:
     """The remainder with the sign of b, or with `fmod` of a."""
     _same_type(a, b)
     if a.dtype.category == 2:
-        return ops.fmod(a, b) if fmod else ops.remainder(a, b)
+        if fmod:
+            return ops.fmod(a, b)
+        found = ops.remainder(a, b)
+        return ops.where(found == 0, ops.copysign(ops.zeros_like(found), b), found)  # a zero has b's sign, too
     if not array_of(b).all():
         raise ZeroDivisionError("the remainder of a division by zero")
     return by_numpy(np.fmod if fmod else np.mod, a, b)
 
 
-@operator("Pow")
 def power(a: Any, b: Any) -> Any:
     """The power in the type of the base, whatever the type of the exponent."""
     if a.dtype.category == 2:
@@ -112,11 +131,14 @@ def power(a: Any, b: Any) -> Any:
     return by_numpy(lambda x, y: np.power(x.astype(np.float64) if y.dtype.kind == "f" or (y < 0).any() else x, y), a, b)
 
 
+_declare("Pow", power)
+
+
 def _logical(name: str, by_tensor: Callable[..., Tensor]) -> None:
     def function(a: Any, b: Any) -> Tensor:
         return by_tensor(a, b)
 
-    operator(name)(function)
+    _declare(name, function)
 
 
 for _name in "and or xor".split():
@@ -163,10 +185,10 @@ def _comparison(by_tensor: Callable[..., Tensor], by_array: Callable[..., Any]) 
     return function
 
 
-operator("Equal")(_comparison(ops.eq, lambda a, b: a == b))
-operator("Greater")(_comparison(ops.gt, lambda a, b: a > b))
+_declare("Equal", _comparison(ops.eq, lambda a, b: a == b))
+_declare("Greater", _comparison(ops.gt, lambda a, b: a > b))
 operator("GreaterOrEqual")(_comparison(ops.ge, lambda a, b: a >= b))
-operator("Less")(_comparison(ops.lt, lambda a, b: a < b))
+_declare("Less", _comparison(ops.lt, lambda a, b: a < b))
 operator("LessOrEqual")(_comparison(ops.le, lambda a, b: a <= b))
 
 
@@ -230,6 +252,3 @@ def mean_variance_normalization(x: Tensor, *, axes: list[int] = [0, 2, 3]) -> Te
 def det(x: Tensor) -> Tensor:
     """Determinants of (..., N, N)."""
     return ops.det(x)
-
-
-__all__ = ["by_numpy", "scalar"]

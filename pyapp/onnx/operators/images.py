@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, floor
+from io import BytesIO
+from math import floor
 from typing import Any
 
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 
 from ..registry import operator
-from ..values import array_of, axes_of, check_room, floats, ints, like, made_of, scalar, text
+from ..values import array_of, axes_of, check_room, floats, ints, made_of, scalar, text
 
 
 def _places(size: int, out: int, scale: float, how: str, roi: tuple[float, float] | None) -> Any:
@@ -22,7 +23,7 @@ def _places(size: int, out: int, scale: float, how: str, roi: tuple[float, float
         case "pytorch_half_pixel":
             return (at + 0.5) / scale - 0.5 if out > 1 else np.full(out, -0.5)
         case "align_corners":
-            return at * (size - 1) / (out - 1) if out > 1 else np.zeros(out)
+            return at * (size - 1) / (scale * size - 1) if out > 1 else np.zeros(out)
         case "asymmetric":
             return at / scale
         case "half_pixel_symmetric":
@@ -33,7 +34,7 @@ def _places(size: int, out: int, scale: float, how: str, roi: tuple[float, float
         case "tf_crop_and_resize":
             start, end = roi if roi is not None else (0.0, 1.0)
             if out > 1:
-                return start * (size - 1) + at * (end - start) * (size - 1) / (out - 1)
+                return start * (size - 1) + at * (end - start) * (size - 1) / (scale * size - 1)
             return np.full(out, 0.5 * (start + end) * (size - 1))
     raise ValueError(f"coordinate_transformation_mode is {how!r}")
 
@@ -233,4 +234,19 @@ def non_max_suppression(
     return made_of(np.array(found, np.int64).reshape(-1, 3))
 
 
-__all__ = ["ceil", "like"]
+@operator("ImageDecoder", reads=(0,))
+def image_decoder(stream: Tensor, *, pixel_format: bytes = b"RGB") -> Tensor:
+    """The picture of a file's bytes: (H, W, 3) in RGB or BGR, (H, W, 1) in grey; (0, 0, channels) if it is broken."""
+    from PIL import Image  # an optional library: the extra "data"
+
+    how = text(pixel_format)
+    if how not in ("RGB", "BGR", "Grayscale"):
+        raise ValueError(f"pixel_format is {how!r}, expected RGB, BGR or Grayscale")
+    channels = 1 if how == "Grayscale" else 3
+    try:
+        with Image.open(BytesIO(bytes(array_of(stream)))) as picture:
+            found = np.asarray(picture.convert("L" if channels == 1 else "RGB"))
+    except (OSError, SyntaxError, Image.DecompressionBombError):
+        return made_of(np.zeros((0, 0, channels), np.uint8))
+    found = found[..., None] if channels == 1 else found[..., ::-1] if how == "BGR" else found
+    return made_of(found, "uint8")

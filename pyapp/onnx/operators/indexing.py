@@ -221,6 +221,3 @@ def trilu(x: Any, k: Any = None, *, upper: int = 1) -> Any:
     if isinstance(x, ForeignArray) or x.numel() == 0 or x.dtype.category != 2:
         return like(x, (np.triu if upper else np.tril)(array_of(x), shift))
     return (ops.triu if upper else ops.tril)(x, shift)
-
-
-__all__ = ["check_room"]

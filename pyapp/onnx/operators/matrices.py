@@ -26,7 +26,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 operator("MatMul")(product)
 
 
-@operator("Gemm")
+@operator("Gemm", since=7)
 def gemm(
     a: Tensor, b: Tensor, c: Any = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0
 ) -> Tensor:
@@ -42,6 +42,14 @@ def gemm(
     if c is None or beta == 0:
         return y
     return y + (c * beta if beta != 1 else c)
+
+
+@operator("Gemm")
+def gemm_by_broadcast(
+    a: Tensor, b: Tensor, c: Tensor, *, alpha: float = 1.0, beta: float = 1.0, broadcast: int = 0, transA: int = 0,
+    transB: int = 0,
+) -> Tensor:  # fmt: skip
+    return gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
 
 
 @operator("Einsum")

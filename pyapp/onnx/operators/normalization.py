@@ -33,12 +33,12 @@ def batch_normalization(
     return centred * _channels(scale, x.ndim) + _channels(bias, x.ndim), *running
 
 
-@operator("BatchNormalization", since=7)
+@operator("BatchNormalization")
 def batch_normalization_at_inference(
-    x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, epsilon: float = 1e-5, momentum: float = 0.9,
-    spatial: int = 1, outputs: int = 1,
+    x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, consumed_inputs: Any = None,
+    epsilon: float = 1e-5, is_test: int = 1, momentum: float = 0.9, spatial: int = 1, outputs: int = 1,
 ) -> Any:  # fmt: skip
-    if outputs > 1:
+    if outputs > 1 or not is_test:
         raise ValueError("it has the outputs of training, which opsets before 14 do not compute here")
     if not spatial:
         return (x - mean) / (var + epsilon).sqrt() * scale + bias

@@ -199,6 +199,3 @@ def lstm(
         last_h.append(h)
         last_c.append(c)
     return layer.results(outputs, last_h, last_c)
-
-
-__all__ = ["np"]

@@ -18,7 +18,11 @@ def _matrix(size: int, out: int, inverse: bool) -> tuple[Any, Any]:
 
 
 def _transformed(x: Tensor, axis: int, length: int | None, inverse: bool, onesided: bool) -> Tensor:
-    """x (…, N, …, 1 or 2) → (…, K, …, 2): two products with matrices, so that gradients flow."""
+    """x (…, N, …, 1 or 2) → (…, K, …, 2): products with matrices in float64, so that gradients flow."""
+    return _in_float64(x.to("float64"), axis, length, inverse, onesided).to(x.dtype)
+
+
+def _in_float64(x: Tensor, axis: int, length: int | None, inverse: bool, onesided: bool) -> Tensor:
     at = axes_of([axis], x.ndim)[0]
     if at == x.ndim - 1 or x.shape[-1] not in (1, 2):
         raise ValueError(f"x of shape {tuple(x.shape)} has no last dim of 1 or 2 beside axis {axis}")
@@ -134,6 +138,3 @@ def mel_weight_matrix(
             falling = np.arange(middle, right)
             found[falling, k] = (right - falling) / (right - middle)
     return made_of(found, element_name(output_datatype))
-
-
-__all__ = ["array_of"]
