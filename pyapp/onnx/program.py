@@ -151,7 +151,7 @@ class Builder:
         settings: dict[str, Any] = {}
         bodies: dict[str, Program] = {}
         for name, value in node.attributes.items():
-            if name not in operator.attributes:
+            if name not in operator.attributes and name not in operator.special:
                 raise self.fail(f"{title}: the attribute {name!r} is not known")
             if isinstance(value, GraphRecord):
                 bodies[name] = self.program(value, opsets, names)
@@ -166,7 +166,7 @@ class Builder:
             most = "more" if operator.most is None else operator.most
             raise self.fail(f"{title}: it has {len(inputs)} inputs, expected {operator.least} to {most}")
         if "opset" in operator.special:
-            settings["opset"] = version
+            settings.setdefault("opset", version)
         if "outputs" in operator.special:
             settings["outputs"] = len(node.outputs)
         if "device" in operator.special:

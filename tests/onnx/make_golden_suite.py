@@ -87,7 +87,8 @@ def collected() -> list[dict[str, Any]]:
     return found
 
 
-def main() -> None:
+def pack(cases: list[dict[str, Any]], path: Path, largest: int = LARGEST) -> None:
+    """Writes cases as tests/onnx/suite.py reads them."""
     blob, places = bytearray(), {}
 
     def place(data: bytes) -> list[int]:
@@ -106,22 +107,20 @@ def main() -> None:
             return len(value)
         return sum(size(part) for part in value or ())
 
-    cases, left_out = [], []
-    for case in collected():
+    kept, left_out = [], []
+    for case in cases:
         total = size([part for pair in case["sets"] for part in pair]) + len(case["model"])
-        if total > LARGEST:
+        if total > largest:
             left_out.append([case["kind"], case["name"]])
             continue
         sets = [[[placed(value) for value in side] for side in pair] for pair in case["sets"]]
-        cases.append([case["kind"], case["name"], place(case["model"]), sets, case["rtol"], case["atol"]])
-    index = json.dumps(
-        {"onnx": onnx.__version__, "cases": cases, "left_out": left_out}, separators=(",", ":")
-    ).encode()
+        kept.append([case["kind"], case["name"], place(case["model"]), sets, case["rtol"], case["atol"]])
+    index = json.dumps({"onnx": onnx.__version__, "cases": kept, "left_out": left_out}, separators=(",", ":")).encode()
     packed = zlib.compress(len(index).to_bytes(4, "little") + index + bytes(blob), 9)
-    GOLDEN.parent.mkdir(exist_ok=True)
-    GOLDEN.write_bytes(packed)
-    print(f"{len(cases)} cases, {len(left_out)} left out; {len(blob):,} bytes, {len(packed):,} packed", file=sys.stderr)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(packed)
+    print(f"{len(kept)} cases, {len(left_out)} left out; {len(blob):,} bytes, {len(packed):,} packed", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main()
+    pack(collected(), GOLDEN)

@@ -85,6 +85,10 @@ def compare(own: Any, wanted: Any, case: Case, where: str) -> None:
     if y.dtype.kind in "fc":
         rtol = max(case.rtol, {"bfloat16": 2.0**-6, "float16": 2.0**-9}.get(element_of(wanted), 0.0))
         wide = np.complex128 if y.dtype.kind == "c" else np.float64
-        np.testing.assert_allclose(x.astype(wide), y.astype(wide), rtol, case.atol, err_msg=where)
+        # The stored transforms were computed in float32: what should be 0 is a rounding error of the largest element.
+        atol = max(case.atol, 2.0**-24 * float(np.abs(y).max())) if "dft" in case.name else case.atol
+        np.testing.assert_allclose(x.astype(wide), y.astype(wide), rtol, atol, err_msg=where)
+    elif case.name.startswith("q "):  # quantised from floating point, whose last bit decides ties
+        np.testing.assert_allclose(x.astype(np.int64), y.astype(np.int64), rtol=0, atol=1, err_msg=where)
     else:
         np.testing.assert_array_equal(x, y, err_msg=where)

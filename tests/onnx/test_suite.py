@@ -41,3 +41,10 @@ def test_refused_operators_are_named() -> None:
         if case.name in REFUSED:
             with pytest.raises(ValueError, match=REFUSED[case.name]):
                 suite.run(case)
+
+
+def test_operators_of_onnxruntime() -> None:
+    """com.microsoft and ai.onnx.ml, compared with onnxruntime."""
+    chosen = list(suite.cases(suite.GOLDEN.with_name("runtime.bin")))
+    assert len(chosen) > 90
+    check_each(lambda _, case: suite.run(case), [(case.name, case) for case in chosen])

@@ -274,12 +274,10 @@ def svm_classifier(
         votes[:, i] += scores[:, at] > 0
         votes[:, j] += scores[:, at] <= 0
     names = labels
+    best = votes.argmax(1)
     if prob_a:
-        chances = _coupled(scores, pairs, count, prob_a, prob_b)
-        best = chances.argmax(1)
-        table = transformed(chances, text(post_transform))
+        table = transformed(_coupled(scores, pairs, count, prob_a, prob_b), text(post_transform))
     else:
-        best = votes.argmax(1)
         table = np.concatenate([-scores, scores], 1) if count == 2 else scores
         table = transformed(table, text(post_transform))
     if isinstance(names[0], bytes):
