@@ -29,6 +29,7 @@ class OnnxModule(Module):
         builder = Builder(model, file.source.name, device)
         self._program = builder.program(model.graph, model.opsets, set(), main=True)
         self._where = file.source.name
+        self._packed = builder.packed
         self._device = device
         self._plans: dict[Any, Any] = {}
         self._versions: tuple[Any, ...] = ()
@@ -79,11 +80,16 @@ class OnnxModule(Module):
         others = {name: value for name, value in self._others.items() if name not in given}
         known = frozenset(others) | frozenset(name for name, w in weights.items() if w is not None and not w.requires_grad)
         try:
-            return self._program.run({**given, **others, **weights}, known, self._plans)
+            found = self._program.run({**given, **others, **weights}, known, self._plans)
         except ModelError as error:
             if error.where is None:
                 raise ModelError(error.what, where=self._where, hint=error.hint) from error
             raise
+        if self._packed:  # what was packed is needed no more as it is in the file
+            taken = self._program.taken()
+            self._others = {name: value for name, value in self._others.items() if name in taken}
+            self._packed.clear()
+        return found
 
     def _given(self, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """The inputs by name, checked."""

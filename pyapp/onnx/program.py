@@ -18,14 +18,16 @@ from pyapp.errors import ModelError, OperationError
 from pyapp.formats.onnx_file import Function, GraphRecord, Node, OnnxModel, StoredTensor, domain_of
 
 from . import values
-from .registry import Operator, every, find
+from .fusing import fused
+from .packing import pack
+from .registry import every, find
+from .steps import Body, Eager, Plans, Step
 from .values import ForeignArray, from_stored, made_of
 
 NEWEST_OPSET = 28  # of the default domain
 _EXPANDED_LIMIT = 1 << 18  # nodes of a model whose functions are inlined
 _FUNCTION_DEPTH = 64
 _PLANS = 16  # shapes of inputs that are remembered
-_MISTAKES = (ValueError, TypeError, IndexError, KeyError, ArithmeticError, AttributeError, NotImplementedError, OperationError)
 
 
 @dataclass
@@ -42,6 +44,7 @@ class Builder:
     def __init__(self, model: OnnxModel, where: str, device: Any = None) -> None:
         self.model, self.where, self.device = model, where, device
         self.weights: dict[str, Any] = {}  # of the main graph, which inner graphs see too
+        self.packed: dict[int, Any] = {}  # see packing.pack
         self._expanded = 0
 
     def fail(self, what: str, hint: str | None = None) -> ModelError:
@@ -50,7 +53,7 @@ class Builder:
     def program(self, graph: GraphRecord, opsets: dict[str, int], visible: set[str], main: bool = False) -> Program:
         """The program of a graph; `visible`: names of the graphs around it."""
         own = {info.name for info in graph.inputs}
-        program = Program(graph.name, [info.name for info in graph.inputs], [info.name for info in graph.outputs])
+        program = Program(graph.name, [info.name for info in graph.inputs], [info.name for info in graph.outputs], self.packed)
         program.output_types = [info.type for info in graph.outputs]
         for name, stored in graph.tensors.items():
             if main:
@@ -219,67 +222,12 @@ def _body_of(function: Function, call: Node, serial: int) -> list[_Placed]:
     return [_Placed(node_of(node, names), function.opsets) for node in function.nodes]
 
 
-@dataclass
-class Step:
-    """A node that is ready to run."""
-
-    operator: Operator
-    title: str
-    inputs: list[str]
-    outputs: list[str]
-    settings: dict[str, Any]
-    bodies: dict[str, Program]
-    captures: list[str]
-    last_uses: list[str] = field(default_factory=list)  # values that no later step takes
-
-    def call(self, env: dict[str, Any], known: Any, plans: dict[str, Plans]) -> tuple[Any, ...]:
-        """The results of the node; `plans` keeps those of its graphs."""
-        settings = self.settings
-        if self.bodies:
-            settings = dict(settings)
-            for name, body in self.bodies.items():
-                settings[name] = Body(body, {c: env[c] for c in body.captures}, known, plans.setdefault(name, Plans()))
-        try:
-            found = self.operator.function(*[env[name] if name else None for name in self.inputs], **settings)
-        except ModelError:
-            raise
-        except _MISTAKES as error:
-            what = getattr(error, "message", None) or str(error) or type(error).__name__
-            raise ModelError(f"{self.title}: {what}") from error
-        return found if isinstance(found, tuple) else (found,)
-
-
-class Body:
-    """A graph within a node, with the values that it takes from around it."""
-
-    def __init__(self, program: Program, captured: dict[str, Any], known: Any, plans: Plans) -> None:
-        self._program, self._captured, self._plans = program, captured, plans
-        self._known = frozenset(name for name in captured if name in known)
-        self.outputs = len(program.outputs)
-
-    def __call__(self, *inputs: Any) -> list[Any]:
-        names = self._program.inputs
-        if len(inputs) != len(names):
-            raise ValueError(f"its graph {self._program.name!r} has {len(names)} inputs, it gets {len(inputs)}")
-        return self._program.run(self._captured | dict(zip(names, inputs, strict=True)), self._known, self._plans)
-
-    def empty(self, output: int) -> Any:
-        """The stack of no results of an output."""
-        kind = self._program.output_types[output]
-        sizes = [size if isinstance(size, int) else 0 for size in kind.shape or ()]
-        import numpy
-
-        return made_of(numpy.zeros([0, *sizes], numpy.float32), kind.element or "float32")
-
-
-Plans = dict  # by kinds of inputs
-
-
 class Program:
     """The steps of a graph."""
 
-    def __init__(self, name: str, inputs: list[str], outputs: list[str]) -> None:
+    def __init__(self, name: str, inputs: list[str], outputs: list[str], packed: dict[int, Any]) -> None:
         self.name, self.inputs, self.outputs = name, inputs, outputs
+        self._packed, self._prepared = packed, False
         self.captures: list[str] = []
         self.constants: dict[str, Any] = {}
         self.steps: list[Step] = []
@@ -303,10 +251,27 @@ class Program:
             return plan.run(given)
         if len(plans) >= _PLANS:
             del plans[next(iter(plans))]
+        if not self._prepared:
+            self._prepare({name: given[name] for name in known})
         plan = _Plan(self, key[2])
         found = plan.trace(self, given, known)
         plans[key] = plan
         return found
+
+
+    def _prepare(self, known: dict[str, Any]) -> None:
+        """Packs the weights in blocks of bits."""
+        self._prepared = True
+        for at, step in enumerate(self.steps):
+            if step.operator.name == "MatMulNBits":
+                found = pack(step, self.constants | known, self._packed)
+                if found is not None:
+                    self.steps[at], key, self.constants[key] = found
+        self.finish()
+
+    def taken(self) -> set[str]:
+        """The names that the steps take, and the outputs."""
+        return {name for step in self.steps for name in (*step.inputs, *step.captures)} | set(self.outputs)
 
 
 def _kind(value: Any) -> Any:
@@ -319,6 +284,11 @@ def _kind(value: Any) -> Any:
     return type(value)
 
 
+def _layout(value: Any) -> tuple[tuple[int, ...], str] | None:
+    """Shape and dtype of a tensor."""
+    return (tuple(value.shape), value.dtype.name) if isinstance(value, Tensor) else None
+
+
 def _learns(value: Any) -> bool:
     return isinstance(value, Tensor) and value.requires_grad
 
@@ -329,7 +299,8 @@ class _Plan:
     def __init__(self, program: Program, learns: bool) -> None:
         self.outputs, self.learns = program.outputs, learns
         self.known: dict[str, Any] = {}
-        self.items: list[_Eager | _Recorded] = []
+        self.items: list[Eager | _Recorded] = []
+        self.arrays: dict[int, tuple[Any, Any]] = {}  # of known tensors that operators read on the host
 
     def trace(self, program: Program, given: dict[str, Any], known: frozenset[str]) -> list[Any]:
         """Runs the program, and notes what is known."""
@@ -337,18 +308,21 @@ class _Plan:
         env.update(given)
         fixed = set(program.constants) - given.keys() | known
         dynamic = {name for name, value in given.items() if name not in fixed and not isinstance(value, (Tensor, ForeignArray))}
-        steps: list[_Eager] = []
+        steps: list[Eager] = []
+        shapes = {name: _layout(value) for name, value in env.items()}
         watch = values.WATCH
         for step in program.steps:
             taken = [name for name in (*step.inputs, *step.captures) if name]
             operator, plans = step.operator, {}
             unknown = [name for name in taken if name not in fixed]
             watched = frozenset(id(env[name]) for name in unknown)
-            before, watch.ids, watch.hit = watch.ids, watch.ids | watched, False
+            before = watch.ids, watch.known, watch.arrays
+            watch.ids, watch.hit, watch.arrays = watch.ids | watched, False, self.arrays
+            watch.known = frozenset(id(env[name]) for name in taken if name in fixed)
             try:
                 found = step.call(env, fixed, plans)
             finally:
-                watch.ids, hit = before, watch.hit
+                (watch.ids, watch.known, watch.arrays), hit = before, watch.hit
             if self.learns:
                 _check_gradient(step, env, found)
             moving = any(name in dynamic for name in unknown)
@@ -358,22 +332,28 @@ class _Plan:
                 if not name:
                     continue
                 env[name] = value
+                shapes[name] = _layout(value)
                 if is_fixed:
                     fixed.add(name)
                 elif moving or reads or step.bodies or not isinstance(value, (Tensor, ForeignArray)):
                     dynamic.add(name)
             if not is_fixed:
-                steps.append(_Eager(step, plans, host=hit or reads or bool(step.bodies) or operator.changes))
+                steps.append(Eager(step, plans, host=hit or reads or bool(step.bodies) or operator.changes))
             for name in step.last_uses:
                 if name not in fixed:
                     env.pop(name, None)
         wanted = {name for item in steps for name in (*item.step.inputs, *item.step.captures)} | set(self.outputs)
+        made: dict[str, Any] = {}
+        steps = fused(steps, env, fixed, set(self.outputs), shapes, made)
+        env.update(made)
+        fixed |= made.keys()
+        wanted |= made.keys()
         self.known = {name: env[name] for name in fixed if name in wanted and name not in given}
         self._fixed = frozenset(fixed)
         self._arrange(steps, {name for name in given if name not in known})
         return [env[name] for name in self.outputs]
 
-    def _arrange(self, steps: list[_Eager], inputs: set[str]) -> None:
+    def _arrange(self, steps: list[Eager], inputs: set[str]) -> None:
         """Joins neighbouring steps that kernels can do alone."""
         later: list[set[str]] = [set()] * (len(steps) + 1)
         later[-1] = set(self.outputs)
@@ -394,8 +374,13 @@ class _Plan:
     def run(self, given: dict[str, Any]) -> list[Any]:
         env = dict(self.known)
         env.update(given)
-        for item in self.items:
-            item.run(env, self._fixed)
+        watch = values.WATCH
+        before, watch.arrays = watch.arrays, self.arrays
+        try:
+            for item in self.items:
+                item.run(env, self._fixed)
+        finally:
+            watch.arrays = before
         return [env[name] for name in self.outputs]
 
 
@@ -409,26 +394,10 @@ def _check_gradient(step: Step, env: dict[str, Any], found: Sequence[Any]) -> No
                 )
 
 
-class _Eager:
-    """A step that runs as it is."""
-
-    def __init__(self, step: Step, plans: dict[str, Any], host: bool) -> None:
-        self.step, self.plans, self.host = step, plans, host
-
-    def run(self, env: dict[str, Any], known: Any) -> None:
-        step = self.step
-        for name, value in zip(step.outputs, step.call(env, known, self.plans), strict=False):
-            if name:
-                env[name] = value
-        for name in step.last_uses:
-            if name not in known:
-                env.pop(name, None)
-
-
 class _Recorded:
     """Steps that are one call into the kernels, once they have been recorded."""
 
-    def __init__(self, steps: list[_Eager], fixed: frozenset[str], later: set[str]) -> None:
+    def __init__(self, steps: list[Eager], fixed: frozenset[str], later: set[str]) -> None:
         made = {name for item in steps for name in item.step.outputs if name}
         taken = {name for item in steps for name in item.step.inputs if name and name not in fixed}
         self._inputs = sorted(taken - made)
@@ -437,7 +406,7 @@ class _Recorded:
         self._spent = sorted((taken | made) - later)
         self._steps = steps
         self._known: dict[str, Any] = {}
-        self._compiled = Compiled(_runner(steps, self._inputs, self._outputs, self._known), warns=False)
+        self._compiled = Compiled(_runner(steps, self._inputs, self._outputs, self._known), warns=False, at_once=True)
 
     @property
     def reason(self) -> str | None:
@@ -455,7 +424,7 @@ class _Recorded:
         env.update(zip(self._outputs, found, strict=True))
 
 
-def _runner(steps: list[_Eager], inputs: list[str], outputs: list[str], known: dict[str, Any]) -> Callable[..., Any]:
+def _runner(steps: list[Eager], inputs: list[str], outputs: list[str], known: dict[str, Any]) -> Callable[..., Any]:
     def run(*tensors: Any) -> tuple[Any, ...]:
         env = dict(known)
         env.update(zip(inputs, tensors, strict=True))

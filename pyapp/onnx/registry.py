@@ -78,6 +78,12 @@ def operator(
     return declare
 
 
+def internal(function: Callable[..., Any]) -> Operator:
+    """An operator of pyapp's own, which replaces others."""
+    none: frozenset[Any] = frozenset()
+    return Operator("", function.__name__.strip("_"), 1, function, none, False, False, none, none, none, 0, None)
+
+
 def _load() -> None:
     """Imports every module of operators."""
     if not _LOADED:

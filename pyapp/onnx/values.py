@@ -70,14 +70,27 @@ def element_of(x: Any) -> str:
 
 
 class _Watch:
-    """Notes whether an operator reads a value on the host that is not known before the run."""
+    """What operators read on the host. While a plan is made, `hit` says whether a step read a value that is not known
+    before the run (`ids`); the arrays of known ones (`known`) are kept in `arrays`, because a tensor cannot be read while
+    kernels are recorded.
+    """
 
     ids: frozenset[int] = frozenset()
+    known: frozenset[int] = frozenset()
     hit = False
+    arrays: dict[int, tuple[Any, Any]] = {}  # each plan has its own
 
-    def read(self, x: Any) -> None:
+    def read(self, x: Any) -> Any:
+        """The elements of a tensor as a NumPy array."""
+        kept = self.arrays.get(id(x))
+        if kept is not None:
+            return kept[1]
         if id(x) in self.ids:
             self.hit = True
+        array = x.detach().cpu().numpy()
+        if id(x) in self.known:
+            self.arrays[id(x)] = x, array
+        return array
 
 
 WATCH = _Watch()
@@ -85,8 +98,7 @@ WATCH = _Watch()
 
 def array_of(x: Any) -> Any:
     """The elements as a NumPy array; of bfloat16 in float32."""
-    WATCH.read(x)
-    return x.array if isinstance(x, ForeignArray) else x.detach().cpu().numpy()
+    return x.array if isinstance(x, ForeignArray) else WATCH.read(x)
 
 
 def made_of(array: Any, element: str | None = None, device: Any = None) -> Any:
@@ -116,8 +128,7 @@ def ints(x: Any) -> list[int]:
         raise ValueError("an input that says a shape or axes is missing")
     if isinstance(x, ForeignArray) or x.dtype.category != 1:
         raise TypeError(f"expected whole numbers, got {element_of(x)}")
-    WATCH.read(x)
-    return [int(value) for value in x.detach().cpu().reshape(-1).tolist()]
+    return [int(value) for value in array_of(x).reshape(-1)]
 
 
 def scalar(x: Any, default: Any = None) -> Any:
@@ -126,16 +137,12 @@ def scalar(x: Any, default: Any = None) -> Any:
         return default
     if x.numel() != 1:
         raise ValueError(f"expected one number, got a tensor of shape {x.shape}")
-    if isinstance(x, ForeignArray):
-        return x.array.reshape(-1)[0]
-    WATCH.read(x)
-    return x.detach().cpu().reshape(-1).tolist()[0]
+    return x.array.reshape(-1)[0] if isinstance(x, ForeignArray) else array_of(x).reshape(-1)[0].item()
 
 
 def floats(x: Any) -> list[float]:
     """The numbers of a tensor."""
-    WATCH.read(x)
-    return [float(value) for value in x.detach().cpu().reshape(-1).tolist()]
+    return [float(value) for value in array_of(x).reshape(-1)]
 
 
 def element_name(code: int) -> str:

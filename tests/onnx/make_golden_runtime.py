@@ -152,6 +152,7 @@ def packed_cases() -> None:
             case("MatMulNBits", inputs, name=f"{bits} bits {block}", constant=(1, 2), **attributes)
             zero = whole(np.uint8, 0, 256, n, -(-blocks * bits // 8))
             case("MatMulNBits", [*inputs, zero], name=f"{bits} bits {block} zero", constant=(1, 2, 3), **attributes)
+            case("MatMulNBits", inputs, name=f"{bits} bits {block} exact", constant=(1, 2), accuracy_level=1, **attributes)
             if bits == 4:
                 case(
                     "MatMulNBits", [*inputs, zero, None, normal(n)], name=f"{bits} bits {block} bias", constant=(1, 2, 3, 5),

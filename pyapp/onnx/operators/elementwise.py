@@ -12,7 +12,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 
 from ..registry import operator
-from ..values import ForeignArray, array_of, axes_of, element_of, like, made_of, text
+from ..values import ForeignArray, array_of, axes_of, element_of, like, made_of, scalar, text
 
 
 def by_numpy(function: Callable[..., Any], *inputs: Any) -> Any:
@@ -127,6 +127,8 @@ def mod(a: Any, b: Any, *, fmod: int = 0) -> Any:
 def power(a: Any, b: Any) -> Any:
     """The power in the type of the base, whatever the type of the exponent."""
     if a.dtype.category == 2:
+        if b.numel() == 1 and b.ndim <= a.ndim and not b.requires_grad:
+            return ops.pow(a, scalar(b))
         return ops.pow(a, b.to(a.dtype))
     return by_numpy(lambda x, y: np.power(x.astype(np.float64) if y.dtype.kind == "f" or (y < 0).any() else x, y), a, b)
 
@@ -215,7 +217,13 @@ def mean(first: Tensor, *further: Tensor) -> Tensor:
 @operator("Clip", since=11)
 def clip(x: Any, low: Any = None, high: Any = None) -> Any:
     """x between two numbers, either of which may be absent; the upper one wins."""
-    if element_of(x) in ("float32", "float64", "float16", "bfloat16", "int32", "int64"):
+    if any(bound is not None and bound.numel() != 1 for bound in (low, high)):
+        raise ValueError("the bounds are not numbers")
+    if low is None and high is None:
+        return x
+    if x.dtype.category == 2:
+        return ops.clamp(x, scalar(low), scalar(high))
+    if element_of(x) in ("int32", "int64"):
         x = ops.maximum(x, low) if low is not None else x
         return ops.minimum(x, high) if high is not None else x
     bounds = [b for b in (low, high) if b is not None]
