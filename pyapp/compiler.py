@@ -41,11 +41,12 @@ class Compiled:
     optimiser. Other effects of Python code, such as `print` or a list that grows, do not happen in a replay.
 
     `reason` says why calls run eagerly: the function reads a value (`item`, `if loss < 1`), or computes something
-    outside kernels. A call that cannot be recorded runs to its end, once. `warns`: a warning says so, once.
+    outside kernels. A call that cannot be recorded runs to its end, once. `warns`: a warning says so, once. `at_once`:
+    the first call is recorded, of a function that has run before.
     """
 
-    def __init__(self, function: Callable[..., Any], warns: bool = True) -> None:
-        self.function, self.warns = function, warns
+    def __init__(self, function: Callable[..., Any], warns: bool = True, at_once: bool = False) -> None:
+        self.function, self.warns, self.at_once = function, warns, at_once
         self.reason: str | None = None
         self._entries: dict[Any, _Entry] = {}
         self._surroundings = _Surroundings(function)
@@ -68,7 +69,7 @@ class Compiled:
         name = f"_compiled_{self.function.__name__}"
         made = vars(instance).get(name)
         if made is None or getattr(made.function, "__self__", None) is not instance:  # a copy has its own
-            made = Compiled(self.function.__get__(instance, owner), self.warns)
+            made = Compiled(self.function.__get__(instance, owner), self.warns, self.at_once)
             object.__setattr__(instance, name, made)
         return made
 
@@ -95,7 +96,7 @@ class Compiled:
             for replay in entry.replays:
                 if replay.fits():
                     return replay(tensors)
-            if entry.calls:
+            if entry.calls or self.at_once:
                 return self._record(entry, args, kwargs, tensors)
         entry.calls += 1
         return self.function(*args, **kwargs)
@@ -160,10 +161,10 @@ class Compiled:
         self.reason = reason
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
-        return Compiled(deepcopy(self.function, memo), self.warns)
+        return Compiled(deepcopy(self.function, memo), self.warns, self.at_once)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        return Compiled, (self.function, self.warns)
+        return Compiled, (self.function, self.warns, self.at_once)
 
     def __repr__(self) -> str:
         how = f"eager: {self.reason}" if self.reason else "captured" if self.captured else "not captured yet"

@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 COMPLEX = {"complex64": "float32", "complex128": "float64"}
 # Bits of the exponent, bits of the fraction, bias of the exponent.
 _FNUZ = {"float8_e4m3fnuz": (4, 3, 8), "float8_e5m2fnuz": (5, 2, 16)}
+_LAYOUTS = {
+    **_FNUZ, "float8_e4m3fn": (4, 3, 7), "float8_e5m2": (5, 2, 15), "float6_e2m3fn": (2, 3, 1), "float6_e3m2fn": (3, 2, 3),
+    "float4_e2m1fn": (2, 1, 1),
+}  # fmt: skip
 _BYTES = ("float6_e2m3fn", "float6_e3m2fn")
 READABLE = {**COMPLEX, **dict.fromkeys((*_FNUZ, "float8_e8m0fnu", "float4_e2m1fn"), "float32")}
 READABLE |= dict.fromkeys(_BYTES, "uint8")
-_FOURS = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 
 
 def read_foreign(data: Any, info: TensorInfo, finite: bool, device: Device | None, where: str) -> Tensor:
@@ -50,18 +53,26 @@ def read_foreign(data: Any, info: TensorInfo, finite: bool, device: Device | Non
 
 def _values(dtype: str, codes: Any) -> Any:
     if dtype == "float4_e2m1fn":
-        table = np.array(_FOURS + [-value for value in _FOURS], np.float32)
-        return table[np.stack([codes & 15, codes >> 4], -1).reshape(-1)]
-    return _table(dtype)[codes]
+        return code_table(dtype)[np.stack([codes & 15, codes >> 4], -1).reshape(-1)]
+    return code_table(dtype)[codes]
 
 
-def _table(dtype: str) -> Any:
-    """The value of each of the 256 codes."""
-    codes = np.arange(256, dtype=np.int64)
+def code_table(dtype: str) -> Any:
+    """The value of each code of a float type of 8 bits and fewer, in float32."""
     if dtype == "float8_e8m0fnu":
+        codes = np.arange(256, dtype=np.int64)
         return np.where(codes == 255, np.nan, np.ldexp(1.0, codes - 127)).astype(np.float32)
-    _, fraction_bits, bias = _FNUZ[dtype]
-    exponent, fraction = (codes & 127) >> fraction_bits, (codes & ((1 << fraction_bits) - 1)) / (1 << fraction_bits)
-    size = np.where(exponent == 0, np.ldexp(fraction, 1 - bias), np.ldexp(1 + fraction, exponent - bias))
-    signed = np.where(codes < 128, size, -size)
-    return np.where(codes == 128, np.nan, signed).astype(np.float32)  # the code of -0 is the only NaN
+    exponent_bits, fraction_bits, bias = _LAYOUTS[dtype]
+    half = 1 << (exponent_bits + fraction_bits)
+    codes = np.arange(2 * half, dtype=np.int64)
+    exponent, fraction = (codes & (half - 1)) >> fraction_bits, codes & ((1 << fraction_bits) - 1)
+    part = fraction / (1 << fraction_bits)
+    size = np.where(exponent == 0, np.ldexp(part, 1 - bias), np.ldexp(1 + part, exponent - bias))
+    if dtype == "float8_e5m2":
+        size = np.where(exponent == 31, np.where(fraction == 0, np.inf, np.nan), size)
+    elif dtype == "float8_e4m3fn":
+        size = np.where((codes & (half - 1)) == half - 1, np.nan, size)
+    signed = np.where(codes < half, size, -size)
+    if dtype in _FNUZ:
+        signed = np.where(codes == 128, np.nan, signed)  # the code of -0 is the only NaN
+    return signed.astype(np.float32)

@@ -1,0 +1,318 @@
+"""Patterns of steps that have a faster form: GELU, SiLU, attention, normalisation.
+
+A pattern is recognised with the shapes and constants of a run, and only if nothing else takes the values between its
+steps. The replacement computes the same function, up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from math import isclose, sqrt
+from typing import Any
+
+from pyapp.engine import Tensor, ops
+
+from .registry import internal
+from .steps import Eager, Step
+from .values import array_of, scalar
+
+class _Graph:
+    """The steps, and who makes and takes each value."""
+
+    def __init__(
+        self, steps: list[Eager], env: dict[str, Any], fixed: set[str], outputs: set[str], layouts: dict[str, Any]
+    ) -> None:
+        self.steps, self.env, self.fixed, self.outputs, self.layouts = steps, env, fixed, outputs, layouts
+        self.made: dict[str, Any] = {}  # new constants
+        self.index()
+
+    def index(self) -> None:
+        self.maker = {name: item for item in self.steps for name in item.step.outputs if name}
+        self.uses = Counter(name for item in self.steps for name in (*item.step.inputs, *item.step.captures) if name)
+
+    def number(self, name: str) -> float | None:
+        """The number of a constant of one element."""
+        value = self.made.get(name, self.env.get(name)) if name in self.fixed or name in self.made else None
+        return float(scalar(value)) if isinstance(value, Tensor) and value.numel() == 1 else None
+
+    def is_number(self, name: str, wanted: float) -> bool:
+        found = self.number(name)
+        return found is not None and isclose(found, wanted, rel_tol=1e-4)
+
+    def made_by(self, name: str, op: str, single: bool = True) -> Eager | None:
+        """The step that makes a value, if it is of an operator; `single`: and only one step takes the value."""
+        item = self.maker.get(name)
+        if item is None or item.step.operator.name != op or (single and (self.uses[name] != 1 or name in self.outputs)):
+            return None
+        return item
+
+    def other(self, item: Eager, name: str) -> str:
+        """The other input of an operator of two."""
+        first, second = item.step.inputs
+        return second if first == name else first
+
+    def constant_and(self, item: Eager, wanted: float | None = None) -> tuple[str, float] | None:
+        """(the other input, the number) of an operator of two whose one input is a number."""
+        for at in (1, 0):
+            found = self.number(item.step.inputs[at])
+            if found is not None and (wanted is None or isclose(found, wanted, rel_tol=1e-4)):
+                return item.step.inputs[1 - at], found
+        return None
+
+    def replace(self, last: Eager, gone: list[Eager], function: Callable[..., Any], inputs: list[str], **settings: Any) -> None:
+        """One step in the place of the last one of a pattern."""
+        dead = {id(item) for item in gone}
+        made = Step(internal(function), last.step.title, inputs, last.step.outputs[:1], settings, {}, [])
+        new = Eager(made, {}, False)
+        self.steps = [new if item is last else item for item in self.steps if item is last or id(item) not in dead]
+        self.index()
+
+
+def fused(
+    steps: list[Eager], env: dict[str, Any], fixed: set[str], outputs: set[str], layouts: dict[str, Any], made: dict[str, Any]
+) -> list[Eager]:
+    """The steps with the patterns replaced. `made` receives new constants."""
+    graph = _Graph(steps, env, fixed, outputs, layouts)
+    for op, find in _PATTERNS:
+        for item in list(graph.steps):
+            if item.step.operator.name == op and any(item is left for left in graph.steps):
+                find(graph, item)
+    for item in graph.steps:
+        item.step.last_uses = []
+    kept, seen = outputs | fixed | graph.made.keys(), set()
+    for item in reversed(graph.steps):
+        names = {name for name in (*item.step.inputs, *item.step.captures, *item.step.outputs) if name}
+        item.step.last_uses = [name for name in names - seen if name not in kept]
+        seen |= names
+    made.update(graph.made)
+    return graph.steps
+
+
+# -- GELU: x (1 + erf(x / √2)) / 2, in any order
+
+
+def _gelu(x: Tensor) -> Tensor:
+    return ops.gelu(x)
+
+
+def _find_gelu(graph: _Graph, erf: Eager) -> None:
+    inner = graph.maker.get(erf.step.inputs[0])
+    if inner is None or graph.uses[erf.step.inputs[0]] != 1:
+        return
+    if inner.step.operator.name == "Div" and graph.is_number(inner.step.inputs[1], sqrt(2)):
+        x = inner.step.inputs[0]
+    elif inner.step.operator.name == "Mul" and (found := graph.constant_and(inner, 1 / sqrt(2))):
+        x = found[0]
+    else:
+        return
+    gone, name, half, own = [erf, inner], erf.step.outputs[0], False, False
+    plus = _taker(graph, name)
+    if plus is None or plus.step.operator.name != "Add" or graph.constant_and(plus, 1.0) is None:
+        return
+    gone.append(plus)
+    name, last = plus.step.outputs[0], plus
+    while not (half and own):
+        item = _taker(graph, name)
+        if item is None or item.step.operator.name != "Mul":
+            return
+        other = graph.other(item, name)
+        before = graph.made_by(other, "Mul")
+        if not half and graph.is_number(other, 0.5):
+            half = True
+        elif not own and other == x:
+            own = True
+        elif not own and not half and before is not None and (found := graph.constant_and(before, 0.5)) and found[0] == x:
+            half = own = True
+            gone.append(before)
+        else:
+            return
+        gone.append(item)
+        name, last = item.step.outputs[0], item
+    graph.replace(last, gone, _gelu, [x])
+
+
+def _taker(graph: _Graph, name: str) -> Eager | None:
+    """The only step that takes a value."""
+    if graph.uses[name] != 1 or name in graph.outputs:
+        return None
+    return next((item for item in graph.steps if name in item.step.inputs), None)
+
+
+# -- SiLU: x · sigmoid(x)
+
+
+def _silu(x: Tensor) -> Tensor:
+    return ops.silu(x)
+
+
+def _find_silu(graph: _Graph, sigmoid: Eager) -> None:
+    x, name = sigmoid.step.inputs[0], sigmoid.step.outputs[0]
+    item = _taker(graph, name)
+    if item is not None and item.step.operator.name == "Mul" and graph.other(item, name) == x:
+        graph.replace(item, [sigmoid, item], _silu, [x])
+
+
+# -- attention: softmax(q kᵀ scale + mask) v
+
+
+def _attention(q: Tensor, flipped: Tensor, v: Tensor, mask: Any = None, *, scale: float) -> Tensor:
+    return ops.scaled_dot_product_attention(q, flipped.transpose(-1, -2), v, mask, scale=scale)
+
+
+def _find_attention(graph: _Graph, softmax: Eager) -> None:
+    """q (B, H, T, D), kᵀ (B, H, D, S) and v (B, H, S, Dv) in float32."""
+    scores = softmax.step.inputs[0]
+    layout = graph.layouts.get(scores)
+    if layout is None or layout[1] != "float32" or len(layout[0]) != 4 or softmax.step.settings.get("axis", -1) not in (-1, 3):
+        return
+    if softmax.step.operator.since < 13 and softmax.step.settings.get("axis", 1) != 3:
+        return
+    last = _taker(graph, softmax.step.outputs[0])
+    if last is None or last.step.operator.name != "MatMul" or last.step.inputs[0] != softmax.step.outputs[0]:
+        return
+    gone, mask, scale = [softmax, last], None, 1.0
+    add = graph.made_by(scores, "Add")
+    if add is not None:
+        for at in (0, 1):
+            inner = graph.maker.get(add.step.inputs[at])
+            own = graph.layouts.get(add.step.inputs[1 - at])
+            if inner is not None and inner.step.operator.name in ("Mul", "Div", "MatMul") and own is not None and len(own[0]) == 4:
+                if graph.uses[add.step.inputs[at]] == 1 and graph.layouts[add.step.inputs[at]][0] == layout[0]:
+                    if _product_of(graph, add.step.inputs[at]) is not None:
+                        scores, mask = add.step.inputs[at], add.step.inputs[1 - at]
+                        gone.append(add)
+                        break
+        else:
+            return
+    found = _product_of(graph, scores)
+    if found is None:
+        return
+    product, scale, between = found
+    q, flipped = product.step.inputs
+    shapes = [graph.layouts.get(name) for name in (q, flipped, last.step.inputs[1])]
+    if any(shape is None or len(shape[0]) != 4 or shape[1] != "float32" for shape in shapes):
+        return
+    if any(shape[0][:2] != layout[0][:2] for shape in shapes):  # type: ignore[index]
+        return
+    inputs = [q, flipped, last.step.inputs[1], *([mask] if mask else [])]
+    graph.replace(last, [*gone, *between, product], _attention, inputs, scale=scale)
+
+
+def _product_of(graph: _Graph, name: str) -> tuple[Eager, float, list[Eager]] | None:
+    """(the product, its factor, the steps of the factor)."""
+    product = graph.made_by(name, "MatMul")
+    if product is not None:
+        return product, 1.0, []
+    for op in ("Mul", "Div"):
+        item = graph.made_by(name, op)
+        if item is None:
+            continue
+        found = graph.constant_and(item)
+        if found is None or (op == "Div" and found[0] != item.step.inputs[0]):
+            return None
+        product = graph.made_by(found[0], "MatMul")
+        if product is not None and found[1]:
+            return product, found[1] if op == "Mul" else 1 / found[1], [item]
+    return None
+
+
+# -- normalisation over the last dim, written out: (x - mean) / sqrt(mean((x - mean)²) + epsilon)
+
+
+def _layer_norm(x: Tensor, weight: Any = None, bias: Any = None, *, epsilon: float) -> Tensor:
+    return ops.layer_norm(x, x.shape[-1:], weight, bias, epsilon)
+
+
+def _rms_norm(x: Tensor, weight: Tensor, *, epsilon: float) -> Tensor:
+    return ops.rms_norm(x, x.shape[-1:], weight, epsilon)
+
+
+def _is_last_mean(graph: _Graph, item: Eager) -> bool:
+    """Whether a mean is that of the last dim, which stays."""
+    settings, layout = item.step.settings, graph.layouts.get(item.step.inputs[0])
+    if layout is None or layout[1] != "float32" or not settings.get("keepdims", 1):
+        return False
+    if len(item.step.inputs) > 1:
+        axes = graph.env.get(item.step.inputs[1]) if item.step.inputs[1] in graph.fixed else None
+        axes = None if axes is None else [int(a) for a in array_of(axes).reshape(-1)]
+    else:
+        axes = settings.get("axes")
+    return axes in ([-1], [len(layout[0]) - 1])
+
+
+def _square_of(graph: _Graph, item: Eager) -> str | None:
+    """x of a step that computes x²."""
+    if item.step.operator.name == "Pow" and graph.is_number(item.step.inputs[1], 2.0):
+        return item.step.inputs[0]
+    if item.step.operator.name == "Mul" and item.step.inputs[0] == item.step.inputs[1]:
+        return item.step.inputs[0]
+    return None
+
+
+def _vector(graph: _Graph, name: str, size: int) -> bool:
+    layout = graph.layouts.get(name)
+    return layout is not None and layout[0] == (size,) and layout[1] == "float32"
+
+
+def _find_norm(graph: _Graph, root: Eager) -> None:
+    plus = graph.made_by(root.step.inputs[0], "Add")
+    found = None if plus is None else graph.constant_and(plus)
+    if plus is None or found is None:
+        return
+    mean = graph.made_by(found[0], "ReduceMean")
+    if mean is None or not _is_last_mean(graph, mean):
+        return
+    square = graph.maker.get(mean.step.inputs[0])
+    x = None if square is None or graph.uses[mean.step.inputs[0]] != 1 else _square_of(graph, square)
+    if square is None or x is None:
+        return
+    epsilon, size = found[1], graph.layouts[x][0][-1]
+    gone = [root, plus, mean, square]
+    last = _taker(graph, root.step.outputs[0])
+    if last is None:
+        return
+    name = root.step.outputs[0]
+    if last.step.operator.name == "Reciprocal" or (last.step.operator.name == "Div" and graph.is_number(last.step.inputs[0], 1.0)):
+        gone.append(last)
+        name = last.step.outputs[0]
+        last = _taker(graph, name)
+        if last is None or last.step.operator.name != "Mul" or graph.other(last, name) != x:
+            return
+    elif last.step.operator.name != "Div" or last.step.inputs != [x, name]:
+        return
+    gone.append(last)
+    scaled = _taker(graph, last.step.outputs[0])
+    weight = None
+    if scaled is not None and scaled.step.operator.name == "Mul" and _vector(graph, graph.other(scaled, last.step.outputs[0]), size):
+        weight = graph.other(scaled, last.step.outputs[0])
+        gone.append(scaled)
+    centre = graph.maker.get(x)
+    average = None if centre is None or centre.step.operator.name != "Sub" else graph.made_by(centre.step.inputs[1], "ReduceMean")
+    uses = 3 if square.step.operator.name == "Mul" else 2
+    if centre is not None and average is not None and _is_last_mean(graph, average) and graph.uses[x] == uses and x not in graph.outputs:
+        source = centre.step.inputs[0]
+        if average.step.inputs[0] != source:
+            return
+        gone += [centre, average]
+        end = scaled if weight else last
+        shifted = _taker(graph, end.step.outputs[0]) if weight else None  # type: ignore[union-attr]
+        inputs = [source, *([weight] if weight else [])]
+        if shifted is not None and shifted.step.operator.name == "Add":
+            bias = graph.other(shifted, end.step.outputs[0])  # type: ignore[union-attr]
+            if _vector(graph, bias, size):
+                gone.append(shifted)
+                inputs.append(bias)
+                end = shifted
+        graph.replace(end, gone, _layer_norm, inputs, epsilon=epsilon)  # type: ignore[arg-type]
+    elif weight is not None:
+        graph.replace(scaled, gone, _rms_norm, [x, weight], epsilon=epsilon)  # type: ignore[arg-type]
+
+
+# Operators at which patterns are looked for, in this order.
+_PATTERNS: tuple[tuple[str, Callable[[_Graph, Eager], None]], ...] = (
+    ("Erf", _find_gelu),
+    ("Sigmoid", _find_silu),
+    ("Sqrt", _find_norm),
+    ("Softmax", _find_attention),
+)

@@ -1,0 +1,207 @@
+"""ONNX models as modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyapp.engine import Tensor
+from pyapp.errors import FileFormatError, ModelError, OptionError
+from pyapp.formats.onnx_file import HINT, OnnxFile, ValueInfo, looks_like_onnx
+from pyapp.formats.source import AnySource, ByteSource, close_source, open_source
+from pyapp.nn import Module, Parameter
+
+from .program import Builder
+from .values import DENSE, ForeignArray, element_of, from_stored, made_of
+
+
+class OnnxModule(Module):
+    """A model of an ONNX file. Its floating-point tensors are parameters, without gradients until `requires_grad_()`.
+
+    Call it with the inputs in order, or by their names: tensors, NumPy arrays, numbers or texts; sequences are lists.
+    It gives its output, or a tuple of its outputs; texts and complex numbers as NumPy arrays. `inputs` and `outputs`
+    have their names and types.
+    """
+
+    def __init__(self, file: OnnxFile, device: Any = None) -> None:
+        super().__init__()
+        model = file.model
+        builder = Builder(model, file.source.name, device)
+        self._program = builder.program(model.graph, model.opsets, set(), main=True)
+        self._where = file.source.name
+        self._packed = builder.packed
+        self._device = device
+        self._plans: dict[Any, Any] = {}
+        self._versions: tuple[Any, ...] = ()
+        self._others: dict[str, Any] = {}  # tensors that are no parameters
+        self._places: dict[str, tuple[Module, str]] = {}
+        for name, stored in builder.weights.items():
+            value = from_stored(stored, device)
+            if isinstance(value, Tensor) and value.dtype.is_floating_point:
+                self._add(name, Parameter(value, requires_grad=False))
+            else:
+                self._others[name] = value
+        defaults = builder.weights.keys()
+        self.inputs: list[ValueInfo] = [info for info in model.graph.inputs if info.name not in defaults]
+        self.defaults: list[ValueInfo] = [info for info in model.graph.inputs if info.name in defaults]
+        self.outputs: list[ValueInfo] = list(model.graph.outputs)
+
+    def _add(self, name: str, value: Parameter) -> None:
+        """Registers a parameter under the path that its name is."""
+        parts = [part for part in name.split(".") if part] or ["_"]
+        owner: Module = self
+        for part in parts[:-1]:
+            inner = owner._modules.get(part)
+            if inner is None:
+                if part in owner._parameters or hasattr(owner, part):
+                    owner, parts = self, ["_".join(parts)]
+                    break
+                inner = Module()
+                owner.add_module(part, inner)
+            owner = inner
+        key = parts[-1]
+        while key in owner._parameters or key in owner._modules or hasattr(owner, key):
+            key += "_"
+        owner.register_parameter(key, value)
+        self._places[name] = owner, key
+
+    def forward(self, *args: Any, **named: Any) -> Any:
+        outputs = tuple(_shown(value) for value in self.values(*args, **named))
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def values(self, *args: Any, **named: Any) -> list[Any]:
+        """The outputs as the graph makes them: element types without a pyapp dtype as ForeignArrays."""
+        given = self._given(args, named)
+        weights = {name: owner._parameters[key] for name, (owner, key) in self._places.items() if name not in given}
+        versions = tuple((id(w), w.storage.version) for w in weights.values() if w is not None)
+        if versions != self._versions:
+            self._plans.clear()
+            self._versions = versions
+        others = {name: value for name, value in self._others.items() if name not in given}
+        known = frozenset(others) | frozenset(name for name, w in weights.items() if w is not None and not w.requires_grad)
+        try:
+            found = self._program.run({**given, **others, **weights}, known, self._plans)
+        except ModelError as error:
+            if error.where is None:
+                raise ModelError(error.what, where=self._where, hint=error.hint) from error
+            raise
+        if self._packed:  # what was packed is needed no more as it is in the file
+            taken = self._program.taken()
+            self._others = {name: value for name, value in self._others.items() if name in taken}
+            self._packed.clear()
+        return found
+
+    def _given(self, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        """The inputs by name, checked."""
+        if len(args) > len(self.inputs) + len(self.defaults):
+            raise OptionError(f"the model has {len(self.inputs)} inputs, not {len(args)}", where=self._where)
+        every = [*self.inputs, *self.defaults]
+        found = {info.name: value for info, value in zip(every, args, strict=False)}
+        known = {info.name for info in every}
+        for name, value in named.items():
+            if name not in known:
+                raise OptionError(f"there is no input {name!r}; the inputs are {_listed(self.inputs)}", where=self._where)
+            if name in found:
+                raise OptionError(f"the input {name!r} is given twice", where=self._where)
+            found[name] = value
+        sizes: dict[str, int] = {}
+        for info in every:
+            if info.name not in found:
+                if info in self.defaults:
+                    continue
+                raise OptionError(f"the input {info.name!r} is missing; the inputs are {_listed(self.inputs)}", where=self._where)
+            found[info.name] = self._checked(info, found[info.name], sizes)
+        return found
+
+    def _checked(self, info: ValueInfo, value: Any, sizes: dict[str, int]) -> Any:
+        kind = info.type
+        if kind.kind == "optional":
+            if value is None or kind.inner is None:
+                return value
+            kind = kind.inner
+        if kind.kind == "sequence":
+            if not isinstance(value, (list, tuple)):
+                raise OptionError(f"the input {info.name!r} is a sequence, not {type(value).__name__}", where=self._where)
+            return [_value(part, kind.inner.element if kind.inner else "", self._device) for part in value]
+        if kind.kind in ("map", "unknown"):
+            return value
+        made = _value(value, kind.element, self._device)
+        if kind.element and element_of(made) != kind.element:
+            raise OptionError(
+                f"the input {info.name!r} is {kind.element}, not {element_of(made)}", where=self._where,
+                hint=f"Convert it with .to({kind.element!r})",
+            )  # fmt: skip
+        if kind.shape is None:
+            return made
+        fits = len(kind.shape) == made.ndim
+        for wanted, have in zip(kind.shape, made.shape, strict=False):
+            if isinstance(wanted, str):
+                fits = fits and sizes.setdefault(wanted, have) == have
+            elif wanted is not None:
+                fits = fits and wanted == have
+        if not fits:
+            wanted = ", ".join("?" if n is None else f"{n} = {sizes[n]}" if n in sizes else str(n) for n in kind.shape)
+            raise OptionError(
+                f"the input {info.name!r} has the shape {tuple(made.shape)}, expected ({wanted})", where=self._where
+            )
+        return made
+
+    def extra_repr(self) -> str:
+        return f"inputs: {_listed(self.inputs)}; outputs: {_listed(self.outputs)}"
+
+
+def _listed(infos: list[ValueInfo]) -> str:
+    parts = []
+    for info in infos:
+        shape = "" if info.type.shape is None else f"[{', '.join('?' if n is None else str(n) for n in info.type.shape)}]"
+        parts.append(f"{info.name} {info.type.element or info.type.kind}{shape}")
+    return ", ".join(parts) or "none"
+
+
+def _value(x: Any, element: str, device: Any) -> Any:
+    """A value of what users give."""
+    if isinstance(x, Tensor):
+        return x if device is None else x.to(device)
+    if isinstance(x, ForeignArray):
+        return x
+    from pyapp.engine.lazy import np
+
+    if isinstance(x, (bool, int, float, str, bytes, list, tuple)):
+        x = np.array(x, object if element == "string" else element if element in DENSE and element != "bfloat16" else None)
+    array = np.asarray(x)
+    if array.dtype.kind in "OUS":
+        return ForeignArray("string", array.astype(object))
+    if element and element not in DENSE and array.dtype.name != element:
+        return ForeignArray(element, array)
+    return made_of(array, device=device)
+
+
+def _shown(value: Any) -> Any:
+    """A result as users get it."""
+    if isinstance(value, ForeignArray):
+        return value.array
+    return [_shown(part) for part in value] if isinstance(value, list) else value
+
+
+def open_onnx(source: AnySource, external: Mapping[str, Any] | None = None) -> OnnxFile:
+    """The ONNX file of a path, bytes or a ByteSource. FileFormatError for other files."""
+    opened: ByteSource = open_source(source)
+    try:
+        head = bytes(opened.read(0, min(16, opened.size)))
+        if not looks_like_onnx(head, opened.size):
+            raise FileFormatError("this is no ONNX model", where=opened.name, hint=HINT)
+        return OnnxFile(opened, None if external is None else {name: open_source(file) for name, file in external.items()})
+    except BaseException:
+        if opened is not source:
+            close_source(opened)
+        raise
+
+
+def load(file: AnySource, *, device: Any = None, external: Mapping[str, Any] | None = None) -> OnnxModule:
+    """The model of an ONNX file: a path, bytes or a ByteSource.
+
+    Tensors outside of the file are read from its folder, or from `external`: paths, bytes or sources by the names in the
+    file. FileFormatError: the file is damaged. ModelError: it uses what pyapp cannot run; the error names the node.
+    """
+    with open_onnx(file, external) as opened:
+        return OnnxModule(opened, device)

@@ -1,0 +1,1 @@
+"""The operators of ONNX, one function each, by subject. `registry.find` gives the function for a node."""

@@ -1,0 +1,94 @@
+"""The steps of a program: nodes that are ready to run, with the graphs that they have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pyapp.engine.lazy import np
+from pyapp.errors import ModelError, OperationError
+
+from .registry import Operator
+from .values import made_of
+
+_MISTAKES = (ValueError, TypeError, IndexError, KeyError, ArithmeticError, AttributeError, NotImplementedError, OperationError)
+Plans = dict  # how a graph runs, by the kinds of its inputs
+
+
+class Runnable(Protocol):
+    """A graph of a node, as `program.Program` is."""
+
+    name: str
+    inputs: list[str]
+    outputs: list[str]
+    captures: list[str]
+    output_types: list[Any]
+
+    def run(self, given: dict[str, Any], known: frozenset[str], plans: Any) -> list[Any]: ...
+
+
+@dataclass
+class Step:
+    """A node that is ready to run."""
+
+    operator: Operator
+    title: str
+    inputs: list[str]
+    outputs: list[str]
+    settings: dict[str, Any]
+    bodies: dict[str, Runnable]
+    captures: list[str]
+    last_uses: list[str] = field(default_factory=list)  # values that no later step takes
+
+    def call(self, env: dict[str, Any], known: Any, plans: dict[str, Plans]) -> tuple[Any, ...]:
+        """The results of the node; `plans` keeps those of its graphs."""
+        settings = self.settings
+        if self.bodies:
+            settings = dict(settings)
+            for name, body in self.bodies.items():
+                settings[name] = Body(body, {c: env[c] for c in body.captures}, known, plans.setdefault(name, Plans()))
+        try:
+            found = self.operator.function(*[env[name] if name else None for name in self.inputs], **settings)
+        except ModelError:
+            raise
+        except _MISTAKES as error:
+            what = getattr(error, "message", None) or str(error) or type(error).__name__
+            raise ModelError(f"{self.title}: {what}") from error
+        return found if isinstance(found, tuple) else (found,)
+
+
+class Body:
+    """A graph within a node, with the values that it takes from around it."""
+
+    def __init__(self, program: Runnable, captured: dict[str, Any], known: Any, plans: Plans) -> None:
+        self._program, self._captured, self._plans = program, captured, plans
+        self._known = frozenset(name for name in captured if name in known)
+        self.outputs = len(program.outputs)
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        names = self._program.inputs
+        if len(inputs) != len(names):
+            raise ValueError(f"its graph {self._program.name!r} has {len(names)} inputs, it gets {len(inputs)}")
+        return self._program.run(self._captured | dict(zip(names, inputs, strict=True)), self._known, self._plans)
+
+    def empty(self, output: int) -> Any:
+        """The stack of no results of an output."""
+        kind = self._program.output_types[output]
+        sizes = [size if isinstance(size, int) else 0 for size in kind.shape or ()]
+        return made_of(np.zeros([0, *sizes], np.float32), kind.element or "float32")
+
+
+class Eager:
+    """A step that runs as it is."""
+
+    def __init__(self, step: Step, plans: dict[str, Any], host: bool) -> None:
+        self.step, self.plans, self.host = step, plans, host
+
+    def run(self, env: dict[str, Any], known: Any) -> None:
+        step = self.step
+        for name, value in zip(step.outputs, step.call(env, known, self.plans), strict=False):
+            if name:
+                env[name] = value
+        for name in step.last_uses:
+            if name not in known:
+                env.pop(name, None)
