@@ -1,7 +1,7 @@
 """python -m bench [--only REGEX] [--runs 5] [--no-peers] [--out bench/output/figures.jsonl]
 
 Prints the median of each figure, its range, and the ratio to each peer in the same run. Peers: `npm ci` in bench/
-brings wllama (llama.cpp for browsers); `pip install .[bench]` brings gguf, which writes their weights;
+brings wllama (llama.cpp for browsers) and TensorFlow.js; `pip install .[bench]` brings gguf, which writes their weights;
 llama-cpp-python, torch and sentence-transformers, where installed, are measured natively.
 """
 
@@ -46,6 +46,7 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
     found["chromium/ops"] = partial(ops.browser_figures, runs, with_peers)
     found["native/ops"] = partial(ops.native_figures, runs, with_peers)
     for name in training.MODELS:
+        found[f"chromium/train/{name}"] = partial(training.browser_figures, name, runs, with_peers)
         found[f"native/train/{name}"] = partial(training.step_figures, name, runs, with_peers)
     found["native/train/digits epoch"] = partial(training.fit_figures, runs, with_peers)
     for start in (startup.STORY, startup.SPEECH):

@@ -1,0 +1,100 @@
+"""python -m bench.records [NAME] [--rounds 300] [--all]
+
+Where the time of a training step goes: the kernels of one captured step of a model of bench/training.py, one by one. The
+records run in their order, on one thread, and each has the least of many rounds; `multiply-adds` are what the record
+estimates of itself (in thousands). The last lines compare their sum with a replay and with a call of the step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+from collections import defaultdict
+from time import perf_counter_ns
+from typing import Any
+
+from pyapp.engine.launch import capture_or_run
+from pyapp.engine.native import SIGNATURES, library, set_num_threads
+
+from .training import MODELS, training_step
+
+
+class _Record(ctypes.Structure):
+    """`launch` of native/kernels.h."""
+
+    _fields_ = [
+        ("kernel", ctypes.c_int32), ("work", ctypes.c_int32), ("pointers", ctypes.c_void_p * 8),
+        ("dims", ctypes.c_int64 * 24), ("floats", ctypes.c_float * 4),
+    ]  # fmt: skip
+
+
+def least(call: Any, rounds: int) -> float:
+    """Microseconds of the fastest call."""
+    best = 1 << 62
+    for _ in range(rounds):
+        start = perf_counter_ns()
+        call()
+        best = min(best, perf_counter_ns() - start)
+    return best / 1e3
+
+
+def profile(name: str, rounds: int) -> tuple[list[tuple[str, int, float, str]], float, float]:
+    """(kernel, work, microseconds, dims) of each record of a step; and the microseconds of a replay and of a call."""
+    set_num_threads(1)
+    step, batch = training_step("pyapp", name)
+    for _ in range(2):
+        step(*batch)
+    _, graph, recorder = capture_or_run(lambda: step(*batch))
+    if graph is None:
+        raise RuntimeError(f"{name}: {recorder.reason}")
+    parts = [part for part in recorder.parts if isinstance(part, tuple)]
+    names = [kernel for _, _, kernels in parts for kernel in kernels]
+    memory = b"".join(bytes(records) for _, records, _ in parts)
+    records = (_Record * len(names)).from_buffer_copy(memory)
+    nothing = _Record()
+    nothing.kernel = list(SIGNATURES).index("fill_f32")
+    run, empty = library.pyapp_run_short, ctypes.addressof(nothing)
+    addresses = [ctypes.addressof(record) for record in records]
+    best = [1 << 62] * len(names)
+    for _ in range(rounds):
+        for at, address in enumerate(addresses):
+            pointer = ctypes.c_void_p(address)
+            start = perf_counter_ns()
+            run(pointer)
+            best[at] = min(best[at], perf_counter_ns() - start)
+    pointer = ctypes.c_void_p(empty)
+    of_call = least(lambda: run(pointer), 2000)
+    found = []
+    for kernel, record, time in zip(names, records, best, strict=True):
+        slots = SIGNATURES[kernel].split("|")[1].split()
+        dims = " ".join(f"{slot}={record.dims[k]}" for k, slot in enumerate(slots) if not slot.startswith("number"))
+        found.append((kernel, record.work, max(0.0, time / 1e3 - of_call), dims))
+    replay = least(graph.replay, rounds)
+    step, batch = training_step("pyapp", name, compiled=True)
+    for _ in range(3):
+        step(*batch)
+    return found, replay, least(lambda: step(*batch), rounds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", nargs="?", default="small CNN", choices=MODELS, help="a model of bench/training.py")
+    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--all", action="store_true", help="every record, not only sums by kernel")
+    arguments = parser.parse_args()
+    records, replay, call = profile(arguments.name, arguments.rounds)
+    total = sum(time for _, _, time, _ in records)
+    if arguments.all:
+        for kernel, work, time, dims in records:
+            print(f"{time:9.2f} us {time / total:5.1%} {work:8} k  {kernel:28} {dims}")
+        print()
+    sums: dict[str, list[float]] = defaultdict(list)
+    for kernel, _, time, _ in records:
+        sums[kernel].append(time)
+    for kernel, times in sorted(sums.items(), key=lambda of: -sum(of[1])):
+        print(f"{sum(times):9.2f} us {sum(times) / total:5.1%} {len(times):4} x {kernel}")
+    print(f"{total:9.2f} us in {len(records)} records; {replay:.2f} us a replay; {call:.2f} us a call of the step")
+
+
+if __name__ == "__main__":
+    main()
