@@ -48,6 +48,7 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
     for name in training.MODELS:
         found[f"chromium/train/{name}"] = partial(training.browser_figures, name, runs, with_peers)
         found[f"native/train/{name}"] = partial(training.step_figures, name, runs, with_peers)
+        found[f"native/train/{name}/memory"] = partial(training.memory_figures, name, runs, with_peers)
     found["native/train/digits epoch"] = partial(training.fit_figures, runs, with_peers)
     for start in (startup.STORY, startup.SPEECH):
         found[start.name] = partial(startup.figures, start, runs)

@@ -8,8 +8,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from .report import Figure
@@ -192,6 +195,35 @@ def step_figures(name: str, runs: int, with_peers: bool = True) -> Iterator[Figu
         for w, call in who.items():
             samples[w].append(sample(call))
     yield Figure(f"native/train/{name}", "us", samples, about)
+
+
+def _memory_in_status(name: str) -> float:
+    """MB, from Linux' /proc: VmRSS, or VmHWM, its peak."""
+    text = Path("/proc/self/status").read_text()
+    return int(text.split(f"{name}:")[1].split()[0]) / 1e3
+
+
+def peak_of_steps(package: str, name: str) -> float:
+    """MB that a process gains beside the weights in its first five steps, compiled where the package is pyapp: what a
+    step keeps and needs, gradients and the optimiser's state included."""
+    step, batch = training_step(package, name, compiled=package == "pyapp")
+    before = _memory_in_status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again
+    for _ in range(5):
+        step(*batch)
+    return _memory_in_status("VmHWM") - before
+
+
+def memory_figures(name: str, runs: int, with_peers: bool = True) -> Iterator[Figure]:
+    """The memory of a step, each time in a new process; on Linux."""
+    who = ["pyapp", "torch"] if with_peers and importlib.util.find_spec("torch") else ["pyapp"]
+    code = "import sys; from bench.training import peak_of_steps; print(peak_of_steps(*sys.argv[1:]))"
+    samples: dict[str, list[float]] = {w: [] for w in who}
+    for _ in range(runs):
+        for w, values in samples.items():
+            done = subprocess.run([sys.executable, "-c", code, w, name], capture_output=True, text=True, check=True)
+            values.append(float(done.stdout))
+    yield Figure(f"native/train/{name}/memory", "MB", samples)
 
 
 IN_TFJS = ("MLP 64-64-10", "small CNN")
