@@ -1,8 +1,8 @@
 """python -m bench [--only REGEX] [--runs 5] [--no-peers] [--out bench/output/figures.jsonl]
 
 Prints the median of each figure, its range, and the ratio to each peer in the same run. Peers: `npm ci` in bench/
-brings wllama (llama.cpp for browsers) and TensorFlow.js; `pip install .[bench]` brings gguf, which writes their weights;
-llama-cpp-python, torch and sentence-transformers, where installed, are measured natively.
+brings wllama (llama.cpp for browsers) and TensorFlow.js; `pip install .[bench]` brings gguf, which writes wllama's
+weights; llama-cpp-python, torch and sentence-transformers, where installed, are measured natively.
 """
 
 from __future__ import annotations

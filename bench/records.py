@@ -1,8 +1,8 @@
 """python -m bench.records [NAME] [--rounds 300] [--all]
 
-Where the time of a training step goes: the kernels of one captured step of a model of bench/training.py, one by one. The
-records run in their order, on one thread, and each has the least of many rounds; `multiply-adds` are what the record
-estimates of itself (in thousands). The last lines compare their sum with a replay and with a call of the step.
+Where the time of a training step goes: the kernels of one captured step of a model of bench/training.py, one by one.
+The records run in their order, on one thread, and each has the least of many rounds. "k" are the multiply-adds or
+elements in thousands that a record says it has. The last line compares their sum with a replay and a call of the step.
 """
 
 from __future__ import annotations

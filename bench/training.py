@@ -96,9 +96,7 @@ def _transformer(P: Any) -> Step:
     import numpy as np
 
     nn, ids = P.nn, np.random.default_rng(0).integers(0, 64, (4, 128))
-    layers = [
-        nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, batch_first=True, norm_first=True) for _ in range(5)
-    ]
+    layers = [nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, batch_first=True, norm_first=True) for _ in range(5)]
     model = nn.Sequential(nn.Embedding(64, 128), *layers, nn.Linear(128, 64), nn.Flatten(0, 1))
     return _classifier(P, model, (P.from_numpy(ids), P.from_numpy(ids[:, ::-1].copy().reshape(-1))))
 
