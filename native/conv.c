@@ -370,7 +370,7 @@ KERNEL(windows_f32)
         convolve_direct(record, first, last);
         return KERNEL_OK;
     }
-    if (n <= NARROW && d[windows_f32_k_stride3] == 1 && d[windows_f32_k3] >= LANES / 2) {
+    if (NARROW && n <= NARROW && d[windows_f32_k_stride3] == 1 && d[windows_f32_k3] >= LANES / 2) {
         worker_share(items * m, TILE_ROWS, worker, workers, &first, &last);
         correlate_narrow(record, first, last);
         return KERNEL_OK;

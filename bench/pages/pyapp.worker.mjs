@@ -1,11 +1,11 @@
 // The site's own Pyodide and wheels, with bench/ beside them; the worker's name is the number of threads.
 // Methods: load(shape, kind), loadLlama(shape, gguf), loadSpeech(kind),
 // loadBlocks(kind), sampleBlocks(), figure(name), loadOps(packages), opFigure(package, name), loadTraining(packages,
-// name), trainingFigure(package), stream(megabytes).
+// name), trainingFigure(package), records(name, rounds, every), stream(megabytes).
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 import { openPool } from "../modules/worker/pool.js";
 
-const FILES = ["__init__", "shapes", "workload", "speech_workload", "ops_workload", "report", "training"];
+const FILES = ["__init__", "shapes", "workload", "speech_workload", "ops_workload", "report", "training", "records"];
 const folder = new URL("../pyodide/", import.meta.url).href;
 
 async function start() {
@@ -70,6 +70,9 @@ const methods = {
   },
   async trainingFigure(pyodide, { package: name }) {
     return pyodide.pyimport("bench.training").sample(steps.get(name), true);
+  },
+  async records(pyodide, { name, rounds, every }) {
+    return pyodide.pyimport("bench.records").report(name, rounds, every);
   },
   async loadBlocks(pyodide, { kind }) {
     const module = pyodide.pyimport("bench.workload");
