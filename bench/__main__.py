@@ -1,8 +1,8 @@
 """python -m bench [--only REGEX] [--runs 5] [--no-peers] [--out bench/output/figures.jsonl]
 
 Prints the median of each figure, its range, and the ratio to each peer in the same run. Peers: `npm ci` in bench/
-brings wllama (llama.cpp for browsers); `pip install .[bench]` brings gguf, which writes their weights;
-llama-cpp-python, torch and sentence-transformers, where installed, are measured natively.
+brings wllama (llama.cpp for browsers) and TensorFlow.js; `pip install .[bench]` brings gguf, which writes wllama's
+weights; llama-cpp-python, torch and sentence-transformers, where installed, are measured natively.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
     found["chromium/ops"] = partial(ops.browser_figures, runs, with_peers)
     found["native/ops"] = partial(ops.native_figures, runs, with_peers)
     for name in training.MODELS:
+        found[f"chromium/train/{name}"] = partial(training.browser_figures, name, runs, with_peers)
         found[f"native/train/{name}"] = partial(training.step_figures, name, runs, with_peers)
+        found[f"native/train/{name}/memory"] = partial(training.memory_figures, name, runs, with_peers)
     found["native/train/digits epoch"] = partial(training.fit_figures, runs, with_peers)
     for start in (startup.STORY, startup.SPEECH):
         found[start.name] = partial(startup.figures, start, runs)

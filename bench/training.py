@@ -1,5 +1,6 @@
-"""Figures of training steps on one thread: compiled (`pyapp.compile`) and eager, beside torch; and of an epoch of
-`fit` on digits beside Keras on torch. All in CPU time, which other programs on the machine disturb least.
+"""Figures of training steps on one thread. Natively compiled (`pyapp.compile`) and eager, beside torch, and an epoch of
+`fit` on digits beside Keras on torch: in CPU time, which other programs on the machine disturb least. In Chromium
+beside TensorFlow.js and NumPy. bench/records.py shows the kernels of a step.
 """
 
 from __future__ import annotations
@@ -7,8 +8,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from .report import Figure
@@ -25,47 +29,11 @@ def _tensors(P: Any, shape: tuple[int, ...], classes: int) -> tuple[Any, Any]:
     return P.from_numpy(x), P.from_numpy(generator.integers(0, classes, shape[0]))
 
 
-def _mlp(P: Any) -> tuple[Any, tuple[Any, Any]]:
-    """64-64-10, batches of 32."""
-    nn = P.nn
-    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)), _tensors(P, (32, 64), 10)
+Step = tuple[Callable[..., Any], tuple[Any, ...]]  # a step, and its batch
 
 
-def _cnn(P: Any) -> tuple[Any, tuple[Any, Any]]:
-    """Two convolutions of 3x3 with pools, 16 and 32 channels, batches of 64 images of 16x16."""
-    nn = P.nn
-    layers = [
-        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
-        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(512, 10),
-    ]  # fmt: skip
-    return nn.Sequential(*layers), _tensors(P, (64, 1, 16, 16), 10)
-
-
-class _Classifier:
-    """Five encoder layers of 198,272 parameters each, over 4 rows of 128 tokens."""
-
-    @staticmethod
-    def build(P: Any) -> tuple[Any, tuple[Any, Any]]:
-        import numpy as np
-
-        nn, ids = P.nn, np.random.default_rng(0).integers(0, 64, (4, 128))
-        layers = [
-            nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, batch_first=True, norm_first=True) for _ in range(5)
-        ]
-        model = nn.Sequential(nn.Embedding(64, 128), *layers, nn.Linear(128, 64), nn.Flatten(0, 1))
-        return model, (P.from_numpy(ids), P.from_numpy(ids[:, ::-1].copy().reshape(-1)))
-
-
-MODELS: dict[str, Callable[[Any], tuple[Any, tuple[Any, Any]]]] = {
-    "MLP 64-64-10": _mlp, "small CNN": _cnn, "transformer 1M": _Classifier.build,
-}  # fmt: skip
-
-
-def step_of(package: str, name: str, compiled: bool) -> Callable[[], Any]:
-    """One step: forward, cross entropy, backward, AdamW."""
-    P = importlib.import_module(package)
-    P.manual_seed(0)
-    model, batch = MODELS[name](P)
+def _classifier(P: Any, model: Any, batch: tuple[Any, Any]) -> Step:
+    """Forward, cross entropy, backward, AdamW."""
     optimizer = P.optim.AdamW(model.parameters(), lr=1e-3)
 
     def step(x: Any, y: Any) -> Any:
@@ -75,21 +43,135 @@ def step_of(package: str, name: str, compiled: bool) -> Callable[[], Any]:
         optimizer.step()
         return loss.detach()
 
-    run = P.compile(step) if compiled else step
+    return step, batch
+
+
+def _mlp(P: Any) -> Step:
+    """64-64-10, batches of 32."""
+    nn = P.nn
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    return _classifier(P, model, _tensors(P, (32, 64), 10))
+
+
+def _cnn(P: Any) -> Step:
+    """Two convolutions of 3x3 with pools, 16 and 32 channels, batches of 64 images of 16x16."""
+    nn = P.nn
+    layers = [
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(512, 10),
+    ]  # fmt: skip
+    return _classifier(P, nn.Sequential(*layers), _tensors(P, (64, 1, 16, 16), 10))
+
+
+def _gan(P: Any) -> Step:
+    """A generator and a discriminator of two convolutions of 4x4 each, batches of 32 images of 16x16."""
+    nn = P.nn
+    generator = nn.Sequential(
+        nn.Linear(16, 64 * 16), nn.Unflatten(1, (64, 4, 4)), nn.ConvTranspose2d(64, 32, 4, 2, 1), nn.BatchNorm2d(32),
+        nn.ReLU(), nn.ConvTranspose2d(32, 1, 4, 2, 1), nn.Tanh(),
+    )  # fmt: skip
+    judge = nn.Sequential(
+        nn.Conv2d(1, 32, 4, 2, 1), nn.LeakyReLU(0.2), nn.Conv2d(32, 64, 4, 2, 1), nn.LeakyReLU(0.2), nn.Flatten(),
+        nn.Linear(1024, 1),
+    )  # fmt: skip
+    of_generator, of_judge = (P.optim.Adam(m.parameters(), lr=2e-4, betas=(0.5, 0.999)) for m in (generator, judge))
+    loss, ones, zeros = nn.BCEWithLogitsLoss(), P.ones(32, 1), P.zeros(32, 1)
+
+    def step(real: Any, noise: Any) -> Any:
+        made = generator(noise)
+        of_judge.zero_grad()
+        of_both = loss(judge(real), ones) + loss(judge(made.detach()), zeros)
+        of_both.backward()
+        of_judge.step()
+        of_generator.zero_grad()
+        loss(judge(made), ones).backward()
+        of_generator.step()
+        return of_both.detach()
+
+    return step, (_tensors(P, (32, 1, 16, 16), 2)[0], _tensors(P, (32, 16), 2)[0])
+
+
+def _transformer(P: Any) -> Step:
+    """Five encoder layers of 198,272 parameters each, over 4 rows of 128 tokens."""
+    import numpy as np
+
+    nn, ids = P.nn, np.random.default_rng(0).integers(0, 64, (4, 128))
+    layers = [nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, batch_first=True, norm_first=True) for _ in range(5)]
+    model = nn.Sequential(nn.Embedding(64, 128), *layers, nn.Linear(128, 64), nn.Flatten(0, 1))
+    return _classifier(P, model, (P.from_numpy(ids), P.from_numpy(ids[:, ::-1].copy().reshape(-1))))
+
+
+def _mlp_in_numpy() -> Step:
+    """_mlp with its gradients by hand and Adam."""
+    import numpy as np
+
+    generator = np.random.default_rng(0)
+    w1, w2 = (generator.standard_normal((64, n), dtype="float32") / 8 for n in (64, 10))
+    parameters = [w1, np.zeros(64, "float32"), w2, np.zeros(10, "float32")]
+    means, squares = ([np.zeros_like(p) for p in parameters] for _ in range(2))
+    count = 0
+
+    def step(x: Any, y: Any) -> Any:
+        nonlocal count
+        count += 1
+        w1, b1, w2, b2 = parameters
+        hidden = np.maximum(x @ w1 + b1, 0)  # (32, 64)
+        logits = hidden @ w2 + b2  # (32, 10)
+        shifted = logits - logits.max(1, keepdims=True)
+        exponentials = np.exp(shifted)
+        totals = exponentials.sum(1, keepdims=True)
+        rows = np.arange(len(y))
+        loss = (np.log(totals[:, 0]) - shifted[rows, y]).mean()
+        grad = exponentials / totals
+        grad[rows, y] -= 1
+        grad /= np.float32(len(y))
+        inner = (grad @ w2.T) * (hidden > 0)  # (32, 64)
+        gradients = [x.T @ inner, inner.sum(0), hidden.T @ grad, grad.sum(0)]
+        rate, root = 1e-3 / (1 - 0.9**count), (1 - 0.999**count) ** 0.5
+        for p, g, mean, square in zip(parameters, gradients, means, squares, strict=True):
+            mean *= 0.9
+            mean += 0.1 * g
+            square *= 0.999
+            square += 0.001 * g * g
+            p -= rate * mean / (np.sqrt(square) / root + 1e-8)
+        return loss
+
+    batch = generator.standard_normal((32, 64), dtype="float32"), generator.integers(0, 10, 32)
+    return step, batch
+
+
+MODELS: dict[str, Callable[[Any], Step]] = {
+    "MLP 64-64-10": _mlp, "small CNN": _cnn, "small GAN": _gan, "transformer 1M": _transformer,
+}  # fmt: skip
+
+
+def training_step(package: str, name: str, compiled: bool = False) -> Step:
+    """A step of a model of MODELS in pyapp or torch (the first one also in numpy), and its batch."""
+    if package == "numpy":
+        return _mlp_in_numpy()
+    P = importlib.import_module(package)
+    P.manual_seed(0)
+    step, batch = MODELS[name](P)
+    return P.compile(step) if compiled else step, batch
+
+
+def step_of(package: str, name: str, compiled: bool) -> Callable[[], Any]:
+    """One step, ready to be measured."""
+    run, batch = training_step(package, name, compiled)
     for _ in range(3):
         run(*batch)
-    if compiled and not run.captured:
-        raise RuntimeError(f"{name}: {run.reason}")
+    if compiled and not run.captured:  # type: ignore[attr-defined]
+        raise RuntimeError(f"{name}: {run.reason}")  # type: ignore[attr-defined]
     return lambda: run(*batch)
 
 
-def sample(call: Callable[[], Any]) -> float:
-    """Microseconds of CPU time of a call."""
+def sample(call: Callable[[], Any], by_clock: bool = False) -> float:
+    """Microseconds of CPU time of a call; `by_clock`: by the clock, as in a browser."""
     count, start, begun = 0, time.process_time(), time.perf_counter()
     while time.perf_counter() - begun < SAMPLE_SECONDS or not count:
         call()
         count += 1
-    return (time.process_time() - start) / count * 1e6
+    return (time.perf_counter() - begun if by_clock else time.process_time() - start) / count * 1e6
 
 
 def step_figures(name: str, runs: int, with_peers: bool = True) -> Iterator[Figure]:
@@ -111,6 +193,65 @@ def step_figures(name: str, runs: int, with_peers: bool = True) -> Iterator[Figu
         for w, call in who.items():
             samples[w].append(sample(call))
     yield Figure(f"native/train/{name}", "us", samples, about)
+
+
+def _memory_in_status(name: str) -> float:
+    """MB, from Linux' /proc: VmRSS, or VmHWM, its peak."""
+    text = Path("/proc/self/status").read_text()
+    return int(text.split(f"{name}:")[1].split()[0]) / 1e3
+
+
+def peak_of_steps(package: str, name: str) -> float:
+    """MB that a process gains beside the weights in its first five steps, compiled where the package is pyapp: what a
+    step keeps and needs, gradients and the optimiser's state included."""
+    step, batch = training_step(package, name, compiled=package == "pyapp")
+    before = _memory_in_status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again
+    for _ in range(5):
+        step(*batch)
+    return _memory_in_status("VmHWM") - before
+
+
+def memory_figures(name: str, runs: int, with_peers: bool = True) -> Iterator[Figure]:
+    """The memory of a step, each time in a new process; on Linux."""
+    who = ["pyapp", "torch"] if with_peers and importlib.util.find_spec("torch") else ["pyapp"]
+    code = "import sys; from bench.training import peak_of_steps; print(peak_of_steps(*sys.argv[1:]))"
+    samples: dict[str, list[float]] = {w: [] for w in who}
+    for _ in range(runs):
+        for w, values in samples.items():
+            done = subprocess.run([sys.executable, "-c", code, w, name], capture_output=True, text=True, check=True)
+            values.append(float(done.stdout))
+    yield Figure(f"native/train/{name}/memory", "MB", samples)
+
+
+IN_TFJS = ("MLP 64-64-10", "small CNN")
+IN_NUMPY = ("MLP 64-64-10",)
+
+
+def browser_figures(name: str, runs: int, with_peers: bool = True) -> Iterator[Figure]:
+    """The compiled step in Chromium, beside TensorFlow.js (WebAssembly; `npm ci` in bench/) and NumPy in Pyodide."""
+    from .browser import PEERS, _open, call, chromium
+
+    with chromium() as (server, browser):
+        page = _open(browser, f"{server.url}pages/pyapp.html")
+        packages = ["pyapp", "numpy"] if with_peers and name in IN_NUMPY else ["pyapp"]
+        about = {**call(page, "loadTraining", packages=packages, name=name), "browser": browser.version}
+
+        def of(package: str) -> Callable[[], float]:
+            return lambda: float(call(page, "trainingFigure", package=package))
+
+        who = {package: of(package) for package in packages}
+        if with_peers and name in IN_TFJS and (PEERS / "@tensorflow").is_dir():
+            peer = _open(browser, f"{server.url}pages/tfjs.html")
+            about |= call(peer, "load", name=name)
+            who["tfjs"] = lambda: float(call(peer, "sample", seconds=SAMPLE_SECONDS))
+        samples: dict[str, list[float]] = {w: [] for w in who}
+        for turn in range(runs + 1):  # the first of each warms up
+            for w, take in who.items():
+                value = take()
+                if turn:
+                    samples[w].append(value)
+        yield Figure(f"chromium/train/{name}", "us", samples, about)
 
 
 def _digits_model(keras: Any) -> Any:

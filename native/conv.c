@@ -301,6 +301,54 @@ static void correlate_direct(const launch *record, int64_t first, int64_t last)
     }
 }
 
+/* The same for more rows, of few windows: where panels would be half empty, in the sets whose panels are wide. Tiles
+ * of TILE_ROWS x TILE_WINDOWS outputs run along lines of k together. */
+enum { NARROW = LANES >= 8 ? PANEL / 2 : 0, TILE_ROWS = LANES == 16 ? 8 : 4, TILE_WINDOWS = 3 };
+
+/* Rows first .. last - 1, numbered through all items. */
+static void correlate_narrow(const launch *record, int64_t first, int64_t last)
+{
+    const int64_t *d = record->dims, groups = d[windows_f32_groups], m = d[windows_f32_m],
+                  lines = d[windows_f32_k0] * d[windows_f32_k1] * d[windows_f32_k2], length = d[windows_f32_k3];
+    const int64_t n = d[windows_f32_j0] * d[windows_f32_j1] * d[windows_f32_j2] * d[windows_f32_j3];
+    const float *bias = record->pointers[windows_f32_bias];
+    for (int64_t at = first, tall; at < last; at += tall) {
+        const int64_t item = at / m, group = item % groups, row = group * m + at % m;
+        const float *x = (const float *)record->pointers[windows_f32_x] + item / groups * d[windows_f32_x_batch] +
+                         group * d[windows_f32_x_group];
+        const float *a[TILE_ROWS];
+        tall = last - at < TILE_ROWS ? last - at : TILE_ROWS;
+        tall = tall < m - at % m ? tall : m - at % m;
+        for (int r = 0; r < TILE_ROWS; r++) /* rows that are missing repeat the last one */
+            a[r] = (const float *)record->pointers[windows_f32_a] + (row + (r < tall ? r : tall - 1)) * lines * length;
+        for (int64_t j = 0; j < n; j += TILE_WINDOWS) {
+            vfloat sums[TILE_ROWS][TILE_WINDOWS] = {0};
+            int64_t offsets[TILE_WINDOWS];
+            for (int w = 0; w < TILE_WINDOWS; w++)
+                offsets[w] = place_of(j + w < n ? j + w : j, d + windows_f32_j0, d + windows_f32_j_stride0).offset;
+            place line = place_of(0, d + windows_f32_k0, d + windows_f32_k_stride0);
+            for (int64_t i = 0; i < lines; i++) {
+                for (int64_t p = 0; p < length; p += LANES) {
+                    const int64_t left = length - p;
+                    vfloat right[TILE_WINDOWS];
+                    UNROLL for (int w = 0; w < TILE_WINDOWS; w++) right[w] =
+                        vload_up_to(x + line.offset + offsets[w] + p, left);
+                    UNROLL for (int r = 0; r < TILE_ROWS; r++)
+                    {
+                        const vfloat of_row = vload_up_to(a[r] + i * length + p, left);
+                        UNROLL for (int w = 0; w < TILE_WINDOWS; w++) sums[r][w] = vfma(of_row, right[w], sums[r][w]);
+                    }
+                }
+                advance(&line, length, d + windows_f32_k0, d + windows_f32_k_stride0);
+            }
+            for (int r = 0; r < tall; r++)
+                for (int w = 0; w < TILE_WINDOWS && j + w < n; w++)
+                    ((float *)record->pointers[windows_f32_c])[(at + r) * n + j + w] =
+                        (bias ? bias[row + r] : 0.0f) + vsum(sums[r][w]);
+        }
+    }
+}
+
 KERNEL(windows_f32)
 {
     const int64_t *d = record->dims, groups = d[windows_f32_groups], m = d[windows_f32_m],
@@ -320,6 +368,11 @@ KERNEL(windows_f32)
     if (m <= FEW) {
         worker_share(items * (n / d[windows_f32_j3]), 1, worker, workers, &first, &last);
         convolve_direct(record, first, last);
+        return KERNEL_OK;
+    }
+    if (NARROW && n <= NARROW && d[windows_f32_k_stride3] == 1 && d[windows_f32_k3] >= LANES / 2) {
+        worker_share(items * m, TILE_ROWS, worker, workers, &first, &last);
+        correlate_narrow(record, first, last);
         return KERNEL_OK;
     }
     /* Units are panels; if there are few, panels of a part of the rows. */

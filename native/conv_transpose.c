@@ -19,12 +19,12 @@ typedef struct shape {
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Elements first .. last - 1 of an axis whose outputs exist, for one tap, cut to begin .. end - 1. */
-INLINE void visible(const axis *a, int64_t tap, int64_t begin, int64_t end, int64_t *first, int64_t *last)
+/* Elements first .. last - 1 of an axis whose outputs exist, for one tap. */
+INLINE void visible(const axis *a, int64_t tap, int64_t *first, int64_t *last)
 {
     const int64_t shift = tap * a->dilation - a->before, step = a->stride;
-    *first = larger(begin, shift < 0 ? (step - 1 - shift) / step : 0);
-    *last = smaller(end, a->out > shift ? (a->out - shift + step - 1) / step : 0);
+    *first = shift < 0 ? (step - 1 - shift) / step : 0;
+    *last = a->out > shift ? (a->out - shift + step - 1) / step : 0;
 }
 
 /* y[i * step] += from[i] for first <= i < last */
@@ -54,47 +54,77 @@ static void add_pair(float *y, const float *even, const float *odd, const int64_
     add_run(y + 1, odd, larger(i, first[1]), last[1], 2);
 }
 
-/* Adds rows q .. end - 1 of the products, numbered through output channels and taps, of pixels from `pixel` on. */
-static __attribute__((noinline)) void fold_rows(const shape *s, float *y, const float *products, int64_t q, int64_t end,
-                                                int64_t pixel, int64_t pixels)
+/* Adds rows q .. end - 1 of the products, `apart` floats apart and numbered through output channels and taps, of pixels
+ * from `pixel` on. */
+static __attribute__((noinline)) void fold_rows(const shape *s, float *y, const float *products, int64_t apart,
+                                                int64_t q, int64_t end, int64_t pixel, int64_t pixels)
 {
     const int64_t taps = s->y.taps * s->x.taps, width = s->x.size;
-    for (int64_t two; q < end; q += two, products += two * pixels) {
+    for (int64_t two; q < end; q += two, products += two * apart) {
         const int64_t ky = q % taps / s->x.taps, kx = q % s->x.taps, shift = kx * s->x.dilation - s->x.before;
+        int64_t begin = pixel % width, seen_first[2], seen_last[2];
         two = s->x.stride == 2 && s->x.dilation == 1 && kx + 1 < s->x.taps && q + 1 < end ? 2 : 1;
-        for (int64_t at = pixel; at < pixel + pixels;) {
-            const int64_t row = at / width, begin = at % width, stop = smaller(width, begin + pixel + pixels - at);
+        for (int i = 0; i < two; i++)
+            visible(&s->x, kx + i, &seen_first[i], &seen_last[i]);
+        for (int64_t row = pixel / width, at = pixel; at < pixel + pixels; row++, begin = 0) {
+            const int64_t stop = smaller(width, begin + pixel + pixels - at);
             const int64_t to = row * s->y.stride + ky * s->y.dilation - s->y.before;
             const float *from = products + row * width - pixel;
+            int64_t first[2], last[2];
             at += stop - begin;
             if (to < 0 || to >= s->y.out)
                 continue;
             float *line = y + (q / taps * s->y.out + to) * s->x.out + shift;
-            int64_t first[2], last[2];
             for (int i = 0; i < two; i++)
-                visible(&s->x, kx + i, begin, stop, &first[i], &last[i]);
+                first[i] = larger(begin, seen_first[i]), last[i] = smaller(stop, seen_last[i]);
             if (two == 2)
-                add_pair(line, from, from + pixels, first, last);
+                add_pair(line, from, from + apart, first, last);
             else
                 add_run(line, from, first[0], last[0], s->x.stride);
         }
     }
 }
 
-/* Output channels first .. last - 1 of one group of a batch entry. */
+/* The pixels of small planes, which fill no panel alone, as columns: of images that lie `image` floats apart. */
+typedef struct pixels {
+    int64_t plane, image;
+} pixels;
+
+INLINE void pack_pixels(float *to, const product *p, const void *source, int64_t n, int64_t end, int64_t k,
+                        int64_t depth, const int kind)
+{
+    const pixels *of = source;
+    for (int64_t j = n; j < end; j += PANEL, to += PANEL * GEMM_K) {
+        if (end - j < PANEL)
+            memset(to, 0, (size_t)(depth * PANEL) * sizeof *to);
+        for (int64_t c = 0, count; c < PANEL && j + c < end; c += count) {
+            const int64_t at = (j + c) % of->plane;
+            const float *from = (const float *)p->b + (j + c) / of->plane * of->image + k * p->b_row + at;
+            count = smaller(smaller(of->plane - at, PANEL - c), end - j - c);
+            for (int64_t i = 0; i < depth; i++)
+                for (int64_t v = 0; v < count; v += LANES)
+                    vstore_up_to(to + i * PANEL + c + v, vload_up_to(from + i * p->b_row + v, count - v), count - v);
+        }
+    }
+}
+
+/* Output channels first .. last - 1 of one group, of some images; x and y are those of the first one. */
 static void transpose_channels(const shape *s, float *y, const float *x, const float *weight, const float *bias,
-                               int64_t first, int64_t last)
+                               int64_t first, int64_t last, int64_t images)
 {
     float products[PRODUCTS];
     const int64_t taps = s->y.taps * s->x.taps, plane = s->y.size * s->x.size, outputs = s->y.out * s->x.out;
-    const int64_t pixels = larger(1, smaller(plane, PIXELS)), rows = PRODUCTS / pixels;
-    for (int64_t c = first; c < last; c++)
-        for (int64_t i = 0; i < outputs; i++)
-            y[c * outputs + i] = bias ? bias[c] : 0.0f;
-    for (int64_t pixel = 0; pixel < plane; pixel += pixels)
+    const int64_t x_image = s->groups * s->inputs * plane, y_image = s->groups * s->outputs * outputs;
+    const int64_t each = larger(1, smaller(plane, PIXELS)), rows = PRODUCTS / (images * each);
+    const pixels of = {plane, x_image};
+    for (int64_t image = 0; image < images; image++)
+        for (int64_t c = first; c < last; c++)
+            for (int64_t i = 0; i < outputs; i++)
+                y[image * y_image + c * outputs + i] = bias ? bias[c] : 0.0f;
+    for (int64_t pixel = 0; pixel < plane; pixel += each)
         for (int64_t q = first * taps; q < last * taps; q += rows) {
-            const int64_t n = smaller(pixels, plane - pixel), end = smaller(q + rows, last * taps);
-            const range all = {0, end - q}, columns = {0, n};
+            const int64_t n = smaller(each, plane - pixel), end = smaller(q + rows, last * taps);
+            const range all = {0, end - q}, columns = {0, images * n};
             const product p = {.c = products,
                                .a = weight + q,
                                .b = x + pixel,
@@ -103,13 +133,18 @@ static void transpose_channels(const shape *s, float *y, const float *x, const f
                                .a_column = s->outputs * taps,
                                .b_row = plane,
                                .b_column = 1,
-                               .c_row = n};
-            gemm_of(&p, all, columns, KIND_F32);
-            fold_rows(s, y, products, q, end, pixel, n);
+                               .c_row = images * n};
+            if (images == 1)
+                gemm_of(&p, all, columns, KIND_F32);
+            else
+                gemm(&p, all, columns, pack_pixels, &of, KIND_F32);
+            for (int64_t image = 0; image < images; image++)
+                fold_rows(s, y + image * y_image, products + image * n, images * n, q, end, pixel, n);
         }
 }
 
-/* Units of work are output channels, numbered through all groups and batch entries. */
+/* Units of work are output channels, numbered through all groups and batch entries, or as many entries together as
+ * have the pixels of a stretch. */
 KERNEL(conv_transpose_f32)
 {
     const int64_t *d = record->dims;
@@ -136,16 +171,18 @@ KERNEL(conv_transpose_f32)
     if (s.inputs < 0 || plane < 0 || s.y.taps < 1 || s.x.taps < 1 || s.y.stride < 1 || s.x.stride < 1 ||
         s.y.dilation < 1 || s.x.dilation < 1)
         return KERNEL_BAD_ARGUMENT;
-    worker_share(s.batch * s.groups * s.outputs, 1, worker, workers, &first, &last);
+    const int64_t shared = workers == 1 ? s.batch : s.batch * s.groups * s.outputs / (2 * workers);
+    const int64_t images = larger(1, smaller(s.batch, smaller(shared, plane ? PIXELS / plane : 1)));
+    worker_share((s.batch + images - 1) / images * s.groups * s.outputs, 1, worker, workers, &first, &last);
     while (first < last) {
         const int64_t item = first / s.outputs, group = item % s.groups, begin = first % s.outputs;
-        const int64_t end = smaller(s.outputs, begin + last - first);
+        const int64_t end = smaller(s.outputs, begin + last - first), image = item / s.groups * images;
         const float *bias = record->pointers[conv_transpose_f32_bias];
-        transpose_channels(&s, (float *)record->pointers[conv_transpose_f32_y] + item * s.outputs * out,
-                           (const float *)record->pointers[conv_transpose_f32_x] + item * s.inputs * plane,
-                           (const float *)record->pointers[conv_transpose_f32_weight] +
-                               group * s.inputs * s.outputs * taps,
-                           bias ? bias + group * s.outputs : NULL, begin, end);
+        transpose_channels(
+            &s, (float *)record->pointers[conv_transpose_f32_y] + (image * s.groups + group) * s.outputs * out,
+            (const float *)record->pointers[conv_transpose_f32_x] + (image * s.groups + group) * s.inputs * plane,
+            (const float *)record->pointers[conv_transpose_f32_weight] + group * s.inputs * s.outputs * taps,
+            bias ? bias + group * s.outputs : NULL, begin, end, smaller(images, s.batch - image));
         first += end - begin;
     }
     return KERNEL_OK;

@@ -97,30 +97,44 @@ static int64_t cut(axis *axes, int count, int *inner, int *across)
     return total;
 }
 
-static int64_t extent(const axis *along, int64_t start)
+/* Elements of 4 bytes, transposed: to[r * to_row + i] = from[r + i * from_row] for `rows` x n elements. */
+static void turn(any32 *to, const any32 *from, int64_t rows, int64_t n, int64_t to_row, int64_t from_row)
 {
-    return along->size - start < along->step ? along->size - start : along->step;
+    for (int64_t r = 0; r < rows; r += 4) {
+        const int64_t tall = rows - r < 4 ? rows - r : 4;
+        int64_t i = 0;
+        for (; tall == 4 && i + 4 <= n; i += 4) {
+            quad part[4];
+            for (int q = 0; q < 4; q++)
+                part[q] = *(const quad_unaligned *)(from + r + (i + q) * from_row);
+            transpose4(&part[0], &part[1], &part[2], &part[3]);
+            for (int q = 0; q < 4; q++)
+                *(quad_unaligned *)(to + (r + q) * to_row + i) = part[q];
+        }
+        for (int64_t q = 0; q < tall; q++)
+            for (int64_t j = i; j < n; j++)
+                to[(r + q) * to_row + j] = from[r + q + j * from_row];
+    }
 }
 
-static void copy_tile(char *to, const char *from, const axis *axes, int count, int inner, int across, int64_t tile,
-                      int64_t bytes)
+/* A tile: its number along each axis, and where it begins. */
+typedef struct place {
+    char *to;
+    const char *from;
+    int64_t tile[RANK];
+} place;
+
+/* Moves the place by some tiles along an axis. */
+static void move(place *at, const axis *along, int64_t tiles, int64_t bytes)
 {
-    int64_t inner_start = 0, across_start = 0;
-    for (int i = count - 1; i >= 0; i--) {
-        const int64_t start = tile % axes[i].tiles * axes[i].step;
-        tile /= axes[i].tiles;
-        to += start * axes[i].to * bytes;
-        from += start * axes[i].from * bytes;
-        if (i == inner)
-            inner_start = start;
-        if (i == across)
-            across_start = start;
-    }
-    const int64_t n = extent(axes + inner, inner_start);
-    const int64_t rows = inner == across ? 1 : extent(axes + across, across_start);
-    for (int64_t row = 0; row < rows; row++)
-        copy_row(to + row * axes[across].to * bytes, from + row * axes[across].from * bytes, n, axes[inner].to,
-                 axes[inner].from, bytes);
+    at->to += tiles * along->step * along->to * bytes;
+    at->from += tiles * along->step * along->from * bytes;
+}
+
+static int64_t extent(const axis *along, int64_t tile)
+{
+    const int64_t start = tile * along->step;
+    return along->size - start < along->step ? along->size - start : along->step;
 }
 
 KERNEL(copy_strided)
@@ -138,8 +152,30 @@ KERNEL(copy_strided)
     int inner, across;
     int64_t first, last;
     worker_share(cut(axes, count, &inner, &across), 1, worker, workers, &first, &last);
-    for (int64_t tile = first; tile < last; tile++)
-        copy_tile(record->pointers[copy_strided_to], record->pointers[copy_strided_from], axes, count, inner, across,
-                  tile, bytes);
+    place at = {record->pointers[copy_strided_to], record->pointers[copy_strided_from], {0}};
+    const int turned = bytes == 4 && inner != across && axes[inner].to == 1 && axes[across].from == 1;
+    int64_t rest = first;
+    for (int i = count - 1; i >= 0; i--) {
+        at.tile[i] = rest % axes[i].tiles;
+        rest /= axes[i].tiles;
+        move(&at, &axes[i], at.tile[i], bytes);
+    }
+    for (; first < last; first++) {
+        const int64_t n = extent(&axes[inner], at.tile[inner]);
+        const int64_t rows = inner == across ? 1 : extent(&axes[across], at.tile[across]);
+        if (turned)
+            turn((any32 *)at.to, (const any32 *)at.from, rows, n, axes[across].to, axes[inner].from);
+        for (int64_t row = 0; row < rows && !turned; row++)
+            copy_row(at.to + row * axes[across].to * bytes, at.from + row * axes[across].from * bytes, n,
+                     axes[inner].to, axes[inner].from, bytes);
+        for (int i = count - 1; i >= 0; i--) {
+            if (++at.tile[i] < axes[i].tiles) {
+                move(&at, &axes[i], 1, bytes);
+                break;
+            }
+            move(&at, &axes[i], 1 - axes[i].tiles, bytes);
+            at.tile[i] = 0;
+        }
+    }
     return KERNEL_OK;
 }

@@ -1,8 +1,9 @@
 /* Kernels of training: cross entropy with its gradient, and AdamW (Loshchilov and Hutter, 2019). */
 #include "vmath.h"
 
-/* Loss of one row, and its gradient (softmax - one-hot) * scale unless grad is NULL; grad may be the logits. */
-INLINE float row_loss(float *grad, const float *logits, int64_t columns, int64_t target, float scale)
+/* Loss of one row unless `loss` is 0, and its gradient (softmax - one-hot) * scale unless grad is NULL; grad may be the
+ * logits. */
+INLINE float row_loss(float *grad, const float *logits, int64_t columns, int64_t target, float scale, int loss)
 {
     const float largest = row_largest(logits, columns), shifted = logits[target] - largest;
     const float total = exp_row(grad, logits, columns, largest);
@@ -12,7 +13,7 @@ INLINE float row_loss(float *grad, const float *logits, int64_t columns, int64_t
             vstore_up_to(grad + i, vload_up_to(grad + i, columns - i) * factor, columns - i);
         grad[target] -= scale;
     }
-    return log_scalar(total) - shifted;
+    return loss ? log_scalar(total) - shifted : 0;
 }
 
 KERNEL(cross_entropy_f32)
@@ -37,7 +38,7 @@ KERNEL(cross_entropy_f32)
     for (int64_t row = first; row < last; row++) {
         float *out = grad ? grad + row * columns : NULL, of_row = 0;
         if (targets[row] != ignored)
-            of_row = row_loss(out, logits + row * columns, columns, targets[row], each);
+            of_row = row_loss(out, logits + row * columns, columns, targets[row], each, loss != NULL);
         else if (grad)
             memset(out, 0, (size_t)columns * sizeof *out);
         if (loss)
@@ -64,7 +65,7 @@ KERNEL(adamw_f32)
     const adamw_settings s = {(float)n[0], (float)n[1], (float)n[2], (float)n[3],
                               (float)n[4], (float)n[5], (float)n[6]};
     const vfloat step = vsplat(s.rate / s.correction1), keep = vsplat(1.0f - s.rate * s.weight_decay);
-    const vfloat root = vsplat(sqrt_scalar(s.correction2)), epsilon = vsplat(s.epsilon);
+    const vfloat scale = vsplat(1.0f / sqrt_scalar(s.correction2)), epsilon = vsplat(s.epsilon); /* of the root */
     worker_share(record->dims[adamw_f32_count], 64, worker, workers, &first, &last);
     for (int64_t i = first; i < last; i += LANES) {
         const int64_t n = last - i;
@@ -73,7 +74,7 @@ KERNEL(adamw_f32)
         const vfloat square = vload_up_to(v + i, n) * s.beta2 + g * g * (1.0f - s.beta2);
         vstore_up_to(m + i, mean, n);
         vstore_up_to(v + i, square, n);
-        const vfloat update = step * mean / (vsqrt(square) / root + epsilon);
+        const vfloat update = step * mean / (vsqrt(square) * scale + epsilon);
         vstore_up_to(parameter + i, vload_up_to(parameter + i, n) * keep - update, n);
     }
     return KERNEL_OK;

@@ -112,39 +112,6 @@ INLINE int64_t row_of(const window *w, const span *s, int64_t i, int64_t j)
     return ((s[0].first + i * s[0].step) * g->size[1] + s[1].first + j * s[1].step) * g->size[2];
 }
 
-static void max_row(const window *w, const span *s, int64_t at, int64_t n)
-{
-    const geometry *g = w->geometry;
-    const float *x = (const float *)w->x + w->plane;
-    const int64_t stride = g->stride[2];
-    float most[BLOCK];
-    int32_t found[BLOCK]; /* in the plane */
-    for (int o = 0; o < n; o++) {
-        most[o] = -INFINITE;
-        found[o] = -1;
-    }
-    for (int64_t i = 0; i < s[0].count; i++)
-        for (int64_t j = 0; j < s[1].count; j++)
-            for (int64_t k = 0, row = row_of(w, s, i, j); k < g->kernel[2]; k++) {
-                const column c = column_of(g, at, k, n);
-                for (int64_t o = c.begin; o < c.end; o++) {
-                    const int64_t place = row + c.first + o * stride;
-                    const float value = x[place];
-                    const int more = (value > most[o]) | (value != value) | (found[o] < 0);
-                    most[o] = more ? value : most[o];
-                    found[o] = more ? (int32_t)place : found[o];
-                }
-            }
-    for (int64_t o = 0; o < n; o++) {
-        if (w->grad_x && found[o] >= 0)
-            ((float *)w->grad_x)[w->plane + found[o]] += ((const float *)w->grad_y)[w->at + o];
-        if (w->y)
-            ((float *)w->y)[w->at + o] = most[o];
-        if (w->indices)
-            w->indices[w->at + o] = found[o];
-    }
-}
-
 static void mean_row(const window *w, const span *s, int64_t at, int64_t n)
 {
     const geometry *g = w->geometry;
@@ -173,6 +140,106 @@ static void mean_row(const window *w, const span *s, int64_t at, int64_t n)
         ((float *)w->y)[w->at + o] = total[o] / divisor[o];
 }
 
+/* ---- The largest elements of float32 windows, LANES windows at a time, whichever rows they are in. */
+
+INLINE vfloat vload_places(const float *x, vint places)
+{
+#if LANES == 16
+    return (vfloat)_mm512_i32gather_ps((__m512i)places, x, 4);
+#elif LANES == 8
+    return (vfloat)_mm256_i32gather_ps(x, (__m256i)places, 4);
+#else
+    return (vfloat){x[places[0]], x[places[1]], x[places[2]], x[places[3]]};
+#endif
+}
+
+/* The first elements of BLOCK windows: the coordinates, which padding may be below zero, and the place in the plane. */
+typedef struct starts {
+    int32_t coordinate[3][BLOCK], place[BLOCK];
+} starts;
+
+/* The next BLOCK windows from `digits` on; after the last one of the plane, the first again. Numbers beyond int32 wrap
+ * around: then an element is wrong, but in the plane. */
+static void find_starts(starts *s, int64_t *digits, const geometry *g, const int32_t *steps)
+{
+    for (int o = 0; o < BLOCK; o++) {
+        uint32_t place = 0;
+        for (int d = 0; d < 3; d++) {
+            const uint32_t start = (uint32_t)(digits[d] * g->stride[d] - g->pad[d]);
+            s->coordinate[d][o] = (int32_t)start;
+            place += start * (uint32_t)steps[d];
+        }
+        s->place[o] = (int32_t)place;
+        for (int d = 2; d >= 0 && ++digits[d] == g->out[d]; d--)
+            digits[d] = 0;
+    }
+}
+
+/* LANES windows from the o-th of a block on: their largest elements, and where these are in the plane x (-1: there is
+ * none). */
+INLINE vfloat largest_of(const float *x, const geometry *g, const int32_t *steps, const starts *s, int64_t o,
+                         const int padded, vint *places)
+{
+    vfloat most = vsplat(-INFINITE);
+    vint found = vsplat_int(-1);
+    for (int64_t i = 0; i < g->kernel[0]; i++)
+        for (int64_t j = 0; j < g->kernel[1]; j++)
+            for (int64_t k = 0; k < g->kernel[2]; k++) {
+                const int64_t tap[] = {i * g->dilation[0], j * g->dilation[1], k * g->dilation[2]};
+                vint here =
+                    vload_int(s->place + o) + vsplat_int((int32_t)(tap[0] * steps[0] + tap[1] * steps[1] + tap[2]));
+                vint exists = vsplat_int(-1);
+                for (int d = 0; padded && d < 3; d++) {
+                    const vint at = vload_int(s->coordinate[d] + o) + vsplat_int((int32_t)tap[d]);
+                    exists &= (at >= 0) & (at < vsplat_int((int32_t)g->size[d]));
+                }
+                here &= exists;
+                const vfloat value = vload_places(x, here);
+                const vint more = ((value > most) | (value != value) | (found < 0)) & exists;
+                most = vselect(more, value, most);
+                found = (here & more) | (found & ~more);
+            }
+    *places = found;
+    return most;
+}
+
+static void max_planes(const window *w, int64_t first, int64_t last, int64_t elements, int64_t outputs)
+{
+    const geometry *g = w->geometry;
+    const int32_t steps[] = {(int32_t)(g->size[1] * g->size[2]), (int32_t)g->size[2], 1};
+    int64_t digits[3] = {0};
+    int padded = 0;
+    for (int d = 0; d < 3; d++)
+        padded |= g->pad[d] || (g->out[d] - 1) * g->stride[d] + (g->kernel[d] - 1) * g->dilation[d] >= g->size[d];
+    for (int64_t at = 0; at < outputs; at += BLOCK) {
+        const int64_t n = outputs - at < BLOCK ? outputs - at : BLOCK;
+        starts s;
+        find_starts(&s, digits, g, steps);
+        for (int64_t plane = first; plane < last; plane++) {
+            const float *x = (const float *)w->x + plane * elements;
+            const int64_t to = plane * outputs + at;
+            for (int64_t o = 0; o < n; o += LANES) {
+                int32_t places[LANES];
+                vint found;
+                const vfloat most =
+                    padded ? largest_of(x, g, steps, &s, o, 1, &found) : largest_of(x, g, steps, &s, o, 0, &found);
+                const int64_t count = n - o < LANES ? n - o : LANES;
+                if (w->y)
+                    vstore_up_to((float *)w->y + to + o, most, n - o);
+                if (!w->indices && !w->grad_x)
+                    continue;
+                vstore_int(places, found);
+                for (int64_t i = 0; i < count; i++) {
+                    if (w->indices)
+                        w->indices[to + o + i] = places[i];
+                    if (w->grad_x && places[i] >= 0)
+                        ((float *)w->grad_x)[plane * elements + places[i]] += ((const float *)w->grad_y)[to + o + i];
+                }
+            }
+        }
+    }
+}
+
 /* The dims of every kernel here begin with the type, the number of planes and the geometry. */
 static int pool(const int64_t *dims, window w, int means, int worker, int workers)
 {
@@ -198,6 +265,10 @@ static int pool(const int64_t *dims, window w, int means, int worker, int worker
     if (w.grad_x && last > first)
         memset((char *)w.grad_x + first * elements * type_bytes(type), 0,
                (size_t)((last - first) * elements * type_bytes(type)));
+    if (in_rows && !means && g.kernel[0] && g.kernel[1]) {
+        max_planes(&w, first, last, elements, outputs);
+        return KERNEL_OK;
+    }
     for (int64_t plane = first; plane < last; plane++) {
         span s[3];
         w.plane = plane * elements;
@@ -206,11 +277,11 @@ static int pool(const int64_t *dims, window w, int means, int worker, int worker
             s[0] = span_of(&g, 0, i);
             for (int64_t j = 0; j < g.out[1]; j++) {
                 s[1] = span_of(&g, 1, j);
-                for (int64_t k = 0, n; in_rows && k < g.out[2]; k += n, w.at += n) {
+                for (int64_t k = 0, n; in_rows && means && k < g.out[2]; k += n, w.at += n) {
                     n = g.out[2] - k < BLOCK ? g.out[2] - k : BLOCK;
-                    (means ? mean_row : max_row)(&w, s, k, n);
+                    mean_row(&w, s, k, n);
                 }
-                for (int64_t k = 0; !in_rows && k < g.out[2]; k++, w.at++) {
+                for (int64_t k = 0; !(in_rows && means) && k < g.out[2]; k++, w.at++) {
                     s[2] = span_of(&g, 2, k);
                     if (type == TYPE_float32)
                         (means ? mean_window_float : max_window_float)(&w, s, type);

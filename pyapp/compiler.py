@@ -192,7 +192,9 @@ class _Replay:
         self.graph, self.held, self.outputs = graph, held, outputs
         self.surroundings, self.around = surroundings, around
         self._copies = [_copier(x) for x in held]
-        self._places = {id(x): at for at, x in enumerate(held)}
+        places = {id(x): at for at, x in enumerate(held)}
+        self._results = {id(x): self._result_of(x, places.get(id(x))) for x in _tensors(outputs)}
+        self._only = self._results[id(outputs)] if isinstance(outputs, Tensor) else None
 
     def fits(self) -> bool:
         return self.surroundings.same(self.around) and self.graph.fits()
@@ -205,23 +207,31 @@ class _Replay:
 
     def results(self, tensors: list[Tensor]) -> Any:
         """What the function returned, in memory of its own; arguments as they were given."""
-        outputs = self.outputs
-        return self._result(outputs, tensors) if isinstance(outputs, Tensor) else _mapped(
-            outputs, lambda x: self._result(x, tensors)
-        )  # fmt: skip
+        if self._only is not None:
+            return self._only(tensors)
+        return _mapped(self.outputs, lambda x: self._results[id(x)](tensors))
 
-    def _result(self, x: Tensor, tensors: list[Tensor]) -> Tensor:
-        at = self._places.get(id(x))
-        if at is not None:
-            return tensors[at]
+    def _result_of(self, x: Tensor, place: int | None) -> Callable[[list[Tensor]], Tensor]:
+        """What gives a result, of the arguments' tensors; `place` is its own among them."""
+        if place is not None:
+            return lambda tensors: tensors[place]
         if not self.graph.owns(x):
-            return x
-        if not x.is_contiguous():
-            with no_grad():
-                return x.detach().clone()
-        made, size = empty_contiguous(x.shape, x.dtype, x.device), x.dtype.itemsize
-        made.storage.copy_from(x.storage, 0, x.offset * size, x.numel() * size)
-        return made
+            return lambda _: x
+        shape, dtype, device, count = x.shape, x.dtype, x.device, x.numel()
+        address, nbytes, dense = x.address, count * dtype.itemsize, x.is_contiguous()
+
+        def copied(_: list[Tensor]) -> Tensor:
+            if not dense:
+                with no_grad():
+                    return x.detach().clone()
+            made = empty_contiguous(shape, dtype, device)
+            if device is cpu:
+                ctypes.memmove(made.address, address, nbytes)
+            elif nbytes:
+                device.backend.copy(made.address, address, nbytes)
+            return made
+
+        return copied
 
 
 def _copier(place: Tensor) -> Callable[[Tensor], None]:
@@ -256,20 +266,30 @@ class _Surroundings:
         self._own = getattr(owner, "__dict__", {})
         self._attributes = [name for name in names if name in self._own]
 
+    def _values(self) -> list[Any]:
+        found: list[Any] = []
+        for cell in self._cells.values():
+            try:
+                found.append(cell.cell_contents)
+            except ValueError:  # not assigned yet
+                found.append(_MISSING)
+        for name in self._names:
+            found.append(self._globals.get(name, _MISSING))
+        for name in self._attributes:
+            found.append(self._own.get(name, _MISSING))
+        return found
+
     def now(self) -> _Values:
         """Names and values."""
-        found: list[tuple[str, Any]] = []
-        for name, cell in self._cells.items():
-            try:
-                found.append((name, cell.cell_contents))
-            except ValueError:  # not assigned yet
-                found.append((name, _MISSING))
-        found += [(name, self._globals.get(name, _MISSING)) for name in self._names]
-        found += [(f"self.{name}", self._own.get(name, _MISSING)) for name in self._attributes]
-        return tuple(found)
+        names = [*self._cells, *self._names, *(f"self.{name}" for name in self._attributes)]
+        return tuple(zip(names, self._values(), strict=True))
 
     def same(self, before: _Values) -> bool:
-        return self.difference(before, self.now()) is None
+        """Whether nothing has changed since `before`, what `now` gave."""
+        for value, (_, then) in zip(self._values(), before, strict=True):
+            if value is not then:
+                return self.difference(before, self.now()) is None  # an equal number or text is the same, too
+        return True
 
     @staticmethod
     def difference(one: _Values, other: _Values) -> str | None:

@@ -1,10 +1,11 @@
 // The site's own Pyodide and wheels, with bench/ beside them; the worker's name is the number of threads.
 // Methods: load(shape, kind), loadLlama(shape, gguf), loadSpeech(kind),
-// loadBlocks(kind), sampleBlocks(), figure(name), loadOps(packages), opFigure(package, name), stream(megabytes).
+// loadBlocks(kind), sampleBlocks(), figure(name), loadOps(packages), opFigure(package, name), loadTraining(packages,
+// name), trainingFigure(package), records(name, rounds, every), stream(megabytes).
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 import { openPool } from "../modules/worker/pool.js";
 
-const FILES = ["__init__", "shapes", "workload", "speech_workload", "ops_workload"];
+const FILES = ["__init__", "shapes", "workload", "speech_workload", "ops_workload", "report", "training", "records"];
 const folder = new URL("../pyodide/", import.meta.url).href;
 
 async function start() {
@@ -31,6 +32,7 @@ const device = () => (pool === null ? "cpu" : "pool");
 const ready = start();
 let workload;
 let ops;
+let steps;
 const methods = {
   async load(pyodide, { shape, kind }) {
     const module = pyodide.pyimport("bench.workload");
@@ -60,6 +62,17 @@ const methods = {
   },
   async opFigure(pyodide, { package: name, name: op }) {
     return ops.get(name).figure(op);
+  },
+  async loadTraining(pyodide, { packages, name }) {
+    const { step_of: stepOf } = pyodide.pyimport("bench.training");
+    steps = new Map(packages.map((of) => [of, stepOf(of, name, of === "pyapp")]));
+    return pyodide.pyimport("bench.workload").environment().toJs({ dict_converter: Object.fromEntries });
+  },
+  async trainingFigure(pyodide, { package: name }) {
+    return pyodide.pyimport("bench.training").sample(steps.get(name), true);
+  },
+  async records(pyodide, { name, rounds, every }) {
+    return pyodide.pyimport("bench.records").report(name, rounds, every);
   },
   async loadBlocks(pyodide, { kind }) {
     const module = pyodide.pyimport("bench.workload");

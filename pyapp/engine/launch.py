@@ -318,14 +318,16 @@ class Graph:
     def fits(self) -> bool:
         """Whether a replay does what the function would do: the modes of modules, the settings of optimisers and the
         gradients that were there are as they were."""
-        return (
-            all(getattr(of, name) is value for of, name, value in self._settings)
-            and all(
-                leaf._requires_grad is requires and (before is _ANY or leaf._grad is before)
-                for leaf, requires, before, _ in self._gradients
-            )
-            and all(holds() for holds in self._conditions)
-        )
+        for of, name, value in self._settings:  # loops: this runs before every replay
+            if getattr(of, name) is not value:
+                return False
+        for leaf, requires, before, _ in self._gradients:
+            if leaf._requires_grad is not requires or (leaf._grad is not before and before is not _ANY):
+                return False
+        for holds in self._conditions:
+            if not holds():
+                return False
+        return True
 
     def replay(self) -> Any:
         """Runs every record in order; returns `outputs`. The `grad` of leaves is then what the function left there."""

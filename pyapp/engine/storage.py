@@ -59,6 +59,10 @@ class Pool:
             if blocks:
                 self.cached -= capacity
                 return blocks.pop()
+            shared = _pools.get(self.device)  # a Graph takes what eager calls have left
+            if shared is not None and (blocks := shared.free.get(capacity)):
+                shared.cached -= capacity
+                return blocks.pop()
         elif self.small[capacity >> 6]:
             return self.small[capacity >> 6].pop()
         allocate = self.device.backend.allocate

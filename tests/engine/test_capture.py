@@ -34,6 +34,22 @@ def test_its_memory_is_nobody_elses() -> None:
     assert graph.outputs.tolist() == [[1.0] * 16]
 
 
+def test_it_takes_memory_that_eager_calls_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = pyapp.ones(300, 1000)
+
+    def chain() -> pyapp.Tensor:
+        return ((x + 1) * (x + 2) - x).exp()
+
+    with no_grad():
+        chain()
+        asked: list[int] = []
+        allocate = x.device.backend.allocate
+        monkeypatch.setattr(x.device.backend, "allocate", lambda nbytes: asked.append(nbytes) or allocate(nbytes))
+        graph = capture(chain)
+    assert max(asked, default=0) < x.numel() * 4
+    assert graph.replay().numpy()[0, 0] == np.exp(np.float32(5))
+
+
 def test_outputs_survive_the_graph() -> None:
     x, w = pyapp.ones(1, 16), pyapp.eye(16)
     with no_grad():

@@ -61,6 +61,8 @@ WINDOWS = {  # batch, groups, m, sizes of k, sizes of j, x's shape (N, C, H, W),
     "one row, stride of three": (1, 2, 1, (1, 1, 2, 3), (1, 1, 3, 41), (1, 2, 9, 125), 3, 2),
     "long sums": (1, 2, 1, (1, 1, 10, 40), (1, 1, 3, 3), (1, 2, 12, 42), 1, 1),
     "long sums, strided": (1, 2, 2, (1, 1, 5, 19), (1, 1, 3, 3), (1, 2, 12, 40), 1, 2),
+    "few windows, long lines": (2, 2, 11, (3, 1, 5, 19), (1, 1, 3, 3), (2, 6, 7, 21), 1, 1),
+    "few windows, whole lines": (1, 1, 9, (4, 1, 6, 32), (1, 1, 1, 4), (1, 4, 6, 36), 1, 1),
     "long sums, stride of three": (1, 1, 2, (2, 1, 3, 19), (1, 1, 3, 4), (1, 2, 10, 59), 1, 3),
 }
 

@@ -15,6 +15,7 @@ NAMES = ("size", "out", "kernel", "stride", "pad", "dilation")
 TYPES = {"float16": np.float16, "float32": np.float32, "float64": np.float64}
 GEOMETRIES = {  # planes; sizes, outputs, kernel (0: parts), stride, padding, dilation
     "two by two": (3, (1, 6, 5), (1, 3, 2), (1, 2, 2), (1, 2, 2), (0, 0, 0), (1, 1, 1)),
+    "many small planes": (37, (1, 8, 8), (1, 4, 4), (1, 2, 2), (1, 2, 2), (0, 0, 0), (1, 1, 1)),
     "overlapping": (2, (1, 7, 150), (1, 4, 75), (1, 3, 3), (1, 2, 2), (0, 1, 1), (1, 1, 1)),
     "volume": (2, (4, 5, 6), (3, 2, 4), (2, 3, 3), (1, 2, 1), (1, 1, 0), (1, 1, 1)),
     "apart": (2, (1, 9, 9), (1, 5, 4), (1, 3, 3), (1, 1, 2), (0, 0, 1), (1, 2, 2)),

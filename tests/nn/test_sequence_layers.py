@@ -30,6 +30,28 @@ def test_attention_of_one_tensor_is_that_of_three() -> None:
     np.testing.assert_allclose(one.detach().numpy(), three.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("given", ["nothing", "mask", "padding", "causal", "causal with padding", "added keys"])
+def test_attention_without_weights_is_that_with_them(given: str) -> None:
+    """Without them one kernel computes it; its values and gradients are those of the parts."""
+    pyapp.manual_seed(0)
+    attention = nn.MultiheadAttention(8, 2, batch_first=True, add_bias_kv=given == "added keys")
+    settings: dict[str, Any] = {"is_causal": given.startswith(("causal", "added"))}
+    if given == "mask":
+        settings["attn_mask"] = from_numpy(values(5, 2 * 2, 5, 5))
+    if given.endswith("padding"):
+        settings["key_padding_mask"] = from_numpy(np.arange(5) >= np.array([[5], [3]]))
+    found = []
+    for need_weights in (True, False):
+        x = leaf(values(4, 2, 5, 8))
+        y, weights = attention(x, x, x, need_weights=need_weights, **settings)
+        assert (weights is not None) == need_weights
+        attention.zero_grad()
+        (y * from_numpy(values(6, 2, 5, 8))).sum().backward()
+        found.append([y.detach(), x.grad, *(parameter.grad for parameter in attention.parameters())])
+    for with_weights, without in zip(*found, strict=True):
+        np.testing.assert_allclose(without.numpy(), with_weights.numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_a_causal_layer_does_not_see_what_follows() -> None:
     pyapp.manual_seed(0)
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()

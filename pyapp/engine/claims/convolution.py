@@ -240,7 +240,7 @@ def _by_phases(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps) -> Tensor
     return whole
 
 
-def _weight_gradient(g: Tensor, x: Tensor, weight: Tensor, steps: _Steps) -> Tensor:
+def _weight_gradient(g: Tensor, x: Tensor, weight: Tensor, steps: _Steps, by_output: Callable[[], Tensor]) -> Tensor:
     """The gradient in the weight from that of the outputs, g (N, O, D', H', W'): g by outputs, (O, N, D', H', W'),
     times the windows of x with the channels together, unless each is by itself."""
     outputs, inner, *kernel = weight.shape
@@ -253,21 +253,30 @@ def _weight_gradient(g: Tensor, x: Tensor, weight: Tensor, steps: _Steps) -> Ten
     x = _framed(x, steps.sides, channels_last=inner > 1)
     strides = x.strides[2:]
     by_tap = empty_contiguous((outputs, *kernel, inner), _F32, g.device)
-    _WINDOWS.launch(outputs * inner * prod(kernel) * batch * prod(out) >> 10, by_tap, _by_output(g), x, None,
+    sizes, apart = (*kernel, inner), (*_times(strides, steps.dilation), 1)
+    if inner == 1:  # the kernel packs runs along the last axis
+        sizes, apart = (1, *kernel), (1, *apart[:3])
+    _WINDOWS.launch(outputs * inner * prod(kernel) * batch * prod(out) >> 10, by_tap, by_output(), x, None,
         1, steps.groups, outputs // steps.groups, batch, *out, x.strides[0], *_times(strides, steps.stride),
-        *kernel, inner, *_times(strides, steps.dilation), 1, 0, inner * x.strides[1],
+        *sizes, *apart, 0, inner * x.strides[1],
     )  # fmt: skip
     return dense(by_tap.permute(0, 4, 1, 2, 3))
 
 
-def _by_output(g: Tensor) -> Tensor:
-    """(N, O, ...) as dense (O, N, ...)."""
-    return dense(g.permute(1, 0, 2, 3, 4))
+def _by_output(g: Tensor) -> Callable[[], Tensor]:
+    """A function that gives (N, O, ...) as dense (O, N, ...), which is made once."""
+    made: list[Tensor] = []
+
+    def by_output() -> Tensor:
+        if not made:
+            made.append(dense(g.permute(1, 0, 2, 3, 4)))
+        return made[0]
+
+    return by_output
 
 
-def _bias_gradient(g: Tensor) -> Tensor:
-    """Sums of g (N, O, ...) over all but the second dim."""
-    by_output = _by_output(g)
+def _bias_gradient(by_output: Tensor) -> Tensor:
+    """Sums of a gradient (O, N, ...) over all but the first dim."""
     outputs, count = by_output.shape[0], by_output.numel()
     gradient = empty_contiguous((outputs,), _F32, by_output.device)
     _SUM_ROWS.launch(count >> 10, gradient, by_output, outputs, count // outputs, count // outputs)
@@ -310,7 +319,7 @@ def _claim(
     sizes: Callable[..., Three],
     forward: Callable[[Tensor, Tensor, Tensor | None, _Steps], Tensor],
     input_gradient: Callable[[Tensor, Tensor, Three, _Steps], Tensor],
-    weight_gradient: Callable[[Tensor, Tensor, Tensor, _Steps], Tensor],
+    weight_gradient: Callable[[Tensor, Tensor, Tensor, _Steps, Callable[[], Tensor]], Tensor],
 ) -> None:
     """Claims an op and its gradient, by functions of three spatial dims; `sizes`: those of the result."""
 
@@ -334,12 +343,13 @@ def _claim(
             return NotImplemented
         grad_x = grad_weight = grad_bias = None
         steps, g3, x3, w3 = _steps_in_three(steps), _in_three(g), _in_three(x), _in_three(weight)
+        by_output = _by_output(g3)
         if x.requires_grad:
             grad_x = input_gradient(g3, w3, x3.shape[2:], steps).reshape(*x.shape)
         if weight.requires_grad:
-            grad_weight = weight_gradient(g3, x3, w3, steps).reshape(*weight.shape)
+            grad_weight = weight_gradient(g3, x3, w3, steps, by_output).reshape(*weight.shape)
         if bias is not None and bias.requires_grad:
-            grad_bias = _bias_gradient(g3)
+            grad_bias = _bias_gradient(by_output())
         return grad_x, grad_weight, grad_bias
 
 
@@ -347,7 +357,7 @@ _claim("convolution", _outputs, _convolve, _input_gradient, _weight_gradient)
 _claim(
     "convolution_transpose", _transposed_sizes, _transposed,
     lambda g, weight, _, steps: _convolve(g, weight, None, steps),
-    lambda g, x, weight, steps: _weight_gradient(x, g, weight, steps),
+    lambda g, x, weight, steps, _: _weight_gradient(x, g, weight, steps, _by_output(x)),
 )  # fmt: skip
 
 

@@ -62,6 +62,11 @@ class _Projections(NamedTuple):
         biases = [None if self.bias is None else self.bias[part].contiguous() for part in at]
         return [ops.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)]
 
+    @property
+    def adds_no_keys(self) -> bool:
+        """Whether `extended` adds no rows."""
+        return self.bias_k is None and self.bias_v is None and not self.add_zero_attn
+
     def extended(self, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """Keys and values with the learned row and the row of zeros, where configured. Neither row is ever masked."""
         batch, added = k.shape[0], 0
@@ -101,31 +106,36 @@ def _joined_mask(
 
 def _attend(
     made: _Projections, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, padding: Tensor | None,
-    is_causal: bool, rate: float, given: tuple[Tensor | None, Tensor | None] = (None, None),
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Attention with the batch first → (B, L, E), and the weights (B, heads, L, S). `given` keys and values:
-    (B * heads, S, E / heads).
+    is_causal: bool, rate: float, need_weights: bool, given: tuple[Tensor | None, Tensor | None] = (None, None),
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """Attention with the batch first → (B, L, E), and the weights (B, heads, L, S), None if they are not needed.
+    `given` keys and values: (B * heads, S, E / heads).
     """
     q, k, v = made.project(query, key, value)
-    if is_causal and attn_mask is None:
-        if q.shape[1] != k.shape[1]:
-            raise ArgumentError(f"{_NAME}: is_causal needs as many keys as queries, or a mask of your own")
-        attn_mask = subsequent_mask(q.shape[1], q.device)
     fixed = next((x for x in given if x is not None), None)
+    fused = not need_weights and not rate
+    causal = is_causal and attn_mask is None
+    if causal and q.shape[1] != k.shape[1]:
+        raise ArgumentError(f"{_NAME}: is_causal needs as many keys as queries, or a mask of your own")
+    if causal and not (fused and padding is fixed is None and made.adds_no_keys):
+        attn_mask, causal = subsequent_mask(q.shape[1], q.device), False
     mask = _joined_mask(attn_mask, padding, made.heads, q, k.shape[1] if fixed is None else fixed.shape[1])
     batch, rows, size = q.shape
     split = (batch, -1, made.heads, size // made.heads)
     if fixed is None:
         k, v, mask = made.extended(k, v, mask)
-    queries = (q * (1 / sqrt(split[-1]))).reshape(split).transpose(1, 2)
+    queries = q.reshape(split).transpose(1, 2)  # (B, heads, L, E / heads)
     keys, values = (
         x.reshape(split).transpose(1, 2) if own is None else own.reshape(batch, made.heads, -1, split[-1])
         for x, own in zip((k, v), given, strict=True)
     )
-    scores = queries @ keys.transpose(-1, -2)
-    weights = drop((scores if mask is None else scores + mask).softmax(-1), rate)
-    joined = (weights @ values).transpose(1, 2).reshape(batch, rows, size)
-    return ops.linear(joined, *made.output), weights
+    if fused:
+        weights, mixed = None, scaled_dot_product_attention(queries, keys, values, mask, is_causal=causal)
+    else:
+        scores = queries * (1 / sqrt(split[-1])) @ keys.transpose(-1, -2)
+        weights = drop((scores if mask is None else scores + mask).softmax(-1), rate)
+        mixed = weights @ values
+    return ops.linear(mixed.transpose(1, 2).reshape(batch, rows, size), *made.output), weights
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, sizes: tuple[int, int, int]) -> None:
@@ -151,9 +161,9 @@ def _arranged(
         turned = [x.transpose(0, 1) if batched else x.unsqueeze(0) for x in inputs]
         same = query is key and key is value
         query, key, value = (turned[0],) * 3 if same else turned
-    output, weights = _attend(made, query, key, value, padding=padding, **settings)
+    output, weights = _attend(made, query, key, value, padding=padding, need_weights=need_weights, **settings)
     output = output.squeeze(0) if not batched else output if batch_first else output.transpose(0, 1)
-    if not need_weights:
+    if weights is None:
         return output, None
     weights = weights.mean(1) if average else weights
     return output, weights if batched else weights.squeeze(0)
