@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyapp.engine import Device, Tensor, as_dtype, no_grad, quant
-from pyapp.engine.blocks.layout import BLOCK_TYPES, SHORTER
+from pyapp.engine.blocks.layout import BLOCK_TYPES, READABLE, SHORTER
 from pyapp.engine.device import cpu
 from pyapp.engine.dtype import float16, float32
 from pyapp.errors import ModelError, OptionError
@@ -404,7 +404,7 @@ def _read_part(
     info = checkpoint.tensors[name]
     if rows is None or not info.numel:
         return checkpoint.read(name, finite=True, device=device)
-    if info.dtype not in BLOCK_TYPES or len(info.shape) != 2:
+    if info.dtype not in READABLE or len(info.shape) != 2:
         value = checkpoint.read(name, finite=True, device=device)
         return rows(value if value.ndim == 2 else value.unsqueeze(1)).reshape(info.shape)
     data = memoryview(checkpoint.read_bytes(name)).cast("B")
