@@ -202,6 +202,11 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
     found = MODEL_TYPES.get(kind) if isinstance(kind, str) else None
     if found is not None and task in TASKS[found]:
         return found
+    if found is not None:
+        raise ModelError(
+            f"models of the architecture {kind!r} are not for {task}", where=where,
+            hint=f"They are for {', '.join(TASKS[found])}",
+        )  # fmt: skip
     known = sorted(name for name, module in MODEL_TYPES.items() if task in TASKS[module])
     raise ModelError(
         f"the architecture {str(kind)[:50]!r} is not known{'' if task == 'causal-lm' else f' for {task}'}",

@@ -45,10 +45,10 @@ CONTEXT = 8192
 class Session:
     """The state of generating one text: the model's cache, and the decode step as a Graph.
 
-    `tokens` are in the cache, `position` of them; it holds `capacity` (by default what `capacity_of` says). `eager` runs
-    every step op by op instead, for reference. `cache_type` is that of SamplingOptions; `cache` is the model's cache of
-    that capacity, if it has been made. The logits that `feed`, `step` and `read` return are overwritten by the next
-    call.
+    `tokens` are in the cache, `position` of them; it holds `capacity` (by default what `capacity_of` says). `eager`
+    runs every step op by op instead, for reference. `cache_type` is that of SamplingOptions; `cache` is the model's
+    cache of that capacity, if it has been made. The logits that `feed`, `step` and `read` return are overwritten by the
+    next call.
     """
 
     def __init__(
