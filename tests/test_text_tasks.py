@@ -294,7 +294,7 @@ def test_commands(folders: dict[str, Path], tmp_path: Path) -> None:
     assert {line.split("\t")[1] for line in ranked} == {"the cat", "a dog"} and ranked == sorted(ranked, reverse=True)
     assert len(lines("fill-mask", "the [MASK]", "-m", str(folders["fill-mask"]), "--top", "2")) == 2
     assert len(lines("fill-mask", "-", "-m", str(folders["fill-mask"]), stdin="the [MASK]\n[MASK] dog\n")) == 10
-    assert lines("embed", str(folders["embed"]), "-m", str(folders["embed"]), code=2) == []
+    assert lines("embed", str(folders["embed"]), "-m", str(folders["embed"]), code=1) == []
     events = [json.loads(line) for line in lines("embed", file, "-m", str(folders["embed"]), "--json")]
     assert events[-1]["type"] == "done" and sum(event["type"] == "item" for event in events) == 2
     assert lines("embed", file, "-m", str(folders["classify"] / "none"), code=1) == []
