@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pyapp.engine.storage import release_memory
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
@@ -95,6 +96,7 @@ def load_model(
         text = _tokenizer(tokenizer, None if isinstance(source, Checkpoint) else source, checkpoint, name)
         if checkpoint is not source:
             _forget_vocabulary(checkpoint)
+        release_memory()
         model = build(checkpoint, report, cancel, settings, dtype, device)
     finally:
         if checkpoint is not source and checkpoint.source is not source:

@@ -11,6 +11,7 @@ from pyapp.engine import Device, Tensor, as_dtype, no_grad, quant
 from pyapp.engine.blocks.layout import BLOCK_TYPES, READABLE, SHORTER
 from pyapp.engine.device import cpu
 from pyapp.engine.dtype import float16, float32
+from pyapp.engine.storage import release_memory
 from pyapp.errors import ModelError, OptionError
 from pyapp.formats.checkpoint import Checkpoint, TensorInfo
 from pyapp.formats.mixtures import MIXTURES, Mixture
@@ -133,8 +134,13 @@ def load_weights(
     chosen = _types(plans, dtype, config or {})
     total = sum(checkpoint.tensors[name].nbytes for _, plan in plans.values() for name in plan.names)
     done, joins = 0, _Joins(model)
+    words = [key for key, (slot, _) in plans.items() if isinstance(slot.places[0][0], Embedding)]
     with no_grad():
-        for key, (slot, plan) in plans.items():
+        # Embeddings come last: they are large and are not joined, so that the peak is not theirs and a layer's parts.
+        for key in [*(key for key in plans if key not in words), *words]:
+            slot, plan = plans[key]
+            if words and key == words[0]:
+                release_memory(_place(device))
             if slot.is_stack:
                 value = _stack(checkpoint, slot, plan, chosen.get(key), device)
             else:
