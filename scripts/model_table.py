@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pyapp.engine.blocks.layout import READ_AS
 from pyapp.models._index import MODEL_TYPES, TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,6 +32,10 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
 - **Pyodide**: the same tests run in the browser.
 - **Quantised**: tests run the model with its weights in block types.
 - **Other device**: tests run the model on a device whose memory the host cannot see.
+
+GGUF files may have any of ggml's types. The kernels compute with most of them; matrices of the others become another
+type while they are read, piece by piece: TYPES. Those in iq1_m, iq3_xxs, q1_0, tq1_0 and tq2_0 keep their values; the
+others change at most as much as float32 does in q8_0. Such a model takes more memory than its file.
 
 Models of llama2.c (`pyapp/models/llama2c.py`) and Whisper (`pyapp/models/whisper/`) have loaders of their own.
 Experts keep their block types too: a token reads the matrices of its own experts only.
@@ -79,7 +84,11 @@ def render() -> str:
             *("yes" if lists[key] else "" for key in ("QUANTISED", "OTHER_DEVICE")),
         )
         lines.append(f"| {' | '.join(cells)} |")
-    return HEAD + "\n".join(lines) + "\n"
+    read_as = defaultdict(list)
+    for kind, other in READ_AS.items():
+        read_as[other].append(kind)
+    types = "; ".join(f"{', '.join(kinds)} as {other}" for other, kinds in read_as.items())
+    return HEAD.replace("TYPES", types) + "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -124,6 +124,8 @@ def test_embeddings_are_those_of_the_definition(folders: dict[str, Path]) -> Non
     found = embed(TEXTS, batch_size=3)
     np.testing.assert_allclose(found, [expected_embedding(text) for text in TEXTS], atol=1e-5)
     np.testing.assert_allclose(embed("cat"), found[3], atol=1e-6)  # one text: its vector alone
+    by_file = pyapp.pipeline("embed", folders["embed"] / "model.safetensors")  # with the parts in the folder
+    np.testing.assert_allclose(by_file("cat"), found[3], atol=1e-6)
     # the prompt's two tokens and the [CLS] before them are left out of the mean
     prompted = expected_embedding("the dog cat", skipped=3)
     np.testing.assert_allclose(embed("cat", prompt_name="query"), prompted, atol=1e-5)
@@ -208,7 +210,7 @@ def test_streams_report_and_stop(folders: dict[str, Path]) -> None:
 def test_models_of_other_tasks_are_refused_by_name(folders: dict[str, Path]) -> None:
     with pytest.raises(ModelError, match="made for masked-lm, not for sequence-classification"):
         load_task_model(folders["fill-mask"], "sequence-classification")
-    with pytest.raises(ModelError, match="not known for seq2seq-lm"):
+    with pytest.raises(ModelError, match="'bert' are not for seq2seq-lm. They are for features"):
         load_task_model(folders["embed"], "seq2seq-lm")
     [error] = asyncio.run(_events(tasks.classify(["a"], model="no/such:thing here")))
     assert isinstance(error, Error)
@@ -291,6 +293,8 @@ def test_commands(folders: dict[str, Path], tmp_path: Path) -> None:
     ranked = lines("rerank", "cat", file, "-m", str(folders["rerank"]))
     assert {line.split("\t")[1] for line in ranked} == {"the cat", "a dog"} and ranked == sorted(ranked, reverse=True)
     assert len(lines("fill-mask", "the [MASK]", "-m", str(folders["fill-mask"]), "--top", "2")) == 2
+    assert len(lines("fill-mask", "-", "-m", str(folders["fill-mask"]), stdin="the [MASK]\n[MASK] dog\n")) == 10
+    assert lines("embed", str(folders["embed"]), "-m", str(folders["embed"]), code=1) == []
     events = [json.loads(line) for line in lines("embed", file, "-m", str(folders["embed"]), "--json")]
     assert events[-1]["type"] == "done" and sum(event["type"] == "item" for event in events) == 2
     assert lines("embed", file, "-m", str(folders["classify"] / "none"), code=1) == []

@@ -109,7 +109,7 @@ def read_prompt(prompt: str) -> str:
 @click.version_option(__version__, prog_name="pyapp")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks and log messages.")
 def cli(verbose: bool) -> None:
-    """Language and speech models: write a story, transcribe a recording, inspect model files, train."""
+    """Language and speech models: chat, write, embed and label texts, transcribe, convert model files, train, serve."""
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(name)s: %(message)s")
 
 
@@ -175,7 +175,7 @@ def generate(
     )
 
 
-@cli.command()
+@cli.command(short_help="List the named models and the known architectures.")
 @json_option
 def models(as_json: bool) -> int:
     """List the named models, and the architectures that can be loaded from folders and from the hub."""
@@ -184,7 +184,7 @@ def models(as_json: bool) -> int:
     return forward(lambda cancel: tasks.models(), JsonView() if as_json else ModelsView())
 
 
-@cli.command()
+@cli.command(short_help="Print what a model file has in it.")
 @click.argument("file", type=click.Path())
 @json_option
 def inspect(file: str, as_json: bool) -> int:

@@ -43,7 +43,7 @@ BLOCK = '"""'
 
 
 @click.command(cls=GroupedCommand)
-@click.argument("model", required=False)
+@click.argument("model")
 @click.option("--system", metavar="TEXT", help="Instructions before the conversation.")
 @click.option("--template", "template_file", type=click.Path(exists=True, dir_okay=False),
               help="A chat template in jinja's language, instead of the model's.")  # fmt: skip
@@ -58,7 +58,7 @@ BLOCK = '"""'
 @threads_option
 @json_option
 def chat(
-    model: str | None,
+    model: str,
     system: str | None,
     template_file: str | None,
     load_file: str | None,
@@ -73,7 +73,8 @@ def chat(
 ) -> int:
     """Talk with a language model.
 
-    MODEL is a file, a folder, or a name on the hub. Each line is a message; /help lists the commands. With standard
+    MODEL is a file, a folder, or a name such as smollm2-135m-instruct-q8_0 (pyapp models lists some, the hub has more).
+    Each line is a message; /help lists the commands. With standard
     input from a pipe, every line is answered in turn. --json prints the events, one per line.
     """
     from pyapp.text.chat import Conversation

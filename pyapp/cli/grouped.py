@@ -31,7 +31,7 @@ class GroupedCommand(click.Command):
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None:
+            if record is not None and not isinstance(parameter, click.Argument):
                 groups.setdefault(getattr(parameter, "group", "Options"), []).append(record)
         for name, records in groups.items():
             with formatter.section(name):

@@ -26,7 +26,7 @@ optional_model = click.option(
 )
 type_option = click.option("-t", "--type", "dtype", metavar="TYPE", help="Convert the weights: q8_0, q4_0, float16 …")
 top_option = click.option("--top", type=click.IntRange(min=1), help="Only the best ones.")
-file_argument = click.argument("file", type=click.Path(allow_dash=True, dir_okay=False))
+file_argument = click.argument("file", type=click.Path(allow_dash=True))
 
 
 def chosen_model(model: str | None, server: str | None) -> Any:
@@ -55,7 +55,11 @@ def read_text(file: str) -> str:
             raise click.BadParameter(f"{file} has more than {INPUT_LIMIT:,} bytes.", param_hint="FILE")
         return data.decode("utf-8-sig")
     except OSError as error:
-        raise click.BadParameter(f"{file}: {(error.strerror or str(error)).lower()}.", param_hint="FILE") from None
+        raise click.BadParameter(
+            f"{file}: {(error.strerror or str(error)).lower()}. Give a file of texts, or - to read them from stdin; "
+            "--model is the model.",
+            param_hint="FILE",
+        ) from None
     except UnicodeDecodeError as error:
         raise click.BadParameter(
             f"{file} is not UTF-8 text ({error.reason} at byte {error.start}).", param_hint="FILE"
@@ -104,7 +108,7 @@ class RankView(ItemsView):
         self._write([f"{self._scores[i]:.4f}\t{self._texts[i]}" for i in event.results.get("order", ())])
 
 
-@click.command()
+@click.command(short_help="Turn each line of a file into a vector.")
 @file_argument
 @optional_model
 @server_option
@@ -135,7 +139,7 @@ def embed(
     )
 
 
-@click.command()
+@click.command(short_help="Label each line of a file.")
 @file_argument
 @optional_model
 @server_option
@@ -169,7 +173,7 @@ def classify(
     )
 
 
-@click.command()
+@click.command(short_help="Order lines by how well they answer a query.")
 @click.argument("query")
 @file_argument
 @optional_model
@@ -196,7 +200,7 @@ def rerank(
     )
 
 
-@click.command("fill-mask")
+@click.command("fill-mask", short_help="Find words for [MASK] in a text.")
 @click.argument("text")
 @model_option
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="Words for each masked one.")
@@ -204,19 +208,20 @@ def rerank(
 @threads_option
 @json_option
 def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int | None, as_json: bool) -> int:
-    """Find the words that may stand for [MASK] (of some models <mask>) in TEXT."""
+    """Find the words that may stand for [MASK] (of some models <mask>) in TEXT; "-" reads lines from stdin."""
     from pyapp import tasks
 
+    texts = read_lines(text) if text == "-" else [text]
     use_threads(threads)
 
     def lines(index: int, values: Any) -> list[str]:
         return [f"{word['score']:.4f}\t{word['word']}\t{word['text']}" for mask in values["masks"] for word in mask]
 
     view: View = JsonView() if as_json else ItemsView(lines)
-    return forward(lambda cancel: tasks.fill_mask([text], model=model, dtype=dtype, top=top, cancel=cancel), view)
+    return forward(lambda cancel: tasks.fill_mask(texts, model=model, dtype=dtype, top=top, cancel=cancel), view)
 
 
-@click.command()
+@click.command(short_help="Translate or summarise each line of a file.")
 @file_argument
 @model_option
 @click.option("--prefix", default="", help='Put this before each text, such as "translate English to German: ".')
@@ -240,7 +245,7 @@ def translate(file: str, model: str, dtype: str | None, threads: int | None, as_
     return forward(lambda cancel: tasks.translate(texts, model=model, dtype=dtype, cancel=cancel, **options), view)
 
 
-@click.command()
+@click.command(short_help="Find names and other parts in each line.")
 @file_argument
 @model_option
 @click.option(
@@ -269,7 +274,7 @@ def label(file: str, model: str, aggregation: str, dtype: str | None, threads: i
     )
 
 
-@click.command()
+@click.command(short_help="Answer a question with a part of a text.")
 @click.argument("question")
 @file_argument
 @model_option

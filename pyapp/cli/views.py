@@ -195,6 +195,12 @@ class InspectView(View):
         click.echo(f"\n{totals['tensors']} tensors, {totals['parameters']:,} parameters, {size(totals['bytes'])}")
 
 
+COMMANDS_OF = {
+    "causal-lm": "chat, generate", "features": "embed", "masked-lm": "fill-mask", "question-answering": "answer",
+    "seq2seq-lm": "translate", "sequence-classification": "classify, rerank", "token-classification": "label",
+}  # fmt: skip
+
+
 class ModelsView(View):
     """Names, tasks, sizes and descriptions of models; known architectures."""
 
@@ -203,8 +209,10 @@ class ModelsView(View):
         columns = ("id", "task", "size", "kind", "title", "description")
         known = ({**entry, "size": size(entry["bytes"]) if entry["bytes"] else ""} for entry in entries)
         print_table([[entry[name] for name in columns] for entry in known])
+        click.echo("\nArchitectures of Hugging Face's folders, by what a command needs:")
         for task, names in event.results["architectures"].items():
-            click.echo(f"\nArchitectures of Hugging Face's folders for {task}: {', '.join(names)}")
+            commands = f" ({COMMANDS_OF[task]})" if task in COMMANDS_OF else ""
+            click.echo(f"\n{task}{commands}: {', '.join(names)}")
 
 
 class QuantizeView(View):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import dtype as _dtype
-from .blocks.layout import BLOCK_TYPES, GgmlBlocks, block_bytes
+from .blocks.layout import BLOCK_TYPES, FILE_TYPES, READ_AS, GgmlBlocks, block_bytes
 from .device import Device, cpu
 from .dtype import DType, as_dtype
 from .launch import KERNELS, Part
@@ -101,10 +101,16 @@ def _on_device(data: Any, device: Device) -> Tensor:
 
 
 def from_blocks(data: Any, shape: Sequence[int], dtype: DType | str, device: Device = cpu) -> Tensor:
-    """Packs GGML blocks, stored row by row, as a matrix for linear and embedding. ValueError if the number of bytes
-    does not fit the shape."""
-    kind = as_dtype(dtype)
+    """Packs GGML blocks, stored row by row, as a matrix for linear and embedding. Blocks of a type that only files have
+    ("iq2_xxs" ...) become a matrix of the type in layout.READ_AS. ValueError if the number of bytes does not fit the
+    shape."""
     rows, columns = _matrix(shape, "from_blocks")
+    if isinstance(dtype, str) and dtype in FILE_TYPES:
+        from .blocks.conversion import convert_blocks
+
+        data = convert_blocks(GgmlBlocks(dtype, (rows, columns), data).data, dtype)
+        dtype = READ_AS[dtype]
+    kind = as_dtype(dtype)
     if kind.name not in BLOCK_TYPES or columns % kind.block:
         raise ValueError(f"from_blocks: a matrix of {columns} columns is not in whole {kind} blocks")
     expected = block_bytes(kind.name, (rows, columns))

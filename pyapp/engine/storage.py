@@ -90,11 +90,21 @@ class Pool:
 
     def trim(self) -> None:
         """Returns every cached block to the device."""
-        for blocks in (*self.small, *self.free.values()):
+        for blocks in self.small:
             while blocks:
                 self.device.backend.free(blocks.pop())
-        self.free.clear()
-        self.cached = 0
+        self.trim_large()
+
+    def trim_large(self) -> None:
+        """Returns the cached blocks above SMALL to the device. Other threads may take and give blocks meanwhile."""
+        for capacity, blocks in list(self.free.items()):
+            while blocks:
+                try:
+                    address = blocks.pop()
+                except IndexError:  # another thread took the last one
+                    break
+                self.cached -= capacity
+                self.device.backend.free(address)
 
     def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
         if not is_finalizing():  # at the end of the process the system takes all memory back
@@ -103,6 +113,17 @@ class Pool:
 
 default_pool = Pool()
 _pools: dict[Device, Pool] = {cpu: default_pool}  # each device's own
+
+
+def release_memory(device: Device = cpu) -> None:
+    """Returns free memory to the system: the large blocks that a device keeps for new storages, and the free parts of
+    the C library's heap, which reading a large vocabulary leaves behind (glibc; others have no function for it)."""
+    pool = _pools.get(device)
+    if pool is not None:
+        pool.trim_large()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 class GraphPools:

@@ -2,14 +2,14 @@
 
 The types of `quant.BANDED` are packed in bands of rows for the kernels: their blocks are read and packed piece by piece
 and cannot be mapped. The blocks of the other types have the same layout in memory and in files, and are mapped if
-the source supports it.
+the source supports it. Types that only files have are converted piece by piece to types that the kernels have.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyapp.engine.blocks.layout import BLOCK_TYPES, block_bytes
+from pyapp.engine.blocks.layout import BLOCK_TYPES, FILE_TYPES, READ_AS, READABLE, block_bytes
 from pyapp.engine.blocks.reading import dequantize_blocks
 
 from .checkpoint import TensorInfo
@@ -27,12 +27,15 @@ PIECE = 1 << 20  # bytes read together
 def read_blocks(
     source: ByteSource, offset: int, info: TensorInfo, finite: bool = False, device: Device | None = None
 ) -> Tensor:
-    """The matrix `info`, whose blocks begin at byte `offset`, on `device` (None: the CPU). Without NumPy.
+    """The matrix `info`, whose blocks begin at byte `offset`, on `device` (None: the CPU). Without NumPy, except for
+    types that only files have, which become those in layout.READ_AS.
 
     Tensors that are not matrices become float32. With `finite`, ModelError for a scale that is NaN or infinite.
     """
     if len(info.shape) != 2 or not info.numel:
         return _read_dequantized(source, offset, info, finite, device)
+    if info.dtype in FILE_TYPES:
+        return _read_converted(source, offset, info, finite, device)
     from pyapp.engine import quant
     from pyapp.engine.dtype import as_dtype, uint8
     from pyapp.engine.storage import Storage
@@ -59,7 +62,7 @@ def read_blocks(
         elif not finite:
             break  # all data is in memory
         if finite:
-            _check_scales(bytes(view), info, first * columns // BLOCK_TYPES[info.dtype].values, source.name)
+            _check_scales(bytes(view), info.name, info.dtype, first * columns, source.name)
         if bands is not None:
             quant.pack_rows(bands, 0, scratch, count)
             size = quant.packed_bytes((count, columns), kind)
@@ -71,6 +74,26 @@ def read_blocks(
     return result
 
 
+def _read_converted(source: ByteSource, offset: int, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
+    """A matrix of a type that only files have."""
+    from pyapp.engine import quant
+    from pyapp.engine.blocks.conversion import convert_blocks
+
+    kind, (rows, columns) = READ_AS[info.dtype], info.shape
+    row_bytes = block_bytes(info.dtype, (1, columns))
+    result = quant.empty(info.shape, kind) if device is None else quant.empty(info.shape, kind, device)
+    step = max(1, PIECE // (4 * columns) // quant.BAND) * quant.BAND  # rows: as float32 they have the size of a piece
+    for first in range(0, rows, step):
+        count = min(step, rows - first)
+        data = convert_blocks(source.read(offset + first * row_bytes, count * row_bytes), info.dtype)
+        if finite:
+            _check_scales(data, info.name, kind, first * columns, source.name)
+        part = quant.from_blocks(data, (count, columns), kind)
+        size = quant.packed_bytes(part.shape, kind)
+        result.storage.write(quant.packed_bytes((first, columns), kind), part.storage.bytes_view()[:size])
+    return result
+
+
 def _read_dequantized(source: ByteSource, offset: int, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
     """A tensor in blocks as float32."""
     from pyapp.engine.dtype import float32
@@ -78,7 +101,7 @@ def _read_dequantized(source: ByteSource, offset: int, info: TensorInfo, finite:
 
     tensor = empty_contiguous(info.shape, float32)
     if info.numel:
-        block = BLOCK_TYPES[info.dtype]
+        block = READABLE[info.dtype]
         out = tensor.array().reshape(-1)
         step = PIECE // block.nbytes
         for first in range(0, info.numel // block.values, step):
@@ -90,17 +113,17 @@ def _read_dequantized(source: ByteSource, offset: int, info: TensorInfo, finite:
     return tensor if device is None else tensor.to(device)
 
 
-def _check_scales(data: bytes, info: TensorInfo, first: int, where: str) -> None:
-    """ModelError for a block whose own numbers are not finite; `first` is the number of the first block in `data`."""
-    block = BLOCK_TYPES[info.dtype]
+def _check_scales(data: bytes, name: str, dtype: str, first: int, where: str) -> None:
+    """ModelError for a block whose own numbers are not finite; `first` is the place of the first value in `data`."""
+    block = BLOCK_TYPES[dtype]
     offset = 0
-    for name, spelled, *count in block.fields:
+    for field, spelled, *count in block.fields:
         width = int(spelled[-1])
-        if name in ("d", "m"):
+        if field in ("d", "m"):
             kind = "float16" if width == 2 else "float32"
             if may_be_infinite(data[offset + width - 1 :: block.nbytes], kind):
                 found = bytearray(len(data) // block.nbytes * width)
                 for i in range(width):
                     found[i::width] = data[offset + i :: block.nbytes]
-                check_finite(found, kind, f"{info.name} (scales)", where, first)
+                check_finite(found, kind, f"{name} (scales)", where, first // block.values)
         offset += width * (count[0] if count else 1)

@@ -81,14 +81,14 @@ class Checkpoint(ABC):
         """The tensor's bytes as stored in the file (little-endian, row-major). KeyError: no such name."""
 
     def read_rows(self, name: str, *, finite: bool = False, device: Device | str | None = None) -> Tensor:
-        """The rows of a stack of matrices (E, N, K) in blocks as one matrix (E * N, K), in the file's type. Else as
-        `read`.
+        """The rows of a stack of matrices (E, N, K) in blocks as one matrix (E * N, K), in the type of `read`. Else
+        as `read`.
         """
-        from pyapp.engine.blocks.layout import BLOCK_TYPES
+        from pyapp.engine.blocks.layout import READABLE
         from pyapp.engine.device import as_device, cpu
 
         info, place = self.tensors[name], as_device(device)
-        if info.dtype in BLOCK_TYPES and len(info.shape) == 3:
+        if info.dtype in READABLE and len(info.shape) == 3:
             info = replace(info, shape=(info.shape[0] * info.shape[1], info.shape[2]))
         return self._read(info, finite, None if place is cpu else place)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyapp.engine.blocks.layout import BLOCK_TYPES, SHORTER
+from pyapp.engine.blocks.layout import BLOCK_TYPES, READABLE, SHORTER
 from pyapp.engine.blocks.reading import dequantize_blocks
 from pyapp.engine.blocks.writing import QUANTIZABLE, quantize_blocks
 from pyapp.engine.dtype import ALIASES
@@ -135,7 +135,7 @@ def chosen_type(info: TensorInfo, kind: str, keep: re.Pattern[str] | None = None
     matrix = len(info.shape) in (2, 3) and info.numel > 0
     if not matrix or KEPT.search(info.name) or (keep and keep.search(info.name)):
         return own
-    if own not in BLOCK_TYPES and own not in (*DENSE, "float64"):
+    if own not in READABLE and own not in (*DENSE, "float64"):
         return own
     for wanted in (kind, SHORTER.get(kind)):
         if wanted in DENSE or (wanted and info.shape[-1] % BLOCK_TYPES[wanted].values == 0):
@@ -145,7 +145,7 @@ def chosen_type(info: TensorInfo, kind: str, keep: re.Pattern[str] | None = None
 
 def _own_type(info: TensorInfo) -> str:
     """The type in which a tensor is copied: its present type, or float32 if no written file can store that type."""
-    cut = info.dtype in BLOCK_TYPES and info.shape[-1] % BLOCK_TYPES[info.dtype].values != 0
+    cut = info.dtype in READABLE and info.shape[-1] % READABLE[info.dtype].values != 0
     return "float32" if cut or READ_AS_FLOAT32.fullmatch(info.dtype) else info.dtype
 
 
@@ -241,8 +241,8 @@ class _Work:
         are in memory at a time, except for types that can only be read whole.
         """
         columns = info.shape[-1] if info.shape else 1
-        if info.dtype in BLOCK_TYPES and _own_type(info) == info.dtype:
-            width = columns // BLOCK_TYPES[info.dtype].values * BLOCK_TYPES[info.dtype].nbytes
+        if info.dtype in READABLE and _own_type(info) == info.dtype:
+            width = columns // READABLE[info.dtype].values * READABLE[info.dtype].nbytes
         elif info.dtype in (*DENSE, "float64"):
             width = columns * (2 if info.dtype in ("float16", "bfloat16") else 8 if info.dtype == "float64" else 4)
         else:
@@ -259,7 +259,7 @@ class _Work:
     def _values(self, piece: bytes | memoryview, info: TensorInfo, first: int) -> Array:
         """The values of some rows, flat; `first` is the index of the first value. ModelError for NaN and infinity."""
         where = self.checkpoint.source.name
-        if info.dtype in BLOCK_TYPES:
+        if info.dtype in READABLE:
             values = dequantize_blocks(piece, info.dtype)
             check_finite(values.reshape(-1).data, "float32", info.name, where, first)
             return values.reshape(-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyapp.engine.blocks.layout import BLOCK_TYPES
+from pyapp.engine.blocks.layout import READABLE
 from pyapp.errors import FileFormatError
 
 from .block_tensors import read_blocks
@@ -21,25 +21,14 @@ RANK_LIMIT = 4  # as in ggml
 TENSOR_TYPES: dict[int, tuple[str, int, int]] = {
     0: ("float32", 1, 4),
     1: ("float16", 1, 2),
-    16: ("iq2_xxs", 256, 66),
-    17: ("iq2_xs", 256, 74),
-    18: ("iq3_xxs", 256, 98),
-    19: ("iq1_s", 256, 50),
-    21: ("iq3_s", 256, 110),
-    22: ("iq2_s", 256, 82),
     24: ("int8", 1, 1),
     25: ("int16", 1, 2),
     26: ("int32", 1, 4),
     27: ("int64", 1, 8),
     28: ("float64", 1, 8),
-    29: ("iq1_m", 256, 56),
     30: ("bfloat16", 1, 2),
-    34: ("tq1_0", 256, 54),
-    35: ("tq2_0", 256, 66),
-    40: ("nvfp4", 64, 36),
-    41: ("q1_0", 128, 18),
 }
-TENSOR_TYPES |= {block.code: (name, block.values, block.nbytes) for name, block in BLOCK_TYPES.items()}
+TENSOR_TYPES |= {block.code: (name, block.values, block.nbytes) for name, block in READABLE.items()}
 TYPE_CODES = {name: code for code, (name, _, _) in TENSOR_TYPES.items()}
 
 
@@ -65,12 +54,12 @@ class GgmlFile(Checkpoint):
         from pyapp.engine.dtype import DTYPES
 
         begin = self._start + self._begins[info.name][0]
-        if info.dtype in BLOCK_TYPES:
+        if info.dtype in READABLE:
             return read_blocks(self.source, begin, info, finite, device)
         if info.dtype in DTYPES:
             return read_dense(self.source, begin, info, finite, device)
         raise FileFormatError(
             f"tensor {info.name[:100]!r} is {info.dtype}, which pyapp cannot read",
             where=self.source.name,
-            hint=f"Use a file in another quantisation: {', '.join(BLOCK_TYPES)}",
+            hint=f"Use a file in another quantisation: {', '.join(READABLE)}",
         )

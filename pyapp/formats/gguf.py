@@ -42,9 +42,9 @@ class GgufFile(GgmlFile):
     architecture as `model_type` and its hyper-parameters without their prefix (or the content of `pyapp.config`).
 
     Shapes are row-major: (rows, columns). A matrix in blocks is read as a tensor of that block format (pyapp.q4_K …),
-    other tensors in blocks become float32. A tensor of an unsupported type (iq2_xxs, an unknown code as
-    "ggml_type_99") is listed; `read_bytes` gives its bytes (for an unknown code those up to the next tensor), `read`
-    raises FileFormatError.
+    or of a near one if only files have the format (iq2_xxs as pyapp.q8_0: layout.READ_AS); other tensors in blocks
+    become float32. A tensor of an unsupported type (an unknown code as "ggml_type_99") is listed; `read_bytes` gives
+    its bytes (those up to the next tensor), `read` raises FileFormatError.
     """
 
     def __init__(self, source: ByteSource) -> None:

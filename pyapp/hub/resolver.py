@@ -114,7 +114,7 @@ def resolve(
     if path.is_dir():
         return _of_folder(text, path, also)
     if path.is_file():
-        return _of_file(text, path)
+        return _of_file(text, path, also)
     if path.exists():
         open_regular(path).close()  # a pipe or a device: opening it raises FileFormatError
     match = HUB_NAME.fullmatch(text)
@@ -180,20 +180,26 @@ def _of_entry(entry: ModelEntry, get: Callable[[ModelFile], Path]) -> ModelFiles
 
 
 def _of_folder(name: str, folder: Path, also: re.Pattern[str] | None) -> ModelFiles:
-    names = [path.name for path in folder.iterdir() if path.is_file()]
-    chosen = choose_files(names, choose_model(names, str(folder)))
+    names = _names_in(folder)
+    return _in_folder(name, folder, choose_files(names, choose_model(names, str(folder))), also)
+
+
+def _of_file(name: str, path: Path, also: re.Pattern[str] | None) -> ModelFiles:
+    names = _names_in(path.parent)
+    first = next((part for part in part_names(path.name)[:1] if part in names), path.name)
+    return _in_folder(name, path.parent, choose_files(names, first), also)
+
+
+def _names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.is_file()]
+
+
+def _in_folder(name: str, folder: Path, chosen: dict[str, str], also: re.Pattern[str] | None) -> ModelFiles:
+    """The chosen files of a folder, and those that match `also`, by their paths in it."""
     if also is not None:
         deeper = [path.relative_to(folder).as_posix() for path in folder.glob("*/*") if path.is_file()]
-        chosen |= {path: path for path in (*names, *deeper) if also.fullmatch(path)}
+        chosen = chosen | {path: path for path in (*_names_in(folder), *deeper) if also.fullmatch(path)}
     return ModelFiles(name, {role: folder / file for role, file in chosen.items()})
-
-
-def _of_file(name: str, path: Path) -> ModelFiles:
-    names = [other.name for other in path.parent.iterdir() if other.is_file()]
-    first = next((part for part in part_names(path.name)[:1] if part in names), path.name)
-    chosen = choose_files(names, first)
-    files = {role: path.parent / file for role, file in chosen.items()}
-    return ModelFiles(name, files | {"model": path.with_name(first)})
 
 
 def _shards(index: Path) -> list[str]:

@@ -30,13 +30,12 @@ class Config(DecoderConfig):
     intermediate_size: int
     rms_norm_eps: float = 1e-6
     hidden_act: str = "gelu_pytorch_tanh"
-    hidden_activation: str | None = None
     attention_bias: bool = False
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Where old files say "gelu", the approximation by tanh was meant."""
-        return values | {"hidden_act": values.get("hidden_activation") or "gelu_pytorch_tanh"}
+        """Where old files say "gelu", the approximation by tanh was meant. Their hidden_activation has no effect."""
+        return values | ({"hidden_act": "gelu_pytorch_tanh"} if values.get("hidden_act") == "gelu" else {})
 
 
 class GemmaStack(DecoderStack):
@@ -73,6 +72,6 @@ class GemmaForCausalLM(CausalLanguageModel):
         super().__init__(config, GemmaStack(config.vocab_size, config.hidden_size, blocks, norm))
 
 
-GGUF = Gguf("gemma", offset="norm.weight", write=key_lengths, unsaid=("hidden_activation",))
+GGUF = Gguf("gemma", offset="norm.weight", write=key_lengths)
 
 TASKS = {"causal-lm": GemmaForCausalLM}

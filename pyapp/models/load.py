@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pyapp.engine.storage import release_memory
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
@@ -95,6 +96,7 @@ def load_model(
         text = _tokenizer(tokenizer, None if isinstance(source, Checkpoint) else source, checkpoint, name)
         if checkpoint is not source:
             _forget_vocabulary(checkpoint)
+        release_memory()
         model = build(checkpoint, report, cancel, settings, dtype, device)
     finally:
         if checkpoint is not source and checkpoint.source is not source:
@@ -202,6 +204,11 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
     found = MODEL_TYPES.get(kind) if isinstance(kind, str) else None
     if found is not None and task in TASKS[found]:
         return found
+    if found is not None:
+        raise ModelError(
+            f"models of the architecture {kind!r} are not for {task}", where=where,
+            hint=f"They are for {', '.join(TASKS[found])}",
+        )  # fmt: skip
     known = sorted(name for name, module in MODEL_TYPES.items() if task in TASKS[module])
     raise ModelError(
         f"the architecture {str(kind)[:50]!r} is not known{'' if task == 'causal-lm' else f' for {task}'}",

@@ -98,7 +98,8 @@ class Stack(Module):
         super().__init__()
         width = config.d_model
         self.scale = width**0.5 if config.scale_embedding else 1.0
-        self.embed_tokens = table
+        self.embed_tokens = Embedding(*table.weight.shape, config.pad_token_id)
+        self.embed_tokens.weight = table.weight
         self.embed_positions = Positions(config.max_position_embeddings, width)
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:

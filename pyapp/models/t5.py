@@ -50,10 +50,10 @@ class Config:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        buckets, most = self.relative_attention_num_buckets, self.relative_attention_max_distance
+        buckets = self.relative_attention_num_buckets
         require(
-            4 <= buckets <= 1 << 16 and buckets % 4 == 0 and most > buckets // 2,
-            f"relative_attention_num_buckets {buckets} and relative_attention_max_distance {most} do not fit together",
+            4 <= buckets <= 1 << 16,
+            f"relative_attention_num_buckets is {buckets}, expected 4 to 65,536: both directions need two or more",
         )
         require(
             self.feed_forward_proj.count("-") == 0 or self.feed_forward_proj.startswith("gated-"),

@@ -12,7 +12,9 @@ def distance_buckets(
     """The bucket (T, S) int32 of key s for the query at position `first` + t.
 
     The nearer half of the buckets hold one distance each, the others ranges that grow up to the distance `most`. With
-    `both_sides`, keys after the query have the second half of all buckets; without, they count as the distance 0.
+    `both_sides`, keys after the query have the second half of all buckets; without, they count as the distance 0. If
+    `most` is not above the nearer half, so that the ranges have no size, distances without a range have the last
+    bucket.
     """
     after = np.arange(keys)[None, :] - (first + np.arange(tokens))[:, None]  # (T, S): key - query
     start = np.zeros_like(after)
@@ -23,10 +25,11 @@ def distance_buckets(
     else:
         far = np.maximum(-after, 0)
     exact = buckets // 2
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log(far.astype(np.float32) / np.float32(exact)) / np.float32(np.log(most / exact))
-    large = exact + np.where(far < exact, 0, ratio * (buckets - exact)).astype(np.int64)
-    found = start + np.where(far < exact, far, np.minimum(large, buckets - 1))
+        ranges = np.trunc(ratio * np.float32(buckets - exact)) + exact
+    large = np.where((ranges >= 0) & (ranges < buckets), ranges, buckets - 1)
+    found = start + np.where(far < exact, far, large.astype(np.int64))
     return ops.from_numpy(found.astype(np.int32))
 
 

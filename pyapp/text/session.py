@@ -45,10 +45,10 @@ CONTEXT = 8192
 class Session:
     """The state of generating one text: the model's cache, and the decode step as a Graph.
 
-    `tokens` are in the cache, `position` of them; it holds `capacity`, by default those that the model can read, at
-    most CONTEXT. `eager` runs every step op by op instead, for reference. `cache_type` is that of SamplingOptions;
-    `cache` is the model's cache of that capacity, if it has been made. The logits that `feed`, `step` and `read` return
-    are overwritten by the next call.
+    `tokens` are in the cache, `position` of them; it holds `capacity` (by default what `capacity_of` says). `eager`
+    runs every step op by op instead, for reference. `cache_type` is that of SamplingOptions; `cache` is the model's
+    cache of that capacity, if it has been made. The logits that `feed`, `step` and `read` return are overwritten by the
+    next call.
     """
 
     def __init__(
@@ -211,13 +211,13 @@ def context_hint(session: Session) -> str:
 
 
 def capacity_of(model: LanguageModel, context: int | None) -> int:
-    """The tokens of prompt and text together: `context`, or those that the model can read, at most CONTEXT. OptionError
-    for more than the model can read.
+    """The tokens of prompt and text together: `context`, or those that the model can read, at most CONTEXT, and at most
+    its `usual_seq_len`, if it has one. OptionError for more than the model can read.
     """
     longest = model.config.max_seq_len
     if context is not None and not 1 <= context <= longest:
         raise OptionError(f"must be from 1 to {longest:,}, which the model can read, not {context}", where="context")
-    return context or min(longest, CONTEXT)
+    return context or min(longest, getattr(model.config, "usual_seq_len", longest), CONTEXT)
 
 
 def new_cache(model: LanguageModel, capacity: int, cache_type: str, texts: int | None = None) -> Any:

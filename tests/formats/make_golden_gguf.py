@@ -15,10 +15,13 @@ GOLDEN = Path(__file__).parent / "golden"
 LEGACY = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
 SHORT = (*LEGACY, "iq4_nl", "mxfp4")
 LONG = ("q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_xs")
+IN_FILES = ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "tq1_0", "tq2_0", "nvfp4")
 # Where the f16 scales lie in a block, and values that they take in turn: ordinary, extreme, infinite, not a number.
 HALVES = {
     "q4_0": (0,), "q4_1": (0, 2), "q5_0": (0,), "q5_1": (0, 2), "q8_0": (0,), "iq4_nl": (0,), "iq4_xs": (0,),
     "q2_K": (80, 82), "q3_K": (108,), "q4_K": (0, 2), "q5_K": (0, 2), "q6_K": (208,), "mxfp4": (),
+    "iq1_s": (0,), "iq1_m": (), "iq2_xxs": (0,), "iq2_xs": (0,), "iq2_s": (0,), "iq3_xxs": (0,), "iq3_s": (0,),
+    "tq1_0": (52,), "tq2_0": (64,), "nvfp4": (),
 }  # fmt: skip
 SCALES = (0.013, -1.7, 65504.0, 6e-8, 0.0, -6.2e-5, float("inf"), float("nan"))
 
@@ -81,6 +84,8 @@ def make_file(blocks: dict[str, np.ndarray], path: Path) -> None:
 def main() -> None:
     generator = np.random.default_rng(4)
     blocks = {kind: random_blocks(kind, 16 if kind in SHORT else 8, generator) for kind in (*SHORT, *LONG)}
+    more = np.random.default_rng(5)
+    blocks |= {kind: random_blocks(kind, 8, more) for kind in IN_FILES}
     make_file(blocks, GOLDEN / "types.gguf")
     arrays = {"numbers": numbers_to_quantize(generator)}
     with np.errstate(all="ignore"):

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 from pyapp.engine import quant
-from pyapp.engine.blocks.layout import BLOCK_TYPES
+from pyapp.engine.blocks.layout import FILE_TYPES, READABLE
 from pyapp.errors import ModelError
 from pyapp.formats import block_tensors
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.formats.source import BytesSource
 
 ROWS, COLUMNS = 21, 512  # three pieces, the last of them no whole band
-TYPES = [name for name in BLOCK_TYPES if name != "q8_1"]
+TYPES = [name for name in READABLE if name != "q8_1"]
 AT = 5  # bytes before the blocks
 
 
 def blocks_of(kind: str) -> np.ndarray:
     """(blocks, bytes) of some finite matrix."""
-    block = BLOCK_TYPES[kind]
+    block = READABLE[kind]
     raw = np.random.default_rng(7).integers(0, 256, (ROWS * COLUMNS // block.values, block.nbytes), dtype=np.uint8)
     raw[raw >= 0x70] &= 0x3F  # no scale is NaN or infinite, wherever it lies
     return raw
@@ -35,9 +35,24 @@ def read(kind: str, raw: np.ndarray, monkeypatch: pytest.MonkeyPatch, finite: bo
 def test_pieces_make_the_whole(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = blocks_of(kind)
     found, whole = read(kind, raw, monkeypatch), quant.from_blocks(raw.tobytes(), (ROWS, COLUMNS), kind)
-    size = quant.packed_bytes(whole.shape, kind)
+    size = quant.packed_bytes(whole.shape, whole.dtype)
     assert bytes(found.storage.bytes_view()[:size]) == bytes(whole.storage.bytes_view()[:size])
     assert found.shape == whole.shape and found.dtype is whole.dtype
+
+
+@pytest.mark.parametrize("kind", FILE_TYPES)
+def test_damaged_scales_of_types_of_files(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = blocks_of(kind)
+    if kind == "nvfp4":  # whose scales are always finite
+        assert quant.dequantize(read(kind, np.full_like(raw, 255), monkeypatch)).isfinite().all()
+        return
+    blocks = raw.view(np.dtype(list(READABLE[kind].fields)))[:, 0]
+    if kind == "iq1_m":
+        blocks["words"][-1] |= 0xF000  # four bits of the scale in each
+    else:
+        blocks["d"][-1] = np.inf
+    with pytest.raises(ModelError, match=r"'w \(scales\)' are damaged"):
+        read(kind, raw, monkeypatch)
 
 
 @pytest.mark.parametrize("kind", ["q4_0", "q8_0", "q5_1"])

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from pyapp.engine.blocks.layout import BLOCK_TYPES, CHUNK, block_bytes
+from pyapp.engine.blocks.conversion import convert_blocks
+from pyapp.engine.blocks.layout import BLOCK_TYPES, CHUNK, FILE_TYPES, READ_AS, READABLE, block_bytes
 from pyapp.formats import GgmlBlocks, dequantize_blocks, open_checkpoint, quantize_blocks
+from tests.random_blocks import random_blocks
 
 np = pytest.importorskip("numpy")
 LEGACY = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
-IN_PACKAGE = [kind for kind in BLOCK_TYPES if kind not in ("q8_1", "q8_K")]
+IN_PACKAGE = [kind for kind in READABLE if kind not in ("q8_1", "q8_K", "q1_0")]
 
 
 def assert_same_bits(found: Any, expected: Any) -> None:
@@ -32,7 +34,7 @@ def arrays(golden: Path) -> Any:
 
 
 def test_numpy_packs_the_structs_as_c_does() -> None:
-    for block in BLOCK_TYPES.values():
+    for block in READABLE.values():
         assert np.dtype(list(block.fields)).itemsize == block.nbytes
 
 
@@ -72,6 +74,25 @@ def test_the_types_that_the_package_lacks() -> None:
     (scale,) = struct.unpack("<f", struct.pack("<f", 0.1))
     q8_k = struct.pack("<f256b16h", 0.1, *quants, *[7] * 16)
     assert_same_bits(dequantize_blocks(q8_k, "q8_K"), np.array([scale * q for q in quants], np.float32))
+    q1_0 = struct.pack("<e16B", 0.5, *range(0, 256, 16))
+    expected = [0.5 if byte >> bit & 1 else -0.5 for byte in range(0, 256, 16) for bit in range(8)]
+    assert_same_bits(dequantize_blocks(q1_0, "q1_0"), np.array(expected, np.float32))
+
+
+# The error of a conversion, as a share of the values' mean square root: none, the last bit of a half, or q8_0's.
+ERRORS = {"tq1_0": 0.0, "tq2_0": 0.0, "q1_0": 0.0, "iq1_m": 0.0, "iq3_xxs": 0.0}
+ERRORS |= {"iq1_s": 5e-4, "iq2_xxs": 3e-4, "iq3_s": 5e-4, "iq2_xs": 6e-3, "iq2_s": 6e-3, "nvfp4": 7e-3}
+
+
+@pytest.mark.parametrize("kind", FILE_TYPES)
+def test_conversion_to_types_of_tensors(kind: str) -> None:
+    raw = random_blocks(kind, 3000, 0.017)
+    wanted = dequantize_blocks(raw, kind)
+    found = dequantize_blocks(convert_blocks(raw, kind), READ_AS[kind])
+    error = np.sqrt(np.square(found - wanted).mean() / np.square(wanted).mean())
+    assert error <= ERRORS[kind] and (error > 0 or ERRORS[kind] == 0)
+    with pytest.raises(ValueError, match="are not whole blocks"):
+        convert_blocks(raw.tobytes()[:-1], kind)
 
 
 @pytest.mark.parametrize("kind", ["q4_0", "q6_K"])
@@ -121,7 +142,7 @@ def test_beside_the_package(kind: str) -> None:
     gguf = pytest.importorskip("gguf")
     code = gguf.GGMLQuantizationType[kind.upper()]
     generator = np.random.default_rng(5)
-    data = generator.integers(0, 256, (2000, BLOCK_TYPES[kind].nbytes), dtype=np.uint8)
+    data = generator.integers(0, 256, (2000, READABLE[kind].nbytes), dtype=np.uint8)
     with np.errstate(all="ignore"):
         assert_same_bits(dequantize_blocks(data, kind), gguf.quants.dequantize(data, code))
         if kind in LEGACY:

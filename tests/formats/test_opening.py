@@ -77,7 +77,7 @@ def test_a_model_that_is_none_before_its_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="this is a WAVE recording"):
         load_model(OTHERS["WAVE"][0])
     write_safetensors(tmp_path / "m.safetensors", {"w": np.zeros(2)}, {"config": '{"model_type": "bert"}'})
-    with pytest.raises(ModelError, match="the architecture 'bert' is not known"):
+    with pytest.raises(ModelError, match="architecture 'bert' are not for causal-lm. They are for features, masked-lm"):
         load_model(tmp_path / "m.safetensors")
 
 

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import pyapp
+from pyapp.engine.blocks.layout import FILE_TYPES
 from pyapp.errors import ModelError
 from pyapp.events import Cancel
-from pyapp.formats import open_checkpoint, write_gguf, write_safetensors
+from pyapp.formats import GgmlBlocks, open_checkpoint, write_gguf, write_safetensors
 from pyapp.formats.convert import quantize_file
 from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import build, load_model, module_of, read_model, settings_of, weights_of
@@ -23,7 +24,9 @@ from pyapp.text.options import SamplingOptions
 from pyapp.text.tokenizer import Tokenizer
 from tests.models.decoder_configs import CONFIGS, IN_GGUF
 from tests.models.test_decoders import TEXT, golden, make, numbers
+from tests.random_blocks import random_blocks
 from tests.text.parrot import make_vocabulary
+from tests.together import check_each
 
 LLAMA3 = CONFIGS["llama3"]["rope_scaling"]
 NAMES = Path(__file__).with_name("golden_gguf_names.json")
@@ -108,6 +111,34 @@ def test_a_mixture_of_k_types(tmp_path: Path) -> None:
     assert {parameter.dtype.name for parameter in quantised.parameters()} == {"float32", "q4_K", "q6_K"}
     expected = logits(load(target))
     assert np.abs(logits(quantised) - expected).mean() < 0.06 * np.abs(expected).mean()
+
+
+def test_types_that_only_files_have(tmp_path: Path) -> None:
+    """The model computes with converted matrices what it computes with the values of the file in float32."""
+    settings = CONFIGS["llama"] | {"hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 1}
+    module = importlib.import_module("pyapp.models.llama")
+    with pyapp.nn.parameter.skip_initialization():
+        model = module.LlamaForCausalLM(module.Config.from_dict(settings))
+    path = tmp_path / "model.safetensors"
+    write_safetensors(path, {name: pyapp.ones(*value.shape) for name, value in model.state_dict().items()})
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    quantize_file(path, tmp_path / "plain.gguf", "f32", view=gguf_view(path))
+
+    def check(kind: str) -> None:
+        with open_checkpoint(tmp_path / "plain.gguf") as plain:
+            tensors: dict[str, Any] = {}
+            for i, (name, info) in enumerate(plain.tensors.items()):
+                if len(info.shape) == 2:
+                    raw = random_blocks(kind, info.numel // FILE_TYPES[kind].values, 0.07, seed=i)
+                    tensors[name] = GgmlBlocks(kind, info.shape, raw.tobytes())
+                else:
+                    tensors[name] = plain.read(name)
+            write_gguf(tmp_path / f"{kind}.gguf", tensors, plain.values, plain.types)  # type: ignore[attr-defined]
+        quantize_file(tmp_path / f"{kind}.gguf", tmp_path / "float.gguf", "f32")
+        found, expected = logits(load(tmp_path / f"{kind}.gguf", None)), logits(load(tmp_path / "float.gguf"))
+        assert np.abs(found - expected).mean() < 0.06 * np.abs(expected).mean()
+
+    check_each(check, ((kind,) for kind in FILE_TYPES))
 
 
 def test_names_are_llama_cpps() -> None:

@@ -14,8 +14,10 @@ from pyapp.engine import Tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_safetensors, write_sharded_safetensors
+from pyapp.models import gemma
 from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import build, load_model
+from pyapp.text.session import capacity_of
 from tests.models.decoder_configs import CONFIGS, QUANTISED
 from tests.models.test_decoders import TEXT, golden, make, numbers
 
@@ -182,3 +184,15 @@ def test_index_is_what_the_modules_say() -> None:
 
     assert TARGET.read_text() == source(), "run python -m scripts.model_index"
     assert {config["model_type"] for config in CONFIGS.values()} <= set(MODEL_TYPES)
+
+
+def test_activations_of_gemma_are_those_of_transformers() -> None:
+    for given, expected in (("gelu", "gelu_pytorch_tanh"), ("silu", "silu"), (None, "gelu_pytorch_tanh")):
+        assert gemma.Config.from_dict(CONFIGS["gemma"] | {"hidden_act": given}).hidden_act == expected
+
+
+def test_longrope_has_its_first_context_unless_more_is_asked_for() -> None:
+    """Its frequencies are others for longer texts: a short text in a cache for long ones would be read otherwise."""
+    for name, expected in (("phi3", 80), ("phi3-long", 8), ("llama", 128)):
+        model = make(name, 0)
+        assert capacity_of(model, None) == expected and capacity_of(model, 100) == 100, name

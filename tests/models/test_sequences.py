@@ -17,6 +17,7 @@ import pyapp
 from pyapp import nn
 from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.models._index import MODEL_TYPES
+from pyapp.nn.relative_positions import distance_buckets
 from pyapp.nn.sequence_to_sequence import CachedMemory
 from pyapp.text.sequence_to_sequence import SearchOptions, search
 from tests.models.seeded import direction, draw
@@ -198,6 +199,28 @@ def test_files_of_options() -> None:
     forced = SearchOptions.from_files(config, {}, {"forced_bos_token_id": 1000})
     with pytest.raises(OptionError, match="token 1000 is none of 40"):
         list(search(cached_model("bart"), *sources(), forced))
+
+
+# The buckets that transformers (T5Attention._relative_position_bucket) gives keys so many tokens before the query.
+DISTANCES = (0, 1, 2, 3, 5, 7, 8, 9, 10, 12, 15, 16, 17, 19, 20, 30, 60, 200)
+BUCKETS = {
+    (True, 32, 16): (0, 1, 2, 3, 5, 7, 8, 9, 10, 12, 15, 15, 15, 15, 15, 15, 15, 15),
+    (True, 30, 20): (0, 1, 2, 3, 5, 7, 8, 8, 9, 11, 12, 13, 13, 14, 14, 14, 14, 14),
+    (True, 7, 3): (0, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2),
+    (False, 32, 20): (0, 1, 2, 3, 5, 7, 8, 9, 10, 12, 15, 16, 20, 28, 31, 31, 31, 31),
+    (False, 10, 64): (0, 1, 2, 3, 5, 5, 5, 6, 6, 6, 7, 7, 7, 7, 7, 8, 9, 9),
+    # transformers computes nothing for distances of 16 and more here.
+    (False, 32, 16): (0, 1, 2, 3, 5, 7, 8, 9, 10, 12, 15, 31, 31, 31, 31, 31, 31, 31),
+}
+
+
+def test_buckets_of_any_number_and_distance() -> None:
+    for (both, buckets, most), expected in BUCKETS.items():
+        found = distance_buckets(1, 201, buckets, most, both, first=200).numpy()[0]  # key s is 200 - s tokens before
+        assert tuple(found[200 - distance] for distance in DISTANCES) == expected, (both, buckets, most)
+    model = make("t5", relative_attention_num_buckets=30, relative_attention_max_distance=15)
+    ids, mask = sources()
+    assert model(ids, pyapp.tensor(TEXTS, dtype="int32"), mask).isfinite().all()
 
 
 def test_hostile_configurations_and_shapes_are_refused() -> None:

@@ -132,7 +132,11 @@ def steps(first: float, last: float, count: int) -> tuple[float, ...]:
 
 
 def write_q2_k(x: Array, blocks: Array, importance: Array | None) -> None:
-    d, m, scales, minimums, numbers = affine_block(x, weights(x, importance, 1), 16, 3, 15, steps(-0.5, 1.0, 16))
+    pack_q2_k(blocks, *affine_block(x, weights(x, importance, 1), 16, 3, 15, steps(-0.5, 1.0, 16)))
+
+
+def pack_q2_k(blocks: Array, d: Array, m: Array, scales: Array, minimums: Array, numbers: Array) -> None:
+    """d and m (n, 1), scales and minimums (n, 16) in 0 .. 15, numbers (n, 256) in 0 .. 3."""
     blocks["d"], blocks["m"] = d[:, 0], m[:, 0]
     blocks["scales"] = scales.astype(np.uint8) | minimums.astype(np.uint8) << np.uint8(4)
     blocks["low"] = gather(numbers.astype(np.uint8), 32, 2)
@@ -161,7 +165,11 @@ def pack_scales(scales: Array, minimums: Array) -> Array:
 
 
 def write_q4_k(x: Array, blocks: Array, importance: Array | None) -> None:
-    d, m, scales, minimums, numbers = affine_block(x, weights(x, importance, 1), 8, 15, 63, steps(-1.0, 1.0, 21))
+    pack_q4_k(blocks, *affine_block(x, weights(x, importance, 1), 8, 15, 63, steps(-1.0, 1.0, 21)))
+
+
+def pack_q4_k(blocks: Array, d: Array, m: Array, scales: Array, minimums: Array, numbers: Array) -> None:
+    """d and m (n, 1), scales and minimums (n, 8) in 0 .. 63, numbers (n, 256) in 0 .. 15."""
     blocks["d"], blocks["m"] = d[:, 0], m[:, 0]
     blocks["scales"] = pack_scales(scales, minimums)
     blocks["low"] = gather(numbers.astype(np.uint8), 32, 4)
@@ -177,7 +185,11 @@ def write_q5_k(x: Array, blocks: Array, importance: Array | None) -> None:
 
 
 def write_q6_k(x: Array, blocks: Array, importance: Array | None) -> None:
-    d, scales, numbers = symmetric_block(x, weights(x, importance, 2), 16, -32, -128, steps(-0.9, 0.9, 19))
+    pack_q6_k(blocks, *symmetric_block(x, weights(x, importance, 2), 16, -32, -128, steps(-0.9, 0.9, 19)))
+
+
+def pack_q6_k(blocks: Array, d: Array, scales: Array, numbers: Array) -> None:
+    """d (n, 1), scales (n, 16) in -128 .. 127, numbers (n, 256) in -32 .. 31."""
     blocks["d"] = d[:, 0]
     blocks["scales"] = scales.astype(np.int8)
     six_bits = (numbers + 32).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""GGML's block types: the bytes of a block, and the bit operations that reading and writing share.
+"""GGML's block types: the bytes of a block, and what reading and writing share.
 
 Source of the layouts: ggml-common.h of https://github.com/ggml-org/ggml (MIT). A row of a matrix is divided into blocks
 of 32 or 256 values that share scales. All numbers are little-endian.
@@ -52,6 +52,32 @@ BLOCK_TYPES: dict[str, BlockType] = {
     ),
     "mxfp4": BlockType(39, 32, 17, (("exponent", _BYTES), ("low", _BYTES, 16))),
 }
+# Types that only files have: a matrix of them is read as the type that READ_AS says.
+FILE_TYPES: dict[str, BlockType] = {
+    "iq2_xxs": BlockType(16, 256, 66, (("d", _HALF), ("pairs", "<u4", 16))),
+    "iq2_xs": BlockType(17, 256, 74, (("d", _HALF), ("codes", "<u2", 32), ("scales", _BYTES, 8))),
+    "iq3_xxs": BlockType(18, 256, 98, (("d", _HALF), ("codes", _BYTES, 64), ("words", "<u4", 8))),
+    "iq1_s": BlockType(19, 256, 50, (("d", _HALF), ("low", _BYTES, 32), ("words", "<u2", 8))),
+    "iq3_s": BlockType(
+        21, 256, 110,
+        (("d", _HALF), ("low", _BYTES, 64), ("high", _BYTES, 8), ("signs", _BYTES, 32), ("scales", _BYTES, 4)),
+    ),
+    "iq2_s": BlockType(
+        22, 256, 82,
+        (("d", _HALF), ("low", _BYTES, 32), ("signs", _BYTES, 32), ("high", _BYTES, 8), ("scales", _BYTES, 8)),
+    ),
+    "iq1_m": BlockType(29, 256, 56, (("low", _BYTES, 32), ("high", _BYTES, 16), ("words", "<u2", 4))),
+    "tq1_0": BlockType(34, 256, 54, (("low", _BYTES, 48), ("high", _BYTES, 4), ("d", _HALF))),
+    "tq2_0": BlockType(35, 256, 66, (("low", _BYTES, 64), ("d", _HALF))),
+    "nvfp4": BlockType(40, 64, 36, (("scales", _BYTES, 4), ("low", _BYTES, 32))),
+    "q1_0": BlockType(41, 128, 18, (("d", _HALF), ("low", _BYTES, 16))),
+}  # fmt: skip
+# The types of tensors for these (conversion.py).
+READ_AS = {
+    "iq2_xxs": "q8_0", "iq2_xs": "q8_0", "iq3_xxs": "q6_K", "iq1_s": "q4_K", "iq3_s": "q4_K", "iq2_s": "q8_0",
+    "iq1_m": "q6_K", "tq1_0": "q2_K", "tq2_0": "q2_K", "nvfp4": "q8_0", "q1_0": "q4_0",
+}  # fmt: skip
+READABLE = BLOCK_TYPES | FILE_TYPES
 # The types that llama.cpp uses instead if the length of a row is not a multiple of 256.
 SHORTER = {"q2_K": "q4_0", "q3_K": "q4_0", "q4_K": "q5_0", "q5_K": "q5_1", "q6_K": "q8_0", "iq4_xs": "iq4_nl"}
 # The value of each four-bit number, in the non-linear types and in mxfp4 (E2M1, doubled).
@@ -89,9 +115,9 @@ def block_bytes(kind: str, shape: tuple[int, ...]) -> int:
 
 
 def block_type(kind: str) -> BlockType:
-    if kind not in BLOCK_TYPES:
-        raise ValueError(f"unknown block type {kind!r}; known: {', '.join(BLOCK_TYPES)}")
-    return BLOCK_TYPES[kind]
+    if kind not in READABLE:
+        raise ValueError(f"unknown block type {kind!r}; known: {', '.join(READABLE)}")
+    return READABLE[kind]
 
 
 # -- Bits
@@ -113,3 +139,20 @@ def gather(numbers: Array, run: int, bits: int) -> Array:
     shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
     runs = numbers.reshape(len(numbers), -1, 8 // bits, run) << shifts
     return np.bitwise_or.reduce(runs, axis=2).reshape(len(numbers), -1)
+
+
+# -- Scales
+
+
+def single(field: Array) -> Array:
+    """A field with one number for each block, as float32 (n, 1)."""
+    return field.astype(np.float32)[:, None]
+
+
+def scaled(scales: Array, values: Array, minimums: Array | None = None) -> Array:
+    """scales (n, r) * values (n, ...) - minimums (n, r), where each scale and minimum applies to an r-th of the values
+    of a block → (n, values)."""
+    table = values.astype(np.float32, copy=False).reshape(*scales.shape, -1) * scales[:, :, None]
+    if minimums is not None:
+        table -= minimums[:, :, None]
+    return table.reshape(len(values), -1)

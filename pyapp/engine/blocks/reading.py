@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..lazy import np
-from .layout import CHUNK, IQ4_VALUES, MXFP4_VALUES, block_type, spread
+from .layout import CHUNK, FILE_TYPES, IQ4_VALUES, MXFP4_VALUES, block_type, scaled, single, spread
 
 if TYPE_CHECKING:
     from .layout import Array
@@ -26,26 +26,21 @@ def dequantize_blocks(data: Any, kind: str, out: Array | None = None) -> Array:
     result = np.empty(len(blocks) * block.values, np.float32) if out is None else out
     if result.shape != (len(blocks) * block.values,) or result.dtype != np.float32:
         raise ValueError(f"out must be float32 of shape ({len(blocks) * block.values},), not {result.shape}")
-    table = result.reshape(-1, block.values)
+    table, read = result.reshape(-1, block.values), _reader(kind)
     step = CHUNK // block.values
     with np.errstate(invalid="ignore", over="ignore"):
         for start in range(0, len(blocks), step):
-            table[start : start + step] = _READERS[kind](blocks[start : start + step])
+            table[start : start + step] = read(blocks[start : start + step])
     return result
 
 
-def _single(field: Array) -> Array:
-    """A field with one number for each block, as float32 (n, 1)."""
-    return field.astype(np.float32)[:, None]
+def _reader(kind: str) -> Callable[[Array], Array]:
+    """The reader of a type. Those of types that only files have are imported on first use."""
+    if kind not in FILE_TYPES:
+        return _READERS[kind]
+    from .few_bits import parts_of, values_of
 
-
-def _scaled(scales: Array, values: Array, run: int, minimums: Array | None = None) -> Array:
-    """scales (n, r) * values (n, r * run) - minimums (n, r), where each scale and minimum applies to a run of
-    values."""
-    table = values.astype(np.float32).reshape(len(values), -1, run) * scales[:, :, None]
-    if minimums is not None:
-        table -= minimums[:, :, None]
-    return table.reshape(len(values), -1)
+    return lambda blocks: values_of(parts_of(kind, blocks))
 
 
 def _read_legacy(blocks: Array, middle: int) -> Array:
@@ -54,26 +49,26 @@ def _read_legacy(blocks: Array, middle: int) -> Array:
     if "high" in blocks.dtype.names:
         values = values | spread(blocks["high"], 1, 1) << np.uint8(4)
     if middle:
-        return (values.astype(np.int8) - np.int8(middle)).astype(np.float32) * _single(blocks["d"])
-    return values.astype(np.float32) * _single(blocks["d"]) + _single(blocks["m"])
+        return (values.astype(np.int8) - np.int8(middle)).astype(np.float32) * single(blocks["d"])
+    return values.astype(np.float32) * single(blocks["d"]) + single(blocks["m"])
 
 
 def _read_bytes(blocks: Array) -> Array:
-    return blocks["low"].astype(np.float32) * _single(blocks["d"])
+    return blocks["low"].astype(np.float32) * single(blocks["d"])
 
 
 def _read_q2_k(blocks: Array) -> Array:
-    scales = (blocks["scales"] & np.uint8(15)).astype(np.float32) * _single(blocks["d"])
-    minimums = (blocks["scales"] >> np.uint8(4)).astype(np.float32) * _single(blocks["m"])
-    return _scaled(scales, spread(blocks["low"], 32, 2), 16, minimums)
+    scales = (blocks["scales"] & np.uint8(15)).astype(np.float32) * single(blocks["d"])
+    minimums = (blocks["scales"] >> np.uint8(4)).astype(np.float32) * single(blocks["m"])
+    return scaled(scales, spread(blocks["low"], 32, 2), minimums)
 
 
 def _read_q3_k(blocks: Array) -> Array:
     packed = blocks["scales"]
     six_bits = spread(packed[:, :8], 8, 4) | spread(packed[:, 8:], 4, 2) << np.uint8(4)
-    scales = (six_bits.astype(np.int8) - np.int8(32)).astype(np.float32) * _single(blocks["d"])
+    scales = (six_bits.astype(np.int8) - np.int8(32)).astype(np.float32) * single(blocks["d"])
     values = spread(blocks["low"], 32, 2) | spread(blocks["high"], 32, 1) << np.uint8(2)
-    return _scaled(scales, values.astype(np.int8) - np.int8(4), 16)
+    return scaled(scales, values.astype(np.int8) - np.int8(4))
 
 
 def _scales_and_minimums(blocks: Array) -> tuple[Array, Array]:
@@ -84,34 +79,34 @@ def _scales_and_minimums(blocks: Array) -> tuple[Array, Array]:
     low, high = np.uint8(0x3F), np.uint8(0x30)
     scales = np.concatenate([first & low, both & np.uint8(15) | first >> two & high], axis=1)
     minimums = np.concatenate([second & low, both >> four | second >> two & high], axis=1)
-    return scales.astype(np.float32) * _single(blocks["d"]), minimums.astype(np.float32) * _single(blocks["m"])
+    return scales.astype(np.float32) * single(blocks["d"]), minimums.astype(np.float32) * single(blocks["m"])
 
 
 def _read_q4_k(blocks: Array) -> Array:
     scales, minimums = _scales_and_minimums(blocks)
-    return _scaled(scales, spread(blocks["low"], 32, 4), 32, minimums)
+    return scaled(scales, spread(blocks["low"], 32, 4), minimums)
 
 
 def _read_q5_k(blocks: Array) -> Array:
     scales, minimums = _scales_and_minimums(blocks)
     values = spread(blocks["low"], 32, 4) | spread(blocks["high"], 32, 1) << np.uint8(4)
-    return _scaled(scales, values, 32, minimums)
+    return scaled(scales, values, minimums)
 
 
 def _read_q6_k(blocks: Array) -> Array:
-    scales = blocks["scales"].astype(np.float32) * _single(blocks["d"])
+    scales = blocks["scales"].astype(np.float32) * single(blocks["d"])
     values = spread(blocks["low"], 64, 4) | spread(blocks["high"], 32, 2) << np.uint8(4)
-    return _scaled(scales, values.astype(np.int8) - np.int8(32), 16)
+    return scaled(scales, values.astype(np.int8) - np.int8(32))
 
 
 def _read_iq4_nl(blocks: Array) -> Array:
-    return np.array(IQ4_VALUES, np.float32)[spread(blocks["low"], 16, 4)] * _single(blocks["d"])
+    return np.array(IQ4_VALUES, np.float32)[spread(blocks["low"], 16, 4)] * single(blocks["d"])
 
 
 def _read_iq4_xs(blocks: Array) -> Array:
     six_bits = spread(blocks["scales_low"], 1, 4) | spread(blocks["scales_high"], 1, 2) << np.uint8(4)
-    scales = (six_bits.astype(np.int8) - np.int8(32)).astype(np.float32) * _single(blocks["d"])
-    return _scaled(scales, np.array(IQ4_VALUES, np.float32)[spread(blocks["low"], 16, 4)], 32)
+    scales = (six_bits.astype(np.int8) - np.int8(32)).astype(np.float32) * single(blocks["d"])
+    return scaled(scales, np.array(IQ4_VALUES, np.float32)[spread(blocks["low"], 16, 4)])
 
 
 def _read_mxfp4(blocks: Array) -> Array:

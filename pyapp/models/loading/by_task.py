@@ -14,6 +14,7 @@ from typing import Any
 
 from pyapp import hub
 from pyapp.engine import Device
+from pyapp.engine.storage import release_memory
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.events import Cancel, Event, Notice, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
@@ -127,6 +128,7 @@ def load_task_model(
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
     pair = (files.get(SOURCE_PIECES), files.get("vocab.json"))
     tokenizer = load_tokenizer(words, name) if None in pair or "tokenizer.json" in words else _marian(*pair, words)
+    release_memory()
     with open_checkpoint(files["model"]) as checkpoint:
         model = build(checkpoint, settings, task, dtype, device, report, cancel)
     _check_tokenizer(tokenizer, model, name)
@@ -154,6 +156,7 @@ def _load_gguf(
         settings = dict(settings_of(checkpoint))
         check_task(settings, _where(path), task)
         tokenizer = gguf_tokenizer(checkpoint.values, _where(path))  # type: ignore[attr-defined]
+        release_memory()
         model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
         _check_tokenizer(tokenizer, model, name)
         if task == "features":

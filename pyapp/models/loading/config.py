@@ -194,6 +194,18 @@ class DecoderConfig:
     def max_seq_len(self) -> int:
         return self.max_position_embeddings
 
+    @property
+    def usual_seq_len(self) -> int:
+        """The tokens of a text for which a cache has memory unless more are asked for. Rotary positions of the type
+        "longrope" have other frequencies for longer texts than those of the first training, from the first token on.
+        """
+        parameters = self.rope_parameters
+        if parameters.get("short_factor") == parameters.get("long_factor"):
+            return self.max_seq_len
+        name = "original_max_position_embeddings"
+        original = parameters.get(name) or getattr(self, name, None) or self.max_seq_len
+        return max(1, min(int(original), self.max_seq_len))
+
     def heads(self, **settings: Any) -> Heads:
         """The heads of a layer."""
         return Heads(self.num_attention_heads, self.num_key_value_heads, self.head_dim, **settings)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyapp.engine import Device, Tensor, as_dtype, no_grad, quant
-from pyapp.engine.blocks.layout import BLOCK_TYPES, SHORTER
+from pyapp.engine.blocks.layout import BLOCK_TYPES, READABLE, SHORTER
 from pyapp.engine.device import cpu
 from pyapp.engine.dtype import float16, float32
+from pyapp.engine.storage import release_memory
 from pyapp.errors import ModelError, OptionError
 from pyapp.formats.checkpoint import Checkpoint, TensorInfo
 from pyapp.formats.mixtures import MIXTURES, Mixture
@@ -28,6 +29,7 @@ IGNORED = re.compile(
 # What files put before the names of a language model's tensors, and what they leave out.
 PREFIXES = ("model.language_model.", "language_model.", "model.", "module.", "_orig_mod.")
 SHOWN = 8  # names in an error
+PIECE = 1 << 20  # bytes compared together
 
 
 def ignored_by(module: Any, usual: re.Pattern[str] = IGNORED) -> re.Pattern[str]:
@@ -51,11 +53,21 @@ class Stored:
 
 @dataclass(frozen=True)
 class Slot:
-    """A parameter of a model: every place that has it (a tied one has two), and its shape."""
+    """A parameter of a model: every place that has it (a tied one has two) with its name there, and its shape."""
 
-    name: str
+    names: tuple[str, ...]
     places: tuple[tuple[Module, str], ...]
     shape: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """The first of its names."""
+        return self.names[0]
+
+    def only(self, names: Sequence[str]) -> Slot:
+        """The places that have these names."""
+        kept = [pair for pair in zip(self.names, self.places, strict=True) if pair[0] in names]
+        return Slot(tuple(name for name, _ in kept), tuple(place for _, place in kept), self.shape)
 
     @property
     def is_matrix(self) -> bool:
@@ -86,8 +98,9 @@ def slots(model: Module) -> Iterator[tuple[str, Slot]]:
             found.append((f"{path}.{attribute}" if path else attribute, module, attribute))
     for parameter in order:
         found = places[id(parameter)]
-        slot = Slot(found[0][0], tuple((module, name) for _, module, name in found), tuple(parameter.shape))
-        yield from ((name, slot) for name, _, _ in found)
+        names = tuple(name for name, _, _ in found)
+        slot = Slot(names, tuple((module, name) for _, module, name in found), tuple(parameter.shape))
+        yield from ((name, slot) for name in names)
 
 
 def load_weights(
@@ -121,8 +134,13 @@ def load_weights(
     chosen = _types(plans, dtype, config or {})
     total = sum(checkpoint.tensors[name].nbytes for _, plan in plans.values() for name in plan.names)
     done, joins = 0, _Joins(model)
+    words = [key for key, (slot, _) in plans.items() if isinstance(slot.places[0][0], Embedding)]
     with no_grad():
-        for key, (slot, plan) in plans.items():
+        # Embeddings come last: they are large and are not joined, so that the peak is not theirs and a layer's parts.
+        for key in [*(key for key in plans if key not in words), *words]:
+            slot, plan = plans[key]
+            if words and key == words[0]:
+                release_memory(_place(device))
             if slot.is_stack:
                 value = _stack(checkpoint, slot, plan, chosen.get(key), device)
             else:
@@ -164,7 +182,7 @@ def plans_of(
     """
     found = dict(slots(model))
     names = _resolved(checkpoint.tensors, found, stored or {}, base, renames, ignored)
-    plans = _plans(found, names, stored or {})
+    plans = _plans(checkpoint, found, names, stored or {})
     return plans, _check(checkpoint, found, names, plans, strict)
 
 
@@ -285,17 +303,37 @@ def _candidates(name: str, base: str) -> Iterator[str]:
 
 
 def _plans(
-    found: Mapping[str, Slot], names: Mapping[str, str], stored: Mapping[str, Stored]
+    checkpoint: Checkpoint, found: Mapping[str, Slot], names: Mapping[str, str], stored: Mapping[str, Stored]
 ) -> dict[str, tuple[Slot, Stored]]:
-    """How each parameter that the file has is read, once for a tied one, by its first name that is there."""
+    """How each parameter that the file has is read, by its name. A tied one is read once, by its first name that is
+    there; but a place for which the file has other values gets a parameter of its own, whatever the configuration says.
+    """
     plans: dict[str, tuple[Slot, Stored]] = {}
-    seen: set[str] = set()
+    firsts: dict[str, str] = {}  # by the first name of a slot: the name by which it is read
     for name, slot in found.items():
         plan = stored.get(name, Stored((name,)))
-        if slot.name not in seen and all(part in names for part in plan.names):
-            plans[name] = slot, Stored(tuple(names[part] for part in plan.names), plan.rows, plan.values)
-            seen.add(slot.name)
+        if not all(part in names for part in plan.names):
+            continue
+        read = Stored(tuple(names[part] for part in plan.names), plan.rows, plan.values)
+        first = firsts.setdefault(slot.name, name)
+        if first == name:
+            plans[name] = slot, read
+        elif not _same_tensors(checkpoint, read.names, plans[first][1].names):
+            shared = plans[first][0]
+            plans[first] = shared.only([own for own in shared.names if own != name]), plans[first][1]
+            plans[name] = slot.only([name]), read
     return plans
+
+
+def _same_tensors(checkpoint: Checkpoint, names: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    """Whether a file has the same bytes under these names as under the others."""
+    infos = [[checkpoint.tensors[name] for name in part] for part in (names, others)]
+    kinds = [[(info.dtype, info.shape) for info in part] for part in infos]
+    return kinds[0] == kinds[1] and all(
+        memoryview(a).cast("B") == memoryview(b).cast("B")
+        for name, other in zip(names, others, strict=True) if name != other
+        for a, b in zip(checkpoint.read_pieces(name, PIECE), checkpoint.read_pieces(other, PIECE), strict=True)
+    )  # fmt: skip
 
 
 def _check(
@@ -306,8 +344,8 @@ def _check(
     strict: bool,
 ) -> list[str]:
     """The names of the file that are not read. ModelError for missing and misshapen tensors, and for these names."""
-    there = {slot.name for slot, _ in plans.values()}
-    missing = list(dict.fromkeys(slot.name for slot in found.values() if slot.name not in there))
+    there = {name for slot, _ in plans.values() for name in slot.names}
+    missing = list(dict.fromkeys(slot.name for name, slot in found.items() if name not in there))
     misshapen = []
     for key, (slot, plan) in plans.items():
         shape = checkpoint.tensors[plan.names[0]].shape
@@ -315,8 +353,7 @@ def _check(
         if len(plan.names) == 1 and plan.values is None and tuple(shape) != slot.shape and not flat:
             misshapen.append(f"{key} is {list(shape)}, expected {list(slot.shape)}")
     read = {name for _, plan in plans.values() for name in plan.names}
-    tied = {name for name, slot in found.items() if slot.name in there}
-    left = [name for known, name in names.items() if name not in read and known not in tied]
+    left = [name for known, name in names.items() if name not in read and known not in there]
     told = [("missing", missing), ("of another shape", misshapen), ("left over", left if strict else [])]
     text = "; ".join(f"{what}: {_listed(wrong)}" for what, wrong in told if wrong)
     if text:
@@ -404,7 +441,7 @@ def _read_part(
     info = checkpoint.tensors[name]
     if rows is None or not info.numel:
         return checkpoint.read(name, finite=True, device=device)
-    if info.dtype not in BLOCK_TYPES or len(info.shape) != 2:
+    if info.dtype not in READABLE or len(info.shape) != 2:
         value = checkpoint.read(name, finite=True, device=device)
         return rows(value if value.ndim == 2 else value.unsqueeze(1)).reshape(info.shape)
     data = memoryview(checkpoint.read_bytes(name)).cast("B")
