@@ -253,6 +253,22 @@ class Layer(Configured, Module):
                 found.setdefault(id(weight), weight)
         return list(found.values())
 
+    def weight_paths(self) -> list[tuple[str, Tensor]]:
+        """(path, weight) of all weights, in the order of `weights`: the names of the layers and of the weight, with
+        slashes between them.
+        """
+        found: dict[int, tuple[str, Tensor]] = {}
+        names = {id(w): name for part in (self._parameters, self._buffers) for name, w in part.items()}
+        for weight in self._own_weights():
+            found[id(weight)] = f"{self.name}/{names[id(weight)]}", weight
+        for name, child in self._modules.items():
+            inside = child.weight_paths() if isinstance(child, Layer) else [
+                (f"{name}/{path}".replace(".", "/"), w) for path, w in (*child.named_parameters(), *child.named_buffers())
+            ]  # fmt: skip
+            for path, weight in inside:
+                found.setdefault(id(weight), (f"{self.name}/{path}", weight))
+        return list(found.values())
+
     @property
     def trainable(self) -> bool:
         """Whether the optimiser changes the weights; it holds for the layers inside too."""
