@@ -2,30 +2,33 @@
  * The Lab's worker: a Python of its own that runs the cells of a notebook, so that the other views live on.
  *
  * Requests (see modules/shared/protocol.js): "run", "drawn", "complete", "signature", "reset", "files.put", "files.remove".
- * `{method: "stop"}` has no answer. Events of a cell: `{type: "output", output}` (pyapp/lab/output.py) and
- * `{type: "file", name, bytes}`, a file of its folder that is new or has changed.
+ * `{method: "stop"}` has no answer. Events of a cell: `{type: "output", output}` (pyapp/lab/output.py),
+ * `{type: "file", name, bytes}`, a file of its folder that is new or has changed, and `{type: "asked"}`, when it waits for a line.
  *
- * Its name is "pyapp" and the number of threads, as that of worker.js.
+ * Its name is "pyapp" and the number of threads, as that of worker.js. `?hosts=` in its address names the hosts that cells may reach.
  */
 import { allowOwnScripts } from "./modules/shared/trusted-types.js";
 import { UserError, eventFromError } from "./modules/shared/protocol.js";
 import { siteUrl } from "./modules/shared/site.js";
 import { threadsFor } from "./modules/shared/threads.js";
+import { makeAnswers, waitForAnswer } from "./modules/worker/lab-answers.js";
 import { LabFiles } from "./modules/worker/lab-files.js";
+import { limitNetwork } from "./modules/worker/lab-network.js";
 import { Python } from "./modules/worker/python.js";
 import { openStore } from "./modules/worker/store.js";
 
 const SCAN_INTERVAL = 2000; // ms between two looks for changed files while a cell runs
-const STOPPED = 2; // the number of SIGINT: Pyodide raises KeyboardInterrupt
 
 allowOwnScripts();
-/** The page writes STOPPED here, which Python reads while it computes. @type {Int32Array | null} */
+/** The hosts that cells may reach, as the visitor set them. */
+const hosts = new URLSearchParams(location.search).get("hosts") ?? "";
+limitNetwork(hosts);
+/** The page writes INTERRUPT here, which Python reads while it computes. @type {Int32Array | null} */
 const interrupts = self.crossOriginIsolated ? new Int32Array(new SharedArrayBuffer(4)) : null;
-const python = new Python(openStore(), (notice) => postMessage("marks" in notice ? { ...notice, interrupts } : notice));
+const answers = makeAnswers();
+const python = new Python(openStore(), (notice) => postMessage("marks" in notice ? { ...notice, interrupts, answers } : notice));
 const [, threads] = self.name.split(" ");
 python.start(["numpy"], threadsFor(threads));
-/** The hosts from which packages may come, as the visitor set them. */
-let allowedHosts = "";
 const started = start();
 started.catch(() => {}); // "failed" was posted; requests report it too
 
@@ -36,11 +39,36 @@ async function start() {
   const lab = pyodide.pyimport("pyapp.lab.worker");
   lab.connect({
     site: siteUrl("./"),
-    allowed: () => allowedHosts,
+    allowed: hosts,
     micropip: () => python.install("micropip"),
+    read: readNow,
+    ask: answers ? ask : undefined,
   });
   lab.start();
   return { lab, files: new LabFiles(pyodide.FS, lab.HOME) };
+}
+
+/** A file of the site, for Python, which cannot wait for promises here. @param {string} path @returns {Uint8Array | undefined} */
+function readNow(path) {
+  const request = new XMLHttpRequest();
+  request.open("GET", siteUrl(path), false);
+  request.responseType = "arraybuffer";
+  try {
+    request.send();
+  } catch {
+    return undefined; // offline
+  }
+  return request.status === 200 ? new Uint8Array(request.response) : undefined;
+}
+
+/** The request whose code runs. */
+let current = 0;
+
+/** A line that the reader writes. @returns {string | undefined} undefined: the cell is stopped */
+function ask() {
+  const line = waitForAnswer(answers, () => postMessage({ id: current, events: [{ type: "asked" }] }));
+  if (line === undefined) Atomics.store(interrupts, 0, 0); // Python raises KeyboardInterrupt by itself
+  return line;
 }
 
 /** Runs Python code that may be stopped, and sends its outputs. Cells come one after the other. */
@@ -68,6 +96,7 @@ function inTurn(id, work) {
     };
     if (interrupts) Atomics.store(interrupts, 0, 0);
     running = true;
+    current = id;
     try {
       return await work(lab, send);
     } finally {
@@ -83,11 +112,8 @@ function inTurn(id, work) {
 const handlers = {
   ping: async () => ({}),
 
-  /** @param {{source: string, name: string, hosts: string}} cell @param {number} id */
-  run: async ({ source, name, hosts }, id) => {
-    allowedHosts = hosts;
-    return { reason: await inTurn(id, (lab, send) => lab.run(source, name, send)) };
-  },
+  /** @param {{source: string, name: string}} cell @param {number} id */
+  run: async ({ source, name }, id) => ({ reason: await inTurn(id, (lab, send) => lab.run(source, name, send)) }),
 
   /** @param {{field: string, pixels: Float32Array}} drawing @param {number} id */
   drawn: async ({ field, pixels }, id) => ({ reason: await inTurn(id, (lab, send) => lab.drawn(field, pixels, send)) }),

@@ -12,6 +12,9 @@ const PREFIX = "pyapp-files-";
 const SHARED = "pyapp-shared"; // files that the page has not taken yet
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const SCOPE = worker.registration.scope;
+const LAB = `${SCOPE}lab-worker.js`;
+const HOST = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d{1,5})?$/;
+const LOCAL = /^(localhost|127\.0\.0\.1)(:|$)/;
 const HEADERS = {
   "Cross-Origin-Opener-Policy": "same-origin",
   "Cross-Origin-Embedder-Policy": "require-corp",
@@ -39,8 +42,29 @@ worker.addEventListener("message", (event) => {
   if (event.data.method === "switch") event.waitUntil(takeNext().then(() => tell("switched")));
 });
 
-/** From the kept version where it is complete, else from the network. @param {Request} request */
+/** @param {Request} request */
 async function answer(request) {
+  const response = await found(request);
+  const url = new URL(request.url);
+  return url.origin + url.pathname === LAB ? limited(response, url.searchParams.get("hosts") ?? "") : response;
+}
+
+/**
+ * The Lab's worker with a policy of its own: its cells reach this site, and the hosts that the visitor has named
+ * (modules/shared/lab-hosts.js); of workers it starts the pool's alone, since others have a wider policy.
+ * @param {Response} response @param {string} hosts
+ */
+function limited(response, hosts) {
+  const named = hosts.split(" ").filter((host) => HOST.test(host)).flatMap((host) => (LOCAL.test(host) ? [`http://${host}`, `https://${host}`] : [`https://${host}`, `wss://${host}`]));
+  const headers = new Headers(response.headers);
+  headers.set("Content-Security-Policy", HEADERS["Content-Security-Policy"]
+    .replace(/connect-src [^;]*/, ["connect-src 'self'", ...named].join(" "))
+    .replace(/worker-src [^;]*/, `worker-src ${SCOPE}modules/worker/pool-helper.js`));
+  return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
+}
+
+/** From the kept version where it is complete, else from the network. @param {Request} request */
+async function found(request) {
   if (request.mode === "navigate" && !(await othersOpen())) await takeNext();
   const current = await readMeta("current");
   if (current?.complete && request.cache !== "no-store") {

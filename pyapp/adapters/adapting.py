@@ -9,7 +9,7 @@ from typing import Any
 
 from pyapp.engine import Tensor, no_grad, quant
 from pyapp.errors import OptionError
-from pyapp.nn import Module, MultiheadAttention, Parameter
+from pyapp.nn import Experts, Module, MultiheadAttention, Parameter
 
 from .config import ALL_LINEAR, LoraConfig, ends_in
 from .layers import GROUPS, LowRank, adapt, can_adapt, is_linear
@@ -88,16 +88,25 @@ def chosen_layers(model: Module, config: LoraConfig) -> dict[str, Any]:
                     where="target_modules",
                 )
             continue
-        if config.target_modules == ALL_LINEAR:
+        if isinstance(module, Experts) and any(config.targets_parameter(f"{path}.{stack}") for stack in module.STACKS):
+            found[path] = module
+        elif config.target_modules == ALL_LINEAR:
             if is_linear(module) and not ends_in(path, HEADS) and not config.excludes(path):
                 found[path] = module
         elif config.targets(path):
-            if not can_adapt(module):
+            if not can_adapt(module) or isinstance(module, Experts):
                 raise OptionError(
                     f"{path} is a {type(module).__name__}; adapters are for Linear and Embedding layers",
                     where="target_modules",
+                    hint=f"Name its stacks in target_parameters: {path}.gate_up_proj" if can_adapt(module) else None,
                 )
             found[path] = module
+    for name in config.target_parameters or ():
+        if not any(ends_in(f"{path}.{stack}", [name]) for path, module in found.items() for stack in getattr(module, "STACKS", ())):
+            raise OptionError(
+                f"{name!r:.80} is no stack of experts of the model", where="target_parameters",
+                hint="Such are, for example, mlp.experts.gate_up_proj and mlp.experts.down_proj",
+            )  # fmt: skip
     if not found:
         known = sorted({path.rpartition(".")[2] for path, module in model.named_modules() if can_adapt(module)})
         raise OptionError(
@@ -199,7 +208,7 @@ def merge_adapters(model: Module, quantized: bool = True) -> None:
     `quantized` False leaves their adapters beside them.
     """
     for _, layer in adapted_layers(model):
-        if quantized or not layer.weight.dtype.is_quantized:
+        if quantized or not layer.is_quantized:
             layer.merge()
 
 
@@ -275,7 +284,7 @@ def resolved_targets(model: Module, name: str) -> LoraConfig:
     config = adapters_of(model).configs[name]
     if config.target_modules != ALL_LINEAR:
         return config
-    paths = [path for path, _ in adapted_layers(model, name)]
+    paths = [path for path, layer in adapted_layers(model, name) if not isinstance(layer, Experts)]
     short = sorted({path.rpartition(".")[2] for path in paths})
     same = {path for path, module in model.named_modules() if can_adapt(module) and ends_in(path, short)}
     return replace(config, target_modules=short if same == set(paths) else sorted(paths))

@@ -41,6 +41,9 @@ class LoraConfig:
     layers_pattern: the name of the list of blocks. rank_pattern and alpha_pattern: other ranks and alphas by the end of
     paths (regular expressions).
 
+    target_parameters: ends of the paths of stacks of experts ("mlp.experts.gate_up_proj"), each expert of which gets
+    matrices of its own; without target_modules they alone are adapted. No dropout, bias and DoRA there, as in peft.
+
     bias: "none", "all" or "lora_only" (of the adapted layers) are trained too. modules_to_save: ends of the
     paths of modules that are trained and stored whole. init_lora_weights: True (A as in Linear, B zero), "gaussian" (A
     normal with the deviation 1 / r) or False (both random).
@@ -51,7 +54,8 @@ class LoraConfig:
     r: int = 8
     lora_alpha: float = 8
     lora_dropout: float = 0.0
-    target_modules: str | Sequence[str] = ALL_LINEAR
+    target_modules: str | Sequence[str] | None = None
+    target_parameters: Sequence[str] | None = None
     exclude_modules: str | Sequence[str] | None = None
     bias: str = "none"
     use_rslora: bool = False
@@ -67,6 +71,8 @@ class LoraConfig:
     task_type: str | None = "CAUSAL_LM"
 
     def __post_init__(self) -> None:
+        if self.target_modules is None:
+            self.target_modules = [] if self.target_parameters else ALL_LINEAR
         for name, rank in (("r", self.r), *self.rank_pattern.items()):
             if not isinstance(rank, int) or isinstance(rank, bool) or not 1 <= rank <= SIZE_LIMIT:
                 raise OptionError(f"a rank is a whole number from 1 to {SIZE_LIMIT}, not {rank!r:.50}", where=name)
@@ -81,7 +87,9 @@ class LoraConfig:
             raise OptionError(
                 f'is True, False or "gaussian", not {self.init_lora_weights!r:.50}', where="init_lora_weights"
             )
-        for name in ("target_modules", "exclude_modules", "layers_pattern", "modules_to_save"):
+        if isinstance(self.target_parameters, str):
+            self.target_parameters = [self.target_parameters]
+        for name in ("target_modules", "target_parameters", "exclude_modules", "layers_pattern", "modules_to_save"):
             given = getattr(self, name)
             if given is None or isinstance(given, str):
                 continue
@@ -111,7 +119,11 @@ class LoraConfig:
             return False
         if isinstance(self.target_modules, str):
             return re.fullmatch(self.target_modules, path) is not None
-        return ends_in(path, self.target_modules) and self._is_in_a_chosen_block(path)
+        return ends_in(path, self.target_modules or ()) and self._is_in_a_chosen_block(path)
+
+    def targets_parameter(self, path: str) -> bool:
+        """Whether the stack of experts at a path is adapted."""
+        return ends_in(path, self.target_parameters or ())
 
     def excludes(self, path: str) -> bool:
         """Whether the layer at a path must not be adapted."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyapp.engine import Tensor, no_grad
@@ -12,7 +13,7 @@ from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.sink import open_sink
 from pyapp.formats.source import FileSource, read_whole
-from pyapp.nn import Module, Parameter
+from pyapp.nn import Experts, Module, Parameter
 from pyapp.nn.layers.linear import TransposedLinear
 
 from .adapting import (
@@ -27,7 +28,7 @@ from .adapting import (
     unmerge_adapters,
 )  # fmt: skip
 from .config import LoraConfig
-from .layers import adapt, can_adapt
+from .layers import LowRank, adapt, can_adapt
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 OLD_WEIGHTS = "adapter_model.bin"
@@ -43,8 +44,8 @@ def save_adapter(model: Module, folder: str | os.PathLike[str], name: str = "def
     """Writes an adapter of a model into a folder, which is made if need be: adapter_config.json and
     adapter_model.safetensors, as peft writes them. OptionError for an unknown name, OSError or StorageFullError.
     """
-    adapted = {path for path, _ in adapted_layers(model, name)}
-    tensors = {PREFIX + _in_file(path, adapted): value for path, value in adapter_state(model, name).items()}
+    adapted = dict(adapted_layers(model, name))
+    tensors = {PREFIX + _in_file(path, adapted, name): value for path, value in adapter_state(model, name).items()}
     config = resolved_targets(model, name).to_dict()
     layers = [layer for _, layer in adapted_layers(model, name)]
     config["fan_in_fan_out"] = bool(layers) and all(isinstance(layer, TransposedLinear) for layer in layers)
@@ -90,7 +91,9 @@ def load_adapter(
             raise ModelNotFoundError(f"there is no {WEIGHTS} here", where=str(folder))
         path = old
     with open_checkpoint(path) as checkpoint:
-        tensors = {_path_of(key): key for key in checkpoint.tensors}
+        modules = dict(model.named_modules())
+        sizes = {key: tuple(info.shape) for key, info in checkpoint.tensors.items()}
+        tensors = {_path_of(key, sizes, modules): key for key in sizes}
         shapes = {known: tuple(checkpoint.tensors[key].shape) for known, key in tensors.items()}
         layers, whole = _divide(model, config, shapes, str(path))
         state = {known: checkpoint.read(key, finite=True) for known, key in tensors.items()}
@@ -111,14 +114,39 @@ def load_adapter(
     return layers
 
 
-def _path_of(key: str) -> str:
-    """The path of a tensor in the model from its name in a file."""
+def _path_of(key: str, sizes: Mapping[str, tuple[int, ...]], modules: Mapping[str, Module]) -> str:
+    """The path of a tensor in the model from its name in a file, whose tensors have these sizes."""
+    owner, found, rest = key.partition(".lora_")
+    path = owner.removeprefix(PREFIX).replace(".base_layer", "")
+    module = modules.get(path)
+    if found and isinstance(module, Experts):
+        stack = _stack_of(module, sizes.get(f"{owner}.lora_A.weight", ()), sizes.get(f"{owner}.lora_B.weight", ()))
+        return f"{path}.lora_{rest.replace('.weight', f'.{stack}.weight')}"
     known = key.removeprefix(PREFIX).replace(".base_layer.", ".")
     return known.removesuffix(".weight") if known.endswith(".lora_magnitude_vector.weight") else known
 
 
-def _in_file(path: str, adapted: set[str]) -> str:
-    """The path of a tensor in a file: peft puts the own parameters of adapted layers below base_layer."""
+def _stack_of(module: Experts, first: tuple[int, ...], second: tuple[int, ...]) -> str:
+    """The stack of experts that matrices A and B of these sizes fit; no two stacks have the same sizes. peft's names do
+    not say it: the adapter of a stack is around that of another one.
+    """
+    for stack in module.STACKS:
+        _, outputs, inputs = module.stack_shape(stack)
+        if first[1:] == (inputs,) and second[:1] == (outputs,):
+            return stack
+    return "unknown"
+
+
+def _in_file(path: str, adapted: Mapping[str, LowRank], name: str) -> str:
+    """The name of an adapter's tensor in a file. peft puts the own parameters of adapted layers below base_layer, and
+    of several adapted stacks of experts those of the first ones.
+    """
+    owner, found, rest = path.partition(".lora_")
+    layer = adapted.get(owner)
+    if found and isinstance(layer, Experts):
+        group, stack, last = rest.split(".")
+        inner = len(stacks := list(layer.lora_A[name])) - 1 - stacks.index(stack)
+        return f"{owner}{'.base_layer' * inner}.lora_{group}.{last}"
     owner, _, last = path.rpartition(".")
     return f"{owner}.base_layer.{last}" if owner in adapted and not last.startswith("lora_") else path
 
@@ -147,13 +175,14 @@ def _divide(
                 raise ModelError(
                     f"the adapter has {known!r:.120}: {what}", where=where, hint="Take the model it was trained for"
                 )
-            if known.endswith((".lora_A.weight", ".lora_embedding_A")) and len(shape) == 2 and shape[0]:
+            if isinstance(module, Experts):
+                stack = known.split(".")[-2]
+                layers += [path] if path not in layers else []
+                if stack in module.STACKS and known.endswith(f".lora_A.{stack}.weight"):
+                    _check_rank(f"{path}.{stack}", shape[0] / module.count, config, where)
+            elif known.endswith((".lora_A.weight", ".lora_embedding_A")) and len(shape) == 2 and shape[0]:
                 layers.append(path)
-                if shape[0] != config.rank(path):
-                    raise ModelError(
-                        f"the matrices of {path} have rank {shape[0]}, the settings say {config.rank(path)}",
-                        where=where,
-                    )
+                _check_rank(path, shape[0], config, where)
         elif known in own:
             if shape != own[known].shape:
                 raise ModelError(
@@ -169,6 +198,12 @@ def _divide(
     if not layers:
         raise ModelError("the file has no LoRA matrices", where=where)
     return layers, whole
+
+
+def _check_rank(path: str, rank: float, config: LoraConfig, where: str) -> None:
+    """ModelError for another rank than that of the settings."""
+    if rank != config.rank(path):
+        raise ModelError(f"the matrices of {path} have rank {rank:g}, the settings say {config.rank(path)}", where=where)
 
 
 def _fill(model: Module, name: str, state: dict[str, Tensor], where: str) -> None:

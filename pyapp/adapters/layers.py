@@ -9,8 +9,8 @@ from math import sqrt
 from typing import Any, TypeAlias
 
 from pyapp.engine import Tensor, no_grad, ops, quant
-from pyapp.errors import ModelError
-from pyapp.nn import Dropout, Embedding, Linear, Module, Parameter, ResidualLinear
+from pyapp.errors import ModelError, OptionError
+from pyapp.nn import Dropout, Embedding, Experts, Linear, Module, Parameter, ResidualLinear
 from pyapp.nn.layers.containers import ModuleDict, ParameterDict
 from pyapp.nn.layers.linear import TransposedLinear
 
@@ -21,22 +21,29 @@ GROUPS = ("lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_magn
 
 @dataclass(frozen=True)
 class Merged:
-    """The weight and the bias of a layer before adapters were merged into it."""
+    """The weight and the bias of a layer, or the stacks of experts by name, before adapters were merged into them."""
 
     names: tuple[str, ...]
-    weight: Tensor
-    bias: Tensor | None
+    weight: Any
+    bias: Tensor | None = None
 
 
 class LowRank(Module):
-    """Base of the layers with adapters. `active`: the names of the adapters that take part, in this order."""
+    """Base of the layers with adapters. `active`: the names of the adapters that take part, in this order. `scalings`:
+    the factor of B A of each adapter; of experts, by the name of the stack.
+    """
 
-    scalings: dict[str, float]
+    scalings: dict[str, Any]
     active: tuple[str, ...]
     merged: Merged | None
     weight: Any
     bias: Any
     lengths: dict[str, tuple[Any, Tensor]]
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether the layer's own weight is block-quantised."""
+        return bool(self.weight.dtype.is_quantized)
 
     def factors(self, name: str) -> tuple[Tensor, Tensor, Tensor | None]:
         """A (r, in), B (out, r) and B's bias of an adapter."""
@@ -221,12 +228,81 @@ class LoraEmbedding(LowRank, Embedding):
         return result
 
 
+class LoraExperts(LowRank, Experts):
+    """Stacks of experts with adapters. As in peft, A of a stack is (E r, in), with the rows of an expert together, and B
+    is (out, r E), with the columns of a rank together.
+    """
+
+    @property
+    def is_quantized(self) -> bool:
+        return any(getattr(self, name).dtype.is_quantized for name in self.STACKS)
+
+    def stack_factors(self, adapter: str, name: str) -> tuple[Tensor, Tensor]:
+        """A (E, r, in) and B (E, out, r) of a stack."""
+        first, second = self.lora_A[adapter][name].weight, self.lora_B[adapter][name].weight
+        return (
+            first.reshape(self.count, -1, first.shape[1]),
+            second.reshape(second.shape[0], -1, self.count).permute(2, 0, 1),
+        )
+
+    def adapted(self, result: Tensor, name: str, experts: int | Tensor, x: Tensor) -> Tensor:
+        """result (n, N) with the adapters' parts for the input x (n, K)."""
+        for adapter in self.running():
+            if name not in self.lora_A[adapter]:
+                continue
+            first, second = self.stack_factors(adapter, name)
+            scaling, given = self.scalings[adapter][name], x.to(first.dtype)
+            if isinstance(experts, int):
+                hidden = ops.linear(given, first.select(0, experts)) * scaling  # (n, r)
+                part = ops.linear(hidden, second.select(0, experts))  # (n, N)
+            else:
+                hidden = ops.index_select(first, 0, experts) @ given.unsqueeze(-1) * scaling  # (n, r, 1)
+                part = (ops.index_select(second, 0, experts) @ hidden).squeeze(-1)  # (n, N)
+            result = result + part.to(result.dtype)
+        return result
+
+    def merge(self) -> None:
+        if self.merged is not None or not self.active:
+            return
+        before = {}
+        with no_grad():
+            for name in self.STACKS:
+                weight = getattr(self, name)
+                taking = [adapter for adapter in self.active if name in self.lora_A[adapter]]
+                if not taking:
+                    continue
+                before[name] = weight
+                stack = quant.dequantize(weight.detach()).reshape(self.stack_shape(name))  # (E, N, K)
+                for adapter in taking:
+                    first, second = self.stack_factors(adapter, name)
+                    stack = stack + (second @ first).to(stack.dtype) * self.scalings[adapter][name]
+                value = self.with_matrix_of(weight, stack)
+                setattr(self, name, Parameter(value, requires_grad=False))
+        self.merged = Merged(self.active, before)
+
+    def with_matrix_of(self, weight: Tensor, stack: Tensor) -> Tensor:
+        """A stack (E, N, K) in the form of `weight`."""
+        if not weight.dtype.is_quantized:
+            return stack.to(weight.dtype)
+        return quant.quantize(stack.reshape(-1, stack.shape[-1]), weight.dtype.name)
+
+    def unmerge(self) -> None:
+        if self.merged is not None:
+            before, self.merged = self.merged, None
+            for name, weight in before.weight.items():
+                setattr(self, name, weight)
+
+    def extra_repr(self) -> str:
+        ranks = ", ".join(f"{adapter}: {', '.join(self.lora_A[adapter])}" for adapter in self.scalings)
+        return f"{Experts.extra_repr(self)}, lora=({ranks})"
+
+
 Adaptable: TypeAlias = Any  # a module of one of the classes in ADAPTED
 
 # Layers that can have adapters, and their classes with adapters.
 ADAPTED: dict[type[Module], type[LowRank]] = {
     Linear: LoraLinear, ResidualLinear: LoraResidualLinear, TransposedLinear: LoraTransposedLinear,
-    Embedding: LoraEmbedding,
+    Embedding: LoraEmbedding, Experts: LoraExperts,
 }  # fmt: skip
 
 
@@ -237,11 +313,11 @@ def can_adapt(module: Module) -> bool:
 
 def is_linear(module: Module) -> bool:
     """Whether a layer is linear and can have adapters."""
-    return can_adapt(module) and not isinstance(module, Embedding)
+    return can_adapt(module) and not isinstance(module, (Embedding, Experts))
 
 
 def sizes(module: Adaptable) -> tuple[int, int]:
-    """(in, out) of a layer that can have adapters."""
+    """(in, out) of a layer that can have adapters, which is no stack of experts."""
     if isinstance(module, Embedding):
         return module.num_embeddings, module.embedding_dim
     return module.in_features, module.out_features
@@ -256,6 +332,9 @@ def adapt(module: Adaptable, name: str, config: LoraConfig, path: str) -> None:
         if isinstance(module, LoraEmbedding):
             module.lora_embedding_A, module.lora_embedding_B = ParameterDict(), ParameterDict()
         module.scalings, module.active, module.merged, module.lengths = {}, (), None, {}
+    if isinstance(module, LoraExperts):
+        _adapt_experts(module, name, config, path)
+        return
     inputs, outputs = sizes(module)
     rank, device = config.rank(path), module.weight.device
     module.scalings[name] = config.scaling(path, rank)
@@ -277,6 +356,24 @@ def adapt(module: Adaptable, name: str, config: LoraConfig, path: str) -> None:
         _initialize(module.lora_A[name].weight, module.lora_B[name], rank, config.init_lora_weights)
     if config.use_dora:
         module.lora_magnitude_vector[name] = Parameter(module.row_lengths(name).float().clone())
+
+
+def _adapt_experts(module: LoraExperts, name: str, config: LoraConfig, path: str) -> None:
+    """Gives the stacks that `target_parameters` names an adapter. Their rank and alpha are those of the stack's path."""
+    for setting in ("lora_dropout", "lora_bias", "use_dora"):
+        if getattr(config, setting):
+            raise OptionError("adapters of experts have none", where=setting, hint="Adapt other layers with it")
+    chosen = [stack for stack in module.STACKS if config.targets_parameter(f"{path}.{stack}")]
+    module.scalings[name] = {stack: config.scaling(f"{path}.{stack}") for stack in chosen}
+    module.lora_A[name], module.lora_B[name] = ModuleDict(), ModuleDict()
+    for stack in chosen:
+        _, outputs, inputs = module.stack_shape(stack)
+        rank, device = config.rank(f"{path}.{stack}"), getattr(module, stack).device
+        size = rank * module.count
+        first = Linear(inputs, size, bias=False, device=device, dtype="float32")
+        second = Linear(size, outputs, bias=False, device=device, dtype="float32")
+        _initialize(first.weight, second, rank, config.init_lora_weights)
+        module.lora_A[name][stack], module.lora_B[name][stack] = first, second
 
 
 def _initialize(first: Tensor, second: Linear, rank: int, start: bool | str) -> None:

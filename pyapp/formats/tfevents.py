@@ -1,8 +1,9 @@
-"""Event files, which TensorBoard reads: numbers by name and step.
+"""Event files, which TensorBoard reads: numbers, histograms and pictures by name and step.
 
 Records: the length (uint64), its checksum, the bytes of a protobuf message Event, their checksum (uint32, CRC-32C,
-masked); all little-endian. Sources: tensorflow/core/lib/io/record_writer.h, tensorflow/core/util/event.proto,
-tensorflow/core/framework/summary.proto.
+masked); all little-endian. Histograms and pictures are tensors with the name of TensorBoard's plugin that shows them.
+Sources: tensorflow/core/lib/io/record_writer.h, tensorflow/core/util/event.proto, summary.proto, tensor.proto,
+types.proto of tensorflow/core/framework; summary_v2.py of tensorboard/plugins/histogram and image.
 """
 
 from __future__ import annotations
@@ -14,9 +15,17 @@ import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from pyapp.engine.lazy import np
+
+from .png import encode_png
 
 POLYNOMIAL = 0x82F63B78  # Castagnoli's, with its bits reversed
 MASK = 0xA282EAD8
+DOUBLE, STRING = 2, 7  # DT_DOUBLE and DT_STRING of types.proto
+BUCKETS = 30
+MOST_PICTURES = 3  # of a tensor
 
 
 @cache
@@ -67,6 +76,43 @@ def _event(step: int | None, content: bytes) -> bytes:
     return head + (b"" if step is None else b"\x10" + _varint(step)) + content
 
 
+def histogram_of(values: Any) -> Any:
+    """values, of any shape → (BUCKETS, 3) float64: left edge, right edge and count of buckets of equal width. Of equal
+    values, all are in the last bucket. NaN and infinities are left out.
+    """
+    values = np.asarray(values, np.float64).ravel()
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return np.zeros((0, 3))
+    low, high = values.min(), values.max()
+    if low == high:
+        counts = np.zeros(BUCKETS)
+        counts[-1] = values.size
+        return np.stack([np.full(BUCKETS, low), np.full(BUCKETS, low), counts], 1)
+    places = np.minimum(np.floor((values - low) / ((high - low) / BUCKETS)).astype(int), BUCKETS - 1)
+    edges = np.linspace(low, high, BUCKETS + 1)
+    return np.stack([edges[:-1], edges[1:], np.bincount(places, minlength=BUCKETS)], 1)
+
+
+def picture_bytes(pictures: Any) -> Any:
+    """Floats from 0 to 1 → uint8; what is below or above is cut off. uint8 stays."""
+    if pictures.dtype == np.uint8:
+        return pictures
+    return np.clip(np.nan_to_num(pictures.astype(np.float32)) * np.float32(255.5), 0, 255).astype(np.uint8)
+
+
+def _tensor(kind: int, shape: tuple[int, ...], content: bytes) -> bytes:
+    """A TensorProto with the fields of its elements."""
+    dims = b"".join(_field(2, (b"\x08" + _varint(size)) if size else b"") for size in shape)
+    return b"\x08" + _varint(kind) + _field(2, dims) + content
+
+
+def _of_plugin(name: str, plugin: str, tensor: bytes) -> bytes:
+    """A value of a summary that a plugin of TensorBoard shows."""
+    metadata = _field(1, _field(1, plugin.encode()))
+    return _field(1, _field(1, name.encode()) + _field(8, tensor) + _field(9, metadata))
+
+
 class EventWriter:
     """A new event file in a folder. Each `write` reaches the file at once, so that TensorBoard shows it."""
 
@@ -90,8 +136,25 @@ class EventWriter:
                 _field(1, _field(1, name.encode()) + b"\x15" + struct.pack("<f", value))  # tag, simple_value
                 for name, value in values.items()
             )
-            self._file.write(record(_event(step, _field(5, summary))))
-            self._file.flush()
+            self._write(step, summary)
+
+    def write_histogram(self, step: int, name: str, values: Any) -> None:
+        """The distribution of the numbers in an array of any shape."""
+        buckets = histogram_of(values)
+        tensor = _tensor(DOUBLE, buckets.shape, _field(4, buckets.tobytes()))
+        self._write(step, _of_plugin(name, "histograms", tensor))
+
+    def write_pictures(self, step: int, name: str, pictures: Any) -> None:
+        """Pictures (N, H, W, C), floats from 0 to 1 or uint8, C is 1, 3 or 4; the first three of them."""
+        height, width = pictures.shape[1:3]
+        files = [encode_png(picture) for picture in picture_bytes(pictures[:MOST_PICTURES])]
+        texts = [str(width).encode(), str(height).encode(), *files]
+        tensor = _tensor(STRING, (len(texts),), b"".join(_field(8, text) for text in texts))
+        self._write(step, _of_plugin(name, "images", tensor))
+
+    def _write(self, step: int, summary: bytes) -> None:
+        self._file.write(record(_event(step, _field(5, summary))))
+        self._file.flush()
 
     def close(self) -> None:
         self._file.close()

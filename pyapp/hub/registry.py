@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from pyapp.errors import DownloadError
+
 PACKAGE = Path(__file__).resolve().parents[1]
+
+_fetch_embedded: Callable[[str], bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +103,28 @@ def _entry(item: dict[str, Any]) -> ModelEntry:
 
 
 def embedded_path(file: ModelFile) -> Path | None:
-    """The path of an embedded file: inside the installed package, or in web/ of a checkout. None if it is missing."""
-    places = (PACKAGE / "embedded" / file.path, PACKAGE.parent / "web" / file.path)
-    return next((place for place in places if place.is_file()), None)
+    """The path of an embedded file: inside the installed package, or in web/ of a checkout. None if it is missing.
+
+    The page's wheel has no models: there the file is fetched from the site (`fetch_embedded_by`), once.
+    """
+    installed = PACKAGE / "embedded" / file.path
+    for place in (installed, PACKAGE.parent / "web" / file.path):
+        if place.is_file():
+            return place
+    if _fetch_embedded is None or not file.sha256:
+        return None
+    data = _fetch_embedded(file.path)
+    if sha256(data).hexdigest() != file.sha256:
+        raise DownloadError("the file is damaged, or of another version", where=file.path, hint="Reload the page")
+    installed.parent.mkdir(parents=True, exist_ok=True)
+    installed.write_bytes(data)
+    return installed
+
+
+def fetch_embedded_by(fetch: Callable[[str], bytes] | None) -> None:
+    """Sets what fetches embedded files by their paths in the site, where the package does not have them."""
+    global _fetch_embedded
+    _fetch_embedded = fetch
 
 
 def embedded_size(file: ModelFile) -> int | None:

@@ -134,7 +134,8 @@ class CompiledMetrics:
             name = f"{self.names[k]}_{metric.name}" if len(self.names) > 1 else metric.name
             if name in found:
                 name = f"weighted_{name}" if weighted else f"{name}_{k + 1}"
-            found[name] = metric.result()
+            value = metric.result()
+            found[name] = value.tolist() if isinstance(value, Tensor) else value
         return found
 
     def reset(self) -> None:

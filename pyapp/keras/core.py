@@ -19,8 +19,11 @@ from ..engine.thread_local import ThreadLocal
 from ..errors import OperationError
 from ..nn.module import Module
 from ..nn.parameter import Parameter
+from ..train.names import clear_names, unique_name
+from ..train.variable import Variable, as_variable
 from . import constraints, initializers, regularizers
-from .lookup import Configured, snake_case
+from .collections import LayerDict, LayerList, tracked
+from .lookup import Configured
 from .masking import mask_of, set_mask
 
 Shape = tuple[int | None, ...]
@@ -31,7 +34,6 @@ class _Thread(ThreadLocal):
     """The calls that are under way in this thread."""
 
     training: bool | None = None  # what calls without an argument `training` inherit
-    names: dict[str, int] | None = None  # how often each automatic name was given
 
 
 _thread = _Thread()
@@ -39,16 +41,7 @@ _thread = _Thread()
 
 def clear_session() -> None:
     """Starts the numbers of automatic names again."""
-    _thread.names = {}
-
-
-def unique_name(kind: str) -> str:
-    """dense, dense_1, dense_2, … for the class name Dense."""
-    base = snake_case(kind)
-    if _thread.names is None:
-        _thread.names = {}
-    number = _thread.names[base] = _thread.names.get(base, -1) + 1
-    return f"{base}_{number}" if number else base
+    clear_names()
 
 
 @contextmanager
@@ -197,6 +190,16 @@ class Layer(Configured, Module):
         self._constrained: list[tuple[Any, Callable[[Tensor], Tensor]]] = []
         self._added_losses: list[Tensor] = []
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name[:1] != "_" and name != "calls" and "_modules" in self.__dict__:
+            before = self.__dict__.get(name)
+            if isinstance(before, (LayerList, LayerDict)):  # its layers are no longer this one's
+                gone = {id(layer) for layer in (before.values() if isinstance(before, dict) else before)}
+                for key in [key for key, layer in self._modules.items() if id(layer) in gone]:
+                    del self._modules[key]
+            value = tracked(self, name, value)
+        super().__setattr__(name, value)
+
     # -- to be written by layers
 
     def build(self, input_shape: Any) -> None:
@@ -214,7 +217,7 @@ class Layer(Configured, Module):
     def add_weight(
         self, shape: Any = (), initializer: Any = "glorot_uniform", dtype: Any = None, trainable: bool = True,
         regularizer: Any = None, constraint: Any = None, name: str | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Variable:  # fmt: skip
         """A new weight, in `weights`. What is not trainable becomes a buffer."""
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         for size in shape:
@@ -224,12 +227,10 @@ class Layer(Configured, Module):
             value = initializers.get(initializer)(shape, dtype=dtype or self.dtype)
         free = name is not None and name.isidentifier() and getattr(self, name, None) is None
         label = name if name is not None and free else f"weight_{len(self._weight_order)}"
-        weight: Tensor
+        weight = as_variable(Parameter(value, requires_grad=self._trainable) if trainable else value)
         if trainable:
-            weight = Parameter(value, requires_grad=self._trainable)
             self.register_parameter(label, weight)
         else:
-            weight = value
             self.register_buffer(label, weight)
         self._weight_order.append(weight)
         if regularizer is not None:
@@ -251,6 +252,22 @@ class Layer(Configured, Module):
             inside = child.weights if isinstance(child, Layer) else [*child.parameters(), *child.buffers()]
             for weight in inside:
                 found.setdefault(id(weight), weight)
+        return list(found.values())
+
+    def weight_paths(self) -> list[tuple[str, Tensor]]:
+        """(path, weight) of all weights, in the order of `weights`: the names of the layers and of the weight, with
+        slashes between them.
+        """
+        found: dict[int, tuple[str, Tensor]] = {}
+        names = {id(w): name for part in (self._parameters, self._buffers) for name, w in part.items()}
+        for weight in self._own_weights():
+            found[id(weight)] = f"{self.name}/{names[id(weight)]}", weight
+        for name, child in self._modules.items():
+            inside = child.weight_paths() if isinstance(child, Layer) else [
+                (f"{name}/{path}".replace(".", "/"), w) for path, w in (*child.named_parameters(), *child.named_buffers())
+            ]  # fmt: skip
+            for path, weight in inside:
+                found.setdefault(id(weight), (f"{self.name}/{path}", weight))
         return list(found.values())
 
     @property

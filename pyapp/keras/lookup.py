@@ -6,14 +6,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-
-def snake_case(name: str) -> str:
-    """glorot_uniform of GlorotUniform, conv2d of Conv2D."""
-    return re.sub(r"(?<=.)(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])", "_", name).lower()
+from ..train.names import snake_case
 
 
 CLASSES: dict[str, Any] = {}  # what files may name: the classes of this package, and those that users register

@@ -21,14 +21,17 @@ from ..train.metrics import (
     sparse_top_k_categorical_accuracy,
     top_k_categorical_accuracy,
 )
+from ..train.names import snake_case
 from . import losses
-from .lookup import Lookup, snake_case
+from .lookup import Lookup
 
 
-def _of_loss(name: str, fn: Callable[..., Tensor], **defaults: Any) -> type[MeanMetricWrapper]:
+def _of_loss(
+    name: str, fn: Callable[..., Tensor], own_name: str | None = None, **defaults: Any
+) -> type[MeanMetricWrapper]:
     """The metric of a loss: its mean over the examples."""
 
-    def __init__(self: Any, name: str = snake_case(name), **settings: Any) -> None:
+    def __init__(self: Any, name: str = own_name or snake_case(name), **settings: Any) -> None:
         unknown = settings.keys() - defaults.keys() - {"dtype"}
         if unknown:
             raise TypeError(f"{type(self).__name__} has no argument {', '.join(sorted(unknown))}")
@@ -47,7 +50,7 @@ MeanSquaredError = _of_loss("MeanSquaredError", losses.mean_squared_error)
 MeanAbsoluteError = _of_loss("MeanAbsoluteError", losses.mean_absolute_error)
 MeanAbsolutePercentageError = _of_loss("MeanAbsolutePercentageError", losses.mean_absolute_percentage_error)
 MeanSquaredLogarithmicError = _of_loss("MeanSquaredLogarithmicError", losses.mean_squared_logarithmic_error)
-LogCoshError = _of_loss("LogCoshError", losses.log_cosh)
+LogCoshError = _of_loss("LogCoshError", losses.log_cosh, "logcosh")
 Hinge = _of_loss("Hinge", losses.hinge)
 SquaredHinge = _of_loss("SquaredHinge", losses.squared_hinge)
 CategoricalHinge = _of_loss("CategoricalHinge", losses.categorical_hinge)

@@ -24,6 +24,17 @@ def convert_to_numpy(x: Any) -> Any:
     return x.detach().numpy() if isinstance(x, Tensor) else x
 
 
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Tensor:
+    """start, start + step, … below stop; one number is the stop. int32 for whole numbers, float32 otherwise."""
+    first, last = (0, start) if stop is None else (start, stop)
+    whole = all(isinstance(value, int) for value in (first, last, step or 1))
+    return pyapp.arange(first, last, step or 1, dtype=as_dtype(dtype or ("int32" if whole else "float32")))
+
+
+def size(x: Any) -> int:
+    return int(pyapp.as_tensor(x).numel())
+
+
 def shape(x: Any) -> tuple[Any, ...]:
     return tuple(x.shape)
 

@@ -22,10 +22,12 @@ from .schedules import LearningRateSchedule
 __all__ = [
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
+    "Ftrl",
     "Lion",
     "Nadam",
     "Optimizer",
@@ -451,6 +453,113 @@ def _nadam() -> ElementProgram:
         return w * keep + (g * of_grad + m * of_mean) / (v.sqrt() * scale + epsilon), None, m, v
 
     return ElementProgram(nadam, 4, 9)
+
+
+class Ftrl(Optimizer):
+    """Follows the regularised leader (McMahan et al. 2013), with l1 and l2 penalties; the learning rate falls with the
+    root of the sum of squared gradients (`learning_rate_power` -0.5, the only one there is).
+    """
+
+    states = ("accumulator", "linear")
+
+    def __init__(
+        self, learning_rate: Any = 0.001, learning_rate_power: float = -0.5, initial_accumulator_value: float = 0.1,
+        l1_regularization_strength: float = 0.0, l2_regularization_strength: float = 0.0,
+        l2_shrinkage_regularization_strength: float = 0.0, beta: float = 0.0, weight_decay: float | None = None,
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(learning_rate, weight_decay, **settings)
+        if learning_rate_power != -0.5:
+            raise ValueError(f"Ftrl: learning_rate_power is -0.5, not {learning_rate_power!r}")
+        strengths = (
+            l1_regularization_strength, l2_regularization_strength, l2_shrinkage_regularization_strength,
+            initial_accumulator_value,
+        )  # fmt: skip
+        if min(strengths) < 0:
+            raise ValueError(f"Ftrl: the strengths and the first accumulator are at least 0, got {min(strengths)}")
+        self.learning_rate_power, self.initial_accumulator_value = learning_rate_power, initial_accumulator_value
+        self.l1_regularization_strength, self.l2_regularization_strength = strengths[:2]
+        self.l2_shrinkage_regularization_strength, self.beta = l2_shrinkage_regularization_strength, beta
+
+    def first_state(self, name: str, weight: Tensor) -> Tensor:
+        return ops.full_like(weight, self.initial_accumulator_value if name == "accumulator" else 0.0)
+
+    def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
+        l1 = self.l1_regularization_strength
+        l2 = self.l2_regularization_strength + self.beta / (2 * rate)
+        return self.keep(rate, decays), rate, l1, -l1, 2 * l2, 2 * self.l2_shrinkage_regularization_strength
+
+    def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
+        update_elements(weight, (grad, *kept.values()), _ftrl(), numbers)
+
+
+@cache
+def _ftrl() -> ElementProgram:
+    def ftrl(
+        w: Any, g: Any, total: Any, linear: Any, keep: Any, rate: Any, most: Any, least: Any, l2: Any, shrinkage: Any
+    ) -> Any:
+        w = w * keep
+        before, total = total.sqrt(), total + g * g
+        root = total.sqrt()
+        linear = linear + g + w * shrinkage - (root - before) / rate * w
+        new = (linear.maximum(least).minimum(most) - linear) / (root / rate + l2)
+        return new, None, total, linear
+
+    return ElementProgram(ftrl, 4, 6)
+
+
+class Adafactor(Optimizer):
+    """Adam with the second moments of rows and columns in place of those of elements (Shazeer and Stern 2018, arXiv
+    1804.04235). Steps run eagerly: they read means over the weights.
+    """
+
+    states = ("rows", "columns", "velocity")
+
+    def __init__(
+        self, learning_rate: Any = 0.001, beta_2_decay: float = -0.8, epsilon_1: float = 1e-30,
+        epsilon_2: float = 1e-3, clip_threshold: float = 1.0, relative_step: bool = True,
+        weight_decay: float | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(learning_rate, weight_decay, **settings)
+        self.beta_2_decay, self.epsilon_1, self.epsilon_2 = beta_2_decay, epsilon_1, epsilon_2
+        self.clip_threshold, self.relative_step = clip_threshold, relative_step
+
+    def first_state(self, name: str, weight: Tensor) -> Tensor:
+        shape = weight.shape
+        if name != "velocity":
+            shape = () if len(shape) < 2 else shape[:-1] if name == "rows" else (*shape[:-2], shape[-1])
+        return ops.zeros(shape, dtype=weight.dtype, device=weight.device)
+
+    def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
+        step = self.iterations + 1
+        fixed = self.schedule is None
+        keep = self.keep(rate, decays)
+        rate = min(rate, 1 / sqrt(step)) if fixed and self.relative_step else rate
+        return keep, min(rate, 1 / sqrt(step)), 1 - step**self.beta_2_decay
+
+    def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
+        stop_capture("Adafactor reads means over the weights")
+        super().apply(grads, trainable_variables)
+
+    def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
+        assert isinstance(numbers, tuple)
+        keep, rate, old = numbers
+        weight.mul_(keep)
+        squares = grad * grad + self.epsilon_1
+        velocity = kept["velocity"]
+        if weight.ndim < 2:
+            velocity.mul_(old).add_(squares * (1 - old))
+        else:
+            rows = kept["rows"].mul_(old).add_(squares.mean(-1) * (1 - old))
+            columns = kept["columns"].mul_(old).add_(squares.mean(-2) * (1 - old))
+            velocity.copy_((rows / rows.mean(-1, True)).unsqueeze(-1) * columns.unsqueeze(-2))
+        step = grad / velocity.sqrt()
+        step = step / max(1.0, _root_mean_square(step) / self.clip_threshold)
+        weight.sub_(step * (max(self.epsilon_2, _root_mean_square(weight)) * rate))
+
+
+def _root_mean_square(x: Tensor) -> float:
+    return sqrt((x * x).mean().item())
 
 
 class Lion(Optimizer):

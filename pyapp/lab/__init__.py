@@ -1,4 +1,5 @@
-"""What cells of the page's Lab show beside text: tables, images, curves that grow, and a field to draw in.
+"""What cells of the page's Lab show beside text: tables, images, curves that grow, a field to draw in, and a button that
+opens files in another view.
 
 >>> from pyapp import lab
 >>> lab.table([{"layer": "dense", "parameters": 650}])
@@ -10,8 +11,9 @@ In the page these appear below the cell. Elsewhere they print a short text, so t
 
 from .drawing import Drawing, drawing
 from .image import image
+from .opening import open_in
 from .packages import install
 from .plot import Curves, TrainingCurves, plot
 from .table import table
 
-__all__ = ["Curves", "Drawing", "TrainingCurves", "drawing", "image", "install", "plot", "table"]
+__all__ = ["Curves", "Drawing", "TrainingCurves", "drawing", "image", "install", "open_in", "plot", "table"]

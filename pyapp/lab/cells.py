@@ -20,6 +20,7 @@ from typing import Any
 
 from pyapp import __path__ as _package_path
 
+from .answers import Answers, Ask
 from .drawing import Drawing
 from .image import image
 from .output import Send, send_to
@@ -33,10 +34,11 @@ IMAGE_SIDES = (8, 2048)  # arrays of bytes of these sizes are shown as images
 
 
 class Session:
-    """A namespace and its cells. `send(output)` gets what the cells show."""
+    """A namespace and its cells. `send(output)` gets what the cells show; `ask()` waits for a line that `input()` reads."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, ask: Ask | None = None) -> None:
         self.send = send
+        self._ask = ask
         self._module = types.ModuleType("__main__")
         self._module.__dict__["__builtins__"] = __builtins__
         self._files: set[str] = set()
@@ -73,10 +75,12 @@ class Session:
     async def _guarded(self, work: Any) -> str:
         printed = Printed(self.send)
         out, err = Stream(printed, "stdout"), Stream(printed, "stderr")
-        main = sys.modules.get("__main__")
+        main, stdin = sys.modules.get("__main__"), sys.stdin
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 sys.modules["__main__"] = self._module
+                if self._ask is not None:
+                    sys.stdin = Answers(self._ask)
                 send_to(self.send)
                 self._task = asyncio.ensure_future(self._outcome(work))
                 try:
@@ -90,6 +94,7 @@ class Session:
             return "stopped"
         finally:
             send_to(None)
+            sys.stdin = stdin
             if main is not None:
                 sys.modules["__main__"] = main
 

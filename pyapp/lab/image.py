@@ -1,16 +1,12 @@
-"""Images of a cell: tensors and arrays as PNG.
-
-Source of the format: https://www.w3.org/TR/png-3/
-"""
+"""Images of a cell: tensors and arrays as PNG."""
 
 from __future__ import annotations
 
 import base64
-import struct
-import zlib
 from typing import Any
 
 from pyapp.engine.lazy import np
+from pyapp.formats.png import encode_png
 
 from .output import show
 
@@ -89,17 +85,3 @@ def scaled(array: Any) -> Any:
     if low < 0 or high > 1:
         values = (values - low) / ((high - low) or 1.0)
     return np.rint(values * 255).astype(np.uint8)
-
-
-def encode_png(pixels: Any) -> bytes:
-    """(H, W, C) uint8 → the bytes of a PNG file."""
-    height, width, channels = pixels.shape
-    lines = np.zeros((height, 1 + width * channels), np.uint8)  # each line begins with its filter: 0, none
-    lines[:, 1:] = pixels.reshape(height, width * channels)
-    header = struct.pack(">IIBBBBB", width, height, 8, {1: 0, 3: 2, 4: 6}[channels], 0, 0, 0)
-    parts = [chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(lines.tobytes(), 6)), chunk(b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-
-
-def chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

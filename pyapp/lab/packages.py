@@ -8,15 +8,13 @@ from urllib.parse import urljoin, urlsplit
 
 from pyapp.errors import OptionError
 
-INDEX = "index"  # among the hosts: Python's package index, as micropip knows it
-
 
 class Host(Protocol):
     """The worker: the address of the site, the hosts that the visitor allows, and `micropip` of the site."""
 
     site: str
+    allowed: str
 
-    def allowed(self) -> str: ...
     async def micropip(self) -> Any: ...
 
 
@@ -32,33 +30,35 @@ async def install(*packages: str) -> None:
     """Installs packages in the page: `await lab.install("wheels/mine-1.0-py3-none-any.whl")`.
 
     Each is the address of a wheel, relative to this site or on a host that is allowed in the Lab's settings, or a name
-    in Python's package index, if "index" is among these hosts. Only wheels of pure Python work. Without the index,
-    wheels are installed without what they depend on. OptionError if a host is not allowed, or outside the page.
+    in Python's package index, if its host is among these. Only wheels of pure Python work. Without the index, wheels
+    are installed without what they depend on. OptionError if a host is not allowed, or outside the page.
     """
     if _host is None:
         raise OptionError("packages are installed in the page only", where="lab.install", hint="Use pip here")
-    hosts = _host.allowed().split()
-    wanted = addresses(packages, _host.site, hosts)
     await _host.micropip()
     import micropip
+    from micropip.package_index import DEFAULT_INDEX_URLS
 
-    await micropip.install(wanted, deps=INDEX in hosts)
+    hosts, index = _host.allowed.split(), urlsplit(DEFAULT_INDEX_URLS[0]).netloc
+    await micropip.install(addresses(packages, _host.site, hosts, index), deps=index in hosts)
 
 
-def addresses(packages: Iterable[str], site: str, hosts: list[str]) -> list[str]:
-    """What micropip is asked for: addresses of wheels, and names. OptionError for a host that is not in `hosts`."""
+def addresses(packages: Iterable[str], site: str, hosts: list[str], index: str) -> list[str]:
+    """What micropip is asked for: addresses of wheels, and names of the packages of the host `index`. OptionError for a
+    host that is not in `hosts`.
+    """
     wanted = []
     for package in packages:
         wheel = package.endswith(".whl")
         address = urljoin(site, package) if wheel else package
         parts = urlsplit(address)
-        host = parts.netloc if wheel else INDEX
+        host = parts.netloc if wheel else index
         if wheel and parts.scheme not in ("http", "https"):
             raise OptionError("the address of a wheel begins with https:", where=package)
         if (parts.scheme, parts.netloc) != urlsplit(site)[:2] and host not in hosts:
             raise OptionError(
                 f"the host {host} is not allowed", where=package,
-                hint="Add it to the hosts for packages in the settings of the Lab",
+                hint="Add it to the hosts that cells may reach, in the Lab's settings, and restart Python",
             )  # fmt: skip
         wanted.append(address)
     return wanted

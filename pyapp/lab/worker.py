@@ -7,7 +7,10 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
+
+from pyapp.errors import DownloadError, OptionError
+from pyapp.hub import registry
 
 from . import completion, packages
 from .cells import Session
@@ -19,8 +22,44 @@ _session: Session | None = None
 _send: Callable[[str], None] | None = None
 
 
-def connect(host: packages.Host) -> None:
+class Host(packages.Host, Protocol):
+    """The worker: `read(path)` gives a file of the site as JavaScript's bytes; `ask()` waits for a line of the reader, and
+    is there where the page is isolated.
+    """
+
+    def read(self, path: str) -> Any: ...
+    def ask(self) -> str | None: ...
+
+
+_host: Host | None = None
+
+
+def connect(host: Host) -> None:
+    global _host
+    _host = host
     packages.connect(host)
+    registry.fetch_embedded_by(_read)
+
+
+def _read(path: str) -> bytes:
+    """A file of the site, for models that the page embeds. DownloadError if it does not come."""
+    assert _host is not None
+    data = _host.read(path)
+    if data is None:
+        raise DownloadError("the page does not have this file", where=path, hint="Check your connection")
+    found: bytes = data.to_bytes()
+    return found
+
+
+def _ask() -> str | None:
+    ask = getattr(_host, "ask", None)
+    if ask is None:
+        raise OptionError(
+            "input() needs a page that is cross-origin isolated, which this host or browser does not allow",
+            where="input", hint="Write the value into the cell",
+        )  # fmt: skip
+    answer: str | None = ask()
+    return answer
 
 
 def start() -> None:
@@ -33,7 +72,7 @@ def start() -> None:
     for name, module in list(sys.modules.items()):
         if (getattr(module, "__file__", None) or "").startswith(f"{HOME}/"):
             del sys.modules[name]  # of the notebook before
-    _session = Session(lambda output: _send(json.dumps(output)) if _send else None)
+    _session = Session(lambda output: _send(json.dumps(output)) if _send else None, _ask)
 
 
 def session() -> Session:

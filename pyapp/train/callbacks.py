@@ -8,6 +8,7 @@ import csv
 import json
 import math
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -346,8 +347,9 @@ class TensorBoard(Callback):
     """Writes losses, metrics and the learning rate of each epoch for TensorBoard: to the folders train and validation
     of `log_dir`. `update_freq`: "epoch", or also the losses after each batch ("batch"), or after so many.
 
-    Graphs, histograms of weights, images, profiles and embeddings are not written: ValueError where one is asked for,
-    but for `write_graph`, which is Keras' default.
+    histogram_freq: every so many epochs, the distribution of each weight is written, by the weight's path. write_images:
+    then each weight is a picture, too. write_steps_per_second: the speed of each epoch. Graphs, profiles and embeddings
+    are not written: ValueError where one is asked for, but for `write_graph`, which is Keras' default.
     """
 
     def __init__(
@@ -355,29 +357,33 @@ class TensorBoard(Callback):
         write_images: bool = False, write_steps_per_second: bool = False, update_freq: str | int = "epoch",
         profile_batch: Any = 0, embeddings_freq: int = 0, embeddings_metadata: Any = None,
     ) -> None:  # fmt: skip
-        unknown = {
-            "histogram_freq": histogram_freq, "write_images": write_images, "profile_batch": profile_batch,
-            "embeddings_freq": embeddings_freq, "write_steps_per_second": write_steps_per_second,
-        }  # fmt: skip
+        unknown = {"profile_batch": profile_batch, "embeddings_freq": embeddings_freq}
         if any(unknown.values()):
             names = ", ".join(name for name, value in unknown.items() if value)
-            raise ValueError(f"TensorBoard: writes losses and metrics only, so {names} is not supported")
+            raise ValueError(f"TensorBoard: writes numbers, histograms and images only, so {names} is not supported")
         if update_freq not in ("epoch", "batch") and not (isinstance(update_freq, int) and update_freq > 0):
             raise ValueError(
                 f"TensorBoard: update_freq is 'epoch', 'batch' or a number of batches, not {update_freq!r}"
             )
+        if not isinstance(histogram_freq, int) or histogram_freq < 0:
+            raise ValueError(f"TensorBoard: histogram_freq is a number of epochs, or 0, not {histogram_freq!r}")
         self.log_dir = Path(log_dir)
+        self.histogram_freq, self.write_images = histogram_freq, write_images
+        self.write_steps_per_second = write_steps_per_second
         self._every = 0 if update_freq == "epoch" else 1 if update_freq == "batch" else int(update_freq)
         self._writers: dict[str, EventWriter] = {}
         self._step = 0
         if self._every:  # else `fit` need not read the numbers after each batch
             self.on_train_batch_end = self._after_batch  # type: ignore[method-assign]
 
-    def _write(self, folder: str, step: int, values: dict[str, float]) -> None:
-        if values and folder not in self._writers:
+    def _writer(self, folder: str) -> EventWriter:
+        if folder not in self._writers:
             self._writers[folder] = EventWriter(self.log_dir / folder)
+        return self._writers[folder]
+
+    def _write(self, folder: str, step: int, values: dict[str, float]) -> None:
         if values:
-            self._writers[folder].write(step, values)
+            self._writer(folder).write(step, values)
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         self._step = 0
@@ -387,6 +393,13 @@ class TensorBoard(Callback):
         if self._step % self._every == 0:
             self._write("train", self._step, {f"batch_{name}": float(v) for name, v in (logs or {}).items()})
 
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        if self.write_steps_per_second:
+            self._began = time.perf_counter(), self._steps()
+
+    def _steps(self) -> int:
+        return int(getattr(getattr(self.model, "optimizer", None), "iterations", 0))
+
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         numbers = {name: float(value) for name, value in (logs or {}).items() if isinstance(value, (int, float))}
         held_out = {name: value for name, value in numbers.items() if name.startswith("val_")}
@@ -394,13 +407,43 @@ class TensorBoard(Callback):
         rate = getattr(getattr(self.model, "optimizer", None), "learning_rate", None)
         if isinstance(rate, (int, float)):
             train["epoch_learning_rate"] = float(rate)
+        if self.write_steps_per_second:
+            began, steps = self._began
+            train["epoch_steps_per_second"] = (self._steps() - steps) / max(time.perf_counter() - began, 1e-9)
         self._write("train", epoch, train)
         self._write("validation", epoch, {f"epoch_{n.removeprefix('val_')}": v for n, v in held_out.items()})
+        if self.histogram_freq and epoch % self.histogram_freq == 0:
+            self._write_weights(epoch)
+
+    def _write_weights(self, epoch: int) -> None:
+        writer = self._writer("train")
+        for layer in self.model.layers:
+            for name, weight in layer.weight_paths():
+                values = weight.detach().numpy()
+                writer.write_histogram(epoch, f"{name}/histogram", values)
+                if self.write_images and (pictures := weight_pictures(values)) is not None:
+                    writer.write_pictures(epoch, f"{name}/image", pictures)
 
     def on_train_end(self, logs: Logs | None = None) -> None:
         for writer in self._writers.values():
             writer.close()
         self._writers = {}
+
+
+def weight_pictures(values: Any) -> Any:
+    """A weight as pictures (N, H, W, C) as Keras draws it: a vector is a row, a matrix lies, of kernels of convolutions
+    with one dimension (K, in, out) each output has a picture. None where there is no such form.
+    """
+    values = values.squeeze()
+    shape = values.shape
+    if values.ndim == 1:
+        return values.reshape(1, shape[0], 1, 1)
+    if values.ndim == 2:
+        values = values.T if shape[0] > shape[1] else values
+        return values[None, :, :, None]
+    if values.ndim == 3:
+        return values.transpose(2, 0, 1)[..., None]
+    return values if values.ndim == 4 and shape[-1] in (1, 3, 4) else None
 
 
 class BackupAndRestore(Callback):

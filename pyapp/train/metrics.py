@@ -11,22 +11,55 @@ from collections.abc import Callable
 from math import log
 from typing import Any
 
-from ..engine import Tensor, no_grad, ops
+from ..engine import Tensor, as_dtype, no_grad, ops
+from .names import unique_name
+from .variable import Variable, as_variable
 
 __all__ = [
-    "AUC", "Accuracy", "BinaryAccuracy", "CategoricalAccuracy", "F1Score", "FalseNegatives", "FalsePositives", "Mean",
-    "MeanIoU", "MeanMetricWrapper", "Metric", "Precision", "R2Score", "Recall", "RootMeanSquaredError",
-    "SparseCategoricalAccuracy", "SparseTopKCategoricalAccuracy", "Sum", "TopKCategoricalAccuracy", "TrueNegatives",
+    "AUC", "Accuracy", "BinaryAccuracy", "CategoricalAccuracy", "F1Score", "FBetaScore", "FalseNegatives",
+    "FalsePositives", "Mean", "MeanIoU", "MeanMetricWrapper", "Metric", "Precision", "PrecisionAtRecall", "R2Score",
+    "Recall", "RecallAtPrecision", "RootMeanSquaredError", "SensitivityAtSpecificity", "SparseCategoricalAccuracy",
+    "SparseTopKCategoricalAccuracy", "SpecificityAtSensitivity", "Sum", "TopKCategoricalAccuracy", "TrueNegatives",
     "TruePositives",
 ]  # fmt: skip
 
 
 class Metric:
-    """Base: `update_state` takes a batch, `result` gives the number so far, `reset_state` begins again."""
+    """Base: `update_state` takes a batch, `result` gives the number so far, `reset_state` begins again.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    A metric of one's own makes its state in the constructor with `add_weight` and writes it with `assign_add`.
+    """
+
+    def __init__(self, name: str | None = None, dtype: Any = None) -> None:
+        self.name = name or unique_name(type(self).__name__)
+        self.dtype = "float32" if dtype is None else as_dtype(dtype).name
         self._state: dict[str, Tensor] = {}
+        self._first: dict[str, Tensor] = {}  # what states other than zero begin with
+
+    def add_weight(
+        self, shape: Any = (), initializer: Any = None, dtype: Any = None, name: str | None = None
+    ) -> Variable:
+        """A new state: "zeros", "ones", a number, or a function of the shape. `reset_state` makes it so again."""
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        kind = as_dtype(dtype or self.dtype)
+        given = {"zeros": 0.0, "ones": 1.0, None: 0.0}.get(initializer, initializer) if not callable(initializer) else 0.0
+        if isinstance(given, str):
+            raise ValueError(f"{self.name}: the initializer of a metric is zeros, ones or a function, not {given!r:.40}")
+        with no_grad():
+            value = initializer(shape) if callable(initializer) else ops.full(shape, float(given))
+            state = as_variable(value.to(kind).clone())
+        label = name if name and name not in self._state else f"state_{len(self._state)}"
+        self._state[label] = state
+        if callable(initializer) or given:
+            self._first[label] = value.clone()
+        return state
+
+    add_variable = add_weight
+
+    @property
+    def variables(self) -> list[Tensor]:
+        """The tensors of the state."""
+        return self.state_tensors()
 
     def add(self, name: str, value: Tensor) -> None:
         """Adds to a state that begins with zeros."""
@@ -45,8 +78,11 @@ class Metric:
     def reset_state(self) -> None:
         """Begins again. States stay where they are, as a Graph may write to them."""
         with no_grad():
-            for held in self._state.values():
-                held.zero_()
+            for name, held in self._state.items():
+                if name in self._first:
+                    held.copy_(self._first[name].to(held.dtype))
+                else:
+                    held.zero_()
 
     def state_tensors(self) -> list[Tensor]:
         """The tensors of the state."""
@@ -64,6 +100,11 @@ class Metric:
     def _value(self, name: str) -> Tensor:
         held = self._state.get(name)
         return ops.zeros(()) if held is None else held
+
+
+def as_tensors(y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:
+    """Labels and predictions that may be arrays or lists."""
+    return ops.as_tensor(y_true), ops.as_tensor(y_pred)
 
 
 def _ratio(part: float, whole: float) -> float:
@@ -125,7 +166,7 @@ class MeanMetricWrapper(_Reduced):
         self.fn, self.settings = fn, settings
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
-        self.gather(self.fn(y_true, y_pred, **self.settings), sample_weight)
+        self.gather(self.fn(*as_tensors(y_true, y_pred), **self.settings), sample_weight)
 
     def result(self) -> float:
         return _ratio(self._value("total").item(), self._value("count").item())
@@ -233,6 +274,7 @@ class RootMeanSquaredError(_Reduced):
         super().__init__(name)
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
+        y_true, y_pred = as_tensors(y_true, y_pred)
         difference = y_pred - same_shape(y_true, y_pred).to(y_pred.dtype)
         self.gather(difference * difference, sample_weight)
 
@@ -243,7 +285,7 @@ class RootMeanSquaredError(_Reduced):
 class _Confusion(Metric):
     """Base of what is counted from true and false positives and negatives at thresholds."""
 
-    def __init__(self, name: str, thresholds: Any = None) -> None:
+    def __init__(self, name: str | None, thresholds: Any = None) -> None:
         super().__init__(name)
         several = isinstance(thresholds, (list, tuple))
         self.thresholds = [0.5 if thresholds is None else thresholds] if not several else list(thresholds)
@@ -251,6 +293,7 @@ class _Confusion(Metric):
             raise ValueError(f"{type(self).__name__}: thresholds are in [0, 1], got {thresholds}")
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
+        y_true, y_pred = as_tensors(y_true, y_pred)
         with no_grad():
             y_pred = y_pred.detach()
             limits = ops.tensor(self.thresholds, device=y_pred.device).reshape(-1, 1)  # (K, 1)
@@ -284,7 +327,7 @@ class _Count(_Confusion):
     what: str
 
     def __init__(self, thresholds: Any = None, name: str | None = None) -> None:
-        super().__init__(name or self.what, thresholds)
+        super().__init__(name, thresholds)
 
     def result(self) -> Any:
         return self._result(self.counts(self.what))
@@ -309,7 +352,7 @@ class FalseNegatives(_Count):
 class Precision(_Confusion):
     """True positives of all predicted positives."""
 
-    def __init__(self, thresholds: Any = None, name: str = "precision") -> None:
+    def __init__(self, thresholds: Any = None, name: str | None = None) -> None:
         super().__init__(name, thresholds)
 
     def result(self) -> Any:
@@ -320,7 +363,7 @@ class Precision(_Confusion):
 class Recall(_Confusion):
     """True positives of all that are positive."""
 
-    def __init__(self, thresholds: Any = None, name: str = "recall") -> None:
+    def __init__(self, thresholds: Any = None, name: str | None = None) -> None:
         super().__init__(name, thresholds)
 
     def result(self) -> Any:
@@ -330,12 +373,17 @@ class Recall(_Confusion):
 
 class AUC(_Confusion):
     """The area under the curve of true against false positives (`curve="ROC"`) or of precision against recall
-    (`"PR"`), from so many thresholds. The trapezoidal rule; precision is interpolated as Davis and Goadrich (2006) do.
+    (`"PR"`), from so many thresholds. `summation_method`: "interpolation", the trapezoidal rule, and for precision that
+    of Davis and Goadrich (2006); "minoring" and "majoring" take the lower and the higher end of each step.
     """
 
     def __init__(
-        self, num_thresholds: int = 200, curve: str = "ROC", name: str = "auc", from_logits: bool = False
-    ) -> None:
+        self, num_thresholds: int = 200, curve: str = "ROC", summation_method: str = "interpolation",
+        name: str | None = None, dtype: Any = None, from_logits: bool = False,
+    ) -> None:  # fmt: skip
+        if summation_method not in ("interpolation", "minoring", "majoring"):
+            raise ValueError(f"AUC: summation_method is interpolation, minoring or majoring, not {summation_method!r:.40}")
+        self.summation_method = summation_method
         if num_thresholds < 2 or curve not in ("ROC", "PR"):
             raise ValueError("AUC: takes at least two thresholds, and the curve ROC or PR")
         inner = [(k + 1) / (num_thresholds - 1) for k in range(num_thresholds - 2)]
@@ -344,12 +392,20 @@ class AUC(_Confusion):
         self.curve, self.from_logits, self.num_thresholds = curve, from_logits, num_thresholds
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
+        y_true, y_pred = as_tensors(y_true, y_pred)
         super().update_state(y_true, y_pred.sigmoid() if self.from_logits else y_pred, sample_weight)
 
     def result(self) -> float:
         tp, fp = self.counts("true_positives"), self.counts("false_positives")
         tn, fn = self.counts("true_negatives"), self.counts("false_negatives")
         steps = range(len(tp) - 1)
+        if self.summation_method != "interpolation":
+            chosen = min if self.summation_method == "minoring" else max
+            x = [_ratio(t, t + f) for t, f in zip(tp, fn, strict=True)]
+            y = [_ratio(t, t + f) for t, f in zip(tp, fp, strict=True)]
+            if self.curve == "ROC":
+                x, y = [_ratio(f, f + t) for f, t in zip(fp, tn, strict=True)], x
+            return sum((x[k] - x[k + 1]) * chosen(y[k], y[k + 1]) for k in steps)
         if self.curve == "PR":
             area = 0.0
             for k in steps:
@@ -366,21 +422,76 @@ class AUC(_Confusion):
 
     def get_config(self) -> dict[str, Any]:
         settings = {"num_thresholds": self.num_thresholds, "curve": self.curve, "from_logits": self.from_logits}
+        settings["summation_method"] = self.summation_method
         return {**super().get_config(), **settings}
 
 
-class F1Score(Metric):
-    """2 * precision * recall / (precision + recall) of each class. `average`: None, "micro", "macro" or "weighted".
-    Without a threshold the largest prediction counts as positive.
+class _AtLimit(_Confusion):
+    """Base: the best of one rate over the thresholds at which another rate fits `value`."""
+
+    def __init__(self, value: float, num_thresholds: int = 200, name: str | None = None) -> None:
+        if not 0 <= value <= 1 or num_thresholds < 1:
+            raise ValueError(f"{type(self).__name__}: takes a rate from 0 to 1, and at least one threshold")
+        super().__init__(name)
+        self.value, self.num_thresholds = value, num_thresholds
+        inner = [(k + 1) / (num_thresholds - 1) for k in range(num_thresholds - 2)]
+        self.thresholds = [0.5] if num_thresholds == 1 else [0.0, *inner, 1.0]
+
+    def rate(self, part: str, rest: str) -> list[float]:
+        return [_ratio(a, a + b) for a, b in zip(self.counts(part), self.counts(rest), strict=True)]
+
+    def best(self, rates: list[float], limited: list[float]) -> float:
+        return max((rate for rate, limit in zip(rates, limited, strict=True) if limit >= self.value), default=0.0)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "value": self.value, "num_thresholds": self.num_thresholds}
+
+
+class SensitivityAtSpecificity(_AtLimit):
+    """The best sensitivity where the specificity is at least `value`."""
+
+    def result(self) -> float:
+        return self.best(self.rate("true_positives", "false_negatives"), self.rate("true_negatives", "false_positives"))
+
+
+class SpecificityAtSensitivity(_AtLimit):
+    """The best specificity where the sensitivity is at least `value`."""
+
+    def result(self) -> float:
+        return self.best(self.rate("true_negatives", "false_positives"), self.rate("true_positives", "false_negatives"))
+
+
+class PrecisionAtRecall(_AtLimit):
+    """The best precision where the recall is at least `value`."""
+
+    def result(self) -> float:
+        return self.best(self.rate("true_positives", "false_positives"), self.rate("true_positives", "false_negatives"))
+
+
+class RecallAtPrecision(_AtLimit):
+    """The best recall where the precision is at least `value`."""
+
+    def result(self) -> float:
+        return self.best(self.rate("true_positives", "false_negatives"), self.rate("true_positives", "false_positives"))
+
+
+class FBetaScore(Metric):
+    """(1 + beta²) * precision * recall / (beta² * precision + recall) of each class. `average`: None, "micro", "macro"
+    or "weighted". Without a threshold the largest prediction counts as positive.
     """
 
-    def __init__(self, average: str | None = None, threshold: float | None = None, name: str = "f1_score") -> None:
+    def __init__(
+        self, average: str | None = None, beta: float = 1.0, threshold: float | None = None, name: str = "fbeta_score"
+    ) -> None:
         super().__init__(name)
         if average not in (None, "micro", "macro", "weighted"):
-            raise ValueError(f"F1Score: average is None, micro, macro or weighted, not {average!r}")
-        self.average, self.threshold = average, threshold
+            raise ValueError(f"{type(self).__name__}: average is None, micro, macro or weighted, not {average!r}")
+        if not beta > 0:
+            raise ValueError(f"{type(self).__name__}: beta is above 0, not {beta!r}")
+        self.average, self.beta, self.threshold = average, beta, threshold
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
+        y_true, y_pred = as_tensors(y_true, y_pred)
         with no_grad():
             if self.threshold is None:
                 found = (y_pred >= y_pred.max(-1, keepdim=True)[0]).float() * (y_pred.abs() > 1e-9).float()
@@ -397,7 +508,11 @@ class F1Score(Metric):
         )
         if self.average == "micro":
             tp, fp, fn = [sum(tp)], [sum(fp)], [sum(fn)]
-        scores = [_ratio(2 * t, 2 * t + p + n + 1e-7) for t, p, n in zip(tp, fp, fn, strict=True)]
+        square = self.beta**2
+        scores = [
+            _ratio((1 + square) * t, (1 + square) * t + p + square * n + 1e-7)
+            for t, p, n in zip(tp, fp, fn, strict=True)
+        ]
         if self.average is None:
             return scores
         if self.average != "weighted":
@@ -406,7 +521,17 @@ class F1Score(Metric):
         return _ratio(sum(s * n for s, n in zip(scores, sizes, strict=True)), sum(sizes))
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "average": self.average, "threshold": self.threshold}
+        return {**super().get_config(), "average": self.average, "beta": self.beta, "threshold": self.threshold}
+
+
+class F1Score(FBetaScore):
+    """2 * precision * recall / (precision + recall) of each class: FBetaScore with beta 1."""
+
+    def __init__(self, average: str | None = None, threshold: float | None = None, name: str = "f1_score") -> None:
+        super().__init__(average, 1.0, threshold, name)
+
+    def get_config(self) -> dict[str, Any]:
+        return {name: value for name, value in super().get_config().items() if name != "beta"}
 
 
 class R2Score(Metric):
@@ -416,6 +541,7 @@ class R2Score(Metric):
         super().__init__(name)
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
+        y_true, y_pred = as_tensors(y_true, y_pred)
         with no_grad():
             truth = same_shape(y_true, y_pred).to(y_pred.dtype)
             weights = _weights_like(y_pred, sample_weight)
@@ -436,11 +562,12 @@ class R2Score(Metric):
 class MeanIoU(Metric):
     """The mean over the classes of intersection / union of labels and predictions, which are class numbers."""
 
-    def __init__(self, num_classes: int, name: str = "mean_io_u") -> None:
+    def __init__(self, num_classes: int, name: str | None = None) -> None:
         super().__init__(name)
         self.num_classes = num_classes
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
+        y_true, y_pred = as_tensors(y_true, y_pred)
         with no_grad():
             weights = _weights_like(y_pred.float(), sample_weight).reshape(-1, 1)  # (N, 1)
             kinds = ops.arange(self.num_classes, device=y_pred.device)

@@ -29,6 +29,18 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("gpt2", {"r": 4, "target_modules": ["c_attn", "c_proj"], "fan_in_fan_out": True, "lora_bias": True}),
     "gpt_neox": ("gpt_neox", {"r": 2, "bias": "all", "target_modules": ["query_key_value"]}),
     "falcon": ("falcon", {"r": 2, "target_modules": "all-linear"}),
+    "mixtral-experts": (
+        "mixtral",
+        {
+            "r": 2,
+            "target_modules": ["q_proj"],
+            "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"],
+            "rank_pattern": {"experts.down_proj": 3},
+        },
+    ),
+    "qwen3_moe-experts": (
+        "qwen3_moe", {"r": 3, "lora_alpha": 6, "target_modules": [], "target_parameters": ["experts.down_proj"]},
+    ),  # fmt: skip
     "phi3": ("phi3", {"r": 2, "target_modules": ["qkv_proj", "gate_up_proj"]}),
 }
 TEXT = [3, 17, 5, 60, 8, 44, 2, 9, 71, 30, 12, 1]

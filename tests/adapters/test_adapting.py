@@ -185,3 +185,36 @@ def test_a_layer_that_is_never_called_is_refused() -> None:
     assert add_adapter(model, LoraConfig(r=2, target_modules="all-linear")) == ["linear1", "linear2"]
     with pytest.raises(OptionError, match="self_attn.out_proj cannot have an adapter"):
         add_adapter(model, LoraConfig(r=2, target_modules=["out_proj"]), "other")
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+def test_experts_get_adapters_of_their_own(quantized: bool) -> None:
+    model = make("mixtral", 0, **Q8).requires_grad_(False)
+    if quantized:
+        nn.quantize(model, "q8_0", where=lambda name, _: "experts" in name)
+    plain = logits(model)
+    add_adapter(model, LoraConfig(r=2, target_parameters=["experts.gate_up_proj", "experts.down_proj"]))
+    assert {path.split(".lora_")[0].rpartition(".")[2] for path, p in model.named_parameters() if p.requires_grad} == {"experts"}
+    np.testing.assert_array_equal(logits(model), plain)  # B is zero
+    loss_of(model).backward()
+    grads = [p.grad for name, p in model.named_parameters() if p.requires_grad and "lora_B" in name]
+    assert len(grads) == 4 and all(g is not None and g.abs().max().item() > 0 for g in grads)
+    shake(model)
+    changed = logits(model)
+    assert np.abs(changed - plain).max() > 0.01
+    session = Session(model, 32)
+    for token in TEXT:
+        last = session.feed([token]).reshape(-1)
+    with pyapp.no_grad():
+        whole = model(pyapp.tensor([TEXT]))[0, -1]
+    np.testing.assert_allclose(last.numpy(), whole.numpy(), rtol=1e-3, atol=2e-2 if quantized else 1e-4)
+    merge_adapters(model)
+    np.testing.assert_allclose(logits(model), changed, rtol=1e-3, atol=5e-2 if quantized else 1e-4)
+    unmerge_adapters(model)
+    np.testing.assert_array_equal(logits(model), changed)
+    remove_adapter(model, "default")
+    np.testing.assert_array_equal(logits(model), plain)
+    with pytest.raises(OptionError, match="lora_dropout"):
+        add_adapter(model, LoraConfig(lora_dropout=0.1, target_parameters=["experts.down_proj"]))
+    with pytest.raises(OptionError, match="no stack of experts"):
+        add_adapter(model, LoraConfig(target_parameters=["experts.other"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from base64 import b64decode
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -185,12 +186,49 @@ def test_completion() -> None:
 
 def test_hosts_of_packages() -> None:
     site, wheel = "https://example.org/page/", "mine-1.0-py3-none-any.whl"
-    assert addresses([f"wheels/{wheel}"], site, []) == [f"{site}wheels/{wheel}"]
-    assert addresses([f"https://other.org/{wheel}", "rich"], site, ["other.org", "index"])[1] == "rich"
+    assert addresses([f"wheels/{wheel}"], site, [], "index.org") == [f"{site}wheels/{wheel}"]
+    assert addresses([f"https://other.org/{wheel}", "rich"], site, ["other.org", "index.org"], "index.org")[1] == "rich"
     for package in ("rich", f"https://other.org/{wheel}", f"http://example.org/{wheel}", f"//evil.org/{wheel}"):
         with pytest.raises(OptionError, match="not allowed"):
-            addresses([package], site, ["another.org"])
+            addresses([package], site, ["another.org"], "index.org")
     with pytest.raises(OptionError, match="begins with https"):
-        addresses([f"file:///{wheel}"], site, [])
+        addresses([f"file:///{wheel}"], site, [], "index.org")
     with pytest.raises(OptionError, match="in the page only"):
         asyncio.run(lab.install("rich"))
+
+
+def test_input_reads_answers() -> None:
+    outputs: list[dict[str, Any]] = []
+    lines = iter(["Ada", "4\u00e9", None, "", "left"])
+    session = Session(lambda output: outputs.append(dict(output)), lambda: next(lines))
+    ends, _, _ = run(
+        "name = input('Name? ')\nimport sys\nrest = sys.stdin.readline()\n(name, rest)",
+        "kept = 1\ninput()\nkept = 2",
+        "kept, input()",
+        "sys.stdin.read()",
+        "sys.stdin.read(2) + sys.stdin.readline()",
+        session=session,
+    )
+    assert ends == ["complete", "stopped", "complete", "failed", "complete"]
+    shown = [output["text"] for output in outputs]
+    assert shown[:4] == ["Name? ", "Ada\n", "4\u00e9\n", "('Ada', '4\u00e9\\n')"]
+    assert shown[5] == "(1, '')" and "has no end" in shown[6] and shown[8] == "'left\\n'"
+
+
+def test_files_are_offered_to_a_view(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine" / "deep").mkdir(parents=True)
+    (tmp_path / "mine" / "model.bin").write_bytes(b"1")
+    (tmp_path / "mine" / "deep" / "a.json").write_bytes(b"{}")
+    _, outputs, _ = run("from pyapp import lab\nlab.open_in('story', 'mine')", "lab.open_in('search', 'mine/model.bin')")
+    whole, one = outputs
+    assert (whole["files"], whole["folder"]) == (["mine/deep/a.json", "mine/model.bin"], "mine")
+    assert (one["files"], one["folder"], one["view"]) == (["mine/model.bin"], None, "search")
+    assert whole["label"] == "Open mine in the Story view"
+    with pytest.raises(FileNotFoundError, match="'gone'"):
+        lab.open_in("story", "gone")
+    with pytest.raises(OptionError, match="folder of the notebook"):
+        lab.open_in("story", "..")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(OptionError, match="not 0"):
+        lab.open_in("story", "empty")

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+import pyapp
 from pyapp.lab.cells import Session
 from pyapp.lab.drawing import field_of
+from pyapp.models import load_model
 from scripts.site import lessons
 
 pytestmark = pytest.mark.native_only
@@ -92,3 +94,18 @@ def test_character_gpt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (curve,) = losses["curves"]
     assert curve["y"][0] > 3 and curve["y"][-1] < 2.8  # it guesses blindly at 4
     assert len(printed(outputs).split("Once upon a time")[-1]) > 250
+
+
+def test_story_lora(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    outputs, _ = run("6_story_lora", monkeypatch, tmp_path, ("STEPS, ROWS = 60, 3", "STEPS, ROWS = 30, 3"))
+    (losses,) = {output["id"]: output for output in outputs if output["kind"] == "plot"}.values()
+    (curve,) = losses["curves"]
+    assert curve["y"][0] > 3 and curve["y"][-1] < 1.5
+    assert outputs[-1]["kind"] == "open" and outputs[-1]["view"] == "story"
+    assert outputs[-1]["files"] == ["my-stories/model.bin", "my-stories/tokenizer.json"]
+    taught = load_model(tmp_path / "my-stories" / "model.bin", tmp_path / "my-stories" / "tokenizer.json")
+    base = load_model("stories")
+    beside = load_model("stories", adapter=tmp_path / "adapter")
+    ids = pyapp.tensor([base.tokenizer.encode("Once upon a time, there was a little robot named Zip.")])
+    found = [one.model(ids)[0, -1] for one in (taught, beside, base)]  # (V,) each
+    assert (found[0] - found[1]).abs().max().item() < 1e-3 < (found[0] - found[2]).abs().max().item()

@@ -14,7 +14,8 @@ import pyapp
 from pyapp import keras
 from pyapp.errors import FileFormatError
 from pyapp.formats import tfevents
-from tests.train.make_golden_events import EVENTS, GOLDEN, WALL_TIME
+from pyapp.train.callbacks import weight_pictures
+from tests.train.make_golden_events import DISTRIBUTIONS, EVENTS, GOLDEN, PICTURE, PICTURES, WALL_TIME
 
 X = np.random.default_rng(0).normal(size=(40, 6)).astype("float32")
 Y = (X.sum(1) > 0).astype("int64")
@@ -23,9 +24,14 @@ Y = (X.sum(1) > 0).astype("int64")
 def test_event_files_are_those_of_tensorboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tfevents.crc32c(b"123456789") == 0xE3069283 and tfevents.crc32c(bytes(32)) == 0x8A9136AA
     monkeypatch.setattr(tfevents.time, "time", lambda: WALL_TIME)
+    monkeypatch.setattr(tfevents, "encode_png", lambda pixels: PICTURE)
     writer = tfevents.EventWriter(tmp_path)
     for step, values in EVENTS:
         writer.write(step, values)
+    for step, name, numbers in DISTRIBUTIONS:
+        writer.write_histogram(step, name, np.array(numbers, "float32"))
+    for step, name, shape in PICTURES:
+        writer.write_pictures(step, name, np.arange(np.prod(shape)).astype("uint8").reshape(shape))
     writer.close()
     # Step 0 is protobuf's default, which its own writer leaves out.
     expected = bytes.fromhex(json.loads(GOLDEN.read_text()))
@@ -63,8 +69,21 @@ def test_tensorboard(tmp_path: Path) -> None:
     for value in history["val_accuracy"]:
         assert b"\x0a\x0eepoch_accuracy\x15" + struct.pack("<f", value) in other
     assert data.count(b"batch_loss") == 3 and data.count(b"epoch_learning_rate") == 2 and b"val_" not in other
-    with pytest.raises(ValueError, match="histogram_freq is not supported"):
-        keras.callbacks.TensorBoard(tmp_path, histogram_freq=1)
+    with pytest.raises(ValueError, match="embeddings_freq is not supported"):
+        keras.callbacks.TensorBoard(tmp_path, embeddings_freq=1)
+
+
+def test_tensorboard_has_the_weights(tmp_path: Path) -> None:
+    log = keras.callbacks.TensorBoard(tmp_path, histogram_freq=2, write_images=True, write_steps_per_second=True)
+    small().fit(X, Y, epochs=3, batch_size=10, verbose=0, callbacks=[log])
+    data = next((tmp_path / "train").iterdir()).read_bytes()
+    names = [f"{layer}/{name}/{kind}" for layer in ("dense", "dense_1") for name in ("kernel", "bias")
+             for kind in ("histogram", "image")]  # fmt: skip
+    assert {name: data.count(name.encode()) for name in names} == dict.fromkeys(names, 2)  # of the epochs 0 and 2
+    assert data.count(b"epoch_steps_per_second") == 3 and data.count(b"\x89PNG") == 8
+    assert weight_pictures(np.zeros((6, 8))).shape == (1, 6, 8, 1) and weight_pictures(np.zeros(4)).shape == (1, 4, 1, 1)
+    assert weight_pictures(np.zeros((8, 6))).shape == (1, 6, 8, 1) and weight_pictures(np.zeros((3, 3, 2, 5))) is None
+    assert weight_pictures(np.zeros((3, 2, 5))).shape == (5, 3, 2, 1)
 
 
 class Interrupted(Exception):

@@ -11,7 +11,8 @@ from .. import activations, constraints, initializers, regularizers
 from ..core import Layer, as_layer, flatten, unique_name
 
 __all__ = [
-    "GRU", "LSTM", "RNN", "Bidirectional", "GRUCell", "LSTMCell", "SimpleRNN", "SimpleRNNCell", "TimeDistributed",
+    "GRU", "LSTM", "RNN", "Bidirectional", "GRUCell", "LSTMCell", "SimpleRNN", "SimpleRNNCell", "StackedRNNCells",
+    "TimeDistributed",
 ]  # fmt: skip
 
 
@@ -67,6 +68,10 @@ class _Cell(Layer):
 
     def zero_states(self, batch: int, like: Tensor) -> list[Tensor]:
         return [ops.zeros((batch, self.units), dtype=like.dtype, device=like.device) for _ in range(self.states)]
+
+    def output_of(self, states: list[Tensor]) -> Tensor:
+        """The output among the states."""
+        return states[0]
 
     def call(self, inputs: Tensor, states: Any, training: bool = False) -> Any:
         states = list(states) if isinstance(states, (list, tuple)) else [states]
@@ -180,6 +185,53 @@ class LSTMCell(_Cell):
         return [gate(total[:, 3 * n :]) * self.activation(c), c]
 
 
+class StackedRNNCells(Layer):
+    """Cells of which each reads the outputs of the one before."""
+
+    dropout = recurrent_dropout = 0.0  # each cell has its own
+
+    def __init__(self, cells: Any, **settings: Any) -> None:
+        super().__init__(**settings)
+        for cell in cells:
+            if not isinstance(cell, _Cell):
+                raise TypeError(f"StackedRNNCells: takes SimpleRNNCells, GRUCells or LSTMCells, not {cell!r:.60}")
+            if cell.dropout or cell.recurrent_dropout:
+                raise ValueError(f"StackedRNNCells: {cell.name} has dropout, which layers of one cell have alone")
+        self.cells = [as_layer(cell) for cell in cells]
+
+    @property
+    def units(self) -> int:
+        return int(self.cells[-1].units)
+
+    def build(self, input_shape: Any) -> None:
+        for cell in self.cells:
+            cell.build(input_shape)
+            cell.built = True
+            input_shape = (*input_shape[:-1], cell.units)
+
+    def zero_states(self, batch: int, like: Tensor) -> list[Tensor]:
+        return [state for cell in self.cells for state in cell.zero_states(batch, like)]
+
+    def input_part(self, x: Tensor) -> Tensor:
+        return self.cells[0].input_part(x)
+
+    def step(self, part: Tensor, states: list[Tensor]) -> list[Tensor]:
+        """The next states of all cells, in the order of the cells."""
+        after: list[Tensor] = []
+        for number, cell in enumerate(self.cells):
+            own, states = states[: cell.states], states[cell.states :]
+            new = cell.step(part if number == 0 else cell.input_part(part), own)
+            after, part = [*after, *new], new[0]
+        return after
+
+    def output_of(self, states: list[Tensor]) -> Tensor:
+        return states[-self.cells[-1].states]
+
+    def call(self, inputs: Tensor, states: Any, training: bool = False) -> Any:
+        after = self.step(self.input_part(inputs), list(states))
+        return self.output_of(after), after
+
+
 class RNN(Layer):
     """A cell over the steps of sequences: (B, steps, features) -> (B, units), or (B, steps, units) with
     return_sequences. `mask` (B, steps) leaves out steps: the states stay as they are.
@@ -190,7 +242,9 @@ class RNN(Layer):
         stateful: bool = False, unroll: bool = False, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(**settings)
-        if not isinstance(cell, _Cell):
+        if isinstance(cell, (list, tuple)):
+            cell = StackedRNNCells(cell)
+        if not isinstance(cell, (_Cell, StackedRNNCells)):
             raise TypeError(f"RNN: takes a SimpleRNNCell, GRUCell or LSTMCell, not {cell!r:.60}")
         self.cell = cell
         self.return_sequences, self.return_state = return_sequences, return_state
@@ -251,10 +305,10 @@ class RNN(Layer):
                 seen = mask[:, t].reshape(-1, 1).to("bool")
                 after = [ops.where(seen, new, old) for new, old in zip(after, states, strict=True)]
             states = after
-            outputs.append(states[0])
+            outputs.append(cell.output_of(states))
         if self.stateful:
             self.kept = [state.detach() for state in states]
-        result = ops.stack(outputs, 1) if self.return_sequences else states[0]
+        result = ops.stack(outputs, 1) if self.return_sequences else cell.output_of(states)
         return (result, *states) if self.return_state else result
 
 

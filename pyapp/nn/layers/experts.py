@@ -79,15 +79,22 @@ class Experts(Module):
         rows = self.stack_shape(name)[1]
         return quant.rows_of(weight, expert * rows, rows)
 
+    def adapted(self, result: Tensor, name: str, experts: int | Tensor, x: Tensor) -> Tensor:
+        """The product of a stack's matrices and x (n, K), result (n, N), of one expert or of an expert (n,) for each
+        row. Adapters add their parts to it (pyapp.adapters).
+        """
+        return result
+
     def _gathered(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
         """With a copy of the weights of each token's experts, without reading the choice."""
         tokens, count = chosen.shape
         ids = chosen.reshape(-1)  # (N K,)
         up, down = (ops.index_select(weight, 0, ids) for weight in (self.gate_up_proj, self.down_proj))
         own = x.unsqueeze(1).expand((tokens, count, x.shape[1])).reshape(tokens * count, x.shape[1], 1)
-        inner = gated((up @ own).squeeze(-1), self.activation)  # (N K, F)
-        found = (down @ inner.unsqueeze(-1)).reshape(tokens, count, x.shape[1])
-        return (found * shares.unsqueeze(-1)).sum(1)
+        inner = self.adapted((up @ own).squeeze(-1), "gate_up_proj", ids, own.squeeze(-1))  # (N K, 2 F)
+        inner = gated(inner, self.activation)  # (N K, F)
+        found = self.adapted((down @ inner.unsqueeze(-1)).squeeze(-1), "down_proj", ids, inner)  # (N K, D)
+        return (found.reshape(tokens, count, x.shape[1]) * shares.unsqueeze(-1)).sum(1)
 
     def _copied(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
         """As `_gathered`, in the type of the weights, matrix by matrix."""
@@ -105,9 +112,15 @@ class Experts(Module):
                 stacks.append([copies.select(0, i) for i in range(tokens * count)])
         found = []
         for i, (up, down) in enumerate(zip(*stacks, strict=True)):
-            inner = gated(ops.linear(x.narrow(0, i // count, 1), up), self.activation)  # (1, F)
-            found.append(ops.linear(inner, down))  # (1, D)
+            expert, own = ids.narrow(0, i, 1), x.narrow(0, i // count, 1)  # (1,), (1, D)
+            inner = self.adapted(ops.linear(own, up), "gate_up_proj", expert, own)  # (1, 2 F)
+            inner = gated(inner, self.activation)  # (1, F)
+            found.append(self.adapted(ops.linear(inner, down), "down_proj", expert, inner))  # (1, D)
         return (ops.cat(found).reshape(tokens, count, x.shape[1]) * shares.unsqueeze(-1)).sum(1)
+
+    def _of_expert(self, name: str, expert: int, x: Tensor) -> Tensor:
+        """x (n, K) → (n, N)."""
+        return self.adapted(ops.linear(x, self._matrix(name, expert)), name, expert, x)
 
     def _sorted(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
         """Expert by expert, with the tokens that chose it."""
@@ -118,10 +131,8 @@ class Experts(Module):
         for expert, places in enumerate(rows):
             if places:
                 ids = ops.tensor([place // chosen.shape[1] for place in places], device=x.device)
-                inner = gated(
-                    ops.linear(ops.index_select(x, 0, ids), self._matrix("gate_up_proj", expert)), self.activation
-                )
-                parts.append(ops.linear(inner, self._matrix("down_proj", expert)))
+                inner = gated(self._of_expert("gate_up_proj", expert, ops.index_select(x, 0, ids)), self.activation)
+                parts.append(self._of_expert("down_proj", expert, inner))
         order = sorted(range(chosen.numel()), key=[place for places in rows for place in places].__getitem__)
         found = ops.index_select(ops.cat(parts), 0, ops.tensor(order, device=x.device))  # (N K, D)
         return (found.reshape(*chosen.shape, x.shape[1]) * shares.unsqueeze(-1)).sum(1)

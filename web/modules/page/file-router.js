@@ -1,6 +1,6 @@
 /**
  * Where files go that are dropped on the page or pasted, shared with the installed app or opened with it: recordings, texts
- * and models each to the view that uses them, whichever is shown.
+ * and models each to the view that uses them, whichever is shown. A view hands files over by the application's event "files".
  */
 import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
@@ -33,28 +33,34 @@ export class FileRouter {
     launchQueue?.setConsumer(async (/** @type {{files: FileSystemFileHandle[]}} */ { files = [] }) => {
       if (files.length) this.take(await Promise.all(files.map((handle) => handle.getFile())));
     });
+    app.addEventListener("files", ({ detail: { files, folder, view } }) => this.take(files, folder, view));
     if (location.hash === SHARED) this.#takeShared();
   }
 
-  /** Gives files to the view that uses them. @param {File[]} files @param {string} [folder] the folder that contained them */
-  async take(files, folder = undefined) {
+  /**
+   * Gives files to the view that uses them. @param {File[]} files @param {string} [folder] the folder that contained them
+   * @param {string} [wanted] the id of the view, where another view hands them over
+   */
+  async take(files, folder = undefined, wanted = undefined) {
     byId("view-error").replaceChildren();
     try {
-      await this.#take(files, folder);
+      await this.#take(files, folder, wanted);
     } catch (error) {
       showError(byId("view-error"), error, this.app.actions);
     }
   }
 
-  /** @param {File[]} files @param {string} [folder] */
-  async #take(files, folder) {
+  /** @param {File[]} files @param {string} [folder] @param {string} [wanted] */
+  async #take(files, folder, wanted) {
+    const given = VIEWS.find(({ id }) => id === wanted);
+    if (wanted && !given) throw new UserError(`The page has no view "${wanted}".`, { hint: `The views are ${VIEWS.map(({ id }) => id).join(", ")}.` });
     const kinds = sorted(files);
     const [kind] = ["model", "notebook", "sound", "text", "unknown"].filter((one) => kinds.has(/** @type {any} */ (one)));
     if (!kind) throw new UserError("There are no files in this folder.", { where: folder, hint: "Drop a recording, a text, or the files of a model." });
     const taken = kinds.get(/** @type {any} */ (kind));
-    if (kind === "model") await this.#takeModel(taken, folder);
+    if (kind === "model") await this.#takeModel(taken, folder, given);
     else {
-      const view = this.#viewFor(kind, taken);
+      const view = given ?? this.#viewFor(kind, taken);
       if (!view) throw new UserError("This page cannot use this kind of file.", { where: taken[0].name, hint: "Drop a recording, a video, or the files of a model." });
       const loaded = await this.views.open(view);
       loaded.drop(taken, folder);
@@ -63,10 +69,10 @@ export class FileRouter {
     if (left.length) throw new UserError(`${left.length === 1 ? "One file was" : `${left.length} files were`} left out.`, { where: left.map(({ name }) => name).join(", "), hint: "Drop files of one kind at a time." });
   }
 
-  /** @param {File[]} files @param {string} [folder] */
-  async #takeModel(files, folder) {
-    const task = await taskOf(files);
-    const view = VIEWS.find((one) => one.task === task) ?? this.views.shown;
+  /** @param {File[]} files @param {string} [folder] @param {import("./views.js").View} [given] */
+  async #takeModel(files, folder, given) {
+    const task = given ? given.task : await taskOf(files);
+    const view = given ?? VIEWS.find((one) => one.task === task) ?? this.views.shown;
     await this.views.open(view);
     await this.models.addFiles(files, this.app.choices[view.task], folder);
   }

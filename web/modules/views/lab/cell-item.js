@@ -3,7 +3,7 @@
  *
  * @typedef {{run: (cell: CellItem) => void, runAndGoOn: (cell: CellItem) => void, changed: () => void, move: (cell: CellItem, by: number) => void,
  *   remove: (cell: CellItem) => void, addBelow: (cell: CellItem, kind: "code" | "text") => void, go: (cell: CellItem, by: number) => void,
- *   drawn: (field: string, pixels: number[], answers: OutputList, cell: CellItem) => void,
+ *   drawn: (field: string, pixels: number[], answers: OutputList, cell: CellItem) => void, open: (output: import("./output-list.js").Output) => void,
  *   complete: import("./editor.js").EditorActions["complete"], signature: import("./editor.js").EditorActions["signature"]}} CellActions
  */
 import { h } from "../../page/dom.js";
@@ -24,7 +24,7 @@ export class CellItem {
     this.host = h("div", { class: "cell-editor" });
     this.shown = h("div", { class: "cell-shown" });
     this.output = h("div", { class: "cell-outputs" });
-    this.outputs = new OutputList(this.output, (field, pixels, answers) => actions.drawn(field, pixels, answers, this));
+    this.outputs = new OutputList(this.output, { drawn: (field, pixels, answers) => actions.drawn(field, pixels, answers, this), open: actions.open });
     this.runButton = this.#button(data.kind === "code" ? "Run" : "Edit", "▶", () => (this.kind === "code" ? actions.run(this) : this.edit()));
     if (data.kind === "text") this.runButton.firstChild.textContent = "✎";
     this.buttons = [

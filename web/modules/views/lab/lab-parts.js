@@ -51,7 +51,7 @@ function side() {
         ...[["Shift+Enter", "runs the cell and goes to the next one"], ["Ctrl+Enter", "runs the cell"], ["Escape", "leaves the editor; arrow keys then go from cell to cell, Enter edits"],
           ["Tab", "indents, or takes a completion"], ["Ctrl+Space", "completes a name"]].map(([key, what]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)))),
       h("div", { class: "settings-fields" },
-        h("div", { class: "field" }, h("label", { class: "field-label", for: "lab-hosts" }, "Hosts for packages"),
-          h("input", { type: "text", id: "lab-hosts", spellcheck: "false", placeholder: "example.org index", "aria-describedby": "lab-hosts-help" }),
-          h("p", { class: "help", id: "lab-hosts-help" }, "await lab.install(…) takes packages from this site; from other hosts only if you name them here; the word “index” allows Python’s package index.")))));
+        h("div", { class: "field" }, h("label", { class: "field-label", for: "lab-hosts" }, "Hosts that cells may reach"),
+          h("input", { type: "text", id: "lab-hosts", spellcheck: "false", autocapitalize: "off", placeholder: "example.org files.example.org", "aria-describedby": "lab-hosts-help" }),
+          h("p", { class: "help", id: "lab-hosts-help" }, "Cells reach this site only, and the hosts that you name here: for data, and for packages of await lab.install(…). The browser refuses all others. A change takes effect when Python restarts.")))));
 }

@@ -6,16 +6,18 @@
 import { Engine } from "../../page/engine.js";
 import { threadsNow } from "../../page/engine-settings.js";
 import { megabytes } from "../../shared/protocol.js";
+import { ANSWERED, ASKING, INTERRUPT, LONGEST_ANSWER, REFUSED } from "../../shared/lab-protocol.js";
 import { siteUrl } from "../../shared/site.js";
 
 /** @typedef {import("./notebook-files.js").Output} Output */
 
-const KEYBOARD_INTERRUPT = 2; // the number of SIGINT, which Pyodide reads
 const GONE = "Its variables are gone; the notebook and its files are stored.";
 
 export class LabPython extends EventTarget {
-  constructor() {
+  /** @param {string} hosts that cells may reach */
+  constructor(hosts) {
     super();
+    this.hosts = hosts;
     /** @type {Engine | null} null before the first start */
     this.engine = null;
     this.running = 0;
@@ -24,7 +26,7 @@ export class LabPython extends EventTarget {
   /** Starts Python, if it does not run. */
   start() {
     if (this.engine) return;
-    this.engine = new Engine(new URL(siteUrl("lab-worker.js")), () => [threadsNow(undefined)]);
+    this.engine = new Engine(this.#url, () => [threadsNow(undefined)]);
     this.#tell("starting", "Starting Python");
     this.engine.addEventListener("notice", ({ detail }) => {
       if (detail.notice === "bytes") this.#tell("starting", `Loading Python: ${megabytes(detail.done)} of ${megabytes(detail.total)}`);
@@ -36,6 +38,16 @@ export class LabPython extends EventTarget {
       this.#tell("starting", "Restarting Python");
       this.dispatchEvent(new CustomEvent("restarted"));
     });
+  }
+
+  get #url() {
+    return new URL(`${siteUrl("lab-worker.js")}?hosts=${encodeURIComponent(this.hosts)}`);
+  }
+
+  /** Sets the hosts that cells may reach, from the next start of Python on. @param {string} hosts */
+  allow(hosts) {
+    this.hosts = hosts;
+    if (this.engine) this.engine.url = this.#url;
   }
 
   get ready() {
@@ -50,6 +62,25 @@ export class LabPython extends EventTarget {
   /** The number of a signal that Python reads, in shared memory; null where the page is not isolated. @type {Int32Array | null} */
   get #interrupts() {
     return /** @type {any} */ (this.engine?.about)?.interrupts ?? null;
+  }
+
+  /** Shared memory for the line of `input()`. @type {import("../../worker/lab-answers.js").Answers | null} */
+  get #answers() {
+    return /** @type {any} */ (this.engine?.about)?.answers ?? null;
+  }
+
+  /** Gives a cell that waits for a line what the reader wrote. @param {string} line */
+  answer(line) {
+    const { state, text } = this.#answers;
+    const { written } = new TextEncoder().encodeInto(line.slice(0, LONGEST_ANSWER / 4), text);
+    Atomics.store(state, 1, written);
+    this.#wake(ANSWERED);
+  }
+
+  /** @param {number} state */
+  #wake(state) {
+    const answers = this.#answers;
+    if (answers && Atomics.compareExchange(answers.state, 0, ASKING, state) === ASKING) Atomics.notify(answers.state, 0);
   }
 
   /** Whether a cell can be stopped without losing the variables. */
@@ -68,16 +99,18 @@ export class LabPython extends EventTarget {
   }
 
   /**
-   * Runs a request whose events are outputs. @param {string} method @param {object} params @param {(output: Output) => void} onOutput
+   * Runs a request whose events are outputs. @param {string} method @param {object} params
+   * @param {(output: Output) => void} onOutput @param {() => void} onAsked when it waits for a line (`answer`)
    * @returns {Promise<string>} "complete", "failed", "stopped" or "gone"
    */
-  async #outputs(method, params, onOutput) {
+  async #outputs(method, params, onOutput, onAsked) {
     this.start();
     this.running += 1;
     if (this.ready) this.#tellIdle();
     try {
       const done = await this.engine.call(method, params, { onEvent: (event) => {
         if (event.type === "output") onOutput(event.output);
+        else if (event.type === "asked") onAsked();
         else if (event.type === "file") this.dispatchEvent(new CustomEvent("file", { detail: event }));
       } });
       return done.reason;
@@ -87,21 +120,24 @@ export class LabPython extends EventTarget {
     }
   }
 
-  /** @param {string} source @param {string} name what errors call the cell @param {string} hosts from which packages may come @param {(output: Output) => void} onOutput */
-  run(source, name, hosts, onOutput) {
-    return this.#outputs("run", { source, name, hosts }, onOutput);
+  /** @param {string} source @param {string} name what errors call the cell @param {(output: Output) => void} onOutput @param {() => void} onAsked */
+  run(source, name, onOutput, onAsked) {
+    return this.#outputs("run", { source, name }, onOutput, onAsked);
   }
 
-  /** @param {string} field @param {number[]} pixels @param {(output: Output) => void} onOutput */
-  drawn(field, pixels, onOutput) {
-    return this.#outputs("drawn", { field, pixels }, onOutput);
+  /** @param {string} field @param {number[]} pixels @param {(output: Output) => void} onOutput @param {() => void} onAsked */
+  drawn(field, pixels, onOutput, onAsked) {
+    return this.#outputs("drawn", { field, pixels }, onOutput, onAsked);
   }
 
   /** Asks the running cell to end. Without shared memory Python can only be restarted. */
   stop() {
     if (!this.running) return;
     if (this.ready && !this.stopsGently) return this.restart("The cell was stopped.");
-    if (this.ready) Atomics.store(this.#interrupts, 0, KEYBOARD_INTERRUPT);
+    if (this.ready) {
+      Atomics.store(this.#interrupts, 0, INTERRUPT);
+      this.#wake(REFUSED);
+    }
     this.engine.worker.postMessage({ method: "stop" });
     this.#tell("busy", "Stopping");
   }

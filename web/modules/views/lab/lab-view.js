@@ -6,6 +6,7 @@ import { HistoryStore } from "../../history/history-store.js";
 import { Announcer } from "../../page/announcer.js";
 import { byId, h, memory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
+import { hostsIn } from "../../shared/lab-hosts.js";
 import { UserError } from "../../shared/protocol.js";
 import { siteUrl } from "../../shared/site.js";
 import { CellItem } from "./cell-item.js";
@@ -41,7 +42,7 @@ class LabView {
     buildLab(view);
     this.slot = byId("lab-error");
     this.announcer = new Announcer(byId("lab-announcer"));
-    this.python = new LabPython();
+    this.python = new LabPython(memory.get("lab-hosts", ""));
     /** @type {CellItem[]} */
     this.cells = [];
     /** Cells that wait for their turn. @type {CellItem[]} */
@@ -82,7 +83,7 @@ class LabView {
     byId("lab-add-code").addEventListener("click", () => this.#insert(this.cells.length, "code"));
     byId("lab-add-text").addEventListener("click", () => this.#insert(this.cells.length, "text"));
     byId("lab-hosts").value = memory.get("lab-hosts", "");
-    byId("lab-hosts").addEventListener("change", () => memory.set("lab-hosts", hostsOf(byId("lab-hosts").value)));
+    byId("lab-hosts").addEventListener("change", () => this.#allow(hostsIn(byId("lab-hosts").value)));
     byId("lab-name").addEventListener("change", () => this.changed());
     this.python.addEventListener("state", ({ detail }) => this.#showState(detail));
     this.python.addEventListener("file", ({ detail: { name, bytes } }) => {
@@ -265,6 +266,7 @@ class LabView {
       addBelow: (cell, kind) => this.#insert(this.cells.indexOf(cell) + 1, kind),
       go: (cell, by) => this.cells[this.cells.indexOf(cell) + by]?.element.focus(),
       drawn: (field, pixels, answers, cell) => this.#drawn(field, pixels, answers, cell),
+      open: (output) => this.#do(() => this.#openFiles(output)),
       complete: (text) => this.python.ask("complete", { text }),
       signature: async (text) => (await this.python.ask("signature", { text }))?.signature ?? null,
     });
@@ -364,12 +366,13 @@ class LabView {
     try {
       if (this.filesToPut) await this.#putFiles();
       cell.count = this.runs += 1;
-      reason = await this.python.run(cell.source, String(cell.count), hostsOf(byId("lab-hosts").value), (output) => this.#output(cell, output));
+      reason = await this.python.run(cell.source, String(cell.count), (output) => this.#output(cell, output), () => this.#ask(cell.outputs));
     } catch (error) {
       reason = "stopped";
       if (!/was stopped|was restarted|was opened/.test(error?.what ?? "")) showError(this.slot, error, this.app.actions);
       cell.outputs.add({ kind: "note", text: error?.what ?? String(error) });
     }
+    cell.outputs.endAsking();
     const seconds = (performance.now() - began) / 1000;
     const time = seconds < 0.1 ? "" : seconds < 10 ? `${seconds.toFixed(1)} s` : `${Math.round(seconds)} s`;
     if (reason === "stopped" && this.python.ready) cell.outputs.add({ kind: "note", text: "Stopped." });
@@ -401,8 +404,37 @@ class LabView {
       return;
     }
     const outputs = [];
-    const reason = await this.python.drawn(field, pixels, (output) => outputs.push(output)).catch(() => "gone");
+    const onAsked = () => {
+      answers.restore(outputs);
+      this.#ask(answers);
+    };
+    const reason = await this.python.drawn(field, pixels, (output) => outputs.push(output), onAsked).catch(() => "gone");
     answers.restore(reason === "gone" ? [{ kind: "note", text: "Run this cell again: Python was restarted." }] : outputs);
+  }
+
+  /** Shows a field for the line that Python waits for. @param {import("./output-list.js").OutputList} outputs */
+  #ask(outputs) {
+    outputs.ask((line) => this.python.answer(line), () => this.python.stop());
+    this.announcer.say("The cell waits for a line.");
+  }
+
+  /** Gives files of the notebook to another view. @param {import("./notebook-files.js").Output} output of lab.open_in */
+  async #openFiles({ view, files: names, folder }) {
+    const files = names.map((/** @type {string} */ name) => {
+      const blob = this.files.files.get(name);
+      if (!blob) throw new UserError("This file is not stored with the notebook.", { where: name, hint: "Run the cell again. Files of more than 64 MB are not stored." });
+      return new File([blob], folder ? name.slice(folder.length + 1) : name.split("/").at(-1));
+    });
+    this.app.dispatchEvent(new CustomEvent("files", { detail: { files, folder: folder ?? undefined, view } }));
+  }
+
+  /** @param {string} hosts that cells may reach: the worker's policy is fixed when Python starts */
+  #allow(hosts) {
+    byId("lab-hosts").value = hosts;
+    memory.set("lab-hosts", hosts);
+    this.python.allow(hosts);
+    if (!this.runs) this.python.restart("The hosts were changed.");
+    else this.#note("Cells may reach these hosts after Python is restarted.", () => this.python.restart(), "Restart Python");
   }
 
   /** Stops the running cell; a cell in a long computation of the library can only be ended with Python. */
@@ -496,6 +528,3 @@ class LabView {
     }
   }
 }
-
-/** The hosts in a text, without "https://" and paths. @param {string} text */
-const hostsOf = (text) => text.split(/[\s,]+/).map((part) => part.replace(/^https?:\/\//, "").split("/")[0].toLowerCase()).filter(Boolean).join(" ");

@@ -1,5 +1,6 @@
 /**
- * The outputs of a cell: texts, values, tables, images, curves, fields to draw in, errors.
+ * The outputs of a cell: texts, values, tables, images, curves, fields to draw in, buttons that open files, errors; and the
+ * field for the line that a cell waits for.
  */
 import { h } from "../../page/dom.js";
 import { CurvesDrawing } from "./curves.js";
@@ -13,11 +14,12 @@ const MOST_STORED = 3e6; // characters of a cell's outputs that are stored
 
 export class OutputList {
   /**
-   * @param {HTMLElement} host @param {(field: string, pixels: number[], answers: OutputList) => void} drawn
+   * @param {HTMLElement} host
+   * @param {{drawn: (field: string, pixels: number[], answers: OutputList) => void, open: (output: Output) => void}} actions
    */
-  constructor(host, drawn) {
+  constructor(host, actions) {
     this.host = host;
-    this.drawn = drawn;
+    this.actions = actions;
     /** What is shown, as data. @type {Output[]} */
     this.outputs = [];
     /** @type {Map<string, {output: Output, node: HTMLElement, part?: any}>} those that newer ones replace */
@@ -31,8 +33,35 @@ export class OutputList {
   clear() {
     for (const part of this.parts) part.destroy();
     [this.outputs, this.parts, this.text, this.left, this.end] = [[], [], null, 0, 0];
+    this.question = null;
     this.named.clear();
     this.host.replaceChildren();
+  }
+
+  /** Shows a field for the line that a cell waits for. @param {(line: string) => void} answer @param {() => void} stop */
+  ask(answer, stop) {
+    this.endAsking();
+    this.text = null;
+    const prompt = this.outputs.at(-1)?.text?.split("\n").at(-1).trim();
+    const field = h("input", { type: "text", class: "output-answer", "aria-label": prompt || "Input of the cell", maxlength: 16000, autocomplete: "off", spellcheck: "false" });
+    field.addEventListener("keydown", (event) => {
+      if (event.key.toLowerCase() !== "c" || !event.ctrlKey || field.selectionStart !== field.selectionEnd) return;
+      event.preventDefault();
+      stop();
+    });
+    this.question = h("form", { class: "output-question", onsubmit: (/** @type {Event} */ event) => {
+      event.preventDefault();
+      this.endAsking();
+      answer(field.value);
+    } }, field, h("button", { type: "submit", class: "secondary" }, "Enter"));
+    this.host.append(this.question);
+    field.focus();
+  }
+
+  /** Removes the field. */
+  endAsking() {
+    this.question?.remove();
+    this.question = null;
   }
 
   /** @param {Output[]} outputs stored ones */
@@ -107,13 +136,14 @@ export class OutputList {
       }
       case "drawing": {
         /** @type {DrawingField} */
-        const part = new DrawingField(output, (pixels) => this.drawn(String(output.id), pixels, answers));
-        const answers = new OutputList(part.answer, this.drawn);
+        const part = new DrawingField(output, (pixels) => this.actions.drawn(String(output.id), pixels, answers));
+        const answers = new OutputList(part.answer, this.actions);
         return { node: part.element, part };
       }
       case "image": return { node: imageElement(output) };
       case "table": return { node: tableElement(output) };
       case "error": return { node: errorElement(output) };
+      case "open": return { node: h("p", {}, h("button", { type: "button", class: "secondary output-open", onclick: () => this.actions.open(output) }, String(output.label))) };
       case "tail": {
         const pre = h("pre", { class: "output-text", tabindex: "0", role: "group", "aria-label": "The newest lines" }, output.text);
         queueMicrotask(() => (pre.scrollTop = pre.scrollHeight));

@@ -1,0 +1,42 @@
+"""Weights that layers and metrics of one's own write: tensors with Keras' methods of variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..engine import Tensor, no_grad, ops
+
+__all__ = ["Variable", "as_variable"]
+
+
+class Variable(Tensor):
+    """A tensor that `assign`, `assign_add` and `assign_sub` write in place; a captured step repeats them."""
+
+    __slots__ = ()
+
+    def assign(self, value: Any) -> Tensor:
+        """Writes a tensor, an array or a number, which is broadcast to the shape."""
+        with no_grad():
+            return self.copy_(ops.as_tensor(value).to(self.dtype).expand(self.shape))
+
+    def assign_add(self, value: Any) -> Tensor:
+        """Adds a tensor, an array or a number."""
+        with no_grad():
+            return self.add_(ops.as_tensor(value).to(self.dtype))
+
+    def assign_sub(self, value: Any) -> Tensor:
+        """Subtracts a tensor, an array or a number."""
+        with no_grad():
+            return self.sub_(ops.as_tensor(value).to(self.dtype))
+
+    @property
+    def value(self) -> Tensor:
+        """The tensor itself."""
+        return self
+
+
+def as_variable(tensor: Tensor) -> Variable:
+    """The same tensor, with the methods of a variable."""
+    tensor.__class__ = Variable
+    assert isinstance(tensor, Variable)
+    return tensor
