@@ -45,10 +45,17 @@ DEVICE float operand(const float *p, float number, int64_t i, int64_t period, in
         }                                                                                                              \
     }
 
-KERNEL(add_f32, PARTS(count, 256), 256, 0)
-BINARY(a + b) KERNEL(sub_f32, PARTS(count, 256), 256, 0) BINARY(a - b) KERNEL(mul_f32, PARTS(count, 256), 256, 0)
-    BINARY(a *b) KERNEL(div_f32, PARTS(count, 256), 256, 0) BINARY(a / b) KERNEL(maximum_f32, PARTS(count, 256), 256, 0)
-        BINARY(a > b || a != a ? a : b) KERNEL(minimum_f32, PARTS(count, 256), 256, 0) BINARY(a < b || a != a ? a : b)
+KERNEL(add_f32, PARTS(count, 256), 256, 0) { BINARY(a + b); }
+
+KERNEL(sub_f32, PARTS(count, 256), 256, 0) { BINARY(a - b); }
+
+KERNEL(mul_f32, PARTS(count, 256), 256, 0) { BINARY(a * b); }
+
+KERNEL(div_f32, PARTS(count, 256), 256, 0) { BINARY(a / b); }
+
+KERNEL(maximum_f32, PARTS(count, 256), 256, 0) { BINARY(a > b || a != a ? a : b); }
+
+KERNEL(minimum_f32, PARTS(count, 256), 256, 0) { BINARY(a < b || a != a ? a : b); }
 
 /* ---- Functions of one element */
 
@@ -62,16 +69,23 @@ BINARY(a + b) KERNEL(sub_f32, PARTS(count, 256), 256, 0) BINARY(a - b) KERNEL(mu
         }                                                                                                              \
     }
 
-            KERNEL(exp_f32, PARTS(count, 256), 256, 0) UNARY(expf(x)) KERNEL(log_f32, PARTS(count, 256), 256, 0)
-                UNARY(logf(x)) KERNEL(sqrt_f32, PARTS(count, 256), 256, 0) UNARY(sqrtf(x))
-                    KERNEL(abs_f32, PARTS(count, 256), 256, 0) UNARY(fabsf(x))
-                        KERNEL(sigmoid_f32, PARTS(count, 256), 256, 0) UNARY(1.0f / (1.0f + expf(-x)))
-                            KERNEL(tanh_f32, PARTS(count, 256), 256, 0) UNARY(tanhf(x))
-                                KERNEL(silu_f32, PARTS(count, 256), 256, 0) UNARY(x / (1.0f + expf(-x)))
-                                    KERNEL(gelu_f32, PARTS(count, 256), 256, 0)
-                                        UNARY(0.5f * x * erfcf(x * -0.70710678118f))
+KERNEL(exp_f32, PARTS(count, 256), 256, 0) { UNARY(expf(x)); }
 
-                                            KERNEL(gelu_backward_f32, PARTS(count, 256), 256, 0)
+KERNEL(log_f32, PARTS(count, 256), 256, 0) { UNARY(logf(x)); }
+
+KERNEL(sqrt_f32, PARTS(count, 256), 256, 0) { UNARY(sqrtf(x)); }
+
+KERNEL(abs_f32, PARTS(count, 256), 256, 0) { UNARY(fabsf(x)); }
+
+KERNEL(sigmoid_f32, PARTS(count, 256), 256, 0) { UNARY(1.0f / (1.0f + expf(-x))); }
+
+KERNEL(tanh_f32, PARTS(count, 256), 256, 0) { UNARY(tanhf(x)); }
+
+KERNEL(silu_f32, PARTS(count, 256), 256, 0) { UNARY(x / (1.0f + expf(-x))); }
+
+KERNEL(gelu_f32, PARTS(count, 256), 256, 0) { UNARY(0.5f * x * erfcf(x * -0.70710678118f)); }
+
+KERNEL(gelu_backward_f32, PARTS(count, 256), 256, 0)
 {
     float *grad_x = (float *)record.pointers[gelu_backward_f32_grad_x];
     const float *in = (const float *)record.pointers[gelu_backward_f32_x];

@@ -113,12 +113,26 @@ template <int X, int W> DEVICE void linear(const launch &record, float (*left)[T
     }
 
 KERNEL(linear_f32, CHOOSE(rows <= 8, PARTS(outputs, 8), PARTS(rows, 64) * PARTS(outputs, 64)), 256, 0)
-LINEAR(float32, float32)
+{
+    LINEAR(float32, float32);
+}
+
 KERNEL(linear_f16, CHOOSE(rows <= 8, PARTS(outputs, 8), PARTS(rows, 64) * PARTS(outputs, 64)), 256, 0)
-LINEAR(float32, float16)
+{
+    LINEAR(float32, float16);
+}
+
 KERNEL(linear_bf16, CHOOSE(rows <= 8, PARTS(outputs, 8), PARTS(rows, 64) * PARTS(outputs, 64)), 256, 0)
-LINEAR(float32, bfloat16)
+{
+    LINEAR(float32, bfloat16);
+}
+
 KERNEL(linear_f16_f16, CHOOSE(rows <= 8, PARTS(outputs, 8), PARTS(rows, 64) * PARTS(outputs, 64)), 256, 0)
-LINEAR(float16, float16)
+{
+    LINEAR(float16, float16);
+}
+
 KERNEL(linear_bf16_bf16, CHOOSE(rows <= 8, PARTS(outputs, 8), PARTS(rows, 64) * PARTS(outputs, 64)), 256, 0)
-LINEAR(bfloat16, bfloat16)
+{
+    LINEAR(bfloat16, bfloat16);
+}

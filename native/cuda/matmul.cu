@@ -30,6 +30,8 @@ template <int TYPE> DEVICE void matmul(const launch &record, float (*left)[TILE_
         matmul<TYPE_##type>(record, left, right);                                                                      \
     }
 
-KERNEL(matmul_f32, batch *PARTS(m, 64) * PARTS(n, 64), 256, 0)
-MATMUL(float32) KERNEL(matmul_f16, batch *PARTS(m, 64) * PARTS(n, 64), 256, 0) MATMUL(float16)
-    KERNEL(matmul_bf16, batch *PARTS(m, 64) * PARTS(n, 64), 256, 0) MATMUL(bfloat16)
+KERNEL(matmul_f32, batch *PARTS(m, 64) * PARTS(n, 64), 256, 0) { MATMUL(float32); }
+
+KERNEL(matmul_f16, batch *PARTS(m, 64) * PARTS(n, 64), 256, 0) { MATMUL(float16); }
+
+KERNEL(matmul_bf16, batch *PARTS(m, 64) * PARTS(n, 64), 256, 0) { MATMUL(bfloat16); }
