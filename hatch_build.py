@@ -71,6 +71,8 @@ class NativeBuildHook(BuildHookInterface):
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{platform}"
         if version != "editable":
-            build_data["force_include"].update({str(path): f"{LIBRARIES}/{path.name}" for path in built})
+            folder = Path(self.root) / LIBRARIES
+            places = {str(path): f"{LIBRARIES}/{path.relative_to(folder).as_posix()}" for path in built}
+            build_data["force_include"].update(places)
             if target == "host":
                 build_data["force_include"].update(only_on_the_host(Path(self.root)))

@@ -58,11 +58,11 @@ INLINE band_type band_type_of(int64_t code)
 {
 #define CASE_OF(name, code, large, minimums, halves, nibbles, two_bits, one_bit)                                       \
     case code:                                                                                                         \
-        return (band_type){large, minimums, halves, nibbles, two_bits, one_bit};
+        return LITERAL(band_type){large, minimums, halves, nibbles, two_bits, one_bit};
     switch (code) {
         BAND_TYPES(CASE_OF)
     default:
-        return (band_type){0, 0, 0, 0, 0, 0};
+        return LITERAL(band_type){0, 0, 0, 0, 0, 0};
     }
 #undef CASE_OF
 }

@@ -38,37 +38,37 @@ INLINE block_type type_of(int64_t code)
 {
     switch (code) {
     case Q4_0:
-        return (block_type){32, 18, 8, 0};
+        return LITERAL(block_type){32, 18, 8, 0};
     case Q4_1:
-        return (block_type){32, 20, 0, 0};
+        return LITERAL(block_type){32, 20, 0, 0};
     case Q5_0:
-        return (block_type){32, 22, 16, 0};
+        return LITERAL(block_type){32, 22, 16, 0};
     case Q5_1:
-        return (block_type){32, 24, 0, 0};
+        return LITERAL(block_type){32, 24, 0, 0};
     case Q8_0:
-        return (block_type){32, 34, 128, 0};
+        return LITERAL(block_type){32, 34, 128, 0};
     case Q8_1:
-        return (block_type){32, 36, 128, 0};
+        return LITERAL(block_type){32, 36, 128, 0};
     case Q2_K:
-        return (block_type){256, 84, 0, 1};
+        return LITERAL(block_type){256, 84, 0, 1};
     case Q3_K:
-        return (block_type){256, 110, 4, 1};
+        return LITERAL(block_type){256, 110, 4, 1};
     case Q4_K:
-        return (block_type){256, 144, 0, 0};
+        return LITERAL(block_type){256, 144, 0, 0};
     case Q5_K:
-        return (block_type){256, 176, 0, 0};
+        return LITERAL(block_type){256, 176, 0, 0};
     case Q6_K:
-        return (block_type){256, 210, 32, 1};
+        return LITERAL(block_type){256, 210, 32, 1};
     case Q8_K:
-        return (block_type){256, 292, 128, 0};
+        return LITERAL(block_type){256, 292, 128, 0};
     case IQ4_NL:
-        return (block_type){32, 18, 128, 0};
+        return LITERAL(block_type){32, 18, 128, 0};
     case IQ4_XS:
-        return (block_type){256, 136, 128, 0};
+        return LITERAL(block_type){256, 136, 128, 0};
     case MXFP4:
-        return (block_type){32, 17, 12, 0};
+        return LITERAL(block_type){32, 17, 12, 0};
     default:
-        return (block_type){1, 0, 0, 0};
+        return LITERAL(block_type){1, 0, 0, 0};
     }
 }
 

@@ -35,6 +35,7 @@ _SMALL += " pooling random reduce_angle scan select sort token_mask unary"
 SMALL = tuple(f"{name}.c" for name in _SMALL.split())
 MEDIUM = ("conv.c", "gemm.c")  # -O3 makes them larger there, not faster
 ONCE = ("run.c", "pool.c")
+FOR_CUDA = ("kernels.h", "activations.h", "int8.h", "block_types.h", "bands.h", "band_packing.h")  # headers of the C kernels
 RUNNERS = (*ONCE, "pool_wasm.c")  # every other source is a kernel source: compiled once for each instruction set
 
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
@@ -231,8 +232,24 @@ def copy_header(out: Path) -> Path:
     return header
 
 
+def copy_cuda(out: Path) -> list[Path]:
+    """Copies the CUDA sources, and the headers that they include, to `out`/cuda: they are compiled where they run."""
+    folder = out / "cuda"
+    folder.mkdir(parents=True, exist_ok=True)
+    sources = [*(NATIVE / "cuda").glob("*.cu"), *(NATIVE / "cuda").glob("*.h"), *(NATIVE / name for name in FOR_CUDA)]
+    texts = {path.name: path.read_text() for path in sources} | {"slots.h": slots_header()}
+    for old in folder.iterdir():
+        if old.name not in texts:
+            old.unlink()
+    for name, text in texts.items():
+        target = folder / name
+        if not target.exists() or target.read_text() != text:
+            target.write_text(text)
+    return sorted(folder / name for name in texts)
+
+
 def build_host(out: Path | str = DEFAULT_OUT, sanitize: bool = False) -> list[Path]:
-    """Builds libpyapp.so for this machine's kind of processor into `out`, with kernels.h beside it.
+    """Builds libpyapp.so for this machine's kind of processor into `out`, with kernels.h and the CUDA sources beside it.
 
     Raises BuildError without a compiler, on a failing source, or on a processor that simd.h does not know.
     """
@@ -261,7 +278,7 @@ def build_host(out: Path | str = DEFAULT_OUT, sanitize: bool = False) -> list[Pa
             objects = compile_all(compiler, flags, jobs, folder)
             run([*compiler, *flags, *objects, *link, "-o", str(folder / "libpyapp.so"), "-lm"])
             finish(folder / "libpyapp.so", target, key)
-    return [target, header]
+    return [target, header, *copy_cuda(Path(out))]
 
 
 def emcc_command() -> list[str]:

@@ -14,7 +14,7 @@
 #define PYAPP_INT8_H
 #include "simd.h"
 
-enum { BAND = 8, BLOCK = 32, STEPS = BLOCK / 4, BAND_BYTES = BAND * BLOCK };
+#include "activations.h"
 
 /* Rows of y, of `outputs` columns, and what is added to them: a row for each, one for all (stride 0), or NULL. */
 typedef struct band_output {
@@ -33,13 +33,6 @@ static __attribute__((noinline, unused)) void store_band(const band_output *to, 
     for (int i = 0; i < BAND && i < count; i++)
         y[i] = add ? add[i] + sum[i] : sum[i];
 }
-
-/* A block of quantised activations, as quantize_rows writes it. */
-typedef struct activations {
-    int8_t values[BLOCK];
-    float scale;
-    int32_t sum;
-} activations;
 
 #if defined(__AVX2__)
 #define PART_ROWS 8

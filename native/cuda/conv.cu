@@ -1,0 +1,76 @@
+/* Kernels of convolutions besides matrix products. Windows are read from the input, tile by tile, for the product: a
+ * matrix of windows is never stored (as in cuDNN; Chetlur et al., 2014). */
+#include "product.h"
+
+KERNEL(fold_f32, PARTS(batch *length *channels, 256), 256, 0)
+{
+    const int64_t *d = record.dims, length = d[fold_f32_length], channels = d[fold_f32_channels],
+                  size = d[fold_f32_size], stride = d[fold_f32_stride], rows = d[fold_f32_window_rows];
+    if (size < 0 || stride < 1 || d[fold_f32_padding] < 0 || rows < 0) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    FOR_EACH(i, d[fold_f32_batch] * length * channels)
+    {
+        const int64_t channel = i % channels, place = i / channels % length + d[fold_f32_padding];
+        const float *windows =
+            (const float *)record.pointers[fold_f32_windows] + i / channels / length * rows * size * channels + channel;
+        float sum = 0;
+        for (int64_t j = 0; j < size && j <= place; j++) {
+            const int64_t row = (place - j) / stride;
+            if (row * stride == place - j && row < rows)
+                sum += windows[(row * size + j) * channels];
+        }
+        ((float *)record.pointers[fold_f32_y])[i] = sum;
+    }
+}
+
+/* The offset of an index: that of its four digits, the last axis fastest. */
+DEVICE int64_t offset_of_index(int64_t index, const int64_t *sizes, const int64_t *strides)
+{
+    return offset_of(index, 4, sizes, strides);
+}
+
+KERNEL(windows_f32, batch *groups *PARTS(m, 64) * PARTS(j0 * j1 * j2 * j3, 64), 256, 0)
+{
+    __shared__ float left[DEPTH][TILE_ROW], right[DEPTH][TILE_ROW];
+    const int64_t *d = record.dims, groups = d[windows_f32_groups], m = d[windows_f32_m];
+    const int64_t k = view_count(4, 4, d + windows_f32_k0), n = view_count(4, 4, d + windows_f32_j0);
+    const int64_t down = PARTS(m, TILE), across = PARTS(n, TILE);
+    if (k <= 0 || d[windows_f32_j_stride3] < 1) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    FOR_EACH_BLOCK(tile, d[windows_f32_batch] * groups * down * across)
+    {
+        const int64_t item = tile / (down * across), group = item % groups;
+        const int64_t top = tile / across % down * TILE, first = tile % across * TILE;
+        const float *x = (const float *)record.pointers[windows_f32_x] + item / groups * d[windows_f32_x_batch] +
+                         group * d[windows_f32_x_group];
+        const matrix a = {(const float *)record.pointers[windows_f32_a] + group * m * k, k, 1};
+        const int row = (int)threadIdx.x / 16 * 4, column = (int)threadIdx.x % 16 * 4;
+        const int64_t own = first + threadIdx.x % TILE; /* the column that this thread reads */
+        const int64_t own_offset = own < n ? offset_of_index(own, d + windows_f32_j0, d + windows_f32_j_stride0) : 0;
+        float sums[4][4] = {{0}};
+        for (int64_t start = 0; start < k; start += DEPTH) {
+            load_tile<float, TYPE_float32>(left, a, top, m, start, k);
+            for (int i = (int)threadIdx.x / TILE; i < DEPTH; i += TILE_THREADS / TILE)
+                right[i][threadIdx.x % TILE] =
+                    own < n && start + i < k
+                        ? x[own_offset + offset_of_index(start + i, d + windows_f32_k0, d + windows_f32_k_stride0)]
+                        : 0.0f;
+            __syncthreads();
+            for (int i = 0; i < DEPTH; i++)
+                for (int r = 0; r < 4; r++)
+                    for (int c = 0; c < 4; c++)
+                        sums[r][c] += left[i][row + r] * right[i][column + c];
+            __syncthreads();
+        }
+        const float *bias = (const float *)record.pointers[windows_f32_bias];
+        for (int r = 0; r < 4; r++)
+            for (int c = 0; c < 4; c++)
+                if (top + row + r < m && first + column + c < n)
+                    ((float *)record.pointers[windows_f32_c])[(item * m + top + row + r) * n + first + column + c] =
+                        sums[r][c] + (bias ? bias[group * m + top + row + r] : 0.0f);
+    }
+}

@@ -1,0 +1,128 @@
+/* Copies, fills, binary operations of float32 with short records, and activations with their gradients. */
+#include "gpu.h"
+
+KERNEL(copy_bytes, PARTS(bytes, 4096), 256, 0)
+{
+    uint8_t *to = (uint8_t *)record.pointers[copy_bytes_to];
+    const uint8_t *from = (const uint8_t *)record.pointers[copy_bytes_from];
+    const int64_t bytes = record.dims[copy_bytes_bytes];
+    const int64_t whole = (((uint64_t)to | (uint64_t)from) & 7) ? 0 : bytes / 8;
+    FOR_EACH(i, whole)((uint64_t *)to)[i] = ((const uint64_t *)from)[i];
+    FOR_EACH(i, bytes - 8 * whole) to[8 * whole + i] = from[8 * whole + i];
+}
+
+KERNEL(fill_f32, PARTS(count, 256), 256, 0)
+{
+    float *y = (float *)record.pointers[fill_f32_y];
+    FOR_EACH(i, record.dims[fill_f32_count]) y[i] = record.floats[fill_f32_value];
+}
+
+/* ---- Binary operations: element i of an operand is p[i / repeat % period] */
+
+DEVICE float operand(const float *p, float number, int64_t i, int64_t period, int64_t repeat)
+{
+    if (!p)
+        return number;
+    if (repeat > 1)
+        i = i <= INT32_MAX && repeat <= INT32_MAX ? (uint32_t)i / (uint32_t)repeat : i / repeat;
+    if (i >= period)
+        i = i <= INT32_MAX ? (uint32_t)i % (uint32_t)period : i % period;
+    return p[i];
+}
+
+#define BINARY(expression)                                                                                             \
+    {                                                                                                                  \
+        const int64_t *d = record.dims;                                                                                \
+        float *y = (float *)record.pointers[add_f32_y];                                                                \
+        const float number = record.floats[add_f32_number];                                                            \
+        FOR_EACH(i, d[add_f32_count])                                                                                  \
+        {                                                                                                              \
+            const float a = operand((const float *)record.pointers[add_f32_a], number, i, d[add_f32_a_period],         \
+                                    d[add_f32_a_repeat]);                                                              \
+            const float b = operand((const float *)record.pointers[add_f32_b], number, i, d[add_f32_b_period],         \
+                                    d[add_f32_b_repeat]);                                                              \
+            y[i] = expression;                                                                                         \
+        }                                                                                                              \
+    }
+
+KERNEL(add_f32, PARTS(count, 256), 256, 0) { BINARY(a + b); }
+
+KERNEL(sub_f32, PARTS(count, 256), 256, 0) { BINARY(a - b); }
+
+KERNEL(mul_f32, PARTS(count, 256), 256, 0) { BINARY(a * b); }
+
+KERNEL(div_f32, PARTS(count, 256), 256, 0) { BINARY(a / b); }
+
+KERNEL(maximum_f32, PARTS(count, 256), 256, 0) { BINARY(a > b || a != a ? a : b); }
+
+KERNEL(minimum_f32, PARTS(count, 256), 256, 0) { BINARY(a < b || a != a ? a : b); }
+
+/* ---- Functions of one element */
+
+#define UNARY(expression)                                                                                              \
+    {                                                                                                                  \
+        float *y = (float *)record.pointers[exp_f32_y];                                                                \
+        FOR_EACH(i, record.dims[exp_f32_count])                                                                        \
+        {                                                                                                              \
+            const float x = ((const float *)record.pointers[exp_f32_x])[i];                                            \
+            y[i] = expression;                                                                                         \
+        }                                                                                                              \
+    }
+
+KERNEL(exp_f32, PARTS(count, 256), 256, 0) { UNARY(expf(x)); }
+
+KERNEL(log_f32, PARTS(count, 256), 256, 0) { UNARY(logf(x)); }
+
+KERNEL(sqrt_f32, PARTS(count, 256), 256, 0) { UNARY(sqrtf(x)); }
+
+KERNEL(abs_f32, PARTS(count, 256), 256, 0) { UNARY(fabsf(x)); }
+
+KERNEL(sigmoid_f32, PARTS(count, 256), 256, 0) { UNARY(1.0f / (1.0f + expf(-x))); }
+
+KERNEL(tanh_f32, PARTS(count, 256), 256, 0) { UNARY(tanhf(x)); }
+
+KERNEL(silu_f32, PARTS(count, 256), 256, 0) { UNARY(x / (1.0f + expf(-x))); }
+
+KERNEL(gelu_f32, PARTS(count, 256), 256, 0) { UNARY(0.5f * x * erfcf(x * -0.70710678118f)); }
+
+KERNEL(gelu_backward_f32, PARTS(count, 256), 256, 0)
+{
+    float *grad_x = (float *)record.pointers[gelu_backward_f32_grad_x];
+    const float *in = (const float *)record.pointers[gelu_backward_f32_x];
+    const float *grad_y = (const float *)record.pointers[gelu_backward_f32_grad_y];
+    FOR_EACH(i, record.dims[gelu_backward_f32_count])
+    {
+        const float x = in[i];
+        grad_x[i] = grad_y[i] * (0.5f * erfcf(x * -0.70710678118f) + x * 0.398942280f * expf(-0.5f * x * x));
+    }
+}
+
+/* ---- Gated activation (Shazeer, GLU Variants Improve Transformer, 2020) */
+
+KERNEL(silu_mul_f32, PARTS(rows *columns, 256), 256, 0)
+{
+    const int64_t *d = record.dims, columns = d[silu_mul_f32_columns];
+    float *y = (float *)record.pointers[silu_mul_f32_y];
+    const float *x = (const float *)record.pointers[silu_mul_f32_x];
+    FOR_EACH(i, d[silu_mul_f32_rows] * columns)
+    {
+        const int64_t row = i / columns, column = i - row * columns;
+        const float *gate = x + row * d[silu_mul_f32_x_stride] + column;
+        y[row * d[silu_mul_f32_y_stride] + column] = gate[0] / (1.0f + expf(-gate[0])) * gate[columns];
+    }
+}
+
+KERNEL(silu_mul_backward_f32, PARTS(rows *columns, 256), 256, 0)
+{
+    const int64_t columns = record.dims[silu_mul_backward_f32_columns];
+    float *grad_x = (float *)record.pointers[silu_mul_backward_f32_grad_x];
+    const float *x = (const float *)record.pointers[silu_mul_backward_f32_x];
+    const float *grad_y = (const float *)record.pointers[silu_mul_backward_f32_grad_y];
+    FOR_EACH(i, record.dims[silu_mul_backward_f32_rows] * columns)
+    {
+        const int64_t row = i / columns, at = row * 2 * columns + (i - row * columns);
+        const float gate = x[at], up = x[at + columns], grad = grad_y[i], s = 1.0f / (1.0f + expf(-gate));
+        grad_x[at] = grad * up * (s * (1.0f + gate * (1.0f - s)));
+        grad_x[at + columns] = grad * (gate * s);
+    }
+}

@@ -1,0 +1,131 @@
+/* Root-mean-square normalization (Zhang and Sennrich, 2019), softmax and log_softmax, over the rows of a matrix. A block
+ * takes a row. */
+#include "gpu.h"
+
+/* 1 / root mean square, in every thread. */
+DEVICE float inverse_rms(const float *x, int64_t columns, float epsilon)
+{
+    float sum = 0;
+    FOR_THREADS(i, columns) sum += x[i] * x[i];
+    return 1.0f / sqrtf(block_sum(sum) / (float)columns + epsilon);
+}
+
+KERNEL(rms_norm_f32, rows, 128, 0)
+{
+    const int64_t *d = record.dims, columns = d[rms_norm_f32_columns];
+    const float *weight = (const float *)record.pointers[rms_norm_f32_weight];
+    FOR_EACH_BLOCK(row, d[rms_norm_f32_rows])
+    {
+        const float *x = (const float *)record.pointers[rms_norm_f32_x] + row * d[rms_norm_f32_x_stride];
+        float *y = (float *)record.pointers[rms_norm_f32_y] + row * d[rms_norm_f32_y_stride];
+        const float inverse = inverse_rms(x, columns, record.floats[rms_norm_f32_epsilon]);
+        FOR_THREADS(i, columns) y[i] = x[i] * inverse * weight[i];
+    }
+}
+
+/* Of each row to scratch memory; then grad_weight; then grad_x, which may be x or grad_y. */
+SCRATCH(rms_norm_backward_f32, 4 * rows)
+STEP(rms_norm_backward_f32, 1, rows, 128, 0)
+{
+    const int64_t columns = record.dims[rms_norm_backward_f32_columns];
+    FOR_EACH_BLOCK(row, record.dims[rms_norm_backward_f32_rows])
+    {
+        const float *x = (const float *)record.pointers[rms_norm_backward_f32_x] + row * columns;
+        const float inverse = inverse_rms(x, columns, record.floats[rms_norm_backward_f32_epsilon]);
+        if (threadIdx.x == 0)
+            ((float *)scratch)[row] = inverse;
+    }
+}
+
+STEP(rms_norm_backward_f32, 2, PARTS(columns, 32), 256, 0)
+{
+    __shared__ float parts[8][32];
+    const int64_t rows = record.dims[rms_norm_backward_f32_rows], columns = record.dims[rms_norm_backward_f32_columns];
+    const float *x = (const float *)record.pointers[rms_norm_backward_f32_x];
+    const float *grad_y = (const float *)record.pointers[rms_norm_backward_f32_grad_y];
+    FOR_EACH_BLOCK(block, PARTS(columns, 32))
+    {
+        const int64_t column = block * 32 + LANE;
+        float sum = 0;
+        for (int64_t row = WARP; row < rows && column < columns; row += 8)
+            sum += x[row * columns + column] * ((float *)scratch)[row] * grad_y[row * columns + column];
+        parts[WARP][LANE] = sum;
+        __syncthreads();
+        if (WARP == 0 && column < columns) {
+            for (int i = 1; i < 8; i++)
+                sum += parts[i][LANE];
+            ((float *)record.pointers[rms_norm_backward_f32_grad_weight])[column] = sum;
+        }
+        __syncthreads();
+    }
+}
+
+/* inverse * (w g - x inverse^2 mean(w g x)) */
+KERNEL(rms_norm_backward_f32, rows, 128, 0)
+{
+    const int64_t columns = record.dims[rms_norm_backward_f32_columns];
+    const float *weight = (const float *)record.pointers[rms_norm_backward_f32_weight];
+    FOR_EACH_BLOCK(row, record.dims[rms_norm_backward_f32_rows])
+    {
+        const float *x = (const float *)record.pointers[rms_norm_backward_f32_x] + row * columns;
+        const float *grad_y = (const float *)record.pointers[rms_norm_backward_f32_grad_y] + row * columns;
+        float *grad_x = (float *)record.pointers[rms_norm_backward_f32_grad_x] + row * columns;
+        const float inverse = ((const float *)scratch)[row];
+        float sum = 0;
+        FOR_THREADS(i, columns) sum += x[i] * weight[i] * grad_y[i];
+        const float mean = block_sum(sum) / (float)columns * inverse * inverse;
+        FOR_THREADS(i, columns) grad_x[i] = (weight[i] * grad_y[i] - x[i] * mean) * inverse;
+    }
+}
+
+DEVICE float row_largest(const float *x, int64_t columns)
+{
+    float largest = -INFINITE;
+    FOR_THREADS(i, columns) largest = fmaxf(largest, x[i]);
+    return block_largest(largest);
+}
+
+DEVICE float row_total(const float *x, int64_t columns, float largest)
+{
+    float sum = 0;
+    FOR_THREADS(i, columns) sum += expf(x[i] - largest);
+    return block_sum(sum);
+}
+
+KERNEL(softmax_f32, rows, 128, 0)
+{
+    const int64_t *d = record.dims, columns = d[softmax_f32_columns];
+    FOR_EACH_BLOCK(row, d[softmax_f32_rows])
+    {
+        const float *x = (const float *)record.pointers[softmax_f32_x] + row * d[softmax_f32_x_stride];
+        float *y = (float *)record.pointers[softmax_f32_y] + row * d[softmax_f32_y_stride];
+        const float largest = row_largest(x, columns), inverse = 1.0f / row_total(x, columns, largest);
+        FOR_THREADS(i, columns) y[i] = expf(x[i] - largest) * inverse;
+    }
+}
+
+KERNEL(softmax_backward_f32, rows, 128, 0)
+{
+    const int64_t columns = record.dims[softmax_backward_f32_columns];
+    FOR_EACH_BLOCK(row, record.dims[softmax_backward_f32_rows])
+    {
+        const float *y = (const float *)record.pointers[softmax_backward_f32_y] + row * columns;
+        const float *grad_y = (const float *)record.pointers[softmax_backward_f32_grad_y] + row * columns;
+        float *grad_x = (float *)record.pointers[softmax_backward_f32_grad_x] + row * columns, sum = 0;
+        FOR_THREADS(i, columns) sum += y[i] * grad_y[i];
+        const float mean = block_sum(sum);
+        FOR_THREADS(i, columns) grad_x[i] = y[i] * (grad_y[i] - mean);
+    }
+}
+
+KERNEL(log_softmax_f32, rows, 128, 0)
+{
+    const int64_t *d = record.dims, columns = d[log_softmax_f32_columns];
+    FOR_EACH_BLOCK(row, d[log_softmax_f32_rows])
+    {
+        const float *x = (const float *)record.pointers[log_softmax_f32_x] + row * d[log_softmax_f32_x_stride];
+        float *y = (float *)record.pointers[log_softmax_f32_y] + row * d[log_softmax_f32_y_stride];
+        const float largest = row_largest(x, columns), log_total = logf(row_total(x, columns, largest));
+        FOR_THREADS(i, columns) y[i] = x[i] - largest - log_total;
+    }
+}

@@ -1,0 +1,247 @@
+"""CUDA cards: memory of the card, and the kernels of native/cuda, compiled for it when they are first used.
+
+Kernels run after the call that launches them has returned, as always with CUDA. What one of them finds wrong (an index
+out of range, a division by zero) is raised by the next call that waits for the card or launches something, with the
+kernel's name; the card goes on working.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ..device import Backend, HiddenAddress
+from ..gpu import nvidia
+from ..gpu.card import Card, compiled
+from ..gpu.sources import Plan, plans
+from ..native import DIMS, POINTER_BYTES, POINTERS, RECORD_BYTES, SIGNATURES, fail
+
+ALIGNMENT = 64  # bytes
+SMALL = 4096  # bytes: of the largest block that is cut from a slab
+_DIMS = struct.Struct(f"@{DIMS}q")
+_DIMS_AT = 8 + POINTERS * POINTER_BYTES
+_NAMES = list(SIGNATURES)
+
+
+class _Ready:
+    """A kernel that is loaded: its launches, as (function, blocks, threads, shared), and its scratch memory."""
+
+    __slots__ = ("scratch", "steps")
+
+    def __init__(self, steps: list[tuple[Any, Any, int, Any]], plan: Plan) -> None:
+        self.steps = steps
+        self.scratch = plan.scratch
+
+
+class _Arguments:
+    """What a kernel is launched with: pointers to the record, to the address of the status, and to that of the scratch
+    memory."""
+
+    __slots__ = ("array", "scratch", "status")
+
+    def __init__(self, status: int) -> None:
+        self.status = ctypes.c_uint64(status)
+        self.scratch = ctypes.c_uint64(0)
+        self.array = (ctypes.c_void_p * 3)(0, ctypes.addressof(self.status), ctypes.addressof(self.scratch))
+
+
+class Cuda(Backend):
+    """One card."""
+
+    host_visible = False
+
+    def __init__(self, card: Card) -> None:
+        self.card = card
+        self._plans = plans()
+        self.kernels = set(self._plans)
+        self.limit: int | None = None  # bytes that `allocate` gives at most; None: what the card has
+        self.allocated = self.peak = 0  # bytes that were allocated: now, and at most
+        self._sizes: dict[int, int] = {}
+        self._slabs: dict[int, list[int]] = {}  # free small blocks by size
+        self._slab_left: tuple[int, int] = (0, 0)  # where the next small block is cut: address, end
+        self._modules: dict[str, Any] = {}
+        self._ready: dict[int, _Ready] = {}
+        self._scratch = (0, 0)  # address, bytes
+        self._lock = threading.RLock()
+        # The kernels' status: a code that later steps read, and the address of a word that the host can read as well.
+        seen_at, self._word = card.shared_word()
+        self._status = self._memory(ALIGNMENT)
+        self.write(HiddenAddress(self._status), struct.pack("@qq", 0, seen_at))
+        self._arguments = _Arguments(self._status)
+
+    # ---- memory
+
+    def allocate(self, nbytes: int) -> HiddenAddress | None:
+        with self._lock:
+            if self.limit is not None and self.allocated + nbytes > self.limit:
+                return None
+            small = nbytes <= SMALL and self.card.slab > 0
+            address = self._cut(nbytes) if small else self.card.allocate(max(nbytes, ALIGNMENT))
+            if address is None:
+                return None
+            self._sizes[address] = nbytes
+            self.allocated += nbytes
+            self.peak = max(self.peak, self.allocated)
+            return HiddenAddress(address)
+
+    def _cut(self, nbytes: int) -> int | None:
+        """A small block: a driver takes microseconds and half a kilobyte or more for each that it gives."""
+        size = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+        free = self._slabs.get(size)
+        if free:
+            return free.pop()
+        at, end = self._slab_left
+        if at + size > end:
+            slab = self.card.allocate(self.card.slab)
+            if slab is None:
+                return None
+            at, end = slab, slab + self.card.slab
+        self._slab_left = at + size, end
+        return at
+
+    def free(self, address: HiddenAddress) -> None:
+        with self._lock:
+            nbytes = self._sizes.pop(address.value)
+            self.allocated -= nbytes
+            if nbytes <= SMALL and self.card.slab > 0:
+                size = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+                self._slabs.setdefault(size, []).append(address.value)
+            else:
+                self.card.free(address.value)
+
+    def _memory(self, nbytes: int) -> int:
+        """Memory of the device itself. MemoryError where there is none left."""
+        address = self.card.allocate(nbytes)
+        if address is None:
+            raise MemoryError(f"cannot allocate {nbytes:,} bytes on {self.card.name}: {self.describe_memory()}")
+        return address
+
+    def describe_memory(self) -> str:
+        found = f"tensors hold {self.allocated:,} bytes of its {self.card.total_memory:,}"
+        if self.limit is not None:
+            return f"{found}, and the limit is {self.limit:,}"
+        return f"{found}, and {self.card.free_memory():,} are free"
+
+    def write(self, address: HiddenAddress, data: Any) -> None:
+        view = memoryview(data).cast("B")
+        if len(view):
+            source = (ctypes.c_ubyte * len(view)).from_buffer(bytearray(view) if view.readonly else view)
+            with self._lock:
+                self.card.write(address.value, ctypes.addressof(source), len(view))
+
+    def read(self, address: HiddenAddress, into: Any) -> None:
+        view = memoryview(into).cast("B")
+        if len(view):
+            target = (ctypes.c_ubyte * len(view)).from_buffer(view)
+            with self._lock:
+                self.card.read(ctypes.addressof(target), address.value, len(view))
+                self._check()
+
+    def copy(self, to: HiddenAddress, source: HiddenAddress, nbytes: int) -> None:
+        with self._lock:
+            self.card.copy(to.value, source.value, nbytes)
+
+    # ---- kernels
+
+    def run(self, records: bytearray, count: int) -> int:
+        with self._lock:
+            self._check()
+            self._launch(records, count, None)
+        return 0
+
+    def synchronize(self) -> None:
+        with self._lock:
+            self.card.synchronize()
+            self._check()
+
+    def graph(self, records: bytearray, count: int) -> Callable[[], int]:
+        with self._lock:
+            scratch = 0
+            for at in range(0, count * RECORD_BYTES, RECORD_BYTES):
+                ready = self._prepare(records, at)
+                if ready.scratch is not None:
+                    scratch = max(scratch, ready.scratch(_DIMS.unpack_from(records, at + _DIMS_AT)))
+            own = self._memory(scratch) if scratch else 0
+            self.card.begin_capture()
+            try:
+                self._launch(records, count, own)
+            finally:
+                recorded = self.card.end_capture()
+        return _Replay(self, recorded, own)
+
+    def _prepare(self, records: bytearray, at: int) -> _Ready:
+        """The kernel of the record at byte `at`, compiled and loaded."""
+        index = int.from_bytes(records[at : at + 4], "little")
+        found = self._ready.get(index)
+        if found is None:
+            plan = self._plans[_NAMES[index]]
+            steps = []
+            for step in plan.steps:
+                if step.source not in self._modules:
+                    self._modules[step.source] = self.card.load(compiled(self.card, step.source))
+                function = self.card.function(self._modules[step.source], step.function)
+                steps.append((function, step.blocks, step.threads, step.shared))
+            found = self._ready[index] = _Ready(steps, plan)
+        return found
+
+    def _launch(self, records: bytearray, count: int, scratch: int | None) -> None:
+        """Launches every record; `scratch` is the address of scratch memory, None for the device's own."""
+        card, arguments = self.card, self._arguments
+        base = ctypes.addressof(ctypes.c_ubyte.from_buffer(records))
+        for at in range(0, count * RECORD_BYTES, RECORD_BYTES):
+            ready = self._prepare(records, at)
+            dims = _DIMS.unpack_from(records, at + _DIMS_AT)
+            arguments.array[0] = base + at
+            if ready.scratch is not None:
+                arguments.scratch.value = self._scratch_of(ready.scratch(dims)) if scratch is None else scratch
+            for function, blocks, threads, shared in ready.steps:
+                wanted = blocks(dims)
+                if wanted > 0:
+                    card.launch(function, min(wanted, card.most_blocks), threads, shared(dims), arguments.array)
+
+    def _scratch_of(self, nbytes: int) -> int:
+        address, size = self._scratch
+        if nbytes > size:
+            if size:
+                self._scratch = (0, 0)
+                self.card.free(address)
+            address, size = self._memory(nbytes), nbytes
+            self._scratch = address, size
+        return address
+
+    def _check(self) -> None:
+        """Raises what a kernel has found wrong."""
+        code = self._word.value
+        if code:
+            self.card.synchronize()
+            self._word.value = 0
+            self.card.clear(self._status, 4)
+            fail(code & 0xFF, _NAMES[(code >> 8) - 1])
+
+
+class _Replay:
+    """A captured graph of the card."""
+
+    __slots__ = ("_device", "_graph", "_scratch")
+
+    def __init__(self, device: Cuda, graph: Any, scratch: int) -> None:
+        self._device, self._graph, self._scratch = device, graph, scratch
+
+    def __call__(self) -> int:
+        device = self._device
+        with device._lock:
+            device._check()
+            device.card.run_graph(self._graph)
+        return 0
+
+    def __del__(self) -> None:
+        if self._scratch:
+            self._device.card.free(self._scratch)
+
+
+def open_device(index: int | None) -> Backend:
+    """The card with this number. RuntimeError where there is no driver or card: it says what is missing."""
+    return Cuda(nvidia.open_card(index or 0))

@@ -1,0 +1,279 @@
+"""NVIDIA's driver and runtime compiler, by NVIDIA's own packages for Python (`pip install 'pyapp[cuda]'`).
+
+Reference: the CUDA Driver API and the NVRTC documentation (https://docs.nvidia.com/cuda).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import threading
+from typing import Any
+
+from ...errors import KernelError
+from .card import Card
+
+LEAST_CAPABILITY = (7, 5)
+BLOCKS_EACH = 32  # of a multiprocessor: more than it holds at once
+SLAB = 1 << 20
+PLENTY_SHARED = 48 << 10  # bytes of dynamic shared memory that a kernel has to ask for
+_INSTALL = "Install NVIDIA's packages with pip install 'pyapp[cuda]'"
+_pids: list[int] = []  # of the process that has opened the driver
+
+
+def _driver() -> Any:
+    """cuda.bindings.driver. KernelError where a part is missing; the driver's library is looked for first, because
+    the bindings may hang without it."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        hint = "Install NVIDIA's driver on a machine with a card of theirs, or use device 'cpu'"
+        raise KernelError("there is no CUDA driver on this machine", where="libcuda.so.1", hint=hint) from error
+    try:
+        return importlib.import_module("cuda.bindings.driver")
+    except ImportError as error:
+        raise KernelError("NVIDIA's bindings for Python are not installed", where="cuda", hint=_INSTALL) from error
+
+
+def _compiler() -> Any:
+    try:
+        return importlib.import_module("cuda.bindings.nvrtc")
+    except ImportError as error:
+        raise KernelError("NVIDIA's runtime compiler is not installed", where="cuda", hint=_INSTALL) from error
+
+
+def _checked(driver: Any, result: tuple[Any, ...], what: str) -> Any:
+    """The values of a call of the driver. KernelError with the driver's own words where it failed."""
+    status, *values = result
+    if status != driver.CUresult.CUDA_SUCCESS:
+        _, text = driver.cuGetErrorString(status)
+        raise KernelError(f"{what}: {text.decode() if text else status}", where="cuda")
+    return values[0] if len(values) == 1 else values
+
+
+def _opened() -> Any:
+    """The driver, initialised. A process that was forked after that cannot use it."""
+    driver = _driver()
+    if _pids and _pids[0] != os.getpid():
+        hint = "Start worker processes with the method 'spawn', or use the card in one process only"
+        raise KernelError("CUDA was used before this process was forked", where="cuda", hint=hint)
+    if not _pids:
+        _checked(driver, driver.cuInit(0), "the CUDA driver does not start")
+        _pids.append(os.getpid())
+    return driver
+
+
+def count() -> int:
+    """How many cards there are; 0 without a driver."""
+    try:
+        driver = _opened()
+        return int(_checked(driver, driver.cuDeviceGetCount(), "counting cards"))
+    except KernelError:
+        return 0
+
+
+def compile_source(name: str, text: str, headers: dict[str, str], architecture: str) -> tuple[bytes, str]:
+    """A cubin of a source for "sm_80" and the like, and the assembler's report of registers. Needs no card. KernelError
+    with the log where it does not compile."""
+    nvrtc = _compiler()
+    done = nvrtc.nvrtcResult.NVRTC_SUCCESS
+    included = headers | {"stdint.h": _STDINT}
+    status, program = nvrtc.nvrtcCreateProgram(
+        text.encode(), f"{name}.cu".encode(), len(included),
+        [header.encode() for header in included.values()], [header.encode() for header in included],
+    )  # fmt: skip
+    if status != done:
+        raise KernelError(f"the runtime compiler does not start: {status}", where=f"native/cuda/{name}.cu")
+    try:
+        options = [f"--gpu-architecture={architecture}", "--std=c++17", "--device-as-default-execution-space", "--ptxas-options=-v"]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+        _, size = nvrtc.nvrtcGetProgramLogSize(program)
+        log = bytearray(size)
+        written = bytes(size)
+        nvrtc.nvrtcGetProgramLog(program, written)
+        log[:] = written
+        report = bytes(log).rstrip(b"\0").decode(errors="replace")
+        if status != done:
+            raise KernelError(
+                f"does not compile for {architecture}:\n{report}", where=f"native/cuda/{name}.cu",
+                hint="Report this with the log above",
+            )  # fmt: skip
+        _, size = nvrtc.nvrtcGetCUBINSize(program)
+        image = bytes(size)
+        nvrtc.nvrtcGetCUBIN(program, image)
+        return image, report
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def compiler_version() -> str:
+    _, major, minor = _compiler().nvrtcVersion()
+    return f"nvrtc {major}.{minor}"
+
+
+# NVRTC has no headers of C.
+_STDINT = """
+typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t; typedef unsigned short uint16_t;
+typedef int int32_t; typedef unsigned int uint32_t; typedef long long int64_t; typedef unsigned long long uint64_t;
+typedef long long intptr_t;
+#define INT8_MIN (-128)
+#define INT16_MIN (-32768)
+#define INT32_MIN (-2147483647 - 1)
+#define INT32_MAX 2147483647
+#define UINT32_MAX 4294967295u
+#define INT64_MIN (-9223372036854775807LL - 1)
+#define INT64_MAX 9223372036854775807LL
+"""
+
+
+class NvidiaCard(Card):
+    """One card, with a stream of its own."""
+
+    slab = SLAB
+
+    def __init__(self, driver: Any, index: int) -> None:
+        self._driver = driver
+        self._device = self._call("opening the card", "cuDeviceGet", index)
+        attribute = driver.CUdevice_attribute
+        of = {
+            name: int(self._call("asking the card", "cuDeviceGetAttribute", getattr(attribute, code), self._device))
+            for name, code in (
+                ("major", "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR"),
+                ("minor", "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR"),
+                ("multiprocessors", "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT"),
+            )
+        }
+        self.name = self._call("asking the card", "cuDeviceGetName", 128, self._device).rstrip(b"\0").decode()
+        self.capability = of["major"], of["minor"]
+        self.architecture = f"sm_{of['major']}{of['minor']}"
+        if self.capability < LEAST_CAPABILITY:
+            least = ".".join(map(str, LEAST_CAPABILITY))
+            raise KernelError(
+                f"{self.name} has compute capability {of['major']}.{of['minor']}; the kernels need {least}",
+                where=f"cuda:{index}", hint="Use a newer card, or device 'cpu'",
+            )  # fmt: skip
+        self.multiprocessors = of["multiprocessors"]
+        self.most_blocks = self.multiprocessors * BLOCKS_EACH
+        self.compiler = compiler_version()
+        self.total_memory = int(self._call("asking the card", "cuDeviceTotalMem", self._device))
+        self._context = self._call("opening the card", "cuDevicePrimaryCtxRetain", self._device)
+        self._thread = threading.local()
+        self._enter()
+        self._stream = self._call("making a stream", "cuStreamCreate", 1)  # not blocked by the default stream
+        self._shared: dict[int, int] = {}  # dynamic shared memory that a function was granted
+
+    def _call(self, what: str, name: str, *arguments: Any) -> Any:
+        return _checked(self._driver, getattr(self._driver, name)(*arguments), what)
+
+    def _enter(self) -> None:
+        """Makes the card the one of this thread."""
+        if getattr(self._thread, "pid", None) != os.getpid():
+            _opened()
+            self._call("choosing the card", "cuCtxSetCurrent", self._context)
+            self._thread.pid = os.getpid()
+
+    def compile(self, source: str, text: str, headers: dict[str, str]) -> bytes:
+        return compile_source(source, text, headers, self.architecture)[0]
+
+    def load(self, image: bytes) -> Any:
+        self._enter()
+        return self._call("loading kernels", "cuModuleLoadData", image)
+
+    def function(self, module: Any, name: str) -> Any:
+        return self._call(f"finding the kernel {name}", "cuModuleGetFunction", module, name.encode())
+
+    def launch(self, function: Any, blocks: int, threads: int, shared: int, arguments: Any) -> None:
+        self._enter()
+        if shared > PLENTY_SHARED and self._shared.get(id(function), 0) < shared:
+            code = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self._call("asking for shared memory", "cuFuncSetAttribute", function, code, shared)
+            self._shared[id(function)] = shared
+        self._call(
+            "launching a kernel", "cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, shared, self._stream,
+            ctypes.addressof(arguments), 0,
+        )  # fmt: skip
+
+    def allocate(self, nbytes: int) -> int | None:
+        self._enter()
+        status, address = self._driver.cuMemAlloc(nbytes)
+        if status == self._driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+            return None
+        return int(_checked(self._driver, (status, address), f"allocating {nbytes:,} bytes"))
+
+    def free(self, address: int) -> None:
+        self._enter()
+        self._call("freeing memory", "cuMemFree", address)
+
+    def write(self, address: int, source: int, nbytes: int) -> None:
+        self._enter()
+        self._call("copying to the card", "cuMemcpyHtoDAsync", address, source, nbytes, self._stream)
+        self._call("copying to the card", "cuStreamSynchronize", self._stream)
+
+    def read(self, target: int, address: int, nbytes: int) -> None:
+        self._enter()
+        self._call("copying from the card", "cuMemcpyDtoHAsync", target, address, nbytes, self._stream)
+        self._call("copying from the card", "cuStreamSynchronize", self._stream)
+
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        self._enter()
+        self._call("copying", "cuMemcpyDtoDAsync", to, source, nbytes, self._stream)
+
+    def clear(self, address: int, nbytes: int) -> None:
+        self._enter()
+        self._call("clearing memory", "cuMemsetD8Async", address, 0, nbytes, self._stream)
+
+    def shared_word(self) -> tuple[int, Any]:
+        self._enter()
+        seen = int(self._call("allocating host memory", "cuMemHostAlloc", 64, 2))  # CU_MEMHOSTALLOC_DEVICEMAP
+        ctypes.memset(seen, 0, 64)
+        address = int(self._call("mapping host memory", "cuMemHostGetDevicePointer", seen, 0))
+        return address, ctypes.c_int32.from_address(seen)
+
+    def synchronize(self) -> None:
+        self._enter()
+        self._call("waiting for the card", "cuStreamSynchronize", self._stream)
+
+    def free_memory(self) -> int:
+        self._enter()
+        return int(self._call("asking for free memory", "cuMemGetInfo")[0])
+
+    def begin_capture(self) -> None:
+        self._enter()
+        mode = self._driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        self._call("beginning a graph", "cuStreamBeginCapture", self._stream, mode)
+
+    def end_capture(self) -> Any:
+        graph = self._call("ending a graph", "cuStreamEndCapture", self._stream)
+        try:
+            return _Graph(self._driver, self._call("preparing a graph", "cuGraphInstantiate", graph, 0))
+        finally:
+            self._call("freeing a graph", "cuGraphDestroy", graph)
+
+    def run_graph(self, graph: Any) -> None:
+        self._enter()
+        self._call("running a graph", "cuGraphLaunch", graph.executable, self._stream)
+
+
+class _Graph:
+    """An executable graph, which ends with this object."""
+
+    __slots__ = ("_driver", "executable")
+
+    def __init__(self, driver: Any, executable: Any) -> None:
+        self._driver, self.executable = driver, executable
+
+    def __del__(self) -> None:
+        self._driver.cuGraphExecDestroy(self.executable)
+
+
+def open_card(index: int) -> Card:
+    """The card with this number. KernelError where the driver, the packages or the card are missing."""
+    driver = _opened()
+    there = int(_checked(driver, driver.cuDeviceGetCount(), "counting cards"))
+    if not 0 <= index < there:
+        raise KernelError(
+            f"there is no card number {index}; this machine has {there}", where=f"cuda:{index}",
+            hint="CUDA_VISIBLE_DEVICES chooses the cards that a process sees",
+        )  # fmt: skip
+    return NvidiaCard(driver, index)

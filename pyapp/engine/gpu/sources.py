@@ -1,0 +1,133 @@
+"""The CUDA sources: which kernels they have, and how many blocks, threads and bytes of shared and scratch memory each
+asks for. native/cuda/gpu.h explains the lines that this reads.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import KernelError
+from ..native import FOLDER, SIGNATURES
+
+SOURCES = FOLDER / "cuda"
+_ADVICE = "Build the package again: `python native/build.py host` copies the sources"
+_LINE = re.compile(r"^(KERNEL|STEP|SCRATCH)\(", re.MULTILINE)
+_FUNCTIONS = {
+    "PARTS": lambda a, b: -(-a // b), "MAX": max, "MIN": min,
+    "CHOOSE": lambda condition, a, b: a if condition else b,
+    "PRODUCT": lambda dims, rank, first: math.prod(dims[first : first + rank]),
+}  # fmt: skip
+
+Number = Callable[[Sequence[int]], int]  # of a record's dims
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch of a kernel: the function's name in the source `source`, and its numbers."""
+
+    source: str
+    function: str
+    blocks: Number
+    threads: int
+    shared: Number
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The launches that run a kernel of kernels.h, in order, and the scratch memory that they share."""
+
+    steps: tuple[Step, ...]
+    scratch: Number | None
+
+
+def _arguments(text: str, start: int) -> list[str]:
+    """The arguments of the call whose parenthesis is before `start`."""
+    depth, begin, found = 0, start, []
+    for at in range(start, len(text)):
+        letter = text[at]
+        if letter in "([":
+            depth += 1
+        elif letter in ")]" and depth:
+            depth -= 1
+        elif letter in ",)" and not depth:
+            found.append(" ".join(text[begin:at].split()))
+            begin = at + 1
+            if letter == ")":
+                return found
+    raise KernelError("a line of a CUDA source does not end", where=text[start - 30 : start + 50])
+
+
+def _number(expression: str, kernel: str) -> Number:
+    """A function of a record's dims. KernelError for names that are not slots of the kernel."""
+    dims = SIGNATURES[kernel].split("|")[1].split()
+
+    def place(match: re.Match[str]) -> str:
+        name = match[0]
+        if name in _FUNCTIONS:
+            return name
+        if name == "dims":
+            return "d"
+        if name not in dims:
+            raise KernelError(f"{name!r} is no dim of the kernel '{kernel}'", where="native/cuda")
+        return f"d[{dims.index(name)}]"
+
+    def product(match: re.Match[str]) -> str:
+        return f"PRODUCT(dims, {match[1]}, {dims.index(match[2])})"  # of `rank` dims from one on
+
+    python = re.sub(r"PRODUCT\((\w+), (\w+)\)", product, expression)
+    python = re.sub(r"[A-Za-z_]\w*", place, python).replace("/", "//")
+    made: Number = eval(compile(f"lambda d: {python}", f"<{kernel}>", "eval"), dict(_FUNCTIONS))
+    return made
+
+
+def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
+    for match in _LINE.finditer(text):
+        yield match[1], _arguments(text, match.end())
+
+
+def read_source(path: Path) -> dict[str, Plan]:
+    """The kernels of one source."""
+    steps: dict[str, list[tuple[int, Step]]] = {}
+    scratch: dict[str, Number] = {}
+    for kind, (name, *rest) in _lines(path.read_text()):
+        if name not in SIGNATURES:
+            raise KernelError(f"{name!r} is no kernel of kernels.h", where=str(path))
+        if kind == "SCRATCH":
+            scratch[name] = _number(rest[0], name)
+            continue
+        number = int(rest.pop(0)) if kind == "STEP" else 1 << 30  # the kernel itself comes last
+        blocks, threads, shared = rest
+        function = f"{name}_step{number}" if kind == "STEP" else name
+        step = Step(path.stem, function, _number(blocks, name), int(threads), _number(shared, name))
+        steps.setdefault(name, []).append((number, step))
+    return {
+        name: Plan(tuple(step for _, step in sorted(found, key=lambda pair: pair[0])), scratch.get(name))
+        for name, found in steps.items()
+    }
+
+
+@functools.cache
+def plans() -> dict[str, Plan]:
+    """Every kernel that has a CUDA source. KernelError where the sources are not there or do not fit kernels.h."""
+    if not SOURCES.is_dir():
+        raise KernelError("the CUDA sources are not there", where=str(SOURCES), hint=_ADVICE)
+    found: dict[str, Plan] = {}
+    for path in sorted(SOURCES.glob("*.cu")):
+        found.update(read_source(path))
+    return found
+
+
+@functools.cache
+def headers() -> dict[str, str]:
+    """The headers that the sources include, by name."""
+    return {path.name: path.read_text() for path in sorted(SOURCES.glob("*.h"))}
+
+
+def text_of(source: str) -> str:
+    """The text of one source."""
+    return (SOURCES / f"{source}.cu").read_text()

@@ -1,0 +1,192 @@
+"""A card for tests: the CUDA sources compiled by the C++ compiler of this machine, with the threads of a block as fibers
+(emulator.h). It stands where NVIDIA's driver does, so the device that the tests use is the real one.
+
+Fresh memory is full of bytes that read as NaN. Bytes before and behind each block of memory are checked when it is
+freed, and by `check`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyapp.engine.device import Device, register
+from pyapp.engine.devices.cuda import Cuda
+from pyapp.engine.gpu import card as cards
+from pyapp.engine.gpu import sources
+from pyapp.errors import KernelError
+
+COMPILER = os.environ.get("CXX", "g++")
+FLAGS = "-std=c++17 -O1 -fPIC -shared -x c++ -fno-strict-aliasing -ffp-contract=off -fvisibility=hidden".split()
+FLAGS += ["-Wall", "-Wextra", *(f"-Wno-{name}" for name in ("unused-parameter", "unused-function", "unused-variable"))]
+FLAGS += ["-Wno-missing-field-initializers", "-Wno-attributes"]
+HERE = Path(__file__).parent
+CACHE = HERE.parent.parent / "build" / "cuda-emulator"
+GUARD, FILLING, FRESH = 256, 0xA5, 0xFF  # bytes on each side of a block; what they and fresh memory are full of
+_numbers = itertools.count()
+
+
+class EmulatedCard(cards.Card):
+    """The emulator as a card. `limit`: bytes of memory that it has. `launched`: functions in the order of their runs."""
+
+    name = "emulated card"
+    architecture = "emulator"
+    capability = (9, 0)
+    multiprocessors = 4
+    most_blocks = 5  # kernels must loop
+    slab = 0
+
+    def __init__(self, limit: int = 1 << 30) -> None:
+        self.total_memory = limit
+        self.compiler = f"{COMPILER} {' '.join(FLAGS)} {(HERE / 'emulator.h').read_text()}"
+        self.blocks: dict[int, tuple[int, Any]] = {}  # address: (bytes, the memory)
+        self.used = 0
+        self.launched: list[str] = []
+        self._names: dict[int, str] = {}
+        self._folder = tempfile.TemporaryDirectory()
+        self._recording: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
+
+    def compile(self, source: str, text: str, headers: dict[str, str]) -> bytes:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / f"{source}.cu").write_text(text)
+            for header, content in headers.items():
+                (folder / header).write_text(content)
+            target = folder / "kernels.so"
+            command = [COMPILER, *FLAGS, f"-I{folder}", f"-I{HERE}", str(folder / f"{source}.cu"), "-o", str(target)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise KernelError(f"does not compile:\n{done.stderr}", where=f"native/cuda/{source}.cu")
+            return target.read_bytes()
+
+    def load(self, image: bytes) -> Any:
+        path = Path(self._folder.name) / f"{next(_numbers)}.so"
+        path.write_bytes(image)
+        library = ctypes.CDLL(str(path))
+        library.emulator_launch.restype = ctypes.c_char_p
+        return library
+
+    def function(self, module: Any, name: str) -> Any:
+        return module, ctypes.cast(getattr(module, name), ctypes.c_void_p), name
+
+    def launch(self, function: Any, blocks: int, threads: int, shared: int, arguments: Any) -> None:
+        record, status, scratch = list(arguments)
+        kept = ctypes.create_string_buffer(ctypes.string_at(record, 280), 280)
+        values = [ctypes.c_uint64.from_address(address).value for address in (status, scratch)]
+        self._do(self._launch, function, blocks, threads, shared, kept, *values)
+
+    def _launch(self, function: Any, blocks: int, threads: int, shared: int, record: Any, *values: int) -> None:
+        library, address, name = function
+        self.launched.append(name)
+        pointers = (ctypes.c_void_p(value) for value in values)
+        error = library.emulator_launch(address, blocks, threads, shared, record, *pointers)
+        assert not error, f"{name}: {error.decode()}"
+
+    def _do(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Now, or when the graph runs that is being recorded."""
+        if self._recording is None:
+            call(*arguments)
+        else:
+            self._recording.append((call, arguments))
+
+    def allocate(self, nbytes: int) -> int | None:
+        if self.used + nbytes > self.total_memory:
+            return None
+        memory = (ctypes.c_ubyte * (nbytes + 3 * GUARD))()
+        start = -(-ctypes.addressof(memory) // GUARD) * GUARD + GUARD
+        ctypes.memset(start - GUARD, FILLING, GUARD)
+        ctypes.memset(start, FRESH, nbytes)
+        ctypes.memset(start + nbytes, FILLING, GUARD)
+        self.blocks[start] = nbytes, memory
+        self.used += nbytes
+        return start
+
+    def free(self, address: int) -> None:
+        nbytes, _ = self.blocks.pop(address)
+        self.used -= nbytes
+        _check(address, nbytes)
+
+    def check(self) -> None:
+        """AssertionError where a kernel has written outside a block of memory."""
+        for address, (nbytes, _) in self.blocks.items():
+            _check(address, nbytes)
+
+    def _inside(self, address: int, nbytes: int) -> int:
+        assert any(at <= address and address + nbytes <= at + size for at, (size, _) in self.blocks.items())
+        return address
+
+    def write(self, address: int, source: int, nbytes: int) -> None:
+        assert self._recording is None, "a graph does not copy from the host"
+        ctypes.memmove(self._inside(address, nbytes), source, nbytes)
+
+    def read(self, target: int, address: int, nbytes: int) -> None:
+        ctypes.memmove(target, self._inside(address, nbytes), nbytes)
+
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        self._do(ctypes.memmove, self._inside(to, nbytes), self._inside(source, nbytes), nbytes)
+
+    def clear(self, address: int, nbytes: int) -> None:
+        self._do(ctypes.memset, address, 0, nbytes)
+
+    def shared_word(self) -> tuple[int, Any]:
+        address = self.allocate(64)
+        assert address is not None
+        ctypes.memset(address, 0, 64)
+        return address, ctypes.c_int32.from_address(address)
+
+    def synchronize(self) -> None:
+        pass
+
+    def free_memory(self) -> int:
+        return self.total_memory - self.used
+
+    def begin_capture(self) -> None:
+        self._recording = []
+
+    def end_capture(self) -> Any:
+        recorded, self._recording = self._recording, None
+        return recorded
+
+    def run_graph(self, graph: Any) -> None:
+        for call, arguments in graph:
+            call(*arguments)
+
+
+def _check(address: int, nbytes: int) -> None:
+    for at, where in ((address - GUARD, "before"), (address + nbytes, "behind")):
+        found = ctypes.string_at(at, GUARD)
+        assert found == bytes([FILLING]) * GUARD, f"a kernel has written {where} a block of {nbytes} bytes"
+
+
+def open_emulated(index: int | None) -> Cuda:
+    """The device over an emulated card, with every source compiled."""
+    if shutil.which(COMPILER) is None:
+        pytest.skip(f"the emulator needs a C++ compiler ({COMPILER})")
+    os.environ["PYAPP_CUDA_CACHE"] = str(CACHE)
+    backend = Cuda(EmulatedCard())
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda name: cards.compiled(backend.card, name), sorted({p.source for p in every_step()})))
+    return backend
+
+
+def every_step() -> list[sources.Step]:
+    return [step for plan in sources.plans().values() for step in plan.steps]
+
+
+register("emulated", open_emulated)
+
+
+def card() -> EmulatedCard:
+    """The card of the device "emulated"."""
+    backend: Any = Device("emulated").backend
+    return backend.card

@@ -1,0 +1,58 @@
+"""The CUDA device on the emulator: every op that has kernels gives the numbers and gradients of the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import Tensor
+from tests.engine import test_fused
+from tests.engine.test_fused import CASES, normal
+
+from . import emulated
+
+pytestmark = pytest.mark.native_only
+DEVICE = "emulated"
+
+
+def results(name: str, device: str, monkeypatch: pytest.MonkeyPatch, weights: list[Tensor]) -> list[Tensor]:
+    """The result of a case and the gradients of its inputs; `weights` makes it a number, and is made by the first."""
+    function, inputs = CASES[name]
+    leaves = [x.detach().to(device).requires_grad_() for x in inputs]
+    table, int32 = test_fused.TABLE, test_fused.int32
+    with monkeypatch.context() as patch:
+        patch.setattr(test_fused, "TABLE", table.to(device))
+        patch.setattr(test_fused, "int32", lambda *values: int32(*values).to(device))
+        y = function(*leaves)
+    assert y.device == device
+    if not weights:
+        weights.append(normal(*y.shape or (1,), seed=5).reshape(y.shape))
+    if y.numel():
+        (y * weights[0].to(device)).sum().backward()
+    return [y.detach().cpu(), *(x.grad.cpu() for x in leaves if x.grad is not None)]
+
+
+def assert_near(found: Tensor, expected: Tensor) -> None:
+    assert found.shape == expected.shape and found.dtype is expected.dtype
+    tolerance = {"float16": 2e-3, "bfloat16": 2e-2, "float64": 1e-9}.get(str(expected.dtype).split(".")[-1], 3e-5)
+    values: Any = expected.float().numpy() if expected.dtype is pyapp.bfloat16 else expected.numpy()
+    ours: Any = found.float().numpy() if found.dtype is pyapp.bfloat16 else found.numpy()
+    if values.dtype.kind != "f":
+        np.testing.assert_array_equal(ours, values)
+        return
+    finite = np.abs(values[np.isfinite(values)])
+    np.testing.assert_allclose(ours, values, rtol=tolerance, atol=tolerance * max(float(finite.max(initial=0)), 1e-3))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_op_and_gradient(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights: list[Tensor] = []
+    expected = results(name, "cpu", monkeypatch, weights)
+    found = results(name, DEVICE, monkeypatch, weights)
+    emulated.card().check()
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_near(ours, theirs)
