@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import BrowserContext, Page, Playwright, ViewportSize, expect, sync_playwright
 
 from e2e.fake_hub import FakeHub
 from e2e.page import StoryPage
@@ -19,6 +19,8 @@ from scripts.serve import SiteServer
 ROOT = Path(__file__).resolve().parents[1]
 DIST = Path(os.environ.get("PYAPP_SITE", ROOT / "dist"))
 OUTPUT = ROOT / "tests" / "output"
+WIDE: ViewportSize = {"width": 1280, "height": 860}
+PHONE: ViewportSize = {"width": 390, "height": 780}
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 
 
@@ -69,7 +71,7 @@ def launch(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) -> 
             profile or tmp_path_factory.mktemp("profile"),
             executable_path=executable,
             args=[*ARGUMENTS, *arguments],
-            **{"viewport": {"width": 1280, "height": 860}, "reduced_motion": "reduce", **options},
+            **{"viewport": WIDE, "reduced_motion": "reduce", **options},
         )
         context.set_default_timeout(20_000)
         opened.append(context)

@@ -5,7 +5,7 @@
 import { throwIfCancelled } from "../../shared/protocol.js";
 import { siteUrl } from "../../shared/site.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, h } from "../../page/dom.js";
+import { byId, h, memory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
@@ -28,6 +28,8 @@ const FIELDS = [
 const SAVE_INTERVAL = 1000; // ms between two saves of an answer that is being written
 const DRAFT = "draft"; // of the field at the bottom; that of a turn is under its id
 const SYSTEM = "system"; // the system prompt of a conversation that has no turns yet
+const ROLLING = "chat-rolling"; // whether the oldest text is left out when the context is full
+const NEAR = 80; // pixels from the end of the conversation within which the page follows an answer
 
 /**
  * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
@@ -57,6 +59,9 @@ class ChatView {
     this.progress = new ProgressLine(byId("chat-progress"));
     this.settings = new SettingsFields(byId("chat-settings-fields"), { remembered: "chat-settings", prefix: "chat-", main: FIELDS });
     this.button = new RunButton(app, byId("chat-send"), this.slot, "Answering");
+    this.main = byId("chat-form").parentElement;
+    this.rolling = byId("chat-rolling");
+    this.rolling.checked = memory.get(ROLLING, false);
     this.field = byId("chat-field");
     this.store = new HistoryStore("conversation", { database: "pyapp-conversations", table: "conversations", itemOf, textOf });
     this.conversation = this.#fresh();
@@ -103,6 +108,10 @@ class ChatView {
       else this.#saveSoon();
     });
     byId("chat-answer").addEventListener("click", () => this.answer(this.conversation.leaf));
+    this.rolling.addEventListener("change", () => memory.set(ROLLING, this.rolling.checked));
+    // What is scrolled into view must stop above the composer, which covers the window's lower end.
+    const composer = byId("chat-form");
+    new ResizeObserver(() => this.main.style.setProperty("--composer", `${composer.offsetHeight}px`)).observe(composer);
     // The page may be closed: what is written so far is stored now.
     addEventListener("pagehide", () => this.save());
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.save());
@@ -210,7 +219,8 @@ class ChatView {
     this.conversation = conversation;
     byId("chat-system").value = conversation.system;
     this.render();
-    this.#toEnd();
+    if (conversation.empty && isShown(this.view)) scrollTo(0, 0);
+    else this.#toEnd();
   }
 
   /** Shows all turns anew. */
@@ -327,7 +337,7 @@ class ChatView {
       await this.app.listed(signal);
       await Promise.race([this.prepared, new Promise((resolve) => signal.addEventListener("abort", resolve))]);
       throwIfCancelled(signal);
-      const options = this.settings.options(); // the model may have limited them
+      const options = { ...this.settings.options(), rolling: this.rolling.checked }; // the model may have limited them
       const params = { model: this.choice.model.id, messages, options };
       const done = await this.engine.call("chat", params, { signal, onEvent });
       this.last = done; // what a test compares
@@ -378,13 +388,14 @@ class ChatView {
     }
   }
 
+  /** Whether the page shows the end of the conversation: the composer. On a phone the settings come below it. */
   #atEnd() {
-    const { scrollingElement } = document;
-    return scrollingElement.scrollHeight - scrollingElement.scrollTop - scrollingElement.clientHeight < 80;
+    const below = this.main.getBoundingClientRect().bottom - innerHeight;
+    return below < NEAR && (below > -NEAR || scrollY === 0);
   }
 
   #toEnd() {
-    if (isShown(this.view)) document.scrollingElement.scrollTop = document.scrollingElement.scrollHeight;
+    if (isShown(this.view)) this.main.scrollIntoView({ block: "end" });
   }
 }
 

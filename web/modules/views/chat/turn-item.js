@@ -24,7 +24,7 @@ export class TurnItem {
     this.context = context;
     const mine = turn.role === "user";
     const who = mine ? "You" : (turn.model ?? "Assistant");
-    this.text = h("div", { class: "turn-text" });
+    this.text = h("div", { class: "turn-text", dir: "auto" });
     this.foot = h("div", { class: "turn-foot" });
     this.element = h("li", { class: "turn", "data-role": turn.role, "data-turn": turn.id },
       h("h3", { class: "turn-who" }, who), this.text, this.foot);
@@ -74,7 +74,7 @@ export class TurnItem {
   /** A field in place of the text. What is typed is kept until it is sent or given up. */
   edit() {
     const { context, turn } = this;
-    const field = h("textarea", { rows: Math.min(12, turn.text.split("\n").length + 1), "aria-label": "Edit your message" });
+    const field = h("textarea", { dir: "auto", rows: Math.min(12, turn.text.split("\n").length + 1), "aria-label": "Edit your message" });
     field.value = drafts.get(context.place) || turn.text;
     const close = () => {
       drafts.set(context.place, "");
@@ -110,7 +110,7 @@ class AnswerText {
   /** @param {HTMLElement} host */
   constructor(host) {
     this.host = host;
-    this.body = h("div", { class: "markdown" });
+    this.body = h("div", { class: "markdown", dir: "auto" });
     this.markdown = new MarkdownText(this.body);
     host.append(this.body);
   }
@@ -119,7 +119,7 @@ class AnswerText {
   show({ text, thoughts }) {
     if (thoughts) {
       if (!this.thoughts) {
-        const body = h("div", { class: "markdown" });
+        const body = h("div", { class: "markdown", dir: "auto" });
         this.thoughts = new MarkdownText(body);
         this.host.prepend(h("details", { class: "thoughts" }, h("summary", {}, "Thoughts"), body));
       }
