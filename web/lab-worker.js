@@ -80,6 +80,7 @@ function inTurn(id, work) {
   return turn;
 }
 
+/** @type {Record<string, (params: any, id: number) => Promise<object>>} */
 const handlers = {
   ping: async () => ({}),
 
@@ -123,6 +124,7 @@ self.onmessage = ({ data: { id, method, params } }) => {
   } else if (method !== "cancel") answer(id, method, params ?? {});
 };
 
+/** @param {number} id @param {string} method @param {any} params */
 async function answer(id, method, params) {
   try {
     if (!Object.hasOwn(handlers, method)) throw new UserError(`The Lab has no request "${method}".`);

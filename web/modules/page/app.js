@@ -50,6 +50,7 @@ export class App extends EventTarget {
     return memory.get("hub", DEFAULT_HUB);
   }
 
+  /** @param {string} address */
   set hub(address) {
     memory.set("hub", address);
   }
@@ -67,6 +68,7 @@ export class App extends EventTarget {
     this.refresh();
   }
 
+  /** @param {any} notice of the worker */
   #notice(notice) {
     if (notice.notice === "stage") this.#status("starting", notice.what);
     else if (notice.notice === "bytes") this.#arrives(notice);
@@ -80,6 +82,7 @@ export class App extends EventTarget {
     this.arriving.show(text, done, done < total ? total : null);
   }
 
+  /** @param {any} about the worker's message when it was ready */
   #ready(about) {
     this.arriving.hide();
     this.#showWork();
@@ -89,12 +92,14 @@ export class App extends EventTarget {
     this.dispatchEvent(new CustomEvent("ready", { detail: about }));
   }
 
+  /** @param {import("../shared/protocol.js").ErrorEvent} event */
   #failed(event) {
     this.arriving.hide();
     this.#status("failed", "Not running");
     for (const slot of this.errorSlots) showError(slot, event, this.actions);
   }
 
+  /** @param {string} state @param {string} text */
   #status(state, text) {
     byId("engine-status").dataset.state = state;
     byId("engine-status-text").textContent = text;

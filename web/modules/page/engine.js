@@ -130,6 +130,7 @@ export class Engine extends EventTarget {
     }, STOP_PATIENCE);
   }
 
+  /** @param {any} message of the worker */
   #receive({ id, events, ...notice }) {
     if (id !== undefined) {
       const request = this.requests.get(id);
@@ -143,7 +144,7 @@ export class Engine extends EventTarget {
     this.dispatchEvent(new CustomEvent("notice", { detail: notice }));
   }
 
-  /** An error in the worker outside a request. The worker may still work. */
+  /** An error in the worker outside a request. The worker may still work. @param {ErrorEvent} event */
   async #suspect(event) {
     event.preventDefault();
     const silence = new Promise((resolve) => setTimeout(resolve, STOP_PATIENCE, "silent"));
@@ -151,7 +152,7 @@ export class Engine extends EventTarget {
     if (answer === "silent") this.#broken(event);
   }
 
-  /** The worker's script or one of its modules did not load, or the worker ran out of memory. */
+  /** The worker's script or one of its modules did not load, or the worker ran out of memory. @param {ErrorEvent} event */
   #broken(event) {
     event.preventDefault?.();
     const what = this.about ? "The engine stopped working." : "The engine could not be loaded.";
@@ -176,6 +177,7 @@ class Request {
     this.#listen();
   }
 
+  /** @param {TaskEvent} event */
   push(event) {
     this.queue.push(event);
     this.wake?.();

@@ -60,4 +60,5 @@ function sentence(text) {
   return `${trimmed.charAt(0).toUpperCase()}${trimmed.slice(1)}${/[.!?…]$/.test(trimmed) ? "" : "."}`;
 }
 
+/** @param {string} text */
 const shorten = (text) => (text.length > 300 ? `${text.slice(0, 300)}…` : text);

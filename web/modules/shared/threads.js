@@ -3,6 +3,7 @@
  */
 export const MOST_THREADS = 8;
 
+/** @param {number} count */
 const within = (count) => Math.min(MOST_THREADS, Math.max(1, count));
 
 /** All cores but one, which the page itself and other programs need. */

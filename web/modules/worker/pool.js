@@ -108,6 +108,7 @@ export class Pool {
     return this.#text(this.exports.pyapp_instruction_set());
   }
 
+  /** @param {number} address */
   #text(address) {
     return new TextDecoder().decode(this.bytes.slice(address, this.bytes.indexOf(0, address)));
   }
@@ -130,7 +131,7 @@ export class Pool {
    * @param {any} module Pyodide's
    */
   attach(module) {
-    const guarded = (work) => (first, second, third) => {
+    const guarded = (/** @type {(...values: number[]) => number | void} */ work) => (/** @type {number} */ first, /** @type {number} */ second, /** @type {number} */ third) => {
       if (this.lost !== null) return LOST;
       try {
         return work(first >>> 0, second >>> 0, third >>> 0) ?? 0;
@@ -139,8 +140,8 @@ export class Pool {
         return LOST;
       }
     };
-    const host = (from, count) => module.HEAPU8.subarray(from, from + count);
-    const add = (work, signature) => module.addFunction(guarded(work), signature);
+    const host = (/** @type {number} */ from, /** @type {number} */ count) => module.HEAPU8.subarray(from, from + count);
+    const add = (/** @type {(...values: number[]) => number | void} */ work, /** @type {string} */ signature) => module.addFunction(guarded(work), signature);
     this.functions = {
       write: add((to, from, count) => this.bytes.set(host(from, count), to), "iiii"),
       read: add((to, from, count) => host(to, count).set(this.bytes.subarray(from, from + count)), "iiii"),
@@ -159,7 +160,7 @@ export class Pool {
     this.#start();
   }
 
-  /** @param {number} key of what runs, for its times */
+  /** @param {number} key of what runs, for its times @param {number} records @param {number} count */
   #timed(key, records, count) {
     const status = this.chooser.run(key, (sharing) => this.exports.pool_run(records, count, sharing ? this.threads : 1));
     if ((status & 0xff) === LOST) this.#lose("a helper did not finish its share");

@@ -31,7 +31,7 @@ export class Python {
    * @param {string[]} early packages to fetch at once @param {number} threads
    */
   start(early, threads) {
-    const onStage = (what) => this.notify({ notice: "stage", what });
+    const onStage = (/** @type {string} */ what) => this.notify({ notice: "stage", what });
     this.runtime = this.#start(onStage, early, threads);
     this.runtime.then(
       (runtime) => this.notify({ notice: "ready", ...this.about(runtime) }),
@@ -39,6 +39,7 @@ export class Python {
     );
   }
 
+  /** @param {(what: string) => void} onStage @param {string[]} early @param {number} threads */
   async #start(onStage, early, threads) {
     const parts = fetchParts(early);
     const opening = openPool(threads);
@@ -49,7 +50,7 @@ export class Python {
     if (self.crossOriginIsolated) this.stopFlag = new Int32Array(new SharedArrayBuffer(4));
     this.browser = pyodide.pyimport("pyapp.browser");
     await tokenizers;
-    const isStopped = (id) => this.stopFlag !== null && Atomics.load(this.stopFlag, 0) === id;
+    const isStopped = (/** @type {number} */ id) => this.stopFlag !== null && Atomics.load(this.stopFlag, 0) === id;
     this.pool = await opening;
     this.pool?.attach(pyodide._module);
     this.browser.install({ createEncoder, readInto, isStopped, pool: this.pool ?? undefined });
@@ -156,7 +157,7 @@ function readInto(source, view, offset) {
   }
 }
 
-/** pyapp.browser turns Python's exceptions into events. So an exception here may mean that Python itself no longer works. */
+/** pyapp.browser turns Python's exceptions into events. So an exception here may mean that Python itself no longer works. @param {any} error */
 function asUserError(error) {
   const fatal = error instanceof WebAssembly.RuntimeError || error instanceof RangeError || error?.pyodide_fatal_error;
   if (!fatal) return error;

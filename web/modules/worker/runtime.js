@@ -72,7 +72,10 @@ async function loadPython(parts, snapshot, makeSnapshot) {
   }));
 }
 
-/** Makes a snapshot, before any library is loaded. It is written to disk a little later. */
+/**
+ * Makes a snapshot, before any library is loaded. It is written to disk a little later.
+ * @param {any} pyodide @param {import("./store.js").Store} store @param {string} name
+ */
 function keepSnapshot(pyodide, store, name) {
   let bytes;
   try {
@@ -86,7 +89,7 @@ function keepSnapshot(pyodide, store, name) {
   setTimeout(() => (navigator.locks ? navigator.locks.request("pyapp:snapshot", write) : write()), 1500);
 }
 
-/** Seeds Python's random numbers. After each restore they would be the same otherwise. */
+/** Seeds Python's random numbers. After each restore they would be the same otherwise. @param {any} pyodide */
 function reseed(pyodide) {
   const random = pyodide.pyimport("random");
   const seed = crypto.getRandomValues(new Uint32Array(4)).join("");
@@ -94,6 +97,7 @@ function reseed(pyodide) {
   random.destroy();
 }
 
+/** @param {any} error */
 function asStartError(error) {
   if (error instanceof UserError) return error;
   return new UserError(`Python did not start: ${error?.message ?? error}`, {

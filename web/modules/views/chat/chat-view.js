@@ -1,6 +1,10 @@
 /**
  * The chat view: a conversation with a language model, its turns, the kept conversations, model and settings. Loaded when
  * it is first shown.
+ *
+ * @typedef {import("../../shared/protocol.js").TaskEvent} TaskEvent
+ * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
+ * @typedef {import("./conversation.js").Turn} Turn
  */
 import { throwIfCancelled } from "../../shared/protocol.js";
 import { siteUrl } from "../../shared/site.js";
@@ -141,6 +145,7 @@ class ChatView {
     if (!drafts.set(DRAFT, this.field.value) && this.field.value) this.#tell("This browser's storage is full or closed: what you type is gone when the page is closed.");
   }
 
+  /** @param {string} text */
   #tell(text) {
     byId("chat-note").textContent = text;
     byId("chat-note").hidden = false;
@@ -160,6 +165,7 @@ class ChatView {
     this.prepared = this.#load(model); // resolved when it is loaded, or has failed
   }
 
+  /** @param {ListedModel} model */
   async #load(model) {
     clearError(this.slot);
     byId("chat-template").hidden = true;
@@ -174,6 +180,7 @@ class ChatView {
     }
   }
 
+  /** @param {TaskEvent} event */
   #loadEvent(event) {
     if (event.type === "progress") this.progress.show(`${event.what === "prompt" ? "Reading the conversation" : event.what}…`, event.done, event.total);
     if (event.type === "notice") {
@@ -234,6 +241,7 @@ class ChatView {
     byId("chat-answer").hidden = !unanswered;
   }
 
+  /** @param {Turn} turn @param {boolean} last */
   #item(turn, last) {
     const versions = this.conversation.versions(turn);
     return new TurnItem(turn, {
@@ -261,12 +269,16 @@ class ChatView {
     return sent;
   }
 
-  /** The user's turn, after the turn `parent`, in place of the turn `edited`; stored before its draft is forgotten. */
+  /**
+   * The user's turn, after the turn `parent`, in place of the turn `edited`; stored before its draft is forgotten.
+   * @param {string} text @param {string | null} parent @param {string | null} edited
+   */
   #say(text, parent, edited) {
     this.over = this.#sayAndAnswer(text, parent, edited);
     return this.over;
   }
 
+  /** @param {string} text @param {string | null} parent @param {string | null} edited */
   async #sayAndAnswer(text, parent, edited) {
     await this.button.interrupt();
     const turn = this.conversation.add("user", text, parent);
@@ -283,13 +295,14 @@ class ChatView {
 
   /**
    * Lets the model answer the turn `parent`, or go on with its answer.
-   * @param {string} parent @param {import("./conversation.js").Turn} [answer] @returns {Promise<void>}
+   * @param {string} parent @param {Turn} [answer] @returns {Promise<void>}
    */
   answer(parent, answer = undefined) {
     this.over = this.#answer(parent, answer); // resolved when it is written and stored
     return this.over;
   }
 
+  /** @param {string} parent @param {Turn} [answer] */
   async #answer(parent, answer) {
     await this.button.interrupt();
     const { conversation } = this;
@@ -317,7 +330,7 @@ class ChatView {
     };
     this.announcer.say("Answering.");
     if (!this.engine.about) this.progress.show("Starting the engine…");
-    const onEvent = (event) => {
+    const onEvent = (/** @type {import("../../shared/protocol.js").TaskEvent} */ event) => {
       if (event.type === "token" || event.type === "thought") {
         started();
         this.progress.hide();
@@ -399,4 +412,5 @@ class ChatView {
   }
 }
 
+/** @param {string} text */
 const words = (text) => text.split(/\s+/).filter(Boolean).length;

@@ -45,7 +45,7 @@ export class TurnItem {
   #foot() {
     const { turn, context } = this;
     const { versions, last } = context;
-    const button = (label, name, action) => h("button", { type: "button", class: "quiet", "aria-label": name, onclick: action }, label);
+    const button = (/** @type {string} */ label, /** @type {string} */ name, /** @type {() => void} */ action) => h("button", { type: "button", class: "quiet", "aria-label": name, onclick: action }, label);
     const copy = h("button", { type: "button", class: "quiet", "aria-label": turn.role === "user" ? "Copy this message" : "Copy this answer" }, "Copy");
     copy.addEventListener("click", () => copyText(copy, turn.text, this.text));
     /** @type {HTMLElement[]} */
@@ -63,7 +63,7 @@ export class TurnItem {
   #versions() {
     const { versions, show } = this.context;
     const index = versions.indexOf(this.turn);
-    const step = (by, label, sign) => {
+    const step = (/** @type {number} */ by, /** @type {string} */ label, /** @type {string} */ sign) => {
       const there = index + by in versions;
       return h("button", { type: "button", class: "quiet", "aria-label": label, disabled: !there, onclick: () => show(by) }, sign);
     };

@@ -23,7 +23,7 @@ export class CurvesDrawing {
 
   /** @param {import("./notebook-files.js").Output} output newer curves */
   update(output) {
-    const names = (one) => JSON.stringify([one.curves?.map(({ name }) => name), one.title]);
+    const names = (/** @type {import("./notebook-files.js").Output} */ one) => JSON.stringify([one.curves?.map(({ name }) => name), one.title]);
     const same = this.plot && names(output) === names(this.output);
     this.output = output;
     this.#describe();

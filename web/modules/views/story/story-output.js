@@ -100,6 +100,7 @@ export class StoryOutput {
     if (seconds > 0.2 && !this.measured) this.#speed((this.ids.length - this.before - 1) / seconds);
   }
 
+  /** @param {number} perSecond */
   #speed(perSecond) {
     byId("metric-speed").textContent = perSecond < 10 ? perSecond.toFixed(1) : whole.format(perSecond);
   }

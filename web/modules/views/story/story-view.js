@@ -100,7 +100,7 @@ export class StoryView {
     this.loading = model;
     clearError(byId("story-error"));
     const { progress } = this.output;
-    const onEvent = (event) => event.type === "progress" && progress.show(`${event.what}…`, event.done, event.total);
+    const onEvent = (/** @type {import("../../shared/protocol.js").TaskEvent} */ event) => event.type === "progress" && progress.show(`${event.what}…`, event.done, event.total);
     try {
       const { config } = await this.engine.call("load", { model: model.id }, { onEvent });
       if (config?.max_seq_len && this.choice.model === model) {
@@ -217,6 +217,7 @@ export class StoryView {
     document.execCommand("insertText", false, (await file.text()).trim());
   }
 
+  /** @param {import("../../shared/protocol.js").TaskEvent} event */
   #event(event) {
     if (event.type === "token") {
       this.output.token(event);

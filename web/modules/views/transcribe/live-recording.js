@@ -36,9 +36,12 @@ export class LiveRecording {
     return this.microphone.open();
   }
 
-  /** Transcribes the sound until its end. @returns {Promise<object>} the last event of the request */
+  /**
+   * Transcribes the sound until its end.
+   * @param {object} params @param {AbortSignal} signal @returns {Promise<object>} the last event of the request
+   */
   listen(params, signal) {
-    const onEvent = (event) => {
+    const onEvent = (/** @type {{type: string}} */ event) => {
       if (event.type === "behind") this.heard = false;
       this.onEvent(event);
     };
@@ -47,6 +50,7 @@ export class LiveRecording {
     return listening;
   }
 
+  /** @param {Float32Array} block */
   #take(block) {
     this.writer.write(block);
     this.waiting.push(block);

@@ -68,6 +68,7 @@ export class SpeechSettings {
     this.tasks.setDisabled(!translates);
   }
 
+  /** @param {string} name @param {unknown} value */
   #set(name, value) {
     this.values[name] = value;
     memory.set("speech-settings", this.values);
@@ -93,7 +94,7 @@ export class SpeechSettings {
     });
     const labels = options.map(([, text], i) => h("label", {}, inputs[i], h("span", {}, text)));
     const element = h("fieldset", { class: "choice", "data-setting": setting }, h("legend", { class: "field-label" }, label), h("div", { class: "choice-row" }, ...labels));
-    const setDisabled = (disabled) => {
+    const setDisabled = (/** @type {boolean} */ disabled) => {
       element.disabled = disabled;
       inputs[0].checked = disabled || this.values[name] === options[0][0];
       inputs[1].checked = !inputs[0].checked;
@@ -109,13 +110,17 @@ export class SpeechSettings {
   }
 }
 
+/** @param {string} label @param {HTMLElement} control @param {string} [help] */
 function field(label, control, help) {
   const parts = [h("label", { class: "field-label", for: control.id }, label), control];
   if (help) parts.push(h("p", { class: "help", id: `${control.id}-help` }, help));
   return h("div", { class: "field" }, ...parts);
 }
 
-/** The name of a language in the user's language. Browsers do not have names for a few of Whisper's codes. */
+/**
+ * The name of a language in the user's language. Browsers do not have names for a few of Whisper's codes.
+ * @param {Intl.DisplayNames} names @param {string} code
+ */
 function nameOf(names, code) {
   try {
     return names.of(code) ?? code;

@@ -99,6 +99,7 @@ export class Transcript extends EventTarget {
     return this.segments.map(({ text }) => text.trim()).filter(Boolean).join("\n");
   }
 
+  /** @param {Segment} segment */
   #row(segment) {
     const time = h("button", { type: "button", class: "time", tabindex: "-1", "data-start": segment.start, "aria-label": `${clock(segment.start)}, play from ${spoken(segment.start)}` }, clock(segment.start));
     const row = h("li", { class: segment.guess ? "segment guess" : "segment", title: segment.guess ? "Perhaps a guess" : null }, time);
@@ -118,6 +119,7 @@ export class Transcript extends EventTarget {
     return h("p", { class: "segment-text", dir: "auto" }, ...parts.flat());
   }
 
+  /** @param {Segment} segment */
   #field({ text, start, end }) {
     const field = h("textarea", { class: "segment-field", rows: 1, dir: "auto", spellcheck: "true", "aria-label": `Text from ${spoken(start)} to ${spoken(end)}` });
     field.value = text.trim();
@@ -134,6 +136,7 @@ export class Transcript extends EventTarget {
     if (editing) this.list.querySelector("textarea")?.focus();
   }
 
+  /** @param {HTMLTextAreaElement} field */
   #typed(field) {
     const segment = this.segments[[...this.list.children].indexOf(field.closest("li"))];
     fit(field);
@@ -146,7 +149,7 @@ export class Transcript extends EventTarget {
     this.dispatchEvent(new CustomEvent("edited"));
   }
 
-  /** Remembers the text before an edit. */
+  /** Remembers the text before an edit. @param {HTMLElement} field */
   #entered(field) {
     if (field.tagName !== "TEXTAREA") return;
     const index = [...this.list.children].indexOf(field.closest("li"));
@@ -167,6 +170,7 @@ export class Transcript extends EventTarget {
     this.dispatchEvent(new CustomEvent("edited"));
   }
 
+  /** @param {HTMLElement} target */
   #clicked(target) {
     const button = target.closest("button");
     if (!button) return;
@@ -174,12 +178,13 @@ export class Transcript extends EventTarget {
     this.dispatchEvent(new CustomEvent("play", { detail: Number(button.dataset.start) }));
   }
 
-  /** Sets the element that Tab focuses. */
+  /** Sets the element that Tab focuses. @param {HTMLElement} button */
   #makeCurrent(button) {
     for (const other of this.list.querySelectorAll("button")) other.tabIndex = -1;
     button.tabIndex = 0;
   }
 
+  /** @param {KeyboardEvent} event */
   #pressed(event) {
     if (event.target.tagName !== "BUTTON" || event.altKey || event.ctrlKey || event.metaKey) return;
     const next = this.#neighbour(event.target, event.key);
@@ -190,10 +195,13 @@ export class Transcript extends EventTarget {
     next.focus();
   }
 
-  /** @returns {HTMLElement | null | undefined} the target of a key; null: there is none; undefined: the key has no meaning here */
+  /**
+   * @param {HTMLElement} from
+   * @param {string} key @returns {HTMLElement | null | undefined} the target of a key; null: there is none; undefined: the key has no meaning here
+   */
   #neighbour(from, key) {
     const row = from.closest("li");
-    const first = (line) => line?.querySelector("button") ?? null;
+    const first = (/** @type {Element | null | undefined} */ line) => line?.querySelector("button") ?? null;
     if (key === "ArrowDown") return first(row.nextElementSibling);
     if (key === "ArrowUp") return first(row.previousElementSibling);
     if (key === "Home") return first(this.list.firstElementChild);
@@ -219,7 +227,7 @@ export class Transcript extends EventTarget {
   }
 }
 
-/** Makes a field as tall as its text, for browsers without field-sizing. */
+/** Makes a field as tall as its text, for browsers without field-sizing. @param {HTMLTextAreaElement} field */
 function fit(field) {
   if (CSS.supports("field-sizing", "content")) return;
   field.style.height = "auto";
