@@ -23,7 +23,13 @@ from scripts.serve import SiteServer
 from tests.text.chat_model import write_chat_model
 
 MODEL, TOKENIZER = "tests/foxes/resolve/main/foxes.bin", "tests/foxes/resolve/main/tokenizer.bin"
-SIZE_OF_PIECE = 1 << 16
+# Deletes the models in the browser's storage, but not the snapshot of Python.
+EMPTY = """async () => {
+  const { app } = pyappPage;
+  const { kept } = await app.engine.call("storage.list");
+  await app.engine.call("storage.remove", { keys: kept.map(({ key }) => key) });
+  await app.afterStorageChange();
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +88,7 @@ def visit(
     """The page with the fake hub and empty storage."""
     with shared(hub_tab, hub_site.url, request):
         hub_tab.expected_errors = ["net::ERR_", "Failed to load resource"]  # the browser's own words about the hub
-        hub_tab.page.evaluate(
-            "pyappPage.app.engine.call('storage.clear').then(() => pyappPage.app.afterStorageChange())"
-        )
+        hub_tab.page.evaluate(EMPTY)
         hub_tab.set_hub(hub.url)
         yield hub_tab
 

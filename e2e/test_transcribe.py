@@ -553,13 +553,15 @@ def test_a_missing_microphone(transcribe: TranscribePage) -> None:
         "globalThis.resume = AudioContext.prototype.resume;"
         "AudioContext.prototype.resume = () => new Promise(() => {});"
         # The page's clock runs fast meanwhile.
-        "globalThis.wait = setTimeout; globalThis.setTimeout = (work, time, ...rest) => wait(work, time / 20, ...rest), 1"
+        "globalThis.wait = setTimeout;"
+        "globalThis.setTimeout = (work, time, ...rest) => wait(work, time / 20, ...rest), 1"
     )
     page.get_by_role("button", name="Record", exact=True).click()
     transcribe.wait_refused("The microphone did not start within 5 seconds.")
     expect(page.get_by_role("button", name="Record", exact=True)).to_be_visible()
     page.evaluate(
-        "navigator.mediaDevices.getUserMedia = ask, AudioContext.prototype.resume = resume, globalThis.setTimeout = wait, 1"
+        "navigator.mediaDevices.getUserMedia = ask, AudioContext.prototype.resume = resume,"
+        "globalThis.setTimeout = wait, 1"
     )
 
 

@@ -90,6 +90,7 @@ function withHeaders(response) {
   return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
 }
 
+/** @type {Promise<"offline-ready" | "update-ready"> | null} */
 let keeping = null;
 
 /** Keeps the newest version whole. @param {(notice: string) => void} tell */

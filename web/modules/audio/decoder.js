@@ -37,7 +37,7 @@ export async function decode(file, options) {
   const duration = await durationOf(file);
   checkDuration(duration, file);
   if (duration !== null && duration <= (onPhone() ? SHORT_ON_PHONES : SHORT)) {
-    const whole = await decodeAtOnce(file, options).catch(() => null); // a codec that only decodeAudioData supports
+    const whole = await decodeAtOnce(file, options).catch(/** @returns {null} */ () => null); // a codec that only decodeAudioData supports
     if (whole) return whole;
   }
   const streamed = await decodeStreamed(file, options);
@@ -68,7 +68,7 @@ async function decodeStreamed(file, { signal, onProgress }) {
     const track = await input.getPrimaryAudioTrack();
     if (!track) throw new UserError("There is no sound in this file.", { where: file.name, hint: "Choose a recording, or a video with sound." });
     if (!(await track.canDecode())) return null;
-    const duration = await track.getDurationFromMetadata().catch(() => null);
+    const duration = await track.getDurationFromMetadata().catch(/** @returns {null} */ () => null);
     checkDuration(duration, file);
     return await collect(new library.AudioSampleSink(track), { signal, onProgress, duration, file });
   } catch (error) {
@@ -176,6 +176,7 @@ function unreadable(file, error) {
   });
 }
 
+/** @type {Promise<any> | null} */
 let library = null;
 
 async function loadMediabunny() {

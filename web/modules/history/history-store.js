@@ -33,7 +33,7 @@ export class HistoryStore {
     this.keeps = true;
     /** What a browser without storage has. @type {Map<string, HistoryItem>} */
     this.inMemory = new Map();
-    this.opened = openDatabase().catch(() => {
+    this.opened = openDatabase().catch(/** @returns {null} */ () => {
       this.keeps = false;
       return null;
     });
@@ -165,7 +165,7 @@ export class HistoryStore {
       asked(transaction.objectStore(ENTRIES).get(id)), asked(transaction.objectStore(CONTENTS).get(id)),
       asked(transaction.objectStore(FILES).getAll(rangeOf(id))),
     ]);
-    return entry && kept ? { entry, content: kept.content, files: files.map(({ name, blob }) => ({ name, blob })) } : null;
+    return entry && kept ? { entry, content: kept.content, files: files.map((/** @type {KeptFile} */ { name, blob }) => ({ name, blob })) } : null;
   }
 
   /** @param {string} id @param {string} title @returns {Promise<void>} */

@@ -14,7 +14,7 @@ import { megabytes } from "../shared/protocol.js";
 export class App extends EventTarget {
   /**
    * @param {HTMLElement[]} errorSlots one in each view; they show that the engine does not run
-   * @param {() => string} shownTask the task of the view that is shown
+   * @param {() => import("../shared/registry.js").Task} shownTask the task of the view that is shown
    */
   constructor(errorSlots, shownTask) {
     super();
@@ -87,7 +87,7 @@ export class App extends EventTarget {
     this.arriving.hide();
     this.#showWork();
     this.errorSlots.forEach(clearError);
-    const instructions = { relaxed: "relaxed SIMD", simd128: "SIMD" }[about.instructionSet] ?? about.instructionSet;
+    const instructions = /** @type {Record<string, string>} */ ({ relaxed: "relaxed SIMD", simd128: "SIMD" })[about.instructionSet] ?? about.instructionSet;
     byId("build-info").textContent = `Python in WebAssembly · ${instructions}${about.threads > 1 ? ` · ${about.threads} threads` : ""}${about.isolated ? " · isolated" : ""}`;
     this.dispatchEvent(new CustomEvent("ready", { detail: about }));
   }

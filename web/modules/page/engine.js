@@ -41,7 +41,7 @@ export class Engine extends EventTarget {
     this.worker.onmessage = ({ data }) => this.#receive(data);
     this.worker.onerror = (event) => (this.about ? this.#suspect(event) : this.#broken(event));
     queueMicrotask(() => { // the creator of this engine adds its listeners first
-      for (const event of early?.heard ?? []) early.worker[`on${event.type}`](event);
+      for (const event of early?.heard ?? []) /** @type {any} */ (early.worker)[`on${event.type}`](event);
     });
   }
 
@@ -157,6 +157,7 @@ export class Engine extends EventTarget {
     event.preventDefault?.();
     const what = this.about ? "The engine stopped working." : "The engine could not be loaded.";
     const hint = this.about ? "Restart it. No stored data is lost." : "Check your connection, then restart it.";
+    /** @type {import("../shared/protocol.js").ErrorEvent} */
     const error = { type: "error", what, hint, where: event.message ?? null, action: "restart", fatal: false };
     this.about = null;
     for (const request of [...this.requests.values()]) request.push(error);
@@ -170,6 +171,7 @@ class Request {
   constructor(engine, id) {
     this.engine = engine;
     this.id = id;
+    /** @type {any[]} */
     this.queue = [];
     /** @type {((value?: any) => void) | null} */
     this.wake = null;

@@ -4,7 +4,7 @@
 import { eventFromError } from "../shared/protocol.js";
 import { h } from "./dom.js";
 
-/** Labels of the buttons, by action. */
+/** Labels of the buttons, by action. @type {Record<string, string>} */
 const LABELS = { restart: "Restart the engine", retry: "Try again", storage: "Open storage", models: "Open models", reload: "Reload" };
 
 /**
@@ -18,7 +18,7 @@ export function showError(slot, error, actions = {}) {
   const run = actions[event.action];
   const button = run && h("button", { class: "secondary", type: "button", onclick: () => (clearError(slot), run()) }, LABELS[event.action]);
   const [what, where] = named(slot, event);
-  const hint = event.hint?.replace(/`([a-z_]+)`/g, (name, setting) => `${quoted(slot, setting) || name}`);
+  const hint = event.hint?.replace(/`([a-z_]+)`/g, (/** @type {string} */ name, /** @type {string} */ setting) => `${quoted(slot, setting) || name}`);
   const dismiss = h("button", { class: "quiet", type: "button", onclick: () => clearError(slot) }, "Dismiss");
   const box = h("div", { class: "error-box", role: "alert" },
     h("strong", {}, sentence(what)),

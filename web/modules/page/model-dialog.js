@@ -52,7 +52,7 @@ export class ModelDialog {
     this.exact = h("details", { class: "exact-models" }, h("summary", {}, "Exact: full precision"), h("ul", { class: "model-list" }));
     byId("model-list").after(this.exact, this.#finder());
     byId("drop-zone").after(this.#precision());
-    for (const id of ["pick-files", "pick-folder"]) byId(id).addEventListener("change", (event) => this.#picked(event.target));
+    for (const id of ["pick-files", "pick-folder"]) byId(id).addEventListener("change", ({ target }) => this.#picked(/** @type {HTMLInputElement} */ (target)));
     for (const choice of Object.values(this.app.choices)) {
       choice.addEventListener("models", () => choice === this.choice && this.render());
     }
@@ -242,7 +242,7 @@ export class ModelDialog {
     this.findButton = h("button", { type: "submit", class: "secondary", id: "hub-find" }, "Find");
     this.findError = h("div", { class: "error-slot", id: "hub-find-error" });
     this.results = h("ul", { class: "model-list", id: "hub-found", "aria-label": "Models found on the hub" });
-    const form = h("form", { class: "hub-finder", onsubmit: (event) => {
+    const form = h("form", { class: "hub-finder", onsubmit: (/** @type {Event} */ event) => {
       event.preventDefault();
       if (this.looking) this.looking.abort();
       else this.find();

@@ -52,6 +52,7 @@ async function withLock(name, { signal, onWait }, work) {
 
 /** @param {Wanted} wanted @param {Journal | null} known @returns {Journal} */
 function startJournal(wanted, known) {
+  /** @type {Pick<Journal, "received" | "etag" | "complete">} */
   const fresh = { received: 0, etag: null, complete: false };
   const kept = known && !known.complete && known.url === wanted.url ? known : fresh;
   const { name, url, size, sha256, group = null } = wanted;

@@ -77,7 +77,7 @@ function embedder(files) {
   }
 }
 
-/** Roles of the files that have fixed names in a Whisper model. */
+/** Roles of the files that have fixed names in a Whisper model. @type {Record<string, string>} */
 const ROLES = {
   "config.json": "config",
   "tokenizer.json": "tokenizer",

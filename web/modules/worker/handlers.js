@@ -81,7 +81,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     "search.load": (params, context) => withModel("search.load", params, context, python.install("numpy")),
 
     ...Object.fromEntries(["search.index", "search.embed", "search.sentences"].map((method) => [method,
-      /** @type {Handler} */ (({ model, ...values }, context) => withModel(method, { model, json: JSON.stringify(values) }, context, python.install("numpy"))])),
+      /** @type {Handler} */ (({ model, ...values }, context) => withModel(method, { model, json: JSON.stringify(values) }, context, python.install("numpy")))])),
 
     /** `audio` is a File, which Python reads by blocks. */
     transcribe: ({ audio, ...params }, context) =>
@@ -93,6 +93,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
       inlets.set(context.id, inlet);
       context.signal.addEventListener("abort", () => inlet.finish());
       // During silence there are no results, but the page must know that the engine works.
+      /** @type {import("../shared/protocol.js").ProgressEvent} */
       const alive = { type: "progress", what: "listening", done: 0, total: null, unit: "" };
       const heartbeat = setInterval(() => context.emit(alive), 5000);
       try {

@@ -18,7 +18,7 @@ import { sha256 } from "./parts.js";
 import { FileSource, MemorySource, openEntry } from "./sources.js";
 
 const SHOWN_EVERY = 60; // ms between two progress events
-/** Bytes of a weight in memory by the precision of the file, where weights become 8-bit while they are read. */
+/** Bytes of a weight in memory by the precision of the file, where weights become 8-bit while they are read. @type {Record<string, number>} */
 const QUICK_SHRINK = { float32: 0.27, float: 0.27, float16: 0.54 };
 const WORKING_BYTES = 60e6; // what a model needs beside its weights: caches, activations
 
@@ -168,7 +168,7 @@ export class ModelFiles {
   /**
    * Downloads, resumes and verifies the missing files of a hub model.
    * @param {Model} model @param {string} hub base address
-   * @param {{emit: Function, signal: AbortSignal}} context
+   * @param {{emit: Emit, signal: AbortSignal}} context
    */
   async fetch(model, hub, { emit, signal }) {
     const store = await this.storePromise;
@@ -210,12 +210,14 @@ export class ModelFiles {
   async open(id) {
     const dropped = this.dropped.get(id);
     const model = dropped ?? (await this.find(id));
-    const source = dropped ? ({ file }) => new FileSource(file, file.name) : (file) => this.#source(model, file);
+    const source = dropped
+      ? (/** @type {any} */ { file }) => new FileSource(file, file.name)
+      : (/** @type {any} */ file) => this.#source(/** @type {Model} */ (model), file);
     const weights = model.files.find(({ role }) => role === "model")?.path ?? "";
     const folder = weights.slice(0, weights.lastIndexOf("/") + 1);
     const opened = await Promise.allSettled(model.files.map(async (file) => {
       const one = await source(file);
-      return [file.role, Object.assign(one, { path: file.path.startsWith(folder) ? file.path.slice(folder.length) : one.name })];
+      return /** @type {const} */ ([file.role, Object.assign(one, { path: file.path.startsWith(folder) ? file.path.slice(folder.length) : one.name })]);
     }));
     const pairs = opened.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
     const failed = opened.find((one) => one.status === "rejected");
@@ -266,7 +268,7 @@ export class ModelFiles {
 
   /**
    * Copies a model from the user's files to the store, so that it is there at the next visit.
-   * @param {string} id @param {{emit: Function, signal: AbortSignal}} context @returns {Promise<string>} its new id
+   * @param {string} id @param {{emit: Emit, signal: AbortSignal}} context @returns {Promise<string>} its new id
    */
   async keep(id, { emit, signal }) {
     const dropped = this.dropped.get(id);
@@ -276,7 +278,7 @@ export class ModelFiles {
     const total = dropped.files.reduce((sum, { file }) => sum + file.size, 0);
     await checkFree(total);
     const { title, task } = dropped;
-    const files = dropped.files.map(({ role, path, file }) => ({ role, path, size: file.size, sha256: null }));
+    const files = dropped.files.map(({ role, path, file }) => ({ role, path, size: file.size, sha256: /** @type {null} */ (null) }));
     const model = { id: `kept:${crypto.randomUUID()}`, title, task, description: "From your computer; a copy is kept here.", kind: /** @type {const} */ ("kept"), files };
     const report = reporter(emit, "Copying");
     let done = 0;

@@ -109,8 +109,9 @@ export class Python {
   async ask(method, params) {
     await this.runtime;
     this.asked = (this.asked ?? 0) - 1; // requests of the page have positive numbers
+    /** @type {any} */
     let last = null;
-    await this.browser.run(this.asked, method, params, (json) => (last = JSON.parse(json).at(-1)));
+    await this.browser.run(this.asked, method, params, (/** @type {string} */ json) => (last = JSON.parse(json).at(-1)));
     if (last?.type === "error") throw new UserError(last.what, last);
     return last;
   }
@@ -128,7 +129,7 @@ export class Python {
     const cancel = () => this.browser.cancel(id);
     signal.addEventListener("abort", cancel);
     try {
-      await this.browser.run(id, method, params, (json) => emit(...this.#told(JSON.parse(json))));
+      await this.browser.run(id, method, params, (/** @type {string} */ json) => emit(...this.#told(JSON.parse(json))));
     } catch (error) {
       throw asUserError(error);
     } finally {

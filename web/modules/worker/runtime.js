@@ -32,12 +32,13 @@ export async function startRuntime({ store, onStage, parts }) {
       fatal: true,
     });
   }
+  /** @type {Record<string, number>} */
   const marks = { start: performance.now() };
   onStage("Loading Python");
   const lock = await parts.lock;
   const hashes = [lock.info.stdlib_sha256, lock.packages.pyapp.sha256].map((hash) => (hash ?? "").slice(0, 16));
   const snapshotName = `python-${lock.info.version}-${hashes.join("-")}-${SNAPSHOT_FORMAT}.bin`;
-  let snapshot = store ? await store.snapshot(snapshotName).catch(() => null) : null;
+  let snapshot = store ? await store.snapshot(snapshotName).catch(/** @returns {null} */ () => null) : null;
   marks.snapshotFound = performance.now();
   let pyodide;
   try {
@@ -57,7 +58,7 @@ export async function startRuntime({ store, onStage, parts }) {
   return { pyodide, lock, wheels: parts.wheels, marks, fromSnapshot: snapshot !== null };
 }
 
-/** @param {import("./parts.js").Parts} parts @param {Promise<Uint8Array> | null} snapshot read while Pyodide loads */
+/** @param {import("./parts.js").Parts} parts @param {Promise<Uint8Array> | null} snapshot read while Pyodide loads @param {boolean} makeSnapshot */
 async function loadPython(parts, snapshot, makeSnapshot) {
   snapshot?.catch(() => {}); // Pyodide awaits it
   const { loadPyodide } = await parts.loader;

@@ -23,7 +23,7 @@ export function encoderOf(Tokenizer, json) {
  */
 function byteFallback({ model, added_tokens: added }) {
   if (model?.type !== "Unigram" || !model.byte_fallback) return null;
-  const pieces = new Map(model.vocab.map(([piece], id) => [piece, id]));
+  const pieces = new Map(model.vocab.map((/** @type {[string, number]} */ [piece], /** @type {number} */ id) => [piece, id]));
   for (const { content, id } of added ?? []) pieces.set(content, id);
   const encoder = new TextEncoder();
   const idsOf = (/** @type {string} */ token) =>

@@ -67,7 +67,10 @@ class ChatView {
     this.rolling = byId("chat-rolling");
     this.rolling.checked = memory.get(ROLLING, false);
     this.field = byId("chat-field");
+    /** @type {ListedModel | null} */
+    this.loading = null;
     this.store = new HistoryStore("conversation", { database: "pyapp-conversations", table: "conversations", itemOf, textOf });
+    /** The shown one. @type {Conversation} */
     this.conversation = this.#fresh();
     /** @type {Map<string, TurnItem>} the shown turns */
     this.items = new Map();
@@ -208,7 +211,7 @@ class ChatView {
     this.field.focus();
   }
 
-  /** An empty conversation, with the system prompt that was written for it, or that of the shown one. */
+  /** An empty conversation, with the system prompt that was written for it, or that of the shown one. @returns {Conversation} */
   #fresh() {
     return new Conversation(this.store.begin(""), { system: drafts.get(SYSTEM) || this.conversation?.system });
   }

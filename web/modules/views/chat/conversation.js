@@ -155,7 +155,7 @@ export function imported(text, where) {
   if (value.version !== VERSION) {
     throw new UserError(`The conversations are of version ${value.version}, this page reads version ${VERSION}.`, { where, hint: "Reload the page for its newest version." });
   }
-  return value.conversations.map((record, index) => checked(record, `${where}, conversation ${index + 1}`));
+  return value.conversations.map((/** @type {unknown} */ record, /** @type {number} */ index) => checked(record, `${where}, conversation ${index + 1}`));
 }
 
 /** Only the known fields, of the right types; the turns form a tree in which the parents come first. @param {any} record @param {string} where */

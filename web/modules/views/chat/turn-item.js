@@ -5,6 +5,7 @@ import { copyText, h } from "../../page/dom.js";
 import { drafts } from "./drafts.js";
 import { MarkdownText } from "./markdown.js";
 
+/** By the reason of the end. @type {Record<string, string>} */
 const ENDINGS = {
   length: "Stopped at the length that you set.",
   context: "The context is full: begin a new conversation, or edit an earlier turn.",

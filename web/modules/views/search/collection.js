@@ -171,7 +171,7 @@ export function imported(json, where) {
     throw new UserError("This file has no collections.", { where, hint: "Choose a file that was exported here." });
   }
   if (document.version > VERSION) throw new UserError("This file was written by a newer version.", { where, hint: "Reload the page to get that version." });
-  return document.collections.map((record, i) => checked(record, `${where}, collection ${i + 1}`));
+  return document.collections.map((/** @type {unknown} */ record, /** @type {number} */ i) => checked(record, `${where}, collection ${i + 1}`));
 }
 
 /** A record with sound fields only. @param {any} record @param {string} where @returns {CollectionRecord} */
@@ -182,7 +182,7 @@ function checked(record, where) {
   if (!Array.isArray(texts) || texts.some((one) => typeof one?.name !== "string" || typeof one?.text !== "string")) throw wrong("its texts are missing");
   const size = (/** @type {number} */ text) => Array.from(texts[text].text).length;
   const sizes = texts.map((_, i) => size(i));
-  const isCount = (/** @type {unknown} */ value) => Number.isSafeInteger(value) && value >= 0;
+  const isCount = (/** @type {number} */ value) => Number.isSafeInteger(value) && value >= 0;
   const sound = (/** @type {Partial<Passage>} */ { text, start, end } = {}) => isCount(text) && text < texts.length && isCount(start) && isCount(end) && start < end && end <= sizes[text];
   if (!Array.isArray(passages) || !passages.every(sound)) throw wrong("a passage is not in its text");
   let vectors;

@@ -23,6 +23,7 @@ import { readTexts } from "./text-files.js";
 
 const PAGE = 10; // results at a time
 const MODEL_FILES = /\.(gguf|safetensors)$|^(config|tokenizer)\.json$/i;
+/** @type {Record<string, number>} */
 const INITIAL = { size: 200, overlap: 40 }; // tokens
 /** The names under which models keep the prompt of passages. */
 const PASSAGE_PROMPTS = ["passage", "document", "corpus"];
@@ -59,6 +60,8 @@ class SearchView {
     this.results = new ResultList(byId("search-list"));
     this.store = new HistoryStore("collection", { database: "pyapp-search", table: "collections", itemOf, textOf });
     this.collection = this.#fresh();
+    /** The model that is being loaded. @type {ListedModel | null} */
+    this.loading = null;
     /** Texts that wait for a model. @type {import("./text-files.js").NamedText[]} */
     this.waiting = [];
     /** What the loaded model says of itself. @type {{model: string, longest: number, probe: string, prompts: Record<string, string>} | null} */
@@ -324,6 +327,7 @@ class SearchView {
     }
     await this.button.interrupt();
     let done = false;
+    /** @type {any[]} */
     const items = [];
     this.over = this.button.run(async (signal) => {
       const { model } = await this.#model(signal);
@@ -396,6 +400,7 @@ class SearchView {
   /** @param {string[]} texts @param {string} prompt @param {AbortSignal} signal */
   async #embed(texts, prompt, signal) {
     const { model } = await this.#model(signal);
+    /** @type {Float32Array[]} */
     const vectors = [];
     const onEvent = (/** @type {TaskEvent} */ event) => event.type === "item" && (vectors[event.index] = floats(event.embedding));
     await this.engine.call("search.embed", { model: model.id, arguments: [texts], options: { prompt } }, { signal, onEvent });

@@ -86,6 +86,7 @@ function fromTable(text, comma) {
 
 /** The cells of a table in RFC 4180's form. @param {string} text @param {string} comma @returns {string[][]} */
 function tableRows(text, comma) {
+  /** @type {string[][]} */
   const rows = [[]];
   let cell = "";
   let quoted = false;

@@ -5,6 +5,7 @@ import { Announcer } from "../../page/announcer.js";
 import { byId } from "../../page/dom.js";
 import { ProgressLine } from "../../page/progress-line.js";
 
+/** By the reason of the end. @type {Record<string, string>} */
 const ENDINGS = {
   stop: "The story is finished.",
   length: "Stopped at the length that you set.",

@@ -36,6 +36,8 @@ export class StoryView {
     this.store = new HistoryStore("story");
     /** The entry of the shown story. @type {import("../../history/history-store.js").HistoryEntry | null} */
     this.entry = null;
+    /** @type {import("../../page/model-choice.js").ListedModel | null} */
+    this.loading = null;
     /** @type {Story | null} */
     this.story = null;
     this.card = new HistoryCard(this.view.querySelector(".workspace-side"), this.store, {
@@ -206,7 +208,7 @@ export class StoryView {
   /** Shows the story that this tab showed before it was reloaded. */
   async #restore() {
     const id = sessionStorage.getItem(SHOWN);
-    const item = id && (await this.store.read(id).catch(() => null));
+    const item = id && (await this.store.read(id).catch(/** @returns {null} */ () => null));
     if (item && !this.story && !this.button.running) await this.#open(item);
   }
 

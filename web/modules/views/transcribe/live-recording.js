@@ -11,7 +11,7 @@ const PUSH_SAMPLES = 3200; // in each message to the engine: 0.2 s
 export class LiveRecording {
   /**
    * @param {import("../../page/engine.js").Engine} engine
-   * @param {{onBlock: (peak: number, seconds: number) => void, onEvent: (event: object) => void, onPiece: (piece: Blob) => void}} listeners
+   * @param {{onBlock: (peak: number, seconds: number) => void, onEvent: (event: any) => void, onPiece: (piece: Blob) => void}} listeners
    *   `onPiece` gets the samples, a few seconds at a time
    * @param {"microphone" | "tab"} source
    */
@@ -38,7 +38,7 @@ export class LiveRecording {
 
   /**
    * Transcribes the sound until its end.
-   * @param {object} params @param {AbortSignal} signal @returns {Promise<object>} the last event of the request
+   * @param {object} params @param {AbortSignal} signal @returns {Promise<import("../../shared/protocol.js").DoneEvent>} the last event of the request
    */
   listen(params, signal) {
     const onEvent = (/** @type {{type: string}} */ event) => {

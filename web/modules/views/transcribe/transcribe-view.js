@@ -63,6 +63,8 @@ export class TranscribeView {
     this.queue = null;
     this.fetching = false; // a recording by its address
     this.windowTime = Infinity; // seconds that the model took for a window of the last live recording
+    /** @type {ListedModel | null} */
+    this.loading = null;
     this.sign = new RecordingSign(this.view);
     this.button = new RunButton(app, byId("transcribe"), this.slot, "Transcribing");
     this.recordButton = new RunButton(app, byId("record"), this.slot, "Listening");
@@ -206,7 +208,7 @@ export class TranscribeView {
   async trySample({ path, title }) {
     await this.#settle();
     return this.#start(title, async () => {
-      const response = await fetch(siteUrl(path)).catch(() => null);
+      const response = await fetch(siteUrl(path)).catch(/** @returns {null} */ () => null);
       if (!response?.ok) throw new UserError("The sample could not be loaded.", { where: path, hint: "Check your connection.", action: "retry" });
       return new File([await response.blob()], path.split("/").pop(), { type: "audio/wav" });
     }, () => this.trySample({ path, title }));
@@ -320,7 +322,7 @@ export class TranscribeView {
   }
 
   /**
-   * @param {Blob & {name?: string}} file
+   * @param {File} file
    * @param {string} name @param {AbortSignal} signal @returns {Promise<import("./transcript-sheet.js").Recording | null>}
    */
   async #prepare(file, name, signal) {
@@ -366,6 +368,7 @@ export class TranscribeView {
     else this.sheet.begin(this.settings.options(this.choice.model).task, "Transcribing.");
     if (!this.engine.about) this.sheet.progress.show("Starting the engine…");
     this.button.setLabel("Transcribe again");
+    /** @type {import("./transcript-keeper.js").Version | null} */
     let version = null;
     try {
       await this.app.listed(signal);
@@ -582,7 +585,7 @@ export class TranscribeView {
   /** Shows what this tab showed before it was reloaded. */
   async #restore() {
     const id = TranscriptKeeper.lastShown;
-    const item = id && (await this.store.read(id).catch(() => null));
+    const item = id && (await this.store.read(id).catch(/** @returns {null} */ () => null));
     if (item && !this.keeper.content && !this.button.running && !this.recordButton.running) await this.reopen(item);
   }
 

@@ -15,7 +15,7 @@ import { stem } from "./transcript-keeper.js";
 /**
  * @typedef {{duration: number, rate: number, channels: number, peaks: number[],
  *   notices: import("../../shared/protocol.js").NoticeEvent[]}} Overview
- * @typedef {{name: string, wav: Blob | null, original: Blob, overview: Overview}} Recording `wav` is null until it is needed
+ * @typedef {{name: string, wav: Blob | null, original: File, overview: Overview}} Recording `wav` is null until it is needed
  * @typedef {import("./transcript-keeper.js").Version} Version
  */
 

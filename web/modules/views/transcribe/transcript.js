@@ -18,14 +18,15 @@ export class Transcript extends EventTarget {
     /** @type {Segment[]} */
     this.segments = [];
     this.editing = false;
+    /** The element at the player's time. @type {Element | null} */
     this.marked = null;
     this.partialRow = null;
     /** What the edits replaced, the last one at the end. @type {{index: number, text: string, words: Word[] | null | undefined}[]} */
     this.edits = [];
-    list.addEventListener("click", (event) => this.#clicked(event.target));
+    list.addEventListener("click", ({ target }) => this.#clicked(/** @type {HTMLElement} */ (target)));
     list.addEventListener("keydown", (event) => this.#pressed(event));
-    list.addEventListener("input", ({ target }) => this.#typed(target));
-    list.addEventListener("focusin", ({ target }) => this.#entered(target));
+    list.addEventListener("input", ({ target }) => this.#typed(/** @type {HTMLTextAreaElement} */ (target)));
+    list.addEventListener("focusin", ({ target }) => this.#entered(/** @type {HTMLElement} */ (target)));
   }
 
   clear() {
@@ -186,8 +187,9 @@ export class Transcript extends EventTarget {
 
   /** @param {KeyboardEvent} event */
   #pressed(event) {
-    if (event.target.tagName !== "BUTTON" || event.altKey || event.ctrlKey || event.metaKey) return;
-    const next = this.#neighbour(event.target, event.key);
+    const { tagName } = /** @type {HTMLElement} */ (event.target);
+    if (tagName !== "BUTTON" || event.altKey || event.ctrlKey || event.metaKey) return;
+    const next = this.#neighbour(/** @type {HTMLElement} */ (event.target), event.key);
     if (next === undefined) return;
     event.preventDefault();
     if (!next) return;
@@ -208,7 +210,7 @@ export class Transcript extends EventTarget {
     if (key === "End") return first([...this.list.children].findLast((line) => first(line)));
     if (key !== "ArrowLeft" && key !== "ArrowRight") return undefined;
     const all = [...this.list.querySelectorAll("button")];
-    return all[all.indexOf(from) + (key === "ArrowRight" ? 1 : -1)] ?? null;
+    return all[all.indexOf(/** @type {HTMLButtonElement} */ (from)) + (key === "ArrowRight" ? 1 : -1)] ?? null;
   }
 
   /** Marks the segment and word at a time. @param {number} seconds @param {boolean} scroll whether to scroll to it */
