@@ -70,4 +70,5 @@ def visit_views(browser: DrivenBrowser) -> None:
     for view in browser.evaluate("[...document.querySelectorAll('#views a')].map(({ hash }) => hash.slice(1))"):
         browser.click(f"#views a[href='#{view}']")
         browser.until(f"pyappPage.{view} !== undefined && !document.getElementById('view-{view}').hidden")
-        assert browser.evaluate(ALERTS) == []
+        alerts = browser.evaluate(ALERTS)
+        assert alerts == [], f"{view}: {alerts}"

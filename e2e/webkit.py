@@ -23,8 +23,14 @@ PROGRAMS = ("WebKitWebDriver", "Xvfb")
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the protocol's name of a reference to an element
 START_LIMIT = 60.0  # seconds
 CALL_LIMIT = 120.0
-# Renders without a graphics card.
-SOFTWARE = {"WEBKIT_DISABLE_DMABUF_RENDERER": "1", "LIBGL_ALWAYS_SOFTWARE": "1", "NO_AT_BRIDGE": "1"}
+# Renders without a graphics card; speaks a language that has a tag (in the locale C the browser's own is "C").
+SETTINGS = {
+    "LANG": "en_US.UTF-8",
+    "LANGUAGE": "en_US",
+    "WEBKIT_DISABLE_DMABUF_RENDERER": "1",
+    "LIBGL_ALWAYS_SOFTWARE": "1",
+    "NO_AT_BRIDGE": "1",
+}
 
 
 def installed() -> bool:
@@ -38,7 +44,7 @@ class WebKit(DrivenBrowser):
         super().__init__()
         self.processes: list[subprocess.Popen[bytes]] = []
         display = self._start_display(folder)
-        environment = {**os.environ, **SOFTWARE, "DISPLAY": display, "GDK_BACKEND": "x11", "HOME": str(folder)}
+        environment = {**os.environ, **SETTINGS, "DISPLAY": display, "GDK_BACKEND": "x11", "HOME": str(folder)}
         for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
             environment[name] = str(folder / name.lower())
         with (folder / "driver.log").open("wb") as log:

@@ -10,7 +10,7 @@
 import { allowOwnScripts } from "./modules/shared/trusted-types.js";
 import { UserError, eventFromError } from "./modules/shared/protocol.js";
 import { siteUrl } from "./modules/shared/site.js";
-import { threadsFor } from "./modules/shared/threads.js";
+import { mayShare, threadsFor } from "./modules/shared/threads.js";
 import { LabFiles } from "./modules/worker/lab-files.js";
 import { Python } from "./modules/worker/python.js";
 import { openStore } from "./modules/worker/store.js";
@@ -20,7 +20,7 @@ const STOPPED = 2; // the number of SIGINT: Pyodide raises KeyboardInterrupt
 
 allowOwnScripts();
 /** The page writes STOPPED here, which Python reads while it computes. @type {Int32Array | null} */
-const interrupts = self.crossOriginIsolated ? new Int32Array(new SharedArrayBuffer(4)) : null;
+const interrupts = mayShare() ? new Int32Array(new SharedArrayBuffer(4)) : null;
 const python = new Python(openStore(), (notice) => postMessage("marks" in notice ? { ...notice, interrupts } : notice));
 const [, threads] = self.name.split(" ");
 python.start(["numpy"], threadsFor(threads));

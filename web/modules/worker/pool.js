@@ -7,6 +7,7 @@
  */
 import { siteUrl } from "../shared/site.js";
 import { bestInstructionSet } from "../shared/features.js";
+import { mayShare } from "../shared/threads.js";
 import { Chooser } from "./pool-chooser.js";
 
 const PAGE = 65536; // bytes
@@ -15,9 +16,6 @@ const STACK = 1 << 20; // bytes of a helper's stack, as of this worker's
 const STAGING = 1 << 16; // bytes for the records of one call
 const LOST = 255; // as in native/pool_wasm.c
 const WORTH_SHARING = 1000; // work of a single record, in thousands of multiply-adds, below which helpers are not woken
-
-/** @returns {boolean} whether this browser shares memory between the workers of this page */
-export const mayShare = () => globalThis.crossOriginIsolated === true && typeof SharedArrayBuffer === "function";
 
 /**
  * Opens the pool while Python starts. @returns {Promise<Pool | null>} null without shared memory, with one thread, or if a

@@ -2,6 +2,7 @@
  * Starts Python in this worker, runs tasks of its adapter `pyapp.browser` by name, and cancels them by the request's id.
  */
 import { Cancelled, UserError, eventFromError } from "../shared/protocol.js";
+import { mayShare } from "../shared/threads.js";
 import { fetchParts, fetchWheel } from "./parts.js";
 import { openPool } from "./pool.js";
 import { startRuntime } from "./runtime.js";
@@ -47,7 +48,7 @@ export class Python {
     tokenizers.catch(() => {}); // reported below, where it is awaited
     const runtime = await startRuntime({ store: await this.storePromise, onStage, parts });
     const { pyodide, marks } = runtime;
-    if (self.crossOriginIsolated) this.stopFlag = new Int32Array(new SharedArrayBuffer(4));
+    if (mayShare()) this.stopFlag = new Int32Array(new SharedArrayBuffer(4));
     this.browser = pyodide.pyimport("pyapp.browser");
     await tokenizers;
     const isStopped = (/** @type {number} */ id) => this.stopFlag !== null && Atomics.load(this.stopFlag, 0) === id;
@@ -64,7 +65,7 @@ export class Python {
       marks,
       origin: performance.timeOrigin,
       fromSnapshot,
-      isolated: self.crossOriginIsolated,
+      isolated: mayShare(),
       stopFlag: this.stopFlag,
       pyodide: pyodide.version,
       instructionSet: this.browser.instruction_set(),
