@@ -286,6 +286,7 @@ class ChatView {
     await this.button.interrupt();
     const turn = this.conversation.add("user", text, parent);
     this.render();
+    this.#toEnd();
     await this.save();
     if (!this.failedToSave) {
       drafts.set(DRAFT, this.field.value);
@@ -317,14 +318,11 @@ class ChatView {
       if (turn) return;
       turn = conversation.add("assistant", "", parent);
       turn.model = this.choice.model.title;
-      this.render();
+      this.#following(() => this.render());
     };
     const show = () => {
       this.frame = 0;
-      const item = this.items.get(turn?.id);
-      const atEnd = this.#atEnd();
-      item?.refresh(this.button.running);
-      if (atEnd) this.#toEnd();
+      this.#following(() => this.items.get(turn?.id)?.refresh(this.button.running));
     };
     const settle = () => {
       cancelAnimationFrame(this.frame);
@@ -375,7 +373,7 @@ class ChatView {
     byId("chat-note").hidden = true;
     await running;
     const focused = document.activeElement === document.body;
-    if (this.conversation === conversation) this.render();
+    if (this.conversation === conversation) this.#following(() => this.render());
     if (focused) this.field.focus();
     await this.save();
     await this.card.refresh(this.conversation.id);
@@ -408,6 +406,13 @@ class ChatView {
   #atEnd() {
     const below = this.main.getBoundingClientRect().bottom - innerHeight;
     return below < NEAR && (below > -NEAR || scrollY === 0);
+  }
+
+  /** Changes the conversation; a page that shows its end goes on to show it. @param {() => void} change */
+  #following(change) {
+    const atEnd = this.#atEnd();
+    change();
+    if (atEnd) this.#toEnd();
   }
 
   #toEnd() {
