@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import BrowserContext, Page, Playwright, ViewportSize, expect, sync_playwright
 
 from e2e.fake_hub import FakeHub
 from e2e.page import StoryPage
+from e2e.speech_files import samples
 from scripts.serve import SiteServer
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = Path(os.environ.get("PYAPP_SITE", ROOT / "dist"))
 OUTPUT = ROOT / "tests" / "output"
+WIDE: ViewportSize = {"width": 1280, "height": 860}
+PHONE: ViewportSize = {"width": 390, "height": 780}
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 
 
@@ -40,6 +43,56 @@ def dist() -> Path:
 def site(dist: Path) -> Iterator[SiteServer]:
     with SiteServer(dist) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def isolated(dist: Path) -> Iterator[SiteServer]:
+    """The site on a host that sends the headers for isolation."""
+    with SiteServer(dist, isolated=True) as server:
+        yield server
+
+
+class ChangeableSite(SiteServer):
+    """The site on one origin for many tests: each may replace files, or take some away, while it runs."""
+
+    def __init__(self, dist: Path, overlay: Path) -> None:
+        super().__init__(dist, isolated=True)
+        self.overlay = overlay
+        self.missing: tuple[str, ...] = ()
+
+    def find(self, path: str) -> Path | None:
+        name = path.removeprefix(self.prefix)
+        if any(part in name for part in self.missing):
+            return None
+        return place if (place := self.overlay / name).is_file() else super().find(path)
+
+    @contextmanager
+    def changed(self, files: Mapping[str, bytes], missing: Sequence[str] = ()) -> Iterator[None]:
+        """With these files in place of the site's, and without those whose path contains a text of `missing`."""
+        self.missing = tuple(missing)
+        for name, data in files.items():
+            place = self.overlay / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+        try:
+            yield
+        finally:
+            self.missing = ()
+            for name in files:
+                (self.overlay / name).unlink()
+
+
+@pytest.fixture(scope="session")
+def changeable_site(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChangeableSite]:
+    with ChangeableSite(dist, tmp_path_factory.mktemp("changed")) as server:
+        yield server
+
+
+@pytest.fixture
+def changeable(plain_browser: BrowserContext, changeable_site: ChangeableSite) -> Iterator[ChangeableSite]:
+    """A site that a test may change, for `plain_browser`: with a snapshot of Python, without a test's settings."""
+    yield changeable_site
+    forget(plain_browser, changeable_site)
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +122,7 @@ def launch(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) -> 
             profile or tmp_path_factory.mktemp("profile"),
             executable_path=executable,
             args=[*ARGUMENTS, *arguments],
-            **{"viewport": {"width": 1280, "height": 860}, "reduced_motion": "reduce", **options},
+            **{"viewport": WIDE, "reduced_motion": "reduce", **options},
         )
         context.set_default_timeout(20_000)
         opened.append(context)
@@ -84,13 +137,16 @@ def launch(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
-def one_browser(launch: Launch) -> BrowserContext:
-    return launch()
+def one_browser(launch: Launch, dist: Path) -> BrowserContext:
+    """Its microphone hears the first sample, over and over, where a test permits it."""
+    sound = dist / samples(dist)[0]["path"]
+    microphone = ["--use-fake-device-for-media-stream", f"--use-file-for-fake-audio-capture={sound}"]
+    return launch("--deny-permission-prompts", *microphone)
 
 
 @pytest.fixture(scope="session")
 def plain_browser(launch: Launch) -> BrowserContext:
-    """One browser for all tests with a site of their own: a copy that is broken on purpose is another origin.
+    """One browser for all tests that change files of the site, or break it on purpose.
 
     It has no service worker, which would store each of these sites whole; their servers send the headers for isolation.
     """
@@ -106,8 +162,13 @@ def browser(one_browser: BrowserContext, site: SiteServer) -> Iterator[BrowserCo
     one_browser.clear_permissions()
     for page in one_browser.pages[1:]:
         page.close()
-    protocol = one_browser.new_cdp_session(one_browser.pages[0])
-    protocol.send("Storage.clearDataForOrigin", {"origin": site.origin, "storageTypes": "local_storage,indexeddb"})
+    forget(one_browser, site)
+
+
+def forget(context: BrowserContext, site: SiteServer, kinds: str = "local_storage,indexeddb") -> None:
+    """Clears what a browser has stored for a site: by default settings and history, but not its files."""
+    protocol = context.new_cdp_session(context.pages[0])
+    protocol.send("Storage.clearDataForOrigin", {"origin": site.origin, "storageTypes": kinds})
     protocol.detach()
 
 

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
+from e2e.driven_browser import DrivenBrowser
+
 # No requests of Firefox's own, no first pages, no questions.
 PREFERENCES = {
     "app.normandy.enabled": False,
@@ -38,16 +40,16 @@ LISTENING = re.compile(r"WebDriver BiDi listening on (ws://\S+)")
 START_LIMIT = 60.0  # seconds
 
 
-class Firefox:
-    """A browser with one tab; `errors` has what its console said."""
+class Firefox(DrivenBrowser):
+    """Firefox without a window."""
 
     def __init__(self, profile: Path) -> None:
+        super().__init__()
         executable = shutil.which("firefox-esr") or shutil.which("firefox")
         if executable is None:
             pytest.fail("Firefox is not installed: run `make test`, which installs it")
         lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in PREFERENCES.items()]
         (profile / "user.js").write_text("\n".join(lines))
-        self.errors: list[str] = []
         self.last = 0
         command = [executable, "--headless", "--no-remote", "--remote-debugging-port", "0", "--profile", str(profile)]
         log = profile / "log"
@@ -85,7 +87,6 @@ class Firefox:
         self.call("browsingContext.navigate", context=self.tab, url=url, wait="interactive")
 
     def evaluate(self, expression: str) -> Any:
-        """The value of an expression of the page, or of its promise, as JSON."""
         text = f"Promise.resolve({expression}).then((value) => JSON.stringify(value ?? null))"
         target = {"context": self.tab}
         answer = self.call("script.evaluate", expression=text, target=target, awaitPromise=True)
@@ -93,16 +94,7 @@ class Firefox:
             raise AssertionError(f"{expression}: {answer['exceptionDetails']['text']}")
         return json.loads(answer["result"]["value"])
 
-    def until(self, expression: str, timeout: float = 60.0) -> Any:
-        """Polls an expression until it is true."""
-        end = time.monotonic() + timeout
-        while not (value := self.evaluate(expression)):
-            assert time.monotonic() < end, f"never true: {expression}; the console: {self.errors}"
-            time.sleep(0.05)
-        return value
-
     def click(self, selector: str) -> None:
-        """Clicks with the mouse in the middle of an element."""
         find = f"document.querySelector({json.dumps(selector)})"
         self.evaluate(f"{find}.scrollIntoView({{ block: 'center' }})")
         x, y = self.evaluate(

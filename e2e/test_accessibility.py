@@ -9,17 +9,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, ViewportSize, expect
 
-from e2e.conftest import OUTPUT, ROOT
+from e2e.conftest import OUTPUT, PHONE, ROOT, WIDE
 from e2e.page import StoryPage
 from scripts.serve import SiteServer
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-WIDE = {"width": 1280, "height": 860}
-PHONE = {"width": 390, "height": 780}
-ZOOMED = {"width": 320, "height": 256}  # 1280 x 1024 at 400 %
+ZOOMED: ViewportSize = {"width": 320, "height": 256}  # 1280 x 1024 at 400 %
 RUN = """async (options) => {
   const { violations } = await axe.run(document, { resultTypes: ["violations"], ...options });
   const tell = (id) => ({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`;
@@ -163,12 +161,12 @@ STATES: dict[str, Callable[[Page], object]] = {
 
 
 @contextmanager
-def looks(page: Page, viewport: dict[str, int], **media: str) -> Iterator[None]:
+def looks(page: Page, viewport: ViewportSize, **media: str) -> Iterator[None]:
     page.emulate_media(reduced_motion="reduce", **media)  # type: ignore[arg-type]
-    page.set_viewport_size(viewport)  # type: ignore[arg-type]
+    page.set_viewport_size(viewport)
     yield
     page.emulate_media(color_scheme="light", forced_colors="none")
-    page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+    page.set_viewport_size(WIDE)
 
 
 def test_every_state_is_accessible(browser: BrowserContext, site: SiteServer, subtests: pytest.Subtests) -> None:

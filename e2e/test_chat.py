@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 from e2e.chat_page import ChatPage
-from e2e.conftest import shared
+from e2e.conftest import PHONE, WIDE, shared
 from pyapp import tasks
 from pyapp.formats.source import FileSource
 from scripts.serve import SiteServer
@@ -140,11 +140,24 @@ def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Pat
     chat.say("Once")
     expect(chat.template).to_contain_text("no chat template")
     expect(chat.template).to_contain_text("User:")
+    chat.page.set_viewport_size(PHONE)  # where an empty conversation is longer than the window, too
+    chat.page.evaluate("pyappPage.chat.begin()")
+    assert chat.page.evaluate("[scrollY, document.documentElement.scrollHeight > innerHeight]") == [0, True]
     chat.field.fill("the fox ran. " * 200)
     chat.field.press("Enter")
     expect(chat.error).to_contain_text("there is room for 128")
     expect(chat.error).to_contain_text("edit earlier messages")
+    expect(chat.error).to_contain_text("set “Leave out the oldest text when the context is full”")
+    expect(chat.error.locator(".error-where")).to_have_count(0)  # no name of the engine for what was sent
+    box, composer = chat.error.bounding_box(), chat.page.locator("#chat-form").bounding_box()
+    assert box and composer and 0 < box["y"] < box["y"] + box["height"] <= composer["y"]
     assert chat.texts()[-1].startswith("the fox ran.")  # the message is not lost
+    chat.page.evaluate("document.getElementById('chat-settings').open = true")
+    chat.page.locator("#chat-rolling").check()
+    chat.page.get_by_role("button", name="Answer this").click()
+    assert chat.answered() and chat.page.evaluate("pyappPage.chat.conversation.path.length") == 2
+    chat.page.locator("#chat-rolling").uncheck()
+    chat.page.set_viewport_size(WIDE)
     chat.page.evaluate("pyappPage.chat.begin()")
     # The engine's name of a setting is not shown, but its label.
     chat.page.evaluate("pyappPage.chat.settings.inputs.get('context').number.value = '99999'; 1")

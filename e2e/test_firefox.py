@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from e2e.driven_browser import READY, transcribe_sample, visit_views, write_story
 from e2e.firefox import Firefox
 from scripts.serve import SiteServer
-
-READY = "document.getElementById('engine-status')?.dataset.state === 'ready'"
 
 
 @pytest.fixture(scope="module")
@@ -22,25 +21,9 @@ def firefox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
 
 def test_a_visit_with_firefox(firefox: Firefox, dist: Path) -> None:
     server = SiteServer(dist).start()
-    firefox.open(server.url)
-    firefox.until(f"{READY} && globalThis.pyappPage?.story !== undefined")
-    assert firefox.evaluate("crossOriginIsolated")
-    assert firefox.evaluate("pyappPage.app.engine.about.instructionSet") in ("relaxed", "simd128")
-
-    firefox.click("#generate")
-    firefox.until("document.getElementById('sheet').dataset.state === 'done'")
-    assert len(firefox.evaluate("pyappPage.story.output.text").split()) > 20
-
-    firefox.click("#views a[href='#transcribe']")
-    firefox.until("document.querySelector('#samples button') !== null && pyappPage.transcribe !== undefined")
-    firefox.click("#samples button")
-    firefox.until("document.getElementById('transcript-sheet').dataset.state === 'done'")
-    assert firefox.evaluate("pyappPage.transcribe.sheet.transcript.text").startswith("Two tickets to Rome")
-
-    for view in firefox.evaluate("[...document.querySelectorAll('#views a')].map(({ hash }) => hash.slice(1))"):
-        firefox.click(f"#views a[href='#{view}']")
-        firefox.until(f"pyappPage.{view} !== undefined && !document.getElementById('view-{view}').hidden")
-        assert firefox.evaluate("document.querySelectorAll('[role=alert]:not(:empty)').length") == 0
+    write_story(firefox, server.url)
+    transcribe_sample(firefox)
+    visit_views(firefox)
 
     firefox.click("#views a[href='#lab']")
     firefox.until("pyappPage.lab.python.ready && pyappPage.lab.cells.length > 2")

@@ -14,17 +14,22 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from e2e.conftest import shared, watched
+from e2e.conftest import ChangeableSite, forget, shared, watched
 from e2e.fake_hub import FakeHub, HubFile
 from e2e.model_files import write_pair
 from e2e.page import StoryPage
 from pyapp import tasks
 from scripts.serve import SiteServer
-from scripts.site_copy import copy_site
 from tests.text.chat_model import write_chat_model
 
 MODEL, TOKENIZER = "tests/foxes/resolve/main/foxes.bin", "tests/foxes/resolve/main/tokenizer.bin"
-SIZE_OF_PIECE = 1 << 16
+# Deletes the models in the browser's storage, but not the snapshot of Python.
+EMPTY = """async () => {
+  const { app } = pyappPage;
+  const { kept } = await app.engine.call("storage.list");
+  await app.engine.call("storage.remove", { keys: kept.map(({ key }) => key) });
+  await app.afterStorageChange();
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +44,7 @@ def file_entry(role: str, path: str, data: bytes, **other: Any) -> dict[str, Any
 
 
 @pytest.fixture(scope="module")
-def hub_site(dist: Path, tmp_path_factory: pytest.TempPathFactory, files: tuple[bytes, bytes]) -> Iterator[SiteServer]:
+def hub_site(dist: Path, changeable_site: ChangeableSite, files: tuple[bytes, bytes]) -> Iterator[SiteServer]:
     """The site, with models of the fake hub in its registry."""
     model, tokenizer = files
     registry = json.loads((dist / "registry.json").read_text())
@@ -58,9 +63,8 @@ def hub_site(dist: Path, tmp_path_factory: pytest.TempPathFactory, files: tuple[
         {"id": "foxes", "title": "Foxes", "files": pair, **common},
         {"id": "damaged", "title": "Damaged", "files": damaged, **common, "revision": "bad"},
     ]
-    folder = copy_site(dist, tmp_path_factory.mktemp("site") / "site", {"registry.json": json.dumps(registry).encode()})
-    with SiteServer(folder, isolated=True) as server:
-        yield server
+    with changeable_site.changed({"registry.json": json.dumps(registry).encode()}):
+        yield changeable_site
 
 
 @pytest.fixture
@@ -74,6 +78,7 @@ def foxes(hub: FakeHub, files: tuple[bytes, bytes]) -> HubFile:
 def hub_tab(plain_browser: BrowserContext, hub_site: SiteServer) -> Iterator[StoryPage]:
     yield (page := StoryPage(plain_browser.new_page()).open(hub_site.url))
     page.page.close()
+    forget(plain_browser, hub_site)
 
 
 @pytest.fixture
@@ -83,9 +88,7 @@ def visit(
     """The page with the fake hub and empty storage."""
     with shared(hub_tab, hub_site.url, request):
         hub_tab.expected_errors = ["net::ERR_", "Failed to load resource"]  # the browser's own words about the hub
-        hub_tab.page.evaluate(
-            "pyappPage.app.engine.call('storage.clear').then(() => pyappPage.app.afterStorageChange())"
-        )
+        hub_tab.page.evaluate(EMPTY)
         hub_tab.set_hub(hub.url)
         yield hub_tab
 

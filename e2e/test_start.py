@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from e2e.conftest import Launch, watched
+from e2e.conftest import ChangeableSite, Launch, watched
 from e2e.speech_files import samples, spoken, write_speech_model
 from e2e.transcribe_page import TranscribePage
 from scripts.serve import SiteServer
-from scripts.site_copy import copy_site
 
 # The kept snapshot's name and size, once it has been written whole (and is not what OVERWRITE writes); null before.
 SNAPSHOT = """async () => {
@@ -55,12 +54,6 @@ def keep_snapshot(page: Page) -> dict[str, int | str]:
     pytest.fail("no snapshot was kept")
 
 
-@pytest.fixture(scope="module")
-def isolated(dist: Path) -> Iterator[SiteServer]:
-    with SiteServer(dist, isolated=True) as server:
-        yield server
-
-
 @dataclass
 class FirstVisit:
     """What a first visit did, and the browser that made it."""
@@ -76,10 +69,11 @@ class FirstVisit:
 def first_visit(launch: Launch, isolated: SiteServer) -> Iterator[FirstVisit]:
     context = launch()
     navigations: list[str] = []
+    before = len(isolated.requests)
     with watched(context.new_page(), TranscribePage) as tab:
         tab.page.on("framenavigated", lambda frame: navigations.append(frame.url))
         tab.open(isolated.url)
-        requests = list(isolated.requests)
+        requests = isolated.requests[before:]
         keep_snapshot(tab.page)
         shared_memory = tab.page.evaluate("crossOriginIsolated")
         visit = FirstVisit(context, navigations, requests, tab.engine()["fromSnapshot"], shared_memory)
@@ -155,14 +149,15 @@ def test_a_snapshot_that_another_tab_is_writing_is_read(visited: BrowserContext,
         assert keep_snapshot(story.page) == kept
 
 
-def test_a_language_chosen_before_the_model_is_there(plain_browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
+def test_a_language_chosen_before_the_model_is_there(
+    plain_browser: BrowserContext, changeable: ChangeableSite, dist: Path, tmp_path: Path
+) -> None:
     """Another model under the name of the embedded one: it supports German, but detects English in every sound."""
     changed = {f"models/speech/{path.name}": path.read_bytes() for path in write_speech_model(tmp_path / "model")}
     sample = json.dumps(samples(dist)[0])
-    site = copy_site(dist, tmp_path / "site", changed)
-    with SiteServer(site, isolated=True) as server, watched(plain_browser.new_page(), TranscribePage) as tab:
+    with changeable.changed(changed), watched(plain_browser.new_page(), TranscribePage) as tab:
         tab.page.add_init_script("localStorage.setItem('pyapp.speech-settings', '{\"language\": \"de\"}')")
-        tab.page.goto(f"{server.url}#transcribe")
+        tab.page.goto(f"{changeable.url}#transcribe")
         tab.until(f"globalThis.pyappPage?.transcribe !== undefined && (pyappPage.transcribe.trySample({sample}), true)")
         assert tab.engine() is None, "the engine was there before the click"
         tab.wait_done()
@@ -170,10 +165,9 @@ def test_a_language_chosen_before_the_model_is_there(plain_browser: BrowserConte
         assert tab.page.locator("#speech-language").input_value() == "de"
 
 
-def test_a_worker_that_does_not_load_is_reported(plain_browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
+def test_a_worker_that_does_not_load_is_reported(plain_browser: BrowserContext, changeable: ChangeableSite) -> None:
     """It fails before the page's own modules are loaded."""
-    with SiteServer(copy_site(dist, tmp_path / "site", {"worker.js": b"this is no script"}), isolated=True) as server:
-        with watched(plain_browser.new_page()) as story:
-            story.page.goto(server.url)
-            story.until("document.getElementById('story-error').textContent.includes('could not be loaded')")
-            story.expected_errors.append("SyntaxError")
+    with changeable.changed({"worker.js": b"this is no script"}), watched(plain_browser.new_page()) as story:
+        story.page.goto(changeable.url)
+        story.until("document.getElementById('story-error').textContent.includes('could not be loaded')")
+        story.expected_errors.append("SyntaxError")

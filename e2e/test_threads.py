@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from pathlib import Path
 
 from playwright.sync_api import BrowserContext, expect
 
-from e2e.conftest import watched
+from e2e.conftest import ChangeableSite, watched
 from e2e.page import StoryPage
-from e2e.test_site import copy_site
 from e2e.transcribe_page import TranscribePage
-from scripts.serve import SiteServer
 
 HELPER = "modules/worker/pool-helper.js"
 # A helper without a stack: the first kernel that needs one ends with an error, in the middle of a share.
@@ -57,9 +54,9 @@ def suspended(story: StoryPage) -> None:
     protocol.detach()
 
 
-def test_threads_change_no_result_and_are_kept(plain_browser: BrowserContext, dist: Path) -> None:
-    with SiteServer(dist, isolated=True) as server, watched(plain_browser.new_page()) as story:
-        story.open(server.url)
+def test_threads_change_no_result_and_are_kept(plain_browser: BrowserContext, changeable: ChangeableSite) -> None:
+    with watched(plain_browser.new_page()) as story:
+        story.open(changeable.url)
         set_threads(story, "2")
         story.page.reload()
         story.wait_ready()
@@ -89,12 +86,11 @@ def test_threads_change_no_result_and_are_kept(plain_browser: BrowserContext, di
 
 
 def test_a_failing_thread_is_an_error_and_the_engine_goes_on(
-    plain_browser: BrowserContext, dist: Path, tmp_path: Path
+    plain_browser: BrowserContext, changeable: ChangeableSite
 ) -> None:
-    site = SiteServer(copy_site(dist, tmp_path / "site", {HELPER: FAILING}), isolated=True)
-    with site, watched(plain_browser.new_page()) as story:
+    with changeable.changed({HELPER: FAILING}), watched(plain_browser.new_page()) as story:
         story.page.add_init_script(TWO_THREADS)
-        story.open(site.url)
+        story.open(changeable.url)
         for _ in range(2):
             assert story.engine("about.threads") == 2
             story.start("One day")
@@ -108,14 +104,13 @@ def test_a_failing_thread_is_an_error_and_the_engine_goes_on(
         expect(story.page.locator("#threads-help")).to_contain_text("failed 2 times")
 
 
-def test_one_thread_where_a_part_does_not_load(plain_browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
+def test_one_thread_where_a_part_does_not_load(plain_browser: BrowserContext, changeable: ChangeableSite) -> None:
     """Without the helper's script the engine's worker computes alone; without its kernels Pyodide's are used."""
     for name, threads in ((HELPER, 2), ("pool_relaxed.wasm", 1)):
-        site = SiteServer(copy_site(dist, tmp_path / name.replace("/", "-"), {name: b"this is neither"}), isolated=True)
-        with site, watched(plain_browser.new_page()) as story:
+        with changeable.changed({name: b"this is neither"}), watched(plain_browser.new_page()) as story:
             story.expected_errors = ["A helper of the engine did not start", "computes on one thread"]
             story.page.add_init_script(TWO_THREADS)
-            story.open(site.url)
+            story.open(changeable.url)
             assert story.engine("about.threads") == threads
             story.settings(max_new_tokens=8)
             assert story.write("One day")

@@ -13,7 +13,8 @@ from pathlib import Path
 # The files that become bundles under the same names, and the folders whose files the bundles contain. A view or a
 # dialog that is loaded when it is first opened has a bundle of its own.
 ENTRIES = [
-    "boot.js", "worker.js", "modules/worker/pool-helper.js", "modules/page/main.js", "modules/page/model-dialog.js",
+    "boot.js", "service-worker.js", "worker.js", "modules/worker/pool-helper.js", "modules/page/main.js",
+    "modules/page/model-dialog.js",
     "css/page.css", "modules/views/transcribe/transcribe-view.js", "css/transcribe.css",
     "modules/views/chat/chat-view.js", "css/chat.css", "modules/views/search/search-view.js", "css/search.css",
     "modules/views/lab/lab-view.js", "css/lab.css", "lab-worker.js", "modules/history/history-panel.js",
@@ -34,6 +35,8 @@ def copy_bundled(source: Path, target: Path, node_modules: Path) -> None:
         ]  # fmt: skip
         if name == "boot.js":  # it tells old browsers that they are too old
             command += ["--target=es2015", "--format=iife"]
+        elif name == "service-worker.js":  # a classic script, as Firefox wants it
+            command += ["--target=es2022", "--format=iife"]
         elif name.endswith(".js"):
             place = f'new URL("{"../" * name.count("/")}{PLACE}", import.meta.url).href'
             command += [

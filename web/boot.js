@@ -42,7 +42,10 @@ import { allowOwnScripts } from "./modules/shared/trusted-types.js";
     return "";
   }
 
-  /* Shows why the page does not start; `browsers`: before the list of browsers that index.html has. */
+  /**
+   * Shows why the page does not start.
+   * @param {string} why @param {boolean} browsers whether the list of browsers in index.html follows
+   */
   function refuse(why, browsers) {
     root.dataset.boot = "failed";
     function show() {
@@ -53,7 +56,7 @@ import { allowOwnScripts } from "./modules/shared/trusted-types.js";
     else show();
   }
 
-  /* A worker of modules. Browsers without them do not ask for the type of the worker. */
+  /** A worker of modules. Browsers without them do not ask for the type of the worker. @param {string} url @param {string} name */
   function start(url, name) {
     var modules = false;
     var worker = new Worker(url, {
@@ -72,6 +75,7 @@ import { allowOwnScripts } from "./modules/shared/trusted-types.js";
   /* For the worker's name: the number of threads (modules/page/engine-settings.js), the task, and the model of the last
      visit (modules/page/app.js remembers it). */
   function whatIsShown() {
+    /** @type {Record<string, string[]>} */
     var shown = { "#transcribe": ["transcribe", "speech-model"], "#chat": ["chat", "chat-model"], "#search": ["embed", "search-model"] };
     var task = shown[location.hash] || ["generate", "model"];
     var threads = null;
@@ -89,6 +93,7 @@ import { allowOwnScripts } from "./modules/shared/trusted-types.js";
      with what it has said until then. */
   function startWorker() {
     try {
+      /** @type {NonNullable<Window["pyappEarly"]>} */
       var early = { worker: start("worker.js", whatIsShown()), heard: [] };
       early.worker.onmessage = early.worker.onerror = /** @type {(event: any) => void} */ (function (event) {
         event.preventDefault();

@@ -10,7 +10,7 @@
 import { allowOwnScripts } from "./modules/shared/trusted-types.js";
 import { UserError, eventFromError } from "./modules/shared/protocol.js";
 import { siteUrl } from "./modules/shared/site.js";
-import { threadsFor } from "./modules/shared/threads.js";
+import { mayShare, threadsFor } from "./modules/shared/threads.js";
 import { makeAnswers, waitForAnswer } from "./modules/worker/lab-answers.js";
 import { LabFiles } from "./modules/worker/lab-files.js";
 import { limitNetwork } from "./modules/worker/lab-network.js";
@@ -24,7 +24,7 @@ allowOwnScripts();
 const hosts = new URLSearchParams(location.search).get("hosts") ?? "";
 limitNetwork(hosts);
 /** The page writes INTERRUPT here, which Python reads while it computes. @type {Int32Array | null} */
-const interrupts = self.crossOriginIsolated ? new Int32Array(new SharedArrayBuffer(4)) : null;
+const interrupts = mayShare() ? new Int32Array(new SharedArrayBuffer(4)) : null;
 const answers = makeAnswers();
 const python = new Python(openStore(), (notice) => postMessage("marks" in notice ? { ...notice, interrupts, answers } : notice));
 const [, threads] = self.name.split(" ");
@@ -109,6 +109,7 @@ function inTurn(id, work) {
   return turn;
 }
 
+/** @type {Record<string, (params: any, id: number) => Promise<object>>} */
 const handlers = {
   ping: async () => ({}),
 
@@ -149,6 +150,7 @@ self.onmessage = ({ data: { id, method, params } }) => {
   } else if (method !== "cancel") answer(id, method, params ?? {});
 };
 
+/** @param {number} id @param {string} method @param {any} params */
 async function answer(id, method, params) {
   try {
     if (!Object.hasOwn(handlers, method)) throw new UserError(`The Lab has no request "${method}".`);

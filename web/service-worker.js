@@ -37,7 +37,7 @@ worker.addEventListener("fetch", (event) => {
 });
 
 worker.addEventListener("message", (event) => {
-  const tell = (notice) => event.source?.postMessage({ notice });
+  const tell = (/** @type {string} */ notice) => event.source?.postMessage({ notice });
   if (event.data.method === "keep") event.waitUntil(keep(tell).catch(() => {})); // offline, or the storage is full: the next visit tries again
   if (event.data.method === "switch") event.waitUntil(takeNext().then(() => tell("switched")));
 });
@@ -114,6 +114,7 @@ function withHeaders(response) {
   return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
 }
 
+/** @type {Promise<"offline-ready" | "update-ready"> | null} */
 let keeping = null;
 
 /** Keeps the newest version whole. @param {(notice: string) => void} tell */
@@ -147,7 +148,10 @@ async function keepNewest() {
   return first ? "offline-ready" : "update-ready";
 }
 
-/** Fetches the missing files of a version. Unchanged files are copied from the stored version. */
+/**
+ * Fetches the missing files of a version. Unchanged files are copied from the stored version.
+ * @param {Manifest} manifest @param {Manifest | null} current
+ */
 async function fill(manifest, current) {
   const cache = await caches.open(PREFIX + manifest.version);
   const have = new Set((await cache.keys()).map((request) => request.url));
@@ -163,7 +167,7 @@ async function fill(manifest, current) {
   await Promise.all([work(), work(), work(), work()]);
 }
 
-/** Fetches a file of the manifest. The browser checks its hash (`integrity`). */
+/** Fetches a file of the manifest. The browser checks its hash (`integrity`). @param {{path: string, sha256: string}} file */
 async function fetchChecked({ path, sha256 }) {
   const bytes = sha256.match(/../g).map((pair) => String.fromCharCode(parseInt(pair, 16))).join("");
   const response = await fetch(SCOPE + path, { cache: "no-cache", integrity: `sha256-${btoa(bytes)}` });
@@ -189,7 +193,7 @@ async function forgetOthers() {
   }
 }
 
-/** Whether a cache belongs to this copy of the page. Copies under other paths of the origin have caches of the same prefix. */
+/** Whether a cache belongs to this copy of the page. Copies under other paths of the origin have caches of the same prefix. @param {string} name */
 async function isOurs(name) {
   const keys = await (await caches.open(name)).keys();
   return keys.every((request) => request.url.startsWith(SCOPE));

@@ -11,7 +11,7 @@ import { openStore } from "./modules/worker/store.js";
 import { ModelFiles } from "./modules/worker/model-files.js";
 import { handlersFor } from "./modules/worker/handlers.js";
 
-/** Packages that a task needs at once. */
+/** Packages that a task needs at once. @type {Record<string, string[]>} */
 const PACKAGES = { transcribe: ["numpy"], chat: ["markupsafe", "jinja2"], embed: ["numpy"] };
 
 allowOwnScripts();
@@ -26,7 +26,7 @@ const [, threads, task = "generate", model] = self.name.split(" ");
 python.start(PACKAGES[task] ?? [], threadsFor(threads));
 models.prefetch(task, model);
 
-/** Messages to a running request; they have no answer. */
+/** Messages to a running request; they have no answer. @type {Record<string, (params: any) => void>} */
 const asides = {
   cancel: ({ id }) => running.get(id)?.abort(),
   push: ({ id, samples }) => inlets.get(id)?.push(samples),
@@ -38,10 +38,11 @@ self.onmessage = ({ data: { id, method, params } }) => {
   else answer(id, method, params ?? {});
 };
 
+/** @param {number} id @param {string} method @param {any} params */
 async function answer(id, method, params) {
   const controller = new AbortController();
   running.set(id, controller);
-  const emit = (...events) => postMessage({ id, events });
+  const emit = (/** @type {object[]} */ ...events) => postMessage({ id, events });
   try {
     if (!Object.hasOwn(handlers, method)) throw new UserError(`The engine has no request "${method}".`);
     const last = await handlers[method](params, { id, emit, signal: controller.signal });

@@ -69,3 +69,18 @@ def known(final: Sequence[LiveWord], gone: int, words: Sequence[LiveWord]) -> in
     ends = [words[0].start, *(word.end for word in words)]
     totals = [cost + LATER * abs(end - final[-1].end) for cost, end in zip(costs, ends, strict=True)]
     return totals.index(min(totals))
+
+
+def widened(words: Sequence[Mapping[str, Any]], before: float, shortest: float) -> list[dict[str, Any]]:
+    """Words with `start` and `end`, in order and none before the time `before`, each at least `shortest` seconds long,
+    as far as there is room: a word that is too short takes the time of those before it.
+    """
+    found = [dict(word) for word in words]
+    if not found:
+        return found
+    end = found[-1]["end"]
+    shortest = min(shortest, (end - before) / len(found))
+    for word in reversed(found):
+        word["end"] = min(word["end"], end)
+        end = word["start"] = min(word["start"], word["end"] - shortest)
+    return found

@@ -7,7 +7,7 @@ never changes; the other words are shown as provisional. After a pause everythin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from pyapp.audio.activity import Span, find_speech
 from pyapp.audio.confidence import Confidence, GuessLimits, is_guess
 from pyapp.audio.constants import SAMPLE_RATE
-from pyapp.audio.live_words import LiveWord, common, known, live_word
+from pyapp.audio.live_words import LiveWord, common, known, live_word, widened
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.transcribe import ModelWithTokenizer, transcribe_events
 from pyapp.audio.windows import checked
@@ -126,9 +126,9 @@ class LiveTranscriber:
         spans = find_speech(self._sound)
         if not spans:
             yield from self._commit(self._hypothesis)
-            self._end_utterance()
             keep = 0 if finished else int(MARGIN * SAMPLE_RATE)
             self._let_go(len(self._sound) - keep)
+            self._end_utterance()
         else:
             quiet = len(self._sound) / SAMPLE_RATE - spans[-1].end
             ended = finished or quiet >= self._live.pause
@@ -150,8 +150,8 @@ class LiveTranscriber:
             yield language
         if ended:
             yield from self._commit(words)
-            self._end_utterance()  # none of its sound is decoded again
             self._let_go(int((spans[-1].end - first / SAMPLE_RATE) * SAMPLE_RATE))
+            self._end_utterance()
             return
         agreed = min(common(self._hypothesis, words), self._spoken(words))
         yield from self._commit(words[:agreed])
@@ -159,8 +159,12 @@ class LiveTranscriber:
         yield from self._stay_short()
 
     def _end_utterance(self) -> None:
+        """Forgets the words, but not those of the sound that is left: in noise the model hears the beginning of the
+        next utterance before `find_speech` does, and will hear it again.
+        """
         self._hypothesis = []
-        self._forget(len(self._final))
+        begin = self._offset / SAMPLE_RATE
+        self._forget(next((number for number, word in enumerate(self._final) if word.start >= begin), len(self._final)))
         self._sentence = None
         if not self._utterance:
             return
@@ -224,28 +228,29 @@ class LiveTranscriber:
         return heard
 
     def _without_silence(self, word: LiveWord, spans: Sequence[Span], let_go: int) -> LiveWord:
-        """Moves the start of words out of the silence before speech; `spans` were computed before `let_go` samples were
+        """Moves the ends of words out of the silence around speech; `spans` were computed before `let_go` samples were
         dropped. A decoding of the very beginning of a word may end it before the speech: such a word still goes on.
         """
         offset = (self._offset - let_go) / SAMPLE_RATE
         heard = [(offset + span.start, offset + span.end) for span in spans]
-        if any(start <= word.start < end for start, end in heard):
-            return word
-        starts = [start for start, _ in heard if word.start < start]
-        return replace(word, start=starts[0], end=max(word.end, starts[0] + USUAL)) if starts else word
+        if not any(start <= word.start < end for start, end in heard):
+            starts = [start for start, _ in heard if word.start < start]
+            return replace(word, start=starts[0], end=max(word.end, starts[0] + USUAL)) if starts else word
+        quiet = max(end for start, end in heard if start < word.end or start <= word.start)
+        return replace(word, end=max(min(word.end, quiet), min(word.end, word.start + USUAL)))
 
     def _commit(self, words: Sequence[LiveWord]) -> Iterator[Event]:
         """Makes words final, as one segment for each sentence."""
-        first = 0
+        before, first = self._final_end, 0
+        times = widened([self._timed(word) for word in words], before, SHORTEST)
         for last, word in enumerate(words, 1):
             if word.ends_sentence or last == len(words):
-                yield self._segment(words[first:last])
+                yield self._segment(words[first:last], times[first:last])
                 first = last
         self._final += words
         self._utterance += words
 
-    def _segment(self, words: Sequence[LiveWord]) -> Segment:
-        times = [self._timed(word) for word in words]
+    def _segment(self, words: Sequence[LiveWord], times: Sequence[Mapping[str, Any]]) -> Segment:
         begin, end = times[0]["start"], times[-1]["end"]
         continues = self._sentence is not None and end - self._sentence <= LONGEST_SENTENCE
         if not continues:

@@ -138,7 +138,7 @@ def answer(
     if len(ids) > session.capacity and not options.rolling:
         raise OptionError(
             f"the conversation has {len(ids)} tokens: there is room for {session.capacity}", where="messages",
-            hint="Remove or edit earlier messages, start anew, or set rolling, which leaves out the oldest tokens. "
+            hint="Remove or edit earlier messages, start anew, or set `rolling`, which leaves out the oldest tokens. "
             f"{context_hint(session)}".rstrip(),
         )  # fmt: skip
     ids = fitting(ids, session.capacity, options.keep)

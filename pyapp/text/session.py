@@ -207,7 +207,7 @@ class Session:
 def context_hint(session: Session) -> str:
     """How to get room for more tokens; "" where the model can read no more."""
     longest = session.model.config.max_seq_len
-    return f"The model can read {longest:,}: set the context" if longest > session.capacity else ""
+    return f"The model can read {longest:,}: choose a larger `context`" if longest > session.capacity else ""
 
 
 def capacity_of(model: LanguageModel, context: int | None) -> int:

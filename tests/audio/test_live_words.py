@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyapp.audio.live_words import LiveWord, common, known, live_word
+from pyapp.audio.live_words import LiveWord, common, known, live_word, widened
 
 
 def words(text: str, start: float = 0.0) -> list[LiveWord]:
@@ -59,3 +59,14 @@ def test_words_of_segments_and_what_they_share() -> None:
     assert live_word({"word": " ...", "start": 0, "end": 0, "probability": 0}, 0.0).key == "..."
     assert common(words("a b c"), words("A, b d e")) == 2
     assert common(words("a b"), words("a b c")) == 2 and common([], words("a")) == 0
+
+
+def test_words_without_room_take_it_from_those_before() -> None:
+    def times(*pairs: tuple[float, float]) -> list[tuple[float, float]]:
+        found = widened([{"start": start, "end": end} for start, end in pairs], 1.0, 0.1)
+        return [(round(word["start"], 3), round(word["end"], 3)) for word in found]
+
+    assert times((1.0, 1.3), (1.3, 1.8)) == [(1.0, 1.3), (1.3, 1.8)]
+    assert times((1.0, 1.3), (1.75, 1.8), (1.8, 1.8)) == [(1.0, 1.3), (1.6, 1.7), (1.7, 1.8)]
+    assert times((1.0, 1.1), (1.1, 1.15), (1.15, 1.15)) == [(1.0, 1.05), (1.05, 1.1), (1.1, 1.15)]
+    assert times((1.0, 1.0)) == [(1.0, 1.0)] and times() == []  # there is no room at all

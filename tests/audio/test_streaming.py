@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pyapp.audio import streaming
+from pyapp.audio.activity import Span
 from pyapp.audio.live_words import LiveWord
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.streaming import LiveOptions, LiveTranscriber
@@ -180,6 +181,39 @@ def test_times_that_differ_between_decodings_neither_double_nor_lose_words(monke
         samples, spoken = speech([-1.0, *sentences(3, 8, 1.2, seed)])
         words = final_words(listen(LiveTranscriber(ToneModel()), samples))
         assert [word for _, word, _, _ in words] == [word for word, _, _ in spoken]
+
+
+# What a model hears in noise, and what find_speech finds there: it misses the soft beginning of the second sentence.
+NOISY_WORDS = [("Two", 0.5, 0.8), ("tickets.", 0.9, 1.4), ("The", 2.3, 2.4), ("train", 2.6, 3.0), ("leaves.", 3.1, 3.6)]
+NOISY_SPEECH = [(0.4, 1.5), (2.55, 3.7)]
+
+
+@pytest.mark.parametrize("block", [RATE // 10, RATE // 5, RATE])
+def test_no_word_is_doubled_where_an_utterance_ends_in_noise(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    live = LiveTranscriber(ToneModel())
+
+    def begin() -> float:
+        return live._offset / RATE
+
+    def find(samples: np.ndarray) -> list[Span]:
+        end = len(samples) / RATE
+        spans = [(start - begin(), min(stop - begin(), end)) for start, stop in NOISY_SPEECH]
+        return [Span(max(0.0, start), stop) for start, stop in spans if stop > 0 and start < end]
+
+    def hear(_model: Any, samples: np.ndarray, *_: Any) -> Iterator[Event]:
+        words = [
+            {"word": f" {word}", "start": start - begin(), "end": end - begin(), "probability": 0.9}
+            for word, start, end in NOISY_WORDS
+            if start >= begin() and end <= begin() + len(samples) / RATE
+        ]
+        if words:
+            yield Segment("", words[0]["start"], words[-1]["end"], 0, avg_logprob=-0.3, words=tuple(words))
+
+    monkeypatch.setattr(streaming, "find_speech", find)
+    monkeypatch.setattr(streaming, "transcribe_events", hear)
+    words = final_words(listen(live, np.zeros(int(4.2 * RATE), np.float32), block))
+    assert [word for _, word, _, _ in words] == [word for word, _, _ in NOISY_WORDS]
+    assert all(end - start > 0.05 for _, _, start, end in words)
 
 
 def test_a_word_that_is_still_spoken_is_not_final() -> None:

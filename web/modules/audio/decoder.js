@@ -17,9 +17,11 @@ const LONGEST_AT_ONCE = 30 * 60;
 const BYTES_AT_ONCE = 64 << 20; // limit for a file of unknown duration
 const FORMATS = "WAV, MP3, M4A, AAC, Ogg, Opus, FLAC, WebM, MP4 and QuickTime can be read.";
 
+/** @typedef {{signal: AbortSignal, onProgress: (done: number, total: number | null) => void}} DecodeOptions progress in seconds */
+
 /**
  * @param {File} file
- * @param {{signal: AbortSignal, onProgress: (done: number, total: number | null) => void}} options progress in seconds
+ * @param {DecodeOptions} options
  * @returns {Promise<Blob>} a WAVE file
  */
 export async function toWav(file, options) {
@@ -27,12 +29,15 @@ export async function toWav(file, options) {
   return (await isWav(file)) ? file : decode(file, options);
 }
 
-/** Decodes formats that the browser supports, and rare WAVE encodings (A-law, ADPCM …). Arguments and result as of toWav. */
+/**
+ * Decodes formats that the browser supports, and rare WAVE encodings (A-law, ADPCM …). Arguments and result as of toWav.
+ * @param {File} file @param {DecodeOptions} options @returns {Promise<Blob>}
+ */
 export async function decode(file, options) {
   const duration = await durationOf(file);
   checkDuration(duration, file);
   if (duration !== null && duration <= (onPhone() ? SHORT_ON_PHONES : SHORT)) {
-    const whole = await decodeAtOnce(file, options).catch(() => null); // a codec that only decodeAudioData supports
+    const whole = await decodeAtOnce(file, options).catch(/** @returns {null} */ () => null); // a codec that only decodeAudioData supports
     if (whole) return whole;
   }
   const streamed = await decodeStreamed(file, options);
@@ -53,7 +58,7 @@ export async function isWav(file) {
   return /^(RIFF|RF64)....WAVE/s.test(head);
 }
 
-/** @returns {Promise<Blob | null>} null if another method must be tried */
+/** @param {File} file @param {DecodeOptions} options @returns {Promise<Blob | null>} null if another method must be tried */
 async function decodeStreamed(file, { signal, onProgress }) {
   if (typeof AudioDecoder === "undefined") return null;
   const library = await loadMediabunny();
@@ -63,7 +68,7 @@ async function decodeStreamed(file, { signal, onProgress }) {
     const track = await input.getPrimaryAudioTrack();
     if (!track) throw new UserError("There is no sound in this file.", { where: file.name, hint: "Choose a recording, or a video with sound." });
     if (!(await track.canDecode())) return null;
-    const duration = await track.getDurationFromMetadata().catch(() => null);
+    const duration = await track.getDurationFromMetadata().catch(/** @returns {null} */ () => null);
     checkDuration(duration, file);
     return await collect(new library.AudioSampleSink(track), { signal, onProgress, duration, file });
   } catch (error) {
@@ -74,6 +79,7 @@ async function decodeStreamed(file, { signal, onProgress }) {
   }
 }
 
+/** @param {any} sink an AudioSampleSink of Mediabunny @param {DecodeOptions & {duration: number | null, file: File}} options */
 async function collect(sink, { signal, onProgress, duration, file }) {
   const writer = new WavWriter();
   let resampler = null;
@@ -107,12 +113,13 @@ function monoOf(sample) {
   return mean(planes);
 }
 
+/** @param {Float32Array[]} planes */
 function mean(planes) {
   if (planes.length === 1) return planes[0];
   return planes[0].map((_, i) => planes.reduce((sum, plane) => sum + plane[i], 0) / planes.length);
 }
 
-/** Decodes with decodeAudioData, which needs the whole file in memory. */
+/** Decodes with decodeAudioData, which needs the whole file in memory. @param {File} file @param {{signal?: AbortSignal}} options */
 async function decodeAtOnce(file, { signal }) {
   let buffer;
   try {
@@ -126,7 +133,7 @@ async function decodeAtOnce(file, { signal }) {
   return finished(writer, file);
 }
 
-/** The duration by the file's header. @returns {Promise<number | null>} in seconds */
+/** The duration by the file's header. @param {File} file @returns {Promise<number | null>} in seconds */
 function durationOf(file) {
   const url = URL.createObjectURL(file);
   const audio = new Audio();
@@ -139,6 +146,7 @@ function durationOf(file) {
   return found.finally(() => URL.revokeObjectURL(url));
 }
 
+/** @param {WavWriter} writer @param {{name: string}} file */
 function finished(writer, file) {
   if (writer.length === 0) throw empty(file);
   return writer.finish();
@@ -150,13 +158,16 @@ export function checkDuration(seconds, file) {
   throw new UserError(`This recording is longer than ${LONGEST / 3600} hours.`, { where: file.name, hint: "Cut it into parts." });
 }
 
+/** @param {{name: string}} file */
 const tooLong = (file) => new UserError("This recording is too long for this browser.", {
   where: file.name,
   hint: `It decodes up to ${LONGEST_AT_ONCE / 60} minutes of this format. Cut it, or convert it to WAV, which may be ${LONGEST / 3600} hours long.`,
 });
 
+/** @param {{name: string}} file */
 const empty = (file) => new UserError("The recording is 0 seconds long.", { where: file.name, hint: "Choose another one." });
 
+/** @param {{name: string}} file @param {unknown} error */
 function unreadable(file, error) {
   console.debug(error);
   return new UserError("This file could not be read as sound.", {
@@ -165,6 +176,7 @@ function unreadable(file, error) {
   });
 }
 
+/** @type {Promise<any> | null} */
 let library = null;
 
 async function loadMediabunny() {

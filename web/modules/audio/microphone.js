@@ -78,7 +78,8 @@ export class Microphone {
 
 /** @template T @param {Promise<T>} work @param {string} source @returns {Promise<T>} */
 function withinTime(work, source) {
-  let timer = null;
+  /** @type {ReturnType<typeof setTimeout>} */
+  let timer;
   const late = new Promise((_, reject) => (timer = setTimeout(() => reject(silent(source)), PATIENCE)));
   return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }

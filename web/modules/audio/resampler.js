@@ -33,6 +33,7 @@ export class Resampler {
     return this.#extend(new Float32Array(this.half + 1), Math.ceil((this.received * this.up) / this.down));
   }
 
+  /** @param {Float32Array} block @param {number} most samples of output @returns {Float32Array} */
   #extend(block, most) {
     const joined = new Float32Array(this.buffer.length + block.length);
     joined.set(this.buffer);
@@ -50,6 +51,7 @@ export class Resampler {
     return result;
   }
 
+  /** @param {number} index of the output @param {Float32Array} samples */
   #at(index, samples) {
     const position = index * this.down;
     const whole = Math.floor(position / this.up);
@@ -61,7 +63,7 @@ export class Resampler {
   }
 }
 
-/** The filters, one for each fraction of a sample, of 2·half coefficients. */
+/** The filters, one for each fraction of a sample, of 2·half coefficients. @param {number} phases @param {number} half @param {number} cutoff */
 function makeFilters(phases, half, cutoff) {
   const edge = bessel(BETA);
   return Array.from({ length: phases }, (_, phase) => {
@@ -78,7 +80,7 @@ function makeFilters(phases, half, cutoff) {
   });
 }
 
-/** The modified Bessel function of order 0, by its series. */
+/** The modified Bessel function of order 0, by its series. @param {number} x */
 function bessel(x) {
   let term = 1;
   let sum = 1;
@@ -89,4 +91,5 @@ function bessel(x) {
   return sum;
 }
 
+/** @param {number} a @param {number} b @returns {number} */
 const greatestCommonDivisor = (a, b) => (b === 0 ? a : greatestCommonDivisor(b, a % b));

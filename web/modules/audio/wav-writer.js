@@ -56,7 +56,7 @@ export function wavOf(pieces) {
 /** @param {number} samples */
 function header(samples) {
   const view = new DataView(new ArrayBuffer(44));
-  const text = (at, letters) => [...letters].forEach((letter, i) => view.setUint8(at + i, letter.charCodeAt(0)));
+  const text = (/** @type {number} */ at, /** @type {string} */ letters) => [...letters].forEach((letter, i) => view.setUint8(at + i, letter.charCodeAt(0)));
   const bytes = samples * 2;
   text(0, "RIFF");
   view.setUint32(4, 36 + bytes, true);

@@ -14,7 +14,8 @@ export function asked(request) {
 export function finished(transaction) {
   return new Promise((resolve, reject) => {
     transaction.oncomplete = () => resolve();
-    transaction.onerror = transaction.onabort = () => reject(transaction.error);
+    transaction.onerror = ({ target }) => reject(/** @type {IDBRequest} */ (target).error); // the transaction's own is not set yet
+    transaction.onabort = () => reject(transaction.error);
   });
 }
 

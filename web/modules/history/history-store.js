@@ -9,6 +9,7 @@
  * @typedef {{id: string, kind: string, title: string, about: string, created: number, updated: number, bytes: number, revision?: number}} HistoryEntry
  *   `kind` says what it is, `about` is a line on it, times in milliseconds, `bytes` its size, `revision`: how often it was stored
  * @typedef {{name: string, blob: Blob}} KeptFile
+ * @typedef {{name: string, type?: string, blob: Blob | ArrayBuffer}} StoredFile
  * @typedef {{entry: HistoryEntry, content: any, files: KeptFile[]}} HistoryItem
  */
 import { UserError, megabytes } from "../shared/protocol.js";
@@ -17,7 +18,7 @@ import { asked, finished, takeRecords } from "./database.js";
 const DATABASE = "pyapp-history";
 const ENTRIES = "entries"; // by id
 const CONTENTS = "contents"; // {id, content}
-const FILES = "files"; // {id, name, blob}, by [id, name]
+const FILES = "files"; // {id, name, type, blob}, by [id, name]
 const SHARE = 0.5; // of what the browser allows
 const MOST = 4e9; // bytes
 
@@ -33,10 +34,12 @@ export class HistoryStore {
     this.keeps = true;
     /** What a browser without storage has. @type {Map<string, HistoryItem>} */
     this.inMemory = new Map();
-    this.opened = openDatabase().catch(() => {
+    this.opened = openDatabase().catch(/** @returns {null} */ () => {
       this.keeps = false;
       return null;
     });
+    /** Whether files can be stored as Blobs; asked when there is the first. @type {Promise<boolean> | null} */
+    this.takesBlobs = null;
     /** Writes come one after the other. @type {Promise<any>} */
     this.last = Promise.resolve();
     this.waiting = 0;
@@ -96,16 +99,17 @@ export class HistoryStore {
         this.inMemory.set(entry.id, { entry: { ...entry }, content: copy, files: kept });
         return;
       }
+      const storable = files && await this.#storable(database, files);
       const transaction = database.transaction([ENTRIES, CONTENTS, FILES], "readwrite");
       const done = finished(transaction);
       const [entries, table] = [transaction.objectStore(ENTRIES), transaction.objectStore(FILES)];
       const there = await asked(entries.get(entry.id));
       const other = there && (there.revision ?? 0) !== (entry.revision ?? 0);
       const id = other ? crypto.randomUUID() : entry.id;
-      const given = files ?? (other ? await asked(table.getAll(rangeOf(entry.id))) : null);
+      const given = storable ?? (other ? await asked(table.getAll(rangeOf(entry.id))) : null);
       if (given) {
         table.delete(rangeOf(id));
-        for (const { name, blob } of given) table.put({ id, name, blob });
+        for (const file of given) table.put({ ...file, id });
       }
       const fileBytes = given ? sum(given) : there?.fileBytes ?? 0;
       const stored = { ...entry, ...changes, id, bytes: fileBytes + lengthOf(copy) };
@@ -143,12 +147,13 @@ export class HistoryStore {
   addFile(id, name, blob) {
     return this.#write(async (database) => {
       if (!database) return void this.inMemory.get(id)?.files.push({ name, blob });
+      const [file] = await this.#storable(database, [{ name, blob }]);
       const transaction = database.transaction([ENTRIES, FILES], "readwrite");
       const done = finished(transaction);
       const entries = transaction.objectStore(ENTRIES);
       const entry = await asked(entries.get(id));
       if (entry) {
-        transaction.objectStore(FILES).put({ id, name, blob });
+        transaction.objectStore(FILES).put({ ...file, id });
         entries.put({ ...entry, bytes: entry.bytes + blob.size, fileBytes: (entry.fileBytes ?? 0) + blob.size });
       }
       await done;
@@ -165,7 +170,7 @@ export class HistoryStore {
       asked(transaction.objectStore(ENTRIES).get(id)), asked(transaction.objectStore(CONTENTS).get(id)),
       asked(transaction.objectStore(FILES).getAll(rangeOf(id))),
     ]);
-    return entry && kept ? { entry, content: kept.content, files: files.map(({ name, blob }) => ({ name, blob })) } : null;
+    return entry && kept ? { entry, content: kept.content, files: files.map(fileOf) } : null;
   }
 
   /** @param {string} id @param {string} title @returns {Promise<void>} */
@@ -220,6 +225,12 @@ export class HistoryStore {
     return this.last;
   }
 
+  /** Files as this browser stores them. @param {IDBDatabase} database @param {KeptFile[]} files @returns {Promise<StoredFile[]>} */
+  async #storable(database, files) {
+    const asBlobs = files.length === 0 || await (this.takesBlobs ??= takesBlobs(database));
+    return Promise.all(files.map(async ({ name, blob }) => ({ name, type: blob.type, blob: asBlobs ? blob : await blob.arrayBuffer() })));
+  }
+
   async #full() {
     const { usage } = await estimate(); // its quota is not that of the disk
     const used = usage ? `: it keeps ${megabytes(usage)}` : "";
@@ -245,11 +256,23 @@ const rangeOf = (id) => IDBKeyRange.bound([id], [id, []]);
 /** @param {any} content @returns {number} bytes */
 const lengthOf = (content) => new Blob([JSON.stringify(content)]).size;
 
-/** @param {KeptFile[]} files */
-const sum = (files) => files.reduce((bytes, { blob }) => bytes + blob.size, 0);
+/** @param {(KeptFile | StoredFile)[]} files */
+const sum = (files) => files.reduce((bytes, { blob }) => bytes + (blob instanceof Blob ? blob.size : blob.byteLength), 0);
+
+/** @param {StoredFile} file @returns {KeptFile} */
+const fileOf = ({ name, type, blob }) => ({ name, blob: blob instanceof Blob ? blob : new Blob([blob], { type }) });
 
 /** @param {HistoryItem | undefined} item @returns {HistoryItem | null} */
 const structuredCloneOf = (item) => (item ? structuredClone(item) : null);
+
+/** Whether Blobs can be stored: WebKit refuses them in private windows. @param {IDBDatabase} database */
+async function takesBlobs(database) {
+  const transaction = database.transaction(FILES, "readwrite");
+  const written = asked(transaction.objectStore(FILES).put({ id: "", name: "", blob: new Blob(["a"]) }));
+  const takes = await written.then(() => true, () => false);
+  if (takes) transaction.abort(); // nothing is to stay
+  return takes;
+}
 
 /** @returns {Promise<IDBDatabase>} */
 function openDatabase() {

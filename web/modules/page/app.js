@@ -14,7 +14,7 @@ import { megabytes } from "../shared/protocol.js";
 export class App extends EventTarget {
   /**
    * @param {HTMLElement[]} errorSlots one in each view; they show that the engine does not run
-   * @param {() => string} shownTask the task of the view that is shown
+   * @param {() => import("../shared/registry.js").Task} shownTask the task of the view that is shown
    */
   constructor(errorSlots, shownTask) {
     super();
@@ -50,6 +50,7 @@ export class App extends EventTarget {
     return memory.get("hub", DEFAULT_HUB);
   }
 
+  /** @param {string} address */
   set hub(address) {
     memory.set("hub", address);
   }
@@ -67,6 +68,7 @@ export class App extends EventTarget {
     this.refresh();
   }
 
+  /** @param {any} notice of the worker */
   #notice(notice) {
     if (notice.notice === "stage") this.#status("starting", notice.what);
     else if (notice.notice === "bytes") this.#arrives(notice);
@@ -80,21 +82,24 @@ export class App extends EventTarget {
     this.arriving.show(text, done, done < total ? total : null);
   }
 
+  /** @param {any} about the worker's message when it was ready */
   #ready(about) {
     this.arriving.hide();
     this.#showWork();
     this.errorSlots.forEach(clearError);
-    const instructions = { relaxed: "relaxed SIMD", simd128: "SIMD" }[about.instructionSet] ?? about.instructionSet;
+    const instructions = /** @type {Record<string, string>} */ ({ relaxed: "relaxed SIMD", simd128: "SIMD" })[about.instructionSet] ?? about.instructionSet;
     byId("build-info").textContent = `Python in WebAssembly · ${instructions}${about.threads > 1 ? ` · ${about.threads} threads` : ""}${about.isolated ? " · isolated" : ""}`;
     this.dispatchEvent(new CustomEvent("ready", { detail: about }));
   }
 
+  /** @param {import("../shared/protocol.js").ErrorEvent} event */
   #failed(event) {
     this.arriving.hide();
     this.#status("failed", "Not running");
     for (const slot of this.errorSlots) showError(slot, event, this.actions);
   }
 
+  /** @param {string} state @param {string} text */
   #status(state, text) {
     byId("engine-status").dataset.state = state;
     byId("engine-status-text").textContent = text;

@@ -2,7 +2,7 @@
  * The engine's setting in the storage panel: on how many threads models compute. A change starts the engine anew.
  */
 import { UserError } from "../shared/protocol.js";
-import { MOST_THREADS, automaticThreads } from "../shared/threads.js";
+import { MOST_THREADS, automaticThreads, mayShare } from "../shared/threads.js";
 import { byId, h, memory } from "./dom.js";
 import { clearError, showError } from "./errors.js";
 
@@ -50,7 +50,7 @@ export function setUpThreads(app) {
 
 /** @param {{about: any, crashes: number}} engine of engine.js @returns {string} */
 function explain({ about, crashes }) {
-  if (!globalThis.crossOriginIsolated) {
+  if (!mayShare()) {
     return "This browser or host does not let the page share memory between threads, so models compute on one thread. "
       + "They are faster where the host sends the headers for cross-origin isolation, or the browser keeps the page's service worker.";
   }

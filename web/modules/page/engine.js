@@ -41,7 +41,7 @@ export class Engine extends EventTarget {
     this.worker.onmessage = ({ data }) => this.#receive(data);
     this.worker.onerror = (event) => (this.about ? this.#suspect(event) : this.#broken(event));
     queueMicrotask(() => { // the creator of this engine adds its listeners first
-      for (const event of early?.heard ?? []) early.worker[`on${event.type}`](event);
+      for (const event of early?.heard ?? []) /** @type {any} */ (early.worker)[`on${event.type}`](event);
     });
   }
 
@@ -130,6 +130,7 @@ export class Engine extends EventTarget {
     }, STOP_PATIENCE);
   }
 
+  /** @param {any} message of the worker */
   #receive({ id, events, ...notice }) {
     if (id !== undefined) {
       const request = this.requests.get(id);
@@ -143,7 +144,7 @@ export class Engine extends EventTarget {
     this.dispatchEvent(new CustomEvent("notice", { detail: notice }));
   }
 
-  /** An error in the worker outside a request. The worker may still work. */
+  /** An error in the worker outside a request. The worker may still work. @param {ErrorEvent} event */
   async #suspect(event) {
     event.preventDefault();
     const silence = new Promise((resolve) => setTimeout(resolve, STOP_PATIENCE, "silent"));
@@ -151,11 +152,12 @@ export class Engine extends EventTarget {
     if (answer === "silent") this.#broken(event);
   }
 
-  /** The worker's script or one of its modules did not load, or the worker ran out of memory. */
+  /** The worker's script or one of its modules did not load, or the worker ran out of memory. @param {ErrorEvent} event */
   #broken(event) {
     event.preventDefault?.();
     const what = this.about ? "The engine stopped working." : "The engine could not be loaded.";
     const hint = this.about ? "Restart it. No stored data is lost." : "Check your connection, then restart it.";
+    /** @type {import("../shared/protocol.js").ErrorEvent} */
     const error = { type: "error", what, hint, where: event.message ?? null, action: "restart", fatal: false };
     this.about = null;
     for (const request of [...this.requests.values()]) request.push(error);
@@ -169,6 +171,7 @@ class Request {
   constructor(engine, id) {
     this.engine = engine;
     this.id = id;
+    /** @type {any[]} */
     this.queue = [];
     /** @type {((value?: any) => void) | null} */
     this.wake = null;
@@ -176,6 +179,7 @@ class Request {
     this.#listen();
   }
 
+  /** @param {TaskEvent} event */
   push(event) {
     this.queue.push(event);
     this.wake?.();

@@ -4,7 +4,7 @@
 import { eventFromError } from "../shared/protocol.js";
 import { h } from "./dom.js";
 
-/** Labels of the buttons, by action. */
+/** Labels of the buttons, by action. @type {Record<string, string>} */
 const LABELS = { restart: "Restart the engine", retry: "Try again", storage: "Open storage", models: "Open models", reload: "Reload" };
 
 /**
@@ -18,10 +18,11 @@ export function showError(slot, error, actions = {}) {
   const run = actions[event.action];
   const button = run && h("button", { class: "secondary", type: "button", onclick: () => (clearError(slot), run()) }, LABELS[event.action]);
   const [what, where] = named(slot, event);
+  const hint = event.hint?.replace(/`([a-z_]+)`/g, (/** @type {string} */ name, /** @type {string} */ setting) => `${quoted(slot, setting) || name}`);
   const dismiss = h("button", { class: "quiet", type: "button", onclick: () => clearError(slot) }, "Dismiss");
   const box = h("div", { class: "error-box", role: "alert" },
     h("strong", {}, sentence(what)),
-    event.hint ? h("p", {}, sentence(event.hint)) : null,
+    hint ? h("p", {}, sentence(hint)) : null,
     where ? h("p", { class: "error-where" }, h("code", {}, shorten(where))) : null,
     h("div", { class: "error-actions" }, button ?? null, dismiss));
   slot.replaceChildren(box);
@@ -29,13 +30,23 @@ export function showError(slot, error, actions = {}) {
 }
 
 /**
- * An error of a setting, with the label of its field instead of the engine's name for it (`data-setting`).
+ * An error of a setting, with the label of its field instead of the engine's name for it.
  * @param {HTMLElement} slot @param {{what: string, where?: string | null}} event @returns {[string, string | null]} what and where
  */
 function named(slot, { what, where = null }) {
-  const field = where && /^[a-z_]+$/.test(where) ? (slot.closest(".view") ?? document).querySelector(`[data-setting="${where}"]`) : null;
-  const label = field && document.querySelector(`label[for="${field.id}"]`)?.textContent;
-  return label ? [`“${label}” ${what}`, null] : [what, where];
+  const label = quoted(slot, where);
+  return label === null ? [what, where] : [label ? `${label} ${what}` : what, null];
+}
+
+/**
+ * What the view calls a setting of the engine: the label of its field (`data-setting`), in quotation marks. "": a part of the view
+ * without a label, which needs no name. null: the view has no such setting.
+ * @param {HTMLElement} slot @param {string | null} setting
+ */
+function quoted(slot, setting) {
+  const field = setting && /^[a-z_]+$/.test(setting) ? (slot.closest(".view") ?? document).querySelector(`[data-setting="${setting}"]`) : null;
+  const label = field && (/** @type {HTMLInputElement} */ (field).labels?.[0] ?? field.querySelector("legend"))?.textContent;
+  return field && (label ? `“${label}”` : "");
 }
 
 /** @param {HTMLElement} slot */
@@ -49,4 +60,5 @@ function sentence(text) {
   return `${trimmed.charAt(0).toUpperCase()}${trimmed.slice(1)}${/[.!?…]$/.test(trimmed) ? "" : "."}`;
 }
 
+/** @param {string} text */
 const shorten = (text) => (text.length > 300 ? `${text.slice(0, 300)}…` : text);

@@ -50,7 +50,7 @@ export async function taskOf(files) {
 
 /** The tasks of architectures, which `make site` takes from pyapp. @returns {Promise<{gguf: Record<string, string>, model_types: Record<string, string>}>} */
 async function tasks() {
-  const response = await fetch(siteUrl("model-tasks.json")).catch(() => null);
+  const response = await fetch(siteUrl("model-tasks.json")).catch(/** @returns {null} */ () => null);
   return response?.ok ? response.json() : { gguf: {}, model_types: {} }; // offline at the first visit: the shown view decides
 }
 

@@ -12,6 +12,7 @@ export class ModelCard {
    * @param {import("./announcer.js").Announcer} announcer
    */
   constructor(card, choice, models, announcer) {
+    /** @type {string | null} */
     let shown = null;
     const keep = h("button", { type: "button", class: "secondary keep-model", hidden: true, onclick: () => models.open(choice, choice.model.id) });
     const open = card.querySelector("button");

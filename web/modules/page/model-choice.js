@@ -31,7 +31,7 @@ export class ModelChoice extends EventTarget {
 
   /** Sets the list of all models. The first call chooses the model of the last visit. @param {ListedModel[]} models */
   offer(models) {
-    const place = ({ task = "" }) => this.tasks.indexOf(task);
+    const place = (/** @type {ListedModel} */ { task = "" }) => this.tasks.indexOf(task);
     this.models = models.filter((model) => place(model) >= 0).sort((a, b) => place(a) - place(b)); // models of its own task first
     if (this.model) this.model = this.models.find(({ id }) => id === this.model.id) ?? this.model;
     else {

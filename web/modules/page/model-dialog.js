@@ -1,12 +1,17 @@
 /**
  * The list of models: choose, download, cancel, resume; find on the hub by name; files from the computer; precision; the
  * hub's address. A model is loaded before it replaces the one in use.
+ *
+ * @typedef {import("../shared/protocol.js").TaskEvent} TaskEvent
+ * @typedef {import("./model-choice.js").ListedModel} ListedModel
+ * @typedef {import("./models.js").Download} Download
  */
 import { megabytes } from "../shared/protocol.js";
 import { DEFAULT_HUB } from "../shared/registry.js";
 import { byId, h, openDialog } from "./dom.js";
 import { clearError, showError } from "./errors.js";
 
+/** @param {string} text */
 const code = (text) => h("code", {}, text);
 const FOLDER = () => [code("config.json"), ", ", code("model.safetensors"), ", ", code("tokenizer.json"), " …"];
 const TEXT_FILES = ".gguf,.bin,.json,.safetensors,.model,.txt,.jinja,.tiktoken";
@@ -47,7 +52,7 @@ export class ModelDialog {
     this.exact = h("details", { class: "exact-models" }, h("summary", {}, "Exact: full precision"), h("ul", { class: "model-list" }));
     byId("model-list").after(this.exact, this.#finder());
     byId("drop-zone").after(this.#precision());
-    for (const id of ["pick-files", "pick-folder"]) byId(id).addEventListener("change", (event) => this.#picked(event.target));
+    for (const id of ["pick-files", "pick-folder"]) byId(id).addEventListener("change", ({ target }) => this.#picked(/** @type {HTMLInputElement} */ (target)));
     for (const choice of Object.values(this.app.choices)) {
       choice.addEventListener("models", () => choice === this.choice && this.render());
     }
@@ -74,6 +79,7 @@ export class ModelDialog {
     this.app.refresh().catch((error) => showError(byId("model-error"), error, this.app.actions));
   }
 
+  /** @param {string} id */
   #focus(id) {
     const row = this.dialog.querySelector(`[data-model="${CSS.escape(id)}"]`);
     if (row?.closest("details")) row.closest("details").open = true;
@@ -85,7 +91,7 @@ export class ModelDialog {
     const focused = document.activeElement?.getAttribute("data-key");
     const { models } = this.choice;
     const quantised = models.some(({ kind, precision = "" }) => kind === "hub" && !precision.startsWith("float"));
-    const isExact = ({ kind, precision = "", state }) => quantised && kind === "hub" && precision.startsWith("float") && state === "absent";
+    const isExact = (/** @type {ListedModel} */ { kind, precision = "", state }) => quantised && kind === "hub" && precision.startsWith("float") && state === "absent";
     byId("model-list").replaceChildren(...models.filter((model) => !isExact(model)).map((model) => this.#row(model)));
     const exact = models.filter(isExact);
     this.exact.hidden = !exact.length;
@@ -95,6 +101,7 @@ export class ModelDialog {
     if (focused) /** @type {HTMLElement | null} */ (this.dialog.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
   }
 
+  /** @param {ListedModel} model */
   #row(model) {
     const selected = this.choice.model?.id === model.id;
     const download = this.downloads.get(model.id);
@@ -112,8 +119,9 @@ export class ModelDialog {
     return row;
   }
 
+  /** @param {ListedModel} model @param {boolean} selected @param {Download | undefined} download */
   #buttons(model, selected, download) {
-    const button = (label, action, style = "secondary") =>
+    const button = (/** @type {string} */ label, /** @type {() => unknown} */ action, style = "secondary") =>
       h("button", { type: "button", class: style, "data-key": `${model.id}/${label}`, "aria-label": `${label} ${model.title}`, onclick: action }, label);
     if (download) return download.controller ? [button("Cancel", () => download.controller.abort())] : [];
     const keep = model.kind === "file" ? [button("Keep here", () => this.keep(model))] : [];
@@ -123,7 +131,10 @@ export class ModelDialog {
     return [button("Download", () => this.download(model))];
   }
 
-  /** Loads a model, and if that works, chooses it; else the one in use stays. */
+  /**
+   * Loads a model, and if that works, chooses it; else the one in use stays.
+   * @param {ListedModel} model @param {import("./model-choice.js").ModelChoice} [choice]
+   */
   async use(model, choice = this.choice) {
     this.errors.delete(model.id);
     try {
@@ -138,6 +149,7 @@ export class ModelDialog {
     }
   }
 
+  /** @param {ListedModel} model */
   async download(model) {
     const { choice } = this;
     const controller = new AbortController();
@@ -154,7 +166,7 @@ export class ModelDialog {
     }
   }
 
-  /** Copies a model of this visit into the browser's storage. */
+  /** Copies a model of this visit into the browser's storage. @param {ListedModel} model */
   async keep(model) {
     const { choice } = this;
     const controller = new AbortController();
@@ -173,7 +185,10 @@ export class ModelDialog {
     }
   }
 
-  /** Shows the progress of work on a model in its row; `what` until the first event. */
+  /**
+   * Shows the progress of work on a model in its row; `what` until the first event.
+   * @template T @param {ListedModel} model @param {AbortController | null} controller @param {string} what @param {(onEvent: (event: TaskEvent) => void) => Promise<T>} work @returns {Promise<T>}
+   */
   async #during(model, controller, what, work) {
     const state = { controller, progress: { what } };
     this.downloads.set(model.id, state);
@@ -186,6 +201,7 @@ export class ModelDialog {
     }
   }
 
+  /** @param {ListedModel} model @param {Download} state @param {TaskEvent} event */
   #progress(model, state, event) {
     if (event.type !== "progress") return;
     state.progress = event;
@@ -193,6 +209,7 @@ export class ModelDialog {
     row?.replaceWith(progressOf(event));
   }
 
+  /** @param {HTMLInputElement} input */
   async #picked(input) {
     const files = [...input.files];
     input.value = "";
@@ -225,7 +242,7 @@ export class ModelDialog {
     this.findButton = h("button", { type: "submit", class: "secondary", id: "hub-find" }, "Find");
     this.findError = h("div", { class: "error-slot", id: "hub-find-error" });
     this.results = h("ul", { class: "model-list", id: "hub-found", "aria-label": "Models found on the hub" });
-    const form = h("form", { class: "hub-finder", onsubmit: (event) => {
+    const form = h("form", { class: "hub-finder", onsubmit: (/** @type {Event} */ event) => {
       event.preventDefault();
       if (this.looking) this.looking.abort();
       else this.find();
@@ -272,7 +289,7 @@ export class ModelDialog {
   #hubField() {
     const field = byId("hub");
     field.value = this.app.hub;
-    const set = (text) => {
+    const set = (/** @type {string} */ text) => {
       const address = parseHub(text);
       byId("hub-error").textContent = address ? "" : "This is not an address. An address begins with https:// (or http://localhost).";
       field.setAttribute("aria-invalid", String(!address));
@@ -283,7 +300,7 @@ export class ModelDialog {
   }
 }
 
-/** The address with a slash at its end; null if it is invalid. The content policy permits http for this machine only. */
+/** The address with a slash at its end; null if it is invalid. The content policy permits http for this machine only. @param {string} text */
 function parseHub(text) {
   try {
     const url = new URL(text.trim());
@@ -295,12 +312,14 @@ function parseHub(text) {
   }
 }
 
+/** @param {ListedModel} model */
 function sizeText({ kind, bytes, received, state }) {
   if (!bytes) return "";
   if (state === "partial") return `${megabytes(received)} of ${megabytes(bytes)}`;
   return kind !== "embedded" && kind !== "file" && state === "ready" ? `${megabytes(bytes)}, kept` : megabytes(bytes);
 }
 
+/** @param {{what: string, done?: number, total?: number | null}} event */
 function progressOf(event) {
   const { what, done = 0, total = null } = event;
   const text = total ? `${what}: ${megabytes(done)} of ${megabytes(total)}` : `${what}…`;

@@ -1,6 +1,8 @@
 /**
  * What the page has of the list of models from its start: it opens the dialog, which is fetched when it is first needed, and
  * tells each worker the precision of models.
+ *
+ * @typedef {{controller: AbortController | null, progress: {what: string, done?: number, total?: number | null}}} Download
  */
 import { siteUrl } from "../shared/site.js";
 import { byId, memory } from "./dom.js";
@@ -10,7 +12,7 @@ export class Models {
   /** @param {import("./app.js").App} app */
   constructor(app) {
     this.app = app;
-    /** Downloads and copies that run, by the id of their model. @type {Map<string, {controller: AbortController, progress: object | null}>} */
+    /** Downloads and copies that run, by the id of their model. @type {Map<string, Download>} */
     this.downloads = new Map();
     /** @type {Promise<import("./model-dialog.js").ModelDialog> | null} */
     this.dialog = null;
@@ -24,6 +26,7 @@ export class Models {
     return memory.get("precision", "fast") === "exact" ? "exact" : "fast";
   }
 
+  /** @param {"fast" | "exact"} value */
   set precision(value) {
     memory.set("precision", value);
     this.#tell();

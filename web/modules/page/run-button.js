@@ -63,6 +63,7 @@ export class RunButton {
     return this.over;
   }
 
+  /** @param {(signal: AbortSignal) => Promise<void>} work @param {() => void} fail @param {() => void} retry */
   async #run(work, fail, retry) {
     const controller = (this.controller = new AbortController());
     this.text.textContent = "Stop";

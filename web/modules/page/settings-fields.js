@@ -63,6 +63,7 @@ export class SettingsFields {
     this.#remember("seed", Number(this.seed.value));
   }
 
+  /** @param {string} name @param {unknown} value */
   #remember(name, value) {
     this.values[name] = value;
     memory.set(this.remembered, this.values);
@@ -75,12 +76,12 @@ export class SettingsFields {
     const id = this.prefix + name;
     const range = h("input", { type: "range", id: `${id}-range`, ...bounds, "aria-label": label, "aria-describedby": `${id}-help` });
     const number = h("input", { type: "number", id, "data-setting": name, ...bounds, inputmode: "decimal", required: true, "aria-describedby": `${id}-help` });
-    const show = (value) => {
+    const show = (/** @type {number} */ value) => {
       const highest = Number(range.max);
       const sound = Number.isFinite(value) ? Math.min(highest, Math.max(min, value)) : initial;
       range.value = number.value = String(Number(sound.toFixed(4)));
     };
-    const set = (value) => {
+    const set = (/** @type {number} */ value) => {
       show(value);
       this.#remember(name, Number(number.value));
     };
@@ -90,7 +91,7 @@ export class SettingsFields {
       this.#remember(name, initial); // whatever the model in use allows
     };
     const note = h("p", { class: "field-note", role: "status" });
-    const tell = (wanted) => {
+    const tell = (/** @type {number} */ wanted) => {
       const highest = Number(range.max);
       note.textContent = Number.isNaN(wanted) ? `Not a number: ${initial} is taken.` : wanted > highest ? `The most is ${highest}.` : wanted < min ? `The least is ${min}.` : "";
     };
@@ -103,7 +104,7 @@ export class SettingsFields {
       set(wanted);
       tell(wanted);
     });
-    const limit = (highest) => {
+    const limit = (/** @type {number} */ highest) => {
       range.max = number.max = String(highest);
       if (document.activeElement === number) return; // the user is typing: the number is checked when the field loses focus
       show(this.values[name] ?? initial); // the stored value is used again with a model that allows it

@@ -54,7 +54,7 @@ export function setUpDialogs() {
  */
 export function setUpDropping(take, plan) {
   const overlay = byId("drop-overlay");
-  const withFiles = (event) => event.dataTransfer?.types.includes("Files");
+  const withFiles = (/** @type {DragEvent} */ event) => event.dataTransfer?.types.includes("Files");
   let depth = 0;
   addEventListener("dragenter", (event) => {
     if (!withFiles(event)) return;

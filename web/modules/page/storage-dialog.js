@@ -1,5 +1,7 @@
 /**
  * The storage panel: the data that this page stores in the browser, with buttons that delete it.
+ *
+ * @typedef {{key: string, name: string, group: string | null, received: number, complete: boolean}} KeptFile
  */
 import { UserError, megabytes } from "../shared/protocol.js";
 import { byId, h, openDialog } from "./dom.js";
@@ -37,6 +39,7 @@ export class StorageDialog {
     }
   }
 
+  /** @param {{title: string, files: KeptFile[]}} group */
   #row({ title, files }) {
     const received = files.reduce((sum, file) => sum + file.received, 0);
     const whole = files.every((file) => file.complete);
@@ -48,6 +51,7 @@ export class StorageDialog {
       h("div", { class: "row-actions" }, remove));
   }
 
+  /** @param {() => Promise<unknown>} action */
   async #do(action) {
     try {
       if (this.app.busy) throw new UserError("The engine is working.", { hint: "Stop it first, then delete." });
@@ -62,7 +66,7 @@ export class StorageDialog {
   }
 }
 
-/** Groups files by their model. */
+/** Groups files by their model. @param {KeptFile[]} kept @returns {{title: string, files: KeptFile[]}[]} */
 function groups(kept) {
   const found = new Map();
   for (const file of kept) {

@@ -12,7 +12,7 @@ import { showError } from "./errors.js";
  * @typedef {import("./models.js").Models} Models
  * @typedef {{drop?: (files: File[], folder?: string) => unknown}} LoadedView `drop` takes files that the view accepts
  * @typedef {{
- *   id: string, title: string, page: string, task: string,
+ *   id: string, title: string, page: string, task: import("../shared/registry.js").Task,
  *   accepts: (kind: string, files: {size: number}[], shown: boolean) => boolean, plan: (count: number) => string,
  *   load: (app: App, models: Models, section: HTMLElement) => LoadedView | Promise<LoadedView>,
  * }} View `id`: the address's hash, and the section `view-<id>`; `page`: the page's title;

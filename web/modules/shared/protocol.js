@@ -16,12 +16,13 @@
  * @typedef {{type: "language", code: string, probability?: number}} LanguageEvent
  * @typedef {{type: "notice", what: string, where?: string, hint?: string}} NoticeEvent
  * @typedef {{type: "doubt", what: string, hint?: string, share: number}} DoubtEvent this share of a transcript may be a guess
+ * @typedef {{type: "item", index: number, [value: string]: any}} ItemEvent the result of one of several texts
  * @typedef {{type: "behind"}} BehindEvent more sound was pushed than processed: no more is accepted
  * @typedef {{type: "metric", name: string, value: number, unit: string}} MetricEvent
  * @typedef {{type: "done", reason?: string, [result: string]: any}} DoneEvent with the results of the request
  * @typedef {{type: "error", what: string, where?: string | null, hint?: string | null, fatal?: boolean,
  *   action?: string}} ErrorEvent `action`: see LABELS in page/errors.js
- * @typedef {ProgressEvent | TokenEvent | ThoughtEvent | SegmentEvent | PartialEvent | LanguageEvent | NoticeEvent | DoubtEvent | BehindEvent | MetricEvent | DoneEvent | ErrorEvent} TaskEvent
+ * @typedef {ProgressEvent | TokenEvent | ThoughtEvent | SegmentEvent | PartialEvent | LanguageEvent | NoticeEvent | DoubtEvent | ItemEvent | BehindEvent | MetricEvent | DoneEvent | ErrorEvent} TaskEvent
  */
 
 /** An error for the user: what happened, where, and what to do. */

@@ -3,6 +3,10 @@
  */
 export const MOST_THREADS = 8;
 
+/** Whether this browser shares memory between the page and its workers. WebKitGTK may isolate a page, and not let it share. */
+export const mayShare = () => globalThis.crossOriginIsolated === true && typeof SharedArrayBuffer === "function";
+
+/** @param {number} count */
 const within = (count) => Math.min(MOST_THREADS, Math.max(1, count));
 
 /** All cores but one, which the page itself and other programs need. */

@@ -4,6 +4,9 @@
  *
  * @typedef {{name: string, url: string, size: number | null, sha256: string | null, group?: string}} Wanted
  * @typedef {import("./store.js").Journal} Journal
+ * @typedef {import("./store.js").Entry} Entry
+ * @typedef {{signal: AbortSignal, onProgress: (done: number, total: number | null) => void, onWait?: () => void,
+ *   onRetry?: (attempt: number, attempts: number) => void, hash: (entry: Entry, size: number) => Promise<string>}} DownloadOptions
  */
 import { Cancelled, UserError, storageFull, throwIfCancelled } from "../shared/protocol.js";
 
@@ -15,9 +18,8 @@ const FIRST_ATTEMPTS = 3; // of one that has not: the address may be wrong; over
  * Downloads one file into the store. Does nothing if the complete file is there.
  * @param {Wanted} wanted
  * @param {import("./store.js").Store} store
- * @param {{signal: AbortSignal, onProgress: (done: number, total: number | null) => void,
- *   onWait?: () => void, onRetry?: (attempt: number, attempts: number) => void, hash: (entry: import("./store.js").Entry, size: number) => Promise<string>}} options
- * @returns {Promise<import("./store.js").Entry>}
+ * @param {DownloadOptions} options
+ * @returns {Promise<Entry>}
  */
 export async function download(wanted, store, options) {
   const entry = await store.entry(wanted.name);
@@ -50,6 +52,7 @@ async function withLock(name, { signal, onWait }, work) {
 
 /** @param {Wanted} wanted @param {Journal | null} known @returns {Journal} */
 function startJournal(wanted, known) {
+  /** @type {Pick<Journal, "received" | "etag" | "complete">} */
   const fresh = { received: 0, etag: null, complete: false };
   const kept = known && !known.complete && known.url === wanted.url ? known : fresh;
   const { name, url, size, sha256, group = null } = wanted;
@@ -64,6 +67,7 @@ async function checkSpace(wanted, known) {
   if (needed > quota - usage) throw storageFull({ needed, free: Math.max(0, quota - usage) });
 }
 
+/** @param {Wanted} wanted @param {Entry} entry @param {Journal} journal @param {DownloadOptions} options */
 async function receiveAll(wanted, entry, journal, options) {
   let attempt = 0;
   for (;;) {
@@ -84,7 +88,10 @@ async function receiveAll(wanted, entry, journal, options) {
   }
 }
 
-/** One request, from the current position to the end. Updates `journal` in place. */
+/**
+ * One request, from the current position to the end. Updates `journal` in place.
+ * @param {Wanted} wanted @param {Entry} entry @param {Journal} journal @param {DownloadOptions} options
+ */
 async function receive(wanted, entry, journal, { signal, onProgress }) {
   // If-Range would need a preflight request, which file hosts refuse. So takeHeaders compares the entity tag.
   const headers = journal.received > 0 ? { Range: `bytes=${journal.received}-` } : {};
@@ -105,7 +112,10 @@ async function receive(wanted, entry, journal, { signal, onProgress }) {
   }
 }
 
-/** Updates the journal by the response's headers: where its bytes begin, the length of the file, its entity tag. */
+/**
+ * Updates the journal by the response's headers: where its bytes begin, the length of the file, its entity tag.
+ * @param {Journal} journal @param {Wanted} wanted @param {Response} response
+ */
 function takeHeaders(journal, wanted, response) {
   const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(response.headers.get("Content-Range") ?? "");
   const etag = response.headers.get("ETag");
@@ -133,6 +143,7 @@ function takeHeaders(journal, wanted, response) {
   }
 }
 
+/** @param {ReadableStreamDefaultReader<Uint8Array>} reader @param {Entry} entry @param {Journal} journal @param {DownloadOptions["onProgress"]} onProgress */
 async function pump(reader, entry, journal, onProgress) {
   let committed = journal.received;
   try {
@@ -153,6 +164,7 @@ async function pump(reader, entry, journal, onProgress) {
   }
 }
 
+/** @param {Entry} entry @param {Journal} journal */
 async function finish(entry, journal) {
   if (journal.size && journal.received < journal.size) throw new Error("the connection ended early");
   if (journal.size && journal.received > journal.size) {
@@ -167,7 +179,10 @@ async function finish(entry, journal) {
   return journal;
 }
 
-/** Checks the SHA-256 if it is known, and marks the file as complete. The size has been checked before. */
+/**
+ * Checks the SHA-256 if it is known, and marks the file as complete. The size has been checked before.
+ * @param {Wanted} wanted @param {Entry} entry @param {Journal} journal @param {DownloadOptions} options
+ */
 async function verify(wanted, entry, journal, { hash }) {
   if (wanted.sha256) {
     const found = await hash(entry, journal.size);
@@ -196,6 +211,7 @@ function badStatus(wanted, response) {
   return new UserError(`${message}.`, { where: wanted.url, hint });
 }
 
+/** @param {Wanted} wanted @param {Journal} journal @param {unknown} error */
 function givenUp(wanted, journal, error) {
   return new UserError(error instanceof HubBusy ? error.message : "The connection was lost.", {
     where: wanted.url,
@@ -216,6 +232,7 @@ const offline = (wanted) => new UserError("This device is offline.", {
   action: "retry",
 });
 
+/** @param {number} milliseconds @param {AbortSignal} signal @returns {Promise<void>} */
 function pause(milliseconds, signal) {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, milliseconds);

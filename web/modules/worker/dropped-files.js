@@ -4,6 +4,8 @@
  *
  * @typedef {{file: File, path: string}} PickedFile `path` is inside the folder that was chosen
  * @typedef {{role: string, path: string, file: File}} RoleFile
+ * @typedef {{name: string, file: File}} NamedFile `name` is the path
+ * @typedef {{title: string, files: {role: string, name: string, file: File}[]}} SortedFiles
  */
 import { UserError } from "../shared/protocol.js";
 
@@ -16,10 +18,10 @@ export function sortFiles(picked, task) {
   return { title: model.title, files: model.files.map(({ role, name, file }) => ({ role, path: name, file })) };
 }
 
-/** A llama2.c checkpoint and its tokenizer, or one of the models of the chat. */
+/** A llama2.c checkpoint and its tokenizer, or one of the models of the chat. @param {NamedFile[]} files @returns {SortedFiles} */
 function storyModel(files) {
   if (files.some(({ name }) => /\.gguf$|(^|\/)config\.json$/i.test(name))) return textModel(files);
-  const isTokenizer = ({ name }) => /tok.*\.(bin|json)$/i.test(name);
+  const isTokenizer = (/** @type {NamedFile} */ { name }) => /tok.*\.(bin|json)$/i.test(name);
   const tokenizers = files.filter(isTokenizer);
   const models = files.filter((file) => !isTokenizer(file));
   const hint = "Choose two files together: the checkpoint (such as stories15M.bin) and its tokenizer (tokenizer.bin); or one .gguf file.";
@@ -41,7 +43,7 @@ const TEXT_WEIGHTS = /\.(gguf|safetensors|bin)$/i;
 const TEXT_FILES = /\.(gguf|safetensors|bin|json|model|txt|jinja|tiktoken)$/i;
 const TEXT = "Choose one .gguf file, or the folder of a model: config.json, model.safetensors, tokenizer.json …";
 
-/** Roles are the files' paths: Python finds out what they are. */
+/** Roles are the files' paths: Python finds out what they are. @param {NamedFile[]} files @returns {SortedFiles} */
 function textModel(files) {
   const known = files.filter(({ name }) => TEXT_FILES.test(name));
   const gguf = known.filter(({ name }) => /\.gguf$/i.test(name));
@@ -66,7 +68,7 @@ function textModel(files) {
 
 const EMBEDDER = "Choose the folder of an encoder: config.json, model.safetensors, tokenizer.json, with modules.json and 1_Pooling if it has them; or one .gguf file.";
 
-/** An encoder: a folder of Hugging Face's or sentence-transformers', or a GGUF file. */
+/** An encoder: a folder of Hugging Face's or sentence-transformers', or a GGUF file. @param {NamedFile[]} files @returns {SortedFiles} */
 function embedder(files) {
   try {
     return textModel(files);
@@ -75,7 +77,7 @@ function embedder(files) {
   }
 }
 
-/** Roles of the files that have fixed names in a Whisper model. */
+/** Roles of the files that have fixed names in a Whisper model. @type {Record<string, string>} */
 const ROLES = {
   "config.json": "config",
   "tokenizer.json": "tokenizer",
@@ -86,6 +88,7 @@ const ROLES = {
 const WEIGHTS = [/^model\.safetensors$/i, /\.safetensors$/i, /^pytorch_model\.bin$/i, /\.pt$/i, /\.bin$/i];
 const WHISPER = "A Whisper model is a folder with config.json, model.safetensors and tokenizer.json, or one ggml-*.bin of whisper.cpp.";
 
+/** @param {NamedFile[]} files @returns {SortedFiles} */
 function speechModel(files) {
   const gguf = files.find(({ name }) => /\.gguf$/i.test(name));
   if (gguf) throw new UserError("This is a GGUF file: a language model, not a speech model.", { where: gguf.name, hint: `Open it in the Chat view. ${WHISPER}` });

@@ -1,5 +1,8 @@
 /**
  * The worker's handlers by method name. A handler returns the fields of its `done` event, or null if its task has sent one.
+ *
+ * @typedef {{id: number, emit: (...events: object[]) => void, signal: AbortSignal}} RequestContext of the request that a handler answers
+ * @typedef {(params: any, context: RequestContext) => any} Handler
  */
 import { UserError } from "../shared/protocol.js";
 import { Inlet } from "./inlet.js";
@@ -8,6 +11,7 @@ import { FileSource } from "./sources.js";
 /**
  * @param {{python: import("./python.js").Python, models: import("./model-files.js").ModelFiles, storePromise: Promise<any>,
  *   inlets: Map<number, Inlet>}} parts `inlets`: by the id of the request that reads them
+ * @returns {Record<string, Handler>}
  */
 export function handlersFor({ python, models, storePromise, inlets }) {
   const store = async () => {
@@ -20,6 +24,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
   /**
    * Runs a Python task with a model's byte sources, and closes them afterwards. The task reads everything it needs.
+   * @param {string} method @param {any} params @param {RequestContext} context
    * @param {Promise<any>} [ready] the task starts after it
    */
   async function withModel(method, params, context, ready) {
@@ -35,7 +40,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     }
   }
 
-  /** As withModel, for speech tasks. They need NumPy. */
+  /** As withModel, for speech tasks. They need NumPy. @param {string} method @param {any} params @param {RequestContext} context */
   function withSpeechModel(method, params, context) {
     return withModel(method, { ...params, options: JSON.stringify(params.options ?? {}) }, context, python.install("numpy"));
   }
@@ -76,7 +81,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     "search.load": (params, context) => withModel("search.load", params, context, python.install("numpy")),
 
     ...Object.fromEntries(["search.index", "search.embed", "search.sentences"].map((method) => [method,
-      ({ model, ...values }, context) => withModel(method, { model, json: JSON.stringify(values) }, context, python.install("numpy"))])),
+      /** @type {Handler} */ (({ model, ...values }, context) => withModel(method, { model, json: JSON.stringify(values) }, context, python.install("numpy")))])),
 
     /** `audio` is a File, which Python reads by blocks. */
     transcribe: ({ audio, ...params }, context) =>
@@ -88,6 +93,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
       inlets.set(context.id, inlet);
       context.signal.addEventListener("abort", () => inlet.finish());
       // During silence there are no results, but the page must know that the engine works.
+      /** @type {import("../shared/protocol.js").ProgressEvent} */
       const alive = { type: "progress", what: "listening", done: 0, total: null, unit: "" };
       const heartbeat = setInterval(() => context.emit(alive), 5000);
       try {

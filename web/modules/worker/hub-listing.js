@@ -11,7 +11,7 @@ const PAGES = 10; // of a list of files
 const HEADER_BYTES = 1 << 16; // enough for the architecture, which GGUF files name first
 /** Files beside the weights that a model may need. The last two are in folders of sentence-transformers. */
 const COMPANIONS = /^(config|generation_config|preprocessor_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template|modules|config_sentence_transformers|sentence_bert_config)\.json$|^(merges|vocab)\.txt$|^chat_template\.jinja$|^(tokenizer|spiece|sentencepiece|sentencepiece\.bpe|spm)\.model$|^\d+_\w+\/(config\.json|model\.safetensors|pytorch_model\.bin)$|^tokenizer\.bin$/;
-/** The roles of files in a speech model. */
+/** The roles of files in a speech model. @type {Record<string, string>} */
 const ROLES = { "config.json": "config", "tokenizer.json": "tokenizer", "generation_config.json": "generation_config", "preprocessor_config.json": "preprocessor_config" };
 const QUANTISED = /(?:^|[-._])((?:i?q\d|tq\d|mxfp\d|nvfp\d)\w*)(?=\.)/i;
 
@@ -32,7 +32,7 @@ export async function listFiles(hub, { repo, revision }, signal) {
   const found = [];
   for (let page = 0; address && page < PAGES; page += 1) {
     const response = await ask(address, repo, signal);
-    const entries = await response.json().catch(() => null);
+    const entries = await response.json().catch(/** @returns {null} */ () => null);
     if (!Array.isArray(entries)) {
       throw new UserError("The server does not answer like a hub: it sends no list of files.", { where: hub, hint: "Check the hub address." });
     }
@@ -47,6 +47,7 @@ export async function listFiles(hub, { repo, revision }, signal) {
   return found;
 }
 
+/** @param {string} address @param {string} where @param {AbortSignal} signal */
 async function ask(address, where, signal) {
   const response = await fetch(address, { signal, mode: "cors", credentials: "omit" }).catch((error) => {
     if (signal.aborted) throw error;
@@ -84,7 +85,7 @@ export const textOf = async (address, signal) => (await ask(address, address, si
  * @returns {import("./model-files.js").Model[]}
  */
 export function modelsOf({ repo, revision, file }, files, task) {
-  const beside = (path) => files.filter((one) => folderOf(one.path) === folderOf(path) || one.path.startsWith(`${folderOf(path)}${/^\d+_/.exec(one.path) ?? "\0"}`));
+  const beside = (/** @type {string} */ path) => files.filter((one) => folderOf(one.path) === folderOf(path) || one.path.startsWith(`${folderOf(path)}${/^\d+_/.exec(one.path) ?? "\0"}`));
   const found = files.filter(({ path }) => isWeights(path, task) && (!file || path === file)).map((weights) => {
     const alone = /\.gguf$|(^|\/)ggml-[^/]*\.bin$/i.test(weights.path);
     const more = alone ? [] : companions(weights, beside(weights.path), task);
@@ -95,12 +96,14 @@ export function modelsOf({ repo, revision, file }, files, task) {
       precision: QUANTISED.exec(weights.path)?.[1].toLowerCase() ?? (/bf16|f16|fp16/i.test(weights.path) ? "float16" : alone ? "" : "float"),
     };
   });
-  const quantised = (model) => (QUANTISED.test(model.files[0].path) ? 0 : 1);
+  const quantised = (/** @type {{files: {path: string}[]}} */ model) => (QUANTISED.test(model.files[0].path) ? 0 : 1);
   return found.sort((a, b) => quantised(a) - quantised(b) || (a.files[0].size ?? 0) - (b.files[0].size ?? 0));
 }
 
+/** @param {string} path */
 const folderOf = (path) => path.slice(0, path.lastIndexOf("/") + 1);
 
+/** @param {string} path @param {import("./model-files.js").Task} task */
 function isWeights(path, task) {
   const name = path.split("/").pop();
   if (/-\d+-of-\d+\./.test(name)) return false; // a part of a model
@@ -110,7 +113,10 @@ function isWeights(path, task) {
   return name === "model.safetensors" || (name === "model.safetensors.index.json" && task === "chat");
 }
 
-/** The files that go with weights, by role: speech models have names of their own, others the paths in the folder. */
+/**
+ * The files that go with weights, by role: speech models have names of their own, others the paths in the folder.
+ * @param {HubFile} weights @param {HubFile[]} files @param {import("./model-files.js").Task} task
+ */
 function companions(weights, files, task) {
   const shards = /index\.json$/.test(weights.path) ? files.filter(({ path }) => /^model-\d+-of-\d+\.safetensors$/.test(path)) : [];
   const wanted = files.filter(({ path }) => (task === "transcribe" ? Object.hasOwn(ROLES, path) : COMPANIONS.test(path)));

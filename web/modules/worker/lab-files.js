@@ -16,7 +16,10 @@ export class LabFiles {
     this.known = new Map();
   }
 
-  /** The files in the folder and its folders. @returns {{name: string, size: number, mark: string}[]} */
+  /**
+   * The files in the folder and its folders.
+   * @param {string} [folder] @param {number} [depth] @returns {{name: string, size: number, mark: string}[]}
+   */
   #list(folder = "", depth = 0) {
     const { fs, home } = this;
     const found = [];

@@ -5,6 +5,8 @@
  * @typedef {import("../shared/registry.js").Task} Task
  * @typedef {import("../shared/registry.js").WantedFile} WantedFile
  * @typedef {import("../shared/registry.js").Model} Model
+ * @typedef {(...events: object[]) => void} Emit sends events of a request to the page
+ * @typedef {{id?: string, kind: Model["kind"], repo?: string, revision?: string}} StoredModel
  */
 import { UserError, storageFull, throwIfCancelled } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
@@ -16,7 +18,7 @@ import { sha256 } from "./parts.js";
 import { FileSource, MemorySource, openEntry } from "./sources.js";
 
 const SHOWN_EVERY = 60; // ms between two progress events
-/** Bytes of a weight in memory by the precision of the file, where weights become 8-bit while they are read. */
+/** Bytes of a weight in memory by the precision of the file, where weights become 8-bit while they are read. @type {Record<string, number>} */
 const QUICK_SHRINK = { float32: 0.27, float: 0.27, float16: 0.54 };
 const WORKING_BYTES = 60e6; // what a model needs beside its weights: caches, activations
 
@@ -54,6 +56,7 @@ export class ModelFiles {
       .catch(() => {}); // reported by `find` and `list`
   }
 
+  /** @param {string} path */
   #embeddedFile(path) {
     if (!this.embedded.has(path)) {
       const bytes = fetch(siteUrl(path)).then((response) => {
@@ -98,7 +101,10 @@ export class ModelFiles {
     return [...shown, ...dropped];
   }
 
-  /** Bytes of the files, and about how many of memory the model takes; 0 if the size of the weights is unknown. */
+  /**
+   * Bytes of the files, and about how many of memory the model takes; 0 if the size of the weights is unknown.
+   * @param {{role: string, size: number | null}[]} files @param {string} [precision]
+   */
   #sizesOf(files, precision) {
     const weights = Math.max(...files.map(({ size }) => size ?? 0));
     const known = files.find(({ role }) => role === "model")?.size ?? weights;
@@ -108,6 +114,7 @@ export class ModelFiles {
     return { bytes, memory: Math.round(bytes * shrink * 1.1 + WORKING_BYTES) };
   }
 
+  /** @param {Model} model @param {Map<string, import("./store.js").Journal>} kept */
   #stateOf(model, kept) {
     const { bytes, memory } = this.#sizesOf(model.files, model.precision);
     if (model.kind === "embedded") return { bytes, memory, state: "ready", received: bytes };
@@ -143,6 +150,7 @@ export class ModelFiles {
     return models.filter(({ id }) => ids.has(id)).map((model) => ({ ...model, ...this.#stateOf(model, stored) }));
   }
 
+  /** @param {Model[]} models @param {import("./hub-listing.js").HubFile[]} files @param {string} hub @param {Task} task @param {{signal: AbortSignal}} context */
   async #checkArchitecture(models, files, hub, task, context) {
     const gguf = models.find(({ files: [{ path }] }) => /\.gguf$/i.test(path));
     const whole = models.find(({ files: all }) => all.some(({ path }) => path === "config.json"));
@@ -160,7 +168,7 @@ export class ModelFiles {
   /**
    * Downloads, resumes and verifies the missing files of a hub model.
    * @param {Model} model @param {string} hub base address
-   * @param {{emit: Function, signal: AbortSignal}} context
+   * @param {{emit: Emit, signal: AbortSignal}} context
    */
   async fetch(model, hub, { emit, signal }) {
     const store = await this.storePromise;
@@ -172,16 +180,17 @@ export class ModelFiles {
     for (const file of [...model.files].sort((a, b) => (a.size ?? 0) - (b.size ?? 0))) {
       const name = nameOf(model, file);
       const wanted = { name, url: hubUrl(hub, model, file), size: file.size, sha256: file.sha256, group: model.id };
-      const onProgress = (done, all) => report(before + done, total ?? all, done === all);
+      const onProgress = (/** @type {number} */ done, /** @type {number | null} */ all) => report(before + done, total ?? all, done === all);
       const onWait = () => emit({ type: "progress", what: "Another tab is downloading it", done: 0, total: null, unit: "" });
-      const onRetry = (attempt, attempts) => emit({ type: "progress", what: `No answer from the hub: attempt ${attempt} of ${attempts}`, done: 0, total: null, unit: "" });
-      const hash = (entry) => this.#hash(entry, emit, signal);
+      const onRetry = (/** @type {number} */ attempt, /** @type {number} */ attempts) => emit({ type: "progress", what: `No answer from the hub: attempt ${attempt} of ${attempts}`, done: 0, total: null, unit: "" });
+      const hash = (/** @type {import("./store.js").Entry} */ entry) => this.#hash(entry, emit, signal);
       if (store) await download(wanted, store, { signal, onProgress, onWait, onRetry, hash });
       else this.inMemory.set(name, await downloadToMemory(wanted, signal, onProgress));
       before += file.size ?? 0;
     }
   }
 
+  /** @param {import("./store.js").Entry} entry @param {Emit} emit @param {AbortSignal} signal */
   async #hash(entry, emit, signal) {
     emit({ type: "progress", what: "Checking", done: 0, total: null, unit: "" });
     const source = await openEntry(entry, entry.key);
@@ -201,12 +210,14 @@ export class ModelFiles {
   async open(id) {
     const dropped = this.dropped.get(id);
     const model = dropped ?? (await this.find(id));
-    const source = dropped ? ({ file }) => new FileSource(file, file.name) : (file) => this.#source(model, file);
+    const source = dropped
+      ? (/** @type {any} */ { file }) => new FileSource(file, file.name)
+      : (/** @type {any} */ file) => this.#source(/** @type {Model} */ (model), file);
     const weights = model.files.find(({ role }) => role === "model")?.path ?? "";
     const folder = weights.slice(0, weights.lastIndexOf("/") + 1);
     const opened = await Promise.allSettled(model.files.map(async (file) => {
       const one = await source(file);
-      return [file.role, Object.assign(one, { path: file.path.startsWith(folder) ? file.path.slice(folder.length) : one.name })];
+      return /** @type {const} */ ([file.role, Object.assign(one, { path: file.path.startsWith(folder) ? file.path.slice(folder.length) : one.name })]);
     }));
     const pairs = opened.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
     const failed = opened.find((one) => one.status === "rejected");
@@ -218,6 +229,7 @@ export class ModelFiles {
     return { key, sources: Object.fromEntries(pairs) };
   }
 
+  /** @param {Model} model @param {WantedFile} file */
   async #source(model, file) {
     const shortName = file.path.split("/").pop();
     if (model.kind === "embedded") return new MemorySource(await this.#embeddedFile(file.path), shortName);
@@ -256,7 +268,7 @@ export class ModelFiles {
 
   /**
    * Copies a model from the user's files to the store, so that it is there at the next visit.
-   * @param {string} id @param {{emit: Function, signal: AbortSignal}} context @returns {Promise<string>} its new id
+   * @param {string} id @param {{emit: Emit, signal: AbortSignal}} context @returns {Promise<string>} its new id
    */
   async keep(id, { emit, signal }) {
     const dropped = this.dropped.get(id);
@@ -266,7 +278,7 @@ export class ModelFiles {
     const total = dropped.files.reduce((sum, { file }) => sum + file.size, 0);
     await checkFree(total);
     const { title, task } = dropped;
-    const files = dropped.files.map(({ role, path, file }) => ({ role, path, size: file.size, sha256: null }));
+    const files = dropped.files.map(({ role, path, file }) => ({ role, path, size: file.size, sha256: /** @type {null} */ (null) }));
     const model = { id: `kept:${crypto.randomUUID()}`, title, task, description: "From your computer; a copy is kept here.", kind: /** @type {const} */ ("kept"), files };
     const report = reporter(emit, "Copying");
     let done = 0;
@@ -304,7 +316,10 @@ export class ModelFiles {
   }
 }
 
-/** Emits progress in bytes, not too often. */
+/**
+ * Emits progress in bytes, not too often.
+ * @param {Emit} emit @param {string} what @returns {(done: number, total: number | null, now: boolean) => void}
+ */
 function reporter(emit, what) {
   let shown = 0;
   return (done, total, now) => {
@@ -321,20 +336,29 @@ async function checkFree(needed) {
   if (quota && needed > quota - usage) throw storageFull({ needed, free: Math.max(0, quota - usage) });
 }
 
-/** The name of a file in the store. It does not contain the hub's address, so that mirrors share it. */
+/**
+ * The name of a file in the store. It does not contain the hub's address, so that mirrors share it.
+ * @param {StoredModel} model @param {{path: string, repo?: string, revision?: string}} file
+ */
 function nameOf(model, file) {
   if (model.kind === "kept") return `${model.id}/${file.path}`;
   return `${file.repo ?? model.repo}/${file.revision ?? model.revision ?? "main"}/${file.path}`;
 }
 
-/** The address of a file on a hub, in the layout of huggingface.co. */
+/**
+ * The address of a file on a hub, in the layout of huggingface.co.
+ * @param {string} hub @param {{repo?: string, revision?: string}} model @param {{path: string, repo?: string, revision?: string}} file
+ */
 function hubUrl(hub, model, file) {
   const base = hub.endsWith("/") ? hub : `${hub}/`;
   const path = `${file.repo ?? model.repo}/resolve/${file.revision ?? model.revision ?? "main"}/${file.path}`;
   return new URL(path.split("/").map(encodeURIComponent).join("/"), base).href;
 }
 
-/** Downloads a file into memory, for browsers that do not store files. */
+/**
+ * Downloads a file into memory, for browsers that do not store files.
+ * @param {import("./download.js").Wanted} wanted @param {AbortSignal} signal @param {(done: number, total: number | null) => void} onProgress
+ */
 async function downloadToMemory(wanted, signal, onProgress) {
   const lost = new UserError("The connection was lost.", {
     where: wanted.url,
@@ -364,6 +388,7 @@ async function downloadToMemory(wanted, signal, onProgress) {
   return bytes;
 }
 
+/** @param {ReadableStream<Uint8Array<ArrayBuffer>>} body */
 async function* readParts(body) {
   const reader = body.getReader();
   for (;;) {

@@ -132,6 +132,7 @@ export function fetchParts(packages) {
     script: importPart(`${PYODIDE}pyodide.asm.mjs`),
     library: lock.then(() => fetchFile(LIBRARY)).then(readWhole),
   };
+  /** @type {Record<string, Promise<ArrayBuffer>>} */
   const wheels = { pyapp: lock.then((found) => fetchWheel(found, "pyapp")) };
   // Each file that arrives costs time of this thread. So the other packages, which are needed last, are requested last.
   for (const name of packages) wheels[name] = program.then(() => lock).then((found) => fetchWheel(found, name));
@@ -164,7 +165,7 @@ export async function withParts({ program, library }, load) {
     if (String(input) === PYODIDE + PROGRAM) return programResponse;
     return String(input) === PYODIDE + LIBRARY ? library : fetch(input, init);
   };
-  WebAssembly.instantiateStreaming = /** @type {any} */ (async (source, imports) => {
+  WebAssembly.instantiateStreaming = /** @type {any} */ (async (/** @type {any} */ source, /** @type {WebAssembly.Imports} */ imports) => {
     if ((await source) !== programResponse) return instantiateStreaming(source, imports);
     const module = await program.catch(() => new Promise(() => {})); // `lost` reports the error
     return { module, instance: await WebAssembly.instantiate(module, imports) };

@@ -10,6 +10,7 @@ const HOPELESS = 2; // times the time now, at which a try ends at once
 const SLOWER = 1.3; // times the time at the last try, from which another try is due: the machine has changed
 const MOST_KEYS = 4096;
 
+/** @param {number[]} times */
 const median = (times) => [...times].sort((a, b) => a - b)[times.length >> 1];
 
 /** The times of one piece of work. */
@@ -28,6 +29,7 @@ class Times {
     return this.now.length === SAMPLES && this.runs >= this.wait;
   }
 
+  /** @param {number} time */
   add(time) {
     if (!this.trying) {
       this.runs += 1;

@@ -7,6 +7,7 @@
  */
 import { siteUrl } from "../shared/site.js";
 import { bestInstructionSet } from "../shared/features.js";
+import { mayShare } from "../shared/threads.js";
 import { Chooser } from "./pool-chooser.js";
 
 const PAGE = 65536; // bytes
@@ -15,9 +16,6 @@ const STACK = 1 << 20; // bytes of a helper's stack, as of this worker's
 const STAGING = 1 << 16; // bytes for the records of one call
 const LOST = 255; // as in native/pool_wasm.c
 const WORTH_SHARING = 1000; // work of a single record, in thousands of multiply-adds, below which helpers are not woken
-
-/** @returns {boolean} whether this browser shares memory between the workers of this page */
-export const mayShare = () => globalThis.crossOriginIsolated === true && typeof SharedArrayBuffer === "function";
 
 /**
  * Opens the pool while Python starts. @returns {Promise<Pool | null>} null without shared memory, with one thread, or if a
@@ -108,6 +106,7 @@ export class Pool {
     return this.#text(this.exports.pyapp_instruction_set());
   }
 
+  /** @param {number} address */
   #text(address) {
     return new TextDecoder().decode(this.bytes.slice(address, this.bytes.indexOf(0, address)));
   }
@@ -130,7 +129,7 @@ export class Pool {
    * @param {any} module Pyodide's
    */
   attach(module) {
-    const guarded = (work) => (first, second, third) => {
+    const guarded = (/** @type {(...values: number[]) => number | void} */ work) => (/** @type {number} */ first, /** @type {number} */ second, /** @type {number} */ third) => {
       if (this.lost !== null) return LOST;
       try {
         return work(first >>> 0, second >>> 0, third >>> 0) ?? 0;
@@ -139,8 +138,8 @@ export class Pool {
         return LOST;
       }
     };
-    const host = (from, count) => module.HEAPU8.subarray(from, from + count);
-    const add = (work, signature) => module.addFunction(guarded(work), signature);
+    const host = (/** @type {number} */ from, /** @type {number} */ count) => module.HEAPU8.subarray(from, from + count);
+    const add = (/** @type {(...values: number[]) => number | void} */ work, /** @type {string} */ signature) => module.addFunction(guarded(work), signature);
     this.functions = {
       write: add((to, from, count) => this.bytes.set(host(from, count), to), "iiii"),
       read: add((to, from, count) => host(to, count).set(this.bytes.subarray(from, from + count)), "iiii"),
@@ -159,7 +158,7 @@ export class Pool {
     this.#start();
   }
 
-  /** @param {number} key of what runs, for its times */
+  /** @param {number} key of what runs, for its times @param {number} records @param {number} count */
   #timed(key, records, count) {
     const status = this.chooser.run(key, (sharing) => this.exports.pool_run(records, count, sharing ? this.threads : 1));
     if ((status & 0xff) === LOST) this.#lose("a helper did not finish its share");

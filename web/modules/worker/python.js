@@ -2,6 +2,7 @@
  * Starts Python in this worker, runs tasks of its adapter `pyapp.browser` by name, and cancels them by the request's id.
  */
 import { Cancelled, UserError, eventFromError } from "../shared/protocol.js";
+import { mayShare } from "../shared/threads.js";
 import { fetchParts, fetchWheel } from "./parts.js";
 import { openPool } from "./pool.js";
 import { startRuntime } from "./runtime.js";
@@ -31,7 +32,7 @@ export class Python {
    * @param {string[]} early packages to fetch at once @param {number} threads
    */
   start(early, threads) {
-    const onStage = (what) => this.notify({ notice: "stage", what });
+    const onStage = (/** @type {string} */ what) => this.notify({ notice: "stage", what });
     this.runtime = this.#start(onStage, early, threads);
     this.runtime.then(
       (runtime) => this.notify({ notice: "ready", ...this.about(runtime) }),
@@ -39,6 +40,7 @@ export class Python {
     );
   }
 
+  /** @param {(what: string) => void} onStage @param {string[]} early @param {number} threads */
   async #start(onStage, early, threads) {
     const parts = fetchParts(early);
     const opening = openPool(threads);
@@ -46,10 +48,10 @@ export class Python {
     tokenizers.catch(() => {}); // reported below, where it is awaited
     const runtime = await startRuntime({ store: await this.storePromise, onStage, parts });
     const { pyodide, marks } = runtime;
-    if (self.crossOriginIsolated) this.stopFlag = new Int32Array(new SharedArrayBuffer(4));
+    if (mayShare()) this.stopFlag = new Int32Array(new SharedArrayBuffer(4));
     this.browser = pyodide.pyimport("pyapp.browser");
     await tokenizers;
-    const isStopped = (id) => this.stopFlag !== null && Atomics.load(this.stopFlag, 0) === id;
+    const isStopped = (/** @type {number} */ id) => this.stopFlag !== null && Atomics.load(this.stopFlag, 0) === id;
     this.pool = await opening;
     this.pool?.attach(pyodide._module);
     this.browser.install({ createEncoder, readInto, isStopped, pool: this.pool ?? undefined });
@@ -63,7 +65,7 @@ export class Python {
       marks,
       origin: performance.timeOrigin,
       fromSnapshot,
-      isolated: self.crossOriginIsolated,
+      isolated: mayShare(),
       stopFlag: this.stopFlag,
       pyodide: pyodide.version,
       instructionSet: this.browser.instruction_set(),
@@ -108,8 +110,9 @@ export class Python {
   async ask(method, params) {
     await this.runtime;
     this.asked = (this.asked ?? 0) - 1; // requests of the page have positive numbers
+    /** @type {any} */
     let last = null;
-    await this.browser.run(this.asked, method, params, (json) => (last = JSON.parse(json).at(-1)));
+    await this.browser.run(this.asked, method, params, (/** @type {string} */ json) => (last = JSON.parse(json).at(-1)));
     if (last?.type === "error") throw new UserError(last.what, last);
     return last;
   }
@@ -127,7 +130,7 @@ export class Python {
     const cancel = () => this.browser.cancel(id);
     signal.addEventListener("abort", cancel);
     try {
-      await this.browser.run(id, method, params, (json) => emit(...this.#told(JSON.parse(json))));
+      await this.browser.run(id, method, params, (/** @type {string} */ json) => emit(...this.#told(JSON.parse(json))));
     } catch (error) {
       throw asUserError(error);
     } finally {
@@ -156,7 +159,7 @@ function readInto(source, view, offset) {
   }
 }
 
-/** pyapp.browser turns Python's exceptions into events. So an exception here may mean that Python itself no longer works. */
+/** pyapp.browser turns Python's exceptions into events. So an exception here may mean that Python itself no longer works. @param {any} error */
 function asUserError(error) {
   const fatal = error instanceof WebAssembly.RuntimeError || error instanceof RangeError || error?.pyodide_fatal_error;
   if (!fatal) return error;

@@ -32,12 +32,13 @@ export async function startRuntime({ store, onStage, parts }) {
       fatal: true,
     });
   }
+  /** @type {Record<string, number>} */
   const marks = { start: performance.now() };
   onStage("Loading Python");
   const lock = await parts.lock;
   const hashes = [lock.info.stdlib_sha256, lock.packages.pyapp.sha256].map((hash) => (hash ?? "").slice(0, 16));
   const snapshotName = `python-${lock.info.version}-${hashes.join("-")}-${SNAPSHOT_FORMAT}.bin`;
-  let snapshot = store ? await store.snapshot(snapshotName).catch(() => null) : null;
+  let snapshot = store ? await store.snapshot(snapshotName).catch(/** @returns {null} */ () => null) : null;
   marks.snapshotFound = performance.now();
   let pyodide;
   try {
@@ -57,7 +58,7 @@ export async function startRuntime({ store, onStage, parts }) {
   return { pyodide, lock, wheels: parts.wheels, marks, fromSnapshot: snapshot !== null };
 }
 
-/** @param {import("./parts.js").Parts} parts @param {Promise<Uint8Array> | null} snapshot read while Pyodide loads */
+/** @param {import("./parts.js").Parts} parts @param {Promise<Uint8Array> | null} snapshot read while Pyodide loads @param {boolean} makeSnapshot */
 async function loadPython(parts, snapshot, makeSnapshot) {
   snapshot?.catch(() => {}); // Pyodide awaits it
   const { loadPyodide } = await parts.loader;
@@ -72,7 +73,10 @@ async function loadPython(parts, snapshot, makeSnapshot) {
   }));
 }
 
-/** Makes a snapshot, before any library is loaded. It is written to disk a little later. */
+/**
+ * Makes a snapshot, before any library is loaded. It is written to disk a little later.
+ * @param {any} pyodide @param {import("./store.js").Store} store @param {string} name
+ */
 function keepSnapshot(pyodide, store, name) {
   let bytes;
   try {
@@ -86,7 +90,7 @@ function keepSnapshot(pyodide, store, name) {
   setTimeout(() => (navigator.locks ? navigator.locks.request("pyapp:snapshot", write) : write()), 1500);
 }
 
-/** Seeds Python's random numbers. After each restore they would be the same otherwise. */
+/** Seeds Python's random numbers. After each restore they would be the same otherwise. @param {any} pyodide */
 function reseed(pyodide) {
   const random = pyodide.pyimport("random");
   const seed = crypto.getRandomValues(new Uint32Array(4)).join("");
@@ -94,6 +98,7 @@ function reseed(pyodide) {
   random.destroy();
 }
 
+/** @param {any} error */
 function asStartError(error) {
   if (error instanceof UserError) return error;
   return new UserError(`Python did not start: ${error?.message ?? error}`, {

@@ -19,7 +19,7 @@ export class FileSource {
     return new Uint8Array(this.#reader.readAsArrayBuffer(this.file.slice(offset, offset + length)));
   }
 
-  /** @param {Uint8Array} target a view of WebAssembly memory, filled from `offset` on */
+  /** @param {Uint8Array} target a view of WebAssembly memory, filled from `offset` on @param {number} offset */
   readInto(target, offset) {
     target.set(this.read(offset, target.length));
   }
@@ -36,12 +36,14 @@ export class HandleSource {
     this.size = handle.getSize();
   }
 
+  /** @param {number} offset @param {number} length @returns {Uint8Array} */
   read(offset, length) {
     const bytes = new Uint8Array(Math.max(0, Math.min(length, this.size - offset)));
     this.handle.read(bytes, { at: offset });
     return bytes;
   }
 
+  /** @param {Uint8Array} target a view of WebAssembly memory, filled from `offset` on @param {number} offset */
   readInto(target, offset) {
     this.handle.read(target, { at: offset });
   }
@@ -60,10 +62,12 @@ export class MemorySource {
     this.size = this.bytes.length;
   }
 
+  /** @param {number} offset @param {number} length @returns {Uint8Array} */
   read(offset, length) {
     return this.bytes.subarray(offset, offset + length);
   }
 
+  /** @param {Uint8Array} target a view of WebAssembly memory, filled from `offset` on @param {number} offset */
   readInto(target, offset) {
     target.set(this.bytes.subarray(offset, offset + target.length));
   }

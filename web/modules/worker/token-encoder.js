@@ -11,7 +11,7 @@
 export function encoderOf(Tokenizer, json) {
   const document = JSON.parse(json);
   const tokenizer = new Tokenizer(document, {});
-  const encode = (text) => tokenizer.encode(text, { add_special_tokens: false });
+  const encode = (/** @type {string} */ text) => tokenizer.encode(text, { add_special_tokens: false });
   const inBytes = byteFallback(document);
   return inBytes ? (text) => Uint32Array.from(inBytes(encode(text))) : (text) => Uint32Array.from(encode(text).ids);
 }
@@ -19,13 +19,14 @@ export function encoderOf(Tokenizer, json) {
 /**
  * For a Unigram vocabulary with byte_fallback: a function that writes unknown characters as the tokens of their UTF-8 bytes, where
  * all of these are in the vocabulary.
+ * @param {any} document of a tokenizer.json @returns {((encoding: {ids: number[], tokens: string[]}) => number[]) | null}
  */
 function byteFallback({ model, added_tokens: added }) {
   if (model?.type !== "Unigram" || !model.byte_fallback) return null;
-  const pieces = new Map(model.vocab.map(([piece], id) => [piece, id]));
+  const pieces = new Map(model.vocab.map((/** @type {[string, number]} */ [piece], /** @type {number} */ id) => [piece, id]));
   for (const { content, id } of added ?? []) pieces.set(content, id);
   const encoder = new TextEncoder();
-  const idsOf = (token) =>
+  const idsOf = (/** @type {string} */ token) =>
     Array.from(encoder.encode(token), (byte) => pieces.get(`<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`));
   return ({ ids, tokens }) =>
     ids.flatMap((id, place) => {

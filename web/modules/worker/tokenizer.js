@@ -5,6 +5,7 @@ import { siteUrl } from "../shared/site.js";
 import { importPart } from "./parts.js";
 import { encoderOf } from "./token-encoder.js";
 
+/** @type {any} */
 let library = null;
 
 /** Loads the library. Python calls `createEncoder` synchronously, so the library must be loaded before. */

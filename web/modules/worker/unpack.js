@@ -33,6 +33,7 @@ export function storedMembers(archive) {
   }
 }
 
+/** @param {ArrayBuffer} archive */
 function readMembers(archive) {
   const view = new DataView(archive);
   const end = archive.byteLength - END_BYTES;

@@ -19,14 +19,14 @@ function main() {
     h("section", { class: "chat-log", "aria-labelledby": "chat-log-title" },
       h("h2", { class: "visually-hidden", id: "chat-log-title" }, "The conversation"),
       h("p", { class: "chat-empty", id: "chat-empty" }, "Ask something. Nothing that you write leaves this device; conversations are kept in this browser only."),
-      h("ol", { class: "chat-turns", id: "chat-turns" })),
+      h("ol", { class: "chat-turns", id: "chat-turns", "data-setting": "messages" })),
     h("div", { class: "progress-line", id: "chat-progress", hidden: true }),
     h("div", { class: "error-slot", id: "chat-error" }),
     h("p", { class: "chat-note", id: "chat-note", role: "status", hidden: true }),
     h("button", { type: "button", class: "secondary", id: "chat-answer", hidden: true }, "Answer this"),
     h("form", { class: "composer card chat-composer", id: "chat-form", autocomplete: "off" },
       h("label", { class: "visually-hidden", for: "chat-field" }, "Your message"),
-      h("textarea", { id: "chat-field", rows: 1, spellcheck: "true", placeholder: "Ask something", "aria-describedby": "chat-keys" }),
+      h("textarea", { id: "chat-field", dir: "auto", rows: 1, spellcheck: "true", placeholder: "Ask something", "aria-describedby": "chat-keys" }),
       h("button", { class: "primary", id: "chat-send", type: "submit" }, "Send"),
       h("p", { class: "chat-keys", id: "chat-keys" }, "Enter sends, Shift+Enter begins a line, Escape stops.")),
     h("p", { class: "visually-hidden", id: "chat-announcer", role: "status", "aria-live": "polite" }));
@@ -42,6 +42,8 @@ function side() {
       h("summary", { class: "card-title" }, h("h2", {}, "Settings")),
       h("div", { class: "settings-fields" },
         h("div", {}, h("label", { class: "field-label", for: "chat-system" }, "System prompt"),
-          h("textarea", { id: "chat-system", rows: 3, placeholder: "How the model should behave" }))),
-      h("div", { class: "settings-fields", id: "chat-settings-fields" })));
+          h("textarea", { id: "chat-system", dir: "auto", rows: 3, placeholder: "How the model should behave" }))),
+      h("div", { class: "settings-fields", id: "chat-settings-fields" }),
+      h("div", { class: "settings-fields" },
+        h("label", { class: "check" }, h("input", { type: "checkbox", id: "chat-rolling", "data-setting": "rolling" }), "Leave out the oldest text when the context is full"))));
 }

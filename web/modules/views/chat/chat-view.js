@@ -1,11 +1,15 @@
 /**
  * The chat view: a conversation with a language model, its turns, the kept conversations, model and settings. Loaded when
  * it is first shown.
+ *
+ * @typedef {import("../../shared/protocol.js").TaskEvent} TaskEvent
+ * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
+ * @typedef {import("./conversation.js").Turn} Turn
  */
 import { throwIfCancelled } from "../../shared/protocol.js";
 import { siteUrl } from "../../shared/site.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, h } from "../../page/dom.js";
+import { byId, h, memory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
@@ -28,6 +32,8 @@ const FIELDS = [
 const SAVE_INTERVAL = 1000; // ms between two saves of an answer that is being written
 const DRAFT = "draft"; // of the field at the bottom; that of a turn is under its id
 const SYSTEM = "system"; // the system prompt of a conversation that has no turns yet
+const ROLLING = "chat-rolling"; // whether the oldest text is left out when the context is full
+const NEAR = 80; // pixels from the end of the conversation within which the page follows an answer
 
 /**
  * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
@@ -57,8 +63,14 @@ class ChatView {
     this.progress = new ProgressLine(byId("chat-progress"));
     this.settings = new SettingsFields(byId("chat-settings-fields"), { remembered: "chat-settings", prefix: "chat-", main: FIELDS });
     this.button = new RunButton(app, byId("chat-send"), this.slot, "Answering");
+    this.main = byId("chat-form").parentElement;
+    this.rolling = byId("chat-rolling");
+    this.rolling.checked = memory.get(ROLLING, false);
     this.field = byId("chat-field");
+    /** @type {ListedModel | null} */
+    this.loading = null;
     this.store = new HistoryStore("conversation", { database: "pyapp-conversations", table: "conversations", itemOf, textOf });
+    /** The shown one. @type {Conversation} */
     this.conversation = this.#fresh();
     /** @type {Map<string, TurnItem>} the shown turns */
     this.items = new Map();
@@ -103,6 +115,10 @@ class ChatView {
       else this.#saveSoon();
     });
     byId("chat-answer").addEventListener("click", () => this.answer(this.conversation.leaf));
+    this.rolling.addEventListener("change", () => memory.set(ROLLING, this.rolling.checked));
+    // What is scrolled into view must stop above the composer, which covers the window's lower end.
+    const composer = byId("chat-form");
+    new ResizeObserver(() => this.main.style.setProperty("--composer", `${composer.offsetHeight}px`)).observe(composer);
     // The page may be closed: what is written so far is stored now.
     addEventListener("pagehide", () => this.save());
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.save());
@@ -132,6 +148,7 @@ class ChatView {
     if (!drafts.set(DRAFT, this.field.value) && this.field.value) this.#tell("This browser's storage is full or closed: what you type is gone when the page is closed.");
   }
 
+  /** @param {string} text */
   #tell(text) {
     byId("chat-note").textContent = text;
     byId("chat-note").hidden = false;
@@ -151,6 +168,7 @@ class ChatView {
     this.prepared = this.#load(model); // resolved when it is loaded, or has failed
   }
 
+  /** @param {ListedModel} model */
   async #load(model) {
     clearError(this.slot);
     byId("chat-template").hidden = true;
@@ -165,6 +183,7 @@ class ChatView {
     }
   }
 
+  /** @param {TaskEvent} event */
   #loadEvent(event) {
     if (event.type === "progress") this.progress.show(`${event.what === "prompt" ? "Reading the conversation" : event.what}…`, event.done, event.total);
     if (event.type === "notice") {
@@ -192,7 +211,7 @@ class ChatView {
     this.field.focus();
   }
 
-  /** An empty conversation, with the system prompt that was written for it, or that of the shown one. */
+  /** An empty conversation, with the system prompt that was written for it, or that of the shown one. @returns {Conversation} */
   #fresh() {
     return new Conversation(this.store.begin(""), { system: drafts.get(SYSTEM) || this.conversation?.system });
   }
@@ -210,7 +229,8 @@ class ChatView {
     this.conversation = conversation;
     byId("chat-system").value = conversation.system;
     this.render();
-    this.#toEnd();
+    if (conversation.empty && isShown(this.view)) scrollTo(0, 0);
+    else this.#toEnd();
   }
 
   /** Shows all turns anew. */
@@ -224,6 +244,7 @@ class ChatView {
     byId("chat-answer").hidden = !unanswered;
   }
 
+  /** @param {Turn} turn @param {boolean} last */
   #item(turn, last) {
     const versions = this.conversation.versions(turn);
     return new TurnItem(turn, {
@@ -251,16 +272,21 @@ class ChatView {
     return sent;
   }
 
-  /** The user's turn, after the turn `parent`, in place of the turn `edited`; stored before its draft is forgotten. */
+  /**
+   * The user's turn, after the turn `parent`, in place of the turn `edited`; stored before its draft is forgotten.
+   * @param {string} text @param {string | null} parent @param {string | null} edited
+   */
   #say(text, parent, edited) {
     this.over = this.#sayAndAnswer(text, parent, edited);
     return this.over;
   }
 
+  /** @param {string} text @param {string | null} parent @param {string | null} edited */
   async #sayAndAnswer(text, parent, edited) {
     await this.button.interrupt();
     const turn = this.conversation.add("user", text, parent);
     this.render();
+    this.#toEnd();
     await this.save();
     if (!this.failedToSave) {
       drafts.set(DRAFT, this.field.value);
@@ -273,13 +299,14 @@ class ChatView {
 
   /**
    * Lets the model answer the turn `parent`, or go on with its answer.
-   * @param {string} parent @param {import("./conversation.js").Turn} [answer] @returns {Promise<void>}
+   * @param {string} parent @param {Turn} [answer] @returns {Promise<void>}
    */
   answer(parent, answer = undefined) {
     this.over = this.#answer(parent, answer); // resolved when it is written and stored
     return this.over;
   }
 
+  /** @param {string} parent @param {Turn} [answer] */
   async #answer(parent, answer) {
     await this.button.interrupt();
     const { conversation } = this;
@@ -291,14 +318,11 @@ class ChatView {
       if (turn) return;
       turn = conversation.add("assistant", "", parent);
       turn.model = this.choice.model.title;
-      this.render();
+      this.#following(() => this.render());
     };
     const show = () => {
       this.frame = 0;
-      const item = this.items.get(turn?.id);
-      const atEnd = this.#atEnd();
-      item?.refresh(this.button.running);
-      if (atEnd) this.#toEnd();
+      this.#following(() => this.items.get(turn?.id)?.refresh(this.button.running));
     };
     const settle = () => {
       cancelAnimationFrame(this.frame);
@@ -307,7 +331,7 @@ class ChatView {
     };
     this.announcer.say("Answering.");
     if (!this.engine.about) this.progress.show("Starting the engine…");
-    const onEvent = (event) => {
+    const onEvent = (/** @type {import("../../shared/protocol.js").TaskEvent} */ event) => {
       if (event.type === "token" || event.type === "thought") {
         started();
         this.progress.hide();
@@ -327,7 +351,7 @@ class ChatView {
       await this.app.listed(signal);
       await Promise.race([this.prepared, new Promise((resolve) => signal.addEventListener("abort", resolve))]);
       throwIfCancelled(signal);
-      const options = this.settings.options(); // the model may have limited them
+      const options = { ...this.settings.options(), rolling: this.rolling.checked }; // the model may have limited them
       const params = { model: this.choice.model.id, messages, options };
       const done = await this.engine.call("chat", params, { signal, onEvent });
       this.last = done; // what a test compares
@@ -349,7 +373,7 @@ class ChatView {
     byId("chat-note").hidden = true;
     await running;
     const focused = document.activeElement === document.body;
-    if (this.conversation === conversation) this.render();
+    if (this.conversation === conversation) this.#following(() => this.render());
     if (focused) this.field.focus();
     await this.save();
     await this.card.refresh(this.conversation.id);
@@ -378,14 +402,23 @@ class ChatView {
     }
   }
 
+  /** Whether the page shows the end of the conversation: the composer. On a phone the settings come below it. */
   #atEnd() {
-    const { scrollingElement } = document;
-    return scrollingElement.scrollHeight - scrollingElement.scrollTop - scrollingElement.clientHeight < 80;
+    const below = this.main.getBoundingClientRect().bottom - innerHeight;
+    return below < NEAR && (below > -NEAR || scrollY === 0);
+  }
+
+  /** Changes the conversation; a page that shows its end goes on to show it. @param {() => void} change */
+  #following(change) {
+    const atEnd = this.#atEnd();
+    change();
+    if (atEnd) this.#toEnd();
   }
 
   #toEnd() {
-    if (isShown(this.view)) document.scrollingElement.scrollTop = document.scrollingElement.scrollHeight;
+    if (isShown(this.view)) this.main.scrollIntoView({ block: "end" });
   }
 }
 
+/** @param {string} text */
 const words = (text) => text.split(/\s+/).filter(Boolean).length;

@@ -155,17 +155,17 @@ export function imported(text, where) {
   if (value.version !== VERSION) {
     throw new UserError(`The conversations are of version ${value.version}, this page reads version ${VERSION}.`, { where, hint: "Reload the page for its newest version." });
   }
-  return value.conversations.map((record, index) => checked(record, `${where}, conversation ${index + 1}`));
+  return value.conversations.map((/** @type {unknown} */ record, /** @type {number} */ index) => checked(record, `${where}, conversation ${index + 1}`));
 }
 
-/** Only the known fields, of the right types; the turns form a tree in which the parents come first. */
+/** Only the known fields, of the right types; the turns form a tree in which the parents come first. @param {any} record @param {string} where */
 function checked(record, where) {
-  const wrong = (what) => new UserError(what, { where, hint: HINT });
-  const need = (sound, what) => {
+  const wrong = (/** @type {string} */ what) => new UserError(what, { where, hint: HINT });
+  const need = (/** @type {boolean} */ sound, /** @type {string} */ what) => {
     if (!sound) throw wrong(what);
   };
-  const text = (value) => typeof value === "string";
-  const time = (value) => Number.isFinite(value);
+  const text = (/** @type {unknown} */ value) => typeof value === "string";
+  const time = (/** @type {unknown} */ value) => Number.isFinite(value);
   need(record !== null && typeof record === "object" && Array.isArray(record.turns), "It has no list of turns.");
   const { id, title, system, created, updated, leaf } = record;
   need([id, title, system].every(text) && id !== "" && time(created) && time(updated), "Its id, title, system prompt or times are missing.");
@@ -186,4 +186,5 @@ function checked(record, where) {
   return { id, title, system, created, updated, revision: 0, leaf, turns: [...known.values()] };
 }
 
+/** @param {any} figures */
 const numbers = (figures) => Object.fromEntries(["tokens", "speed", "context", "used"].filter((name) => Number.isFinite(figures?.[name])).map((name) => [name, figures[name]]));

@@ -13,6 +13,7 @@ const SCHEMES = /^(?:https?|mailto):/i;
 const IN_ANSWERS = 4; // the highest heading of an answer: the page has h1 to h3 above it
 const IN_NOTEBOOKS = 2;
 
+/** @param {string} text */
 const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
 
 /** @param {boolean} breaks whether the end of a line is one in the text, as models write @param {number} highest heading @returns {Marked} */

@@ -5,6 +5,7 @@ import { copyText, h } from "../../page/dom.js";
 import { drafts } from "./drafts.js";
 import { MarkdownText } from "./markdown.js";
 
+/** By the reason of the end. @type {Record<string, string>} */
 const ENDINGS = {
   length: "Stopped at the length that you set.",
   context: "The context is full: begin a new conversation, or edit an earlier turn.",
@@ -24,7 +25,7 @@ export class TurnItem {
     this.context = context;
     const mine = turn.role === "user";
     const who = mine ? "You" : (turn.model ?? "Assistant");
-    this.text = h("div", { class: "turn-text" });
+    this.text = h("div", { class: "turn-text", dir: "auto" });
     this.foot = h("div", { class: "turn-foot" });
     this.element = h("li", { class: "turn", "data-role": turn.role, "data-turn": turn.id },
       h("h3", { class: "turn-who" }, who), this.text, this.foot);
@@ -45,7 +46,7 @@ export class TurnItem {
   #foot() {
     const { turn, context } = this;
     const { versions, last } = context;
-    const button = (label, name, action) => h("button", { type: "button", class: "quiet", "aria-label": name, onclick: action }, label);
+    const button = (/** @type {string} */ label, /** @type {string} */ name, /** @type {() => void} */ action) => h("button", { type: "button", class: "quiet", "aria-label": name, onclick: action }, label);
     const copy = h("button", { type: "button", class: "quiet", "aria-label": turn.role === "user" ? "Copy this message" : "Copy this answer" }, "Copy");
     copy.addEventListener("click", () => copyText(copy, turn.text, this.text));
     /** @type {HTMLElement[]} */
@@ -63,7 +64,7 @@ export class TurnItem {
   #versions() {
     const { versions, show } = this.context;
     const index = versions.indexOf(this.turn);
-    const step = (by, label, sign) => {
+    const step = (/** @type {number} */ by, /** @type {string} */ label, /** @type {string} */ sign) => {
       const there = index + by in versions;
       return h("button", { type: "button", class: "quiet", "aria-label": label, disabled: !there, onclick: () => show(by) }, sign);
     };
@@ -74,7 +75,7 @@ export class TurnItem {
   /** A field in place of the text. What is typed is kept until it is sent or given up. */
   edit() {
     const { context, turn } = this;
-    const field = h("textarea", { rows: Math.min(12, turn.text.split("\n").length + 1), "aria-label": "Edit your message" });
+    const field = h("textarea", { dir: "auto", rows: Math.min(12, turn.text.split("\n").length + 1), "aria-label": "Edit your message" });
     field.value = drafts.get(context.place) || turn.text;
     const close = () => {
       drafts.set(context.place, "");
@@ -110,7 +111,7 @@ class AnswerText {
   /** @param {HTMLElement} host */
   constructor(host) {
     this.host = host;
-    this.body = h("div", { class: "markdown" });
+    this.body = h("div", { class: "markdown", dir: "auto" });
     this.markdown = new MarkdownText(this.body);
     host.append(this.body);
   }
@@ -119,7 +120,7 @@ class AnswerText {
   show({ text, thoughts }) {
     if (thoughts) {
       if (!this.thoughts) {
-        const body = h("div", { class: "markdown" });
+        const body = h("div", { class: "markdown", dir: "auto" });
         this.thoughts = new MarkdownText(body);
         this.host.prepend(h("details", { class: "thoughts" }, h("summary", {}, "Thoughts"), body));
       }

@@ -11,10 +11,15 @@ import { MarkdownText } from "../chat/markdown.js";
 import { Editor } from "./editor.js";
 import { OutputList } from "./output-list.js";
 
+/** In place of the number of a cell that has not ended, by its state. @type {Record<string, string>} */
+const SIGNS = { waiting: "[…]", running: "[✱]" };
+
 export class CellItem {
   /** @param {import("./notebook-files.js").CellData} data @param {CellActions} actions */
   constructor(data, actions) {
     this.kind = data.kind;
+    /** From 1; 0: it has no place yet. */
+    this.position = 0;
     this.source = data.source;
     /** The number of its last run in this Python; null: not run. */
     this.count = data.count ?? null;
@@ -100,7 +105,7 @@ export class CellItem {
   }
 
   #label() {
-    return `${this.kind === "code" ? "Code" : "Text"} of cell ${this.position ?? 1}`;
+    return `${this.kind === "code" ? "Code" : "Text"} of cell ${this.position || 1}`;
   }
 
   /** @param {number} position from 1 */
@@ -118,9 +123,9 @@ export class CellItem {
     this.state = state;
     this.element.dataset.state = state;
     if (this.kind === "text") return;
-    const sign = { waiting: "[…]", running: "[✱]" }[state] ?? (this.count === null ? "[ ]" : `[${this.count}]`);
+    const sign = SIGNS[state] ?? (this.count === null ? "[ ]" : `[${this.count}]`);
     this.number.textContent = sign;
-    this.time.textContent = { waiting: "waiting", running: "running" }[state] ?? time;
+    this.time.textContent = state in SIGNS ? state : time;
   }
 
   /** Keys of the cell while its editor is not used. @param {KeyboardEvent} event */

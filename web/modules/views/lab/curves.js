@@ -1,5 +1,7 @@
 /**
  * A drawing of curves: uPlot on a canvas, in the page's colours. Curves differ in their dashes too.
+ *
+ * @typedef {{name: string, y: (number | null)[]}} Curve
  */
 import uPlot from "uplot";
 import { h } from "../../page/dom.js";
@@ -23,7 +25,7 @@ export class CurvesDrawing {
 
   /** @param {import("./notebook-files.js").Output} output newer curves */
   update(output) {
-    const names = (one) => JSON.stringify([one.curves?.map(({ name }) => name), one.title]);
+    const names = (/** @type {import("./notebook-files.js").Output} */ one) => JSON.stringify([one.curves?.map((/** @type {Curve} */ { name }) => name), one.title]);
     const same = this.plot && names(output) === names(this.output);
     this.output = output;
     this.#describe();
@@ -33,7 +35,7 @@ export class CurvesDrawing {
 
   #data() {
     const { x = [], curves = [] } = this.output;
-    return /** @type {any} */ ([x, ...curves.map(({ y }) => y)]);
+    return /** @type {any} */ ([x, ...curves.map((/** @type {Curve} */ { y }) => y)]);
   }
 
   #describe() {
@@ -63,9 +65,9 @@ export class CurvesDrawing {
       width: this.#width(), height: HEIGHT, title: title || undefined,
       scales: { x: { time: false } },
       axes: [{ ...axis, label: xLabel || undefined, labelFont: "12px system-ui", labelSize: 22 }, { ...axis, size: 58, label: yLabel || undefined, labelFont: "12px system-ui", labelSize: 22 }],
-      series: [{ label: xLabel || "x" }, ...curves.map(({ name }, index) => ({
+      series: [{ label: xLabel || "x" }, ...curves.map((/** @type {Curve} */ { name }, /** @type {number} */ index) => ({
         label: name || "y", stroke: colour(COLOURS[index % COLOURS.length]), width: 2, dash: DASHES[index % DASHES.length],
-        ...(points ? { paths: () => null, points: { show: true, size: 6 } } : { points: { show: (this.output.x?.length ?? 0) < 40, size: 5 } }),
+        ...(points ? { paths: /** @returns {null} */ () => null, points: { show: true, size: 6 } } : { points: { show: (this.output.x?.length ?? 0) < 40, size: 5 } }),
         spanGaps: true,
       }))],
       cursor: { drag: { x: false, y: false } },

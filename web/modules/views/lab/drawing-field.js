@@ -8,6 +8,7 @@ const SIDE = 224; // CSS pixels of the field
 const FINE = 4; // parts of a pixel in each direction, whose mean is its value
 const PEN = 0.9; // width in Python's pixels
 const STEP = 1 / 16; // of the side, for an arrow key
+/** @type {Record<string, number[]>} */
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 /** @typedef {[number, number][]} Stroke points from 0 to 1 */
@@ -116,7 +117,7 @@ export class DrawingField {
     const [top, bottom] = [Math.min(...points.map(([, y]) => y)), Math.max(...points.map(([, y]) => y))];
     const pen = PEN * FINE;
     const scale = (side - pen) / Math.max(right - left, bottom - top, 0.05);
-    const put = ([x, y]) => [side / 2 + (x - (left + right) / 2) * scale, side / 2 + (y - (top + bottom) / 2) * scale];
+    const put = (/** @type {number[]} */ [x, y]) => [side / 2 + (x - (left + right) / 2) * scale, side / 2 + (y - (top + bottom) / 2) * scale];
     trace(context, this.strokes, put, pen, "black");
     const { data } = context.getImageData(0, 0, side, side);
     const pixels = new Array(this.size * this.size).fill(0);

@@ -156,7 +156,7 @@ export class LabPython extends EventTarget {
   /** @param {string} method @param {object} params @returns {Promise<any>} null while a cell runs, or if there is no answer */
   async ask(method, params) {
     if (!this.idle) return null;
-    return this.engine.call(method, params).catch(() => null);
+    return this.engine.call(method, params).catch(/** @returns {null} */ () => null);
   }
 
   /** Puts files into the folder of the cells. @param {{name: string, bytes: Uint8Array}[]} files */

@@ -116,7 +116,7 @@ class LabView {
     const lessons = this.#listLessons();
     if (carries(location.hash)) return this.#takeLink();
     const id = sessionStorage.getItem(SHOWN);
-    const item = id && (await this.store.read(id).catch(() => null));
+    const item = id && (await this.store.read(id).catch(/** @returns {null} */ () => null));
     if (item) return this.#openStored(item);
     const [first] = await lessons;
     if (first) await this.openLesson(first);
@@ -151,7 +151,11 @@ class LabView {
     this.filesChanged = wanted.length > 0;
   }
 
-  /** Shows a notebook in place of this one, which is stored. @param {import("./notebook-files.js").NotebookData} notebook */
+  /**
+   * Shows a notebook in place of this one, which is stored.
+   * @param {import("./notebook-files.js").NotebookData} notebook @param {import("../../history/history-store.js").HistoryEntry | null} [entry]
+   * @param {import("../../history/history-store.js").KeptFile[]} [files]
+   */
   async open({ title, cells }, entry = null, files = []) {
     await this.#leave();
     this.entry = entry;
@@ -376,7 +380,7 @@ class LabView {
     const seconds = (performance.now() - began) / 1000;
     const time = seconds < 0.1 ? "" : seconds < 10 ? `${seconds.toFixed(1)} s` : `${Math.round(seconds)} s`;
     if (reason === "stopped" && this.python.ready) cell.outputs.add({ kind: "note", text: "Stopped." });
-    cell.show({ complete: "done", failed: "failed" }[reason] ?? "stopped", time);
+    cell.show(reason === "complete" ? "done" : reason === "failed" ? "failed" : "stopped", time);
     this.announcer.say(`Cell ${cell.position} ${{ complete: "is done", failed: "ended with an error" }[reason] ?? "was stopped"}.`);
     return reason === "complete";
   }
@@ -403,6 +407,7 @@ class LabView {
       answers.restore([{ kind: "note", text: "Run the cells first: this field was drawn by an earlier Python." }]);
       return;
     }
+    /** @type {import("./notebook-files.js").Output[]} */
     const outputs = [];
     const onAsked = () => {
       answers.restore(outputs);

@@ -75,7 +75,7 @@ export function fromJupyter(text, title, where) {
     const version = Number.isInteger(data?.nbformat) ? ` It has version ${data.nbformat}.` : "";
     throw new UserError(`This is not a notebook of version 4 of the format.${version}`, { where, hint: "Open it in Jupyter and save it again." });
   }
-  const cells = data.cells.filter((cell) => cell && typeof cell === "object").map((cell) => ({
+  const cells = data.cells.filter((/** @type {unknown} */ cell) => cell && typeof cell === "object").map((/** @type {any} */ cell) => ({
     kind: /** @type {"code" | "text"} */ (cell.cell_type === "code" ? "code" : "text"),
     source: joined(cell.source),
     outputs: (Array.isArray(cell.outputs) ? cell.outputs : []).slice(0, 200).map(fromJupyterOutput).filter(Boolean),
@@ -98,7 +98,7 @@ const joined = (value) => (Array.isArray(value) ? value.filter((line) => typeof 
 function fromJupyterOutput(output) {
   if (output?.output_type === "stream") return { kind: "text", stream: output.name === "stderr" ? "stderr" : "stdout", text: joined(output.text) };
   if (output?.output_type === "error") {
-    const trace = joined((Array.isArray(output.traceback) ? output.traceback : []).map((line) => `${line}\n`));
+    const trace = joined((Array.isArray(output.traceback) ? output.traceback : []).map((/** @type {unknown} */ line) => `${line}\n`));
     return { kind: "error", name: String(output.ename ?? "Error"), text: (trace || `${output.ename}: ${output.evalue}`).replace(/\u001b\[[\d;]*m/g, "").trimEnd() };
   }
   const data = output?.data;

@@ -24,6 +24,7 @@ export class OutputList {
     this.outputs = [];
     /** @type {Map<string, {output: Output, node: HTMLElement, part?: any}>} those that newer ones replace */
     this.named = new Map();
+    /** @type {any[]} */
     this.parts = [];
     /** The text that grows. @type {{output: Output, element: HTMLElement} | null} */
     this.text = null;
@@ -170,9 +171,10 @@ function imageElement({ png = "", width, height, caption, text }) {
 }
 
 /** @param {Output} output */
-function tableElement({ columns = [], rows = [], count = 0 }) {
+function tableElement(output) {
+  const { columns = [], rows = [], count = 0 } = /** @type {{columns?: string[], rows?: unknown[][], count?: number}} */ (output);
   const number = columns.map((_, i) => rows.every((row) => row[i] === "" || Number.isFinite(Number(row[i]))));
-  const cell = (/** @type {"td" | "th"} */ tag, text, i) => h(tag, { class: number[i] ? "number" : null, scope: tag === "th" ? "col" : null }, String(text));
+  const cell = (/** @type {"td" | "th"} */ tag, /** @type {unknown} */ text, /** @type {number} */ i) => h(tag, { class: number[i] ? "number" : null, scope: tag === "th" ? "col" : null }, String(text));
   const table = h("table", { class: "output-table" },
     h("thead", {}, h("tr", {}, ...columns.map((name, i) => cell("th", name, i)))),
     h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((text, i) => cell("td", text, i))))));

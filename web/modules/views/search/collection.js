@@ -96,7 +96,10 @@ export class Collection {
     return found.sort((a, b) => b.score - a.score);
   }
 
-  /** A part of a text. Python counts characters, JavaScript half of those beyond U+FFFF twice. */
+  /**
+   * A part of a text. Python counts characters, JavaScript half of those beyond U+FFFF twice.
+   * @param {number} text @param {number} start @param {number} end
+   */
   slice(text, start, end) {
     if (!this.characters.has(text)) this.characters.set(text, Array.from(this.texts[text].text));
     return this.characters.get(text).slice(Math.max(0, start), end).join("");
@@ -142,6 +145,7 @@ export function floats(base64) {
 /** @param {Float32Array} a @param {Float32Array} b both of length 1 */
 export const cosine = (a, b) => (a.length === b.length ? a.reduce((sum, x, i) => sum + x * b[i], 0) : 0);
 
+/** @param {Float32Array} numbers */
 function base64Of(numbers) {
   const bytes = new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength);
   let letters = "";
@@ -167,18 +171,18 @@ export function imported(json, where) {
     throw new UserError("This file has no collections.", { where, hint: "Choose a file that was exported here." });
   }
   if (document.version > VERSION) throw new UserError("This file was written by a newer version.", { where, hint: "Reload the page to get that version." });
-  return document.collections.map((record, i) => checked(record, `${where}, collection ${i + 1}`));
+  return document.collections.map((/** @type {unknown} */ record, /** @type {number} */ i) => checked(record, `${where}, collection ${i + 1}`));
 }
 
-/** A record with sound fields only. */
+/** A record with sound fields only. @param {any} record @param {string} where @returns {CollectionRecord} */
 function checked(record, where) {
-  const wrong = (what) => new UserError(`This collection is damaged: ${what}.`, { where, hint: "Export it again." });
+  const wrong = (/** @type {string} */ what) => new UserError(`This collection is damaged: ${what}.`, { where, hint: "Export it again." });
   const { id, name, created, updated, texts, passages, dimensions, by } = record ?? {};
   if (typeof id !== "string" || typeof name !== "string") throw wrong("it has no name");
   if (!Array.isArray(texts) || texts.some((one) => typeof one?.name !== "string" || typeof one?.text !== "string")) throw wrong("its texts are missing");
-  const size = (text) => Array.from(texts[text].text).length;
+  const size = (/** @type {number} */ text) => Array.from(texts[text].text).length;
   const sizes = texts.map((_, i) => size(i));
-  const isCount = (value) => Number.isSafeInteger(value) && value >= 0;
+  const isCount = (/** @type {number} */ value) => Number.isSafeInteger(value) && value >= 0;
   const sound = (/** @type {Partial<Passage>} */ { text, start, end } = {}) => isCount(text) && text < texts.length && isCount(start) && isCount(end) && start < end && end <= sizes[text];
   if (!Array.isArray(passages) || !passages.every(sound)) throw wrong("a passage is not in its text");
   let vectors;
@@ -190,7 +194,7 @@ function checked(record, where) {
   if (!isCount(dimensions) || vectors.length !== passages.length * dimensions || !vectors.every(Number.isFinite)) throw wrong("its vectors do not fit its passages");
   const fits = by === null || (typeof by?.title === "string" && typeof by?.probe === "string" && /^[A-Za-z0-9+/]*={0,2}$/.test(by.probe));
   if (!fits) throw wrong("it does not say which model made it");
-  const time = (value) => (Number.isFinite(value) ? value : Date.now());
+  const time = (/** @type {number} */ value) => (Number.isFinite(value) ? value : Date.now());
   return {
     id, name, created: time(created), updated: time(updated), texts: texts.map((one) => ({ name: one.name, text: one.text })),
     passages: passages.map(({ text, start, end }) => ({ text, start, end })), vectors, dimensions, by: by && { title: by.title, probe: by.probe },

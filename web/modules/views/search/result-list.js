@@ -28,12 +28,13 @@ export class ResultList {
     if (focused) this.#focus(`[data-key="${CSS.escape(focused)}"]`);
   }
 
+  /** @param {import("./collection.js").Collection} collection @param {Result} result @param {Set<string>} opened */
   #item(collection, result, opened) {
     const { text, start, end, score, best } = result;
     const key = `${text} ${start}`;
-    const part = (from, to) => collection.slice(text, from, to);
+    const part = (/** @type {number} */ from, /** @type {number} */ to) => collection.slice(text, from, to);
     const body = h("blockquote", { class: "result-text", dir: "auto" });
-    const show = (wide) => {
+    const show = (/** @type {boolean} */ wide) => {
       const around = wide ? WIDE : CONTEXT;
       const passage = best
         ? [part(start, start + best.start), h("mark", {}, part(start + best.start, start + best.end)), part(start + best.end, end)]
@@ -57,7 +58,7 @@ export class ResultList {
       body, h("p", { class: "result-foot" }, open));
   }
 
-  /** Arrow keys go from result to result. */
+  /** Arrow keys go from result to result. @param {KeyboardEvent} event */
   #key(event) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     const buttons = [...this.host.querySelectorAll("button")];
@@ -72,6 +73,7 @@ export class ResultList {
     this.#focus("[aria-expanded]");
   }
 
+  /** @param {string} selector */
   #focus(selector) {
     /** @type {HTMLElement | null} */ (this.host.querySelector(selector))?.focus();
   }

@@ -1,6 +1,9 @@
 /**
  * The search view: texts, their passages and vectors, questions, the passages found, model and settings. Loaded when it is
  * first shown.
+ *
+ * @typedef {import("../../shared/protocol.js").TaskEvent} TaskEvent
+ * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
  */
 import { UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
 import { siteUrl } from "../../shared/site.js";
@@ -20,6 +23,7 @@ import { readTexts } from "./text-files.js";
 
 const PAGE = 10; // results at a time
 const MODEL_FILES = /\.(gguf|safetensors)$|^(config|tokenizer)\.json$/i;
+/** @type {Record<string, number>} */
 const INITIAL = { size: 200, overlap: 40 }; // tokens
 /** The names under which models keep the prompt of passages. */
 const PASSAGE_PROMPTS = ["passage", "document", "corpus"];
@@ -56,6 +60,8 @@ class SearchView {
     this.results = new ResultList(byId("search-list"));
     this.store = new HistoryStore("collection", { database: "pyapp-search", table: "collections", itemOf, textOf });
     this.collection = this.#fresh();
+    /** The model that is being loaded. @type {ListedModel | null} */
+    this.loading = null;
     /** Texts that wait for a model. @type {import("./text-files.js").NamedText[]} */
     this.waiting = [];
     /** What the loaded model says of itself. @type {{model: string, longest: number, probe: string, prompts: Record<string, string>} | null} */
@@ -132,7 +138,7 @@ class SearchView {
     }
   }
 
-  /** A setting; a field with a wrong value counts as it was before. */
+  /** A setting; a field with a wrong value counts as it was before. @param {string} name */
   #number(name) {
     return Number.isFinite(this.values[name]) ? this.values[name] : INITIAL[name];
   }
@@ -164,6 +170,7 @@ class SearchView {
     if (!this.store.keeps) this.#tell("This browser keeps nothing for this page (a private window, perhaps): collections are gone when it is closed. Export them to keep them.");
   }
 
+  /** @param {string} text @param {...Node} buttons */
   #tell(text, ...buttons) {
     byId("search-note").replaceChildren(text, ...buttons);
     byId("search-note").hidden = !text;
@@ -189,11 +196,12 @@ class SearchView {
     this.prepared = this.#load(model);
   }
 
+  /** @param {ListedModel} model */
   async #load(model) {
     clearError(this.slot);
     this.known = null;
     try {
-      const onEvent = (event) => event.type === "progress" && this.progress.show(`${event.what}…`, event.done, event.total);
+      const onEvent = (/** @type {TaskEvent} */ event) => event.type === "progress" && this.progress.show(`${event.what}…`, event.done, event.total);
       const known = await this.engine.call("search.load", { model: model.id }, { onEvent });
       if (this.choice.model?.id !== model.id) return;
       const { longest, probe, prompts: own } = /** @type {any} */ (known);
@@ -309,6 +317,7 @@ class SearchView {
     return this.#addTo(this.collection, texts);
   }
 
+  /** @param {Collection} collection @param {import("./text-files.js").NamedText[]} texts @param {boolean} [replace] @returns {Promise<boolean>} */
   async #addTo(collection, texts, replace = false) {
     if (!this.choice.model) {
       this.waiting.push(...texts);
@@ -318,13 +327,14 @@ class SearchView {
     }
     await this.button.interrupt();
     let done = false;
+    /** @type {any[]} */
     const items = [];
     this.over = this.button.run(async (signal) => {
       const { model } = await this.#model(signal);
       if (!replace && !collection.fits(this.known.probe)) {
         throw new UserError(`This collection was made with ${collection.by.title}.`, { hint: "Begin a new collection, or choose that model again." });
       }
-      const onEvent = (event) => {
+      const onEvent = (/** @type {TaskEvent} */ event) => {
         if (event.type === "progress") this.progress.show(event.what === "embedding" ? "Embedding" : event.what === "splitting" ? "Splitting" : `${event.what}…`, event.done, event.total);
         if (event.type === "item") items.push(event);
       };
@@ -350,6 +360,7 @@ class SearchView {
     return this.#addTo(this.collection, this.collection.texts, true);
   }
 
+  /** @param {number} index */
   async removeText(index) {
     await this.button.interrupt();
     this.collection.remove(index);
@@ -358,6 +369,7 @@ class SearchView {
     await this.card.refresh(this.collection.id);
   }
 
+  /** @param {Collection} collection */
   async #save(collection) {
     collection.entry.about = aboutOf(collection.passages.length);
     try {
@@ -371,7 +383,7 @@ class SearchView {
     return new UserError("There is no model to compare texts with.", { hint: "Choose one: it is downloaded once, then stored here.", action: "models" });
   }
 
-  /** Waits until the chosen model is loaded. */
+  /** Waits until the chosen model is loaded. @param {AbortSignal} signal */
   async #model(signal) {
     await this.app.listed(signal);
     const { model } = this.choice;
@@ -385,10 +397,12 @@ class SearchView {
     return { model };
   }
 
+  /** @param {string[]} texts @param {string} prompt @param {AbortSignal} signal */
   async #embed(texts, prompt, signal) {
     const { model } = await this.#model(signal);
+    /** @type {Float32Array[]} */
     const vectors = [];
-    const onEvent = (event) => event.type === "item" && (vectors[event.index] = floats(event.embedding));
+    const onEvent = (/** @type {TaskEvent} */ event) => event.type === "item" && (vectors[event.index] = floats(event.embedding));
     await this.engine.call("search.embed", { model: model.id, arguments: [texts], options: { prompt } }, { signal, onEvent });
     throwIfCancelled(signal);
     return vectors;
@@ -414,6 +428,7 @@ class SearchView {
     await this.over;
   }
 
+  /** @param {number} number */
   #showResults(number) {
     this.shown = Math.min(number, this.found.length);
     this.results.show(this.collection, this.found.slice(0, this.shown));
@@ -422,12 +437,12 @@ class SearchView {
     if (unmarked && !this.button.running) this.over = this.button.run((signal) => this.#mark(signal), { fail: () => {}, retry: () => this.#showResults(number) });
   }
 
-  /** Marks the sentence of each shown passage that is nearest to the question. */
+  /** Marks the sentence of each shown passage that is nearest to the question. @param {AbortSignal} signal */
   async #mark(signal) {
     const { collection, found } = this;
     const wanted = found.slice(0, this.shown).filter(({ best }) => !best);
     const texts = wanted.map(({ text, start, end }) => collection.slice(text, start, end));
-    const onEvent = (event) => event.type === "item" && (wanted[event.index].best = { start: event.start, end: event.end });
+    const onEvent = (/** @type {TaskEvent} */ event) => event.type === "item" && (wanted[event.index].best = { start: event.start, end: event.end });
     const options = { query_prompt: this.prompt("query"), prompt: this.prompt("passage") };
     await this.engine.call("search.sentences", { model: this.choice.model.id, arguments: [this.question, texts], options }, { signal, onEvent });
     if (this.found === found && this.collection === collection) this.results.show(collection, found.slice(0, this.shown));
@@ -450,4 +465,5 @@ class SearchView {
   }
 }
 
+/** @param {number} number @param {string} what */
 const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;

@@ -49,7 +49,7 @@ function decoded(bytes) {
   }
 }
 
-/** @returns {NamedText[]} */
+/** @param {string} name @param {string} text @returns {NamedText[]} */
 function split(name, text) {
   if (/\.html?$/i.test(name)) return [{ name, text: new DOMParser().parseFromString(text, "text/html").body.textContent.trim() || text }];
   if (/\.jsonl$/i.test(name)) return [{ name, text: text.split("\n").map((line) => fromJson(line) ?? line).join("\n\n") }];
@@ -58,7 +58,7 @@ function split(name, text) {
   return [{ name, text }];
 }
 
-/** The values of a JSON text as paragraphs, one for each element of its lists; null if it is no JSON. */
+/** The values of a JSON text as paragraphs, one for each element of its lists; null if it is no JSON. @param {string} text */
 function fromJson(text) {
   try {
     return paragraphsOf(JSON.parse(text)) || null;
@@ -67,6 +67,7 @@ function fromJson(text) {
   }
 }
 
+/** @param {unknown} value @param {number} [level] @returns {string} */
 function paragraphsOf(value, level = 0) {
   if (value === null || typeof value === "boolean" || level > DEEPEST) return "";
   if (typeof value !== "object") return String(value);
@@ -83,8 +84,9 @@ function fromTable(text, comma) {
     .filter(Boolean).join("\n\n") || text;
 }
 
-/** The cells of a table in RFC 4180's form. @returns {string[][]} */
+/** The cells of a table in RFC 4180's form. @param {string} text @param {string} comma @returns {string[][]} */
 function tableRows(text, comma) {
+  /** @type {string[][]} */
   const rows = [[]];
   let cell = "";
   let quoted = false;

@@ -5,6 +5,7 @@ import { Announcer } from "../../page/announcer.js";
 import { byId } from "../../page/dom.js";
 import { ProgressLine } from "../../page/progress-line.js";
 
+/** By the reason of the end. @type {Record<string, string>} */
 const ENDINGS = {
   stop: "The story is finished.",
   length: "Stopped at the length that you set.",
@@ -100,6 +101,7 @@ export class StoryOutput {
     if (seconds > 0.2 && !this.measured) this.#speed((this.ids.length - this.before - 1) / seconds);
   }
 
+  /** @param {number} perSecond */
   #speed(perSecond) {
     byId("metric-speed").textContent = perSecond < 10 ? perSecond.toFixed(1) : whole.format(perSecond);
   }

@@ -36,6 +36,8 @@ export class StoryView {
     this.store = new HistoryStore("story");
     /** The entry of the shown story. @type {import("../../history/history-store.js").HistoryEntry | null} */
     this.entry = null;
+    /** @type {import("../../page/model-choice.js").ListedModel | null} */
+    this.loading = null;
     /** @type {Story | null} */
     this.story = null;
     this.card = new HistoryCard(this.view.querySelector(".workspace-side"), this.store, {
@@ -100,7 +102,7 @@ export class StoryView {
     this.loading = model;
     clearError(byId("story-error"));
     const { progress } = this.output;
-    const onEvent = (event) => event.type === "progress" && progress.show(`${event.what}…`, event.done, event.total);
+    const onEvent = (/** @type {import("../../shared/protocol.js").TaskEvent} */ event) => event.type === "progress" && progress.show(`${event.what}…`, event.done, event.total);
     try {
       const { config } = await this.engine.call("load", { model: model.id }, { onEvent });
       if (config?.max_seq_len && this.choice.model === model) {
@@ -206,7 +208,7 @@ export class StoryView {
   /** Shows the story that this tab showed before it was reloaded. */
   async #restore() {
     const id = sessionStorage.getItem(SHOWN);
-    const item = id && (await this.store.read(id).catch(() => null));
+    const item = id && (await this.store.read(id).catch(/** @returns {null} */ () => null));
     if (item && !this.story && !this.button.running) await this.#open(item);
   }
 
@@ -217,6 +219,7 @@ export class StoryView {
     document.execCommand("insertText", false, (await file.text()).trim());
   }
 
+  /** @param {import("../../shared/protocol.js").TaskEvent} event */
   #event(event) {
     if (event.type === "token") {
       this.output.token(event);

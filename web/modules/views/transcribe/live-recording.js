@@ -11,7 +11,7 @@ const PUSH_SAMPLES = 3200; // in each message to the engine: 0.2 s
 export class LiveRecording {
   /**
    * @param {import("../../page/engine.js").Engine} engine
-   * @param {{onBlock: (peak: number, seconds: number) => void, onEvent: (event: object) => void, onPiece: (piece: Blob) => void}} listeners
+   * @param {{onBlock: (peak: number, seconds: number) => void, onEvent: (event: any) => void, onPiece: (piece: Blob) => void}} listeners
    *   `onPiece` gets the samples, a few seconds at a time
    * @param {"microphone" | "tab"} source
    */
@@ -36,9 +36,12 @@ export class LiveRecording {
     return this.microphone.open();
   }
 
-  /** Transcribes the sound until its end. @returns {Promise<object>} the last event of the request */
+  /**
+   * Transcribes the sound until its end.
+   * @param {object} params @param {AbortSignal} signal @returns {Promise<import("../../shared/protocol.js").DoneEvent>} the last event of the request
+   */
   listen(params, signal) {
-    const onEvent = (event) => {
+    const onEvent = (/** @type {{type: string}} */ event) => {
       if (event.type === "behind") this.heard = false;
       this.onEvent(event);
     };
@@ -47,6 +50,7 @@ export class LiveRecording {
     return listening;
   }
 
+  /** @param {Float32Array} block */
   #take(block) {
     this.writer.write(block);
     this.waiting.push(block);

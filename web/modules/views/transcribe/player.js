@@ -96,6 +96,7 @@ export class Player extends EventTarget {
     this.dispatchEvent(new CustomEvent("time", { detail: this.time }));
   }
 
+  /** @param {number} seconds */
   #show(seconds) {
     this.seeker.value = String(seconds);
     this.seeker.setAttribute("aria-valuetext", `${spoken(seconds)} of ${spoken(this.duration)}`);

@@ -14,6 +14,8 @@ export class RecordingSign {
     this.sign = h("a", { class: "recording-sign", href: "#transcribe", hidden: true });
     document.body.append(this.sign);
     this.recording = false;
+    /** What the sign says. @type {string | null} */
+    this.text = null;
     document.addEventListener("visibilitychange", () => this.recording && document.visibilityState === "visible" && this.#stayAwake());
     addEventListener("hashchange", () => this.recording && this.#place());
   }
@@ -51,7 +53,7 @@ export class RecordingSign {
 
   /** Where the browser cannot, or may not, keep the screen on, the recording goes on without. */
   async #stayAwake() {
-    this.lock = await navigator.wakeLock?.request("screen").catch(() => null);
+    this.lock = await navigator.wakeLock?.request("screen").catch(/** @returns {null} */ () => null);
     if (!this.recording) this.lock?.release().catch(() => {});
   }
 }

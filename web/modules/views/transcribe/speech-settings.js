@@ -15,18 +15,18 @@ export class SpeechSettings {
   /** @param {HTMLElement} host */
   constructor(host) {
     this.values = { language: "", task: "transcribe", times: "words", search: "auto", prompt: "", silence: true, ...memory.get("speech-settings", {}) };
-    this.language = this.#select("language", []);
-    this.tasks = this.#choice("task", "Task", TASKS);
-    this.silence = this.#check("silence", "Leave out silence");
-    this.prompt = h("input", { type: "text", id: "speech-prompt", maxlength: 400, "aria-describedby": "speech-prompt-help" });
+    this.language = this.#select("language", [], "language");
+    this.tasks = this.#choice("task", "Task", TASKS, "task");
+    this.silence = this.#check("silence", "Leave out silence", "skip_silence");
+    this.prompt = h("input", { type: "text", id: "speech-prompt", dir: "auto", "data-setting": "initial_prompt", maxlength: 400, "aria-describedby": "speech-prompt-help" });
     this.prompt.value = this.values.prompt;
     this.prompt.addEventListener("change", () => this.#set("prompt", this.prompt.value));
     host.append(
       field("Language", this.language),
       this.tasks.element,
-      this.#choice("times", "Times", TIMES).element,
+      this.#choice("times", "Times", TIMES, "word_timestamps").element,
       h("details", { class: "more" }, h("summary", {}, "More"), h("div", { class: "more-fields" },
-        field("Search", this.#select("search", SEARCHES)),
+        field("Search", this.#select("search", SEARCHES, "beam_size")),
         field("Words to expect", this.prompt, "Names and terms in the recording, or the text before it."),
         this.silence)),
     );
@@ -68,28 +68,33 @@ export class SpeechSettings {
     this.tasks.setDisabled(!translates);
   }
 
+  /** @param {string} name @param {unknown} value */
   #set(name, value) {
     this.values[name] = value;
     memory.set("speech-settings", this.values);
   }
 
-  #select(name, options) {
-    const select = h("select", { id: `speech-${name}` }, ...options.map(([value, text]) => h("option", { value }, text)));
+  /**
+   * @param {string} name in the stored values @param {string[][]} options their values and texts
+   * @param {string} setting the engine's name for it, by which errors find the field
+   */
+  #select(name, options, setting) {
+    const select = h("select", { id: `speech-${name}`, "data-setting": setting }, ...options.map(([value, text]) => h("option", { value }, text)));
     select.value = this.values[name];
     select.addEventListener("change", () => this.#set(name, select.value));
     return select;
   }
 
-  /** Two fields in one row. */
-  #choice(name, label, options) {
+  /** Two fields in one row. @param {string} name @param {string} label @param {string[][]} options @param {string} setting */
+  #choice(name, label, options, setting) {
     const inputs = options.map(([value]) => {
       const input = h("input", { type: "radio", name: `speech-${name}`, value, checked: this.values[name] === value });
       input.addEventListener("change", () => this.#set(name, value));
       return input;
     });
     const labels = options.map(([, text], i) => h("label", {}, inputs[i], h("span", {}, text)));
-    const element = h("fieldset", { class: "choice" }, h("legend", { class: "field-label" }, label), h("div", { class: "choice-row" }, ...labels));
-    const setDisabled = (disabled) => {
+    const element = h("fieldset", { class: "choice", "data-setting": setting }, h("legend", { class: "field-label" }, label), h("div", { class: "choice-row" }, ...labels));
+    const setDisabled = (/** @type {boolean} */ disabled) => {
       element.disabled = disabled;
       inputs[0].checked = disabled || this.values[name] === options[0][0];
       inputs[1].checked = !inputs[0].checked;
@@ -97,20 +102,25 @@ export class SpeechSettings {
     return { element, setDisabled };
   }
 
-  #check(name, label) {
-    const input = h("input", { type: "checkbox", id: `speech-${name}`, checked: this.values[name] });
+  /** @param {string} name @param {string} label @param {string} setting */
+  #check(name, label, setting) {
+    const input = h("input", { type: "checkbox", id: `speech-${name}`, "data-setting": setting, checked: this.values[name] });
     input.addEventListener("change", () => this.#set(name, input.checked));
     return h("label", { class: "check" }, input, label);
   }
 }
 
+/** @param {string} label @param {HTMLElement} control @param {string} [help] */
 function field(label, control, help) {
   const parts = [h("label", { class: "field-label", for: control.id }, label), control];
   if (help) parts.push(h("p", { class: "help", id: `${control.id}-help` }, help));
   return h("div", { class: "field" }, ...parts);
 }
 
-/** The name of a language in the user's language. Browsers do not have names for a few of Whisper's codes. */
+/**
+ * The name of a language in the user's language. Browsers do not have names for a few of Whisper's codes.
+ * @param {Intl.DisplayNames} names @param {string} code
+ */
 function nameOf(names, code) {
   try {
     return names.of(code) ?? code;

@@ -1,5 +1,8 @@
 /**
  * The transcribe view: transcribes a file, a sample or the microphone.
+ *
+ * @typedef {import("../../shared/protocol.js").TaskEvent} TaskEvent
+ * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
  */
 import { checkDuration, decode, toWav } from "../../audio/decoder.js";
 import { fetchRecording, isAddress } from "../../audio/remote.js";
@@ -60,6 +63,8 @@ export class TranscribeView {
     this.queue = null;
     this.fetching = false; // a recording by its address
     this.windowTime = Infinity; // seconds that the model took for a window of the last live recording
+    /** @type {ListedModel | null} */
+    this.loading = null;
     this.sign = new RecordingSign(this.view);
     this.button = new RunButton(app, byId("transcribe"), this.slot, "Transcribing");
     this.recordButton = new RunButton(app, byId("record"), this.slot, "Listening");
@@ -161,7 +166,7 @@ export class TranscribeView {
     this.#recall(model);
     clearError(this.slot);
     const { progress } = this.sheet;
-    const onEvent = (event) => event.type === "progress" && progress.show(`${event.what}…`, event.done, event.total);
+    const onEvent = (/** @type {TaskEvent} */ event) => event.type === "progress" && progress.show(`${event.what}…`, event.done, event.total);
     try {
       await this.#learn(model, { onEvent });
     } catch (error) {
@@ -172,13 +177,19 @@ export class TranscribeView {
     }
   }
 
-  /** Shows the languages of the chosen model before it is loaded, if the last visit has stored them. */
+  /**
+   * Shows the languages of the chosen model before it is loaded, if the last visit has stored them.
+   * @param {ListedModel} model
+   */
   #recall(model) {
     const known = memory.get(KNOWN, null);
     if (this.learnt !== model && known?.model === model.id) this.settings.showLanguages(known.languages, known.translates);
   }
 
-  /** Loads a model, and shows its languages. */
+  /**
+   * Loads a model, and shows its languages.
+   * @param {ListedModel} model @param {{signal?: AbortSignal, onEvent: (event: TaskEvent) => void}} options
+   */
   async #learn(model, options) {
     const { languages, translates } = await this.engine.call("speech.load", { model: model.id }, options);
     if (this.choice.model !== model) return;
@@ -187,7 +198,7 @@ export class TranscribeView {
     this.learnt = model;
   }
 
-  /** Waits for the languages of the model: the settings must not be read before, or the user's choice would be lost. */
+  /** Waits for the languages of the model: the settings must not be read before, or the user's choice would be lost. @param {AbortSignal} signal */
   async #settleSettings(signal) {
     const { model } = this.choice;
     if (model && this.learnt !== model) await this.#learn(model, { signal, onEvent: (event) => this.sheet.event(event) });
@@ -197,7 +208,7 @@ export class TranscribeView {
   async trySample({ path, title }) {
     await this.#settle();
     return this.#start(title, async () => {
-      const response = await fetch(siteUrl(path)).catch(() => null);
+      const response = await fetch(siteUrl(path)).catch(/** @returns {null} */ () => null);
       if (!response?.ok) throw new UserError("The sample could not be loaded.", { where: path, hint: "Check your connection.", action: "retry" });
       return new File([await response.blob()], path.split("/").pop(), { type: "audio/wav" });
     }, () => this.trySample({ path, title }));
@@ -310,9 +321,12 @@ export class TranscribeView {
     if (version) this.button.setLabel("Transcribe again");
   }
 
-  /** @returns {Promise<import("./transcript-sheet.js").Recording | null>} */
+  /**
+   * @param {File} file
+   * @param {string} name @param {AbortSignal} signal @returns {Promise<import("./transcript-sheet.js").Recording | null>}
+   */
   async #prepare(file, name, signal) {
-    const onProgress = (done, total) => this.sheet.event({ type: "progress", what: "reading the recording", done, total, unit: "seconds" });
+    const onProgress = (/** @type {number} */ done, /** @type {number | null} */ total) => this.sheet.event({ type: "progress", what: "reading the recording", done, total, unit: "seconds" });
     onProgress(0, null);
     const options = { signal, onProgress };
     let wav = await toWav(file, options);
@@ -331,7 +345,7 @@ export class TranscribeView {
 
   /** @param {Blob} wav @param {string} name @param {AbortSignal} [signal] @returns {Promise<import("./transcript-sheet.js").Overview>} */
   async #overview(wav, name, signal) {
-    const onEvent = (event) => this.sheet.event(event);
+    const onEvent = (/** @type {TaskEvent} */ event) => this.sheet.event(event);
     const overview = /** @type {any} */ (await this.engine.call("overview", { audio: wav, name, bins: PEAKS }, { signal, onEvent }));
     return overview;
   }
@@ -354,6 +368,7 @@ export class TranscribeView {
     else this.sheet.begin(this.settings.options(this.choice.model).task, "Transcribing.");
     if (!this.engine.about) this.sheet.progress.show("Starting the engine…");
     this.button.setLabel("Transcribe again");
+    /** @type {import("./transcript-keeper.js").Version | null} */
     let version = null;
     try {
       await this.app.listed(signal);
@@ -377,6 +392,7 @@ export class TranscribeView {
     }
   }
 
+  /** @param {TaskEvent} event @param {import("./transcript-keeper.js").Version} version */
   #transcribed(event, version) {
     this.sheet.event(event);
     if (event.type !== "segment") return;
@@ -421,6 +437,7 @@ export class TranscribeView {
     this.sign.end();
   }
 
+  /** @param {LiveRecording} live @param {AbortSignal} signal @param {"microphone" | "tab"} source */
   async #record(live, signal, source) {
     await this.app.listed(signal);
     const model = this.#modelId();
@@ -469,7 +486,7 @@ export class TranscribeView {
     this.store.remove(entry.id).catch(() => {}); // it was not stored
   }
 
-  /** Shows the recorded sound in the player. */
+  /** Shows the recorded sound in the player. @param {LiveRecording} live */
   async #keep(live) {
     await live.closed;
     if (live.duration === 0) return;
@@ -496,7 +513,7 @@ export class TranscribeView {
     /** @type {import("./transcript.js").Segment[]} */
     const segments = [];
     let share = null;
-    const onEvent = (event) => {
+    const onEvent = (/** @type {TaskEvent} */ event) => {
       if (event.type === "segment") segments.push({ ...event, id: segments.length });
       else if (event.type === "doubt") ({ share } = event);
       else if (event.type === "progress") this.sheet.event({ ...event, what: "reading the whole recording once more" });
@@ -518,6 +535,7 @@ export class TranscribeView {
     }
   }
 
+  /** @param {TaskEvent} event */
   #heardEvent(event) {
     if (event.type === "metric" && event.name === "window_time") this.windowTime = event.value;
     if (event.type !== "progress") this.sheet.progress.hide(); // the model is loaded
@@ -527,6 +545,7 @@ export class TranscribeView {
     this.keeper.saveSoon();
   }
 
+  /** @param {number} peak @param {number} seconds */
   #hear(peak, seconds) {
     this.liveWave.add(peak);
     byId("live-time").textContent = clock(seconds);
@@ -566,7 +585,7 @@ export class TranscribeView {
   /** Shows what this tab showed before it was reloaded. */
   async #restore() {
     const id = TranscriptKeeper.lastShown;
-    const item = id && (await this.store.read(id).catch(() => null));
+    const item = id && (await this.store.read(id).catch(/** @returns {null} */ () => null));
     if (item && !this.keeper.content && !this.button.running && !this.recordButton.running) await this.reopen(item);
   }
 

@@ -36,7 +36,7 @@ export async function allFormats(engine, contents) {
  * @param {() => File | null} sound
  */
 export function setUpDownloads(app, host, contents, sound) {
-  const save = async (getFile) => {
+  const save = async (/** @type {() => File | Promise<File>} */ getFile) => {
     try {
       download(await getFile());
     } catch (error) {

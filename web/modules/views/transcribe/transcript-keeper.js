@@ -93,6 +93,7 @@ export class TranscriptKeeper {
 
   /** Begins a version. @param {{model: string, task: string, segments: Segment[]}} what @returns {Version} */
   beginVersion({ model, task, segments }) {
+    /** @type {Version} */
     const version = { made: Date.now(), model, task, language: null, guess: null, edited: false, complete: false, reached: 0, segments };
     this.content.versions.push(version);
     this.content.current = this.content.versions.length - 1;

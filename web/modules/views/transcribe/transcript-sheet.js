@@ -15,7 +15,7 @@ import { stem } from "./transcript-keeper.js";
 /**
  * @typedef {{duration: number, rate: number, channels: number, peaks: number[],
  *   notices: import("../../shared/protocol.js").NoticeEvent[]}} Overview
- * @typedef {{name: string, wav: Blob | null, original: Blob, overview: Overview}} Recording `wav` is null until it is needed
+ * @typedef {{name: string, wav: Blob | null, original: File, overview: Overview}} Recording `wav` is null until it is needed
  * @typedef {import("./transcript-keeper.js").Version} Version
  */
 
@@ -58,6 +58,7 @@ export class TranscriptSheet extends EventTarget {
     byId("edit-transcript").addEventListener("click", () => this.#edit(!this.transcript.editing));
   }
 
+  /** @param {boolean} editing */
   #edit(editing) {
     this.transcript.setEditing(editing);
     const button = byId("edit-transcript");
@@ -71,6 +72,7 @@ export class TranscriptSheet extends EventTarget {
     this.dispatchEvent(new CustomEvent("edited"));
   }
 
+  /** @param {string} state */
   set state(state) {
     this.sheet.dataset.state = state;
   }
@@ -178,6 +180,7 @@ export class TranscriptSheet extends EventTarget {
     else if (event.type === "progress") this.#showProgress(event);
   }
 
+  /** @param {import("../../shared/protocol.js").ProgressEvent} event */
   #showProgress({ what, done, total, unit }) {
     const text = what.charAt(0).toUpperCase() + what.slice(1);
     const size = unit === "seconds" ? clock : unit === "bytes" ? megabytes : null;
@@ -185,6 +188,7 @@ export class TranscriptSheet extends EventTarget {
     this.progress.show(text + far, done, total);
   }
 
+  /** @param {string} code */
   #showLanguage(code) {
     this.language = code;
     const spoken = this.task === "translate" ? "en" : code;

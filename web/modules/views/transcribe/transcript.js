@@ -18,14 +18,15 @@ export class Transcript extends EventTarget {
     /** @type {Segment[]} */
     this.segments = [];
     this.editing = false;
+    /** The element at the player's time. @type {Element | null} */
     this.marked = null;
     this.partialRow = null;
     /** What the edits replaced, the last one at the end. @type {{index: number, text: string, words: Word[] | null | undefined}[]} */
     this.edits = [];
-    list.addEventListener("click", (event) => this.#clicked(event.target));
+    list.addEventListener("click", ({ target }) => this.#clicked(/** @type {HTMLElement} */ (target)));
     list.addEventListener("keydown", (event) => this.#pressed(event));
-    list.addEventListener("input", ({ target }) => this.#typed(target));
-    list.addEventListener("focusin", ({ target }) => this.#entered(target));
+    list.addEventListener("input", ({ target }) => this.#typed(/** @type {HTMLTextAreaElement} */ (target)));
+    list.addEventListener("focusin", ({ target }) => this.#entered(/** @type {HTMLElement} */ (target)));
   }
 
   clear() {
@@ -99,6 +100,7 @@ export class Transcript extends EventTarget {
     return this.segments.map(({ text }) => text.trim()).filter(Boolean).join("\n");
   }
 
+  /** @param {Segment} segment */
   #row(segment) {
     const time = h("button", { type: "button", class: "time", tabindex: "-1", "data-start": segment.start, "aria-label": `${clock(segment.start)}, play from ${spoken(segment.start)}` }, clock(segment.start));
     const row = h("li", { class: segment.guess ? "segment guess" : "segment", title: segment.guess ? "Perhaps a guess" : null }, time);
@@ -118,6 +120,7 @@ export class Transcript extends EventTarget {
     return h("p", { class: "segment-text", dir: "auto" }, ...parts.flat());
   }
 
+  /** @param {Segment} segment */
   #field({ text, start, end }) {
     const field = h("textarea", { class: "segment-field", rows: 1, dir: "auto", spellcheck: "true", "aria-label": `Text from ${spoken(start)} to ${spoken(end)}` });
     field.value = text.trim();
@@ -134,6 +137,7 @@ export class Transcript extends EventTarget {
     if (editing) this.list.querySelector("textarea")?.focus();
   }
 
+  /** @param {HTMLTextAreaElement} field */
   #typed(field) {
     const segment = this.segments[[...this.list.children].indexOf(field.closest("li"))];
     fit(field);
@@ -146,7 +150,7 @@ export class Transcript extends EventTarget {
     this.dispatchEvent(new CustomEvent("edited"));
   }
 
-  /** Remembers the text before an edit. */
+  /** Remembers the text before an edit. @param {HTMLElement} field */
   #entered(field) {
     if (field.tagName !== "TEXTAREA") return;
     const index = [...this.list.children].indexOf(field.closest("li"));
@@ -167,6 +171,7 @@ export class Transcript extends EventTarget {
     this.dispatchEvent(new CustomEvent("edited"));
   }
 
+  /** @param {HTMLElement} target */
   #clicked(target) {
     const button = target.closest("button");
     if (!button) return;
@@ -174,15 +179,17 @@ export class Transcript extends EventTarget {
     this.dispatchEvent(new CustomEvent("play", { detail: Number(button.dataset.start) }));
   }
 
-  /** Sets the element that Tab focuses. */
+  /** Sets the element that Tab focuses. @param {HTMLElement} button */
   #makeCurrent(button) {
     for (const other of this.list.querySelectorAll("button")) other.tabIndex = -1;
     button.tabIndex = 0;
   }
 
+  /** @param {KeyboardEvent} event */
   #pressed(event) {
-    if (event.target.tagName !== "BUTTON" || event.altKey || event.ctrlKey || event.metaKey) return;
-    const next = this.#neighbour(event.target, event.key);
+    const { tagName } = /** @type {HTMLElement} */ (event.target);
+    if (tagName !== "BUTTON" || event.altKey || event.ctrlKey || event.metaKey) return;
+    const next = this.#neighbour(/** @type {HTMLElement} */ (event.target), event.key);
     if (next === undefined) return;
     event.preventDefault();
     if (!next) return;
@@ -190,17 +197,20 @@ export class Transcript extends EventTarget {
     next.focus();
   }
 
-  /** @returns {HTMLElement | null | undefined} the target of a key; null: there is none; undefined: the key has no meaning here */
+  /**
+   * @param {HTMLElement} from
+   * @param {string} key @returns {HTMLElement | null | undefined} the target of a key; null: there is none; undefined: the key has no meaning here
+   */
   #neighbour(from, key) {
     const row = from.closest("li");
-    const first = (line) => line?.querySelector("button") ?? null;
+    const first = (/** @type {Element | null | undefined} */ line) => line?.querySelector("button") ?? null;
     if (key === "ArrowDown") return first(row.nextElementSibling);
     if (key === "ArrowUp") return first(row.previousElementSibling);
     if (key === "Home") return first(this.list.firstElementChild);
     if (key === "End") return first([...this.list.children].findLast((line) => first(line)));
     if (key !== "ArrowLeft" && key !== "ArrowRight") return undefined;
     const all = [...this.list.querySelectorAll("button")];
-    return all[all.indexOf(from) + (key === "ArrowRight" ? 1 : -1)] ?? null;
+    return all[all.indexOf(/** @type {HTMLButtonElement} */ (from)) + (key === "ArrowRight" ? 1 : -1)] ?? null;
   }
 
   /** Marks the segment and word at a time. @param {number} seconds @param {boolean} scroll whether to scroll to it */
@@ -219,7 +229,7 @@ export class Transcript extends EventTarget {
   }
 }
 
-/** Makes a field as tall as its text, for browsers without field-sizing. */
+/** Makes a field as tall as its text, for browsers without field-sizing. @param {HTMLTextAreaElement} field */
 function fit(field) {
   if (CSS.supports("field-sizing", "content")) return;
   field.style.height = "auto";

@@ -73,11 +73,13 @@ export class Waveform {
     });
   }
 
+  /** @param {number} count */
   #newest(count) {
     const last = this.peaks.slice(-count);
     return [...new Array(count - last.length).fill(0), ...last];
   }
 
+  /** @param {number} count */
   #whole(count) {
     const each = this.peaks.length / count;
     return Array.from({ length: count }, (_, i) => {

@@ -1,0 +1,74 @@
+"""What the tests ask of a browser that Playwright does not drive."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from typing import Any
+
+import pytest
+
+
+class DrivenBrowser(ABC):
+    """A browser with one tab; `errors` has what its console said, where the browser tells."""
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+
+    @abstractmethod
+    def open(self, url: str) -> None:
+        """Goes to an address."""
+
+    @abstractmethod
+    def evaluate(self, expression: str) -> Any:
+        """The value of an expression of the page, or of its promise, as JSON."""
+
+    @abstractmethod
+    def click(self, selector: str) -> None:
+        """Clicks with the mouse in the middle of an element."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends the browser."""
+
+    def until(self, expression: str, timeout: float = 60.0) -> Any:
+        """Polls an expression until it is true."""
+        end = time.monotonic() + timeout
+        while not (value := self.evaluate(expression)):
+            if time.monotonic() > end:
+                pytest.fail(f"never true: {expression}; the console: {self.errors}; alerts: {self.evaluate(ALERTS)}")
+            time.sleep(0.05)
+        return value
+
+
+ALERTS = "[...document.querySelectorAll('[role=alert]')].map(({ innerText }) => innerText).filter(Boolean)"
+READY = "document.getElementById('engine-status')?.dataset.state === 'ready'"
+
+
+def write_story(browser: DrivenBrowser, url: str) -> None:
+    """Opens the page and writes a story with the embedded model, on whatever kernels the browser runs."""
+    browser.open(url)
+    browser.until(f"{READY} && globalThis.pyappPage?.story !== undefined")
+    assert browser.evaluate("crossOriginIsolated")
+    assert browser.evaluate("pyappPage.app.engine.about.instructionSet") in ("relaxed", "simd128")
+    browser.click("#generate")
+    browser.until("document.getElementById('sheet').dataset.state === 'done'")
+    assert len(browser.evaluate("pyappPage.story.output.text").split()) > 20
+
+
+def transcribe_sample(browser: DrivenBrowser) -> None:
+    """Transcribes the first sample with the embedded model."""
+    browser.click("#views a[href='#transcribe']")
+    browser.until("document.querySelector('#samples button') !== null && pyappPage.transcribe !== undefined")
+    browser.click("#samples button")
+    browser.until("document.getElementById('transcript-sheet').dataset.state === 'done'")
+    assert browser.evaluate("pyappPage.transcribe.sheet.transcript.text").startswith("Two tickets to Rome")
+
+
+def visit_views(browser: DrivenBrowser) -> None:
+    """Opens every view; none shows an error."""
+    for view in browser.evaluate("[...document.querySelectorAll('#views a')].map(({ hash }) => hash.slice(1))"):
+        browser.click(f"#views a[href='#{view}']")
+        browser.until(f"pyappPage.{view} !== undefined && !document.getElementById('view-{view}').hidden")
+        alerts = browser.evaluate(ALERTS)
+        assert alerts == [], f"{view}: {alerts}"
