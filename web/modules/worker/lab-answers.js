@@ -4,10 +4,11 @@
  * @typedef {{state: Int32Array, text: Uint8Array}} Answers `state[0]` is one of the numbers below, `state[1]` the bytes of `text`
  */
 import { ANSWERED, ASKING, LONGEST_ANSWER } from "../shared/lab-protocol.js";
+import { mayShare } from "../shared/threads.js";
 
 /** @returns {Answers | null} null without shared memory */
 export function makeAnswers() {
-  if (!self.crossOriginIsolated) return null;
+  if (!mayShare()) return null;
   return { state: new Int32Array(new SharedArrayBuffer(8)), text: new Uint8Array(new SharedArrayBuffer(LONGEST_ANSWER)) };
 }
 
