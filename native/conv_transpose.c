@@ -118,6 +118,12 @@ INLINE void pack_pixels(float *to, const product *p, const void *source, int64_t
     }
 }
 
+/* Out of line, because its panels and those of gemm_of would lie on the stack together. */
+static __attribute__((noinline)) void multiply_pixels(const product *p, range rows, range columns, const pixels *of)
+{
+    gemm(p, rows, columns, pack_pixels, of, KIND_F32);
+}
+
 /* Output channels first .. last - 1 of one group, of some images; x and y are those of the first one. */
 COMPACT void transpose_channels(const shape *s, float *y, const float *x, const float *weight, const float *bias,
                                 int64_t first, int64_t last, int64_t images)
@@ -147,7 +153,7 @@ COMPACT void transpose_channels(const shape *s, float *y, const float *x, const 
             if (!TOGETHER || images == 1)
                 gemm_of(&p, all, columns, KIND_F32);
             else
-                gemm(&p, all, columns, pack_pixels, &of, KIND_F32);
+                multiply_pixels(&p, all, columns, &of);
             for (int64_t image = 0; image < images; image++)
                 fold_rows(s, y + image * y_image, products + image * n, images * n, q, end, pixel, n);
         }
