@@ -151,12 +151,14 @@ KERNEL(copy_strided)
     worker_share(cut(axes, count, &in, &over), 1, worker, workers, &first, &last);
     const axis *inner = axes + in, *across = axes + over;
     int64_t rest = first;
-    for (axis *a = axes + count; a-- > axes; rest /= a->tiles) {
+    for (int i = count - 1; i >= 0; i--) {
+        axis *a = &axes[i];
         a->tile = rest % a->tiles;
         a->to_tile = a->step * a->to * bytes;
         a->from_tile = a->step * a->from * bytes;
         to += a->tile * a->to_tile;
         from += a->tile * a->from_tile;
+        rest /= a->tiles;
     }
     for (; first < last; first++) {
         const int64_t n = extent(inner), rows = in == over ? 1 : extent(across);
@@ -166,7 +168,8 @@ KERNEL(copy_strided)
             for (int64_t row = 0; row < rows; row++)
                 copy_row(to + row * across->to * bytes, from + row * across->from * bytes, n, inner->to, inner->from,
                          bytes);
-        for (axis *a = axes + count; a-- > axes;) { /* the next tile */
+        for (int i = count - 1; i >= 0; i--) { /* the next tile */
+            axis *a = &axes[i];
             const ptrdiff_t tiles = ++a->tile < a->tiles ? 1 : 1 - a->tiles;
             to += tiles * a->to_tile;
             from += tiles * a->from_tile;
