@@ -56,8 +56,8 @@ static void add_pair(float *y, const float *even, const float *odd, const int64_
 
 /* Adds rows q .. end - 1 of the products, `apart` floats apart and numbered through output channels and taps, of pixels
  * from `pixel` on. */
-static __attribute__((noinline)) void fold_rows(const shape *s, float *y, const float *products, int64_t apart,
-                                                int64_t q, int64_t end, int64_t pixel, int64_t pixels)
+SMALL_CODE static void fold_rows(const shape *s, float *y, const float *products, int64_t apart, int64_t q, int64_t end,
+                                 int64_t pixel, int64_t pixels)
 {
     const int64_t taps = s->y.taps * s->x.taps, width = s->x.size;
     for (int64_t two; q < end; q += two, products += two * apart) {
@@ -85,10 +85,21 @@ static __attribute__((noinline)) void fold_rows(const shape *s, float *y, const 
     }
 }
 
-/* The pixels of small planes, which fill no panel alone, as columns: of images that lie `image` floats apart. */
+/* The pixels of small planes, which alone fill no wide panel, as columns: of images that lie `image` floats apart. */
+enum { TOGETHER = LANES >= 8 };
+
 typedef struct pixels {
     int64_t plane, image;
 } pixels;
+
+INLINE void copy_floats(float *to, const float *from, int64_t count)
+{
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4)
+        *(quad_unaligned *)(to + i) = *(const quad_unaligned *)(from + i);
+    for (; i < count; i++)
+        to[i] = from[i];
+}
 
 INLINE void pack_pixels(float *to, const product *p, const void *source, int64_t n, int64_t end, int64_t k,
                         int64_t depth, const int kind)
@@ -101,16 +112,21 @@ INLINE void pack_pixels(float *to, const product *p, const void *source, int64_t
             const int64_t at = (j + c) % of->plane;
             const float *from = (const float *)p->b + (j + c) / of->plane * of->image + k * p->b_row + at;
             count = smaller(smaller(of->plane - at, PANEL - c), end - j - c);
-            for (int64_t i = 0; i < depth; i++)
-                for (int64_t v = 0; v < count; v += LANES)
-                    vstore_up_to(to + i * PANEL + c + v, vload_up_to(from + i * p->b_row + v, count - v), count - v);
+            for (int64_t i = 0; i < depth; i++, from += p->b_row)
+                copy_floats(to + i * PANEL + c, from, count);
         }
     }
 }
 
+/* Out of line, because its panels and those of gemm_of would lie on the stack together. */
+static __attribute__((noinline)) void multiply_pixels(const product *p, range rows, range columns, const pixels *of)
+{
+    gemm(p, rows, columns, pack_pixels, of, KIND_F32);
+}
+
 /* Output channels first .. last - 1 of one group, of some images; x and y are those of the first one. */
-static void transpose_channels(const shape *s, float *y, const float *x, const float *weight, const float *bias,
-                               int64_t first, int64_t last, int64_t images)
+COMPACT void transpose_channels(const shape *s, float *y, const float *x, const float *weight, const float *bias,
+                                int64_t first, int64_t last, int64_t images)
 {
     float products[PRODUCTS];
     const int64_t taps = s->y.taps * s->x.taps, plane = s->y.size * s->x.size, outputs = s->y.out * s->x.out;
@@ -134,10 +150,10 @@ static void transpose_channels(const shape *s, float *y, const float *x, const f
                                .b_row = plane,
                                .b_column = 1,
                                .c_row = images * n};
-            if (images == 1)
+            if (!TOGETHER || images == 1)
                 gemm_of(&p, all, columns, KIND_F32);
             else
-                gemm(&p, all, columns, pack_pixels, &of, KIND_F32);
+                multiply_pixels(&p, all, columns, &of);
             for (int64_t image = 0; image < images; image++)
                 fold_rows(s, y + image * y_image, products + image * n, images * n, q, end, pixel, n);
         }
@@ -172,7 +188,7 @@ KERNEL(conv_transpose_f32)
         s.y.dilation < 1 || s.x.dilation < 1)
         return KERNEL_BAD_ARGUMENT;
     const int64_t shared = workers == 1 ? s.batch : s.batch * s.groups * s.outputs / (2 * workers);
-    const int64_t images = larger(1, smaller(s.batch, smaller(shared, plane ? PIXELS / plane : 1)));
+    const int64_t images = larger(1, smaller(s.batch, smaller(shared, TOGETHER && plane ? PIXELS / plane : 1)));
     worker_share((s.batch + images - 1) / images * s.groups * s.outputs, 1, worker, workers, &first, &last);
     while (first < last) {
         const int64_t item = first / s.outputs, group = item % s.groups, begin = first % s.outputs;

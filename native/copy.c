@@ -4,8 +4,9 @@
 enum { RANK = 6, TILE = 32, RUN = 4096 };
 
 typedef struct axis {
-    int64_t size, to, from; /* strides in elements */
-    int64_t step, tiles;    /* of the tiles along this axis */
+    int64_t size, to, from;       /* strides in elements */
+    int64_t step, tiles, tile;    /* elements of a tile along this axis; how many tiles; which one */
+    ptrdiff_t to_tile, from_tile; /* bytes from one tile to the next */
 } axis;
 
 /* Drops axes of size 1 and merges neighbours that are contiguous in both views. Returns the number of axes left. */
@@ -17,12 +18,12 @@ static int simplify(const int64_t *shape, const int64_t *to, const int64_t *from
             continue;
         axis *previous = axes + count - 1;
         if (count && previous->to == to[i] * shape[i] && previous->from == from[i] * shape[i])
-            *previous = (axis){previous->size * shape[i], to[i], from[i], 1, 1};
+            *previous = (axis){.size = previous->size * shape[i], .to = to[i], .from = from[i], .step = 1};
         else
-            axes[count++] = (axis){shape[i], to[i], from[i], 1, 1};
+            axes[count++] = (axis){.size = shape[i], .to = to[i], .from = from[i], .step = 1};
     }
     if (!count)
-        axes[count++] = (axis){1, 1, 1, 1, 1};
+        axes[count++] = (axis){.size = 1, .to = 1, .from = 1, .step = 1};
     return count;
 }
 
@@ -97,50 +98,46 @@ static int64_t cut(axis *axes, int count, int *inner, int *across)
     return total;
 }
 
+#if defined(__wasm__)
+enum { TURNS = 0 }; /* the code would take longer to download than it saves */
+#else
+enum { TURNS = 1 };
+#endif
+
 /* Elements of 4 bytes, transposed: to[r * to_row + i] = from[r + i * from_row] for `rows` x n elements. */
-static void turn(any32 *to, const any32 *from, int64_t rows, int64_t n, int64_t to_row, int64_t from_row)
+static void turn(any32 *to, const any32 *from, int64_t rows, int64_t n, ptrdiff_t to_row, ptrdiff_t from_row)
 {
-    for (int64_t r = 0; r < rows; r += 4) {
-        const int64_t tall = rows - r < 4 ? rows - r : 4;
-        int64_t i = 0;
-        for (; tall == 4 && i + 4 <= n; i += 4) {
+    for (int64_t tall; rows > 0; rows -= tall, to += 4 * to_row, from += 4) {
+        any32 *target = to;
+        const any32 *source = from;
+        int64_t left = n;
+        tall = rows < 4 ? rows : 4;
+        for (; tall == 4 && left >= 4; left -= 4, target += 4, source += 4 * from_row) {
             quad part[4];
             for (int q = 0; q < 4; q++)
-                part[q] = *(const quad_unaligned *)(from + r + (i + q) * from_row);
+                part[q] = *(const quad_unaligned *)(source + q * from_row);
             transpose4(&part[0], &part[1], &part[2], &part[3]);
             for (int q = 0; q < 4; q++)
-                *(quad_unaligned *)(to + (r + q) * to_row + i) = part[q];
+                *(quad_unaligned *)(target + q * to_row) = part[q];
         }
-        for (int64_t q = 0; q < tall; q++)
-            for (int64_t j = i; j < n; j++)
-                to[(r + q) * to_row + j] = from[r + q + j * from_row];
+        for (int q = 0; q < tall; q++)
+            copy_row((char *)(target + q * to_row), (const char *)(source + q), left, 1, from_row, 4);
     }
 }
 
-/* A tile: its number along each axis, and where it begins. */
-typedef struct place {
-    char *to;
-    const char *from;
-    int64_t tile[RANK];
-} place;
-
-/* Moves the place by some tiles along an axis. */
-static void move(place *at, const axis *along, int64_t tiles, int64_t bytes)
+/* The elements of the present tile along an axis. */
+static int64_t extent(const axis *along)
 {
-    at->to += tiles * along->step * along->to * bytes;
-    at->from += tiles * along->step * along->from * bytes;
-}
-
-static int64_t extent(const axis *along, int64_t tile)
-{
-    const int64_t start = tile * along->step;
-    return along->size - start < along->step ? along->size - start : along->step;
+    const int64_t left = along->size - along->tile * along->step;
+    return left < along->step ? left : along->step;
 }
 
 KERNEL(copy_strided)
 {
     const int64_t bytes = record->dims[copy_strided_element_bytes], rank = record->dims[copy_strided_rank];
     const int64_t *shape = record->dims + copy_strided_shape0;
+    char *to = record->pointers[copy_strided_to];
+    const char *from = record->pointers[copy_strided_from];
     axis axes[RANK];
     if (bytes < 1 || rank < 0 || rank > RANK)
         return KERNEL_BAD_ARGUMENT;
@@ -149,32 +146,36 @@ KERNEL(copy_strided)
             return shape[i] ? KERNEL_BAD_ARGUMENT : KERNEL_OK;
     const int count =
         simplify(shape, record->dims + copy_strided_to0, record->dims + copy_strided_from0, (int)rank, axes);
-    int inner, across;
+    int in, over;
     int64_t first, last;
-    worker_share(cut(axes, count, &inner, &across), 1, worker, workers, &first, &last);
-    place at = {record->pointers[copy_strided_to], record->pointers[copy_strided_from], {0}};
-    const int turned = bytes == 4 && inner != across && axes[inner].to == 1 && axes[across].from == 1;
+    worker_share(cut(axes, count, &in, &over), 1, worker, workers, &first, &last);
+    const axis *inner = axes + in, *across = axes + over;
     int64_t rest = first;
     for (int i = count - 1; i >= 0; i--) {
-        at.tile[i] = rest % axes[i].tiles;
-        rest /= axes[i].tiles;
-        move(&at, &axes[i], at.tile[i], bytes);
+        axis *a = &axes[i];
+        a->tile = rest % a->tiles;
+        a->to_tile = a->step * a->to * bytes;
+        a->from_tile = a->step * a->from * bytes;
+        to += a->tile * a->to_tile;
+        from += a->tile * a->from_tile;
+        rest /= a->tiles;
     }
     for (; first < last; first++) {
-        const int64_t n = extent(&axes[inner], at.tile[inner]);
-        const int64_t rows = inner == across ? 1 : extent(&axes[across], at.tile[across]);
-        if (turned)
-            turn((any32 *)at.to, (const any32 *)at.from, rows, n, axes[across].to, axes[inner].from);
-        for (int64_t row = 0; row < rows && !turned; row++)
-            copy_row(at.to + row * axes[across].to * bytes, at.from + row * axes[across].from * bytes, n,
-                     axes[inner].to, axes[inner].from, bytes);
-        for (int i = count - 1; i >= 0; i--) {
-            if (++at.tile[i] < axes[i].tiles) {
-                move(&at, &axes[i], 1, bytes);
+        const int64_t n = extent(inner), rows = in == over ? 1 : extent(across);
+        if (TURNS && bytes == 4 && in != over && inner->to == 1 && across->from == 1)
+            turn((any32 *)to, (const any32 *)from, rows, n, across->to, inner->from);
+        else
+            for (int64_t row = 0; row < rows; row++)
+                copy_row(to + row * across->to * bytes, from + row * across->from * bytes, n, inner->to, inner->from,
+                         bytes);
+        for (int i = count - 1; i >= 0; i--) { /* the next tile */
+            axis *a = &axes[i];
+            const ptrdiff_t tiles = ++a->tile < a->tiles ? 1 : 1 - a->tiles;
+            to += tiles * a->to_tile;
+            from += tiles * a->from_tile;
+            if (tiles == 1)
                 break;
-            }
-            move(&at, &axes[i], 1 - axes[i].tiles, bytes);
-            at.tile[i] = 0;
+            a->tile = 0;
         }
     }
     return KERNEL_OK;

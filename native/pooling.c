@@ -177,8 +177,8 @@ static void find_starts(starts *s, int64_t *digits, const geometry *g, const int
 
 /* LANES windows from the o-th of a block on: their largest elements, and where these are in the plane x (-1: there is
  * none). */
-INLINE vfloat largest_of(const float *x, const geometry *g, const int32_t *steps, const starts *s, int64_t o,
-                         const int padded, vint *places)
+COMPACT vfloat largest_of(const float *x, const geometry *g, const int32_t *steps, const starts *s, int64_t o,
+                          int padded, vint *places)
 {
     vfloat most = vsplat(-INFINITE);
     vint found = vsplat_int(-1);
@@ -221,8 +221,7 @@ static void max_planes(const window *w, int64_t first, int64_t last, int64_t ele
             for (int64_t o = 0; o < n; o += LANES) {
                 int32_t places[LANES];
                 vint found;
-                const vfloat most =
-                    padded ? largest_of(x, g, steps, &s, o, 1, &found) : largest_of(x, g, steps, &s, o, 0, &found);
+                const vfloat most = largest_of(x, g, steps, &s, o, padded, &found);
                 const int64_t count = n - o < LANES ? n - o : LANES;
                 if (w->y)
                     vstore_up_to((float *)w->y + to + o, most, n - o);

@@ -253,12 +253,9 @@ def _weight_gradient(g: Tensor, x: Tensor, weight: Tensor, steps: _Steps, by_out
     x = _framed(x, steps.sides, channels_last=inner > 1)
     strides = x.strides[2:]
     by_tap = empty_contiguous((outputs, *kernel, inner), _F32, g.device)
-    sizes, apart = (*kernel, inner), (*_times(strides, steps.dilation), 1)
-    if inner == 1:  # the kernel packs runs along the last axis
-        sizes, apart = (1, *kernel), (1, *apart[:3])
     _WINDOWS.launch(outputs * inner * prod(kernel) * batch * prod(out) >> 10, by_tap, by_output(), x, None,
         1, steps.groups, outputs // steps.groups, batch, *out, x.strides[0], *_times(strides, steps.stride),
-        *sizes, *apart, 0, inner * x.strides[1],
+        *kernel, inner, *_times(strides, steps.dilation), 1, 0, inner * x.strides[1],
     )  # fmt: skip
     return dense(by_tap.permute(0, 4, 1, 2, 3))
 
