@@ -272,7 +272,7 @@ KERNEL(silu_mul_backward_f32, "grad_x x grad_y | rows columns |")
 
 OPCODE(reduce, sum, "floats integers bool", "number")
 OPCODE(reduce, sum_squares, "floats", "number")
-OPCODE(reduce, var, "floats", "number")
+OPCODE(reduce, var, "float16 bfloat16 float32", "number")
 OPCODE(reduce, prod, "floats integers bool", "number")
 OPCODE(reduce, any, "floats integers bool", "bool")
 OPCODE(reduce, all, "floats integers bool", "bool")

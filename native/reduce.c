@@ -184,30 +184,22 @@ ACROSS_FUNCTION(wholes_across, int64_t, uint64_t, whole)
 ALONG_FUNCTION(reals_along, double, double, real)
 ALONG_FUNCTION(wholes_along, int64_t, uint64_t, whole)
 
-/* The sum of x - centre, or of its squares, over a line. The rounding errors of additions are added up, too (Neumaier
- * 1974). */
-static SMALL_CODE double sum_doubles(const view *line, int64_t count, double centre, int squares)
+/* Adds a part to result 0; `lost` is the sum of the rounding errors of earlier additions (Neumaier 1974). */
+static SMALL_CODE void add_part(state *s, double *lost, const double *x, int64_t n, int squares)
 {
-    double total = 0, lost = 0, part[PART];
-    for (int64_t k = 0; k < count; k += PART) {
-        const int64_t n = count - k < PART ? count - k : PART;
-        double sums[8] = {0};
-        read_doubles(part, line, k, n);
-        for (int64_t i = n; i % 8; i++)
-            part[i] = centre;
-        for (int64_t i = 0; i < n; i += 8)
-            for (int j = 0; j < 8; j++) {
-                const double x = part[i + j] - centre;
-                sums[j] += squares ? x * x : x;
-            }
-        const double more = ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
-        const double sum = total + more;
-        const double rounded =
-            __builtin_fabs(total) >= __builtin_fabs(more) ? (total - sum) + more : (more - sum) + total;
-        lost += sum - sum == 0 ? rounded : 0;
-        total = sum;
-    }
-    return total + lost;
+    double sums[8] = {0};
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int j = 0; j < 8; j++)
+            sums[j] += squares ? x[i + j] * x[i + j] : x[i + j];
+    for (; i < n; i++)
+        sums[0] += squares ? x[i] * x[i] : x[i];
+    const double more = ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+    const double total = s->real[0] + more;
+    const double rounded =
+        __builtin_fabs(s->real[0]) >= __builtin_fabs(more) ? (s->real[0] - total) + more : (more - total) + s->real[0];
+    *lost += total - total == 0 ? rounded : 0;
+    s->real[0] = total;
 }
 
 /* Largest or smallest of a dense row of f32; NaN if an element is NaN. */
@@ -263,7 +255,7 @@ static SMALL_CODE void begin_results(const reduction *r, state *s, int64_t n)
 }
 
 /* A float sum of a line of f32 or halves, added up in f32 a part at a time. */
-static double sum_floats(const view *line, int64_t count)
+static double sum_of_halves(const view *line, int64_t count)
 {
     double total = 0;
     for (int64_t k = 0; k < count; k += PART) {
@@ -274,34 +266,33 @@ static double sum_floats(const view *line, int64_t count)
     return total;
 }
 
-/* The sum of the squared distances from the mean. Floats are compared with the mean as a float: what that adds is taken
- * away again (Chan, Golub and LeVeque 1983). */
-static SMALL_CODE double sum_deviations(const view *line, int64_t count, int floats)
+/* The sums of x - centre and of its squares over a line of f32 or halves. */
+static SMALL_CODE void sum_moments(const view *line, int64_t count, float centre, double *sum, double *squares)
 {
-    const double mean = (floats ? sum_floats(line, count) : sum_doubles(line, count, 0, 0)) / (double)count;
-    const float centre = (float)mean;
-    double squares = 0, apart = 0;
-    if (!floats)
-        return sum_doubles(line, count, mean, 1);
+    *sum = *squares = 0;
     for (int64_t k = 0; k < count; k += PART) {
         const int64_t n = count - k < PART ? count - k : PART;
         float part[PART];
         const float *x = read_floats(part, line, k, n);
-        vfloat sums = vzero(), more = vzero();
-        int64_t i = 0;
-        for (; i + LANES <= n; i += LANES) {
-            const vfloat distance = vload(x + i) - centre;
-            more = vfma(distance, distance, more);
-            sums += distance;
+        vfloat first = vzero(), second = vzero();
+        for (int64_t i = 0; i < n; i += LANES) {
+            const vfloat distance = (n - i >= LANES ? vload(x + i) : vload_part_or(x + i, n - i, centre)) - centre;
+            first += distance;
+            second = vfma(distance, distance, second);
         }
-        squares += vsum(more);
-        apart += vsum(sums);
-        for (; i < n; i++) {
-            squares += (x[i] - centre) * (x[i] - centre);
-            apart += x[i] - centre;
-        }
+        *sum += vsum(first);
+        *squares += vsum(second);
     }
-    return squares - apart * apart / (double)count;
+}
+
+/* The variance of a line. Distances are those from the mean as a float: what that adds is taken away again (Chan, Golub
+ * and LeVeque 1983). */
+static SMALL_CODE double variance(const view *line, int64_t count, double correction)
+{
+    double sum, squares;
+    sum_moments(line, count, 0, &sum, &squares);
+    sum_moments(line, count, (float)(sum / (double)count), &sum, &squares);
+    return (squares - sum * sum / (double)count) / ((double)count - correction);
 }
 
 /* Result `at`, whose elements lie x_reduced apart. */
@@ -309,8 +300,8 @@ static SMALL_CODE void reduce_along(const reduction *r, int64_t at)
 {
     const char *x = r->x + (at / r->inner * r->x_outer + at % r->inner * r->x_inner) * type_bytes(r->type);
     const view line = {x, r->type, 1, {r->reduced}, {r->x_reduced}};
-    const int floats = type_in(r->type, TYPES_HALF | BIT(TYPE_float32));
     state s;
+    double lost = 0;
     begin_results(r, &s, 1);
     if (r->type == TYPE_float32 && r->x_reduced == 1) {
         const float *row = (const float *)(const void *)x;
@@ -323,13 +314,13 @@ static SMALL_CODE void reduce_along(const reduction *r, int64_t at)
             return;
         }
     }
-    if (r->is_real && r->opcode <= REDUCE_var) {
-        if (r->opcode == REDUCE_var)
-            s.real[0] = sum_deviations(&line, r->reduced, floats) / ((double)r->reduced - r->correction);
-        else if (r->opcode == REDUCE_sum && r->y_type != TYPE_float64 && floats)
-            s.real[0] = sum_floats(&line, r->reduced);
-        else
-            s.real[0] = sum_doubles(&line, r->reduced, 0, r->opcode == REDUCE_sum_squares);
+    if (r->opcode == REDUCE_sum && r->y_type != TYPE_float64 && type_in(r->type, TYPES_HALF | BIT(TYPE_float32))) {
+        s.real[0] = sum_of_halves(&line, r->reduced);
+        write_results(r, &s, at, 1);
+        return;
+    }
+    if (r->opcode == REDUCE_var) {
+        s.real[0] = variance(&line, r->reduced, r->correction);
         write_results(r, &s, at, 1);
         return;
     }
@@ -345,8 +336,12 @@ static SMALL_CODE void reduce_along(const reduction *r, int64_t at)
             continue;
         }
         read_doubles(part.real, &line, k, n);
-        reals_along(r->opcode, &s, part.real, n, k);
+        if (r->opcode == REDUCE_sum || r->opcode == REDUCE_sum_squares)
+            add_part(&s, &lost, part.real, n, r->opcode == REDUCE_sum_squares);
+        else
+            reals_along(r->opcode, &s, part.real, n, k);
     }
+    s.real[0] += lost;
     write_results(r, &s, at, 1);
 }
 

@@ -100,21 +100,13 @@ static entry *sort_entries(entry *x, entry *other, int64_t n)
 /* Whether one of the elements from `at` on may come before one with the value `last`. */
 static int may_come_before(const view *line, int64_t at, int64_t n, float last, int descending)
 {
-    const float sign = descending ? 1 : -1;
     float part[PIECE];
-    const float *x;
-    vint lanes = {0};
     int any = 0;
-    int64_t i = 0;
     if (!type_in(line->type, TYPES_FLOAT32))
         return 1;
-    x = read_floats(part, line, at, n);
-    for (; i + LANES <= n; i += LANES)
-        lanes |= ~(vload(x + i) * sign <= vsplat(last * sign));
-    for (; i < n; i++)
+    const float *x = read_floats(part, line, at, n), sign = descending ? 1 : -1;
+    for (int64_t i = 0; i < n; i++)
         any |= !(x[i] * sign <= last * sign);
-    for (int lane = 0; lane < LANES; lane++)
-        any |= lanes[lane];
     return any;
 }
 

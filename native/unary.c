@@ -50,13 +50,6 @@ INLINE vfloat vgelu_tanh(vfloat x)
     return x * vsigmoid(x * vfma(x * x, vsplat(0.0713548162726f), vsplat(1.59576912161f)));
 }
 
-/* log(1 + exp(x)) within 3 ulp: max(x, 0) + log(1 + e) with e = exp(-|x|), where the last part is what 1 + e loses */
-NOINLINE vfloat vsoftplus(vfloat x)
-{
-    const vfloat e = vexp(vnegative(vabs(x))), u = e + 1.0f;
-    return vselect(x > 0.0f, x, vzero()) + (vlog(u) + (e - (u - 1.0f)) / u);
-}
-
 FLOAT_FUNCTION(neg, vnegative(x))
 FLOAT_FUNCTION(abs, vabs(x))
 FLOAT_FUNCTION(sign, vsign(x))
@@ -76,16 +69,38 @@ FLOAT_FUNCTION(leaky_relu, vselect(x > 0.0f, x, x *p))
 FLOAT_FUNCTION(clamp, vbetween(x, p, q))
 FLOAT_FUNCTION(hardsigmoid, vbetween(x + 3.0f, 0.0f, 6.0f) / 6.0f)
 FLOAT_FUNCTION(hardswish, x *vbetween(x + 3.0f, 0.0f, 6.0f) / 6.0f)
-FLOAT_FUNCTION(softplus, vselect(x *p > q, x, vsoftplus(x *p) / p))
-FLOAT_FUNCTION(logsigmoid, vnegative(vsoftplus(vnegative(x))))
-FLOAT_FUNCTION(mish, x *vtanh(vsoftplus(x)))
+
+/* log(1 + exp(p x)) / p, but x where p x > q: max(p x, 0) + log(1 + e) with e = exp(-|p x|), and what 1 + e loses */
+NOINLINE void softplus_floats(float *y, const float *in, int64_t n, float p, float q)
+{
+    for (int64_t at = 0; at < n; at += PART, in += PART, y += PART) {
+        const int64_t some = n - at < PART ? n - at : PART;
+        float exps[PART], logs[PART];
+        for (int64_t i = 0; i < some; i += LANES)
+            vstore(exps + i, vnegative(vabs(vload(in + i) * p)));
+        exp_floats(exps, exps, some, 0, 0);
+        for (int64_t i = 0; i < some; i += LANES)
+            vstore(logs + i, vload(exps + i) + 1.0f);
+        log_floats(logs, logs, some, 0, 0);
+        for (int64_t i = 0; i < some; i += LANES) {
+            const vfloat x = vload(in + i), scaled = x * p, e = vload(exps + i), u = e + 1.0f;
+            const vfloat value = vselect(scaled > 0.0f, scaled, vzero()) + (vload(logs + i) + (e - (u - 1.0f)) / u);
+            vstore(y + i, vselect(scaled > q, x, value / p));
+        }
+    }
+}
+NOINLINE void logsigmoid_floats(float *y, const float *x, int64_t n, float p, float q)
+{
+    (void)p, (void)q;
+    softplus_floats(y, x, n, -1, INFINITE);
+}
 
 #define FLOATS(name) [UNARY_##name] = name##_floats
 static float_function *const float_functions[UNARY_COUNT] = {
-    FLOATS(neg),        FLOATS(abs),       FLOATS(sign),       FLOATS(square),  FLOATS(sqrt),        FLOATS(rsqrt),
-    FLOATS(reciprocal), FLOATS(exp),       FLOATS(log),        FLOATS(sigmoid), FLOATS(tanh),        FLOATS(silu),
-    FLOATS(gelu),       FLOATS(gelu_tanh), FLOATS(relu),       FLOATS(clamp),   FLOATS(hardsigmoid), FLOATS(hardswish),
-    FLOATS(leaky_relu), FLOATS(softplus),  FLOATS(logsigmoid), FLOATS(mish)};
+    FLOATS(neg),        FLOATS(abs),       FLOATS(sign),      FLOATS(square),  FLOATS(sqrt),        FLOATS(rsqrt),
+    FLOATS(reciprocal), FLOATS(exp),       FLOATS(log),       FLOATS(sigmoid), FLOATS(tanh),        FLOATS(silu),
+    FLOATS(gelu),       FLOATS(gelu_tanh), FLOATS(relu),      FLOATS(clamp),   FLOATS(hardsigmoid), FLOATS(hardswish),
+    FLOATS(leaky_relu), FLOATS(softplus),  FLOATS(logsigmoid)};
 
 /* ---- doubles: PART of them in place, also those beyond the last */
 

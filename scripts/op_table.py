@@ -68,8 +68,8 @@ def recorded(found: dict[str, set[str]]) -> Iterator[None]:
 
         return noted
 
-    def without_claim(self: Op, device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        result = plain(self, device, args, kwargs)
+    def without_claim(self: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = plain(self, args, kwargs)
         note(self.name, args)
         return result
 

@@ -402,6 +402,7 @@ def test_what_does_not_exist(remote: Any) -> None:
         ("someone/else:model.bin", r"does not exist, or is private.*hf auth login"),
         (f"{REPO}:modle.bin", "no file 'modle.bin'; it has model.bin. Did you mean model.bin?"),
         (f"{REPO}@v9:model.bin", "no revision 'v9'"),
+        (f"{REPO}@../../v9:model.bin", "'../../v9' is not the name of a revision"),
     ):
         with pytest.raises(ModelNotFoundError) as caught:
             hub.resolve(name)

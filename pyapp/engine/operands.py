@@ -27,8 +27,12 @@ def common_dtype(*operands: Any) -> DType:
     """The dtype to which these tensors and numbers are promoted together."""
     if isinstance(operands[0], Tensor):
         kind = operands[0].dtype
-        if not kind.is_storage_only and all([isinstance(x, Tensor) and x.dtype is kind for x in operands]):
-            return kind
+        if not kind.is_storage_only:
+            for x in operands:
+                if not isinstance(x, Tensor) or x.dtype is not kind:
+                    break
+            else:
+                return kind
     return result_dtype([with_priority(x) for x in operands])
 
 

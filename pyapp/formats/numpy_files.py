@@ -110,7 +110,10 @@ def _fields(text: str, where: str) -> dict[str, str]:
         _broken(f"the .npy header {inner[:50]!r} is not a dict", where)
     inner = inner[1:-1].rstrip()
     if re.search(r"'descr'\s*:\s*\[", inner):
-        _broken("this is a structured array (records), not numbers of one type", where)
+        raise FileFormatError(
+            "this is a structured array (records), not numbers of one type", where=where,
+            hint="Save each field as an array of its own, in an .npz file",
+        )  # fmt: skip
     fields: dict[str, str] = {}
     at = 0
     while at < len(inner):

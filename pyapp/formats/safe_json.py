@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pyapp.errors import FileFormatError
+
 DEEPEST, PASSES = 200, 64
 FEW = 4  # passes that clear most files
 CHUNK = 1 << 16  # bytes that are split at a time
@@ -20,6 +22,17 @@ def parse_json(text: str | bytes, **options: Any) -> Any:
         return json.loads(text, **options)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def malformed(kind: str, error: Exception, where: str) -> FileFormatError:
+    """The error for a JSON document of a kind: `error`, which was raised, says what is missing or has another form."""
+    if isinstance(error, KeyError):
+        what = f"it has no {error.args[0]!r:.60}"
+    else:
+        what = f"{error!s:.100}" if isinstance(error, ValueError) else f"a part has another form ({error!s:.100})"
+    return FileFormatError(
+        f"not a usable {kind}: {what}", where=where, hint="Take the file of the model's own repository again"
+    )
 
 
 def json_object(text: str) -> dict[str, Any]:

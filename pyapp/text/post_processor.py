@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyapp.errors import FileFormatError
+from pyapp.formats.safe_json import malformed
 
 LARGEST_ID = 1 << 22  # larger ids are not plausible, and a list of them would waste memory
 PARTS_LIMIT = 64  # of a template
@@ -92,9 +92,7 @@ def read_post_processor(
     try:
         return _read(settings, number_of)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise FileFormatError(
-            f"not a usable tokenizer.json: its post_processor: {error!r:.100}", where=where
-        ) from error
+        raise malformed("tokenizer.json: its post_processor", error, where) from error
 
 
 def _read(settings: Mapping[str, Any] | None, number_of: Mapping[str, int]) -> PostProcessor:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, overload
 
 from pyapp.errors import FileFormatError, ModelError, OptionError, PyappError
-from pyapp.formats.safe_json import parse_json
+from pyapp.formats.safe_json import malformed, parse_json
 from pyapp.formats.sink import AnySink, open_sink
 from pyapp.text import encoding as encodings
 from pyapp.text.encoding import BatchEncoding, Encoding, Span, Tokens
@@ -125,7 +125,7 @@ class Tokenizer:
         except PyappError:
             raise
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise FileFormatError(f"not a usable tokenizer.json: {error!r:.100}", where=where) from error
+            raise malformed("tokenizer.json", error, where) from error
         self.bos_id: int | None = control.bos_id if bos_id is None else bos_id
         self.eos_ids: frozenset[int] = control.eos_ids if eos_ids is None else frozenset(eos_ids)
         self.end_ids: frozenset[int] = frozenset(end_ids)
@@ -443,6 +443,8 @@ def read_utf8(data: bytes, where: str) -> str:
 def read_json(text: str | bytes, where: str) -> dict[str, Any]:
     """A JSON object; FileFormatError for anything else."""
     text = text if isinstance(text, str) else read_utf8(text, where)
+    if not text.strip():
+        raise FileFormatError("the file is empty", where=where, hint="Download or copy it again")
     try:
         parsed = parse_json(text)
     except ValueError as error:

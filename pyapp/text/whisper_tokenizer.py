@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
-from pyapp.errors import FileFormatError, ModelError, PyappError
+from pyapp.errors import ModelError, PyappError
+from pyapp.formats.safe_json import malformed
 from pyapp.text.languages import LANGUAGES, UNSPACED, language_code
 from pyapp.text.rank_bpe import RankVocabulary
 from pyapp.text.symbol_bpe import encode_signs
@@ -115,7 +116,7 @@ class WhisperTokenizer:
         except PyappError:
             raise
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
-            raise FileFormatError(f"not a usable tokenizer.json: {error!r:.100}", where=where) from error
+            raise malformed("tokenizer.json", error, where) from error
         if multilingual is None:
             english = first == 50256  # GPT-2's vocabulary, one shorter than the multilingual one
             multilingual = not english and sum(f"<|{code}|>" in specials for code in LANGUAGES) > 1

@@ -89,6 +89,10 @@ def test_objects_and_strings_are_refused() -> None:
         for name in ("bad", "text"):
             with pytest.raises(FileFormatError, match="not numbers"):
                 read.read(name)
+    records = io.BytesIO()
+    np.save(records, np.zeros(3, [("a", "f4"), ("b", "i4")]))
+    with pytest.raises(FileFormatError, match="structured array.*Save each field as an array of its own"):
+        open_checkpoint(records.getvalue())
 
 
 class Evil:

@@ -198,7 +198,8 @@ def test_settings_name_the_control_tokens() -> None:
 def test_malformed_documents() -> None:
     model = {"type": "BPE", "vocab": {"a": 0}, "merges": []}
     cases: list[tuple[str | bytes, type[Exception], str]] = [
-        ("", FileFormatError, "not valid JSON"),
+        ("", FileFormatError, "the file is empty"),
+        ("{,}", FileFormatError, "not valid JSON"),
         ("[" * 100_000, FileFormatError, "not valid JSON"),
         (b"\xff\xfe", FileFormatError, "not UTF-8"),
         ("[]", FileFormatError, "not a JSON object"),
@@ -207,7 +208,8 @@ def test_malformed_documents() -> None:
         (json.dumps({"model": {"vocab": {"a": 1 << 60}}}), FileFormatError, "valid number"),
         (json.dumps({"model": {"vocab": {"a": -1}}}), FileFormatError, "valid number"),
         (json.dumps({"model": {"vocab": {"a": "b"}}}), FileFormatError, "valid number"),
-        (json.dumps({"model": {"vocab": 7}}), FileFormatError, "not a usable"),
+        (json.dumps({"model": {"vocab": 7}}), FileFormatError, "not a usable tokenizer.json: a part has another form"),
+        (json.dumps({"model": {"type": "BPE"}}), FileFormatError, "not a usable tokenizer.json: it has no 'vocab'"),
         (json.dumps({"model": model, "decoder": {"type": "CTC"}}), ModelError, "'CTC'"),
         (json.dumps({"model": model, "decoder": {"type": "Replace"}}), FileFormatError, "pattern"),
         (json.dumps({"model": model, "post_processor": {"single": [{}]}}), FileFormatError, "SpecialToken"),

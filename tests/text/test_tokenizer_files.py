@@ -297,7 +297,7 @@ def test_foreign_and_missing_files(tmp_path: Path) -> None:
         ({"tokenizer.json": b"<!doctype html>"}, FileFormatError, "a web page or XML, not a tokenizer"),
         ({"tokenizer.json": b"version https://git-lfs.github.com"}, FileFormatError, "Git LFS pointer"),
         ({"tokenizer.json": b'{"model_type": "llama"}'}, FileFormatError, "not a tokenizer.json"),
-        ({"tokenizer.json": b""}, FileFormatError, "not valid JSON"),
+        ({"tokenizer.json": b""}, FileFormatError, "the file is empty"),
     ]
     for files, error, message in cases:
         with pytest.raises(error, match=message):

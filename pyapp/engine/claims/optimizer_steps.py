@@ -74,9 +74,9 @@ def _adafactor_step(parameter: Tensor, grad: Tensor, means: tuple[Tensor, ...], 
     total, size, length = (Part(scratch, 4 * (count + rows + columns + i)) for i in range(3))
     launch_all(
         count >> 8,
-        (_REDUCE, size, parameter, *_SQUARES, 1, count, 1, count, 1, 1),
-        (_REDUCE, of_rows, grad, *_SQUARES, rows, columns, 1, columns, 1, 1),
-        (_REDUCE, of_columns, grad, *_SQUARES, 1, rows, columns, count, columns, 1),
+        (_REDUCE, size, parameter, *_SQUARES, 1, count, 1, count, 1, 1, 0.0),
+        (_REDUCE, of_rows, grad, *_SQUARES, rows, columns, 1, columns, 1, 1, 0.0),
+        (_REDUCE, of_columns, grad, *_SQUARES, 1, rows, columns, count, columns, 1, 0.0),
         record(MEAN, rows, (by_row, of_rows), numbers.of_rows),
     )
     launch_all(
@@ -88,7 +88,7 @@ def _adafactor_step(parameter: Tensor, grad: Tensor, means: tuple[Tensor, ...], 
     )
     launch_all(
         count >> 8,
-        (_REDUCE, length, change, *_SQUARES, 1, count, 1, count, 1, 1),
+        (_REDUCE, length, change, *_SQUARES, 1, count, 1, count, 1, 1, 0.0),
         record(STEP, count, (parameter, change, size, length), numbers.step, 12),
     )
     for written in (parameter, by_row, by_column):
@@ -119,7 +119,7 @@ def _muon_step(
     ]
     if change is y:
         calls.append(_copy_matrix(x, y, (short, long), (1, short)))
-    calls.append((_REDUCE, total, x, *_SQUARES, 1, count, 1, count, 1, 1))
+    calls.append((_REDUCE, total, x, *_SQUARES, 1, count, 1, count, 1, 1, 0.0))
     calls.append(record(NORMALIZED, count, (x, total), numbers.floor, 2))
     for _ in range(iterations):
         calls += (

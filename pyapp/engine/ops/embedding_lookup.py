@@ -24,7 +24,7 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes < 0:
         num_classes = int(x.amax()) + 1 if x.numel() else 0
     try:
-        return _one_hot(x, num_classes)  # type: ignore[no-any-return]
+        return _one_hot(x, num_classes)
     except IndexError:
         least, most = int(x.amin()), int(x.amax())
         raise ValueError(f"one_hot: values {least} .. {most} are outside 0 .. {num_classes - 1}") from None

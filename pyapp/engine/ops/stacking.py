@@ -99,7 +99,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
             raise ValueError(f"stack: {describe(first)} and {describe(x)} differ in shape")
         if x.device is not first.device:
             same_device("stack", *tensors)
-    return _stack.call(tensors, d)  # type: ignore[no-any-return]
+    return _stack.call(tensors, d)
 
 
 @function()

@@ -10,10 +10,8 @@ from ...lazy import np
 from ...numpy_arrays import array_of, tensor_of
 from ...op import op, primitive
 from ...operands import check_number, common_dtype, same_device, unbroadcast
-from ...shape import broadcast_shapes
 from ...tensor import Tensor
 from ...user_errors import describe
-
 
 _OPERANDS = (Tensor, int, float)
 

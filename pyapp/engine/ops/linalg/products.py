@@ -108,7 +108,7 @@ def _linear_by_autocast(linear: Any, args: tuple[Any, ...], dtype: Any) -> Tenso
     x, weight, *rest = args
     bias, residual = (*rest, None, None)[:2]
     if weight.dtype.is_quantized:
-        return linear(*converted(args, _dtype.float32))  # type: ignore[no-any-return]
+        return linear(*converted(args, _dtype.float32))
     y: Tensor = linear(*converted((x, weight, bias), dtype))
     return y if residual is None else residual + y
 
