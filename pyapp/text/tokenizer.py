@@ -25,6 +25,7 @@ from pyapp.text.post_processor import LARGEST_ID, PostProcessor, read_post_proce
 from pyapp.text.special_names import OPEN, guard, has_name, plain_document, plain_text, split_guarded
 from pyapp.text.thinking import THINKING_TAGS
 
+LARGE = 1 << 14  # tokens of a large vocabulary
 BOS_NAMES = ("<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>", "[CLS]", "<|endoftext|>")
 _THOUGHTS = frozenset((*THINKING_TAGS, *THINKING_TAGS.values()))
 PAD_NAMES = ("[PAD]", "<pad>", "<|pad|>", "<|endoftext|>")
@@ -147,8 +148,13 @@ class Tokenizer:
         # The tags of thoughts are shown, so that thoughts can be told from the answer.
         special = frozenset(i for i in special if self._pieces[i] not in _THOUGHTS)
         self._special = special | self.eos_ids | ({self.bos_id} if self.bos_id is not None else set())
-        self._json_text = json_text
-        self._document = document
+        # The document of a large vocabulary is kept as JSON only: as objects it takes several times the memory.
+        self._json = None if json_text is None else _to_bytes(json_text)
+        self._parsed = document if len(self._pieces) < LARGE else None
+        if self._parsed is None and self._json is None:
+            self._json = _to_bytes(json.dumps(document, ensure_ascii=False))
+        prefix = document["model"].get("continuing_subword_prefix")
+        self._continuing = prefix if isinstance(prefix, str) and prefix else None
         self.settings: dict[str, Any] = dict(settings)
         self._where = where
         self._backend: Backend | None = None
@@ -184,9 +190,17 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """The tokenizer.json."""
-        if self._json_text is None:
-            self._json_text = json.dumps(self._document, ensure_ascii=False)
-        return self._json_text
+        if self._json is None:
+            self._json = _to_bytes(json.dumps(self._document, ensure_ascii=False))
+        return self._json.decode("utf-8", "surrogatepass")
+
+    @property
+    def _document(self) -> Mapping[str, Any]:
+        """The object of the tokenizer.json."""
+        if self._parsed is not None:
+            return self._parsed
+        found: dict[str, Any] = json.loads(self.to_json())
+        return found
 
     def save(self, target: AnySink) -> None:
         """Writes the tokenizer.json to a path or a binary file."""
@@ -202,11 +216,12 @@ class Tokenizer:
         """
         ids = {"bos": self.bos_id, "eos": min(self.eos_ids, default=None), "padding": self.pad_id}
         ids |= {role: self._named(name) for role, name in GGUF_ROLES.items() if role not in ids}
-        model = self._document["model"]
+        document = self._document
+        model = document["model"]
         if ids.get("unknown") is None:
             unknown = model.get("unk_id")
             ids["unknown"] = unknown if type(unknown) is int else self._named("unk_token", model.get("unk_token"))
-        return gguf_metadata(self._document, self.post_processor, ids, self.settings, vocab_size, self._where)
+        return gguf_metadata(document, self.post_processor, ids, self.settings, vocab_size, self._where)
 
     def _named(self, role: str, usual: Any = None) -> int | None:
         """The id of the special token that the settings name."""
@@ -357,8 +372,7 @@ class Tokenizer:
 
     def continues_word(self, token: int) -> bool | None:
         """Whether a token is a later part of a word ("##ing"); None where the vocabulary does not mark them."""
-        prefix = self._document["model"].get("continuing_subword_prefix")
-        return (self._pieces[token] or "").startswith(prefix) if isinstance(prefix, str) and prefix else None
+        return (self._pieces[token] or "").startswith(self._continuing) if self._continuing else None
 
     def _tokens(self, text: str, parse_special: bool, offsets: bool) -> Tokens:
         if not offsets:
@@ -431,6 +445,10 @@ class Tokenizer:
 
     def __repr__(self) -> str:
         return f"Tokenizer(vocab_size={self.vocab_size}, bos_id={self.bos_id}, eos_ids={sorted(self.eos_ids)})"
+
+
+def _to_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def read_utf8(data: bytes, where: str) -> str:

@@ -268,3 +268,17 @@ def test_needs_no_numpy() -> None:
     code = "import sys, pyapp.text.stream; print('numpy' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False"
+
+
+def test_a_large_vocabulary_is_kept_as_json_only() -> None:
+    """As objects it would take several times the memory; everything works as with a small one."""
+    pieces = {f"word{i}": i for i in range(20000)}
+    model = {"type": "WordLevel", "vocab": {"[UNK]": 20000, "<|end|>": 20001} | pieces, "unk_token": "[UNK]"}
+    names = [{"id": 20001, "content": "<|end|>", "special": True, "single_word": False, "lstrip": False,
+              "rstrip": False, "normalized": False}]  # fmt: skip
+    document = {"version": "1.0", "added_tokens": names, "pre_tokenizer": {"type": "WhitespaceSplit"}, "model": model}
+    for tokenizer in (Tokenizer(document), Tokenizer.from_json(json.dumps(document))):
+        assert tokenizer._parsed is None and json.loads(tokenizer.to_json()) == document
+        assert list(tokenizer.encode("word7 word19999 <|end|>", eos=False)) == [7, 19999, 20001]
+        guarded = tokenizer.encode_guarded(tokenizer.guard("word7 <|end|>"))
+        assert 20001 not in guarded and guarded[0] == 7
