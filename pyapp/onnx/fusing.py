@@ -17,6 +17,7 @@ from .registry import internal
 from .steps import Eager, Step
 from .values import array_of, scalar
 
+
 class _Graph:
     """The steps, and who makes and takes each value."""
 
@@ -60,7 +61,9 @@ class _Graph:
                 return item.step.inputs[1 - at], found
         return None
 
-    def replace(self, last: Eager, gone: list[Eager], function: Callable[..., Any], inputs: list[str], **settings: Any) -> None:
+    def replace(
+        self, last: Eager, gone: list[Eager], function: Callable[..., Any], inputs: list[str], **settings: Any
+    ) -> None:
         """One step in the place of the last one of a pattern."""
         dead = {id(item) for item in gone}
         made = Step(internal(function), last.step.title, inputs, last.step.outputs[:1], settings, {}, [])
@@ -70,7 +73,12 @@ class _Graph:
 
 
 def fused(
-    steps: list[Eager], env: dict[str, Any], fixed: set[str], outputs: set[str], layouts: dict[str, Any], made: dict[str, Any]
+    steps: list[Eager],
+    env: dict[str, Any],
+    fixed: set[str],
+    outputs: set[str],
+    layouts: dict[str, Any],
+    made: dict[str, Any],
 ) -> list[Eager]:
     """The steps with the patterns replaced. `made` receives new constants."""
     graph = _Graph(steps, env, fixed, outputs, layouts)
@@ -122,7 +130,9 @@ def _find_gelu(graph: _Graph, erf: Eager) -> None:
             half = True
         elif not own and other == x:
             own = True
-        elif not own and not half and before is not None and (found := graph.constant_and(before, 0.5)) and found[0] == x:
+        elif (
+            not own and not half and before is not None and (found := graph.constant_and(before, 0.5)) and found[0] == x
+        ):
             half = own = True
             gone.append(before)
         else:
@@ -164,7 +174,12 @@ def _find_attention(graph: _Graph, softmax: Eager) -> None:
     """q (B, H, T, D), kᵀ (B, H, D, S) and v (B, H, S, Dv) in float32."""
     scores = softmax.step.inputs[0]
     layout = graph.layouts.get(scores)
-    if layout is None or layout[1] != "float32" or len(layout[0]) != 4 or softmax.step.settings.get("axis", -1) not in (-1, 3):
+    if (
+        layout is None
+        or layout[1] != "float32"
+        or len(layout[0]) != 4
+        or softmax.step.settings.get("axis", -1) not in (-1, 3)
+    ):
         return
     if softmax.step.operator.since < 13 and softmax.step.settings.get("axis", 1) != 3:
         return
@@ -177,7 +192,12 @@ def _find_attention(graph: _Graph, softmax: Eager) -> None:
         for at in (0, 1):
             inner = graph.maker.get(add.step.inputs[at])
             own = graph.layouts.get(add.step.inputs[1 - at])
-            if inner is not None and inner.step.operator.name in ("Mul", "Div", "MatMul") and own is not None and len(own[0]) == 4:
+            if (
+                inner is not None
+                and inner.step.operator.name in ("Mul", "Div", "MatMul")
+                and own is not None
+                and len(own[0]) == 4
+            ):
                 if graph.uses[add.step.inputs[at]] == 1 and graph.layouts[add.step.inputs[at]][0] == layout[0]:
                     if _product_of(graph, add.step.inputs[at]) is not None:
                         scores, mask = add.step.inputs[at], add.step.inputs[1 - at]
@@ -273,7 +293,9 @@ def _find_norm(graph: _Graph, root: Eager) -> None:
     if last is None:
         return
     name = root.step.outputs[0]
-    if last.step.operator.name == "Reciprocal" or (last.step.operator.name == "Div" and graph.is_number(last.step.inputs[0], 1.0)):
+    if last.step.operator.name == "Reciprocal" or (
+        last.step.operator.name == "Div" and graph.is_number(last.step.inputs[0], 1.0)
+    ):
         gone.append(last)
         name = last.step.outputs[0]
         last = _taker(graph, name)
@@ -284,13 +306,27 @@ def _find_norm(graph: _Graph, root: Eager) -> None:
     gone.append(last)
     scaled = _taker(graph, last.step.outputs[0])
     weight = None
-    if scaled is not None and scaled.step.operator.name == "Mul" and _vector(graph, graph.other(scaled, last.step.outputs[0]), size):
+    if (
+        scaled is not None
+        and scaled.step.operator.name == "Mul"
+        and _vector(graph, graph.other(scaled, last.step.outputs[0]), size)
+    ):
         weight = graph.other(scaled, last.step.outputs[0])
         gone.append(scaled)
     centre = graph.maker.get(x)
-    average = None if centre is None or centre.step.operator.name != "Sub" else graph.made_by(centre.step.inputs[1], "ReduceMean")
+    average = (
+        None
+        if centre is None or centre.step.operator.name != "Sub"
+        else graph.made_by(centre.step.inputs[1], "ReduceMean")
+    )
     uses = 3 if square.step.operator.name == "Mul" else 2
-    if centre is not None and average is not None and _is_last_mean(graph, average) and graph.uses[x] == uses and x not in graph.outputs:
+    if (
+        centre is not None
+        and average is not None
+        and _is_last_mean(graph, average)
+        and graph.uses[x] == uses
+        and x not in graph.outputs
+    ):
         source = centre.step.inputs[0]
         if average.step.inputs[0] != source:
             return

@@ -25,7 +25,7 @@ from .steps import Body, Eager, Plans, Step
 from .values import ForeignArray, from_stored, made_of
 
 NEWEST_OPSET = 28  # of the default domain
-_EXPANDED_LIMIT = 1 << 18  # nodes of a model whose functions are inlined
+_EXPANDED_LIMIT = 1 << 16  # nodes of a model whose functions are inlined
 _FUNCTION_DEPTH = 64
 _PLANS = 16  # shapes of inputs that are remembered
 
@@ -53,7 +53,9 @@ class Builder:
     def program(self, graph: GraphRecord, opsets: dict[str, int], visible: set[str], main: bool = False) -> Program:
         """The program of a graph; `visible`: names of the graphs around it."""
         own = {info.name for info in graph.inputs}
-        program = Program(graph.name, [info.name for info in graph.inputs], [info.name for info in graph.outputs], self.packed)
+        program = Program(
+            graph.name, [info.name for info in graph.inputs], [info.name for info in graph.outputs], self.packed
+        )
         program.output_types = [info.type for info in graph.outputs]
         for name, stored in graph.tensors.items():
             if main:
@@ -143,7 +145,9 @@ class Builder:
             version = 1
         title = f"{node.title} ({domain + '.' if domain else ''}{node.op}, opset {version})"
         if domain == "" and version > NEWEST_OPSET:
-            raise self.fail(f"it uses opset {version}; opsets up to {NEWEST_OPSET} can be run", "Export it with an older one")
+            raise self.fail(
+                f"it uses opset {version}; opsets up to {NEWEST_OPSET} can be run", "Export it with an older one"
+            )
         operator = find(domain, node.op, version)
         if operator is None:
             known = any((domain, node.op) == key for key in every())
@@ -258,7 +262,6 @@ class Program:
         plans[key] = plan
         return found
 
-
     def _prepare(self, known: dict[str, Any]) -> None:
         """Packs the weights in blocks of bits."""
         self._prepared = True
@@ -307,7 +310,9 @@ class _Plan:
         env = dict(program.constants)
         env.update(given)
         fixed = set(program.constants) - given.keys() | known
-        dynamic = {name for name, value in given.items() if name not in fixed and not isinstance(value, (Tensor, ForeignArray))}
+        dynamic = {
+            name for name, value in given.items() if name not in fixed and not isinstance(value, (Tensor, ForeignArray))
+        }
         steps: list[Eager] = []
         shapes = {name: _layout(value) for name, value in env.items()}
         watch = values.WATCH
@@ -390,7 +395,8 @@ def _check_gradient(step: Step, env: dict[str, Any], found: Sequence[Any]) -> No
         for value in found:
             if isinstance(value, Tensor) and value.dtype.category == 2 and not value.requires_grad:
                 raise ModelError(
-                    f"{step.title}: it has no gradient here", hint="Freeze the parameters before it: p.requires_grad_(False)"
+                    f"{step.title}: it has no gradient here",
+                    hint="Freeze the parameters before it: p.requires_grad_(False)",
                 )
 
 

@@ -11,7 +11,16 @@ from pyapp.errors import ModelError, OperationError
 from .registry import Operator
 from .values import made_of
 
-_MISTAKES = (ValueError, TypeError, IndexError, KeyError, ArithmeticError, AttributeError, NotImplementedError, OperationError)
+_MISTAKES = (
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    ArithmeticError,
+    AttributeError,
+    NotImplementedError,
+    OperationError,
+)
 Plans = dict  # how a graph runs, by the kinds of its inputs
 
 

@@ -202,8 +202,12 @@ def flex_attention(
 ) -> Tensor:  # fmt: skip
     """Attention of (B, H, T, D) whose scores and probabilities graphs may change."""
     if any(x.ndim != 4 for x in (q, k, v)) or q.shape[1] % k.shape[1]:
-        raise ValueError(f"Q, K and V of shapes {tuple(q.shape)}, {tuple(k.shape)}, {tuple(v.shape)} do not fit together")
-    kind = element_name(softmax_precision) if softmax_precision else "float64" if q.dtype.name == "float64" else "float32"
+        raise ValueError(
+            f"Q, K and V of shapes {tuple(q.shape)}, {tuple(k.shape)}, {tuple(v.shape)} do not fit together"
+        )
+    kind = (
+        element_name(softmax_precision) if softmax_precision else "float64" if q.dtype.name == "float64" else "float32"
+    )
     group, factor = q.shape[1] // k.shape[1], 1 / sqrt(q.shape[3]) if scale is None else scale
     scores = ((q @ repeated(k, group).transpose(-1, -2)) * factor).to(kind)
     if score_mod is not None:

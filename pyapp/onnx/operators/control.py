@@ -44,9 +44,7 @@ def loop(count: Any = None, condition: Any = None, *states: Any, body: Any) -> A
         for series, value in zip(collected, found[1 + carried :], strict=True):
             series.append(value)
         step += 1
-    return *kept, *(
-        joined(series, 0) if series else body.empty(1 + carried + k) for k, series in enumerate(collected)
-    )
+    return *kept, *(joined(series, 0) if series else body.empty(1 + carried + k) for k, series in enumerate(collected))
 
 
 @operator("Scan", since=9)
@@ -84,9 +82,7 @@ def scan(
 
 
 @operator("Scan")
-def scan_of_batches(
-    lengths: Any, *inputs: Any, body: Any, num_scan_inputs: int, directions: Any = None
-) -> Any:
+def scan_of_batches(lengths: Any, *inputs: Any, body: Any, num_scan_inputs: int, directions: Any = None) -> Any:
     """Opset 8: every input has a batch in front; each sequence is scanned alone."""
     carried = len(inputs) - num_scan_inputs
     batch = inputs[0].shape[0]

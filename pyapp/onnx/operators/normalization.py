@@ -72,7 +72,9 @@ def layer_normalization(
 
 
 @operator("RMSNormalization")
-def rms_normalization(x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Tensor:
+def rms_normalization(
+    x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Tensor:
     """x / sqrt(mean(x²) + epsilon) over the dims from the axis on, times scale."""
     at = axes_of([axis], x.ndim)[0]
     kind = "float64" if x.dtype.name == "float64" else element_name(stash_type)

@@ -126,7 +126,9 @@ def _requantized(y: Tensor, scale: Any, zero: Any, like_x: Any) -> Any:
 
 
 def _elementwise(function: Any) -> Any:
-    def run(a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, c_scale: Any, c_zero: Any = None) -> Any:
+    def run(
+        a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, c_scale: Any, c_zero: Any = None
+    ) -> Any:
         y = function(dequantize_linear(a, a_scale, a_zero), dequantize_linear(b, b_scale, b_zero))
         return _requantized(y, c_scale, c_zero, a)
 
@@ -143,7 +145,9 @@ def q_linear_sigmoid(x: Any, x_scale: Any, x_zero: Any, y_scale: Any, y_zero: An
 
 
 @operator("QLinearLeakyRelu", domain=MICROSOFT)
-def q_linear_leaky_relu(x: Any, x_scale: Any, x_zero: Any, y_scale: Any, y_zero: Any = None, *, alpha: float = 0.01) -> Any:
+def q_linear_leaky_relu(
+    x: Any, x_scale: Any, x_zero: Any, y_scale: Any, y_zero: Any = None, *, alpha: float = 0.01
+) -> Any:
     return _requantized(leaky_relu(dequantize_linear(x, x_scale, x_zero), alpha=alpha), y_scale, y_zero, x)
 
 
@@ -220,5 +224,3 @@ def q_gemm(
     found = found if c is None else found + array_of(c).astype(np.int64)
     y = made_of((found * (alpha * array_of(a_scale) * array_of(b_scale))).astype(np.float32))
     return y if y_scale is None else quantize_linear(y, y_scale, y_zero)
-
-

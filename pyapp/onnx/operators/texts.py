@@ -27,7 +27,9 @@ def string_concat(a: Any, b: Any) -> ForeignArray:
 def string_split(x: Any, *, delimiter: bytes = b"", maxsplit: int | None = None) -> Any:
     """(…) → the parts (…, most parts), empty where there are fewer, and their counts (…)."""
     sign = text(delimiter) or None
-    parts = [t.split(sign, -1 if maxsplit is None else maxsplit) if t or sign is None else [] for t in _texts(x).reshape(-1)]
+    parts = [
+        t.split(sign, -1 if maxsplit is None else maxsplit) if t or sign is None else [] for t in _texts(x).reshape(-1)
+    ]
     most = max((len(p) for p in parts), default=0)
     table = np.array([[*p, *[""] * (most - len(p))] for p in parts], object).reshape(*x.shape, most)
     return ForeignArray("string", table), made_of(np.array([len(p) for p in parts], np.int64).reshape(x.shape))

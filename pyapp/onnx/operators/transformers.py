@@ -57,7 +57,14 @@ def _skipped(x: Tensor, skip: Tensor, bias: Any) -> Tensor:
 
 @operator("SkipLayerNormalization", domain=MICROSOFT)
 def skip_layer_normalization(
-    x: Tensor, skip: Tensor, gamma: Tensor, beta: Any = None, bias: Any = None, *, epsilon: float = 1e-12, outputs: int = 1
+    x: Tensor,
+    skip: Tensor,
+    gamma: Tensor,
+    beta: Any = None,
+    bias: Any = None,
+    *,
+    epsilon: float = 1e-12,
+    outputs: int = 1,
 ) -> Any:
     """Normalises x + skip + bias, which is the fourth output."""
     total = _skipped(x, skip, bias)

@@ -17,7 +17,12 @@ Pairs = list[tuple[int, int]]
 
 
 def sides(
-    sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], pads: Any, auto: bytes
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: Any,
+    auto: bytes,
 ) -> Pairs:
     """The padding (before, after) of each spatial dim, from `pads` or as `auto_pad` says."""
     how, count = text(auto), len(kernel)
@@ -227,15 +232,19 @@ def global_lp_pool(x: Tensor, *, p: int = 2) -> Tensor:
 
 @operator("MaxUnpool", reads=(2,))
 def max_unpool(
-    x: Tensor, indices: Tensor, output_shape: Any = None, *, kernel_shape: list[int], pads: Any = None, strides: Any = None
+    x: Tensor,
+    indices: Tensor,
+    output_shape: Any = None,
+    *,
+    kernel_shape: list[int],
+    pads: Any = None,
+    strides: Any = None,
 ) -> Tensor:
     """The elements of x back at their places in the flattened result, zeros elsewhere."""
     dims = len(kernel_shape)
     steps, _ = settings(dims, strides, None)
     margins = list(pads or [0] * (2 * dims))
-    inferred = [
-        (x.shape[2 + k] - 1) * steps[k] - margins[k] - margins[k + dims] + kernel_shape[k] for k in range(dims)
-    ]
+    inferred = [(x.shape[2 + k] - 1) * steps[k] - margins[k] - margins[k + dims] + kernel_shape[k] for k in range(dims)]
     small = (*x.shape[:2], *inferred)
     shape = small if output_shape is None else tuple(ints(output_shape))
     check_room(shape, "MaxUnpool")
@@ -303,7 +312,11 @@ def deform_conv(
     outputs, inner, kh, kw = weight.shape
     oh, ow = offset.shape[2:]
     moved = array_of(offset).reshape(n, offset_group, kh, kw, 2, oh, ow)
-    scale = np.ones((n, offset_group, kh, kw, oh, ow)) if mask is None else array_of(mask).reshape(n, offset_group, kh, kw, oh, ow)
+    scale = (
+        np.ones((n, offset_group, kh, kw, oh, ow))
+        if mask is None
+        else array_of(mask).reshape(n, offset_group, kh, kw, oh, ow)
+    )
     rows = np.arange(oh)[None, None, :, None] * steps[0] - top + np.arange(kh)[:, None, None, None] * apart[0]
     columns = np.arange(ow)[None, None, None, :] * steps[1] - left + np.arange(kw)[None, :, None, None] * apart[1]
     image, each = array_of(x).astype(np.float64), c // offset_group
@@ -331,8 +344,12 @@ def max_roi_pool(x: Tensor, rois: Tensor, *, pooled_shape: list[int], spatial_sc
         height, width = max(y2 - y1 + 1, 1) / ph, max(x2 - x1 + 1, 1) / pw
         for i in range(ph):
             for j in range(pw):
-                top, bottom = (min(max(v + y1, 0), h) for v in (int(np.floor(i * height)), int(np.ceil((i + 1) * height))))
-                left, right = (min(max(v + x1, 0), w) for v in (int(np.floor(j * width)), int(np.ceil((j + 1) * width))))
+                top, bottom = (
+                    min(max(v + y1, 0), h) for v in (int(np.floor(i * height)), int(np.ceil((i + 1) * height)))
+                )
+                left, right = (
+                    min(max(v + x1, 0), w) for v in (int(np.floor(j * width)), int(np.ceil((j + 1) * width)))
+                )
                 if top < bottom and left < right:
                     found[r, :, i, j] = image[int(region[0]), :, top:bottom, left:right].max((1, 2))
     return like(x, found)
