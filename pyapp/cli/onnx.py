@@ -40,7 +40,7 @@ class OutputsView(View):
 @click.command("run-onnx")
 @click.argument("file", type=click.Path())
 @click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE",
-              help="An array as .npy, in the order of the model's inputs or by name; or an .npz file of several.")  # fmt: skip
+              help="An .npy file, in the order of the inputs or by name; or an .npz file of several.")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the outputs to this .npz file.")
 @click.option("--repeats", type=click.IntRange(1, 10_000), default=1, show_default=True,
               help="Run several times; the time is that of the fastest run.")  # fmt: skip
@@ -50,7 +50,7 @@ def run_onnx(
     file: str, inputs: tuple[str, ...], output: str | None, repeats: int, threads: int | None, as_json: bool
 ) -> int:
     """Run the ONNX model FILE over arrays, and print its outputs."""
-    from pyapp import tasks
+    from pyapp.tasks import onnx
 
     use_threads(threads)
     plain: list[Any] = []
@@ -62,6 +62,6 @@ def run_onnx(
         else:
             plain.append(entry)
     return forward(
-        lambda cancel: tasks.run_onnx(file, plain, named=named, output=output, repeats=repeats, cancel=cancel),
+        lambda cancel: onnx.run_onnx(file, plain, named=named, output=output, repeats=repeats, cancel=cancel),
         JsonView() if as_json else OutputsView(),
     )

@@ -202,6 +202,9 @@ class OnnxFile(Checkpoint):
     def _place(self, name: str) -> tuple[ByteSource, int, int] | None:
         return self._stored[name].place
 
+    def __enter__(self) -> OnnxFile:
+        return self
+
     def close(self) -> None:
         super().close()
         self._external.close()

@@ -15,7 +15,8 @@ from .source import AnySource, ByteSource, close_source, looks_like_text, open_s
 
 
 def open_checkpoint(source: AnySource, *, mapping: bool = True) -> Checkpoint:
-    """Opens a llama2.c (v0, v1, v2), safetensors, GGUF, older GGML, NumPy (npy, npz), PyTorch or ONNX file by its content;
+    """Opens a llama2.c (v0, v1, v2), safetensors, GGUF, older GGML, NumPy (npy, npz), PyTorch or ONNX file by its
+    content;
     also model.safetensors.index.json or pytorch_model.bin.index.json with the shards beside it, and a part of a GGUF
     file in several with the other ones beside it.
 

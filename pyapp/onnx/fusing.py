@@ -88,7 +88,7 @@ def fused(
                 find(graph, item)
     for item in graph.steps:
         item.step.last_uses = []
-    kept, seen = outputs | fixed | graph.made.keys(), set()
+    kept, seen = outputs | fixed | graph.made.keys(), set[str]()
     for item in reversed(graph.steps):
         names = {name for name in (*item.step.inputs, *item.step.captures, *item.step.outputs) if name}
         item.step.last_uses = [name for name in names - seen if name not in kept]

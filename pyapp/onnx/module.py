@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp.engine import Tensor
+from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.formats.onnx_file import HINT, OnnxFile, ValueInfo
 from pyapp.formats.opening import looks_like_onnx
@@ -175,8 +176,6 @@ def _value(x: Any, element: str, device: Any) -> Any:
         return x if device is None else x.to(device)
     if isinstance(x, ForeignArray):
         return x
-    from pyapp.engine.lazy import np
-
     if isinstance(x, (bool, int, float, str, bytes, list, tuple)):
         x = np.array(
             x, object if element == "string" else element if element in DENSE and element != "bfloat16" else None
@@ -215,7 +214,8 @@ def open_onnx(source: AnySource, external: Mapping[str, Any] | None = None) -> O
 def load(file: AnySource, *, device: Any = None, external: Mapping[str, Any] | None = None) -> OnnxModule:
     """The model of an ONNX file: a path, bytes or a ByteSource.
 
-    Tensors outside of the file are read from its folder, or from `external`: paths, bytes or sources by the names in the
+    Tensors outside of the file are read from its folder, or from `external`: paths,
+        bytes or sources by the names in the
     file. FileFormatError: the file is damaged. ModelError: it uses what pyapp cannot run; the error names the node.
     """
     with open_onnx(file, external) as opened:

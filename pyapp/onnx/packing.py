@@ -35,7 +35,8 @@ def pack(step: Step, values: dict[str, Any], made: dict[int, Any]) -> tuple[Step
         return None
     if any(name and name not in values for name in names[1:4]):
         return None
-    b, scales, zero = (values[name] if name else None for name in names[1:4])
+    b, scales = values[names[1]], values[names[2]]
+    zero = values[names[3]] if names[3] else None
     if element_of(b) != "uint8" or k < 1 or n < 1 or b.numel() != n * -(-k // block) * (block * bits // 8):
         return None
     if id(b) not in made:

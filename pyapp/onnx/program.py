@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyapp.compiler import Compiled
 from pyapp.engine import Tensor, is_grad_enabled
-from pyapp.errors import ModelError, OperationError
-from pyapp.formats.onnx_file import Function, GraphRecord, Node, OnnxModel, StoredTensor, domain_of
+from pyapp.errors import ModelError
+from pyapp.formats.onnx_file import Function, GraphRecord, Node, OnnxModel
 
 from . import values
 from .fusing import fused
 from .packing import pack
 from .registry import every, find
-from .steps import Body, Eager, Plans, Step
-from .values import ForeignArray, from_stored, made_of
+from .steps import Eager, Step
+from .values import ForeignArray, from_stored
 
 NEWEST_OPSET = 28  # of the default domain
 _EXPANDED_LIMIT = 1 << 16  # nodes of a model whose functions are inlined
@@ -107,7 +107,8 @@ class Builder:
         return found
 
     def _ordered(self, items: list[_Placed], own: set[str], visible: set[str]) -> list[_Placed]:
-        """The nodes such that each comes after those that it needs. ModelError for a cycle, or a name that is nowhere."""
+        """The nodes such that each comes after those that it needs. ModelError for a cycle, or a name that is
+        nowhere."""
         maker = {name: at for at, item in enumerate(items) for name in item.node.outputs if name}
         needs = [sorted({maker[name] for name in _needs(item.node) if name in maker}) for item in items]
         for item in items:
@@ -239,7 +240,7 @@ class Program:
 
     def finish(self) -> None:
         """Notes after which step each value is not needed any more."""
-        kept, seen = set(self.outputs), set()
+        kept, seen = set(self.outputs), set[str]()
         for step in reversed(self.steps):
             names = {name for name in (*step.inputs, *step.captures, *step.outputs) if name}
             step.last_uses = [name for name in names - seen if name not in kept]
@@ -318,7 +319,7 @@ class _Plan:
         watch = values.WATCH
         for step in program.steps:
             taken = [name for name in (*step.inputs, *step.captures) if name]
-            operator, plans = step.operator, {}
+            operator, plans = step.operator, dict[str, Any]()
             unknown = [name for name in taken if name not in fixed]
             watched = frozenset(id(env[name]) for name in unknown)
             before = watch.ids, watch.known, watch.arrays
@@ -439,6 +440,3 @@ def _runner(steps: list[Eager], inputs: list[str], outputs: list[str], known: di
         return tuple(env[name] for name in outputs)
 
     return run
-
-
-__all__ = ["Builder", "Program", "StoredTensor", "domain_of"]

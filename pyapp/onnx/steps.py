@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -45,7 +46,7 @@ class Step:
     inputs: list[str]
     outputs: list[str]
     settings: dict[str, Any]
-    bodies: dict[str, Runnable]
+    bodies: Mapping[str, Runnable]
     captures: list[str]
     last_uses: list[str] = field(default_factory=list)  # values that no later step takes
 

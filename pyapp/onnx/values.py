@@ -71,7 +71,8 @@ def element_of(x: Any) -> str:
 
 class _Watch:
     """What operators read on the host. While a plan is made, `hit` says whether a step read a value that is not known
-    before the run (`ids`); the arrays of known ones (`known`) are kept in `arrays`, because a tensor cannot be read while
+    before the run (`ids`); the arrays of known ones (`known`) are kept in `arrays`,
+        because a tensor cannot be read while
     kernels are recorded.
     """
 
@@ -211,7 +212,8 @@ def codes_of(x: ForeignArray) -> Any:
 
 
 def rounded_to(element: str, array: Any, saturate: bool = True) -> Any:
-    """float32 or float64 numbers → the nearest of a small float type, ties to even, in float32. Too large ones become the
+    """float32 or float64 numbers → the nearest of a small float type, ties to even, in float32. Too large ones become
+    the
     largest with `saturate`, else infinite, or NaN where the type has no infinity (OCP 8-bit floating point, 5.2.1;
     the table of ONNX's Cast)."""
     exponent_bits, fraction_bits, bias, largest, infinite = SMALL_FLOATS[element]

@@ -33,7 +33,6 @@ from pyapp.text.options import SamplingOptions, check_number
 from .chat import chat, drafter_of, load_chat
 from .core import BREATH, Breath, Events, Result, error_event, given, reported, task
 from .keeper import keeper
-from .onnx import run_onnx
 from .speech import listen, load_speech, transcribe
 from .texts import answer, classify, embed, fill_mask, label, pipeline, rerank, translate
 from .training import finetune, merge, train_speech, train_story
@@ -43,7 +42,7 @@ __all__ = [
     "Partial", "Progress", "Segment", "Thought", "Token", "answer", "chat", "classify", "embed", "error_event",
     "fill_mask", "finetune", "generate", "inspect", "label", "listen", "load", "load_chat", "load_speech", "merge",
     "models", "pipeline", "quantize",
-    "rerank", "run_onnx", "set_threads", "task", "train_speech", "train_story", "transcribe", "translate", "unload",
+    "rerank", "set_threads", "task", "train_speech", "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
 
 

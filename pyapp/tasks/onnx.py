@@ -52,7 +52,8 @@ async def run_onnx(
     file: Any, inputs: Sequence[Any] = (), *, named: Mapping[str, Any] | None = None,
     output: str | os.PathLike[str] | None = None, repeats: int = 1, cancel: Cancel | None = None,
 ) -> Events:  # fmt: skip
-    """Runs an ONNX model over arrays: `inputs` in order and `named` by name, as tensors or .npy files; of an .npz file all
+    """Runs an ONNX model over arrays: `inputs` in order and `named` by name, as tensors or .npy files; of an .npz
+    file all
     by name. An Item for each output (`output dtype shape first`), a Metric of the fastest run in ms; Done carries
     `outputs`. `output`: an .npz file to write them to.
     """

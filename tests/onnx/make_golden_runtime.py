@@ -30,7 +30,8 @@ def whole(kind: Any, low: int, high: int, *shape: int) -> Any:
 
 
 def case(
-    op: str, inputs: list[Any], outputs: int | list[str] = 1, *, domain: str = MS, name: str = "", constant: tuple[int, ...] = (),
+    op: str, inputs: list[Any], outputs: int | list[str] = 1, *, domain: str = MS, name: str = "",
+        constant: tuple[int, ...] = (),
     rtol: float = 1e-3, atol: float = 1e-5, types: Any = None, **attributes: Any,
 ) -> None:  # fmt: skip
     """Runs one node by onnxruntime. `constant`: the inputs that are tensors of the file."""
@@ -98,7 +99,8 @@ def attention_cases() -> None:
         scale=0.3,
     )
     case(
-        "MultiHeadAttention", [q, normal(2, 3, 16), normal(2, 3, 16), None, None, None, normal(2, 4, 5, 4), normal(2, 4, 5, 4)],
+        "MultiHeadAttention", [q, normal(2, 3, 16), normal(2, 3, 16), None, None, None, normal(2, 4, 5, 4), normal(2,
+            4, 5, 4)],
         3, name="heads past", num_heads=4,
     )  # fmt: skip
     case("MultiHeadAttention", [q, normal(2, 4, 6, 4), normal(2, 4, 6, 4)], ["y"], name="heads cross", num_heads=4)
@@ -115,7 +117,8 @@ def attention_cases() -> None:
             interleaved=interleaved,
         )
         case(
-            "RotaryEmbedding", [normal(2, 3, 3, 8), np.array([2], np.int64), cos, sin], name=f"rotary heads {interleaved}",
+            "RotaryEmbedding", [normal(2, 3, 3, 8), np.array([2], np.int64), cos, sin],
+                name=f"rotary heads {interleaved}",
             interleaved=interleaved,
         )  # fmt: skip
     case(
@@ -132,7 +135,8 @@ def attention_cases() -> None:
         tables = [wide_cos, wide_sin] if "do_rotary" in extra else [None, None]
         case(
             "GroupQueryAttention",
-            [normal(2, 5, 64), normal(2, 5, 32), normal(2, 5, 32), None, None, np.array([4, 4], np.int32), np.array(5, np.int32), *tables],
+            [normal(2, 5, 64), normal(2, 5, 32), normal(2, 5, 32), None, None, np.array([4, 4], np.int32), np.array(5,
+                np.int32), *tables],
             3, name=f"grouped prompt {name}", num_heads=4, kv_num_heads=2, **extra,
         )  # fmt: skip
         case(
@@ -142,7 +146,8 @@ def attention_cases() -> None:
             3, name=f"grouped step {name}", num_heads=4, kv_num_heads=2, **extra,
         )  # fmt: skip
     case(
-        "GroupQueryAttention", [normal(1, 4, 128), None, None, None, None, np.array([3], np.int32), np.array(4, np.int32), wide_cos, wide_sin],
+        "GroupQueryAttention", [normal(1, 4, 128), None, None, None, None, np.array([3], np.int32), np.array(4,
+            np.int32), wide_cos, wide_sin],
         3, name="grouped packed", num_heads=4, kv_num_heads=2, do_rotary=1,
     )  # fmt: skip
 
@@ -165,7 +170,8 @@ def layer_cases() -> None:
     )
     case(
         "EmbedLayerNormalization",
-        [whole(np.int32, 0, 9, 2, 4), whole(np.int32, 0, 2, 2, 4), normal(9, 8), normal(6, 8), normal(2, 8), gamma, beta,
+        [whole(np.int32, 0, 9, 2, 4), whole(np.int32, 0, 2, 2, 4), normal(9, 8), normal(6, 8), normal(2, 8), gamma,
+            beta,
          np.array([[1, 1, 1, 0], [1, 1, 1, 1]], np.int32)], 2, name="embeddings", epsilon=1e-5,
     )  # fmt: skip
     case("Gelu", [x], name="gelu")
@@ -213,7 +219,8 @@ def packed_cases() -> None:
             )
             if bits == 4:
                 case(
-                    "MatMulNBits", [*inputs, zero, None, normal(n)], name=f"{bits} bits {block} bias", constant=(1, 2, 3, 5),
+                    "MatMulNBits", [*inputs, zero, None, normal(n)], name=f"{bits} bits {block} bias", constant=(1, 2,
+                        3, 5),
                     **attributes,
                 )  # fmt: skip
     data = whole(np.uint8, 0, 256, 7, 32)
@@ -229,7 +236,8 @@ def packed_cases() -> None:
         constant=(0, 2),
     )
     case(
-        "GatherBlockQuantized", [data, index, scales, whole(np.uint8, 0, 256, 7, 1)], name="gathered zero", block_size=32,
+        "GatherBlockQuantized", [data, index, scales, whole(np.uint8, 0, 256, 7, 1)], name="gathered zero",
+            block_size=32,
         quantize_axis=1, bits=4, constant=(0, 2, 3),
     )  # fmt: skip
     a, b = whole(np.uint8, 0, 256, 3, 8), whole(np.int8, -128, 128, 8, 5)
@@ -308,7 +316,8 @@ def table_cases() -> None:
             intercepts=[0.1, 0.2, 0.3], classlabels_ints=[1, 5, 9], post_transform=after,
         )  # fmt: skip
     case(
-        "LinearClassifier", [x], 2, domain=ML, name="linear two", coefficients=normal(6).tolist(), intercepts=[0.1, -0.1],
+        "LinearClassifier", [x], 2, domain=ML, name="linear two", coefficients=normal(6).tolist(), intercepts=[0.1,
+            -0.1],
         classlabels_strings=["no", "yes"], post_transform="LOGISTIC",
     )  # fmt: skip
     for kind in ("LINEAR", "RBF", "POLY", "SIGMOID"):
@@ -317,8 +326,10 @@ def table_cases() -> None:
             kernel_params=[0.3, 0.1, 2.0], n_supports=4, rho=[0.2], support_vectors=normal(12).tolist(),
         )  # fmt: skip
         case(
-            "SVMClassifier", [x], 2, domain=ML, name=f"svm classes {kind}", coefficients=normal(12).tolist(), kernel_type=kind,
-            kernel_params=[0.3, 0.1, 2.0], vectors_per_class=[2, 2, 2], rho=[0.2, 0.1, -0.3], classlabels_ints=[0, 1, 2],
+            "SVMClassifier", [x], 2, domain=ML, name=f"svm classes {kind}", coefficients=normal(12).tolist(),
+                kernel_type=kind,
+            kernel_params=[0.3, 0.1, 2.0], vectors_per_class=[2, 2, 2], rho=[0.2, 0.1, -0.3], classlabels_ints=[0, 1,
+                2],
             support_vectors=normal(18).tolist(), prob_a=[-1.0, -0.8, -1.2], prob_b=[0.1, 0.0, -0.1],
         )  # fmt: skip
     tree = {

@@ -43,7 +43,8 @@ def test_a_small_file() -> None:
 @pytest.mark.parametrize(
     "data, message",
     [
-        (small([b.node("Add", ["x", "b"], ["a"], "first"), b.node("Add", ["a", "x"], ["b"]), b.node("Relu", ["b"], ["y"])]), "cycle.*'first'"),
+        (small([b.node("Add", ["x", "b"], ["a"], "first"), b.node("Add", ["a", "x"], ["b"]), b.node("Relu", ["b"],
+            ["y"])]), "cycle.*'first'"),
         (small([b.node("Relu", ["y"], ["y"])]), "cycle"),
         (small([b.node("Foo", ["x"], ["y"], "it")]), r"node 'it' \(Foo, opset 20\): there is no such operator"),
         (small([b.node("Gather", ["x"], ["y"])]), "1 inputs, expected 2"),
@@ -71,9 +72,12 @@ def run(data: bytes) -> None:
 @pytest.mark.parametrize(
     "nodes, message",
     [
-        ([b.node("Constant", [], ["s"], value_ints=[7, 9]), b.node("Reshape", ["x", "s"], ["y"], "bend")], "'bend'.*7, 9"),
-        ([b.node("Constant", [], ["s"], value_ints=[1 << 40, 1 << 20]), b.node("Expand", ["x", "s"], ["y"])], "Expand|broadcast"),
-        ([b.node("Constant", [], ["s"], value_ints=[1 << 45]), b.node("ConstantOfShape", ["s"], ["y"])], "35,184,372,088,832"),
+        ([b.node("Constant", [], ["s"], value_ints=[7, 9]), b.node("Reshape", ["x", "s"], ["y"], "bend")],
+            "'bend'.*7, 9"),
+        ([b.node("Constant", [], ["s"], value_ints=[1 << 40, 1 << 20]), b.node("Expand", ["x", "s"], ["y"])],
+            "Expand|broadcast"),
+        ([b.node("Constant", [], ["s"], value_ints=[1 << 45]), b.node("ConstantOfShape", ["s"], ["y"])],
+            "35,184,372,088,832"),
         ([b.node("Constant", [], ["s"], value_ints=[1 << 45]), b.node("Tile", ["x", "s"], ["y"])], "Tile"),
         ([b.node("Constant", [], ["s"], value_ints=[3]), b.node("Add", ["x", "s"], ["y"])], "different element types"),
         ([b.node("Softmax", ["x"], ["y"], axis=5)], "axis 5 is out of range"),
@@ -121,7 +125,8 @@ def test_functions_that_explode(monkeypatch: pytest.MonkeyPatch) -> None:
     functions = b""
     for level in range(12):
         calls = b"".join(
-            bytes_field(7, b.node(f"F{level + 1}" if level < 11 else "Relu", ["x"], ["y" if k == 0 else f"t{k}"], domain="own" if level < 11 else ""))
+            bytes_field(7, b.node(f"F{level + 1}" if level < 11 else "Relu", ["x"], ["y" if k == 0 else f"t{k}"],
+                domain="own" if level < 11 else ""))
             for k in range(12)
         )  # fmt: skip
         functions += bytes_field(

@@ -131,7 +131,8 @@ def test_a_gradient_never_ends_without_a_word() -> None:
 def test_loops_and_branches() -> None:
     """10 steps of x -> x * 2 while it is below 100; then a branch that takes values from around it."""
     body = b.graph(
-        [b.node("Add", ["v", "v"], ["v2"]), b.node("Less", ["v2", "limit"], ["go"]), b.node("Identity", ["v2"], ["seen"])],
+        [b.node("Add", ["v", "v"], ["v2"]), b.node("Less", ["v2", "limit"], ["go"]), b.node("Identity", ["v2"],
+            ["seen"])],
         [b.value("i", [], "int64"), b.value("c", [], "bool"), b.value("v", [])],
         [b.value("go", [], "bool"), b.value("v2", []), b.value("seen", [])],
     )  # fmt: skip

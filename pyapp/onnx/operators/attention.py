@@ -9,7 +9,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 
 from ..registry import PREVIEW, operator
-from ..values import array_of, element_name, ints, made_of, text
+from ..values import element_name, ints, made_of, text
 
 
 def heads_of(x: Tensor, heads: int | None, name: str) -> Tensor:
@@ -162,7 +162,8 @@ def linear_attention(
     query: Tensor, key: Tensor, value: Tensor, past: Any = None, decay: Any = None, beta: Any = None, *,
     kv_num_heads: int, q_num_heads: int, chunk_size: int = 64, scale: float = 0.0, update_rule: bytes = b"gated_delta",
 ) -> Any:  # fmt: skip
-    """A recurrent state (B, KV, Dk, Dv) in place of softmax (Katharopoulos et al. 2020, arXiv 2006.16236; the delta rule:
+    """A recurrent state (B, KV, Dk, Dv) in place of softmax (Katharopoulos et al. 2020, arXiv 2006.16236; the delta
+    rule:
     Yang et al. 2024, arXiv 2412.06464): (B, T, H D) each; gives (B, T, H Dv) and the state."""
     rule = text(update_rule)
     if rule not in ("linear", "gated", "delta", "gated_delta"):

@@ -8,7 +8,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 
 from ..registry import operator
-from ..values import ForeignArray, array_of, axes_of, check_room, element_of, ints, like, made_of, scalar, text
+from ..values import ForeignArray, array_of, axes_of, element_of, ints, like, made_of, scalar, text
 
 
 def _native(x: Any) -> bool:

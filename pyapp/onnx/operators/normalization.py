@@ -21,7 +21,8 @@ def batch_normalization(
     x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, epsilon: float = 1e-5, momentum: float = 0.9,
     training_mode: int = 0,
 ) -> Any:  # fmt: skip
-    """(x - mean) / sqrt(var + epsilon) · scale + bias of each channel; in training by the batch, and the running values."""
+    """(x - mean) / sqrt(var + epsilon) · scale + bias of each channel; in training by the batch, and the running
+    values."""
     if not training_mode:
         factor = scale / (var + epsilon).sqrt()
         shift = bias - mean * factor

@@ -46,7 +46,8 @@ def dequantized_blocks(b: Tensor, scales: Tensor, zero: Any, bits: int, block: i
     blocks = -(-k // block)
     if b.numel() != n * blocks * (block * bits // 8) or scales.numel() != n * blocks:
         raise ValueError(
-            f"{b.numel():,} bytes and {scales.numel():,} scales are no weight of {n} x {k} with {bits} bits in blocks of {block}"
+            f"{b.numel():,} bytes and {scales.numel():,} scales are no weight of {n} x {k} with {bits} bits in "
+            f"blocks of {block}"
         )
     codes = codes_of_blocks(b, bits, n, k).astype(np.float32)
     factor, offset = array_of(scales).astype(np.float32).reshape(n, blocks), zeros_of_blocks(zero, bits, n, blocks)
@@ -59,7 +60,8 @@ def mat_mul_n_bits(
     a: Tensor, b: Tensor, scales: Tensor, zero: Any = None, groups: Any = None, bias: Any = None, *, K: int, N: int,
     bits: int = 4, block_size: int = 32, accuracy_level: int = 0, weight_prepacked: int = 0,
 ) -> Tensor:  # fmt: skip
-    """a (…, K) times a weight (N, K) in blocks of `bits`. Weights that are known are packed once: see pyapp/onnx/fusing.py."""
+    """a (…, K) times a weight (N, K) in blocks of `bits`. Weights that are known are packed once: see
+    pyapp/onnx/fusing.py."""
     weight = made_of(dequantized_blocks(b, scales, zero, bits, block_size, N, K, groups), a.dtype.name, a.device)
     return ops.linear(a, weight, bias)
 
@@ -203,7 +205,8 @@ def q_linear_global_average_pool(
 @operator("QLinearAveragePool", domain=MICROSOFT)
 def q_linear_average_pool(
     x: Any, x_scale: Any, x_zero: Any, y_scale: Any, y_zero: Any = None, *, kernel_shape: list[int],
-    auto_pad: bytes = b"NOTSET", ceil_mode: int = 0, channels_last: int = 0, count_include_pad: int = 0, pads: Any = None,
+    auto_pad: bytes = b"NOTSET", ceil_mode: int = 0, channels_last: int = 0, count_include_pad: int = 0,
+        pads: Any = None,
     strides: Any = None,
 ) -> Any:  # fmt: skip
     y = average_pool(

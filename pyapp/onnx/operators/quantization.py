@@ -198,7 +198,8 @@ def conv_integer(
 
 @operator("QLinearConv")
 def q_linear_conv(
-    x: Any, x_scale: Any, x_zero: Any, w: Any, w_scale: Any, w_zero: Any, y_scale: Any, y_zero: Any, bias: Any = None, *,
+    x: Any, x_scale: Any, x_zero: Any, w: Any, w_scale: Any, w_zero: Any, y_scale: Any, y_zero: Any, bias: Any = None,
+        *,
     auto_pad: bytes = b"NOTSET", dilations: Any = None, group: int = 1, kernel_shape: Any = None, pads: Any = None,
     strides: Any = None,
 ) -> Any:  # fmt: skip

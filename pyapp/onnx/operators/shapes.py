@@ -204,7 +204,7 @@ def _sliced(x: Any, starts: list[int], ends: list[int], axes: Sequence[int] | No
         reverse.append(at)
     where = tuple(place)
     found = _moved(x, lambda t: t[where] if where else t, lambda a: a[where])
-    return _moved(found, lambda t: t.flip(*reverse), lambda a: np.flip(a, reverse)) if reverse else found
+    return _moved(found, lambda t: t.flip(*reverse), lambda a: np.flip(a, tuple(reverse))) if reverse else found
 
 
 @operator("Slice", since=10, reads=(1, 2, 3, 4))
@@ -232,19 +232,20 @@ def padded(x: Any, before: Sequence[int], after: Sequence[int], mode: str = "con
         return ops.pad(
             x, [n for b, a in zip(before[::-1], after[::-1], strict=True) for n in (b, a)], value=float(value)
         )
-    widths = list(zip(before, after, strict=True))
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        raise ValueError(f"mode is {mode!r}, expected constant, reflect, edge or wrap")
+    widths: Any = list(zip(before, after, strict=True))
+    how: Any = mode
     if isinstance(x, Tensor) and x.dtype.category == 2:
-        for at, (b, a) in enumerate(widths):
-            if b or a:
-                order = np.pad(
-                    np.arange(x.shape[at]), (b, a), mode={"edge": "edge", "reflect": "reflect", "wrap": "wrap"}[mode]
-                )
+        for at, width in enumerate(widths):
+            if any(width):
+                order = np.pad(np.arange(x.shape[at]), width, how)
                 x = ops.index_select(x, at, made_of(order.astype(np.int64), device=x.device))
         return x
     array = array_of(x)
     if mode == "constant":
         return like(x, np.pad(array, widths, constant_values=value))
-    return like(x, np.pad(array, widths, mode=mode))
+    return like(x, np.pad(array, widths, how))
 
 
 def _pad(x: Any, pads: list[int], axes: Sequence[int], mode: str, value: Any) -> Any:

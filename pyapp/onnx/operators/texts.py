@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from pyapp.engine import Tensor
@@ -41,7 +42,8 @@ def string_normalizer(
     stopwords: Any = None,
 ) -> ForeignArray:  # fmt: skip
     """Texts (C,) or (1, C) without the stopwords, in upper or lower case; one empty text if none is left."""
-    change = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}[text(case_change_action)]
+    changes: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
+    change = changes[text(case_change_action)]
     stops = {text(word) for word in stopwords or ()}
     if not is_case_sensitive:
         stops = {word.lower() for word in stops}

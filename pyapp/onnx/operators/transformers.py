@@ -83,7 +83,8 @@ def skip_simplified_layer_normalization(
 
 @operator("EmbedLayerNormalization", domain=MICROSOFT)
 def embed_layer_normalization(
-    ids: Tensor, segments: Any, words: Tensor, positions: Tensor, kinds: Any, gamma: Tensor, beta: Tensor, mask: Any = None,
+    ids: Tensor, segments: Any, words: Tensor, positions: Tensor, kinds: Any, gamma: Tensor, beta: Tensor,
+        mask: Any = None,
     places: Any = None, *, epsilon: float = 1e-12, mask_index_type: int = 0,
 ) -> Any:  # fmt: skip
     """The sum of the embeddings of words, positions and segments (B, T) → (B, T, D), normalised."""
@@ -217,7 +218,8 @@ def multi_head_attention(
     past_key: Any = None, past_value: Any = None, past_length: Any = None, cache_indirection: Any = None, *,
     num_heads: int, mask_filter_value: float = -10000.0, scale: float = 0.0, unidirectional: int = 0,
 ) -> Any:  # fmt: skip
-    """query (B, T, H D), packed (B, T, H, 3, D) or with keys in (B, S, H, 2, D); keys and values (B, S, H D) or (B, H, S, D)."""
+    """query (B, T, H D), packed (B, T, H, 3, D) or with keys in (B, S, H, 2, D); keys and values (B, S, H D) or (B,
+    H, S, D)."""
     if past_length is not None or cache_indirection is not None:
         raise ValueError("shared buffers of the past are not supported")
     if query.ndim == 5:
@@ -280,9 +282,11 @@ def _filled(past: Any, new: Tensor, lengths: list[int], size: int) -> Tensor:
 
 @operator("GroupQueryAttention", domain=MICROSOFT, reads=(5, 6))
 def group_query_attention(
-    query: Tensor, key: Any, value: Any, past_key: Any, past_value: Any, lengths: Tensor, total: Tensor, cos: Any = None,
+    query: Tensor, key: Any, value: Any, past_key: Any, past_value: Any, lengths: Tensor, total: Tensor,
+        cos: Any = None,
     sin: Any = None, positions: Any = None, attention_bias: Any = None, sinks: Any = None, k_scale: Any = None,
-    v_scale: Any = None, q_norm: Any = None, k_norm: Any = None, *, num_heads: int, kv_num_heads: int, do_rotary: int = 0,
+    v_scale: Any = None, q_norm: Any = None, k_norm: Any = None, *, num_heads: int, kv_num_heads: int,
+        do_rotary: int = 0,
     local_window_size: int = -1, rotary_interleaved: int = 0, scale: float = 0.0, smooth_softmax: int = 0,
     softcap: float = 0.0, qk_output: int = 0, causal: int = 1, qk_norm_epsilon: float = 1e-6,
     k_quant_type: bytes = b"NONE", v_quant_type: bytes = b"NONE", kv_cache_bit_width: int = 0,

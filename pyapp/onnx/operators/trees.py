@@ -47,7 +47,8 @@ class _Trees:
                 split = self.split[at]
                 yes = np.select(
                     [mode == 0, mode == 1, mode == 2, mode == 3, mode == 4, mode == 5],
-                    [value <= split, value < split, value >= split, value > split, value == split, value != split], False,
+                    [value <= split, value < split, value >= split, value > split, value == split, value != split],
+                        False,
                 )  # fmt: skip
                 for row in np.flatnonzero(mode == 6):
                     yes[row] = value[row] in self.members[int(at[row])]
@@ -121,7 +122,8 @@ def tree_ensemble(
         np.concatenate([array_of(from_stored(nodes_splits)).astype(np.float64), pad]), np.concatenate([yes, pad]),
         np.concatenate([no, pad]),
         np.concatenate([np.array(nodes_missing_value_tracks_true or [0] * count, np.int64), pad]), list(tree_roots),
-        {count + k: [(target, float(w))] for k, (target, w) in enumerate(zip(leaf_targetids, weights, strict=True))}, members,
+        {count + k: [(target, float(w))] for k, (target, w) in enumerate(zip(leaf_targetids, weights, strict=True))},
+            members,
     )  # fmt: skip
     how = ("AVERAGE", "SUM", "MIN", "MAX")[aggregate_function]
     found, _ = trees.scores(array_of(x), n_targets, how, None)
@@ -173,7 +175,8 @@ def tree_ensemble_regressor(
 ) -> Tensor:  # fmt: skip
     nodes = {
         "treeids": nodes_treeids, "nodeids": nodes_nodeids, "featureids": nodes_featureids, "modes": nodes_modes,
-        "truenodeids": nodes_truenodeids, "falsenodeids": nodes_falsenodeids, "missing": nodes_missing_value_tracks_true,
+        "truenodeids": nodes_truenodeids, "falsenodeids": nodes_falsenodeids,
+            "missing": nodes_missing_value_tracks_true,
         "values": _numbers(nodes_values, nodes_values_as_tensor),
     }  # fmt: skip
     trees = _older(
@@ -196,7 +199,8 @@ def tree_ensemble_classifier(
 ) -> Any:  # fmt: skip
     nodes = {
         "treeids": nodes_treeids, "nodeids": nodes_nodeids, "featureids": nodes_featureids, "modes": nodes_modes,
-        "truenodeids": nodes_truenodeids, "falsenodeids": nodes_falsenodeids, "missing": nodes_missing_value_tracks_true,
+        "truenodeids": nodes_truenodeids, "falsenodeids": nodes_falsenodeids,
+            "missing": nodes_missing_value_tracks_true,
         "values": _numbers(nodes_values, nodes_values_as_tensor),
     }  # fmt: skip
     labels = classlabels_strings or classlabels_int64s or []

@@ -73,7 +73,8 @@ def conv(
 @operator("ConvTranspose")
 def conv_transpose(
     x: Tensor, weight: Tensor, bias: Any = None, *, auto_pad: bytes = b"NOTSET", dilations: Any = None, group: int = 1,
-    kernel_shape: Any = None, output_padding: Any = None, output_shape: Any = None, pads: Any = None, strides: Any = None,
+    kernel_shape: Any = None, output_padding: Any = None, output_shape: Any = None, pads: Any = None,
+        strides: Any = None,
 ) -> Tensor:  # fmt: skip
     """The transposed convolution: x (N, C, spatial…), weight (C, O / group, kernel…) → (N, O, …)."""
     dims = x.ndim - 2
@@ -104,7 +105,8 @@ def conv_transpose(
 def causal_conv_with_state(
     x: Tensor, weight: Tensor, bias: Any = None, past: Any = None, *, activation: bytes = b"none", outputs: int = 1
 ) -> Any:
-    """A convolution of each channel with itself and the past: x (B, C, T), weight (C, 1, K), past (B, C, K - 1) → (B, C, T)
+    """A convolution of each channel with itself and the past: x (B, C, T), weight (C, 1, K), past (B, C, K - 1) → (B,
+    C, T)
     and the last K - 1 positions."""
     width = weight.shape[-1] - 1
     if past is None:
@@ -302,7 +304,8 @@ def deform_conv(
     x: Tensor, weight: Tensor, offset: Tensor, bias: Any = None, mask: Any = None, *, dilations: Any = None,
     group: int = 1, kernel_shape: Any = None, offset_group: int = 1, pads: Any = None, strides: Any = None,
 ) -> Tensor:  # fmt: skip
-    """A convolution that reads x at places moved by an offset (Dai et al. 2017, arXiv 1703.06211; Zhu et al. 2018, arXiv
+    """A convolution that reads x at places moved by an offset (Dai et al. 2017, arXiv 1703.06211; Zhu et al. 2018,
+    arXiv
     1811.11168): x (N, C, H, W), weight (O, C / group, KH, KW), offset (N, offset_group KH KW 2, H', W')."""
     if x.ndim != 4:
         raise ValueError(f"x has the shape {tuple(x.shape)}, expected (N, C, H, W)")
@@ -357,7 +360,8 @@ def max_roi_pool(x: Tensor, rois: Tensor, *, pooled_shape: list[int], spatial_sc
 
 @operator("RoiAlign", reads=(1, 2))
 def roi_align(
-    x: Tensor, rois: Tensor, batch: Tensor, *, coordinate_transformation_mode: bytes | None = None, mode: bytes = b"avg",
+    x: Tensor, rois: Tensor, batch: Tensor, *, coordinate_transformation_mode: bytes | None = None,
+        mode: bytes = b"avg",
     output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0, opset: int = 16,
 ) -> Tensor:  # fmt: skip
     """Means (or largest elements) of samples in the parts of regions (He et al. 2017, arXiv 1703.06870): rois (R, 4) of
