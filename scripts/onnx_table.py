@@ -32,27 +32,27 @@ onnx.export(module, [x], "model.onnx")                  # any module of pyapp, f
 
 - **What runs**: every operator below, in all opsets up to {newest}; functions of the file; If, Loop, Scan, sequences,
   optionals, texts, sparse tensors, symbolic shapes, external data in the folder of the model.
-- **How**: the first run with inputs of new shapes goes node by node and notes what is known: constants, and what follows
-  from shapes. Later runs replay the rest as recorded kernels, in parts where a node reads a value. Layer and RMS
-  normalisation, GELU, SiLU and attention that are written out in simple operators become the fused ones.
+- **How**: the first run with inputs of new shapes goes node by node and notes what is known: constants, and what
+  follows from shapes. Later runs replay the rest as recorded kernels, in parts where a node reads a value. Layer and
+  RMS normalisation, GELU, SiLU and attention that are written out in simple operators become the fused ones.
 - **Weights in blocks** (`MatMulNBits` of 4 or 8 bits in blocks of 32, 64 …) stay packed, as in GGUF files: their
   activations become int8 within a product. `accuracy_level` 1 asks for float32.
 - **Gradients** flow through all operators that are made of ops of pyapp. One that NumPy computes (`DeformConv`,
   `RoiAlign`, `MaxRoiPool`, `TensorScatter`, quantised ones) says so if a gradient would have to pass.
-- **Untrusted files** run no code: every field has a limit, a tensor is read only if its bytes are as many as its shape says,
-  and errors name the node, the operator and the opset.
+- **Untrusted files** run no code: every field has a limit, a tensor is read only if its bytes are as many as its
+  shape says, and errors name the node, the operator and the opset.
 - **Export** writes the ops that a call with example inputs runs, in opset 20. Sizes are those of the example.
 - `ImageDecoder` needs Pillow.
 
-Refused: {refused}, which differentiates a part of its own graph; float6 arithmetic other than conversions; attention with
-sinks, with quantised caches or with buffers shared between past and present (`GroupQueryAttention`, `MultiHeadAttention`).
+Refused: {refused}, which differentiates a part of its own graph; attention with sinks, with quantised caches or with
+buffers shared between past and present (`GroupQueryAttention`, `MultiHeadAttention`).
 
 ## Operators
 
 This table is generated: `python -m scripts.onnx_table`. **Opsets**: those in which the operator appeared or changed.
-**Cases**: those of ONNX's backend suite (onnx {version}: {nodes} of single nodes, {models} models) and of onnxruntime that
-contain it; the tests run all of them natively and in the browser, three times each: traced, recorded, replayed.
-{left_out} more, with large tensors, are run from the onnx package by `tests/oracle`.
+**Cases**: those of ONNX's backend suite (onnx {version}: {nodes} of single nodes, {models} models) and of onnxruntime
+that contain it. The tests run all of them, three times each: traced, recorded, replayed. {left_out} more, with large
+tensors, are run from the onnx package by `tests/oracle`, and so are the nine large networks of the suite.
 """
 
 

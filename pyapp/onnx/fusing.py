@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from math import isclose, sqrt
 from typing import Any
 
@@ -79,19 +80,18 @@ def fused(
     outputs: set[str],
     layouts: dict[str, Any],
     made: dict[str, Any],
+    learns: bool,
 ) -> list[Eager]:
     """The steps with the patterns replaced. `made` receives new constants."""
     graph = _Graph(steps, env, fixed, outputs, layouts)
-    for op, find in _PATTERNS:
+    for op, find in _PATTERNS if learns else (*_PATTERNS, *_IN_PLACE):
         for item in list(graph.steps):
             if item.step.operator.name == op and any(item is left for left in graph.steps):
                 find(graph, item)
-    for item in graph.steps:
-        item.step.last_uses = []
     kept, seen = outputs | fixed | graph.made.keys(), set[str]()
     for item in reversed(graph.steps):
         names = {name for name in (*item.step.inputs, *item.step.captures, *item.step.outputs) if name}
-        item.step.last_uses = [name for name in names - seen if name not in kept]
+        item.step = replace(item.step, last_uses=[name for name in names - seen if name not in kept])
         seen |= names
     made.update(graph.made)
     return graph.steps
@@ -345,10 +345,47 @@ def _find_norm(graph: _Graph, root: Eager) -> None:
         graph.replace(scaled, gone, _rms_norm, [x, weight], epsilon=epsilon)  # type: ignore[arg-type]
 
 
+# -- activations of a result that nothing else takes: in its own memory
+
+
+def _activated(*inputs: Any, compute: Callable[..., Tensor], settings: dict[str, Any], low: float, high: Any) -> Tensor:
+    y = compute(*inputs, **settings)
+    if high is None:
+        return y.relu_() if low == 0 else y.clamp_(low)
+    return y.clamp_(low, high)
+
+
+_FRESH = ("Conv", "Add", "Gemm", "MatMul", "BatchNormalization", "ConvTranspose")  # never views of their inputs
+
+
+def _find_activation(graph: _Graph, item: Eager) -> None:
+    low: float | None = 0.0
+    high = None
+    if item.step.operator.name == "Clip":
+        bounds = [graph.number(name) if name else None for name in (*item.step.inputs[1:], "", "")[:2]]
+        given = [name for name in item.step.inputs[1:] if name]
+        low, high = bounds if len(item.step.inputs) > 1 else (item.step.settings.get(k) for k in ("min", "max"))
+        if low is None or (len(given) == 2 and high is None):
+            return
+    source = item.step.inputs[0]
+    layout, before = graph.layouts.get(source), next((m for op in _FRESH if (m := graph.made_by(source, op))), None)
+    if before is None or before.step.bodies or layout is None or layout[1] != "float32" or len(before.step.outputs) > 1:
+        return
+    graph.replace(
+        item, [item, before], _activated, before.step.inputs, compute=before.step.operator.function,
+        settings=before.step.settings, low=low, high=high,
+    )  # fmt: skip
+
+
 # Operators at which patterns are looked for, in this order.
 _PATTERNS: tuple[tuple[str, Callable[[_Graph, Eager], None]], ...] = (
     ("Erf", _find_gelu),
     ("Sigmoid", _find_silu),
     ("Sqrt", _find_norm),
     ("Softmax", _find_attention),
+)
+# Those that write in place, where no gradient is wanted.
+_IN_PLACE: tuple[tuple[str, Callable[[_Graph, Eager], None]], ...] = (
+    ("Relu", _find_activation),
+    ("Clip", _find_activation),
 )

@@ -350,7 +350,7 @@ class _Plan:
                     env.pop(name, None)
         wanted = {name for item in steps for name in (*item.step.inputs, *item.step.captures)} | set(self.outputs)
         made: dict[str, Any] = {}
-        steps = fused(steps, env, fixed, set(self.outputs), shapes, made)
+        steps = fused(steps, env, fixed, set(self.outputs), shapes, made, self.learns)
         env.update(made)
         fixed |= made.keys()
         wanted |= made.keys()

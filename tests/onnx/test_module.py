@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyapp import Tensor, no_grad, randn, tensor
+from pyapp import Tensor, no_grad, tensor
 from pyapp.errors import ModelError
 from pyapp.formats.protobuf import bytes_field, int_field
 from pyapp.onnx import OnnxModule, load
@@ -16,7 +16,11 @@ RNG = np.random.RandomState(3)
 
 
 def normal(*shape: int) -> np.ndarray:
-    return RNG.randn(*shape).astype(np.float32)
+    return (0.4 * RNG.randn(*shape)).astype(np.float32)
+
+
+def given(*shape: int) -> Tensor:
+    return tensor(normal(*shape))
 
 
 def transformer(tokens: int | str = "t") -> bytes:
@@ -64,13 +68,13 @@ def plan_of(module: OnnxModule) -> object:
 
 def test_patterns_are_recognised_and_compute_the_same() -> None:
     module = load(transformer())
-    x, mask = randn(2, 5, 8), tensor(np.where(RNG.rand(2, 1, 1, 5) > 0.3, 0.0, -1e4).astype(np.float32))
+    x, mask = given(2, 5, 8), tensor(np.where(RNG.rand(2, 1, 1, 5) > 0.3, 0.0, -1e4).astype(np.float32))
     with no_grad():
         traced = module(x, mask)  # node by node
         later = [module(x, mask) for _ in range(3)]
         other = module(x[:, :3], mask[..., :3])  # another shape has a plan of its own
     for found in later:
-        np.testing.assert_allclose(found.numpy(), traced.numpy(), atol=1e-5)
+        np.testing.assert_allclose(found.numpy(), traced.numpy(), rtol=1e-4, atol=1e-5)
     assert other.shape == (2, 3, 8)
     (recorded,) = plan_of(module).items
     names = [item.step.operator.name for item in recorded._steps]
@@ -90,13 +94,13 @@ def test_shapes_are_computed_once() -> None:
     module = load(b.model(b.graph(nodes, [b.value("x")], [b.value("y")])))
     with no_grad():
         for shape in ((2, 3, 4), (2, 3, 4), (2, 3, 4), (5, 2)):
-            assert module(randn(*shape)).shape == (shape[0], int(np.prod(shape[1:])))
+            assert module(given(*shape)).shape == (shape[0], int(np.prod(shape[1:])))
     assert [len(item._steps) for item in plan_of(module).items] == [2]
 
 
 def test_gradients_flow_and_training_changes_what_is_computed() -> None:
     module = load(transformer())
-    x, mask = randn(2, 4, 8), tensor(np.zeros((2, 1, 1, 4), np.float32))
+    x, mask = given(2, 4, 8), tensor(np.zeros((2, 1, 1, 4), np.float32))
     with no_grad():
         before = module(x, mask)
         module(x, mask)
@@ -125,7 +129,7 @@ def test_a_gradient_never_ends_without_a_word() -> None:
     nodes = [b.node("Constant", [], ["n"], value_int=1), b.node("TensorScatter", ["x", "u"], ["y"], axis=1)]
     data = b.model(b.graph(nodes, [b.value("x"), b.value("u")], [b.value("y")]), opset=24)
     with pytest.raises(ModelError, match="TensorScatter.*no gradient"):
-        load(data)(randn(2, 3).requires_grad_(), randn(2, 1))
+        load(data)(given(2, 3).requires_grad_(), given(2, 1))
 
 
 def test_loops_and_branches() -> None:
