@@ -304,7 +304,7 @@ class _Plan:
         self.outputs, self.learns = program.outputs, learns
         self.known: dict[str, Any] = {}
         self.items: list[Eager | _Recorded] = []
-        self.arrays: dict[int, tuple[Any, Any]] = {}  # of known tensors that operators read on the host
+        self.arrays: dict[Any, tuple[Any, Any]] = {}  # of known tensors that operators read on the host
 
     def trace(self, program: Program, given: dict[str, Any], known: frozenset[str]) -> list[Any]:
         """Runs the program, and notes what is known."""

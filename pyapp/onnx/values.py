@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from pyapp.engine import Tensor, as_dtype
@@ -79,7 +79,7 @@ class _Watch:
     ids: frozenset[int] = frozenset()
     known: frozenset[int] = frozenset()
     hit = False
-    arrays: dict[int, tuple[Any, Any]] = {}  # each plan has its own
+    arrays: dict[Any, tuple[Any, Any]] = {}  # each plan has its own
 
     def read(self, x: Any) -> Any:
         """The elements of a tensor as a NumPy array."""
@@ -92,6 +92,16 @@ class _Watch:
         if id(x) in self.known:
             self.arrays[id(x)] = x, array
         return array
+
+    def remember(self, name: str, owners: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
+        """What is computed of `owners`, once if they are known."""
+        key = (name, *map(id, owners))
+        kept = self.arrays.get(key)
+        if kept is None:
+            kept = owners, compute()
+            if all(id(owner) in self.known for owner in owners):
+                self.arrays[key] = kept
+        return kept[1]
 
 
 WATCH = _Watch()

@@ -11,7 +11,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 
 from ..registry import MICROSOFT, operator
-from ..values import array_of, axes_of, ints, made_of, scalar, text
+from ..values import WATCH, array_of, axes_of, ints, made_of, scalar, text
 from .activations import gelu, hard_sigmoid, leaky_relu
 from .attention import heads_of, joined_heads, repeated, rotated, visible, weighed
 from .matrices import gemm, product
@@ -280,6 +280,17 @@ def _filled(past: Any, new: Tensor, lengths: list[int], size: int) -> Tensor:
     return ops.cat(rows, 0)
 
 
+def _turned(x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, interleaved: bool) -> Tensor:
+    """x (B, T, H, D) rotated at positions (B, T); tables (P, R / 2)."""
+    batch, tokens = x.shape[:2]
+    if x.dtype.name == cos.dtype.name == "float32":
+        table = WATCH.remember("rotation", (cos, sin), lambda: ops.stack([cos, sin], -1))  # (P, R / 2, 2)
+        where = positions.reshape(batch, tokens).to("int32")
+        return ops.rope(x, table, where[0] if batch == 1 else where, interleaved)
+    tables = [ops.index_select(t, 0, positions.reshape(-1)).reshape(batch, tokens, 1, -1) for t in (cos, sin)]
+    return rotated(x, tables[0], tables[1], interleaved, 2 * cos.shape[1])
+
+
 @operator("GroupQueryAttention", domain=MICROSOFT, reads=(5, 6))
 def group_query_attention(
     query: Tensor, key: Any, value: Any, past_key: Any, past_value: Any, lengths: Tensor, total: Tensor,
@@ -312,9 +323,7 @@ def group_query_attention(
         if positions is None:
             places = np.array(past_lengths)[:, None] + np.arange(tokens)
             positions = made_of(places.astype(np.int64), device=q.device)
-        tables = [ops.index_select(t, 0, positions.reshape(-1)).reshape(batch, tokens, 1, -1) for t in (cos, sin)]
-        width = 2 * cos.shape[1]
-        q, k = (rotated(x, tables[0], tables[1], bool(rotary_interleaved), width) for x in (q, k))
+        q, k = (_turned(x, cos, sin, positions, bool(rotary_interleaved)) for x in (q, k))
     capacity = max(whole, 0 if past_key is None else past_key.shape[2])
     keys = _filled(past_key, k.transpose(1, 2), past_lengths, capacity)
     values = _filled(past_value, v.transpose(1, 2), past_lengths, capacity)
