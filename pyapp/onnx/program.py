@@ -19,7 +19,7 @@ from pyapp.formats.onnx_file import Function, GraphRecord, Node, OnnxModel
 
 from . import values
 from .fusing import fused
-from .packing import pack
+from .packing import pack, pack_dynamic
 from .registry import every, find
 from .steps import Eager, Step
 from .values import ForeignArray, from_stored
@@ -264,13 +264,30 @@ class Program:
         return found
 
     def _prepare(self, known: dict[str, Any]) -> None:
-        """Packs the weights in blocks of bits."""
+        """Packs quantised weights."""
         self._prepared = True
-        for at, step in enumerate(self.steps):
+        for step in list(self.steps):
             if step.operator.name == "MatMulNBits":
                 found = pack(step, self.constants | known, self._packed)
                 if found is not None:
-                    self.steps[at], key, self.constants[key] = found
+                    new, key, self.constants[key] = found
+                    self.steps = [new if item is step else item for item in self.steps]
+            elif step.operator.name == "MatMulInteger":
+                several = pack_dynamic(self.steps, step, self.constants | known, set(self.outputs), self._packed)
+                if several is not None:
+                    gone, new, key, self.constants[key] = several
+                    self.steps = [
+                        new if item.outputs == new.outputs else item
+                        for item in self.steps
+                        if item.outputs == new.outputs or not any(item is other for other in gone)
+                    ]
+        if self._packed:
+            taken = self.taken()
+            self.steps = [
+                item
+                for item in self.steps
+                if item.operator.name != "DynamicQuantizeLinear" or any(name in taken for name in item.outputs)
+            ]
         self.finish()
 
     def taken(self) -> set[str]:

@@ -50,7 +50,14 @@ def test_json_and_several_arrays_in_a_file(folder: Path, capsys: pytest.CaptureF
     code, out, _ = run(capsys, folder / "m.onnx", "-i", folder / "both.npz", "--repeats", 3, "--json")
     events = [json.loads(line) for line in out.splitlines()]
     assert code == 0 and [event["type"] for event in events] == ["item", "item", "metric", "done"]
-    assert events[0] == {"type": "item", "index": 0, "output": "sum", "dtype": "float32", "shape": [2], "first": [4.0, 6.0]}
+    assert events[0] == {
+        "type": "item",
+        "index": 0,
+        "output": "sum",
+        "dtype": "float32",
+        "shape": [2],
+        "first": [4.0, 6.0],
+    }
 
 
 def test_mistakes_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,6 +89,12 @@ def test_nodes_that_fail_name_themselves(nodes: list[bytes], message: str) -> No
         run(small(nodes))
 
 
+def test_patterns_that_take_forever() -> None:
+    module = load(small([b.node("RegexFullMatch", ["x"], ["y"], pattern="(a+)+b")], [b.value("x", [1], "string")]))
+    with pytest.raises(ModelError, match="take forever"):
+        module(["a" * 60])
+
+
 def test_tensors_that_lie_about_their_size() -> None:
     """2 GB announced in a few bytes, negative sizes, too many dims, elements in the wrong field."""
     float32 = int_field(2, 1) + bytes_field(8, "w")

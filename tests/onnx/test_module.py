@@ -182,3 +182,29 @@ def test_results_do_not_share_memory_with_later_runs() -> None:
     with no_grad():
         found: list[Tensor] = [module(tensor([float(k)])) for k in range(6)]
     np.testing.assert_allclose([float(y) for y in found], np.exp(range(6)), rtol=1e-6)
+
+
+def test_dynamically_quantised_products_are_packed() -> None:
+    """As onnxruntime's quantize_dynamic writes them; two products share an input, one weight has a zero point."""
+    w, v = (RNG.randint(-127, 128, (64, 5)).astype(np.int8), RNG.randint(0, 256, (64, 3)).astype(np.uint8))
+    tensors = [
+        b.tensor("w", w), b.tensor("v", v), b.tensor("zero", np.uint8(128)), b.tensor("ws", np.float32(0.01)),
+        b.tensor("vs", np.linspace(0.01, 0.02, 3, dtype=np.float32)),
+    ]  # fmt: skip
+    nodes = [b.node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])]
+    for name, zero, scale in (("w", [], "ws"), ("v", ["zero"], "vs")):
+        nodes += [
+            b.node("MatMulInteger", ["q", name, "z", *zero], [f"{name}1"]), b.node("Mul", ["s", scale], [f"{name}2"]),
+            b.node("Cast", [f"{name}1"], [f"{name}3"], to=1), b.node("Mul", [f"{name}3", f"{name}2"], [f"{name}4"]),
+        ]  # fmt: skip
+    module = load(b.model(b.graph(nodes, [b.value("x")], [b.value("w4"), b.value("v4")], tensors), opset=13))
+    x = given(2, 3, 64)
+    wanted = [
+        x.numpy() @ (w * np.float32(0.01)),
+        x.numpy() @ ((v.astype(np.float32) - 128) * np.linspace(0.01, 0.02, 3)),
+    ]
+    with no_grad():
+        for _ in range(4):
+            for own, other in zip(module(x), wanted, strict=True):
+                np.testing.assert_allclose(own.numpy(), other, atol=0.01 * float(np.abs(other).max()))
+    assert [len(item._steps) for item in plan_of(module).items] == [2] and not module._others.keys() & {"w", "v"}

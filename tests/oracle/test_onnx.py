@@ -33,7 +33,7 @@ def test_the_large_cases_of_the_suite() -> None:
 
 
 def test_networks_with_weights_that_the_file_computes() -> None:
-    """The nine "light" networks of the suite (AlexNet, DenseNet, Inception, ResNet …), on the pictures of its runner."""
+    """The nine "light" networks of the suite (AlexNet, DenseNet …), on the pictures of its runner."""
     from onnx import TensorProto, numpy_helper
 
     from tests.onnx.make_golden_suite import DATA

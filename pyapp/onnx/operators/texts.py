@@ -8,6 +8,7 @@ from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.engine.lazy import np
+from pyapp.text.pattern_limits import danger
 
 from ..registry import operator
 from ..values import ForeignArray, array_of, made_of, text
@@ -52,12 +53,12 @@ def string_normalizer(
     return ForeignArray("string", found if x.ndim == 1 else found[None])
 
 
-_NESTED = re.compile(r"[)\]}*+?]\s*[*+{]")
-
-
 @operator("RegexFullMatch")
 def regex_full_match(x: Any, *, pattern: bytes) -> Tensor:
-    """Whether each text is the pattern as a whole."""
+    """Whether each text is the pattern as a whole. A pattern that could take forever is refused."""
+    reason = danger(text(pattern))
+    if reason is not None:
+        raise ValueError(f"the pattern {text(pattern)!r:.80} {reason}: a search with it could take forever")
     try:
         compiled = re.compile(text(pattern))
     except re.error as error:
