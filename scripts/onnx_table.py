@@ -34,9 +34,12 @@ onnx.export(module, [x], "model.onnx")                  # any module of pyapp, f
   optionals, texts, sparse tensors, symbolic shapes, external data in the folder of the model.
 - **How**: the first run with inputs of new shapes goes node by node and notes what is known: constants, and what
   follows from shapes. Later runs replay the rest as recorded kernels, in parts where a node reads a value. Layer and
-  RMS normalisation, GELU, SiLU and attention that are written out in simple operators become the fused ones.
-- **Weights in blocks** (`MatMulNBits` of 4 or 8 bits in blocks of 32, 64 …) stay packed, as in GGUF files: their
-  activations become int8 within a product. `accuracy_level` 1 asks for float32.
+  RMS normalisation, GELU, SiLU and attention that are written out in simple operators become the fused ones; batch
+  normalisation becomes a part of the convolution before it, and activations write in place.
+- **Quantised weights** (`MatMulNBits` of 4 or 8 bits in blocks of 32, 64 …, and the products that onnxruntime's
+  `quantize_dynamic` makes) stay packed, as in GGUF files: their activations become int8 in blocks within a product.
+  `accuracy_level` 1 asks for float32. Other quantised operators are computed exactly by NumPy, and are slow.
+- **Devices**: `onnx.load(file, device="cuda")` puts parameters and constants on a device.
 - **Gradients** flow through all operators that are made of ops of pyapp. One that NumPy computes (`DeformConv`,
   `RoiAlign`, `MaxRoiPool`, `TensorScatter`, quantised ones) says so if a gradient would have to pass.
 - **Untrusted files** run no code: every field has a limit, a tensor is read only if its bytes are as many as its
@@ -51,8 +54,9 @@ buffers shared between past and present (`GroupQueryAttention`, `MultiHeadAttent
 
 This table is generated: `python -m scripts.onnx_table`. **Opsets**: those in which the operator appeared or changed.
 **Cases**: those of ONNX's backend suite (onnx {version}: {nodes} of single nodes, {models} models) and of onnxruntime
-that contain it. The tests run all of them, three times each: traced, recorded, replayed. {left_out} more, with large
-tensors, are run from the onnx package by `tests/oracle`, and so are the nine large networks of the suite.
+that contain it. The tests run all of them natively and inside Pyodide in Chromium (there without `ImageDecoder`), three
+times each: traced, recorded, replayed. {left_out} more, with large tensors, are run from the onnx package by
+`tests/oracle`, and so are the nine large networks of the suite.
 """
 
 

@@ -345,6 +345,41 @@ def _find_norm(graph: _Graph, root: Eager) -> None:
         graph.replace(scaled, gone, _rms_norm, [x, weight], epsilon=epsilon)  # type: ignore[arg-type]
 
 
+# -- batch normalisation at inference: a part of the convolution before it, or one product and one sum
+
+
+def _scaled(x: Tensor, factor: Tensor, shift: Tensor) -> Tensor:
+    return x * factor + shift
+
+
+def _find_batch_norm(graph: _Graph, item: Eager) -> None:
+    """With known statistics, in float32: y = x factor + shift for each channel."""
+    step, layout = item.step, graph.layouts.get(item.step.inputs[0])
+    if layout is None or layout[1] != "float32" or len(step.outputs) > 1 or step.settings.get("training_mode", 0):
+        return
+    if not step.settings.get("spatial", 1) or not step.settings.get("is_test", 1):
+        return
+    if any(name not in graph.fixed for name in step.inputs[1:5]):
+        return
+    scale, bias, mean, var = (graph.env[name] for name in step.inputs[1:5])
+    factor = scale / (var + step.settings.get("epsilon", 1e-5)).sqrt()
+    shift = bias - mean * factor
+    before = graph.made_by(step.inputs[0], "Conv")
+    names = [f"{step.outputs[0]}/factor", f"{step.outputs[0]}/shift"]
+    if before is not None and all(name in graph.fixed for name in before.step.inputs[1:] if name):
+        weight, *own = (graph.env[name] for name in before.step.inputs[1:] if name)
+        graph.made[names[0]] = weight * factor.reshape(-1, *[1] * (weight.ndim - 1))
+        graph.made[names[1]] = shift + own[0] * factor if own else shift
+        inputs = [before.step.inputs[0], *names]
+        graph.replace(item, [item, before], before.step.operator.function, inputs, **before.step.settings)
+        made = graph.maker[step.outputs[0]].step
+        made.operator = before.step.operator  # it is a convolution still, which an activation may follow
+        return
+    wide = (1, -1, *[1] * (len(layout[0]) - 2))
+    graph.made[names[0]], graph.made[names[1]] = factor.reshape(*wide), shift.reshape(*wide)
+    graph.replace(item, [item], _scaled, [step.inputs[0], *names])
+
+
 # -- activations of a result that nothing else takes: in its own memory
 
 
@@ -383,6 +418,7 @@ _PATTERNS: tuple[tuple[str, Callable[[_Graph, Eager], None]], ...] = (
     ("Sigmoid", _find_silu),
     ("Sqrt", _find_norm),
     ("Softmax", _find_attention),
+    ("BatchNormalization", _find_batch_norm),
 )
 # Those that write in place, where no gradient is wanted.
 _IN_PLACE: tuple[tuple[str, Callable[[_Graph, Eager], None]], ...] = (

@@ -208,3 +208,32 @@ def test_dynamically_quantised_products_are_packed() -> None:
             for own, other in zip(module(x), wanted, strict=True):
                 np.testing.assert_allclose(own.numpy(), other, atol=0.01 * float(np.abs(other).max()))
     assert [len(item._steps) for item in plan_of(module).items] == [2] and not module._others.keys() & {"w", "v"}
+
+
+@pytest.mark.parametrize("first", ["Conv", "Relu"])
+def test_batch_normalisation_becomes_a_part_of_the_convolution(first: str) -> None:
+    tensors = [b.tensor("w", normal(4, 3, 3, 3)), b.tensor("b", normal(4))]
+    tensors += [b.tensor(name, normal(4)) for name in ("scale", "bias", "mean")] + [
+        b.tensor("var", abs(normal(4)) + 0.5)
+    ]
+    nodes = [
+        b.node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+        *([b.node("Relu", ["c"], ["d"])] if first == "Relu" else []),
+        b.node("BatchNormalization", ["d" if first == "Relu" else "c", "scale", "bias", "mean", "var"], ["n"]),
+        b.node("Clip", ["n", "low"], ["y"]),
+    ]  # fmt: skip
+    module = load(
+        b.model(b.graph(nodes, [b.value("x")], [b.value("y")], [*tensors, b.tensor("low", np.float32(-0.1))]))
+    )
+    x = given(2, 3, 6, 6)
+    with no_grad():
+        traced = module(x)
+        for _ in range(3):
+            np.testing.assert_allclose(module(x).numpy(), traced.numpy(), rtol=1e-4, atol=1e-5)
+        (item,) = plan_of(module).items
+        if first == "Relu":
+            assert [part.step.operator.name for part in item._steps] == ["activated", "scaled", "Clip"]
+        else:
+            assert item.step.operator.name == "activated"
+        module.get_parameter("var").mul_(4.0)  # what was computed from it is computed again
+        assert not np.allclose(module(x).numpy(), traced.numpy(), atol=1e-3)
