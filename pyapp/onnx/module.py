@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp.engine import Tensor
+from pyapp.engine.device import as_device
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.formats.onnx_file import HINT, OnnxFile, ValueInfo
@@ -173,7 +174,7 @@ def _listed(infos: list[ValueInfo]) -> str:
 def _value(x: Any, element: str, device: Any) -> Any:
     """A value of what users give."""
     if isinstance(x, Tensor):
-        return x if device is None else x.to(device)
+        return x if device is None or x.device is device else x.to(device)
     if isinstance(x, ForeignArray):
         return x
     if isinstance(x, (bool, int, float, str, bytes, list, tuple)):
@@ -214,9 +215,10 @@ def open_onnx(source: AnySource, external: Mapping[str, Any] | None = None) -> O
 def load(file: AnySource, *, device: Any = None, external: Mapping[str, Any] | None = None) -> OnnxModule:
     """The model of an ONNX file: a path, bytes or a ByteSource.
 
-    Tensors outside of the file are read from its folder, or from `external`: paths,
-        bytes or sources by the names in the
-    file. FileFormatError: the file is damaged. ModelError: it uses what pyapp cannot run; the error names the node.
+    Tensors outside of the file are read from its folder, or from `external`: paths, bytes or sources by the names in
+    the file. On a `device`, constants and inputs are put there, too. FileFormatError: the file is damaged. ModelError:
+    it uses what pyapp cannot run; the error names the node.
     """
+    place = None if device is None else as_device(device)
     with open_onnx(file, external) as opened:
-        return OnnxModule(opened, device)
+        return OnnxModule(opened, place)

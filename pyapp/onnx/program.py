@@ -56,6 +56,7 @@ class Builder:
         program = Program(
             graph.name, [info.name for info in graph.inputs], [info.name for info in graph.outputs], self.packed
         )
+        program.device = self.device
         program.output_types = [info.type for info in graph.outputs]
         for name, stored in graph.tensors.items():
             if main:
@@ -180,7 +181,8 @@ class Builder:
         if "device" in operator.special:
             settings["device"] = self.device
         captures = [name for body in bodies.values() for name in body.captures]
-        return Step(operator, title, inputs, list(node.outputs), settings, bodies, list(dict.fromkeys(captures)))
+        taken = list(dict.fromkeys(captures))
+        return Step(operator, title, inputs, list(node.outputs), settings, bodies, taken, device=self.device)
 
 
 def _needs(node: Node) -> Iterable[str]:
@@ -237,6 +239,7 @@ class Program:
         self.constants: dict[str, Any] = {}
         self.steps: list[Step] = []
         self.output_types: list[Any] = []
+        self.device: Any = None
 
     def finish(self) -> None:
         """Notes after which step each value is not needed any more."""

@@ -10,6 +10,7 @@ from pyapp.errors import ModelError
 from pyapp.formats.protobuf import bytes_field, int_field
 from pyapp.onnx import OnnxModule, load
 
+from ..mirror import device as _mirror  # noqa: F401 (registers the device "mirror")
 from . import builder as b
 
 RNG = np.random.RandomState(3)
@@ -80,6 +81,30 @@ def test_patterns_are_recognised_and_compute_the_same() -> None:
     names = [item.step.operator.name for item in recorded._steps]
     assert {"layer_norm", "attention", "gelu"} <= set(names) and not {"Erf", "Softmax", "Sqrt"} & set(names)
     assert recorded.reason is None and recorded._compiled.captured
+
+
+def test_models_run_on_a_device_whose_memory_the_host_cannot_see() -> None:
+    """Shapes are computed on the host, and what is made of them is put on the device."""
+    nodes = [
+        b.node("Shape", ["ids"], ["s"]), b.node("ConstantOfShape", ["s"], ["zeros"]),
+        b.node("Gather", ["table", "ids"], ["rows"]), b.node("Softmax", ["rows"], ["p"], axis=-1),
+        b.node("ReduceSum", ["zeros", "last"], ["plus"], keepdims=1), b.node("Constant", [], ["one"], value_ints=[1]),
+        b.node("Unsqueeze", ["plus", "one"], ["wide"]), b.node("Add", ["p", "wide"], ["y"]),
+    ]  # fmt: skip
+    tensors = [b.tensor("table", normal(9, 4)), b.tensor("last", np.array([-1]))]
+    data = b.model(b.graph(nodes, [b.value("ids", ["n", "t"], "int64")], [b.value("y")], tensors), opset=13)
+    ids = tensor(RNG.randint(0, 9, (2, 3)))
+    with no_grad():
+        wanted, module = load(data)(ids), load(data, device="mirror")
+        for _ in range(3):
+            found = module(ids)
+            assert found.device.type == "mirror"
+            np.testing.assert_allclose(found.cpu().numpy(), wanted.numpy(), atol=1e-6)
+        x, mask = given(2, 5, 8), tensor(np.zeros((2, 1, 1, 5), np.float32))
+        block = transformer()
+        np.testing.assert_allclose(
+            load(block, device="mirror")(x, mask).cpu().numpy(), load(block)(x, mask).numpy(), rtol=1e-4, atol=1e-5
+        )
 
 
 def test_shapes_are_computed_once() -> None:
