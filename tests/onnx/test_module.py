@@ -93,7 +93,7 @@ def test_models_run_on_a_device_whose_memory_the_host_cannot_see() -> None:
     ]  # fmt: skip
     tensors = [b.tensor("table", normal(9, 4)), b.tensor("last", np.array([-1]))]
     data = b.model(b.graph(nodes, [b.value("ids", ["n", "t"], "int64")], [b.value("y")], tensors), opset=13)
-    ids = tensor(RNG.randint(0, 9, (2, 3)))
+    ids = tensor(RNG.randint(0, 9, (2, 3)).astype(np.int64))
     with no_grad():
         wanted, module = load(data)(ids), load(data, device="mirror")
         for _ in range(3):
