@@ -28,7 +28,7 @@ LAYERS = [
         *"amp backends compiler distributions extension fft jit linalg random settings special testing utils".split(),
     },
     {"optim", "adapters"},
-    {"models", "text", "train", "audio", "cuda", "func", "datasets"},
+    {"models", "text", "train", "audio", "cuda", "func", "datasets", "onnx"},
     {"recipes", "autograd", "keras", "lab"},
     {"tasks"},
     {"serve"},
@@ -39,6 +39,7 @@ LAYER = {package: height for height, packages in enumerate(LAYERS) for package i
 # Packages in the same layer; the first may import the second.
 NEIGHBOURS = {
     ("models", "text"), ("audio", "text"),
+    ("onnx", "text"),  # what makes a pattern slow
     ("hub", "formats"),  # the index of a model in several files
     ("nn", "formats"),  # Weights opens files
 }  # fmt: skip

@@ -19,6 +19,7 @@ from pyapp.cli import texts
 from pyapp.cli.chat import chat
 from pyapp.cli.finetune import finetune, merge
 from pyapp.cli.grouped import DEFAULTS, GroupedCommand, generation_options, settings_of
+from pyapp.cli.onnx import run_onnx
 from pyapp.cli.running import (
     READER_LEFT,
     adapter_option,
@@ -115,6 +116,7 @@ def cli(verbose: bool) -> None:
 
 cli.add_command(transcribe)
 cli.add_command(chat)
+cli.add_command(run_onnx)
 cli.add_command(serve)
 for command in (*texts.COMMANDS, finetune, merge):
     cli.add_command(command)

@@ -1,6 +1,7 @@
 """Shows an observer every call of an op, for writing down what a function of tensors computes.
 
-Ops are changed while an observer looks, so that calls cost nothing else otherwise. Calls of other threads are not shown.
+Ops are changed while an observer looks,
+    so that calls cost nothing else otherwise. Calls of other threads are not shown.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ COMPLEX = {"complex64": "float32", "complex128": "float64"}
 # Bits of the exponent, bits of the fraction, bias of the exponent.
 _FNUZ = {"float8_e4m3fnuz": (4, 3, 8), "float8_e5m2fnuz": (5, 2, 16)}
 _LAYOUTS = {
-    **_FNUZ, "float8_e4m3fn": (4, 3, 7), "float8_e5m2": (5, 2, 15), "float6_e2m3fn": (2, 3, 1), "float6_e3m2fn": (3, 2, 3),
+    **_FNUZ, "float8_e4m3fn": (4, 3, 7), "float8_e5m2": (5, 2, 15), "float6_e2m3fn": (2, 3, 1), "float6_e3m2fn": (3,
+        2, 3),
     "float4_e2m1fn": (2, 1, 1),
 }  # fmt: skip
 _BYTES = ("float6_e2m3fn", "float6_e3m2fn")

@@ -172,14 +172,6 @@ def domain_of(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-def looks_like_onnx(head: bytes, size: int) -> bool:
-    """Whether the bytes begin like a model: field 1, the version of the format, then a field of a model."""
-    return len(head) > 4 and head[0] == 8 and 0 < head[1] < 64 and head[2] in _MODEL_TAGS and size > 8
-
-
-_MODEL_TAGS = {2 << 3 | 2, 3 << 3 | 2, 4 << 3 | 2, 5 << 3, 6 << 3 | 2, 7 << 3 | 2, 8 << 3 | 2, 14 << 3 | 2}
-
-
 class OnnxFile(Checkpoint):
     """An ONNX model: `model` has its graph; `tensors` its initialisers.
 
@@ -209,6 +201,9 @@ class OnnxFile(Checkpoint):
 
     def _place(self, name: str) -> tuple[ByteSource, int, int] | None:
         return self._stored[name].place
+
+    def __enter__(self) -> OnnxFile:
+        return self
 
     def close(self) -> None:
         super().close()

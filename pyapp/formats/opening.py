@@ -15,7 +15,8 @@ from .source import AnySource, ByteSource, close_source, looks_like_text, open_s
 
 
 def open_checkpoint(source: AnySource, *, mapping: bool = True) -> Checkpoint:
-    """Opens a llama2.c (v0, v1, v2), safetensors, GGUF, older GGML, NumPy (npy, npz) or PyTorch file by its content;
+    """Opens a llama2.c (v0, v1, v2), safetensors, GGUF, older GGML, NumPy (npy, npz), PyTorch or ONNX file by its
+    content;
     also model.safetensors.index.json or pytorch_model.bin.index.json with the shards beside it, and a part of a GGUF
     file in several with the other ones beside it.
 
@@ -66,6 +67,10 @@ def _reader(kind: str) -> Callable[[ByteSource], Checkpoint]:
             from .pytorch import PyTorchFile
 
             return PyTorchFile
+        case "ONNX":
+            from .onnx_file import OnnxFile
+
+            return OnnxFile
         case "tokenizer.bin":
             return _refuse_tokenizer
         case _:
@@ -85,7 +90,7 @@ def _refuse_tokenizer(source: ByteSource) -> Checkpoint:
     )
 
 
-SUPPORTED = "Supported are llama2.c checkpoints (v0, v1, v2), safetensors, GGUF, npy, npz and PyTorch files"
+SUPPORTED = "Supported are llama2.c checkpoints (v0, v1, v2), safetensors, GGUF, npy, npz, PyTorch and ONNX files"
 _RECORDING = "Transcribe it with `pyapp transcribe`, or give a model"
 _PICTURE = "Give the weights of a model"
 # Other files by their first bytes: the kind of file, and a hint for the user.
@@ -113,7 +118,7 @@ _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
 
 def sniff(source: ByteSource) -> str:
     """The format by content: "safetensors", "index.json" (of its shards), "gguf", "legacy ggml", "whisper.cpp",
-    "llama2.c", "npy", "npz", "pytorch" or "tokenizer.bin".
+    "llama2.c", "npy", "npz", "pytorch", "ONNX" or "tokenizer.bin".
     FileFormatError for other files; it names well-known kinds.
 
     A version 0 llama2.c file has no signature: it is recognised if most numbers of its header are possible.
@@ -148,13 +153,14 @@ def sniff(source: ByteSource) -> str:
         if source.name.endswith((".safetensors.index.json", ".bin.index.json")):
             return "index.json"
         raise FileFormatError("this is a JSON text", where=source.name, hint=f"Give the weights. {SUPPORTED}")
+    if looks_like_onnx(head, source.size):
+        return "ONNX"
     if _looks_like_tokenizer(head):
         return "tokenizer.bin"
     if looks_like_llama2c(head):
         return "llama2.c"
     what = "a text" if looks_like_text(head) else "a file of a kind that pyapp does not know"
-    onnx = f"{what}; ONNX files cannot be read" if source.name.endswith(".onnx") else what
-    raise FileFormatError(f"this is {onnx}", where=source.name, hint=f"Give the weights of a model. {SUPPORTED}")
+    raise FileFormatError(f"this is {what}", where=source.name, hint=f"Give the weights of a model. {SUPPORTED}")
 
 
 def _sniff_zip(source: ByteSource) -> str:
@@ -170,6 +176,15 @@ def _sniff_zip(source: ByteSource) -> str:
         where=source.name,
         hint="Unpack it first. Supported in zip archives are PyTorch files and npz, else safetensors and llama2.c",
     )
+
+
+# Fields of an ONNX model that follow the first one, as tags.
+_MODEL_FIELDS = {2 << 3 | 2, 3 << 3 | 2, 4 << 3 | 2, 5 << 3, 6 << 3 | 2, 7 << 3 | 2, 8 << 3 | 2, 14 << 3 | 2}
+
+
+def looks_like_onnx(head: bytes, size: int) -> bool:
+    """Whether the bytes begin like an ONNX model: field 1, the version of the format, then another field of a model."""
+    return len(head) > 4 and head[0] == 8 and 0 < head[1] < 64 and head[2] in _MODEL_FIELDS and size > 8
 
 
 def _looks_like_tokenizer(head: bytes) -> bool:

@@ -77,7 +77,9 @@ class MessageReader:
         if field.kind != BYTES:
             raise self.broken(f"field {field.number} has another type")
         if field.size > limit:
-            raise self.broken(f"field {field.number} at byte {field.start:,} has {field.size:,} bytes, at most {limit:,} fit")
+            raise self.broken(
+                f"field {field.number} at byte {field.start:,} has {field.size:,} bytes, at most {limit:,} fit"
+            )
         return self._bytes(field.start, field.end)
 
     def text_of(self, field: Field, limit: int) -> str:

@@ -7,14 +7,11 @@ with the end of the message that contains it, and the number of pieces with a li
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import isfinite
 
-from pyapp.errors import FileFormatError
-
-from .source import ByteSource, read_whole
+from .protobuf import Field, MessageReader
+from .source import DOCUMENT_LIMIT, ByteSource, BytesSource, read_whole
 
 PIECES_LIMIT = 1 << 21
 PIECE_BYTES = 1 << 12
@@ -23,7 +20,6 @@ HINT = "The file is damaged, or not a sentencepiece model: download it again"
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
 @dataclass
@@ -52,16 +48,16 @@ class SentencePieceModel:
 
 def read_sentencepiece_model(source: ByteSource) -> SentencePieceModel:
     """The content of a .model file. FileFormatError for a damaged or hostile one."""
-    data = read_whole(source)
+    whole = BytesSource(read_whole(source), source.name)
     model = SentencePieceModel()
-    reader = _Reader(data, source.name)
-    for number, value in reader.fields(0, len(data), PIECES_LIMIT + FIELDS_LIMIT):
-        if number == 1:
-            _read_piece(reader, value, model)
-        elif number == 2:
-            _read_trainer(reader, value, model)
-        elif number == 3:
-            _read_normalizer(reader, value, model)
+    reader = _Reader(whole)
+    for part in reader.fields(0, whole.size, PIECES_LIMIT + FIELDS_LIMIT):
+        if part.number == 1:
+            _read_piece(reader, part, model)
+        elif part.number == 2:
+            _read_trainer(reader, part, model)
+        elif part.number == 3:
+            _read_normalizer(reader, part, model)
     if not model.pieces:
         raise reader.broken("it has no pieces")
     count = len(model.pieces)
@@ -71,92 +67,33 @@ def read_sentencepiece_model(source: ByteSource) -> SentencePieceModel:
     return model
 
 
-@dataclass(frozen=True)
-class _Value:
-    """A field: a whole number, or the bytes [start, end) of the file."""
+class _Reader(MessageReader):
+    """Scores are finite, numbers have 32 bits."""
 
-    kind: int
-    number: int = 0
-    start: int = 0
-    end: int = 0
+    def __init__(self, source: ByteSource) -> None:
+        super().__init__(source, "sentencepiece model", HINT)
 
-
-class _Reader:
-    def __init__(self, data: bytes, name: str) -> None:
-        self._data = data
-        self._name = name
-
-    def broken(self, what: str) -> FileFormatError:
-        return FileFormatError(f"not a usable sentencepiece model: {what}", where=self._name, hint=HINT)
-
-    def fields(self, at: int, end: int, limit: int = FIELDS_LIMIT) -> Iterator[tuple[int, _Value]]:
-        """(number, value) of the fields between two places."""
-        count = 0
-        while at < end:
-            count += 1
-            if count > limit:
-                raise self.broken(f"a message has more than {limit:,} fields")
-            tag, at = self._varint(at, end)
-            kind, number = tag & 7, tag >> 3
-            if kind == VARINT:
-                value, at = self._varint(at, end)
-                yield number, _Value(kind, value)
-                continue
-            if kind == BYTES:
-                length, at = self._varint(at, end)
-            elif kind in (FIXED32, FIXED64):
-                length = 4 if kind == FIXED32 else 8
-            else:
-                raise self.broken(f"there is a field of the unknown kind {kind} at byte {at:,}")
-            if length > end - at:
-                raise self.broken(f"a field of {length:,} bytes at byte {at:,} does not fit")
-            yield number, _Value(kind, 0, at, at + length)
-            at += length
-
-    def _varint(self, at: int, end: int) -> tuple[int, int]:
-        value = 0
-        for shift in range(0, 70, 7):
-            if at >= end:
-                raise self.broken(f"it is truncated at byte {at:,}")
-            byte = self._data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value & (1 << 64) - 1, at
-        raise self.broken(f"the number before byte {at:,} is too long")
-
-    def bytes_of(self, value: _Value) -> bytes:
-        if value.kind != BYTES:
-            raise self.broken("a text has another type")
-        return self._data[value.start : value.end]
-
-    def float_of(self, value: _Value) -> float:
-        if value.kind != FIXED32:
-            raise self.broken("a score has another type")
-        (score,) = struct.unpack_from("<f", self._data, value.start)
+    def float_of(self, field: Field) -> float:
+        score = super().float_of(field)
         if not isfinite(score):
             raise self.broken(f"a score is {score}")
-        return float(score)
+        return score
 
-    def int_of(self, value: _Value) -> int:
-        """A signed number of 32 bits."""
-        if value.kind != VARINT:
-            raise self.broken("a number has another type")
-        number = value.number - (1 << 64) if value.number >> 63 else value.number
-        return max(-(1 << 31), min(number, (1 << 31) - 1))
+    def int_of(self, field: Field) -> int:
+        return max(-(1 << 31), min(super().int_of(field), (1 << 31) - 1))
 
 
-def _read_piece(reader: _Reader, message: _Value, model: SentencePieceModel) -> None:
+def _read_piece(reader: _Reader, message: Field, model: SentencePieceModel) -> None:
     piece, score, kind = b"", 0.0, NORMAL
-    if message.end - message.start > PIECE_BYTES + 64:
-        raise reader.broken(f"piece {len(model.pieces)} has {message.end - message.start:,} bytes")
-    for number, value in reader.fields(message.start, message.end):
-        if number == 1:
-            piece = reader.bytes_of(value)
-        elif number == 2:
-            score = reader.float_of(value)
-        elif number == 3:
-            kind = reader.int_of(value)
+    if message.size > PIECE_BYTES + 64:
+        raise reader.broken(f"piece {len(model.pieces)} has {message.size:,} bytes")
+    for part in reader.fields(message.start, message.end, FIELDS_LIMIT):
+        if part.number == 1:
+            piece = reader.bytes_of(part, PIECE_BYTES + 64)
+        elif part.number == 2:
+            score = reader.float_of(part)
+        elif part.number == 3:
+            kind = reader.int_of(part)
     if len(model.pieces) == PIECES_LIMIT:
         raise reader.broken(f"it has more than {PIECES_LIMIT:,} pieces")
     try:
@@ -167,26 +104,26 @@ def _read_piece(reader: _Reader, message: _Value, model: SentencePieceModel) -> 
     model.types.append(kind if NORMAL <= kind <= BYTE else NORMAL)
 
 
-def _read_trainer(reader: _Reader, message: _Value, model: SentencePieceModel) -> None:
+def _read_trainer(reader: _Reader, message: Field, model: SentencePieceModel) -> None:
     names = {40: "unk_id", 41: "bos_id", 42: "eos_id", 43: "pad_id"}
-    for number, value in reader.fields(message.start, message.end):
-        if number == 3:
-            code = reader.int_of(value)
+    for part in reader.fields(message.start, message.end, FIELDS_LIMIT):
+        if part.number == 3:
+            code = reader.int_of(part)
             if code not in KINDS:
                 raise reader.broken(f"the kind of model is {code}")
             model.kind = KINDS[code]
-        elif number == 35:
-            model.byte_fallback = reader.int_of(value) != 0
-        elif number == 24:
-            model.whitespace_as_suffix = reader.int_of(value) != 0
-        elif number in names:
-            setattr(model, names[number], reader.int_of(value))
+        elif part.number == 35:
+            model.byte_fallback = reader.int_of(part) != 0
+        elif part.number == 24:
+            model.whitespace_as_suffix = reader.int_of(part) != 0
+        elif part.number in names:
+            setattr(model, names[part.number], reader.int_of(part))
 
 
-def _read_normalizer(reader: _Reader, message: _Value, model: SentencePieceModel) -> None:
+def _read_normalizer(reader: _Reader, message: Field, model: SentencePieceModel) -> None:
     names = {3: "add_dummy_prefix", 4: "remove_extra_whitespaces", 5: "escape_whitespaces"}
-    for number, value in reader.fields(message.start, message.end):
-        if number == 2:
-            model.charsmap = reader.bytes_of(value)
-        elif number in names:
-            setattr(model, names[number], reader.int_of(value) != 0)
+    for part in reader.fields(message.start, message.end, FIELDS_LIMIT):
+        if part.number == 2:
+            model.charsmap = reader.bytes_of(part, DOCUMENT_LIMIT)
+        elif part.number in names:
+            setattr(model, names[part.number], reader.int_of(part) != 0)

@@ -91,7 +91,9 @@ def _code(kind: DType) -> int:
     return ELEMENT_CODES[kind.name]
 
 
-_WRITERS: dict[str, Callable[..., Any]] = {}  # by the op: writer(graph, result, *arguments) → the output's name, or None
+_WRITERS: dict[
+    str, Callable[..., Any]
+] = {}  # by the op: writer(graph, result, *arguments) → the output's name, or None
 
 
 def writes(*names: str) -> Callable[[Writer], Writer]:
@@ -108,7 +110,9 @@ def _unary(op: str) -> Callable[..., str]:
     return lambda g, y, x: g.node(op, [g.operand(x, y.dtype)])
 
 
-for _name in "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor log neg reciprocal relu round sigmoid".split():
+for (
+    _name
+) in "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor log neg reciprocal relu round sigmoid".split():
     _WRITERS[_name] = _unary(_name.capitalize())
 for _name in "sign sin sinh sqrt tan tanh".split():
     _WRITERS[_name] = _unary(_name.capitalize())
@@ -247,7 +251,9 @@ def _extreme(op: str) -> Callable[..., str]:
 
 
 _WRITERS["argmax"], _WRITERS["argmin"] = _extreme("ArgMax"), _extreme("ArgMin")
-_WRITERS["softmax"] = lambda g, y, x, dim=-1: g.node("Softmax", [g.named(x)], axis=dim % max(x.ndim, 1)) if x.ndim else None
+_WRITERS["softmax"] = lambda g, y, x, dim=-1: (
+    g.node("Softmax", [g.named(x)], axis=dim % max(x.ndim, 1)) if x.ndim else None
+)
 _WRITERS["log_softmax"] = lambda g, y, x, dim=-1: (
     g.node("LogSoftmax", [g.named(x)], axis=dim % max(x.ndim, 1)) if x.ndim else None
 )
@@ -385,8 +391,12 @@ def _mean_of_windows(g: _Graph, y: Tensor, x: Tensor, windows: Any) -> str | Non
     return _pool(g, x, windows, "AveragePool", count_include_pad=int(windows.counted))
 
 
-_WRITERS["_reshape"] = lambda g, y, x, shape: g.node("Reshape", [g.named(x), g.array(list(y.shape))], allowzero=int(0 in y.shape))
-_WRITERS["_permute"] = lambda g, y, x, dims: g.node("Transpose", [g.named(x)], perm=[int(d) % max(x.ndim, 1) for d in dims])
+_WRITERS["_reshape"] = lambda g, y, x, shape: g.node(
+    "Reshape", [g.named(x), g.array(list(y.shape))], allowzero=int(0 in y.shape)
+)
+_WRITERS["_permute"] = lambda g, y, x, dims: g.node(
+    "Transpose", [g.named(x)], perm=[int(d) % max(x.ndim, 1) for d in dims]
+)
 _WRITERS["_expand"] = lambda g, y, x, shape: g.node("Expand", [g.named(x), g.array(list(y.shape))])
 _WRITERS["_narrow"] = lambda g, y, x, dim, start, length: g.node(
     "Slice", [g.named(x), g.array([start]), g.array([start + length]), g.array([dim % x.ndim])]
@@ -435,7 +445,9 @@ def _moved(g: _Graph, op: Op, y: Tensor, x: Tensor, rest: tuple[Any, ...]) -> st
     return g.node("Gather", [flat, g.array(index)], axis=0)
 
 
-def traced(function: Callable[..., Any], inputs: Sequence[Tensor], names: Mapping[int, str], given: Sequence[str]) -> Any:
+def traced(
+    function: Callable[..., Any], inputs: Sequence[Tensor], names: Mapping[int, str], given: Sequence[str]
+) -> Any:
     """(graph, outputs): what the function computes of the inputs, which have the names `given`."""
     graph = _Graph(names)
     for x, name in zip(inputs, given, strict=True):
@@ -447,7 +459,9 @@ def traced(function: Callable[..., Any], inputs: Sequence[Tensor], names: Mappin
         writer, before = _WRITERS.get(op.name), len(graph.nodes)
         if op.name in _MOVES or op.view:
             if any(graph.is_computed(argument) for argument in args[1:]):
-                raise ModelError(f"{op.name.strip('_')} with places that depend on the inputs cannot be written as ONNX")
+                raise ModelError(
+                    f"{op.name.strip('_')} with places that depend on the inputs cannot be written as ONNX"
+                )
             y = run()
             name = writer(graph, y, *args) if writer else None
             if name is None:
@@ -600,4 +614,3 @@ def _write(graph: _Graph, inputs: list[Any], outputs: list[Any], file: AnySink) 
 def _put(sink: IO[bytes], *parts: Any) -> None:
     for part in parts:
         sink.write(part)
-

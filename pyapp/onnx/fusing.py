@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from math import isclose, sqrt
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyapp.engine import Tensor, ops
 from .registry import internal
 from .steps import Eager, Step
 from .values import array_of, scalar
+
 
 class _Graph:
     """The steps, and who makes and takes each value."""
@@ -60,7 +62,9 @@ class _Graph:
                 return item.step.inputs[1 - at], found
         return None
 
-    def replace(self, last: Eager, gone: list[Eager], function: Callable[..., Any], inputs: list[str], **settings: Any) -> None:
+    def replace(
+        self, last: Eager, gone: list[Eager], function: Callable[..., Any], inputs: list[str], **settings: Any
+    ) -> None:
         """One step in the place of the last one of a pattern."""
         dead = {id(item) for item in gone}
         made = Step(internal(function), last.step.title, inputs, last.step.outputs[:1], settings, {}, [])
@@ -70,20 +74,24 @@ class _Graph:
 
 
 def fused(
-    steps: list[Eager], env: dict[str, Any], fixed: set[str], outputs: set[str], layouts: dict[str, Any], made: dict[str, Any]
+    steps: list[Eager],
+    env: dict[str, Any],
+    fixed: set[str],
+    outputs: set[str],
+    layouts: dict[str, Any],
+    made: dict[str, Any],
+    learns: bool,
 ) -> list[Eager]:
     """The steps with the patterns replaced. `made` receives new constants."""
     graph = _Graph(steps, env, fixed, outputs, layouts)
-    for op, find in _PATTERNS:
+    for op, find in _PATTERNS if learns else (*_PATTERNS, *_IN_PLACE):
         for item in list(graph.steps):
             if item.step.operator.name == op and any(item is left for left in graph.steps):
                 find(graph, item)
-    for item in graph.steps:
-        item.step.last_uses = []
-    kept, seen = outputs | fixed | graph.made.keys(), set()
+    kept, seen = outputs | fixed | graph.made.keys(), set[str]()
     for item in reversed(graph.steps):
         names = {name for name in (*item.step.inputs, *item.step.captures, *item.step.outputs) if name}
-        item.step.last_uses = [name for name in names - seen if name not in kept]
+        item.step = replace(item.step, last_uses=[name for name in names - seen if name not in kept])
         seen |= names
     made.update(graph.made)
     return graph.steps
@@ -122,7 +130,9 @@ def _find_gelu(graph: _Graph, erf: Eager) -> None:
             half = True
         elif not own and other == x:
             own = True
-        elif not own and not half and before is not None and (found := graph.constant_and(before, 0.5)) and found[0] == x:
+        elif (
+            not own and not half and before is not None and (found := graph.constant_and(before, 0.5)) and found[0] == x
+        ):
             half = own = True
             gone.append(before)
         else:
@@ -164,7 +174,12 @@ def _find_attention(graph: _Graph, softmax: Eager) -> None:
     """q (B, H, T, D), kᵀ (B, H, D, S) and v (B, H, S, Dv) in float32."""
     scores = softmax.step.inputs[0]
     layout = graph.layouts.get(scores)
-    if layout is None or layout[1] != "float32" or len(layout[0]) != 4 or softmax.step.settings.get("axis", -1) not in (-1, 3):
+    if (
+        layout is None
+        or layout[1] != "float32"
+        or len(layout[0]) != 4
+        or softmax.step.settings.get("axis", -1) not in (-1, 3)
+    ):
         return
     if softmax.step.operator.since < 13 and softmax.step.settings.get("axis", 1) != 3:
         return
@@ -177,7 +192,12 @@ def _find_attention(graph: _Graph, softmax: Eager) -> None:
         for at in (0, 1):
             inner = graph.maker.get(add.step.inputs[at])
             own = graph.layouts.get(add.step.inputs[1 - at])
-            if inner is not None and inner.step.operator.name in ("Mul", "Div", "MatMul") and own is not None and len(own[0]) == 4:
+            if (
+                inner is not None
+                and inner.step.operator.name in ("Mul", "Div", "MatMul")
+                and own is not None
+                and len(own[0]) == 4
+            ):
                 if graph.uses[add.step.inputs[at]] == 1 and graph.layouts[add.step.inputs[at]][0] == layout[0]:
                     if _product_of(graph, add.step.inputs[at]) is not None:
                         scores, mask = add.step.inputs[at], add.step.inputs[1 - at]
@@ -273,7 +293,9 @@ def _find_norm(graph: _Graph, root: Eager) -> None:
     if last is None:
         return
     name = root.step.outputs[0]
-    if last.step.operator.name == "Reciprocal" or (last.step.operator.name == "Div" and graph.is_number(last.step.inputs[0], 1.0)):
+    if last.step.operator.name == "Reciprocal" or (
+        last.step.operator.name == "Div" and graph.is_number(last.step.inputs[0], 1.0)
+    ):
         gone.append(last)
         name = last.step.outputs[0]
         last = _taker(graph, name)
@@ -284,13 +306,27 @@ def _find_norm(graph: _Graph, root: Eager) -> None:
     gone.append(last)
     scaled = _taker(graph, last.step.outputs[0])
     weight = None
-    if scaled is not None and scaled.step.operator.name == "Mul" and _vector(graph, graph.other(scaled, last.step.outputs[0]), size):
+    if (
+        scaled is not None
+        and scaled.step.operator.name == "Mul"
+        and _vector(graph, graph.other(scaled, last.step.outputs[0]), size)
+    ):
         weight = graph.other(scaled, last.step.outputs[0])
         gone.append(scaled)
     centre = graph.maker.get(x)
-    average = None if centre is None or centre.step.operator.name != "Sub" else graph.made_by(centre.step.inputs[1], "ReduceMean")
+    average = (
+        None
+        if centre is None or centre.step.operator.name != "Sub"
+        else graph.made_by(centre.step.inputs[1], "ReduceMean")
+    )
     uses = 3 if square.step.operator.name == "Mul" else 2
-    if centre is not None and average is not None and _is_last_mean(graph, average) and graph.uses[x] == uses and x not in graph.outputs:
+    if (
+        centre is not None
+        and average is not None
+        and _is_last_mean(graph, average)
+        and graph.uses[x] == uses
+        and x not in graph.outputs
+    ):
         source = centre.step.inputs[0]
         if average.step.inputs[0] != source:
             return
@@ -309,10 +345,83 @@ def _find_norm(graph: _Graph, root: Eager) -> None:
         graph.replace(scaled, gone, _rms_norm, [x, weight], epsilon=epsilon)  # type: ignore[arg-type]
 
 
+# -- batch normalisation at inference: a part of the convolution before it, or one product and one sum
+
+
+def _scaled(x: Tensor, factor: Tensor, shift: Tensor) -> Tensor:
+    return x * factor + shift
+
+
+def _find_batch_norm(graph: _Graph, item: Eager) -> None:
+    """With known statistics, in float32: y = x factor + shift for each channel."""
+    step, layout = item.step, graph.layouts.get(item.step.inputs[0])
+    if layout is None or layout[1] != "float32" or len(step.outputs) > 1 or step.settings.get("training_mode", 0):
+        return
+    if not step.settings.get("spatial", 1) or not step.settings.get("is_test", 1):
+        return
+    if any(name not in graph.fixed for name in step.inputs[1:5]):
+        return
+    scale, bias, mean, var = (graph.env[name] for name in step.inputs[1:5])
+    factor = scale / (var + step.settings.get("epsilon", 1e-5)).sqrt()
+    shift = bias - mean * factor
+    before = graph.made_by(step.inputs[0], "Conv")
+    names = [f"{step.outputs[0]}/factor", f"{step.outputs[0]}/shift"]
+    if before is not None and all(name in graph.fixed for name in before.step.inputs[1:] if name):
+        weight, *own = (graph.env[name] for name in before.step.inputs[1:] if name)
+        graph.made[names[0]] = weight * factor.reshape(-1, *[1] * (weight.ndim - 1))
+        graph.made[names[1]] = shift + own[0] * factor if own else shift
+        inputs = [before.step.inputs[0], *names]
+        graph.replace(item, [item, before], before.step.operator.function, inputs, **before.step.settings)
+        made = graph.maker[step.outputs[0]].step
+        made.operator = before.step.operator  # it is a convolution still, which an activation may follow
+        return
+    wide = (1, -1, *[1] * (len(layout[0]) - 2))
+    graph.made[names[0]], graph.made[names[1]] = factor.reshape(*wide), shift.reshape(*wide)
+    graph.replace(item, [item], _scaled, [step.inputs[0], *names])
+
+
+# -- activations of a result that nothing else takes: in its own memory
+
+
+def _activated(*inputs: Any, compute: Callable[..., Tensor], settings: dict[str, Any], low: float, high: Any) -> Tensor:
+    y = compute(*inputs, **settings)
+    if high is None:
+        return y.relu_() if low == 0 else y.clamp_(low)
+    return y.clamp_(low, high)
+
+
+_FRESH = ("Conv", "Add", "Gemm", "MatMul", "BatchNormalization", "ConvTranspose")  # never views of their inputs
+
+
+def _find_activation(graph: _Graph, item: Eager) -> None:
+    low: float | None = 0.0
+    high = None
+    if item.step.operator.name == "Clip":
+        bounds = [graph.number(name) if name else None for name in (*item.step.inputs[1:], "", "")[:2]]
+        given = [name for name in item.step.inputs[1:] if name]
+        low, high = bounds if len(item.step.inputs) > 1 else (item.step.settings.get(k) for k in ("min", "max"))
+        if low is None or (len(given) == 2 and high is None):
+            return
+    source = item.step.inputs[0]
+    layout, before = graph.layouts.get(source), next((m for op in _FRESH if (m := graph.made_by(source, op))), None)
+    if before is None or before.step.bodies or layout is None or layout[1] != "float32" or len(before.step.outputs) > 1:
+        return
+    graph.replace(
+        item, [item, before], _activated, before.step.inputs, compute=before.step.operator.function,
+        settings=before.step.settings, low=low, high=high,
+    )  # fmt: skip
+
+
 # Operators at which patterns are looked for, in this order.
 _PATTERNS: tuple[tuple[str, Callable[[_Graph, Eager], None]], ...] = (
     ("Erf", _find_gelu),
     ("Sigmoid", _find_silu),
     ("Sqrt", _find_norm),
     ("Softmax", _find_attention),
+    ("BatchNormalization", _find_batch_norm),
+)
+# Those that write in place, where no gradient is wanted.
+_IN_PLACE: tuple[tuple[str, Callable[[_Graph, Eager], None]], ...] = (
+    ("Relu", _find_activation),
+    ("Clip", _find_activation),
 )

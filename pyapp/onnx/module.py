@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp.engine import Tensor
+from pyapp.engine.device import as_device
+from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError, ModelError, OptionError
-from pyapp.formats.onnx_file import HINT, OnnxFile, ValueInfo, looks_like_onnx
+from pyapp.formats.onnx_file import HINT, OnnxFile, ValueInfo
+from pyapp.formats.opening import looks_like_onnx
 from pyapp.formats.source import AnySource, ByteSource, close_source, open_source
 from pyapp.nn import Module, Parameter
 
@@ -78,7 +81,9 @@ class OnnxModule(Module):
             self._plans.clear()
             self._versions = versions
         others = {name: value for name, value in self._others.items() if name not in given}
-        known = frozenset(others) | frozenset(name for name, w in weights.items() if w is not None and not w.requires_grad)
+        known = frozenset(others) | frozenset(
+            name for name, w in weights.items() if w is not None and not w.requires_grad
+        )
         try:
             found = self._program.run({**given, **others, **weights}, known, self._plans)
         except ModelError as error:
@@ -100,7 +105,9 @@ class OnnxModule(Module):
         known = {info.name for info in every}
         for name, value in named.items():
             if name not in known:
-                raise OptionError(f"there is no input {name!r}; the inputs are {_listed(self.inputs)}", where=self._where)
+                raise OptionError(
+                    f"there is no input {name!r}; the inputs are {_listed(self.inputs)}", where=self._where
+                )
             if name in found:
                 raise OptionError(f"the input {name!r} is given twice", where=self._where)
             found[name] = value
@@ -109,7 +116,9 @@ class OnnxModule(Module):
             if info.name not in found:
                 if info in self.defaults:
                     continue
-                raise OptionError(f"the input {info.name!r} is missing; the inputs are {_listed(self.inputs)}", where=self._where)
+                raise OptionError(
+                    f"the input {info.name!r} is missing; the inputs are {_listed(self.inputs)}", where=self._where
+                )
             found[info.name] = self._checked(info, found[info.name], sizes)
         return found
 
@@ -121,7 +130,9 @@ class OnnxModule(Module):
             kind = kind.inner
         if kind.kind == "sequence":
             if not isinstance(value, (list, tuple)):
-                raise OptionError(f"the input {info.name!r} is a sequence, not {type(value).__name__}", where=self._where)
+                raise OptionError(
+                    f"the input {info.name!r} is a sequence, not {type(value).__name__}", where=self._where
+                )
             return [_value(part, kind.inner.element if kind.inner else "", self._device) for part in value]
         if kind.kind in ("map", "unknown"):
             return value
@@ -153,7 +164,9 @@ class OnnxModule(Module):
 def _listed(infos: list[ValueInfo]) -> str:
     parts = []
     for info in infos:
-        shape = "" if info.type.shape is None else f"[{', '.join('?' if n is None else str(n) for n in info.type.shape)}]"
+        shape = (
+            "" if info.type.shape is None else f"[{', '.join('?' if n is None else str(n) for n in info.type.shape)}]"
+        )
         parts.append(f"{info.name} {info.type.element or info.type.kind}{shape}")
     return ", ".join(parts) or "none"
 
@@ -161,13 +174,13 @@ def _listed(infos: list[ValueInfo]) -> str:
 def _value(x: Any, element: str, device: Any) -> Any:
     """A value of what users give."""
     if isinstance(x, Tensor):
-        return x if device is None else x.to(device)
+        return x if device is None or x.device is device else x.to(device)
     if isinstance(x, ForeignArray):
         return x
-    from pyapp.engine.lazy import np
-
     if isinstance(x, (bool, int, float, str, bytes, list, tuple)):
-        x = np.array(x, object if element == "string" else element if element in DENSE and element != "bfloat16" else None)
+        x = np.array(
+            x, object if element == "string" else element if element in DENSE and element != "bfloat16" else None
+        )
     array = np.asarray(x)
     if array.dtype.kind in "OUS":
         return ForeignArray("string", array.astype(object))
@@ -190,7 +203,9 @@ def open_onnx(source: AnySource, external: Mapping[str, Any] | None = None) -> O
         head = bytes(opened.read(0, min(16, opened.size)))
         if not looks_like_onnx(head, opened.size):
             raise FileFormatError("this is no ONNX model", where=opened.name, hint=HINT)
-        return OnnxFile(opened, None if external is None else {name: open_source(file) for name, file in external.items()})
+        return OnnxFile(
+            opened, None if external is None else {name: open_source(file) for name, file in external.items()}
+        )
     except BaseException:
         if opened is not source:
             close_source(opened)
@@ -200,8 +215,10 @@ def open_onnx(source: AnySource, external: Mapping[str, Any] | None = None) -> O
 def load(file: AnySource, *, device: Any = None, external: Mapping[str, Any] | None = None) -> OnnxModule:
     """The model of an ONNX file: a path, bytes or a ByteSource.
 
-    Tensors outside of the file are read from its folder, or from `external`: paths, bytes or sources by the names in the
-    file. FileFormatError: the file is damaged. ModelError: it uses what pyapp cannot run; the error names the node.
+    Tensors outside of the file are read from its folder, or from `external`: paths, bytes or sources by the names in
+    the file. On a `device`, constants and inputs are put there, too. FileFormatError: the file is damaged. ModelError:
+    it uses what pyapp cannot run; the error names the node.
     """
+    place = None if device is None else as_device(device)
     with open_onnx(file, external) as opened:
-        return OnnxModule(opened, device)
+        return OnnxModule(opened, place)

@@ -1,4 +1,6 @@
-"""Weights in blocks of 4 or 8 bits (com.microsoft.MatMulNBits), packed once as the kernels read them."""
+"""Quantised weights, packed once as the kernels read them: blocks of 4 or 8 bits (com.microsoft.MatMulNBits), and the
+products of models that onnxruntime quantised dynamically.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,77 @@ def pack(step: Step, values: dict[str, Any], made: dict[int, Any]) -> tuple[Step
         return None
     if any(name and name not in values for name in names[1:4]):
         return None
-    b, scales, zero = (values[name] if name else None for name in names[1:4])
+    b, scales = values[names[1]], values[names[2]]
+    zero = values[names[3]] if names[3] else None
     if element_of(b) != "uint8" or k < 1 or n < 1 or b.numel() != n * -(-k // block) * (block * bits // 8):
+        return None
+    if not _fits_half(array_of(scales)):
         return None
     if id(b) not in made:
         made[id(b)] = b, _packed(b, scales, zero, bits, block, n, k)
     key = f"{names[1]}/packed"
     inputs = [names[0], key, *([names[5]] if names[5] else [])]
     return Step(_OPERATOR, step.title, inputs, step.outputs[:1], {}, {}, []), key, made[id(b)][1]
+
+
+def _fits_half(scales: Any) -> bool:
+    """Whether scales keep their value in float16, up to rounding."""
+    size = np.abs(scales.astype(np.float32))
+    return bool(((size < 65504) & ((size == 0) | (size > 6.2e-5))).all())
+
+
+def pack_dynamic(
+    steps: list[Step], product: Step, values: dict[str, Any], outputs: set[str], made: dict[int, Any]
+) -> tuple[list[Step], Step, str, Tensor] | None:
+    """The steps that a MatMulInteger with the steps around it is: x quantised to uint8, the product, and its scales:
+
+        q, s, z = DynamicQuantizeLinear(x);  y = Cast(MatMulInteger(q, W, z, zero)) * (s * scale)
+
+    With them, the step that replaces the last one, and the name and tensor of its weight. None for another product, or
+    a weight that is not in `values`.
+    """
+    users: dict[str, list[Step]] = {}
+    for step in steps:
+        for name in {*step.inputs, *step.captures}:
+            users.setdefault(name, []).append(step)
+    maker = {name: step for step in steps for name in step.outputs if name}
+
+    def only_user(step: Step, op: str) -> Step | None:
+        name = step.outputs[0]
+        found = users.get(name, [])
+        return found[0] if len(found) == 1 and name not in outputs and found[0].operator.name == op else None
+
+    names = [*product.inputs, "", ""][:4]
+    source = maker.get(names[0])
+    if source is None or source.operator.name != "DynamicQuantizeLinear" or [names[0], names[2]] != source.outputs[::2]:
+        return None
+    cast = only_user(product, "Cast")
+    last = None if cast is None or cast.settings.get("to") != 1 else only_user(cast, "Mul")
+    if cast is None or last is None or names[1] not in values or (names[3] and names[3] not in values):
+        return None
+    factor = maker.get(next(iter({*last.inputs} - {cast.outputs[0]}), ""))
+    if factor is None or factor.operator.name != "Mul" or source.outputs[1] not in factor.inputs:
+        return None
+    scale = next(iter({*factor.inputs} - {source.outputs[1]}), "")
+    weight = values[names[1]]
+    if scale not in values or weight.ndim != 2 or weight.shape[0] % 32 or element_of(values[scale]) != "float32":
+        return None
+    k, n = weight.shape
+    scales = array_of(values[scale]).reshape(-1)
+    centred = array_of(weight).astype(np.int32)
+    if names[3]:
+        centred = centred - array_of(values[names[3]]).astype(np.int32).reshape(-1)
+    if scales.size not in (1, n) or not _fits_half(scales) or centred.min() < -128 or centred.max() > 127:
+        return None
+    if id(weight) not in made:
+        rows = np.empty((n, k // 32, 34), np.uint8)
+        rows[..., :2] = np.broadcast_to(scales.reshape(-1, 1, 1), (n, k // 32, 1)).astype("<f2").view(np.uint8)
+        rows[..., 2:] = np.ascontiguousarray(centred.T).astype(np.int8).reshape(n, k // 32, 32).view(np.uint8)
+        made[id(weight)] = weight, quant.from_blocks(rows.tobytes(), (n, k), "q8_0")
+    key = f"{names[1]}/packed"
+    new = Step(_OPERATOR, product.title, [source.inputs[0], key], last.outputs, {}, {}, [])
+    gone = [product, cast, last, *([factor] if len(users[factor.outputs[0]]) == 1 else [])]
+    return gone, new, key, made[id(weight)][1]
 
 
 def _packed(b: Tensor, scales: Tensor, zero: Any, bits: int, block: int, n: int, k: int) -> Tensor:

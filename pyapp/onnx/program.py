@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyapp.compiler import Compiled
 from pyapp.engine import Tensor, is_grad_enabled
-from pyapp.errors import ModelError, OperationError
-from pyapp.formats.onnx_file import Function, GraphRecord, Node, OnnxModel, StoredTensor, domain_of
+from pyapp.errors import ModelError
+from pyapp.formats.onnx_file import Function, GraphRecord, Node, OnnxModel
 
 from . import values
 from .fusing import fused
-from .packing import pack
+from .packing import pack, pack_dynamic
 from .registry import every, find
-from .steps import Body, Eager, Plans, Step
-from .values import ForeignArray, from_stored, made_of
+from .steps import Eager, Step
+from .values import ForeignArray, from_stored
 
 NEWEST_OPSET = 28  # of the default domain
-_EXPANDED_LIMIT = 1 << 18  # nodes of a model whose functions are inlined
+_EXPANDED_LIMIT = 1 << 16  # nodes of a model whose functions are inlined
 _FUNCTION_DEPTH = 64
 _PLANS = 16  # shapes of inputs that are remembered
 
@@ -53,7 +53,10 @@ class Builder:
     def program(self, graph: GraphRecord, opsets: dict[str, int], visible: set[str], main: bool = False) -> Program:
         """The program of a graph; `visible`: names of the graphs around it."""
         own = {info.name for info in graph.inputs}
-        program = Program(graph.name, [info.name for info in graph.inputs], [info.name for info in graph.outputs], self.packed)
+        program = Program(
+            graph.name, [info.name for info in graph.inputs], [info.name for info in graph.outputs], self.packed
+        )
+        program.device = self.device
         program.output_types = [info.type for info in graph.outputs]
         for name, stored in graph.tensors.items():
             if main:
@@ -105,7 +108,8 @@ class Builder:
         return found
 
     def _ordered(self, items: list[_Placed], own: set[str], visible: set[str]) -> list[_Placed]:
-        """The nodes such that each comes after those that it needs. ModelError for a cycle, or a name that is nowhere."""
+        """The nodes such that each comes after those that it needs. ModelError for a cycle, or a name that is
+        nowhere."""
         maker = {name: at for at, item in enumerate(items) for name in item.node.outputs if name}
         needs = [sorted({maker[name] for name in _needs(item.node) if name in maker}) for item in items]
         for item in items:
@@ -143,7 +147,9 @@ class Builder:
             version = 1
         title = f"{node.title} ({domain + '.' if domain else ''}{node.op}, opset {version})"
         if domain == "" and version > NEWEST_OPSET:
-            raise self.fail(f"it uses opset {version}; opsets up to {NEWEST_OPSET} can be run", "Export it with an older one")
+            raise self.fail(
+                f"it uses opset {version}; opsets up to {NEWEST_OPSET} can be run", "Export it with an older one"
+            )
         operator = find(domain, node.op, version)
         if operator is None:
             known = any((domain, node.op) == key for key in every())
@@ -175,7 +181,8 @@ class Builder:
         if "device" in operator.special:
             settings["device"] = self.device
         captures = [name for body in bodies.values() for name in body.captures]
-        return Step(operator, title, inputs, list(node.outputs), settings, bodies, list(dict.fromkeys(captures)))
+        taken = list(dict.fromkeys(captures))
+        return Step(operator, title, inputs, list(node.outputs), settings, bodies, taken, device=self.device)
 
 
 def _needs(node: Node) -> Iterable[str]:
@@ -232,10 +239,11 @@ class Program:
         self.constants: dict[str, Any] = {}
         self.steps: list[Step] = []
         self.output_types: list[Any] = []
+        self.device: Any = None
 
     def finish(self) -> None:
         """Notes after which step each value is not needed any more."""
-        kept, seen = set(self.outputs), set()
+        kept, seen = set(self.outputs), set[str]()
         for step in reversed(self.steps):
             names = {name for name in (*step.inputs, *step.captures, *step.outputs) if name}
             step.last_uses = [name for name in names - seen if name not in kept]
@@ -258,15 +266,31 @@ class Program:
         plans[key] = plan
         return found
 
-
     def _prepare(self, known: dict[str, Any]) -> None:
-        """Packs the weights in blocks of bits."""
+        """Packs quantised weights."""
         self._prepared = True
-        for at, step in enumerate(self.steps):
+        for step in list(self.steps):
             if step.operator.name == "MatMulNBits":
                 found = pack(step, self.constants | known, self._packed)
                 if found is not None:
-                    self.steps[at], key, self.constants[key] = found
+                    new, key, self.constants[key] = found
+                    self.steps = [new if item is step else item for item in self.steps]
+            elif step.operator.name == "MatMulInteger":
+                several = pack_dynamic(self.steps, step, self.constants | known, set(self.outputs), self._packed)
+                if several is not None:
+                    gone, new, key, self.constants[key] = several
+                    self.steps = [
+                        new if item.outputs == new.outputs else item
+                        for item in self.steps
+                        if item.outputs == new.outputs or not any(item is other for other in gone)
+                    ]
+        if self._packed:
+            taken = self.taken()
+            self.steps = [
+                item
+                for item in self.steps
+                if item.operator.name != "DynamicQuantizeLinear" or any(name in taken for name in item.outputs)
+            ]
         self.finish()
 
     def taken(self) -> set[str]:
@@ -300,20 +324,22 @@ class _Plan:
         self.outputs, self.learns = program.outputs, learns
         self.known: dict[str, Any] = {}
         self.items: list[Eager | _Recorded] = []
-        self.arrays: dict[int, tuple[Any, Any]] = {}  # of known tensors that operators read on the host
+        self.arrays: dict[Any, tuple[Any, Any]] = {}  # of known tensors that operators read on the host
 
     def trace(self, program: Program, given: dict[str, Any], known: frozenset[str]) -> list[Any]:
         """Runs the program, and notes what is known."""
         env = dict(program.constants)
         env.update(given)
         fixed = set(program.constants) - given.keys() | known
-        dynamic = {name for name, value in given.items() if name not in fixed and not isinstance(value, (Tensor, ForeignArray))}
+        dynamic = {
+            name for name, value in given.items() if name not in fixed and not isinstance(value, (Tensor, ForeignArray))
+        }
         steps: list[Eager] = []
         shapes = {name: _layout(value) for name, value in env.items()}
         watch = values.WATCH
         for step in program.steps:
             taken = [name for name in (*step.inputs, *step.captures) if name]
-            operator, plans = step.operator, {}
+            operator, plans = step.operator, dict[str, Any]()
             unknown = [name for name in taken if name not in fixed]
             watched = frozenset(id(env[name]) for name in unknown)
             before = watch.ids, watch.known, watch.arrays
@@ -344,7 +370,7 @@ class _Plan:
                     env.pop(name, None)
         wanted = {name for item in steps for name in (*item.step.inputs, *item.step.captures)} | set(self.outputs)
         made: dict[str, Any] = {}
-        steps = fused(steps, env, fixed, set(self.outputs), shapes, made)
+        steps = fused(steps, env, fixed, set(self.outputs), shapes, made, self.learns)
         env.update(made)
         fixed |= made.keys()
         wanted |= made.keys()
@@ -390,7 +416,8 @@ def _check_gradient(step: Step, env: dict[str, Any], found: Sequence[Any]) -> No
         for value in found:
             if isinstance(value, Tensor) and value.dtype.category == 2 and not value.requires_grad:
                 raise ModelError(
-                    f"{step.title}: it has no gradient here", hint="Freeze the parameters before it: p.requires_grad_(False)"
+                    f"{step.title}: it has no gradient here",
+                    hint="Freeze the parameters before it: p.requires_grad_(False)",
                 )
 
 
@@ -433,6 +460,3 @@ def _runner(steps: list[Eager], inputs: list[str], outputs: list[str], known: di
         return tuple(env[name] for name in outputs)
 
     return run
-
-
-__all__ = ["Builder", "Program", "StoredTensor", "domain_of"]

@@ -38,7 +38,7 @@ class Operator:
     name: str
     since: int
     function: Callable[..., Any]
-    reads: frozenset[int]  # the inputs whose values decide the shape of the outputs; -1: all from here on
+    reads: frozenset[int]  # the inputs whose values decide the shapes of the outputs
     shape_only: bool  # the result depends on the shapes of its inputs, not on their values
     changes: bool  # the result differs from call to call, or what it does is not launched by kernels
     attributes: frozenset[str]
@@ -64,14 +64,21 @@ def operator(
         positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         known = frozenset(p.name for p in keywords)
-        made_of = {
-            "reads": frozenset(reads), "shape_only": shape_only, "changes": changes, "attributes": known - SPECIAL,
-            "required": frozenset(p.name for p in keywords if p.default is p.empty) - SPECIAL, "special": known & SPECIAL,
-            "least": sum(p.default is p.empty for p in positional), "most": None if variadic else len(positional),
-        }  # fmt: skip
         for name in names:
             versions = _OPERATORS.setdefault((domain, name), [])
-            versions.append(Operator(domain, name, since, function, **made_of))
+            versions.append(
+                Operator(
+                    domain, name, since, function,
+                    reads=frozenset(reads),
+                    shape_only=shape_only,
+                    changes=changes,
+                    attributes=known - SPECIAL,
+                    required=frozenset(p.name for p in keywords if p.default is p.empty) - SPECIAL,
+                    special=known & SPECIAL,
+                    least=sum(p.default is p.empty for p in positional),
+                    most=None if variadic else len(positional),
+                )
+            )  # fmt: skip
             versions.sort(key=lambda known: known.since)
         return function
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pyapp.engine import Tensor
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OperationError
 
 from .registry import Operator
 from .values import made_of
 
-_MISTAKES = (ValueError, TypeError, IndexError, KeyError, ArithmeticError, AttributeError, NotImplementedError, OperationError)
+_MISTAKES = (
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    ArithmeticError,
+    AttributeError,
+    NotImplementedError,
+    OperationError,
+)
 Plans = dict  # how a graph runs, by the kinds of its inputs
 
 
@@ -23,6 +34,7 @@ class Runnable(Protocol):
     outputs: list[str]
     captures: list[str]
     output_types: list[Any]
+    device: Any
 
     def run(self, given: dict[str, Any], known: frozenset[str], plans: Any) -> list[Any]: ...
 
@@ -36,9 +48,10 @@ class Step:
     inputs: list[str]
     outputs: list[str]
     settings: dict[str, Any]
-    bodies: dict[str, Runnable]
+    bodies: Mapping[str, Runnable]
     captures: list[str]
     last_uses: list[str] = field(default_factory=list)  # values that no later step takes
+    device: Any = None  # where its results belong; None: the CPU
 
     def call(self, env: dict[str, Any], known: Any, plans: dict[str, Plans]) -> tuple[Any, ...]:
         """The results of the node; `plans` keeps those of its graphs."""
@@ -54,7 +67,15 @@ class Step:
         except _MISTAKES as error:
             what = getattr(error, "message", None) or str(error) or type(error).__name__
             raise ModelError(f"{self.title}: {what}") from error
-        return found if isinstance(found, tuple) else (found,)
+        found = found if isinstance(found, tuple) else (found,)
+        return found if self.device is None else tuple(placed(value, self.device) for value in found)
+
+
+def placed(value: Any, device: Any) -> Any:
+    """A value on a device: what operators compute on the host (shapes, masks) begins on the CPU."""
+    if isinstance(value, Tensor):
+        return value if value.device is device else value.to(device)
+    return [placed(part, device) for part in value] if isinstance(value, list) else value
 
 
 class Body:
@@ -69,6 +90,8 @@ class Body:
         names = self._program.inputs
         if len(inputs) != len(names):
             raise ValueError(f"its graph {self._program.name!r} has {len(names)} inputs, it gets {len(inputs)}")
+        if self._program.device is not None:
+            inputs = tuple(placed(value, self._program.device) for value in inputs)
         return self._program.run(self._captured | dict(zip(names, inputs, strict=True)), self._known, self._plans)
 
     def empty(self, output: int) -> Any:

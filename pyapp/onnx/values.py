@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from pyapp.engine import Tensor, as_dtype
@@ -71,14 +71,15 @@ def element_of(x: Any) -> str:
 
 class _Watch:
     """What operators read on the host. While a plan is made, `hit` says whether a step read a value that is not known
-    before the run (`ids`); the arrays of known ones (`known`) are kept in `arrays`, because a tensor cannot be read while
+    before the run (`ids`); the arrays of known ones (`known`) are kept in `arrays`,
+        because a tensor cannot be read while
     kernels are recorded.
     """
 
     ids: frozenset[int] = frozenset()
     known: frozenset[int] = frozenset()
     hit = False
-    arrays: dict[int, tuple[Any, Any]] = {}  # each plan has its own
+    arrays: dict[Any, tuple[Any, Any]] = {}  # each plan has its own
 
     def read(self, x: Any) -> Any:
         """The elements of a tensor as a NumPy array."""
@@ -91,6 +92,16 @@ class _Watch:
         if id(x) in self.known:
             self.arrays[id(x)] = x, array
         return array
+
+    def remember(self, name: str, owners: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
+        """What is computed of `owners`, once if they are known."""
+        key = (name, *map(id, owners))
+        kept = self.arrays.get(key)
+        if kept is None:
+            kept = owners, compute()
+            if all(id(owner) in self.known for owner in owners):
+                self.arrays[key] = kept
+        return kept[1]
 
 
 WATCH = _Watch()
@@ -211,7 +222,8 @@ def codes_of(x: ForeignArray) -> Any:
 
 
 def rounded_to(element: str, array: Any, saturate: bool = True) -> Any:
-    """float32 or float64 numbers → the nearest of a small float type, ties to even, in float32. Too large ones become the
+    """float32 or float64 numbers → the nearest of a small float type, ties to even, in float32. Too large ones become
+    the
     largest with `saturate`, else infinite, or NaN where the type has no infinity (OCP 8-bit floating point, 5.2.1;
     the table of ONNX's Cast)."""
     exponent_bits, fraction_bits, bias, largest, infinite = SMALL_FLOATS[element]

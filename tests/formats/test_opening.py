@@ -24,7 +24,7 @@ OTHERS = {
     "a text": (b"Once upon a time there was a text of some length.\n", "this is a text"),
     "a text in Greek": ("Μια φορά κι έναν καιρό ήταν ένα κείμενο.\n".encode(), "this is a text"),
     "a short text": (b"hello\nworld\n", "this is a text"),
-    "ONNX": (ONNX, "a file of a kind that pyapp does not know"),
+    "a broken ONNX model": (ONNX, "not a usable ONNX model"),
     "msgpack": (b"\x82\xa7weights\x93\x01\x02\x03" + random.Random(2).randbytes(300), "does not know"),
     "noise": (random.Random(3).randbytes(100), "does not know"),
     "few bytes": (b"\x93\xff\x80", "does not know"),
@@ -37,15 +37,12 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_files(name: str, tmp_path: Path) -> None:
+def test_other_files(name: str) -> None:
     data, message = OTHERS[name]
     with pytest.raises(FileFormatError, match=message) as caught:
         open_checkpoint(data)
-    assert "llama2.c checkpoint: download" not in str(caught.value) and "Supported are" in str(caught.value)
-    (tmp_path / "m.onnx").write_bytes(data)
-    if name == "ONNX":
-        with pytest.raises(FileFormatError, match="ONNX files cannot be read"):
-            open_checkpoint(tmp_path / "m.onnx")
+    assert "llama2.c checkpoint: download" not in str(caught.value)
+    assert "Supported are" in str(caught.value) or "ONNX" in name
     with pytest.raises(FileFormatError):
         pyapp.load(io.BytesIO(data))
 

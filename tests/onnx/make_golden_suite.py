@@ -87,6 +87,14 @@ def collected() -> list[dict[str, Any]]:
     return found
 
 
+def operators() -> dict[str, dict[str, list[int]]]:
+    """The opsets in which operators appeared or changed, by domain and name."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        found.setdefault(schema.domain, {}).setdefault(schema.name, []).append(schema.since_version)
+    return {domain: {name: sorted(own[name]) for name in sorted(own)} for domain, own in sorted(found.items())}
+
+
 def pack(cases: list[dict[str, Any]], path: Path, largest: int = LARGEST) -> None:
     """Writes cases as tests/onnx/suite.py reads them."""
     blob, places = bytearray(), {}
@@ -115,7 +123,9 @@ def pack(cases: list[dict[str, Any]], path: Path, largest: int = LARGEST) -> Non
             continue
         sets = [[[placed(value) for value in side] for side in pair] for pair in case["sets"]]
         kept.append([case["kind"], case["name"], place(case["model"]), sets, case["rtol"], case["atol"]])
-    index = json.dumps({"onnx": onnx.__version__, "cases": kept, "left_out": left_out}, separators=(",", ":")).encode()
+    index = json.dumps(
+        {"onnx": onnx.__version__, "operators": operators(), "cases": kept, "left_out": left_out}, separators=(",", ":")
+    ).encode()
     packed = zlib.compress(len(index).to_bytes(4, "little") + index + bytes(blob), 9)
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(packed)

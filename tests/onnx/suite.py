@@ -39,11 +39,16 @@ def read_value(data: Any) -> Any:
     return from_stored(tensor_of_message(BytesSource(data)))
 
 
-def cases(golden: Path = GOLDEN) -> Iterator[Case]:
-    """The stored cases."""
+def stored(golden: Path = GOLDEN) -> tuple[dict[str, Any], memoryview]:
+    """The index of a golden file, and its bytes."""
     raw = zlib.decompress(golden.read_bytes())
     length = int.from_bytes(raw[:4], "little")
-    index, blob = json.loads(raw[4 : 4 + length]), memoryview(raw)[4 + length :]
+    return json.loads(raw[4 : 4 + length]), memoryview(raw)[4 + length :]
+
+
+def cases(golden: Path = GOLDEN, values: bool = True) -> Iterator[Case]:
+    """The stored cases; without `values` only their models."""
+    index, blob = stored(golden)
 
     def found(place: Any) -> Any:
         if place is None or isinstance(place, dict):
@@ -51,12 +56,14 @@ def cases(golden: Path = GOLDEN) -> Iterator[Case]:
         return bytes(blob[place[0] : place[0] + place[1]])
 
     for kind, name, model, sets, rtol, atol in index["cases"]:
+        sets = sets if values else []
         pairs = [tuple([read_value(found(place)) for place in side] for side in pair) for pair in sets]
         yield Case(kind, name, found(model), pairs, rtol, atol)  # type: ignore[arg-type]
 
 
 def run(case: Case, repeats: int = 3) -> OnnxModule:
-    """Runs a case, several times: later runs replay what the first ones have recorded. AssertionError where it differs."""
+    """Runs a case, several times: later runs replay what the first ones have recorded. AssertionError where it
+    differs."""
     module = OnnxModule(OnnxFile(BytesSource(case.model, case.name)))
     for inputs, outputs in case.sets:
         for _ in range(repeats):

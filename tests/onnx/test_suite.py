@@ -19,7 +19,9 @@ PARTS = 8
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_case(part: int) -> None:
     chosen = [
-        case for at, case in enumerate(suite.cases()) if at % PARTS == part and case.name not in REFUSED and possible(case)
+        case
+        for at, case in enumerate(suite.cases())
+        if at % PARTS == part and case.name not in REFUSED and possible(case)
     ]
     assert len(chosen) > 200
     check_each(lambda _, case: suite.run(case), [(case.name, case) for case in chosen])

@@ -9,7 +9,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 
 from ..registry import PREVIEW, operator
-from ..values import array_of, element_name, ints, made_of, text
+from ..values import element_name, ints, made_of, text
 
 
 def heads_of(x: Tensor, heads: int | None, name: str) -> Tensor:
@@ -162,7 +162,8 @@ def linear_attention(
     query: Tensor, key: Tensor, value: Tensor, past: Any = None, decay: Any = None, beta: Any = None, *,
     kv_num_heads: int, q_num_heads: int, chunk_size: int = 64, scale: float = 0.0, update_rule: bytes = b"gated_delta",
 ) -> Any:  # fmt: skip
-    """A recurrent state (B, KV, Dk, Dv) in place of softmax (Katharopoulos et al. 2020, arXiv 2006.16236; the delta rule:
+    """A recurrent state (B, KV, Dk, Dv) in place of softmax (Katharopoulos et al. 2020, arXiv 2006.16236; the delta
+    rule:
     Yang et al. 2024, arXiv 2412.06464): (B, T, H D) each; gives (B, T, H Dv) and the state."""
     rule = text(update_rule)
     if rule not in ("linear", "gated", "delta", "gated_delta"):
@@ -202,8 +203,12 @@ def flex_attention(
 ) -> Tensor:  # fmt: skip
     """Attention of (B, H, T, D) whose scores and probabilities graphs may change."""
     if any(x.ndim != 4 for x in (q, k, v)) or q.shape[1] % k.shape[1]:
-        raise ValueError(f"Q, K and V of shapes {tuple(q.shape)}, {tuple(k.shape)}, {tuple(v.shape)} do not fit together")
-    kind = element_name(softmax_precision) if softmax_precision else "float64" if q.dtype.name == "float64" else "float32"
+        raise ValueError(
+            f"Q, K and V of shapes {tuple(q.shape)}, {tuple(k.shape)}, {tuple(v.shape)} do not fit together"
+        )
+    kind = (
+        element_name(softmax_precision) if softmax_precision else "float64" if q.dtype.name == "float64" else "float32"
+    )
     group, factor = q.shape[1] // k.shape[1], 1 / sqrt(q.shape[3]) if scale is None else scale
     scores = ((q @ repeated(k, group).transpose(-1, -2)) * factor).to(kind)
     if score_mod is not None:

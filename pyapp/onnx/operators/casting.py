@@ -70,13 +70,20 @@ def _written(value: Any) -> str:
             return "NaN"
         if np.isinf(value):
             return "INF" if value > 0 else "-INF"
-        return np.format_float_positional(value, trim="-") if 1e-4 <= abs(value) < 1e8 or value == 0 else repr(float(value))
+        return (
+            np.format_float_positional(value, trim="-")
+            if 1e-4 <= abs(value) < 1e8 or value == 0
+            else repr(float(value))
+        )
     return str(value)
 
 
 def _parsed(array: Any, element: str) -> Any:
     """Numbers of texts."""
-    whole = element not in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128") and "float" not in element
+    whole = (
+        element not in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+        and "float" not in element
+    )
     try:
         if element == "bool":
             return np.array([t.lower() not in ("", "0", "false") for t in array.reshape(-1)]).reshape(array.shape)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from pyapp.engine import Tensor, ops
+from pyapp.engine.lazy import np
 
 from ..registry import operator
-from ..values import array_of, like, scalar
-from .shapes import cut, reshaped
+from ..values import array_of, like, made_of, scalar
+from .shapes import cut, padded, reshaped
 
 STEPS_LIMIT = 1 << 40
 
@@ -24,17 +25,12 @@ def joined(values: list[Any], axis: int, first: bool = False) -> Any:
         values = values[::-1]
     if all(isinstance(v, Tensor) for v in values) and values[0].dtype.name not in ("uint16", "uint32", "uint64"):
         return ops.stack(values, axis)
-    from pyapp.engine.lazy import np
-
     return like(values[0], np.stack([array_of(v) for v in values], axis))
 
 
 @operator("Loop", reads=(0, 1))
 def loop(count: Any = None, condition: Any = None, *states: Any, body: Any) -> Any:
     """body(step, condition, states…) → condition, states…, outputs of each step, which are stacked."""
-    from ..values import made_of
-    from pyapp.engine.lazy import np
-
     most, go_on = (STEPS_LIMIT if count is None else int(scalar(count))), bool(scalar(condition, True))
     kept, carried, step = list(states), len(states), 0
     collected: list[list[Any]] = [[] for _ in range(body.outputs - 1 - carried)]
@@ -44,9 +40,7 @@ def loop(count: Any = None, condition: Any = None, *states: Any, body: Any) -> A
         for series, value in zip(collected, found[1 + carried :], strict=True):
             series.append(value)
         step += 1
-    return *kept, *(
-        joined(series, 0) if series else body.empty(1 + carried + k) for k, series in enumerate(collected)
-    )
+    return *kept, *(joined(series, 0) if series else body.empty(1 + carried + k) for k, series in enumerate(collected))
 
 
 @operator("Scan", since=9)
@@ -84,9 +78,7 @@ def scan(
 
 
 @operator("Scan")
-def scan_of_batches(
-    lengths: Any, *inputs: Any, body: Any, num_scan_inputs: int, directions: Any = None
-) -> Any:
+def scan_of_batches(lengths: Any, *inputs: Any, body: Any, num_scan_inputs: int, directions: Any = None) -> Any:
     """Opset 8: every input has a batch in front; each sequence is scanned alone."""
     carried = len(inputs) - num_scan_inputs
     batch = inputs[0].shape[0]
@@ -99,8 +91,6 @@ def scan_of_batches(
     longest, found = inputs[carried].shape[1], []
     for k, values in enumerate(zip(*rows, strict=True)):
         if k >= carried:
-            from .shapes import padded
-
             values = tuple(padded(v, [0] * v.ndim, [longest - v.shape[0], *[0] * (v.ndim - 1)]) for v in values)
         found.append(joined(list(values), 0))
     return tuple(found)

@@ -66,8 +66,9 @@ def range_(start: Tensor, limit: Tensor, delta: Tensor, *, stash_type: int = 1) 
     check_room((count,), "Range")
     if start.dtype.category == 1:
         return made_of(first + step * np.arange(count), element, start.device)
-    wide = np.float64 if element == "float64" else np.float32
-    return made_of((wide(first) + np.arange(count).astype(wide) * wide(step)), element, start.device)
+    wide = "float64" if element == "float64" else "float32"
+    found = np.asarray(first, wide) + np.arange(count).astype(wide) * np.asarray(step, wide)
+    return made_of(found, element, start.device)
 
 
 @operator("OneHot", reads=(1,))

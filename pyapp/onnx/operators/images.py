@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from io import BytesIO
 from math import floor
 from typing import Any
@@ -76,7 +77,8 @@ def _taps(places: Any, mode: str, scale: float, antialias: bool, cubic: float) -
 
 
 def _resized(
-    x: Tensor, at: int, out: int, scale: float, mode: str, how: str, roi: Any, nearest: str, cubic: float, antialias: bool,
+    x: Tensor, at: int, out: int, scale: float, mode: str, how: str, roi: Any, nearest: str, cubic: float,
+        antialias: bool,
     exclude: bool, extrapolation: float,
 ) -> Tensor:  # fmt: skip
     """x with another size of one dim."""
@@ -98,11 +100,12 @@ def _resized(
         np.add.at(matrix, (np.arange(out)[:, None], index), weight)
         y = (x.movedim(at, -1) @ made_of(matrix.T, x.dtype.name, x.device)).movedim(-1, at)
     else:
-        y = None
-        for tap in range(index.shape[1]):
-            part = ops.index_select(x, at, made_of(np.ascontiguousarray(index[:, tap]), device=x.device))
-            part = part * made_of(weight[:, tap].reshape(shape), x.dtype.name, x.device)
-            y = part if y is None else y + part
+        parts = [
+            ops.index_select(x, at, made_of(np.ascontiguousarray(index[:, tap]), device=x.device))
+            * made_of(weight[:, tap].reshape(shape), x.dtype.name, x.device)
+            for tap in range(index.shape[1])
+        ]
+        y = reduce(ops.add, parts)
     if how == "tf_crop_and_resize":
         outside = ((places < 0) | (places > size - 1)).reshape(shape)
         y = ops.where(made_of(outside, device=x.device), made_of(np.array(extrapolation), x.dtype.name, x.device), y)
@@ -207,7 +210,8 @@ def non_max_suppression(
     boxes: Tensor, scores: Tensor, most: Any = None, iou_threshold: Any = None, score_threshold: Any = None, *,
     center_point_box: int = 0,
 ) -> Tensor:  # fmt: skip
-    """The best boxes (B, N, 4) of each class by scores (B, C, N), without those that overlap a better one: (count, 3) of
+    """The best boxes (B, N, 4) of each class by scores (B, C, N), without those that overlap a better one: (count, 3)
+    of
     batch, class, box."""
     limit, overlap = int(scalar(most, 0)), float(scalar(iou_threshold, 0.0))
     least = None if score_threshold is None else float(scalar(score_threshold))

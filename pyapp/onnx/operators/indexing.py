@@ -8,7 +8,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 
 from ..registry import operator
-from ..values import ForeignArray, array_of, axes_of, check_room, element_of, ints, like, made_of, scalar, text
+from ..values import ForeignArray, array_of, axes_of, element_of, ints, like, made_of, scalar, text
 
 
 def _native(x: Any) -> bool:
@@ -116,7 +116,9 @@ def scatter_nd(x: Any, indices: Tensor, updates: Any, *, reduction: bytes = b"no
 
 
 @operator("TensorScatter", reads=(2,))
-def tensor_scatter(cache: Any, update: Any, write_indices: Any = None, *, mode: bytes = b"linear", axis: int = -2) -> Any:
+def tensor_scatter(
+    cache: Any, update: Any, write_indices: Any = None, *, mode: bytes = b"linear", axis: int = -2
+) -> Any:
     """A cache with the update written from an index of each sample on; "circular" goes on at the beginning."""
     at = axes_of([axis], cache.ndim)[0]
     size, count = cache.shape[at], update.shape[at]

@@ -21,7 +21,8 @@ def batch_normalization(
     x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, epsilon: float = 1e-5, momentum: float = 0.9,
     training_mode: int = 0,
 ) -> Any:  # fmt: skip
-    """(x - mean) / sqrt(var + epsilon) · scale + bias of each channel; in training by the batch, and the running values."""
+    """(x - mean) / sqrt(var + epsilon) · scale + bias of each channel; in training by the batch, and the running
+    values."""
     if not training_mode:
         factor = scale / (var + epsilon).sqrt()
         shift = bias - mean * factor
@@ -72,7 +73,9 @@ def layer_normalization(
 
 
 @operator("RMSNormalization")
-def rms_normalization(x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Tensor:
+def rms_normalization(
+    x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Tensor:
     """x / sqrt(mean(x²) + epsilon) over the dims from the axis on, times scale."""
     at = axes_of([axis], x.ndim)[0]
     kind = "float64" if x.dtype.name == "float64" else element_name(stash_type)

@@ -46,7 +46,8 @@ def dequantized_blocks(b: Tensor, scales: Tensor, zero: Any, bits: int, block: i
     blocks = -(-k // block)
     if b.numel() != n * blocks * (block * bits // 8) or scales.numel() != n * blocks:
         raise ValueError(
-            f"{b.numel():,} bytes and {scales.numel():,} scales are no weight of {n} x {k} with {bits} bits in blocks of {block}"
+            f"{b.numel():,} bytes and {scales.numel():,} scales are no weight of {n} x {k} with {bits} bits in "
+            f"blocks of {block}"
         )
     codes = codes_of_blocks(b, bits, n, k).astype(np.float32)
     factor, offset = array_of(scales).astype(np.float32).reshape(n, blocks), zeros_of_blocks(zero, bits, n, blocks)
@@ -59,7 +60,8 @@ def mat_mul_n_bits(
     a: Tensor, b: Tensor, scales: Tensor, zero: Any = None, groups: Any = None, bias: Any = None, *, K: int, N: int,
     bits: int = 4, block_size: int = 32, accuracy_level: int = 0, weight_prepacked: int = 0,
 ) -> Tensor:  # fmt: skip
-    """a (…, K) times a weight (N, K) in blocks of `bits`. Weights that are known are packed once: see pyapp/onnx/fusing.py."""
+    """a (…, K) times a weight (N, K) in blocks of `bits`. Weights that are known are packed once: see
+    pyapp/onnx/fusing.py."""
     weight = made_of(dequantized_blocks(b, scales, zero, bits, block_size, N, K, groups), a.dtype.name, a.device)
     return ops.linear(a, weight, bias)
 
@@ -126,7 +128,9 @@ def _requantized(y: Tensor, scale: Any, zero: Any, like_x: Any) -> Any:
 
 
 def _elementwise(function: Any) -> Any:
-    def run(a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, c_scale: Any, c_zero: Any = None) -> Any:
+    def run(
+        a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, c_scale: Any, c_zero: Any = None
+    ) -> Any:
         y = function(dequantize_linear(a, a_scale, a_zero), dequantize_linear(b, b_scale, b_zero))
         return _requantized(y, c_scale, c_zero, a)
 
@@ -143,7 +147,9 @@ def q_linear_sigmoid(x: Any, x_scale: Any, x_zero: Any, y_scale: Any, y_zero: An
 
 
 @operator("QLinearLeakyRelu", domain=MICROSOFT)
-def q_linear_leaky_relu(x: Any, x_scale: Any, x_zero: Any, y_scale: Any, y_zero: Any = None, *, alpha: float = 0.01) -> Any:
+def q_linear_leaky_relu(
+    x: Any, x_scale: Any, x_zero: Any, y_scale: Any, y_zero: Any = None, *, alpha: float = 0.01
+) -> Any:
     return _requantized(leaky_relu(dequantize_linear(x, x_scale, x_zero), alpha=alpha), y_scale, y_zero, x)
 
 
@@ -199,7 +205,8 @@ def q_linear_global_average_pool(
 @operator("QLinearAveragePool", domain=MICROSOFT)
 def q_linear_average_pool(
     x: Any, x_scale: Any, x_zero: Any, y_scale: Any, y_zero: Any = None, *, kernel_shape: list[int],
-    auto_pad: bytes = b"NOTSET", ceil_mode: int = 0, channels_last: int = 0, count_include_pad: int = 0, pads: Any = None,
+    auto_pad: bytes = b"NOTSET", ceil_mode: int = 0, channels_last: int = 0, count_include_pad: int = 0,
+        pads: Any = None,
     strides: Any = None,
 ) -> Any:  # fmt: skip
     y = average_pool(
@@ -220,5 +227,3 @@ def q_gemm(
     found = found if c is None else found + array_of(c).astype(np.int64)
     y = made_of((found * (alpha * array_of(a_scale) * array_of(b_scale))).astype(np.float32))
     return y if y_scale is None else quantize_linear(y, y_scale, y_zero)
-
-

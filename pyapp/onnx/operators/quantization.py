@@ -37,7 +37,9 @@ def spread(part: Any, shape: Any, axis: int, block: int) -> Any:
     if block:
         at = axes_of([axis], len(shape))[0]
         if part.ndim != len(shape) or part.shape[at] * block < shape[at]:
-            raise ValueError(f"scales of shape {part.shape} do not fit blocks of {block} along axis {at} of {tuple(shape)}")
+            raise ValueError(
+                f"scales of shape {part.shape} do not fit blocks of {block} along axis {at} of {tuple(shape)}"
+            )
         wide = np.repeat(part, block, at)
         return wide[tuple(slice(0, n) if d == at else slice(None) for d, n in enumerate(shape))]
     if part.ndim != 1:
@@ -72,7 +74,9 @@ def quantize_linear(
     factor = spread(array_of(scale), x.shape, axis, block_size)
     if "float" in element:
         with np.errstate(all="ignore"):
-            return ForeignArray(element, rounded_to(element, array_of(x).astype(kind) / factor.astype(kind), bool(saturate)))
+            return ForeignArray(
+                element, rounded_to(element, array_of(x).astype(kind) / factor.astype(kind), bool(saturate))
+            )
     offset = 0 if zero is None else spread(array_of(zero), x.shape, axis, block_size).astype(np.int64)
     values = array_of(x)
     if x.dtype.category == 1:
@@ -165,9 +169,7 @@ def q_linear_mat_mul(
     return _scaled(found, a_scale, b_scale, y_scale, y_zero, -1, rank)
 
 
-def _convolved(
-    x: Any, w: Any, auto_pad: bytes, dilations: Any, group: int, pads: Any, strides: Any
-) -> Any:
+def _convolved(x: Any, w: Any, auto_pad: bytes, dilations: Any, group: int, pads: Any, strides: Any) -> Any:
     """The convolution of whole numbers (zero points taken off), exactly."""
     dims = x.ndim - 2
     steps, apart = settings(dims, strides, dilations)
@@ -196,7 +198,8 @@ def conv_integer(
 
 @operator("QLinearConv")
 def q_linear_conv(
-    x: Any, x_scale: Any, x_zero: Any, w: Any, w_scale: Any, w_zero: Any, y_scale: Any, y_zero: Any, bias: Any = None, *,
+    x: Any, x_scale: Any, x_zero: Any, w: Any, w_scale: Any, w_zero: Any, y_scale: Any, y_zero: Any, bias: Any = None,
+        *,
     auto_pad: bytes = b"NOTSET", dilations: Any = None, group: int = 1, kernel_shape: Any = None, pads: Any = None,
     strides: Any = None,
 ) -> Any:  # fmt: skip

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from pyapp.engine import Tensor, ops
-from pyapp.engine.lazy import np
 
 from ..registry import operator
 from ..values import array_of, made_of, text
@@ -166,7 +165,8 @@ def gru(
 
 @operator("LSTM")
 def lstm(
-    x: Tensor, w: Tensor, r: Tensor, bias: Any = None, lengths: Any = None, initial_h: Any = None, initial_c: Any = None,
+    x: Tensor, w: Tensor, r: Tensor, bias: Any = None, lengths: Any = None, initial_h: Any = None,
+        initial_c: Any = None,
     peepholes: Any = None, *, activations: Any = None, activation_alpha: Any = None, activation_beta: Any = None,
     clip: float | None = None, direction: bytes = b"forward", hidden_size: int | None = None, input_forget: int = 0,
     layout: int = 0,

@@ -58,7 +58,11 @@ def _extreme_of(a: Any, dims: tuple[int, ...], keep: bool, largest: bool) -> Any
     """Of nothing: the least, or greatest, value of the type."""
     if a.dtype.kind == "b":
         return (a.any if largest else a.all)(dims, keepdims=keep)
-    limit = (-np.inf if largest else np.inf) if a.dtype.kind == "f" else getattr(np.iinfo(a.dtype), "min" if largest else "max")
+    limit = (
+        (-np.inf if largest else np.inf)
+        if a.dtype.kind == "f"
+        else getattr(np.iinfo(a.dtype), "min" if largest else "max")
+    )
     return (a.max if largest else a.min)(dims, keepdims=keep, initial=limit)
 
 
@@ -71,7 +75,9 @@ def _reduce(name: str, x: Any, axes: list[int] | None, keepdims: int) -> Any:
         keepdims = 0
     else:
         single = False
-    found = by_tensor(x, dims, bool(keepdims)) if element_of(x) in _FLOATS else _whole(by_array)(x, dims, bool(keepdims))
+    found = (
+        by_tensor(x, dims, bool(keepdims)) if element_of(x) in _FLOATS else _whole(by_array)(x, dims, bool(keepdims))
+    )
     return found.reshape(()) if single else found
 
 

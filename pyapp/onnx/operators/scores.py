@@ -40,7 +40,8 @@ def transformed(scores: Any, how: str) -> Any:
 
 
 def labelled(scores: Any, labels: Any, how: str, threshold: float) -> tuple[Any, Any]:
-    """(labels (N,), scores (N, classes)). One score for two classes is the second one's; it wins above the threshold."""
+    """(labels (N,), scores (N, classes)). One score for two classes is the second one's; it wins above the
+    threshold."""
     if scores.shape[1] == 1 and len(labels) == 2:
         best = (scores[:, 0] > threshold).astype(np.int64)
         if how == "LOGISTIC":

@@ -114,10 +114,13 @@ def transpose(x: Any, *, perm: list[int] | None = None) -> Any:
 
 
 @operator("Concat")
-def concat(*inputs: Any, axis: int = 1) -> Any:
+def concat(first: Any, *further: Any, axis: int = 1) -> Any:
     """The inputs one after another along an axis. (Before opset 4 the axis was 1 unless given.)"""
+    inputs = (first, *further)
     if len({element_of(x) for x in inputs}) > 1:
-        raise TypeError(f"its inputs have different element types: {', '.join(sorted({element_of(x) for x in inputs}))}")
+        raise TypeError(
+            f"its inputs have different element types: {', '.join(sorted({element_of(x) for x in inputs}))}"
+        )
     at = axes_of([axis], inputs[0].ndim)[0]
     if len(inputs) == 1:
         return inputs[0]
@@ -201,12 +204,14 @@ def _sliced(x: Any, starts: list[int], ends: list[int], axes: Sequence[int] | No
         reverse.append(at)
     where = tuple(place)
     found = _moved(x, lambda t: t[where] if where else t, lambda a: a[where])
-    return _moved(found, lambda t: t.flip(*reverse), lambda a: np.flip(a, reverse)) if reverse else found
+    return _moved(found, lambda t: t.flip(*reverse), lambda a: np.flip(a, tuple(reverse))) if reverse else found
 
 
 @operator("Slice", since=10, reads=(1, 2, 3, 4))
 def slice_(x: Any, starts: Tensor, ends: Tensor, axes: Any = None, steps: Any = None) -> Any:
-    return _sliced(x, ints(starts), ints(ends), None if axes is None else ints(axes), None if steps is None else ints(steps))
+    return _sliced(
+        x, ints(starts), ints(ends), None if axes is None else ints(axes), None if steps is None else ints(steps)
+    )
 
 
 @operator("Slice")
@@ -224,18 +229,23 @@ def padded(x: Any, before: Sequence[int], after: Sequence[int], mode: str = "con
     if not any(before) and not any(after):
         return x
     if isinstance(x, Tensor) and x.dtype.category == 2 and mode == "constant":
-        return ops.pad(x, [n for b, a in zip(before[::-1], after[::-1], strict=True) for n in (b, a)], value=float(value))
-    widths = list(zip(before, after, strict=True))
+        return ops.pad(
+            x, [n for b, a in zip(before[::-1], after[::-1], strict=True) for n in (b, a)], value=float(value)
+        )
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        raise ValueError(f"mode is {mode!r}, expected constant, reflect, edge or wrap")
+    widths: Any = list(zip(before, after, strict=True))
+    how: Any = mode
     if isinstance(x, Tensor) and x.dtype.category == 2:
-        for at, (b, a) in enumerate(widths):
-            if b or a:
-                order = np.pad(np.arange(x.shape[at]), (b, a), mode={"edge": "edge", "reflect": "reflect", "wrap": "wrap"}[mode])
+        for at, width in enumerate(widths):
+            if any(width):
+                order = np.pad(np.arange(x.shape[at]), width, how)
                 x = ops.index_select(x, at, made_of(order.astype(np.int64), device=x.device))
         return x
     array = array_of(x)
     if mode == "constant":
         return like(x, np.pad(array, widths, constant_values=value))
-    return like(x, np.pad(array, widths, mode=mode))
+    return like(x, np.pad(array, widths, how))
 
 
 def _pad(x: Any, pads: list[int], axes: Sequence[int], mode: str, value: Any) -> Any:

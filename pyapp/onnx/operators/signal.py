@@ -8,7 +8,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 
 from ..registry import operator
-from ..values import array_of, axes_of, check_room, element_name, made_of, scalar
+from ..values import axes_of, check_room, element_name, made_of, scalar
 
 
 def _matrix(size: int, out: int, inverse: bool) -> tuple[Any, Any]:

@@ -93,7 +93,8 @@ def array_feature_extractor(x: Any, y: Tensor) -> Any:
 def label_encoder(
     x: Any, *, keys_strings: Any = None, keys_int64s: Any = None, keys_floats: Any = None, keys_tensor: Any = None,
     values_strings: Any = None, values_int64s: Any = None, values_floats: Any = None, values_tensor: Any = None,
-    default_string: bytes = b"_Unused", default_int64: int = -1, default_float: float = -0.0, default_tensor: Any = None,
+    default_string: bytes = b"_Unused", default_int64: int = -1, default_float: float = -0.0,
+        default_tensor: Any = None,
 ) -> Any:  # fmt: skip
     """Elements of x by a table of keys and values; the default for others."""
     keys, _ = _column(keys_strings, keys_int64s, keys_floats, keys_tensor)

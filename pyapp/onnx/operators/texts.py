@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.engine.lazy import np
+from pyapp.text.pattern_limits import danger
 
 from ..registry import operator
 from ..values import ForeignArray, array_of, made_of, text
@@ -27,7 +29,9 @@ def string_concat(a: Any, b: Any) -> ForeignArray:
 def string_split(x: Any, *, delimiter: bytes = b"", maxsplit: int | None = None) -> Any:
     """(…) → the parts (…, most parts), empty where there are fewer, and their counts (…)."""
     sign = text(delimiter) or None
-    parts = [t.split(sign, -1 if maxsplit is None else maxsplit) if t or sign is None else [] for t in _texts(x).reshape(-1)]
+    parts = [
+        t.split(sign, -1 if maxsplit is None else maxsplit) if t or sign is None else [] for t in _texts(x).reshape(-1)
+    ]
     most = max((len(p) for p in parts), default=0)
     table = np.array([[*p, *[""] * (most - len(p))] for p in parts], object).reshape(*x.shape, most)
     return ForeignArray("string", table), made_of(np.array([len(p) for p in parts], np.int64).reshape(x.shape))
@@ -39,7 +43,8 @@ def string_normalizer(
     stopwords: Any = None,
 ) -> ForeignArray:  # fmt: skip
     """Texts (C,) or (1, C) without the stopwords, in upper or lower case; one empty text if none is left."""
-    change = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}[text(case_change_action)]
+    changes: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
+    change = changes[text(case_change_action)]
     stops = {text(word) for word in stopwords or ()}
     if not is_case_sensitive:
         stops = {word.lower() for word in stops}
@@ -48,12 +53,12 @@ def string_normalizer(
     return ForeignArray("string", found if x.ndim == 1 else found[None])
 
 
-_NESTED = re.compile(r"[)\]}*+?]\s*[*+{]")
-
-
 @operator("RegexFullMatch")
 def regex_full_match(x: Any, *, pattern: bytes) -> Tensor:
-    """Whether each text is the pattern as a whole."""
+    """Whether each text is the pattern as a whole. A pattern that could take forever is refused."""
+    reason = danger(text(pattern))
+    if reason is not None:
+        raise ValueError(f"the pattern {text(pattern)!r:.80} {reason}: a search with it could take forever")
     try:
         compiled = re.compile(text(pattern))
     except re.error as error:

@@ -11,7 +11,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 
 from ..registry import MICROSOFT, operator
-from ..values import array_of, axes_of, ints, made_of, scalar, text
+from ..values import WATCH, array_of, axes_of, ints, made_of, scalar, text
 from .activations import gelu, hard_sigmoid, leaky_relu
 from .attention import heads_of, joined_heads, repeated, rotated, visible, weighed
 from .matrices import gemm, product
@@ -57,7 +57,14 @@ def _skipped(x: Tensor, skip: Tensor, bias: Any) -> Tensor:
 
 @operator("SkipLayerNormalization", domain=MICROSOFT)
 def skip_layer_normalization(
-    x: Tensor, skip: Tensor, gamma: Tensor, beta: Any = None, bias: Any = None, *, epsilon: float = 1e-12, outputs: int = 1
+    x: Tensor,
+    skip: Tensor,
+    gamma: Tensor,
+    beta: Any = None,
+    bias: Any = None,
+    *,
+    epsilon: float = 1e-12,
+    outputs: int = 1,
 ) -> Any:
     """Normalises x + skip + bias, which is the fourth output."""
     total = _skipped(x, skip, bias)
@@ -76,7 +83,8 @@ def skip_simplified_layer_normalization(
 
 @operator("EmbedLayerNormalization", domain=MICROSOFT)
 def embed_layer_normalization(
-    ids: Tensor, segments: Any, words: Tensor, positions: Tensor, kinds: Any, gamma: Tensor, beta: Tensor, mask: Any = None,
+    ids: Tensor, segments: Any, words: Tensor, positions: Tensor, kinds: Any, gamma: Tensor, beta: Tensor,
+        mask: Any = None,
     places: Any = None, *, epsilon: float = 1e-12, mask_index_type: int = 0,
 ) -> Any:  # fmt: skip
     """The sum of the embeddings of words, positions and segments (B, T) → (B, T, D), normalised."""
@@ -210,7 +218,8 @@ def multi_head_attention(
     past_key: Any = None, past_value: Any = None, past_length: Any = None, cache_indirection: Any = None, *,
     num_heads: int, mask_filter_value: float = -10000.0, scale: float = 0.0, unidirectional: int = 0,
 ) -> Any:  # fmt: skip
-    """query (B, T, H D), packed (B, T, H, 3, D) or with keys in (B, S, H, 2, D); keys and values (B, S, H D) or (B, H, S, D)."""
+    """query (B, T, H D), packed (B, T, H, 3, D) or with keys in (B, S, H, 2, D); keys and values (B, S, H D) or (B,
+    H, S, D)."""
     if past_length is not None or cache_indirection is not None:
         raise ValueError("shared buffers of the past are not supported")
     if query.ndim == 5:
@@ -271,11 +280,24 @@ def _filled(past: Any, new: Tensor, lengths: list[int], size: int) -> Tensor:
     return ops.cat(rows, 0)
 
 
+def _turned(x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, interleaved: bool) -> Tensor:
+    """x (B, T, H, D) rotated at positions (B, T); tables (P, R / 2)."""
+    batch, tokens = x.shape[:2]
+    if x.dtype.name == cos.dtype.name == "float32":
+        table = WATCH.remember("rotation", (cos, sin), lambda: ops.stack([cos, sin], -1))  # (P, R / 2, 2)
+        where = positions.reshape(batch, tokens).to("int32")
+        return ops.rope(x, table, where[0] if batch == 1 else where, interleaved)
+    tables = [ops.index_select(t, 0, positions.reshape(-1)).reshape(batch, tokens, 1, -1) for t in (cos, sin)]
+    return rotated(x, tables[0], tables[1], interleaved, 2 * cos.shape[1])
+
+
 @operator("GroupQueryAttention", domain=MICROSOFT, reads=(5, 6))
 def group_query_attention(
-    query: Tensor, key: Any, value: Any, past_key: Any, past_value: Any, lengths: Tensor, total: Tensor, cos: Any = None,
+    query: Tensor, key: Any, value: Any, past_key: Any, past_value: Any, lengths: Tensor, total: Tensor,
+        cos: Any = None,
     sin: Any = None, positions: Any = None, attention_bias: Any = None, sinks: Any = None, k_scale: Any = None,
-    v_scale: Any = None, q_norm: Any = None, k_norm: Any = None, *, num_heads: int, kv_num_heads: int, do_rotary: int = 0,
+    v_scale: Any = None, q_norm: Any = None, k_norm: Any = None, *, num_heads: int, kv_num_heads: int,
+        do_rotary: int = 0,
     local_window_size: int = -1, rotary_interleaved: int = 0, scale: float = 0.0, smooth_softmax: int = 0,
     softcap: float = 0.0, qk_output: int = 0, causal: int = 1, qk_norm_epsilon: float = 1e-6,
     k_quant_type: bytes = b"NONE", v_quant_type: bytes = b"NONE", kv_cache_bit_width: int = 0,
@@ -301,9 +323,7 @@ def group_query_attention(
         if positions is None:
             places = np.array(past_lengths)[:, None] + np.arange(tokens)
             positions = made_of(places.astype(np.int64), device=q.device)
-        tables = [ops.index_select(t, 0, positions.reshape(-1)).reshape(batch, tokens, 1, -1) for t in (cos, sin)]
-        width = 2 * cos.shape[1]
-        q, k = (rotated(x, tables[0], tables[1], bool(rotary_interleaved), width) for x in (q, k))
+        q, k = (_turned(x, cos, sin, positions, bool(rotary_interleaved)) for x in (q, k))
     capacity = max(whole, 0 if past_key is None else past_key.shape[2])
     keys = _filled(past_key, k.transpose(1, 2), past_lengths, capacity)
     values = _filled(past_value, v.transpose(1, 2), past_lengths, capacity)

@@ -47,7 +47,8 @@ class _Trees:
                 split = self.split[at]
                 yes = np.select(
                     [mode == 0, mode == 1, mode == 2, mode == 3, mode == 4, mode == 5],
-                    [value <= split, value < split, value >= split, value > split, value == split, value != split], False,
+                    [value <= split, value < split, value >= split, value > split, value == split, value != split],
+                        False,
                 )  # fmt: skip
                 for row in np.flatnonzero(mode == 6):
                     yes[row] = value[row] in self.members[int(at[row])]
@@ -69,7 +70,11 @@ class _Trees:
                         raise ValueError(f"a leaf votes for target {target} of {targets}")
                     old = found[row, target]
                     found[row, target] = (
-                        min(old, weight) if aggregate == "MIN" else max(old, weight) if aggregate == "MAX" else old + weight
+                        min(old, weight)
+                        if aggregate == "MIN"
+                        else max(old, weight)
+                        if aggregate == "MAX"
+                        else old + weight
                     )
                     voted[row, target] = True
         if aggregate == "AVERAGE":
@@ -89,12 +94,16 @@ def tree_ensemble(
     """x (N, F) → (N, n_targets): the leaves' weights, aggregated."""
     count, leaves = len(nodes_featureids), len(leaf_targetids)
     modes = array_of(from_stored(nodes_modes)).astype(np.int64)
-    if not all(len(part) == count for part in (modes, nodes_trueleafs, nodes_falseleafs, nodes_truenodeids, nodes_falsenodeids)):
+    if not all(
+        len(part) == count for part in (modes, nodes_trueleafs, nodes_falseleafs, nodes_truenodeids, nodes_falsenodeids)
+    ):
         raise ValueError("the lists nodes_… have different lengths")
     yes = np.array(nodes_truenodeids, np.int64) + np.where(np.array(nodes_trueleafs) != 0, count, 0)
     no = np.array(nodes_falsenodeids, np.int64) + np.where(np.array(nodes_falseleafs) != 0, count, 0)
     total = count + leaves
-    if count and not (0 <= min(yes.min(), no.min()) and max(yes.max(), no.max()) < total and all(0 <= r < count for r in tree_roots)):
+    if count and not (
+        0 <= min(yes.min(), no.min()) and max(yes.max(), no.max()) < total and all(0 <= r < count for r in tree_roots)
+    ):
         raise ValueError("a node's child, or a root, is outside of the trees")
     members: dict[int, Any] = {}
     if membership_values is not None:
@@ -113,7 +122,8 @@ def tree_ensemble(
         np.concatenate([array_of(from_stored(nodes_splits)).astype(np.float64), pad]), np.concatenate([yes, pad]),
         np.concatenate([no, pad]),
         np.concatenate([np.array(nodes_missing_value_tracks_true or [0] * count, np.int64), pad]), list(tree_roots),
-        {count + k: [(target, float(w))] for k, (target, w) in enumerate(zip(leaf_targetids, weights, strict=True))}, members,
+        {count + k: [(target, float(w))] for k, (target, w) in enumerate(zip(leaf_targetids, weights, strict=True))},
+            members,
     )  # fmt: skip
     how = ("AVERAGE", "SUM", "MIN", "MAX")[aggregate_function]
     found, _ = trees.scores(array_of(x), n_targets, how, None)
@@ -165,10 +175,13 @@ def tree_ensemble_regressor(
 ) -> Tensor:  # fmt: skip
     nodes = {
         "treeids": nodes_treeids, "nodeids": nodes_nodeids, "featureids": nodes_featureids, "modes": nodes_modes,
-        "truenodeids": nodes_truenodeids, "falsenodeids": nodes_falsenodeids, "missing": nodes_missing_value_tracks_true,
+        "truenodeids": nodes_truenodeids, "falsenodeids": nodes_falsenodeids,
+            "missing": nodes_missing_value_tracks_true,
         "values": _numbers(nodes_values, nodes_values_as_tensor),
     }  # fmt: skip
-    trees = _older(nodes, (target_treeids, target_nodeids, target_ids, _numbers(target_weights, target_weights_as_tensor)))
+    trees = _older(
+        nodes, (target_treeids, target_nodeids, target_ids, _numbers(target_weights, target_weights_as_tensor))
+    )
     base = _numbers(base_values, base_values_as_tensor)
     found, _ = trees.scores(array_of(x), n_targets, text(aggregate_function), base)
     return made_of(transformed(found, text(post_transform)), "float64" if element_of(x) == "float64" else "float32")
@@ -186,7 +199,8 @@ def tree_ensemble_classifier(
 ) -> Any:  # fmt: skip
     nodes = {
         "treeids": nodes_treeids, "nodeids": nodes_nodeids, "featureids": nodes_featureids, "modes": nodes_modes,
-        "truenodeids": nodes_truenodeids, "falsenodeids": nodes_falsenodeids, "missing": nodes_missing_value_tracks_true,
+        "truenodeids": nodes_truenodeids, "falsenodeids": nodes_falsenodeids,
+            "missing": nodes_missing_value_tracks_true,
         "values": _numbers(nodes_values, nodes_values_as_tensor),
     }  # fmt: skip
     labels = classlabels_strings or classlabels_int64s or []
@@ -196,7 +210,12 @@ def tree_ensemble_classifier(
     if len(labels) == 2 and len(set(class_ids)) == 1:
         # One score for two classes: it is the second one's.
         score = found[:, class_ids[0]] + (base[0] if len(base) == 1 else 0)
-        return labelled(score[:, None], labels, text(post_transform), 0.5 if max(trees_weights(trees)) <= 1 and min(trees_weights(trees)) >= 0 else 0.0)
+        return labelled(
+            score[:, None],
+            labels,
+            text(post_transform),
+            0.5 if max(trees_weights(trees)) <= 1 and min(trees_weights(trees)) >= 0 else 0.0,
+        )
     return labelled(found, labels, text(post_transform), 0.0)
 
 

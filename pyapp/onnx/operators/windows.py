@@ -17,7 +17,12 @@ Pairs = list[tuple[int, int]]
 
 
 def sides(
-    sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], pads: Any, auto: bytes
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: Any,
+    auto: bytes,
 ) -> Pairs:
     """The padding (before, after) of each spatial dim, from `pads` or as `auto_pad` says."""
     how, count = text(auto), len(kernel)
@@ -68,7 +73,8 @@ def conv(
 @operator("ConvTranspose")
 def conv_transpose(
     x: Tensor, weight: Tensor, bias: Any = None, *, auto_pad: bytes = b"NOTSET", dilations: Any = None, group: int = 1,
-    kernel_shape: Any = None, output_padding: Any = None, output_shape: Any = None, pads: Any = None, strides: Any = None,
+    kernel_shape: Any = None, output_padding: Any = None, output_shape: Any = None, pads: Any = None,
+        strides: Any = None,
 ) -> Tensor:  # fmt: skip
     """The transposed convolution: x (N, C, spatial…), weight (C, O / group, kernel…) → (N, O, …)."""
     dims = x.ndim - 2
@@ -99,7 +105,8 @@ def conv_transpose(
 def causal_conv_with_state(
     x: Tensor, weight: Tensor, bias: Any = None, past: Any = None, *, activation: bytes = b"none", outputs: int = 1
 ) -> Any:
-    """A convolution of each channel with itself and the past: x (B, C, T), weight (C, 1, K), past (B, C, K - 1) → (B, C, T)
+    """A convolution of each channel with itself and the past: x (B, C, T), weight (C, 1, K), past (B, C, K - 1) → (B,
+    C, T)
     and the last K - 1 positions."""
     width = weight.shape[-1] - 1
     if past is None:
@@ -227,15 +234,19 @@ def global_lp_pool(x: Tensor, *, p: int = 2) -> Tensor:
 
 @operator("MaxUnpool", reads=(2,))
 def max_unpool(
-    x: Tensor, indices: Tensor, output_shape: Any = None, *, kernel_shape: list[int], pads: Any = None, strides: Any = None
+    x: Tensor,
+    indices: Tensor,
+    output_shape: Any = None,
+    *,
+    kernel_shape: list[int],
+    pads: Any = None,
+    strides: Any = None,
 ) -> Tensor:
     """The elements of x back at their places in the flattened result, zeros elsewhere."""
     dims = len(kernel_shape)
     steps, _ = settings(dims, strides, None)
     margins = list(pads or [0] * (2 * dims))
-    inferred = [
-        (x.shape[2 + k] - 1) * steps[k] - margins[k] - margins[k + dims] + kernel_shape[k] for k in range(dims)
-    ]
+    inferred = [(x.shape[2 + k] - 1) * steps[k] - margins[k] - margins[k + dims] + kernel_shape[k] for k in range(dims)]
     small = (*x.shape[:2], *inferred)
     shape = small if output_shape is None else tuple(ints(output_shape))
     check_room(shape, "MaxUnpool")
@@ -293,7 +304,8 @@ def deform_conv(
     x: Tensor, weight: Tensor, offset: Tensor, bias: Any = None, mask: Any = None, *, dilations: Any = None,
     group: int = 1, kernel_shape: Any = None, offset_group: int = 1, pads: Any = None, strides: Any = None,
 ) -> Tensor:  # fmt: skip
-    """A convolution that reads x at places moved by an offset (Dai et al. 2017, arXiv 1703.06211; Zhu et al. 2018, arXiv
+    """A convolution that reads x at places moved by an offset (Dai et al. 2017, arXiv 1703.06211; Zhu et al. 2018,
+    arXiv
     1811.11168): x (N, C, H, W), weight (O, C / group, KH, KW), offset (N, offset_group KH KW 2, H', W')."""
     if x.ndim != 4:
         raise ValueError(f"x has the shape {tuple(x.shape)}, expected (N, C, H, W)")
@@ -303,7 +315,11 @@ def deform_conv(
     outputs, inner, kh, kw = weight.shape
     oh, ow = offset.shape[2:]
     moved = array_of(offset).reshape(n, offset_group, kh, kw, 2, oh, ow)
-    scale = np.ones((n, offset_group, kh, kw, oh, ow)) if mask is None else array_of(mask).reshape(n, offset_group, kh, kw, oh, ow)
+    scale = (
+        np.ones((n, offset_group, kh, kw, oh, ow))
+        if mask is None
+        else array_of(mask).reshape(n, offset_group, kh, kw, oh, ow)
+    )
     rows = np.arange(oh)[None, None, :, None] * steps[0] - top + np.arange(kh)[:, None, None, None] * apart[0]
     columns = np.arange(ow)[None, None, None, :] * steps[1] - left + np.arange(kw)[None, :, None, None] * apart[1]
     image, each = array_of(x).astype(np.float64), c // offset_group
@@ -331,8 +347,12 @@ def max_roi_pool(x: Tensor, rois: Tensor, *, pooled_shape: list[int], spatial_sc
         height, width = max(y2 - y1 + 1, 1) / ph, max(x2 - x1 + 1, 1) / pw
         for i in range(ph):
             for j in range(pw):
-                top, bottom = (min(max(v + y1, 0), h) for v in (int(np.floor(i * height)), int(np.ceil((i + 1) * height))))
-                left, right = (min(max(v + x1, 0), w) for v in (int(np.floor(j * width)), int(np.ceil((j + 1) * width))))
+                top, bottom = (
+                    min(max(v + y1, 0), h) for v in (int(np.floor(i * height)), int(np.ceil((i + 1) * height)))
+                )
+                left, right = (
+                    min(max(v + x1, 0), w) for v in (int(np.floor(j * width)), int(np.ceil((j + 1) * width)))
+                )
                 if top < bottom and left < right:
                     found[r, :, i, j] = image[int(region[0]), :, top:bottom, left:right].max((1, 2))
     return like(x, found)
@@ -340,7 +360,8 @@ def max_roi_pool(x: Tensor, rois: Tensor, *, pooled_shape: list[int], spatial_sc
 
 @operator("RoiAlign", reads=(1, 2))
 def roi_align(
-    x: Tensor, rois: Tensor, batch: Tensor, *, coordinate_transformation_mode: bytes | None = None, mode: bytes = b"avg",
+    x: Tensor, rois: Tensor, batch: Tensor, *, coordinate_transformation_mode: bytes | None = None,
+        mode: bytes = b"avg",
     output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0, opset: int = 16,
 ) -> Tensor:  # fmt: skip
     """Means (or largest elements) of samples in the parts of regions (He et al. 2017, arXiv 1703.06870): rois (R, 4) of

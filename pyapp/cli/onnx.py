@@ -1,0 +1,67 @@
+"""pyapp run-onnx: runs an ONNX model over files of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from pyapp.cli.running import forward, json_option, threads_option, use_threads
+from pyapp.cli.views import JsonView, View
+from pyapp.events import Done, Event, Item, Metric
+
+
+class OutputsView(View):
+    """A line for each output, then the time."""
+
+    def show(self, event: Event) -> None:
+        super().show(event)
+        if isinstance(event, Item):
+            self._output(event.values)
+        elif isinstance(event, Metric):
+            click.echo(f"{event.value:.1f} {event.unit}", err=True)
+
+    def _output(self, values: Mapping[str, Any]) -> None:
+        shape = " × ".join(map(str, values["shape"])) or "scalar"
+        numbers = ", ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in values["first"])
+        total = 1
+        for size in values["shape"]:
+            total *= size
+        click.echo(
+            f"{values['output']}: {values['dtype']} {shape}: {numbers}{' …' if total > len(values['first']) else ''}"
+        )
+
+    def done(self, event: Done) -> None:
+        if event.results.get("file"):
+            click.echo(f"written to {event.results['file']}", err=True)
+
+
+@click.command("run-onnx")
+@click.argument("file", type=click.Path())
+@click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE",
+              help="An .npy file, in the order of the inputs or by name; or an .npz file of several.")  # fmt: skip
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the outputs to this .npz file.")
+@click.option("--repeats", type=click.IntRange(1, 10_000), default=1, show_default=True,
+              help="Run several times; the time is that of the fastest run.")  # fmt: skip
+@threads_option
+@json_option
+def run_onnx(
+    file: str, inputs: tuple[str, ...], output: str | None, repeats: int, threads: int | None, as_json: bool
+) -> int:
+    """Run the ONNX model FILE over arrays, and print its outputs."""
+    from pyapp.tasks import onnx
+
+    use_threads(threads)
+    plain: list[Any] = []
+    named: dict[str, Any] = {}
+    for entry in inputs:
+        name, sign, path = entry.partition("=")
+        if sign:
+            named[name] = path
+        else:
+            plain.append(entry)
+    return forward(
+        lambda cancel: onnx.run_onnx(file, plain, named=named, output=output, repeats=repeats, cancel=cancel),
+        JsonView() if as_json else OutputsView(),
+    )

@@ -1,0 +1,111 @@
+"""Writes docs/onnx.md, the table of ONNX operators: python -m scripts.onnx_table. From the functions of
+pyapp/onnx/operators, and from the cases that the tests run (tests/onnx/golden).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyapp.formats.onnx_file import GraphRecord, Node, OnnxFile
+from pyapp.formats.source import BytesSource
+from pyapp.onnx.program import NEWEST_OPSET
+from pyapp.onnx.registry import every
+from tests.onnx import suite
+from tests.onnx.test_suite import REFUSED
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGET = ROOT / "docs" / "onnx.md"
+HEAD = """# ONNX
+
+```python
+from pyapp import onnx                                  # or: import pyapp.onnx
+
+model = onnx.load("model.onnx")                         # a Module; inputs in order, or by name
+y = model(x, mask=mask)
+model.requires_grad_()                                  # its floating-point tensors are parameters: train it
+onnx.export(module, [x], "model.onnx")                  # any module of pyapp, for other programs
+```
+
+`pyapp run-onnx model.onnx --input x.npy --input mask=mask.npy --output y.npz` runs one from the command line.
+
+- **What runs**: every operator below, in all opsets up to {newest}; functions of the file; If, Loop, Scan, sequences,
+  optionals, texts, sparse tensors, symbolic shapes, external data in the folder of the model.
+- **How**: the first run with inputs of new shapes goes node by node and notes what is known: constants, and what
+  follows from shapes. Later runs replay the rest as recorded kernels, in parts where a node reads a value. Layer and
+  RMS normalisation, GELU, SiLU and attention that are written out in simple operators become the fused ones; batch
+  normalisation becomes a part of the convolution before it, and activations write in place.
+- **Quantised weights** (`MatMulNBits` of 4 or 8 bits in blocks of 32, 64 …, and the products that onnxruntime's
+  `quantize_dynamic` makes) stay packed, as in GGUF files: their activations become int8 in blocks within a product.
+  `accuracy_level` 1 asks for float32. Other quantised operators are computed exactly by NumPy, and are slow.
+- **Devices**: `onnx.load(file, device="cuda")` puts parameters and constants on a device.
+- **Gradients** flow through all operators that are made of ops of pyapp. One that NumPy computes (`DeformConv`,
+  `RoiAlign`, `MaxRoiPool`, `TensorScatter`, quantised ones) says so if a gradient would have to pass.
+- **Untrusted files** run no code: every field has a limit, a tensor is read only if its bytes are as many as its
+  shape says, and errors name the node, the operator and the opset.
+- **Export** writes the ops that a call with example inputs runs, in opset 20. Sizes are those of the example.
+- `ImageDecoder` needs Pillow.
+
+Refused: {refused}, which differentiates a part of its own graph; attention with sinks, with quantised caches or with
+buffers shared between past and present (`GroupQueryAttention`, `MultiHeadAttention`).
+
+## Operators
+
+This table is generated: `python -m scripts.onnx_table`. **Opsets**: those in which the operator appeared or changed.
+**Cases**: those of ONNX's backend suite (onnx {version}: {nodes} of single nodes, {models} models) and of onnxruntime
+that contain it. The tests run all of them natively and inside Pyodide in Chromium (there without `ImageDecoder`), three
+times each: traced, recorded, replayed. {left_out} more, with large tensors, are run from the onnx package by
+`tests/oracle`, and so are the nine large networks of the suite.
+"""
+
+
+def _nodes(graph: GraphRecord) -> Iterator[Node]:
+    for node in graph.nodes:
+        yield node
+        for value in node.attributes.values():
+            if isinstance(value, GraphRecord):
+                yield from _nodes(value)
+
+
+def render() -> str:
+    """What the page should be."""
+    index, _ = suite.stored()
+    counts: Counter[tuple[str, str]] = Counter()
+    kinds: Counter[str] = Counter()
+    for golden in (suite.GOLDEN, suite.GOLDEN.with_name("runtime.bin")):
+        for case in suite.cases(golden, values=False):
+            if case.name in REFUSED:
+                continue
+            kinds["node" if case.kind == "node" else "model" if golden == suite.GOLDEN else "runtime"] += 1
+            with OnnxFile(BytesSource(case.model, case.name)) as file:
+                bodies = [*_nodes(file.model.graph), *(n for f in file.model.functions.values() for n in f.nodes)]
+            counts.update({(node.domain, node.op) for node in bodies})
+    refused = ", ".join(f"`{name}`" for name in sorted(set(REFUSED.values())))
+    lines = [
+        HEAD.format(
+            newest=NEWEST_OPSET, refused=refused, version=index["onnx"], nodes=kinds["node"], models=kinds["model"],
+            left_out=len(index["left_out"]),
+        )
+    ]  # fmt: skip
+    ours = every()
+    for domain in sorted({domain for domain, _ in ours}):
+        lines.append(f"\n### {domain or 'Default domain'}\n\n| operator | opsets | cases |\n| --- | --- | --- |")
+        known = index["operators"].get(domain, {})
+        for name in sorted(name for own, name in ours if own == domain):
+            opsets = ", ".join(str(version) for version in known.get(name, ())) or "onnxruntime"
+            lines.append(f"| {name} | {opsets} | {counts[domain, name] or ''} |")
+    missing = [
+        f"`{domain + '.' if domain else ''}{name}`"
+        for domain, names in index["operators"].items()
+        for name in names
+        if (domain, name) not in ours
+    ]
+    lines.append(
+        f"\nOf the operators that onnx {index['onnx']} knows, these are missing: {', '.join(missing) or 'none'}."
+    )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(render())

@@ -1,0 +1,264 @@
+"""ONNX models as modules: gradients, records, control flow, text, what is recognised."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pyapp import Tensor, no_grad, tensor
+from pyapp.errors import ModelError
+from pyapp.formats.protobuf import bytes_field, int_field
+from pyapp.onnx import OnnxModule, load
+
+from ..mirror import device as _mirror  # noqa: F401 (registers the device "mirror")
+from . import builder as b
+
+RNG = np.random.RandomState(3)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return (0.4 * RNG.randn(*shape)).astype(np.float32)
+
+
+def given(*shape: int) -> Tensor:
+    return tensor(normal(*shape))
+
+
+def transformer(tokens: int | str = "t") -> bytes:
+    """Layer norm, attention of two heads and GELU, all written out, of opset 13."""
+    c = {"two": 2.0, "eps": 1e-5, "root2": 2.0**0.5, "one": 1.0, "half": 0.5, "scale": 0.5}
+    weights = {
+        "g": normal(8),
+        "be": normal(8),
+        "q": normal(8, 8),
+        "k": normal(8, 8),
+        "v": normal(8, 8),
+        "u": normal(8, 16),
+        "d": normal(16, 8),
+    }
+    tensors = [b.tensor(k, np.float32(v)) for k, v in c.items()] + [b.tensor(k, v) for k, v in weights.items()]
+    tensors.append(b.tensor("split", np.array([0, 0, 2, 4])))
+    tensors.append(b.tensor("join", np.array([0, 0, 8])))
+    nodes = [
+        b.node("ReduceMean", ["x"], ["mean"], axes=[-1]), b.node("Sub", ["x", "mean"], ["centred"]),
+        b.node("Pow", ["centred", "two"], ["square"]), b.node("ReduceMean", ["square"], ["var"], axes=[-1]),
+        b.node("Add", ["var", "eps"], ["plus"]), b.node("Sqrt", ["plus"], ["root"]),
+        b.node("Div", ["centred", "root"], ["unit"]), b.node("Mul", ["unit", "g"], ["scaled"]),
+        b.node("Add", ["scaled", "be"], ["n"]),
+    ]  # fmt: skip
+    for name, order in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
+        nodes += [
+            b.node("MatMul", ["n", name], [f"{name}1"]), b.node("Reshape", [f"{name}1", "split"], [f"{name}2"]),
+            b.node("Transpose", [f"{name}2"], [f"{name}3"], perm=order),
+        ]  # fmt: skip
+    nodes += [
+        b.node("MatMul", ["q3", "k3"], ["scores"]), b.node("Mul", ["scores", "scale"], ["weak"]),
+        b.node("Add", ["weak", "mask"], ["masked"]), b.node("Softmax", ["masked"], ["p"], axis=-1),
+        b.node("MatMul", ["p", "v3"], ["o"]), b.node("Transpose", ["o"], ["o1"], perm=[0, 2, 1, 3]),
+        b.node("Reshape", ["o1", "join"], ["o2"]), b.node("MatMul", ["o2", "u"], ["h"]),
+        b.node("Div", ["h", "root2"], ["e0"]), b.node("Erf", ["e0"], ["e1"]), b.node("Add", ["e1", "one"], ["e2"]),
+        b.node("Mul", ["h", "e2"], ["e3"]), b.node("Mul", ["e3", "half"], ["e4"]), b.node("MatMul", ["e4", "d"], ["y"]),
+    ]  # fmt: skip
+    inputs = [b.value("x", ["b", tokens, 8]), b.value("mask", ["b", 1, 1, tokens])]
+    return b.model(b.graph(nodes, inputs, [b.value("y")], tensors), opset=13)
+
+
+def plan_of(module: OnnxModule) -> object:
+    return next(iter(module._plans.values()))
+
+
+def test_patterns_are_recognised_and_compute_the_same() -> None:
+    module = load(transformer())
+    x, mask = given(2, 5, 8), tensor(np.where(RNG.rand(2, 1, 1, 5) > 0.3, 0.0, -1e4).astype(np.float32))
+    with no_grad():
+        traced = module(x, mask)  # node by node
+        later = [module(x, mask) for _ in range(3)]
+        other = module(x[:, :3], mask[..., :3])  # another shape has a plan of its own
+    for found in later:
+        np.testing.assert_allclose(found.numpy(), traced.numpy(), rtol=1e-4, atol=1e-5)
+    assert other.shape == (2, 3, 8)
+    (recorded,) = plan_of(module).items
+    names = [item.step.operator.name for item in recorded._steps]
+    assert {"layer_norm", "attention", "gelu"} <= set(names) and not {"Erf", "Softmax", "Sqrt"} & set(names)
+    assert recorded.reason is None and recorded._compiled.captured
+
+
+def test_models_run_on_a_device_whose_memory_the_host_cannot_see() -> None:
+    """Shapes are computed on the host, and what is made of them is put on the device."""
+    nodes = [
+        b.node("Shape", ["ids"], ["s"]), b.node("ConstantOfShape", ["s"], ["zeros"]),
+        b.node("Gather", ["table", "ids"], ["rows"]), b.node("Softmax", ["rows"], ["p"], axis=-1),
+        b.node("ReduceSum", ["zeros", "last"], ["plus"], keepdims=1), b.node("Constant", [], ["one"], value_ints=[1]),
+        b.node("Unsqueeze", ["plus", "one"], ["wide"]), b.node("Add", ["p", "wide"], ["y"]),
+    ]  # fmt: skip
+    tensors = [b.tensor("table", normal(9, 4)), b.tensor("last", np.array([-1]))]
+    data = b.model(b.graph(nodes, [b.value("ids", ["n", "t"], "int64")], [b.value("y")], tensors), opset=13)
+    ids = tensor(RNG.randint(0, 9, (2, 3)).astype(np.int64))
+    with no_grad():
+        wanted, module = load(data)(ids), load(data, device="mirror")
+        for _ in range(3):
+            found = module(ids)
+            assert found.device.type == "mirror"
+            np.testing.assert_allclose(found.cpu().numpy(), wanted.numpy(), atol=1e-6)
+        x, mask = given(2, 5, 8), tensor(np.zeros((2, 1, 1, 5), np.float32))
+        block = transformer()
+        np.testing.assert_allclose(
+            load(block, device="mirror")(x, mask).cpu().numpy(), load(block)(x, mask).numpy(), rtol=1e-4, atol=1e-5
+        )
+
+
+def test_shapes_are_computed_once() -> None:
+    """Shape, Gather and Concat are known from the shapes of the inputs, so that nothing reads a value later."""
+    nodes = [
+        b.node("Shape", ["x"], ["s"]), b.node("Constant", [], ["zero"], value_int=0),
+        b.node("Gather", ["s", "zero"], ["rows"]), b.node("Constant", [], ["axes"], value_ints=[0]),
+        b.node("Unsqueeze", ["rows", "axes"], ["first"]), b.node("Constant", [], ["rest"], value_ints=[-1]),
+        b.node("Concat", ["first", "rest"], ["shape"], axis=0), b.node("Reshape", ["x", "shape"], ["flat"]),
+        b.node("Relu", ["flat"], ["y"]),
+    ]  # fmt: skip
+    module = load(b.model(b.graph(nodes, [b.value("x")], [b.value("y")])))
+    with no_grad():
+        for shape in ((2, 3, 4), (2, 3, 4), (2, 3, 4), (5, 2)):
+            assert module(given(*shape)).shape == (shape[0], int(np.prod(shape[1:])))
+    assert [len(item._steps) for item in plan_of(module).items] == [2]
+
+
+def test_gradients_flow_and_training_changes_what_is_computed() -> None:
+    module = load(transformer())
+    x, mask = given(2, 4, 8), tensor(np.zeros((2, 1, 1, 4), np.float32))
+    with no_grad():
+        before = module(x, mask)
+        module(x, mask)
+    module.requires_grad_()
+    loss = module(x, mask).square().mean()
+    loss.backward()
+    parameters = dict(module.named_parameters())
+    assert all(parameters[name].grad is not None for name in ("g", "be", "q", "k", "v", "u", "d"))
+    step = 1e-3
+    weight = parameters["u"]
+    with no_grad():
+        moved = weight.clone()
+        moved[0, 0] += step
+        weight.copy_(moved)
+        changed = module(x, mask).square().mean()
+    slope = (float(changed) - float(loss)) / step
+    assert abs(slope - float(weight.grad[0, 0])) < 0.02 * max(1.0, abs(slope))  # type: ignore[index]
+    module.requires_grad_(False)
+    with no_grad():
+        weight.mul_(2.0)
+        module.get_parameter("d").mul_(0.0)
+        assert float(module(x, mask).abs().sum()) == 0.0 < float(before.abs().sum())
+
+
+def test_a_gradient_never_ends_without_a_word() -> None:
+    nodes = [b.node("Constant", [], ["n"], value_int=1), b.node("TensorScatter", ["x", "u"], ["y"], axis=1)]
+    data = b.model(b.graph(nodes, [b.value("x"), b.value("u")], [b.value("y")]), opset=24)
+    with pytest.raises(ModelError, match="TensorScatter.*no gradient"):
+        load(data)(given(2, 3).requires_grad_(), given(2, 1))
+
+
+def test_loops_and_branches() -> None:
+    """10 steps of x -> x * 2 while it is below 100; then a branch that takes values from around it."""
+    body = b.graph(
+        [b.node("Add", ["v", "v"], ["v2"]), b.node("Less", ["v2", "limit"], ["go"]), b.node("Identity", ["v2"],
+            ["seen"])],
+        [b.value("i", [], "int64"), b.value("c", [], "bool"), b.value("v", [])],
+        [b.value("go", [], "bool"), b.value("v2", []), b.value("seen", [])],
+    )  # fmt: skip
+    yes = b.graph([b.node("Add", ["last", "x"], ["r"])], [], [b.value("r")])
+    no = b.graph([b.node("Sub", ["last", "x"], ["r"])], [], [b.value("r")])
+    nodes = [
+        b.node("Constant", [], ["limit"], value_float=100.0), b.node("Constant", [], ["most"], value_int=10),
+        b.node("Loop", ["most", "", "x"], ["last", "all"], body=body), b.node("Greater", ["x", "limit"], ["big"]),
+        b.node("If", ["big"], ["y"], then_branch=yes, else_branch=no),
+    ]  # fmt: skip
+    module = load(b.model(b.graph(nodes, [b.value("x", [])], [b.value("y"), b.value("all")])))
+    with no_grad():
+        for value in (1.0, 3.0, 200.0, 3.0, 1.0):
+            steps = [value]
+            while len(steps) == 1 or (steps[-1] < 100 and len(steps) < 11):
+                steps.append(steps[-1] * 2)
+            wanted = steps[-1] + value if value > 100 else steps[-1] - value
+            y, every = module(tensor(value))
+            assert float(y) == wanted and every.tolist() == steps[1:]
+
+
+def test_functions_of_the_file() -> None:
+    """A function with an attribute, called twice."""
+    function = bytes_field(1, "Scaled") + bytes_field(4, "a") + bytes_field(5, "r") + bytes_field(6, "by")
+    reference = bytes_field(5, bytes_field(1, "value_float") + bytes_field(21, "by") + int_field(20, 1))
+    constant = bytes_field(2, "f") + bytes_field(4, "Constant") + reference
+    function += bytes_field(7, constant) + bytes_field(7, b.node("Mul", ["a", "f"], ["r"])) + bytes_field(10, "own")
+    nodes = [b.node("Scaled", ["x"], ["h"], domain="own", by=3.0), b.node("Scaled", ["h"], ["y"], domain="own", by=2.0)]
+    data = b.model(b.graph(nodes, [b.value("x")], [b.value("y")]), own=1) + bytes_field(25, function)
+    assert load(data)(tensor([1.0, 2.0])).tolist() == [6.0, 12.0]
+
+
+def test_texts_in_and_out() -> None:
+    nodes = [b.node("StringConcat", ["x", "x"], ["y"])]
+    data = b.model(b.graph(nodes, [b.value("x", ["n"], "string")], [b.value("y")]))
+    assert load(data)(["a", "ü"]).tolist() == ["aa", "üü"]
+
+
+def test_results_do_not_share_memory_with_later_runs() -> None:
+    module = load(
+        b.model(b.graph([b.node("Relu", ["x"], ["h"]), b.node("Exp", ["h"], ["y"])], [b.value("x")], [b.value("y")]))
+    )
+    with no_grad():
+        found: list[Tensor] = [module(tensor([float(k)])) for k in range(6)]
+    np.testing.assert_allclose([float(y) for y in found], np.exp(range(6)), rtol=1e-6)
+
+
+def test_dynamically_quantised_products_are_packed() -> None:
+    """As onnxruntime's quantize_dynamic writes them; two products share an input, one weight has a zero point."""
+    w, v = (RNG.randint(-127, 128, (64, 5)).astype(np.int8), RNG.randint(0, 256, (64, 3)).astype(np.uint8))
+    tensors = [
+        b.tensor("w", w), b.tensor("v", v), b.tensor("zero", np.uint8(128)), b.tensor("ws", np.float32(0.01)),
+        b.tensor("vs", np.linspace(0.01, 0.02, 3, dtype=np.float32)),
+    ]  # fmt: skip
+    nodes = [b.node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])]
+    for name, zero, scale in (("w", [], "ws"), ("v", ["zero"], "vs")):
+        nodes += [
+            b.node("MatMulInteger", ["q", name, "z", *zero], [f"{name}1"]), b.node("Mul", ["s", scale], [f"{name}2"]),
+            b.node("Cast", [f"{name}1"], [f"{name}3"], to=1), b.node("Mul", [f"{name}3", f"{name}2"], [f"{name}4"]),
+        ]  # fmt: skip
+    module = load(b.model(b.graph(nodes, [b.value("x")], [b.value("w4"), b.value("v4")], tensors), opset=13))
+    x = given(2, 3, 64)
+    wanted = [
+        x.numpy() @ (w * np.float32(0.01)),
+        x.numpy() @ ((v.astype(np.float32) - 128) * np.linspace(0.01, 0.02, 3)),
+    ]
+    with no_grad():
+        for _ in range(4):
+            for own, other in zip(module(x), wanted, strict=True):
+                np.testing.assert_allclose(own.numpy(), other, atol=0.01 * float(np.abs(other).max()))
+    assert [len(item._steps) for item in plan_of(module).items] == [2] and not module._others.keys() & {"w", "v"}
+
+
+@pytest.mark.parametrize("first", ["Conv", "Relu"])
+def test_batch_normalisation_becomes_a_part_of_the_convolution(first: str) -> None:
+    tensors = [b.tensor("w", normal(4, 3, 3, 3)), b.tensor("b", normal(4))]
+    tensors += [b.tensor(name, normal(4)) for name in ("scale", "bias", "mean")] + [
+        b.tensor("var", abs(normal(4)) + 0.5)
+    ]
+    nodes = [
+        b.node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+        *([b.node("Relu", ["c"], ["d"])] if first == "Relu" else []),
+        b.node("BatchNormalization", ["d" if first == "Relu" else "c", "scale", "bias", "mean", "var"], ["n"]),
+        b.node("Clip", ["n", "low"], ["y"]),
+    ]  # fmt: skip
+    module = load(
+        b.model(b.graph(nodes, [b.value("x")], [b.value("y")], [*tensors, b.tensor("low", np.float32(-0.1))]))
+    )
+    x = given(2, 3, 6, 6)
+    with no_grad():
+        traced = module(x)
+        for _ in range(3):
+            np.testing.assert_allclose(module(x).numpy(), traced.numpy(), rtol=1e-4, atol=1e-5)
+        (item,) = plan_of(module).items
+        if first == "Relu":
+            assert [part.step.operator.name for part in item._steps] == ["activated", "scaled", "Clip"]
+        else:
+            assert item.step.operator.name == "activated"
+        module.get_parameter("var").mul_(4.0)  # what was computed from it is computed again
+        assert not np.allclose(module(x).numpy(), traced.numpy(), atol=1e-3)
