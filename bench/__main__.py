@@ -16,7 +16,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy's BLAS reads it
 
-from . import browser, embeddings, native, ops, speech, startup, training
+from . import browser, embeddings, memory, native, ops, speech, startup, training
 from .report import Figure, show
 from .shapes import LLAMA_KINDS, LLAMAS, SHAPES, STREAMED
 
@@ -34,6 +34,7 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
     for shape in LLAMAS:
         for kind in LLAMA_KINDS:
             found[f"chromium/{shape}/{kind}"] = partial(browser.llama_figures, shape, kind, runs, with_peers)
+            found[f"native/memory/{shape}/{kind}"] = partial(memory.load_figures, shape, kind, runs)
             for threads in (1, 2):
                 found[f"native/{shape}/{kind}/{threads} thread"] = partial(
                     native.llama_figures, shape, kind, threads, runs, with_peers
