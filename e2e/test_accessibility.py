@@ -1,4 +1,4 @@
-"""WCAG 2.2 AA by axe-core: all states of all views in one visit, in light, on a phone in dark, at 400 % in forced colours.
+"""WCAG 2.2 AA by axe-core: all states of all views in one visit: light; dark on a phone; forced colours at 400 %.
 
 What axe cannot see (keyboard, announcements) is tested with each view.
 """

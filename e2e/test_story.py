@@ -261,7 +261,7 @@ FULL = """async (bytes) => {
   return [error?.name, error?.message, error?.action, titles, entry.revision, (await store.list()).length];
 }"""
 
-# A browser whose database takes no Blobs, as WebKit in private windows: such a write fails, and its transaction is aborted.
+# A database that takes no Blobs, as WebKit's in private windows: such a write fails, and aborts its transaction.
 NO_BLOBS = """async () => {
   const { put } = IDBObjectStore.prototype;
   IDBObjectStore.prototype.put = function (value) {
@@ -272,7 +272,8 @@ NO_BLOBS = """async () => {
   const { HistoryStore } = await import("/modules/history/history-store.js");
   const store = new HistoryStore("transcript");
   const entry = store.begin("one");
-  await store.put(entry, { text: "said" }, { files: [{ name: "sound", blob: new Blob(["abc"], { type: "audio/wav" }) }] });
+  const sound = new Blob(["abc"], { type: "audio/wav" });
+  await store.put(entry, { text: "said" }, { files: [{ name: "sound", blob: sound }] });
   await store.addFile(entry.id, "more", new Blob(["de"]));
   const { content, files } = await store.read(entry.id);
   IDBObjectStore.prototype.put = put;
