@@ -51,7 +51,7 @@ def write_story(browser: DrivenBrowser, url: str) -> None:
     browser.open(url)
     browser.until(STARTED)
     if not browser.evaluate("crossOriginIsolated"):  # a slow first visit does not wait for the service worker
-        browser.until("navigator.serviceWorker?.controller")
+        browser.until("Boolean(navigator.serviceWorker?.controller)")
         browser.open(url)
         browser.until(STARTED)
     assert browser.evaluate("crossOriginIsolated"), "the page is not isolated"
