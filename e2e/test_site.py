@@ -245,10 +245,10 @@ def test_content_policy_is_strict_and_the_same_for_page_and_worker(dist: Path) -
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=", index)
 
 
-def test_the_system_decides_the_colours_until_the_button_does(browser: BrowserContext, site: SiteServer) -> None:
+def test_the_system_decides_the_colours_until_the_button_does(browser: BrowserContext, isolated: SiteServer) -> None:
     with watched(browser.new_page()) as story:
         story.page.emulate_media(color_scheme="dark")
-        story.page.goto(site.url)  # the engine is not waited for
+        story.page.goto(isolated.url)  # the engine is not waited for
         theme = "document.documentElement.dataset.theme"
         assert story.page.evaluate(theme) == "dark"
         story.page.emulate_media(color_scheme="light")

@@ -261,6 +261,25 @@ FULL = """async (bytes) => {
   return [error?.name, error?.message, error?.action, titles, entry.revision, (await store.list()).length];
 }"""
 
+# A database that takes no Blobs, as WebKit's in private windows: such a write fails, and aborts its transaction.
+NO_BLOBS = """async () => {
+  const { put } = IDBObjectStore.prototype;
+  IDBObjectStore.prototype.put = function (value) {
+    if (!(value.blob instanceof Blob)) return put.call(this, value);
+    put.call(this, { id: "taken", name: "" });
+    return this.add({ id: "taken", name: "" });
+  };
+  const { HistoryStore } = await import("/modules/history/history-store.js");
+  const store = new HistoryStore("transcript");
+  const entry = store.begin("one");
+  const sound = new Blob(["abc"], { type: "audio/wav" });
+  await store.put(entry, { text: "said" }, { files: [{ name: "sound", blob: sound }] });
+  await store.addFile(entry.id, "more", new Blob(["de"]));
+  const { content, files } = await store.read(entry.id);
+  IDBObjectStore.prototype.put = put;
+  return [content.text, await Promise.all(files.map(async ({ name, blob }) => [name, blob.type, await blob.text()]))];
+}"""
+
 NO_ROOM = """() => {
   globalThis.transaction = IDBDatabase.prototype.transaction;
   IDBDatabase.prototype.transaction = function (tables, mode) {
@@ -270,7 +289,7 @@ NO_ROOM = """() => {
 }"""
 
 
-def test_the_history_on_a_full_disk(browser: BrowserContext) -> None:
+def test_the_history_on_a_full_disk_and_without_blobs(browser: BrowserContext) -> None:
     """The module alone, from an origin of its own whose quota is small."""
     quota = 2_000_000
     with SiteServer(Path(__file__).resolve().parents[1] / "web") as server:
@@ -279,11 +298,13 @@ def test_the_history_on_a_full_disk(browser: BrowserContext) -> None:
         protocol = browser.new_cdp_session(page)
         protocol.send("Storage.overrideQuotaForOrigin", {"origin": server.origin, "quotaSize": quota})
         name, message, action, titles, revision, entries = page.evaluate(FULL, 4 * quota)
+        kept = page.evaluate(NO_BLOBS)
         page.close()
     assert (name, action) == ("UserError", "storage")
     assert "is full: it keeps" in message
     assert titles == ["one"]  # what is there stays
     assert (revision, entries) == (1, 2)
+    assert kept == ["said", [["more", "", "de"], ["sound", "audio/wav", "abc"]]]
 
 
 def test_a_story_that_cannot_be_kept_stays_and_the_oldest_can_be_deleted(story: StoryPage) -> None:

@@ -1,7 +1,7 @@
 /**
  * Shows from every view that the page records: in the title, and in a sign that leads back. Keeps the screen awake.
  */
-import { h } from "../../page/dom.js";
+import { byId, h } from "../../page/dom.js";
 import { isShown } from "../../page/shell.js";
 import { clock } from "./times.js";
 
@@ -12,7 +12,7 @@ export class RecordingSign {
   constructor(view) {
     this.view = view;
     this.sign = h("a", { class: "recording-sign", href: "#transcribe", hidden: true });
-    document.body.append(this.sign);
+    byId("main").append(this.sign); // a landmark
     this.recording = false;
     /** What the sign says. @type {string | null} */
     this.text = null;
