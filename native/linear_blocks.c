@@ -11,8 +11,14 @@
 #include "decode_blocks.h"
 #include "dot_u7.h"
 
-enum { MOST_STREAMS = 3, STREAM_BLOCKS = 128 };
-enum { DOT_ROWS = 3, DOT_GROUPS = 16, GROUP_BLOCKS = MOST_VALUES / BLOCK };
+enum { MOST_STREAMS = 3 };
+enum { STREAM_BLOCKS = 128, GROUP_BYTES = 512 << 10 };
+#if defined(__wasm__)
+enum { DOT_ROWS = 1 };
+#else
+enum { DOT_ROWS = 3 };
+#endif
+enum { MOST_DOT_ROWS = 3, DOT_GROUPS = 16, GROUP_BLOCKS = MOST_VALUES / BLOCK };
 /* CHUNK_BLOCKS: sums are added to y after so many blocks of 32 columns, in stream and in tiles alike, so that a row has
  * the same bits in both. */
 enum { CHUNK_BLOCKS = 16 };
@@ -25,9 +31,9 @@ enum { TILE_ROWS = 4, FEW_ROWS = 4, TILE_STRIPES = 8, STRIPES_AT_ONCE = 1 };
 #endif
 enum { TILE_BANDS = TILE_STRIPES * STRIPE_BANDS };
 #if defined(__wasm__)
-#define DOT_UNROLL ROLLED
+#define UNROLL_HOST ROLLED /* where code is downloaded, it is not worth the length */
 #else
-#define DOT_UNROLL UNROLL
+#define UNROLL_HOST UNROLL
 #endif
 
 typedef struct task {
@@ -52,11 +58,6 @@ enum { BANDS_AT_ONCE = 4 };
 enum { BANDS_AT_ONCE = 1 };
 #else
 enum { BANDS_AT_ONCE = 2 };
-#endif
-#if defined(__wasm__)
-enum { IN_PIECES = 1 };
-#else
-enum { IN_PIECES = 0 };
 #endif
 #if defined(__wasm_relaxed_simd__) /* types with two sums for each row need twice the registers */
 enum { HALVES_AT_ONCE = 2 };
@@ -129,34 +130,66 @@ INLINE void add_run(run_sums *s, const uint8_t *w, int64_t stride, const ready *
     }
 }
 
-/* The same of one band, by pairs. */
-INLINE void add_run_pairs(run_sums *s, const uint8_t *w, const ready *x, const band_type t)
+/* Pairs of products: of the first and the last 16 columns, or all in `low`. */
+typedef struct run_pairs {
+    u7_pairs low[BANDS_AT_ONCE][PARTS], high[BANDS_AT_ONCE][PARTS];
+} run_pairs;
+
+/* Adds steps 2 u, 2 u + 1 and those 4 after them; or begins with these. */
+INLINE void add_pairs(run_pairs *to, const uint8_t *w, int64_t stride, const ready *x, const int u, const int begin,
+                      const int bands, const band_type t)
 {
-    const int bits = 4 * t.nibbles + 2 * t.two_bits + t.one_bit, together = bits > 4 ? 2 : 4; /* steps */
-    UNROLL for (int p = 0; p < PARTS; p++)
+    UNROLL for (int i = 0; i < 2; i++)
     {
-        u7_sums *const first = &s->low[0][p], *const last = t.halves ? &s->high[0][p] : first;
-        u7_pairs low, high;
-        s->low[0][p] = u7_start(x->start[0]);
-        s->high[0][p] = u7_start(x->start[1]);
-        UNROLL for (int i = 0; i < 4; i++)
+        LOADS_IN_ORDER;
+        const u7_step first = u7_step_load(x, 2 * u + i), last = u7_step_load(x, 2 * u + i + 4);
+        UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
         {
+            u7_pairs *low = &to->low[b][p], *high = &to->high[b][p];
             part_bits low_bits, high_bits;
-            LOADS_IN_ORDER;
-            load_numbers(&low_bits, &high_bits, w, t, i, p);
-            const u7_pairs one = u7_pairs_of(u7_part_of(low_bits), u7_step_load(x, i));
-            const u7_pairs other = u7_pairs_of(u7_part_of(high_bits), u7_step_load(x, i + 4));
-            low = i % together ? u7_pairs_sum(low, one) : one;
+            load_numbers(&low_bits, &high_bits, w + b * stride, t, 2 * u + i, p);
+            const u7_pairs one = u7_pairs_of(u7_part_of(low_bits), first);
+            const u7_pairs other = u7_pairs_of(u7_part_of(high_bits), last);
+            *low = begin && i == 0 ? one : u7_pairs_sum(*low, one);
             if (!t.halves)
-                low = u7_pairs_sum(low, other);
+                *low = u7_pairs_sum(*low, other);
             else
-                high = i % together ? u7_pairs_sum(high, other) : other;
-            if (i % together == together - 1) {
-                *first = u7_add_pairs(*first, low);
-                if (t.halves)
-                    *last = u7_add_pairs(*last, high);
-            }
+                *high = begin && i == 0 ? other : u7_pairs_sum(*high, other);
         }
+    }
+}
+
+INLINE void widen_pairs(run_sums *s, const run_pairs *from, const int bands, const band_type t)
+{
+    UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
+    {
+        s->low[b][p] = u7_add_pairs(s->low[b][p], from->low[b][p]);
+        if (t.halves)
+            s->high[b][p] = u7_add_pairs(s->high[b][p], from->high[b][p]);
+    }
+}
+
+/* add_run by pairs. */
+INLINE void add_run_pairs(run_sums *s, const uint8_t *w, int64_t stride, const ready *x, const int bands,
+                          const band_type t)
+{
+    const int bits = 4 * t.nibbles + 2 * t.two_bits + t.one_bit;
+    run_pairs pairs;
+    UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
+    {
+        s->low[b][p] = u7_start(x->start[0]);
+        s->high[b][p] = u7_start(x->start[1]);
+    }
+    if (bits > 4)
+        UNROLL for (int u = 0; u < 2; u++)
+        {
+            add_pairs(&pairs, w, stride, x, u, 1, bands, t);
+            widen_pairs(s, &pairs, bands, t);
+        }
+    else {
+        add_pairs(&pairs, w, stride, x, 0, 1, bands, t);
+        add_pairs(&pairs, w, stride, x, 1, 0, bands, t);
+        widen_pairs(s, &pairs, bands, t);
     }
 }
 
@@ -193,7 +226,7 @@ INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const 
         UNROLL for (int b = 0; b < bands; b++)
             prefetch(w + b * stride + band_bytes(type) / runs * run + AHEAD, band_bytes(type) / runs);
         if (pairs)
-            add_run_pairs(&s, w + band_numbers(t, run), x, t);
+            add_run_pairs(&s, w + band_numbers(t, run), stride, x, bands, t);
         else
             add_run(&s, w + band_numbers(t, run), stride, x, bands, t);
         UNROLL for (int b = 0; b < bands; b++)
@@ -242,24 +275,13 @@ INLINE void stream_bands(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_
 {
     const band_type t = band_type_of(type);
     const int64_t step = t.large ? MOST_VALUES / BLOCK : 1, nbytes = band_bytes(type);
-    const int most = pairs ? 1 : t.halves ? HALVES_AT_ONCE : BANDS_AT_ONCE, once = bands < most ? bands : most;
+    const int most = t.halves ? HALVES_AT_ONCE : BANDS_AT_ONCE, once = bands < most ? bands : most;
     for (int64_t first = 0; first < blocks; first += CHUNK_BLOCKS) {
         const int64_t last = blocks - first < CHUNK_BLOCKS ? blocks : first + CHUNK_BLOCKS;
         band_sums total[STREAM_BANDS] = {0};
-        if (pairs && IN_PIECES) /* a band after the other: the sums stay in registers */
-            ROLLED for (int b = 0; b < bands; b++)
-            {
-                const uint8_t *at = w + b * stride;
-                band_sums one = {0};
-                ROLLED for (int64_t k = first; k < last; k += step, at += nbytes)
-                    add_block(&one, at, 0, x + k, type, 1, 1);
-                memcpy(&total[b], &one, sizeof one);
-            }
-        else
-            for (int64_t k = first; k < last; k += step)
-                for (int b = 0; b < bands; b += once)
-                    add_block(total + b, w + (k - first) / step * nbytes + b * stride, stride, x + k, type, once, pairs);
-        w += (last - first) / step * nbytes;
+        for (int64_t k = first; k < last; k += step, w += nbytes)
+            ROLLED for (int b = 0; b < bands; b += once)
+                add_block(total + b, w + b * stride, stride, x + k, type, once, pairs);
         UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
         {
             part_unaligned *to = (part_unaligned *)&out[b][p * PART_ROWS];
@@ -290,24 +312,33 @@ enum { LAST_BANDS = 1 };
 BAND_TYPES(STREAM_LAST_FUNCTION)
 #define STREAM_LAST(name) stream_last_##name
 #endif
-#if U7_PAIRS == 2
+#if U7_PAIRS == 2 /* for the types that models come in most */
+#define PAIRS_TYPES(TYPE)                                                                                              \
+    TYPE(q4_0, Q4_0) TYPE(q5_0, Q5_0) TYPE(q5_1, Q5_1) TYPE(q4_K, Q4_K) TYPE(q5_K, Q5_K) TYPE(q6_K, Q6_K)
 #define STREAM_PAIRS_FUNCTION(name, code, ...)                                                                         \
     static void stream_pairs_##name(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,   \
                                     int64_t blocks)                                                                    \
     {                                                                                                                  \
         stream_bands(out, w, stride, x, blocks, code, STREAM_BANDS, 1);                                                \
     }
-BAND_TYPES(STREAM_PAIRS_FUNCTION)
-#define STREAM_PAIRS(name) stream_pairs_##name
+PAIRS_TYPES(STREAM_PAIRS_FUNCTION)
 #else
-#define STREAM_PAIRS(name) stream_##name
+#define PAIRS_TYPES(TYPE)
 #endif
 #define STREAM_CASE(name, code, ...)                                                                                   \
     case code:                                                                                                         \
-        return pairs ? STREAM_PAIRS(name) : last ? STREAM_LAST(name) : stream_##name;
+        return last ? STREAM_LAST(name) : stream_##name;
+#define STREAM_PAIRS_CASE(name, code)                                                                                  \
+    case code:                                                                                                         \
+        return stream_pairs_##name;
 
 static stream_function *stream_function_of(int64_t type, int last, int pairs)
 {
+    switch (pairs ? type : -1) {
+        PAIRS_TYPES(STREAM_PAIRS_CASE)
+    default:
+        break;
+    }
     switch (type) {
         BAND_TYPES(STREAM_CASE)
     default:
@@ -316,7 +347,7 @@ static stream_function *stream_function_of(int64_t type, int last, int pairs)
 }
 
 /* What a band of y is before the sums of a chunk are added: as store_band has it. */
-static void start_band(float out[BAND], const band_output *to, int64_t row, int64_t band, int first)
+SMALL_CODE static void start_band(float out[BAND], const band_output *to, int64_t row, int64_t band, int first)
 {
     const float *from = to->y + row * to->y_stride;
     if (first)
@@ -325,7 +356,7 @@ static void start_band(float out[BAND], const band_output *to, int64_t row, int6
         out[i] = from && band * BAND + i < to->outputs ? from[band * BAND + i] : 0;
 }
 
-static void end_band(const band_output *to, const float out[BAND], int64_t row, int64_t band)
+SMALL_CODE static void end_band(const band_output *to, const float out[BAND], int64_t row, int64_t band)
 {
     for (int i = 0; i < BAND && band * BAND + i < to->outputs; i++)
         to->y[row * to->y_stride + band * BAND + i] = out[i];
@@ -426,7 +457,7 @@ INLINE void dot_group(dot_sums *to, const decoded *w, const dot_input *x, int bl
     }
     __asm__ volatile("" : : "r"(factors) : "memory"); /* read from memory: GCC would broadcast from registers, slowly */
     if (blocks == GROUP_BLOCKS)
-        DOT_UNROLL for (int i = 0; i < GROUP_BLOCKS; i += 2)
+        UNROLL_HOST for (int i = 0; i < GROUP_BLOCKS; i += 2)
         {
             even = dot_block(even, w->numbers, x->values, factors[i], i, wide);
             odd = dot_block(odd, w->numbers, x->values, factors[i + 1], i + 1, wide);
@@ -461,7 +492,7 @@ INLINE void dot_row(float out[DOT_ROWS], const task *t, const uint8_t *w, const 
 INLINE void dot_rows(float out[DOT_ROWS], const task *t, const uint8_t *w, const dot_input *x, int rows, int64_t blocks,
                      const int wide)
 {
-    if (rows == 1)
+    if (DOT_ROWS == 1 || rows == 1)
         dot_row(out, t, w, x, 1, blocks, wide);
     else
         dot_row(out, t, w, x, rows, blocks, wide);
@@ -550,7 +581,7 @@ INLINE void unpack_tile_of(tile_block *to, const task *t, int64_t band, int plac
             else if (!kind.large)
                 memset(to->minimums[0] + place * BAND, 0, BAND * sizeof(float));
         }
-        UNROLL for (int s = 0; s < 4; s++) UNROLL for (int p = 0; p < PARTS; p++)
+        UNROLL_HOST for (int s = 0; s < 4; s++) UNROLL for (int p = 0; p < PARTS; p++)
         {
             part_bits low, high;
             load_numbers(&low, &high, numbers, kind, s, p);
@@ -595,6 +626,11 @@ static void decode_tile(tile_block *to, const task *t, int64_t band, int place, 
         }
 }
 
+#if defined(__wasm_relaxed_simd__)
+enum { STEPS_AT_ONCE = 1 };
+#else
+enum { STEPS_AT_ONCE = 2 };
+#endif
 typedef u7_stripe_sums tile_sums[TILE_ROWS][STRIPES_AT_ONCE][STRIPE_PARTS];
 typedef stripe_float tile_floats[TILE_ROWS][STRIPES_AT_ONCE][STRIPE_PARTS];
 
@@ -662,7 +698,7 @@ INLINE stripe_float stripe_at(const float *p) { return *(const stripe_unaligned 
 INLINE void tile_run(tile_floats sum, tile_floats least, const tile_block *w, const ready *const x[TILE_ROWS],
                      int64_t k, const int rows, const int stripes, const tile_kind t, const int pairs)
 {
-    UNROLL_SAFE for (int h = 0; h < 1 + t.halves; h++)
+    UNROLL_HOST for (int h = 0; h < 1 + t.halves; h++)
     {
         tile_sums dots, ones;
         UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < stripes; b++)
@@ -672,11 +708,14 @@ INLINE void tile_run(tile_floats sum, tile_floats least, const tile_block *w, co
             dots[r][b][p] = t.wide ? u7_stripe_start(0) : ones[r][b][p];
         }
 #if U7_PAIRS
-        UNROLL_SAFE for (int s = 0; pairs && s < STEPS / (1 + t.halves); s += 2)
-            tile_pairs(dots, ones, w, x, k, h * STEPS / 2 + s, rows, stripes, t.wide);
+        if (pairs)
+            UNROLL_HOST for (int s = 0; s < STEPS / (1 + t.halves); s += 2)
+                tile_pairs(dots, ones, w, x, k, h * STEPS / 2 + s, rows, stripes, t.wide);
 #endif
-        UNROLL_SAFE for (int s = 0; !pairs && s < STEPS / (1 + t.halves); s++)
-            tile_step(dots, ones, w, x, k, h * STEPS / 2 + s, rows, stripes, t.wide);
+        if (!pairs)
+            UNROLL_HOST for (int s = 0; s < STEPS / (1 + t.halves); s += STEPS_AT_ONCE)
+                UNROLL for (int i = 0; i < STEPS_AT_ONCE; i++)
+                    tile_step(dots, ones, w, x, k, h * STEPS / 2 + s + i, rows, stripes, t.wide);
         UNROLL for (int r = 0; r < rows; r++)
         {
             const ready *in = &x[r][k];
@@ -734,14 +773,16 @@ typedef void tile_function(tile_out out, const tile_block *w, const ready *const
     KIND(small_minimums, 0, 1, 0, 0)                                                                                   \
     KIND(small_wide, 0, 0, 0, 1)                                                                                       \
     KIND(large_minimums, 1, 1, 0, 0)                                                                                   \
-    KIND(large_halves, 1, 0, 1, 0) KIND(large_halves_minimums, 1, 1, 1, 0)
+    KIND(large_halves, 1, 0, 1, 0)                                                                                     \
+    KIND(large_halves_minimums, 1, 1, 1, 0)
 #else
 #define TILE_KINDS(KIND)                                                                                               \
     KIND(small, 0, 0, 0, 0)                                                                                            \
     KIND(small_minimums, 0, 1, 0, 0)                                                                                   \
     KIND(small_wide, 0, 0, 0, 1)                                                                                       \
     KIND(large_minimums, 1, 1, 0, 0)                                                                                   \
-    KIND(large_halves, 1, 0, 1, 0) KIND(large_halves_minimums, 1, 1, 1, 0)
+    KIND(large_halves, 1, 0, 1, 0)                                                                                     \
+    KIND(large_halves_minimums, 1, 1, 1, 0)
 #endif
 
 #define TILE_FUNCTION(variant, name, rows, pairs, ...)                                                                 \
@@ -750,26 +791,36 @@ typedef void tile_function(tile_out out, const tile_block *w, const ready *const
         multiply_tile(out, w, x, blocks, rows, STRIPES_AT_ONCE, (tile_kind){__VA_ARGS__}, pairs);                      \
     }
 #define MANY_FUNCTION(name, ...) TILE_FUNCTION(many, name, TILE_ROWS, U7_PAIRS == 1, __VA_ARGS__)
-#define OTHER_FUNCTION(name, ...) TILE_FUNCTION(other, name, FEW_ROWS, U7_PAIRS != 0, __VA_ARGS__)
 TILE_KINDS(MANY_FUNCTION)
-#if U7_PAIRS == 2 || STRIPE_BANDS == 2 /* other: by pairs, or of fewer rows */
-TILE_KINDS(OTHER_FUNCTION)
-#define TILE_OF(name) other ? other_##name : many_##name
+#if STRIPE_BANDS == 2
+#define FEW_FUNCTION(name, ...) TILE_FUNCTION(few, name, FEW_ROWS, 0, __VA_ARGS__)
+TILE_KINDS(FEW_FUNCTION)
+#define TILE_OF(name) few ? few_##name : many_##name
 #else
 #define TILE_OF(name) many_##name
 #endif
+#if U7_PAIRS == 2
+TILE_FUNCTION(pairs, small_minimums, TILE_ROWS, 1, 0, 1, 0, 0)
+TILE_FUNCTION(pairs, large_minimums, TILE_ROWS, 1, 1, 1, 0, 0)
+TILE_FUNCTION(pairs, large_halves, TILE_ROWS, 1, 1, 0, 1, 0)
+#endif
 
-static tile_function *tile_function_of(const block_type *kind, const band_type t, int other)
+static tile_function *tile_function_of(const task *t, int few)
 {
-    (void)other;
-    if (is_wide(kind))
+    const band_type kind = band_type_of(t->type);
+    (void)few;
+#if U7_PAIRS == 2
+    if (t->pairs && !is_wide(&t->kind) && !(kind.halves && kind.minimums))
+        return kind.halves ? pairs_large_halves : kind.large ? pairs_large_minimums : pairs_small_minimums;
+#endif
+    if (is_wide(&t->kind))
         return TILE_OF(small_wide);
-    if (t.large && t.halves)
-        return t.minimums ? TILE_OF(large_halves_minimums) : TILE_OF(large_halves);
-    if (t.large)
+    if (kind.halves)
+        return kind.minimums ? TILE_OF(large_halves_minimums) : TILE_OF(large_halves);
+    if (kind.large)
         return TILE_OF(large_minimums);
 #if !defined(__wasm__)
-    if (!t.minimums)
+    if (!kind.minimums)
         return TILE_OF(small);
 #endif
     return TILE_OF(small_minimums);
@@ -782,9 +833,7 @@ static void multiply_bands(const task *t, int64_t rows, int64_t first, int bands
     ready x[TILE_ROWS][CHUNK_BLOCKS];
     tile_out out;
     const int stripes = (bands + STRIPE_BANDS - 1) / STRIPE_BANDS;
-    const band_type kind = band_type_of(t->type);
-    tile_function *const many = tile_function_of(&t->kind, kind, t->pairs);
-    tile_function *const few = tile_function_of(&t->kind, kind, TILE_ROWS > FEW_ROWS || t->pairs);
+    tile_function *const many = tile_function_of(t, 0), *const few = tile_function_of(t, 1);
     if (bands % (STRIPE_BANDS * STRIPES_AT_ONCE)) /* nothing, in what is computed with the last band */
         memset(tile[bands / STRIPE_BANDS], 0, STRIPES_AT_ONCE * sizeof tile[0]);
     for (int64_t start = 0; start < t->blocks; start += CHUNK_BLOCKS) {
@@ -837,14 +886,22 @@ KERNEL(linear_blocks)
                 store_band(&t.to, (const float[BAND]){0}, row, band, 1);
         return KERNEL_OK;
     }
-    if (!t.packed_bytes && t.rows <= DOT_ROWS) {
-        dots(&t, 0, (int)t.rows, first, last);
+    if (!t.packed_bytes && t.rows <= MOST_DOT_ROWS) {
+        for (int64_t row = 0; row < t.rows; row += DOT_ROWS)
+            dots(&t, row, t.rows - row < DOT_ROWS ? (int)(t.rows - row) : DOT_ROWS, first, last);
         return KERNEL_OK;
     }
-    const int64_t lone = t.packed_bytes && t.rows % TILE_ROWS <= MOST_STREAMS ? t.rows % TILE_ROWS : 0;
+    /* Rows that are streamed: all of few, and one that a tile would be padded for. */
+    const int alone = t.rows <= MOST_STREAMS ? (int)t.rows : TILE_ROWS == 4 && t.rows % TILE_ROWS == 1;
+    const int64_t lone = t.packed_bytes ? alone : 0;
     for (int64_t band = first; band < last && lone < t.rows; band += TILE_BANDS)
         multiply_bands(&t, t.rows - lone, band, last - band < TILE_BANDS ? (int)(last - band) : TILE_BANDS);
-    for (int64_t row = t.rows - lone; row < t.rows; row++)
-        stream(&t, row, first, last);
+    /* Bands that stay in the second cache, for all the rows. */
+    const int64_t bytes = t.packed_bytes ? t.blocks / (t.kind.values / BLOCK) * t.packed_bytes : 1;
+    const int64_t fitting = GROUP_BYTES / bytes / STREAM_BANDS * STREAM_BANDS;
+    const int64_t group = lone == 1 ? last - first : fitting ? fitting : STREAM_BANDS;
+    for (int64_t band = first; band < last; band += group)
+        for (int64_t row = t.rows - lone; row < t.rows; row++)
+            stream(&t, row, band, last - band < group ? last : band + group);
     return KERNEL_OK;
 }

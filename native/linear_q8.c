@@ -12,6 +12,13 @@ enum { TILE_ROWS = 4, TILE_BANDS = 2, FEW_ROWS = 4, FEW_BANDS = 2, VECTOR_BANDS 
 #else
 enum { TILE_ROWS = 4, TILE_BANDS = 1, FEW_ROWS = 4, FEW_BANDS = 1, VECTOR_BANDS = 2 };
 #endif
+/* Where most code is downloaded: three rows are computed as four, and many rows ask in each block for the kind of its
+ * scales, which they hardly feel. */
+#if defined(__wasm_relaxed_simd__)
+enum { HAS_THREE = 0, ONE_OF_SCALES = 1 };
+#else
+enum { HAS_THREE = 1, ONE_OF_SCALES = 0 };
+#endif
 enum { TILE_BLOCKS = 128, GROUP_BYTES = 512 << 10 };
 enum { MOST_BANDS = FEW_BANDS > VECTOR_BANDS ? FEW_BANDS : VECTOR_BANDS, STRIPES = MOST_BANDS / STRIPE_BANDS };
 
@@ -112,9 +119,9 @@ INLINE void multiply_bands(const task *t, const tile_input *in, const int rows, 
 
 INLINE void multiply_rows(const task *t, const tile_input *in, const int half_scales, const int two)
 {
-    if (in->rows == 2 && half_scales)
+    if ((ONE_OF_SCALES || half_scales) && in->rows == 2)
         multiply_bands(t, in, 2, half_scales, two);
-    else if (in->rows == 3 && half_scales)
+    else if ((ONE_OF_SCALES || half_scales) && HAS_THREE && in->rows == 3)
         multiply_bands(t, in, 3, half_scales, two);
     else if (TILE_ROWS == FEW_ROWS || in->rows <= FEW_ROWS) /* possibly with missing rows: beams often have few rows */
         multiply_bands(t, in, FEW_ROWS, half_scales, two);
@@ -130,10 +137,18 @@ APART halves_row(const task *t, const tile_input *in) { multiply_bands(t, in, 1,
 APART halves_row_two(const task *t, const tile_input *in) { multiply_bands(t, in, 1, 1, 1); }
 APART floats_row(const task *t, const tile_input *in) { multiply_bands(t, in, 1, 0, 0); }
 APART floats_row_two(const task *t, const tile_input *in) { multiply_bands(t, in, 1, 0, 1); }
-APART halves_rows(const task *t, const tile_input *in) { multiply_rows(t, in, 1, 0); }
-APART halves_rows_two(const task *t, const tile_input *in) { multiply_rows(t, in, 1, 1); }
+APART halves_rows(const task *t, const tile_input *in) { multiply_rows(t, in, ONE_OF_SCALES ? t->half_scales : 1, 0); }
+APART halves_rows_two(const task *t, const tile_input *in)
+{
+    multiply_rows(t, in, ONE_OF_SCALES ? t->half_scales : 1, 1);
+}
+#if defined(__wasm_relaxed_simd__)
+#define floats_rows halves_rows
+#define floats_rows_two halves_rows_two
+#else
 APART floats_rows(const task *t, const tile_input *in) { multiply_rows(t, in, 0, 0); }
 APART floats_rows_two(const task *t, const tile_input *in) { multiply_rows(t, in, 0, 1); }
+#endif
 
 APART prepare_rows(tile_input *in, prepared *buffer, const task *t)
 {
