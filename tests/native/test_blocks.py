@@ -227,13 +227,14 @@ def test_linear_of_long_rows(kernels: Kernels, kind: str) -> None:
     check_linear(kernels, kind, 17, 41, 768)
 
 
-def products(kernels: Kernels, kind: str, rows: int, xq: np.ndarray, w: np.ndarray, add: np.ndarray) -> np.ndarray:
+def products(
+    kernels: Kernels, kernel: str, kind: str, rows: int, xq: np.ndarray, w: np.ndarray, add: np.ndarray
+) -> np.ndarray:
     """The first `rows` rows of x w^T + add (rows, outputs)."""
     outputs, inputs = add.size, xq.shape[1] * 32
     y = np.full((rows, outputs), np.nan, np.float32)
     arguments = dict(rows=rows, outputs=outputs, inputs=inputs, y_stride=outputs, residual=add, residual_stride=0)
-    kernel = "linear_q8_0" if kind == "q8_0" else "linear_blocks"
-    if kind != "q8_0":
+    if kernel == "linear_blocks":
         arguments["type"] = BLOCK_CODES[kind]
     run_checked(kernels, kernel, "y", y=y, xq=xq, w=w, **arguments)
     return y
@@ -244,6 +245,7 @@ def test_a_row_is_the_same_in_any_company(kernels: Kernels, kind: str) -> None:
     """Streams, tiles of few rows and of many: to the last bit. Bands that fill no vector, more columns than a chunk."""
     outputs, inputs = 43, 1280
     blocks = random_blocks(kind, outputs, inputs)
+    kernel = "linear_q8_0" if kind == "q8_0" else "linear_blocks"
     if kind == "q8_0":
         w = np.zeros((48 // 8) * (inputs // 32) * 272, np.uint8)
         raw = np.frombuffer(blocks.tobytes(), np.uint8)
@@ -251,9 +253,9 @@ def test_a_row_is_the_same_in_any_company(kernels: Kernels, kind: str) -> None:
     else:
         w = weights_of(kernels, kind, blocks)
     xq, add = activations(normal(21, inputs)), normal(outputs)
-    known = products(kernels, kind, 21, xq, w, add)
+    known = products(kernels, kernel, kind, 21, xq, w, add)
     for rows in (1, 2, 3, 4, 5, 8, 9, 11, 13, 16):
-        found = products(kernels, kind, rows, xq, w, add)
+        found = products(kernels, kernel, kind, rows, xq, w, add)
         assert found.tobytes() == known[:rows].tobytes(), f"{rows} rows"
 
 
@@ -262,9 +264,10 @@ def test_four_rows_are_the_same_among_more(kernels: Kernels, kind: str) -> None:
     """Types that lie row after row: for multiples of four rows, which servers pad to."""
     blocks, xq, add = random_blocks(kind, 43, 1280), activations(normal(12, 1280)), normal(43)
     w = weights_of(kernels, kind, blocks)
-    known = products(kernels, kind, 12, xq, w, add)
+    known = products(kernels, "linear_blocks", kind, 12, xq, w, add)
     for rows in (4, 8):
-        assert products(kernels, kind, rows, xq, w, add).tobytes() == known[:rows].tobytes(), f"{rows} rows"
+        found = products(kernels, "linear_blocks", kind, rows, xq, w, add)
+        assert found.tobytes() == known[:rows].tobytes(), f"{rows} rows"
 
 
 @pytest.mark.parametrize("kind", KINDS)
