@@ -1,11 +1,13 @@
 /* y = x w^T (+ residual) with weights in any of GGML's block types and int8 activations, in three ways:
  *
  * stream: a few rows of x with a type of bands.h, whose bands are streamed and whose bits are taken apart in registers.
- * dots: a few rows of x with any other type (none of them has scales for 16 columns): 256 columns of one row of weights are decoded at a time.
+ * dots: a few rows of x with any other type (none of them has scales for 16 columns): 256 columns of one row of weights
+ * are decoded at a time.
  * tiles: many rows of x: a tile of weights is decoded into bytes, which serve all rows of x.
  *
- * A block's part of y is scale_x * (scale * sum(w * x) - minimum * sum(x)), both sums exact; a bias counts as a
- * minimum.
+ * 32 columns add scale_x * (scale * sum((w - bias) * x) + minimum * sum(x)), both sums exact; where 256 columns share
+ * scales, these multiply the sum of eight. stream and tiles do the same operations in the same order, so a row of x gives
+ * the same bits whatever rows come with it.
  */
 #include "bands.h"
 #include "decode_blocks.h"
