@@ -18,7 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy's BLAS reads it
 
 from . import browser, embeddings, memory, native, ops, speech, startup, training
 from .report import Figure, show
-from .shapes import LLAMA_KINDS, LLAMAS, SHAPES, STREAMED
+from .shapes import LLAMA_KINDS, LLAMAS, ROW_KINDS, SHAPES, STREAMED
 
 
 def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure]]]:
@@ -28,6 +28,8 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
         found[f"{place}/stream"] = partial(module.stream_figures, runs)
         for kind in STREAMED:
             found[f"{place}/linear/{kind}"] = partial(module.block_figures, kind, runs)
+        for kind in ROW_KINDS:
+            found[f"{place}/rows/{kind}"] = partial(module.row_figures, kind, runs)
         for shape in SHAPES:
             for kind in ("f32", "q8_0"):
                 found[f"{place}/{shape}/{kind}"] = partial(module.model_figures, shape, kind, runs, with_peers)

@@ -16,7 +16,7 @@ from scripts.serve import SiteServer
 
 from .peer_weights import write_gguf
 from .report import Figure
-from .shapes import DECODE, LLAMA_PROMPT, LLAMAS, PROMPT, SHAPES
+from .shapes import DECODE, LLAMA_PROMPT, LLAMAS, PROMPT, ROWS, SHAPES
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -137,6 +137,17 @@ def block_figures(kind: str, runs: int) -> Iterator[Figure]:
         pairs = [call(page, "sampleBlocks") for _ in range(runs + 1)][1:]
         samples = {"pyapp": [ours for ours, _ in pairs], "stream": [stream for _, stream in pairs]}
         yield Figure(f"chromium/linear/{kind}", "GB/s", samples, {**environment, "browser": browser.version})
+
+
+def row_figures(kind: str, runs: int) -> Iterator[Figure]:
+    """Multiplications in a product of several rows with weights in a block format."""
+    with chromium() as (server, browser):
+        page = _open(browser, f"{server.url}pages/pyapp.html")
+        environment = call(page, "loadRows", kind=kind)
+        samples = [call(page, "sampleBlocks") for _ in range(runs + 1)][1:]
+        for i, rows in enumerate(ROWS):
+            values = {"pyapp": [float(sample[i]) for sample in samples]}
+            yield Figure(f"chromium/rows/{kind}/{rows}", "GMAC/s", values, {**environment, "browser": browser.version})
 
 
 def stream_figures(runs: int) -> Iterator[Figure]:

@@ -15,7 +15,7 @@ from typing import Any
 from .browser import FIGURES, WEIGHTS
 from .peer_weights import write_gguf
 from .report import Figure
-from .shapes import DECODE, LLAMA_PROMPT, LLAMAS, PROMPT, SHAPES
+from .shapes import DECODE, LLAMA_PROMPT, LLAMAS, PROMPT, ROWS, SHAPES
 
 
 class LlamaCpp:
@@ -144,6 +144,20 @@ def block_figures(kind: str, runs: int) -> Iterator[Figure]:
     pairs = [workload.sample() for _ in range(runs + 1)][1:]  # the first warms up
     samples = {"pyapp": [ours for ours, _ in pairs], "stream": [stream for _, stream in pairs]}
     yield Figure(f"native/linear/{kind}", "GB/s", samples, environment())
+
+
+def row_figures(kind: str, runs: int) -> Iterator[Figure]:
+    """As browser.row_figures, natively."""
+    import pyapp
+
+    from .workload import BlockRows, environment
+
+    pyapp.set_num_threads(1)
+    workload = BlockRows(kind)
+    samples = [workload.sample() for _ in range(runs + 1)][1:]  # the first warms up
+    for i, rows in enumerate(ROWS):
+        name = f"native/rows/{kind}/{rows}"
+        yield Figure(name, "GMAC/s", {"pyapp": [sample[i] for sample in samples]}, environment())
 
 
 def stream_figures(runs: int) -> Iterator[Figure]:

@@ -22,6 +22,8 @@ LLAMA_KINDS = ("q8_0", "Q4_K_M")
 PROMPT = 128  # tokens of the prompt figure
 LLAMA_PROMPT = 512
 STREAMED = tuple(name for name in BANDED if name in GGML)  # whose products are to run at the speed of memory
+ROWS = (1, 4, 8, 16, 32, 128)  # of products with several rows: decoded together, or a prompt
+ROW_KINDS = ("q8_0", "q4_0", "q4_K", "q6_K")
 # Tokens of a decode sample, after a prompt of 8.
 DECODE = {"embedded": 240, "stories15M": 96, "stories110M": 48, "llama-135M": 48, "llama-1.1B": 12}
 SENTENCES = 1000  # of the embedding figure

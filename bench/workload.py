@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pyapp
-from bench.shapes import DECODE, LLAMA_PROMPT, PROMPT, SHAPES
+from bench.shapes import DECODE, LLAMA_PROMPT, PROMPT, ROWS, SHAPES
 from pyapp import Generator, no_grad, ops
 from pyapp.engine import quant
 from pyapp.models.llama2c import Llama2c
@@ -145,6 +145,31 @@ class BlockStream:
                     fastest[i] = max(fastest[i], nbytes / seconds / 1e9)
                     spent += seconds
         return fastest[0], fastest[1]
+
+
+class BlockRows:
+    """Products of several rows at once, as a server's step and a prompt have them: with a matrix of 2048 × 2048 in a
+    block format, which stays in the caches."""
+
+    SIZE = 2048
+
+    def __init__(self, kind: str) -> None:
+        size = self.SIZE
+        self.weight = quant.quantize(pyapp.randn(size, size, generator=Generator(1)), kind)
+        self.x = pyapp.randn(max(ROWS), size, generator=Generator(2))
+
+    def sample(self) -> list[float]:
+        """GMAC/s for each number of ROWS: the fastest of many products, in turn."""
+        inputs, fastest, spent = [self.x.narrow(0, 0, rows) for rows in ROWS], [0.0 for _ in ROWS], 0.0
+        with no_grad():
+            while spent < 2 * SAMPLE_SECONDS:
+                for i, x in enumerate(inputs):
+                    start = time.perf_counter()
+                    ops.linear(x, self.weight)
+                    seconds = time.perf_counter() - start
+                    fastest[i] = max(fastest[i], ROWS[i] * self.SIZE**2 / seconds / 1e9)
+                    spent += seconds
+        return fastest
 
 
 def environment() -> dict[str, Any]:

@@ -84,8 +84,13 @@ INLINE void u7_put_row(u7_value *to, const int8_t *from)
 #endif
 
 INLINE part_bits bits_load(const uint8_t *p) { return *(const part_bits_unaligned *)p; }
-INLINE part_bits low_nibbles(part_bits w) { return w & 0x0f0f0f0f; }
-INLINE part_bits high_nibbles(part_bits w) { return w >> 4 & 0x0f0f0f0f; }
+#if defined(__wasm__)
+INLINE part_bits bits_constant(uint32_t n) { return (part_bits)vconstant((int32_t)n); }
+#else
+INLINE part_bits bits_constant(uint32_t n) { return (part_bits){0} + n; }
+#endif
+INLINE part_bits low_nibbles(part_bits w) { return w & bits_constant(0x0f0f0f0f); }
+INLINE part_bits high_nibbles(part_bits w) { return w >> 4 & bits_constant(0x0f0f0f0f); }
 
 INLINE u7_sums u7_start(int32_t s) { return (u7_sums){0} + s; }
 INLINE part_sums u7_finish(u7_sums s) { return s; }
@@ -169,6 +174,68 @@ INLINE void u7_in_order(u7_sums *s) { (void)s; }
 #endif
 
 INLINE u7_step u7_step_load(const ready *x, int index) { return u7_step_at(x->values + 4 * index); }
+
+/* Where a dot is several instructions, sums of two products stay in 16 bits as long as they fit, which costs less than a
+ * dot for each: (2^bits - 1) * 127 * 2 for each pair. U7_PAIRS: 0 never, 1 always, 2 as the machine is (find_dot_way). */
+#if defined(__wasm_relaxed_simd__)
+#define U7_PAIRS 2
+typedef v128_t u7_pairs;
+INLINE u7_pairs u7_pairs_of(u7_part w, u7_step x) { return wasm_i16x8_relaxed_dot_i8x16_i7x16((v128_t)x, (v128_t)w); }
+INLINE u7_pairs u7_pairs_sum(u7_pairs a, u7_pairs b) { return wasm_i16x8_add(a, b); }
+INLINE u7_sums u7_add_pairs(u7_sums to, u7_pairs pairs)
+{
+    return to + (u7_sums)wasm_i32x4_extadd_pairwise_i16x8(pairs);
+}
+#elif defined(__AVX2__) && !defined(__AVX512VNNI__)
+#define U7_PAIRS 1
+typedef __m256i u7_pairs;
+INLINE u7_pairs u7_pairs_of(u7_part w, u7_step x) { return _mm256_maddubs_epi16((__m256i)w, (__m256i)x); }
+INLINE u7_pairs u7_pairs_sum(u7_pairs a, u7_pairs b) { return _mm256_add_epi16(a, b); }
+INLINE u7_sums u7_add_pairs(u7_sums to, u7_pairs pairs)
+{
+    return to + (u7_sums)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+#else
+#define U7_PAIRS 0
+typedef u7_sums u7_pairs;
+INLINE u7_pairs u7_pairs_of(u7_part w, u7_step x) { return u7_add(u7_start(0), w, x); }
+INLINE u7_pairs u7_pairs_sum(u7_pairs a, u7_pairs b) { return a + b; }
+INLINE u7_sums u7_add_pairs(u7_sums to, u7_pairs pairs) { return to + pairs; }
+#endif
+
+/* Stripes (int8.h) of weights that lie side by side. */
+#if defined(__AVX512VNNI__)
+typedef vuint u7_stripe;
+typedef vint u7_stripe_sums;
+typedef stripe_step u7_stripe_step;
+INLINE u7_stripe u7_stripe_load(const uint8_t *p) { return (u7_stripe)_mm512_loadu_si512(p); }
+INLINE u7_stripe_step u7_stripe_step_load(const ready *x, int index)
+{
+    int32_t four;
+    memcpy(&four, x->values + 4 * index, 4);
+    return _mm512_set1_epi32(four);
+}
+INLINE u7_stripe_sums u7_stripe_start(int32_t s) { return vsplat_int(s); }
+INLINE u7_stripe_sums u7_stripe_add(u7_stripe_sums to, u7_stripe w, u7_stripe_step x)
+{
+    return (u7_stripe_sums)_mm512_dpbusd_epi32((__m512i)to, (__m512i)w, x);
+}
+INLINE stripe_float u7_stripe_floats(u7_stripe_sums s) { return (stripe_float)vfrom_int(s); }
+INLINE void u7_stripe_in_order(u7_stripe_sums *s) { (void)s; }
+#else
+typedef part_bits u7_stripe;
+typedef u7_sums u7_stripe_sums;
+typedef u7_step u7_stripe_step;
+INLINE u7_stripe u7_stripe_load(const uint8_t *p) { return bits_load(p); }
+INLINE u7_stripe_step u7_stripe_step_load(const ready *x, int index) { return u7_step_load(x, index); }
+INLINE u7_stripe_sums u7_stripe_start(int32_t s) { return u7_start(s); }
+INLINE u7_stripe_sums u7_stripe_add(u7_stripe_sums to, u7_stripe w, u7_stripe_step x)
+{
+    return u7_add(to, u7_part_of(w), x);
+}
+INLINE stripe_float u7_stripe_floats(u7_stripe_sums s) { return part_from_int(u7_finish(s)); }
+INLINE void u7_stripe_in_order(u7_stripe_sums *s) { u7_in_order(s); }
+#endif
 
 /* BAND bytes as f32; floats_of_nibbles: their low and their high nibbles. */
 #if defined(__AVX2__)

@@ -7,7 +7,7 @@
  *   AVX2          maddubs takes unsigned x signed: |w| * (x with w's sign)
  *   relaxed       dot takes signed x 0..127; the meaning of 128..255 is undefined, but constant on one machine. If
  *                 find_dot_way finds that it is unsigned or signed, with 32-bit sums, one dot is used as above; else
- *                 two: w * max(x, 0) - w * max(-x, 0)
+ *                 two, of pairs in 16 bits, which is what such a machine has: w * max(x, 0) - w * max(-x, 0)
  *   others        widened to int16, pairs multiplied and added
  */
 #ifndef PYAPP_INT8_H
@@ -106,9 +106,7 @@ typedef v128_t part;
 typedef struct step {
     v128_t plus, minus;
 } step;
-typedef struct sums {
-    v128_t plus, minus;
-} sums;
+typedef v128_t sums;
 INLINE part part_load(const int8_t *w, const dot_way *way)
 {
     return way->two ? wasm_v128_load(w) : wasm_v128_xor(wasm_v128_load(w), wasm_i32x4_splat(way->flip));
@@ -121,19 +119,18 @@ INLINE step step_load(const prepared *x, int index, const dot_way *way)
 }
 INLINE sums sums_start(const prepared *x, const dot_way *way)
 {
-    return (sums){way->two ? wasm_i32x4_splat(0) : wasm_v128_load32_splat(&x->start), wasm_i32x4_splat(0)};
+    return way->two ? wasm_i32x4_splat(0) : wasm_v128_load32_splat(&x->start);
 }
 INLINE sums sums_add(sums to, part w, step x, const dot_way *way)
 {
     if (!way->two)
-        return (sums){wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x.plus, w, to.plus), to.minus};
-    return (sums){wasm_i32x4_relaxed_dot_i8x16_i7x16_add(w, x.plus, to.plus),
-                  wasm_i32x4_relaxed_dot_i8x16_i7x16_add(w, x.minus, to.minus)};
+        return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x.plus, w, to);
+    /* Of each activation, one of the two is 0: a pair of products is at most 2 * 128 * 127. */
+    const v128_t pairs =
+        wasm_i16x8_sub(wasm_i16x8_relaxed_dot_i8x16_i7x16(w, x.plus), wasm_i16x8_relaxed_dot_i8x16_i7x16(w, x.minus));
+    return wasm_i32x4_add(to, wasm_i32x4_extadd_pairwise_i16x8(pairs));
 }
-INLINE part_sums sums_finish(sums s, const dot_way *way)
-{
-    return (part_sums)(way->two ? wasm_i32x4_sub(s.plus, s.minus) : s.plus);
-}
+INLINE part_sums sums_finish(sums s, const dot_way *way) { return (part_sums)s; }
 
 #elif defined(__ARM_FEATURE_DOTPROD)
 typedef activations prepared;
@@ -322,4 +319,92 @@ INLINE part_float part_fma(part_float a, part_float b, part_float c)
 #endif
 }
 INLINE part_float part_from_int(part_sums s) { return __builtin_convertvector(s, part_float); }
+
+/* A stripe is what a vector of a tile holds, 4 columns of several rows: a part, or with AVX-512 the parts of two
+ * bands, the second of which lies `stride` bytes after the first. */
+#if defined(__AVX512VNNI__)
+#define STRIPE_BANDS 2
+enum { STRIPE_PARTS = 1 };
+typedef __m512i stripe, stripe_step, stripe_sums;
+typedef float stripe_float __attribute__((vector_size(64)));
+typedef float stripe_unaligned __attribute__((vector_size(64), aligned(1), may_alias));
+INLINE __m512i stripe_of_two(const void *first, const void *second)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(first)), _mm256_loadu_si256(second), 1);
+}
+INLINE stripe stripe_load(const int8_t *w, int64_t stride, const dot_way *way)
+{
+    return _mm512_xor_si512(stripe_of_two(w, w + stride), _mm512_set1_epi8(-128));
+}
+INLINE stripe_step stripe_step_load(const prepared *x, int index, const dot_way *way)
+{
+    int32_t four;
+    memcpy(&four, x->values + 4 * index, 4);
+    return _mm512_set1_epi32(four);
+}
+INLINE stripe_sums stripe_start(const prepared *x, const dot_way *way) { return _mm512_set1_epi32(-128 * x->sum); }
+INLINE stripe_sums stripe_add(stripe_sums to, stripe w, stripe_step x, const dot_way *way)
+{
+    return _mm512_dpbusd_epi32(to, w, x);
+}
+INLINE stripe_float stripe_finish(stripe_sums s, const dot_way *way) { return (stripe_float)_mm512_cvtepi32_ps(s); }
+INLINE void stripe_in_order(stripe_sums *s) { (void)s; }
+INLINE stripe_float stripe_scales_f16(const uint8_t *p, int64_t stride)
+{
+    const __m256i two = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)p)),
+                                                _mm_loadu_si128((const void *)(p + stride)), 1);
+    return (stripe_float)_mm512_cvtph_ps(two);
+}
+INLINE stripe_float stripe_scales_f32(const uint8_t *p, int64_t stride)
+{
+    return (stripe_float)stripe_of_two(p, p + stride);
+}
+INLINE stripe_float stripe_splat(float x) { return (stripe_float)_mm512_set1_ps(x); }
+INLINE stripe_float stripe_fma(stripe_float a, stripe_float b, stripe_float c) { return a * b + c; }
+#else
+#define STRIPE_BANDS 1
+enum { STRIPE_PARTS = PARTS };
+typedef part stripe;
+typedef step stripe_step;
+typedef sums stripe_sums;
+typedef part_float stripe_float;
+typedef part_unaligned stripe_unaligned;
+INLINE stripe stripe_load(const int8_t *w, int64_t stride, const dot_way *way) { return part_load(w, way); }
+INLINE stripe_step stripe_step_load(const prepared *x, int index, const dot_way *way)
+{
+    return step_load(x, index, way);
+}
+INLINE stripe_sums stripe_start(const prepared *x, const dot_way *way) { return sums_start(x, way); }
+INLINE stripe_sums stripe_add(stripe_sums to, stripe w, stripe_step x, const dot_way *way)
+{
+    return sums_add(to, w, x, way);
+}
+INLINE stripe_float stripe_finish(stripe_sums s, const dot_way *way) { return part_from_int(sums_finish(s, way)); }
+INLINE void stripe_in_order(stripe_sums *s) { sums_in_order(s); }
+INLINE stripe_float stripe_scales_f16(const uint8_t *p, int64_t stride) { return scales_load_f16(p); }
+INLINE stripe_float stripe_scales_f32(const uint8_t *p, int64_t stride) { return scales_load_f32(p); }
+INLINE stripe_float stripe_splat(float x) { return part_splat(x); }
+INLINE stripe_float stripe_fma(stripe_float a, stripe_float b, stripe_float c) { return part_fma(a, b, c); }
+#endif
+
+/* Adds the sums of `bands` neighbouring bands to a row of y: as store_band does for each, in vectors where all are there. */
+static __attribute__((noinline, unused)) void store_bands(const band_output *to, const float *sum, int64_t row,
+                                                          int64_t band, int bands, int first)
+{
+    const int64_t column = band * BAND, count = bands * BAND;
+    float *y = to->y + row * to->y_stride + column;
+    const float *residual = to->residual ? to->residual + row * to->residual_stride + column : NULL;
+    if (column + count > to->outputs) {
+        for (int b = 0; b < bands; b++)
+            store_band(to, sum + b * BAND, row, band + b, first);
+        return;
+    }
+    const float *add = first ? residual : y;
+    for (int64_t i = 0; i < count; i += PART_ROWS) {
+        part_float s = *(const part_unaligned *)(sum + i);
+        if (add)
+            s = *(const part_unaligned *)(add + i) + s;
+        *(part_unaligned *)(y + i) = s;
+    }
+}
 #endif

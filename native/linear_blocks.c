@@ -1,25 +1,42 @@
 /* y = x w^T (+ residual) with weights in any of GGML's block types and int8 activations, in three ways:
  *
  * stream: a few rows of x with a type of bands.h, whose bands are streamed and whose bits are taken apart in registers.
- * dots: a few rows of x with any other type (none of them has scales for 16 columns): 256 columns of one row of weights are decoded at a time.
+ * dots: a few rows of x with any other type (none of them has scales for 16 columns): 256 columns of one row of weights
+ * are decoded at a time.
  * tiles: many rows of x: a tile of weights is decoded into bytes, which serve all rows of x.
  *
- * A block's part of y is scale_x * (scale * sum(w * x) - minimum * sum(x)), both sums exact; a bias counts as a
- * minimum.
+ * 32 columns add scale_x * (scale * sum((w - bias) * x) + minimum * sum(x)), both sums exact; where 256 columns share
+ * scales, these multiply the sum of eight. stream and tiles do the same operations in the same order, so a row of x gives
+ * the same bits whatever rows come with it.
  */
 #include "bands.h"
 #include "decode_blocks.h"
 #include "dot_u7.h"
 
-enum { FEW_ROWS = 3, STREAM_BLOCKS = 128 };
-enum { MOST_DOT_ROWS = 4, DOT_ROWS = 4, DOT_GROUPS = 16, GROUP_BLOCKS = MOST_VALUES / BLOCK };
-enum { TILE_ROWS = 4, TILE_BANDS = 8, TILE_BLOCKS = 16 };
+enum { MOST_STREAMS = 3 };
+enum { STREAM_BLOCKS = 128, GROUP_BYTES = 512 << 10 };
 #if defined(__wasm__)
-#define DOT_UNROLL ROLLED
+enum { DOT_ROWS = 1 };
 #else
-#define DOT_UNROLL UNROLL
+enum { DOT_ROWS = 3 };
 #endif
-enum { TILE_AT_ONCE = LANES >= 8 ? 2 : 1 }; /* bands that share each load of activations */
+enum { MOST_DOT_ROWS = 3, DOT_GROUPS = 16, GROUP_BLOCKS = MOST_VALUES / BLOCK };
+/* CHUNK_BLOCKS: sums are added to y after so many blocks of 32 columns, in stream and in tiles alike, so that a row has
+ * the same bits in both. */
+enum { CHUNK_BLOCKS = 16 };
+#if defined(__AVX512VNNI__)
+enum { TILE_ROWS = 8, FEW_ROWS = 4, TILE_STRIPES = 8, STRIPES_AT_ONCE = 2 };
+#elif LANES == 8
+enum { TILE_ROWS = 4, FEW_ROWS = 4, TILE_STRIPES = 8, STRIPES_AT_ONCE = 2 };
+#else
+enum { TILE_ROWS = 4, FEW_ROWS = 4, TILE_STRIPES = 8, STRIPES_AT_ONCE = 1 };
+#endif
+enum { TILE_BANDS = TILE_STRIPES * STRIPE_BANDS };
+#if defined(__wasm__)
+#define UNROLL_HOST ROLLED /* where code is downloaded, it is not worth the length */
+#else
+#define UNROLL_HOST UNROLL
+#endif
 
 typedef struct task {
     band_output to;
@@ -27,6 +44,7 @@ typedef struct task {
     const uint8_t *w;
     int64_t rows, blocks, type, packed_bytes; /* of eight rows' blocks; 0: not in bands */
     block_type kind;
+    int pairs; /* of U7_PAIRS 2: whether this machine's dots are made of pairs */
 } task;
 
 /* Whether numbers are larger than a dot takes. */
@@ -114,6 +132,69 @@ INLINE void add_run(run_sums *s, const uint8_t *w, int64_t stride, const ready *
     }
 }
 
+/* Pairs of products: of the first and the last 16 columns, or all in `low`. */
+typedef struct run_pairs {
+    u7_pairs low[BANDS_AT_ONCE][PARTS], high[BANDS_AT_ONCE][PARTS];
+} run_pairs;
+
+/* Adds steps 2 u, 2 u + 1 and those 4 after them; or begins with these. */
+INLINE void add_pairs(run_pairs *to, const uint8_t *w, int64_t stride, const ready *x, const int u, const int begin,
+                      const int bands, const band_type t)
+{
+    UNROLL for (int i = 0; i < 2; i++)
+    {
+        LOADS_IN_ORDER;
+        const u7_step first = u7_step_load(x, 2 * u + i), last = u7_step_load(x, 2 * u + i + 4);
+        UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
+        {
+            u7_pairs *low = &to->low[b][p], *high = &to->high[b][p];
+            part_bits low_bits, high_bits;
+            load_numbers(&low_bits, &high_bits, w + b * stride, t, 2 * u + i, p);
+            const u7_pairs one = u7_pairs_of(u7_part_of(low_bits), first);
+            const u7_pairs other = u7_pairs_of(u7_part_of(high_bits), last);
+            *low = begin && i == 0 ? one : u7_pairs_sum(*low, one);
+            if (!t.halves)
+                *low = u7_pairs_sum(*low, other);
+            else
+                *high = begin && i == 0 ? other : u7_pairs_sum(*high, other);
+        }
+    }
+}
+
+INLINE void widen_pairs(run_sums *s, const run_pairs *from, const int bands, const band_type t)
+{
+    UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
+    {
+        s->low[b][p] = u7_add_pairs(s->low[b][p], from->low[b][p]);
+        if (t.halves)
+            s->high[b][p] = u7_add_pairs(s->high[b][p], from->high[b][p]);
+    }
+}
+
+/* add_run by pairs. */
+INLINE void add_run_pairs(run_sums *s, const uint8_t *w, int64_t stride, const ready *x, const int bands,
+                          const band_type t)
+{
+    const int bits = 4 * t.nibbles + 2 * t.two_bits + t.one_bit;
+    run_pairs pairs;
+    UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
+    {
+        s->low[b][p] = u7_start(x->start[0]);
+        s->high[b][p] = u7_start(x->start[1]);
+    }
+    if (bits > 4)
+        UNROLL for (int u = 0; u < 2; u++)
+        {
+            add_pairs(&pairs, w, stride, x, u, 1, bands, t);
+            widen_pairs(s, &pairs, bands, t);
+        }
+    else {
+        add_pairs(&pairs, w, stride, x, 0, 1, bands, t);
+        add_pairs(&pairs, w, stride, x, 1, 0, bands, t);
+        widen_pairs(s, &pairs, bands, t);
+    }
+}
+
 INLINE part_float floats_of(u7_sums s) { return part_from_int(u7_finish(s)); }
 
 /* The factors of a run's sums: of the first and of the last 16 columns, or of all; and of its minimums. */
@@ -136,13 +217,20 @@ INLINE void load_factors(run_factors *to, const uint8_t *at, const band_type t)
 }
 
 /* Adds the products of a block: 32 columns, or 256. x: its blocks of 32. */
-INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const ready *x, const band_type t,
-                      const int bands)
+INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const ready *x, const int64_t type,
+                      const int bands, const int pairs)
 {
+    const band_type t = band_type_of(type);
+    const int runs = t.large ? MOST_VALUES / BLOCK : 1;
     run_sums s;
     band_sums sum[BANDS_AT_ONCE] = {0}, least[BANDS_AT_ONCE] = {0};
-    for (int run = 0; run < (t.large ? MOST_VALUES / BLOCK : 1); run++, x++) {
-        add_run(&s, w + band_numbers(t, run), stride, x, bands, t);
+    for (int run = 0; run < runs; run++, x++) {
+        UNROLL for (int b = 0; b < bands; b++)
+            prefetch(w + b * stride + band_bytes(type) / runs * run + AHEAD, band_bytes(type) / runs);
+        if (pairs)
+            add_run_pairs(&s, w + band_numbers(t, run), stride, x, bands, t);
+        else
+            add_run(&s, w + band_numbers(t, run), stride, x, bands, t);
         UNROLL for (int b = 0; b < bands; b++)
         {
             run_factors f;
@@ -150,47 +238,58 @@ INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const 
                 load_factors(&f, w + b * stride + band_run(t, run), t);
             UNROLL for (int p = 0; p < PARTS; p++)
             {
+                const uint8_t *at = w + b * stride + p * PART_ROWS * 2;
                 const part_float dot = floats_of(s.low[b][p]), scale = part_splat(x->scale);
-                if (t.large)
-                    sum[b][p] = part_fma(dot, f.scales[0][p] * scale, sum[b][p]);
-                else
-                    sum[b][p] = dot * scale;
+                if (!t.large) {
+                    total[b][p] = part_fma(dot, scales_load_f16(at) * scale, total[b][p]);
+                    if (t.minimums)
+                        total[b][p] =
+                            part_fma(scales_load_f16(at + HALF_SCALES), part_splat(x->weighted[0]), total[b][p]);
+                    continue;
+                }
+                sum[b][p] = part_fma(dot, f.scales[0][p] * scale, sum[b][p]);
                 if (t.halves)
                     sum[b][p] = part_fma(floats_of(s.high[b][p]), f.scales[1][p] * scale, sum[b][p]);
-                if (t.minimums && !t.large)
-                    least[b][p] = part_splat(-x->weighted[0]);
-                else if (t.minimums)
+                if (t.minimums)
                     least[b][p] = part_fma(f.minimums[0][p], part_splat(x->weighted[0]), least[b][p]);
                 if (t.minimums && t.halves)
                     least[b][p] = part_fma(f.minimums[1][p], part_splat(x->weighted[1]), least[b][p]);
             }
         }
     }
+    if (!t.large)
+        return;
     UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
     {
         const uint8_t *at = w + b * stride + p * PART_ROWS * 2;
         total[b][p] = part_fma(scales_load_f16(at), sum[b][p], total[b][p]);
         if (t.minimums)
-            total[b][p] -= scales_load_f16(at + HALF_SCALES) * least[b][p];
+            total[b][p] = part_fma(scales_load_f16(at + HALF_SCALES), -least[b][p], total[b][p]);
     }
 }
 
-/* out[band] = sums over `blocks` blocks of 32 columns, of bands that lie `stride` bytes apart. */
+/* Adds to out[band] the sums over `blocks` blocks of 32 columns, of bands that lie `stride` bytes apart. */
 typedef void stream_function(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,
                              int64_t blocks);
 
 INLINE void stream_bands(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,
-                         int64_t blocks, const int64_t type, const int bands)
+                         int64_t blocks, const int64_t type, const int bands, const int pairs)
 {
     const band_type t = band_type_of(type);
     const int64_t step = t.large ? MOST_VALUES / BLOCK : 1, nbytes = band_bytes(type);
-    band_sums total[STREAM_BANDS] = {0};
     const int most = t.halves ? HALVES_AT_ONCE : BANDS_AT_ONCE, once = bands < most ? bands : most;
-    for (int64_t k = 0; k < blocks; k += step, w += nbytes)
-        for (int b = 0; b < bands; b += once)
-            add_block(total + b, w + b * stride, stride, x + k, t, once);
-    UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++) *
-        (part_unaligned *)&out[b][p * PART_ROWS] = total[b][p];
+    for (int64_t first = 0; first < blocks; first += CHUNK_BLOCKS) {
+        const int64_t last = blocks - first < CHUNK_BLOCKS ? blocks : first + CHUNK_BLOCKS;
+        band_sums total[STREAM_BANDS] = {0};
+        for (int64_t k = first; k < last; k += step, w += nbytes)
+            ROLLED for (int b = 0; b < bands; b += once)
+                add_block(total + b, w + b * stride, stride, x + k, type, once, pairs);
+        UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
+        {
+            part_unaligned *to = (part_unaligned *)&out[b][p * PART_ROWS];
+            *to = *to + total[b][p];
+        }
+    }
 }
 
 /* Of each type: for STREAM_BANDS bands and for LAST_BANDS, which is the same where code is downloaded. */
@@ -198,30 +297,50 @@ INLINE void stream_bands(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_
     static void stream_##name(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,         \
                               int64_t blocks)                                                                          \
     {                                                                                                                  \
-        stream_bands(out, w, stride, x, blocks, code, STREAM_BANDS);                                                   \
+        stream_bands(out, w, stride, x, blocks, code, STREAM_BANDS, U7_PAIRS == 1);                                    \
     }
 BAND_TYPES(STREAM_FUNCTION)
 #if defined(__wasm__)
 enum { LAST_BANDS = STREAM_BANDS };
-#define STREAM_CASE(name, code, ...)                                                                                   \
-    case code:                                                                                                         \
-        return stream_##name;
+#define STREAM_LAST(name) stream_##name
 #else
 enum { LAST_BANDS = 1 };
 #define STREAM_LAST_FUNCTION(name, code, ...)                                                                          \
     static void stream_last_##name(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,    \
                                    int64_t blocks)                                                                     \
     {                                                                                                                  \
-        stream_bands(out, w, stride, x, blocks, code, LAST_BANDS);                                                     \
+        stream_bands(out, w, stride, x, blocks, code, LAST_BANDS, U7_PAIRS == 1);                                      \
     }
 BAND_TYPES(STREAM_LAST_FUNCTION)
+#define STREAM_LAST(name) stream_last_##name
+#endif
+#if U7_PAIRS == 2 /* for the types that models come in most */
+#define PAIRS_TYPES(TYPE)                                                                                              \
+    TYPE(q4_0, Q4_0) TYPE(q5_0, Q5_0) TYPE(q5_1, Q5_1) TYPE(q4_K, Q4_K) TYPE(q5_K, Q5_K) TYPE(q6_K, Q6_K)
+#define STREAM_PAIRS_FUNCTION(name, code, ...)                                                                         \
+    static void stream_pairs_##name(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,   \
+                                    int64_t blocks)                                                                    \
+    {                                                                                                                  \
+        stream_bands(out, w, stride, x, blocks, code, STREAM_BANDS, 1);                                                \
+    }
+PAIRS_TYPES(STREAM_PAIRS_FUNCTION)
+#else
+#define PAIRS_TYPES(TYPE)
+#endif
 #define STREAM_CASE(name, code, ...)                                                                                   \
     case code:                                                                                                         \
-        return last ? stream_last_##name : stream_##name;
-#endif
+        return last ? STREAM_LAST(name) : stream_##name;
+#define STREAM_PAIRS_CASE(name, code)                                                                                  \
+    case code:                                                                                                         \
+        return stream_pairs_##name;
 
-static stream_function *stream_function_of(int64_t type, int last)
+static stream_function *stream_function_of(int64_t type, int last, int pairs)
 {
+    switch (pairs ? type : -1) {
+        PAIRS_TYPES(STREAM_PAIRS_CASE)
+    default:
+        break;
+    }
     switch (type) {
         BAND_TYPES(STREAM_CASE)
     default:
@@ -229,12 +348,29 @@ static stream_function *stream_function_of(int64_t type, int last)
     }
 }
 
+/* What a band of y is before the sums of a chunk are added: as store_band has it. */
+SMALL_CODE static void start_band(float out[BAND], const band_output *to, int64_t row, int64_t band, int first)
+{
+    const float *from = to->y + row * to->y_stride;
+    if (first)
+        from = to->residual ? to->residual + row * to->residual_stride : NULL;
+    for (int i = 0; i < BAND; i++)
+        out[i] = from && band * BAND + i < to->outputs ? from[band * BAND + i] : 0;
+}
+
+SMALL_CODE static void end_band(const band_output *to, const float out[BAND], int64_t row, int64_t band)
+{
+    for (int i = 0; i < BAND && band * BAND + i < to->outputs; i++)
+        to->y[row * to->y_stride + band * BAND + i] = out[i];
+}
+
 /* One row of x through bands first .. last - 1, in far streams: memory likes that better. */
 static void stream(const task *t, int64_t row, int64_t first, int64_t last)
 {
     ready x[STREAM_BLOCKS];
     float out[STREAM_BANDS][BAND];
-    stream_function *const several = stream_function_of(t->type, 0), *const single = stream_function_of(t->type, 1);
+    stream_function *const several = stream_function_of(t->type, 0, t->pairs);
+    stream_function *const single = stream_function_of(t->type, 1, t->pairs);
     const int64_t values = t->kind.values / BLOCK, bytes = t->blocks / values * t->packed_bytes;
     const int64_t far = (last - first) / STREAM_BANDS;
     for (int64_t start = 0; start < t->blocks; start += STREAM_BLOCKS) {
@@ -243,13 +379,16 @@ static void stream(const task *t, int64_t row, int64_t first, int64_t last)
         for (int64_t k = 0; k < blocks; k++)
             make_ready(&x[k], t->x + row * t->blocks + start + k, t->kind.bias, t->kind.runs16);
         for (int64_t band = first; band < first + far; band++) {
+            for (int b = 0; b < STREAM_BANDS; b++)
+                start_band(out[b], &t->to, row, band + b * far, start == 0);
             several(out, w + band * bytes, far * bytes, x, blocks);
             for (int b = 0; b < STREAM_BANDS; b++)
-                store_band(&t->to, out[b], row, band + b * far, start == 0);
+                end_band(&t->to, out[b], row, band + b * far);
         }
         for (int64_t band = first + STREAM_BANDS * far; band < last; band++) {
+            start_band(out[0], &t->to, row, band, start == 0);
             single(out, w + band * bytes, 0, x, blocks);
-            store_band(&t->to, out[0], row, band, start == 0);
+            end_band(&t->to, out[0], row, band);
         }
     }
 }
@@ -320,7 +459,7 @@ INLINE void dot_group(dot_sums *to, const decoded *w, const dot_input *x, int bl
     }
     __asm__ volatile("" : : "r"(factors) : "memory"); /* read from memory: GCC would broadcast from registers, slowly */
     if (blocks == GROUP_BLOCKS)
-        DOT_UNROLL for (int i = 0; i < GROUP_BLOCKS; i += 2)
+        UNROLL_HOST for (int i = 0; i < GROUP_BLOCKS; i += 2)
         {
             even = dot_block(even, w->numbers, x->values, factors[i], i, wide);
             odd = dot_block(odd, w->numbers, x->values, factors[i + 1], i + 1, wide);
@@ -355,7 +494,7 @@ INLINE void dot_row(float out[DOT_ROWS], const task *t, const uint8_t *w, const 
 INLINE void dot_rows(float out[DOT_ROWS], const task *t, const uint8_t *w, const dot_input *x, int rows, int64_t blocks,
                      const int wide)
 {
-    if (rows == 1)
+    if (DOT_ROWS == 1 || rows == 1)
         dot_row(out, t, w, x, 1, blocks, wide);
     else
         dot_row(out, t, w, x, rows, blocks, wide);
@@ -391,74 +530,84 @@ static void dots(const task *t, int64_t first, int rows, int64_t first_band, int
 
 /* ---- tiles: any type, many rows of x */
 
-/* 32 columns of a band as bytes 0 .. 255, in steps of 4 columns as kernels.h has them; the bias is in the minimums. */
+/* 32 columns of a stripe's bands as bytes 0 .. 255: in steps of 4 columns, of one band after the other. scales and
+ * minimums are of the first and the last 16 columns, or [0] of all. Types of 256 columns have, in the first of their
+ * blocks, the scale and the minimum that these are multiples of. */
+enum { STRIPE_WIDTH = STRIPE_BANDS * BAND };
 typedef struct tile_block {
-    uint8_t numbers[BAND_BYTES];
-    float scales[2][BAND], minimums[2][BAND];
+    uint8_t numbers[STRIPE_BANDS * BAND_BYTES];
+    float scales[2][STRIPE_WIDTH], minimums[2][STRIPE_WIDTH], whole[2][STRIPE_WIDTH];
 } tile_block;
 
-/* 32 columns of a packed band, whose steps lie in the order of a tile. */
-INLINE void unpack_numbers(uint8_t numbers[BAND_BYTES], const uint8_t *run, const band_type t)
+/* The numbers of step s of a stripe's band. */
+INLINE uint8_t *step_of(tile_block *to, int s, int band) { return to->numbers + (s * STRIPE_BANDS + band) * BAND * 4; }
+
+INLINE void put_parts(float *to, const part_float from[PARTS])
 {
-    if (!t.two_bits && !t.one_bit) { /* in vectors as long as the compiler has */
-        for (int i = 0; i < NIBBLES; i++)
-            numbers[i] = run[i] & 15, numbers[NIBBLES + i] = run[i] >> 4;
-        return;
-    }
-    UNROLL for (int s = 0; s < 4; s++) UNROLL for (int p = 0; p < PARTS; p++)
-    {
-        uint8_t *at = numbers + s * BAND * 4 + p * PART_BYTES;
-        part_bits low, high;
-        load_numbers(&low, &high, run, t, s, p);
-        *(part_bits_unaligned *)at = low;
-        *(part_bits_unaligned *)(at + NIBBLES) = high;
-    }
+    UNROLL for (int p = 0; p < PARTS; p++) * (part_unaligned *)(to + p * PART_ROWS) = from[p];
 }
 
-/* The same blocks of a packed band as decode_tile's. */
-INLINE void unpack_tile_of(tile_block *to, const task *t, int64_t band, int64_t first, int64_t blocks,
-                           const band_type kind)
+INLINE void put_halves(float *to, const uint8_t *from)
 {
-    const int64_t inner = t->kind.values / BLOCK;
-    const uint8_t *w = t->w + (band * t->blocks + first) / inner * t->packed_bytes;
+    UNROLL for (int p = 0; p < PARTS; p++) * (part_unaligned *)(to + p * PART_ROWS) =
+        scales_load_f16(from + 2 * p * PART_ROWS);
+}
+
+/* Blocks first .. first + blocks - 1 (of 32 columns) of a packed band, which is the stripe's at `place`. */
+INLINE void unpack_tile_of(tile_block *to, const task *t, int64_t band, int place, int64_t first, int64_t blocks,
+                           const int64_t type)
+{
+    const band_type kind = band_type_of(type);
+    const int64_t inner = kind.large ? MOST_VALUES / BLOCK : 1, nbytes = band_bytes(type);
+    const int64_t band_stride = t->blocks / inner * nbytes;
+    const uint8_t *w = t->w + (band * t->blocks + first) / inner * nbytes;
     for (int64_t k = 0; k < blocks; k++, to++) {
-        const int run = (int)(k % inner);
-        run_factors f;
-        if (kind.large)
+        const int run = kind.large ? (int)(k % inner) : 0;
+        prefetch(w + band_stride + nbytes / inner * run, nbytes / inner); /* the band after this */
+        const uint8_t *numbers = w + band_numbers(kind, run);
+        float *own = kind.large ? to->whole[0] : to->scales[0];
+        if (kind.large) {
+            run_factors f;
             load_factors(&f, w + band_run(kind, run), kind);
-        for (int p = 0; p < PARTS; p++)
-            for (int h = 0; h < 2; h++) {
-                const int half = kind.halves ? h : 0;
-                part_float scales = scales_load_f16(w + 2 * p * PART_ROWS), minimums = part_splat(0);
+            UNROLL for (int h = 0; h < 1 + kind.halves; h++)
+            {
+                put_parts(to->scales[h] + place * BAND, f.scales[h]);
                 if (kind.minimums)
-                    minimums = scales_load_f16(w + HALF_SCALES + 2 * p * PART_ROWS);
-                if (kind.large)
-                    scales *= f.scales[half][p];
-                if (kind.minimums)
-                    minimums = kind.large ? minimums * f.minimums[half][p] : -minimums;
-                *(part_unaligned *)&to->scales[h][p * PART_ROWS] = scales;
-                *(part_unaligned *)&to->minimums[h][p * PART_ROWS] =
-                    minimums + scales * part_splat((float)t->kind.bias);
+                    put_parts(to->minimums[h] + place * BAND, f.minimums[h]);
             }
-        unpack_numbers(to->numbers, w + band_numbers(kind, run), kind);
-        if (run == inner - 1)
-            w += t->packed_bytes;
+        }
+        if (run == 0) {
+            put_halves(own + place * BAND, w);
+            if (kind.minimums)
+                put_halves((kind.large ? to->whole[1] : to->minimums[0]) + place * BAND, w + HALF_SCALES);
+            else if (!kind.large)
+                memset(to->minimums[0] + place * BAND, 0, BAND * sizeof(float));
+        }
+        UNROLL_HOST for (int s = 0; s < 4; s++) UNROLL for (int p = 0; p < PARTS; p++)
+        {
+            part_bits low, high;
+            load_numbers(&low, &high, numbers, kind, s, p);
+            *(part_bits_unaligned *)(step_of(to, s, place) + p * PART_BYTES) = low;
+            *(part_bits_unaligned *)(step_of(to, s + 4, place) + p * PART_BYTES) = high;
+        }
+        if (!kind.large || run == inner - 1)
+            w += nbytes;
     }
 }
 
-static void unpack_tile(tile_block *to, const task *t, int64_t band, int64_t first, int64_t blocks)
+static void unpack_tile(tile_block *to, const task *t, int64_t band, int place, int64_t first, int64_t blocks)
 {
 #define UNPACK(name, code, ...)                                                                                        \
     case code:                                                                                                         \
-        unpack_tile_of(to, t, band, first, blocks, band_type_of(code));                                                \
+        unpack_tile_of(to, t, band, place, first, blocks, code);                                                       \
         break;
     switch (t->type) {
         BAND_TYPES(UNPACK)
     }
 }
 
-/* Blocks first .. first + blocks - 1 (of 32 columns) of a band. */
-static void decode_tile(tile_block *to, const task *t, int64_t band, int64_t first, int64_t blocks)
+/* The same blocks of a band of a type that lies row after row. */
+static void decode_tile(tile_block *to, const task *t, int64_t band, int place, int64_t first, int64_t blocks)
 {
     const int64_t inner = t->kind.values / BLOCK, row_bytes = t->blocks / inner * t->kind.nbytes;
     const uint8_t *w = t->w + band * BAND * row_bytes + first / inner * t->kind.nbytes;
@@ -471,128 +620,243 @@ static void decode_tile(tile_block *to, const task *t, int64_t band, int64_t fir
             else
                 decode_blocks(&group, w + k / inner * t->kind.nbytes, t->type, some);
             for (int i = 0; i < some; i++) {
-                tile_block *at = to + k + i;
                 UNROLL for (int s = 0; s < STEPS; s++)
-                    memcpy(at->numbers + s * BAND * 4 + row * 4, group.numbers + i * BLOCK + 4 * s, 4);
-                for (int h = 0; h < 2; h++) {
-                    const float scale = group.scales[h][i];
-                    at->scales[h][row] = scale;
-                    at->minimums[h][row] = scale * (float)t->kind.bias;
-                }
+                    memcpy(step_of(to + k + i, s, place) + row * 4, group.numbers + i * BLOCK + 4 * s, 4);
+                to[k + i].scales[0][place * BAND + row] = group.scales[0][i];
+                to[k + i].minimums[0][place * BAND + row] = 0;
             }
         }
 }
 
-typedef u7_sums tile_sums[TILE_ROWS][TILE_AT_ONCE][PARTS];
+#if defined(__wasm_relaxed_simd__)
+enum { STEPS_AT_ONCE = 1 };
+#else
+enum { STEPS_AT_ONCE = 2 };
+#endif
+typedef u7_stripe_sums tile_sums[TILE_ROWS][STRIPES_AT_ONCE][STRIPE_PARTS];
+typedef stripe_float tile_floats[TILE_ROWS][STRIPES_AT_ONCE][STRIPE_PARTS];
 
-/* Adds one step of weights; `wide`: numbers up to 255, in two halves. */
+/* What a tile is made of, known at compile time. wide: numbers up to 255 for a dot that takes 127, in two halves. */
+typedef struct tile_kind {
+    int large, minimums, halves, wide;
+} tile_kind;
+
+/* Adds one step of weights. */
 INLINE void tile_step(tile_sums sum, tile_sums ones, const tile_block *w, const ready *const x[TILE_ROWS], int64_t k,
-                      int s, const int rows, const int bands, const int wide)
+                      int s, const int rows, const int stripes, const int wide)
 {
-    u7_part numbers[TILE_AT_ONCE][PARTS], low[TILE_AT_ONCE][PARTS];
-    UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
+    u7_stripe numbers[STRIPES_AT_ONCE][STRIPE_PARTS], low[STRIPES_AT_ONCE][STRIPE_PARTS];
+    UNROLL for (int b = 0; b < stripes; b++) UNROLL for (int p = 0; p < STRIPE_PARTS; p++)
     {
-        const part_bits bits = bits_load(w[b * TILE_BLOCKS].numbers + s * BAND * 4 + p * PART_BYTES);
-        numbers[b][p] = u7_part_of(wide ? bits >> 1 & 0x7f7f7f7f : bits);
-        low[b][p] = u7_part_of(bits & 0x01010101);
+        const u7_stripe bits =
+            u7_stripe_load(w[b * CHUNK_BLOCKS].numbers + s * STRIPE_BANDS * BAND * 4 + p * PART_BYTES);
+        numbers[b][p] = bits;
+        if (wide) {
+            numbers[b][p] = bits >> 1 & 0x7f7f7f7f;
+            low[b][p] = bits & 0x01010101;
+        }
     }
     UNROLL for (int r = 0; r < rows; r++)
     {
-        const u7_step four = u7_step_load(&x[r][k], s);
-        UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
+        const u7_stripe_step four = u7_stripe_step_load(&x[r][k], s);
+        UNROLL for (int b = 0; b < stripes; b++) UNROLL for (int p = 0; p < STRIPE_PARTS; p++)
         {
-            sum[r][b][p] = u7_add(sum[r][b][p], numbers[b][p], four);
+            sum[r][b][p] = u7_stripe_add(sum[r][b][p], numbers[b][p], four);
             if (wide)
-                ones[r][b][p] = u7_add(ones[r][b][p], low[b][p], four);
-            u7_in_order(&sum[r][b][p]);
+                ones[r][b][p] = u7_stripe_add(ones[r][b][p], low[b][p], four);
+            u7_stripe_in_order(&sum[r][b][p]);
         }
     }
 }
 
-/* out[row][band] = sums over the blocks of tiles, which bands have one after the other. halves 2: scales for each 16
- * columns. */
-INLINE void multiply_tile(float out[TILE_ROWS][TILE_AT_ONCE][BAND], const tile_block *w,
-                          const ready *const x[TILE_ROWS], int64_t blocks, const int rows, const int bands,
-                          const int halves, const int wide)
+#if U7_PAIRS
+/* Adds two steps of weights by pairs. Two pairs of numbers up to 63 fit 16 bits. */
+INLINE void tile_pairs(tile_sums sum, tile_sums ones, const tile_block *w, const ready *const x[TILE_ROWS], int64_t k,
+                       int s, const int rows, const int stripes, const int wide)
 {
-    part_float total[TILE_ROWS][TILE_AT_ONCE][PARTS] = {0};
-    for (int64_t k = 0; k < blocks; k++, w++)
-        for (int h = 0; h < halves; h++) {
-            tile_sums sum, ones;
-            UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < bands; b++)
-                UNROLL for (int p = 0; p < PARTS; p++) sum[r][b][p] = ones[r][b][p] = u7_start(0);
-            UNROLL_SAFE for (int s = 0; s < STEPS / halves; s++)
-                tile_step(sum, ones, w, x, k, h * STEPS / 2 + s, rows, bands, wide);
-            UNROLL for (int r = 0; r < rows; r++)
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        const u7_step first = u7_step_load(&x[r][k], s), next = u7_step_load(&x[r][k], s + 1);
+        UNROLL for (int b = 0; b < stripes; b++) UNROLL for (int p = 0; p < STRIPE_PARTS; p++)
+        {
+            const uint8_t *at = w[b * CHUNK_BLOCKS].numbers + s * BAND * 4 + p * PART_BYTES;
+            const part_bits one = bits_load(at), other = bits_load(at + BAND * 4);
+            if (wide) {
+                sum[r][b][p] = u7_add_pairs(sum[r][b][p], u7_pairs_of(one >> 1 & 0x7f7f7f7f, first));
+                sum[r][b][p] = u7_add_pairs(sum[r][b][p], u7_pairs_of(other >> 1 & 0x7f7f7f7f, next));
+            }
+            const part_bits mask = bits_constant(wide ? 0x01010101 : 0xffffffff);
+            u7_sums *to = wide ? &ones[r][b][p] : &sum[r][b][p];
+            *to = u7_add_pairs(*to, u7_pairs_sum(u7_pairs_of(wide ? one & mask : one, first),
+                                                 u7_pairs_of(wide ? other & mask : other, next)));
+        }
+    }
+}
+#endif
+
+INLINE stripe_float stripe_at(const float *p) { return *(const stripe_unaligned *)p; }
+
+/* Adds a block of 32 columns to sum, and its minimums to least. */
+INLINE void tile_run(tile_floats sum, tile_floats least, const tile_block *w, const ready *const x[TILE_ROWS],
+                     int64_t k, const int rows, const int stripes, const tile_kind t, const int pairs)
+{
+    UNROLL_HOST for (int h = 0; h < 1 + t.halves; h++)
+    {
+        tile_sums dots, ones;
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < stripes; b++)
+            UNROLL for (int p = 0; p < STRIPE_PARTS; p++)
+        {
+            ones[r][b][p] = u7_stripe_start(x[r][k].start[h]);
+            dots[r][b][p] = t.wide ? u7_stripe_start(0) : ones[r][b][p];
+        }
+#if U7_PAIRS
+        if (pairs)
+            UNROLL_HOST for (int s = 0; s < STEPS / (1 + t.halves); s += 2)
+                tile_pairs(dots, ones, w, x, k, h * STEPS / 2 + s, rows, stripes, t.wide);
+#endif
+        if (!pairs)
+            UNROLL_HOST for (int s = 0; s < STEPS / (1 + t.halves); s += STEPS_AT_ONCE)
+                UNROLL for (int i = 0; i < STEPS_AT_ONCE; i++)
+                    tile_step(dots, ones, w, x, k, h * STEPS / 2 + s + i, rows, stripes, t.wide);
+        UNROLL for (int r = 0; r < rows; r++)
+        {
+            const ready *in = &x[r][k];
+            const stripe_float scale = stripe_splat(in->scale), weighted = stripe_splat(in->weighted[h]);
+            UNROLL for (int b = 0; b < stripes; b++) UNROLL for (int p = 0; p < STRIPE_PARTS; p++)
             {
-                const ready *in = &x[r][k];
-                const part_float weighted = part_splat(-in->weighted[h]);
-                UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
-                {
-                    const tile_block *at = w + b * TILE_BLOCKS;
-                    const part_float scale = *(const part_unaligned *)&at->scales[h][p * PART_ROWS];
-                    const part_float minimum = *(const part_unaligned *)&at->minimums[h][p * PART_ROWS];
-                    part_float dot = floats_of(sum[r][b][p]);
-                    if (wide)
-                        dot = dot * part_splat(2) + floats_of(ones[r][b][p]);
-                    total[r][b][p] = part_fma(dot, scale * part_splat(in->scale), total[r][b][p]);
-                    total[r][b][p] = part_fma(minimum, weighted, total[r][b][p]);
-                }
+                const tile_block *at = w + b * CHUNK_BLOCKS;
+                const stripe_float scales = stripe_at(at->scales[h] + p * PART_ROWS);
+                const stripe_float minimums = stripe_at(at->minimums[h] + p * PART_ROWS);
+                if (t.wide)
+                    dots[r][b][p] += dots[r][b][p] + ones[r][b][p];
+                const stripe_float dot = u7_stripe_floats(dots[r][b][p]);
+                sum[r][b][p] = stripe_fma(dot, scales * scale, sum[r][b][p]);
+                if (t.minimums && t.large)
+                    least[r][b][p] = stripe_fma(minimums, weighted, least[r][b][p]);
+                else if (t.minimums)
+                    sum[r][b][p] = stripe_fma(minimums, weighted, sum[r][b][p]);
             }
         }
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < bands; b++)
-            UNROLL for (int p = 0; p < PARTS; p++) *
-        (part_unaligned *)&out[r][b][p * PART_ROWS] = total[r][b][p];
+    }
 }
 
-static void multiply_rows(float out[TILE_ROWS][TILE_AT_ONCE][BAND], const tile_block *w,
-                          const ready *const x[TILE_ROWS], int64_t blocks, const block_type *kind)
+/* out[row] = sums over the blocks of tiles, which stripes have one after the other. */
+typedef float tile_out[TILE_ROWS][STRIPES_AT_ONCE * STRIPE_WIDTH];
+INLINE void multiply_tile(tile_out out, const tile_block *w, const ready *const x[TILE_ROWS], int64_t blocks,
+                          const int rows, const int stripes, const tile_kind t, const int pairs)
 {
-    if (is_wide(kind))
-        multiply_tile(out, w, x, blocks, TILE_ROWS, TILE_AT_ONCE, 1, 1);
-    else if (kind->runs16)
-        multiply_tile(out, w, x, blocks, TILE_ROWS, TILE_AT_ONCE, 2, 0);
-    else
-        multiply_tile(out, w, x, blocks, TILE_ROWS, TILE_AT_ONCE, 1, 0);
+    tile_floats total = {0};
+    for (int64_t k = 0; k < blocks; k += t.large ? GROUP_BLOCKS : 1, w += t.large ? GROUP_BLOCKS : 1) {
+        tile_floats sum = {0}, least = {0};
+        if (!t.large) {
+            tile_run(total, least, w, x, k, rows, stripes, t, pairs);
+            continue;
+        }
+        for (int run = 0; run < GROUP_BLOCKS; run++)
+            tile_run(sum, least, w + run, x, k + run, rows, stripes, t, pairs);
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < stripes; b++)
+            UNROLL for (int p = 0; p < STRIPE_PARTS; p++)
+        {
+            const tile_block *at = w + b * CHUNK_BLOCKS;
+            total[r][b][p] = stripe_fma(stripe_at(at->whole[0] + p * PART_ROWS), sum[r][b][p], total[r][b][p]);
+            if (t.minimums)
+                total[r][b][p] = stripe_fma(stripe_at(at->whole[1] + p * PART_ROWS), -least[r][b][p], total[r][b][p]);
+        }
+    }
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < stripes; b++)
+            UNROLL for (int p = 0; p < STRIPE_PARTS; p++) *
+        (stripe_unaligned *)&out[r][b * STRIPE_WIDTH + p * PART_ROWS] = total[r][b][p];
 }
 
-static void multiply_row(float out[TILE_ROWS][TILE_AT_ONCE][BAND], const tile_block *w, const ready *const x[TILE_ROWS],
-                         int64_t blocks, const block_type *kind)
+typedef void tile_function(tile_out out, const tile_block *w, const ready *const x[TILE_ROWS], int64_t blocks);
+/* large, minimums, halves, wide */
+#if defined(__wasm__) /* code is downloaded: types without minimums have zeros */
+#define TILE_KINDS(KIND)                                                                                               \
+    KIND(small_minimums, 0, 1, 0, 0)                                                                                   \
+    KIND(small_wide, 0, 0, 0, 1)                                                                                       \
+    KIND(large_minimums, 1, 1, 0, 0)                                                                                   \
+    KIND(large_halves, 1, 0, 1, 0)                                                                                     \
+    KIND(large_halves_minimums, 1, 1, 1, 0)
+#else
+#define TILE_KINDS(KIND)                                                                                               \
+    KIND(small, 0, 0, 0, 0)                                                                                            \
+    KIND(small_minimums, 0, 1, 0, 0)                                                                                   \
+    KIND(small_wide, 0, 0, 0, 1)                                                                                       \
+    KIND(large_minimums, 1, 1, 0, 0)                                                                                   \
+    KIND(large_halves, 1, 0, 1, 0)                                                                                     \
+    KIND(large_halves_minimums, 1, 1, 1, 0)
+#endif
+
+#define TILE_FUNCTION(variant, name, rows, pairs, ...)                                                                 \
+    static void variant##_##name(tile_out out, const tile_block *w, const ready *const x[TILE_ROWS], int64_t blocks)   \
+    {                                                                                                                  \
+        multiply_tile(out, w, x, blocks, rows, STRIPES_AT_ONCE, (tile_kind){__VA_ARGS__}, pairs);                      \
+    }
+#define MANY_FUNCTION(name, ...) TILE_FUNCTION(many, name, TILE_ROWS, U7_PAIRS == 1, __VA_ARGS__)
+TILE_KINDS(MANY_FUNCTION)
+#if STRIPE_BANDS == 2
+#define FEW_FUNCTION(name, ...) TILE_FUNCTION(few, name, FEW_ROWS, 0, __VA_ARGS__)
+TILE_KINDS(FEW_FUNCTION)
+#define TILE_OF(name) few ? few_##name : many_##name
+#else
+#define TILE_OF(name) many_##name
+#endif
+#if U7_PAIRS == 2
+TILE_FUNCTION(pairs, small_minimums, TILE_ROWS, 1, 0, 1, 0, 0)
+TILE_FUNCTION(pairs, large_minimums, TILE_ROWS, 1, 1, 1, 0, 0)
+TILE_FUNCTION(pairs, large_halves, TILE_ROWS, 1, 1, 0, 1, 0)
+#endif
+
+static tile_function *tile_function_of(const task *t, int few)
 {
-    if (is_wide(kind))
-        multiply_tile(out, w, x, blocks, 1, 1, 1, 1);
-    else if (kind->runs16)
-        multiply_tile(out, w, x, blocks, 1, 1, 2, 0);
-    else
-        multiply_tile(out, w, x, blocks, 1, 1, 1, 0);
+    const band_type kind = band_type_of(t->type);
+    (void)few;
+#if U7_PAIRS == 2
+    if (t->pairs && !is_wide(&t->kind) && !(kind.halves && kind.minimums))
+        return kind.halves ? pairs_large_halves : kind.large ? pairs_large_minimums : pairs_small_minimums;
+#endif
+    if (is_wide(&t->kind))
+        return TILE_OF(small_wide);
+    if (kind.halves)
+        return kind.minimums ? TILE_OF(large_halves_minimums) : TILE_OF(large_halves);
+    if (kind.large)
+        return TILE_OF(large_minimums);
+#if !defined(__wasm__)
+    if (!kind.minimums)
+        return TILE_OF(small);
+#endif
+    return TILE_OF(small_minimums);
 }
 
-/* Bands first .. first + bands - 1 with all rows of x. */
-static void multiply_bands(const task *t, int64_t first, int bands)
+/* Rows 0 .. rows - 1 of x with bands first .. first + bands - 1, at most TILE_STRIPES stripes. */
+static void multiply_bands(const task *t, int64_t rows, int64_t first, int bands)
 {
-    tile_block tile[TILE_BANDS][TILE_BLOCKS];
-    ready x[TILE_ROWS][TILE_BLOCKS];
-    float out[TILE_ROWS][TILE_AT_ONCE][BAND];
-    for (int64_t start = 0; start < t->blocks; start += TILE_BLOCKS) {
-        const int64_t left = t->blocks - start, blocks = left < TILE_BLOCKS ? left : TILE_BLOCKS;
+    tile_block tile[TILE_STRIPES + STRIPES_AT_ONCE - 1][CHUNK_BLOCKS];
+    ready x[TILE_ROWS][CHUNK_BLOCKS];
+    tile_out out;
+    const int stripes = (bands + STRIPE_BANDS - 1) / STRIPE_BANDS;
+    tile_function *const many = tile_function_of(t, 0), *const few = tile_function_of(t, 1);
+    if (bands % (STRIPE_BANDS * STRIPES_AT_ONCE)) /* nothing, in what is computed with the last band */
+        memset(tile[bands / STRIPE_BANDS], 0, STRIPES_AT_ONCE * sizeof tile[0]);
+    for (int64_t start = 0; start < t->blocks; start += CHUNK_BLOCKS) {
+        const int64_t left = t->blocks - start, blocks = left < CHUNK_BLOCKS ? left : CHUNK_BLOCKS;
         for (int b = 0; b < bands; b++)
-            (t->packed_bytes ? unpack_tile : decode_tile)(tile[b], t, first + b, start, blocks);
-        if (bands % TILE_AT_ONCE)
-            memcpy(tile[bands], tile[bands - 1], sizeof tile[0]);
-        for (int64_t row = 0; row < t->rows; row += TILE_ROWS) {
-            const int rows = t->rows - row < TILE_ROWS ? (int)(t->rows - row) : TILE_ROWS;
+            (t->packed_bytes ? unpack_tile : decode_tile)(tile[b / STRIPE_BANDS], t, first + b, b % STRIPE_BANDS, start,
+                                                          blocks);
+        for (int64_t row = 0; row < rows; row += TILE_ROWS) {
+            const int some = rows - row < TILE_ROWS ? (int)(rows - row) : TILE_ROWS;
+            const int once = STRIPES_AT_ONCE;
             const ready *in[TILE_ROWS];
             for (int r = 0; r < TILE_ROWS; r++) {
-                in[r] = x[r < rows ? r : 0]; /* missing rows repeat the first */
-                for (int64_t k = 0; r < rows && k < blocks; k++)
-                    make_ready(&x[r][k], t->x + (row + r) * t->blocks + start + k, 0, t->kind.runs16);
+                in[r] = x[r < some ? r : 0]; /* missing rows repeat the first */
+                for (int64_t k = 0; r < some && k < blocks; k++)
+                    make_ready(&x[r][k], t->x + (row + r) * t->blocks + start + k, t->kind.bias, t->kind.runs16);
             }
-            const int once = rows == 1 ? 1 : TILE_AT_ONCE; /* the band is already in the copy */
-            for (int b = 0; b < bands; b += once) {
-                (rows == 1 ? multiply_row : multiply_rows)(out, tile[b], in, blocks, &t->kind);
-                for (int r = 0; r < rows; r++)
-                    for (int i = 0; i < once && b + i < bands; i++)
-                        store_band(&t->to, out[r][i], row + r, first + b + i, start == 0);
+            for (int b = 0; b < stripes; b += once) {
+                const int wide = (b + once) * STRIPE_BANDS < bands ? once * STRIPE_BANDS : bands - b * STRIPE_BANDS;
+                (some <= FEW_ROWS ? few : many)(out, tile[b], in, blocks);
+                for (int r = 0; r < some; r++)
+                    store_bands(&t->to, out[r], row + r, first + b * STRIPE_BANDS, wide, start == 0);
             }
         }
     }
@@ -610,7 +874,8 @@ KERNEL(linear_blocks)
                     d[linear_blocks_inputs] / BLOCK,
                     type,
                     band_bytes(type),
-                    type_of(type)};
+                    type_of(type),
+                    find_dot_way().two};
     int64_t first, last;
     if (t.rows == 0 || outputs == 0)
         return KERNEL_OK;
@@ -623,17 +888,22 @@ KERNEL(linear_blocks)
                 store_band(&t.to, (const float[BAND]){0}, row, band, 1);
         return KERNEL_OK;
     }
-    if (t.packed_bytes && t.rows <= FEW_ROWS) {
-        for (int64_t row = 0; row < t.rows; row++)
-            stream(&t, row, first, last);
-        return KERNEL_OK;
-    }
     if (!t.packed_bytes && t.rows <= MOST_DOT_ROWS) {
         for (int64_t row = 0; row < t.rows; row += DOT_ROWS)
             dots(&t, row, t.rows - row < DOT_ROWS ? (int)(t.rows - row) : DOT_ROWS, first, last);
         return KERNEL_OK;
     }
-    for (int64_t band = first; band < last; band += TILE_BANDS)
-        multiply_bands(&t, band, last - band < TILE_BANDS ? (int)(last - band) : TILE_BANDS);
+    /* Rows that are streamed: all of few, and one that a tile would be padded for. */
+    const int alone = t.rows <= MOST_STREAMS ? (int)t.rows : TILE_ROWS == 4 && t.rows % TILE_ROWS == 1;
+    const int64_t lone = t.packed_bytes ? alone : 0;
+    for (int64_t band = first; band < last && lone < t.rows; band += TILE_BANDS)
+        multiply_bands(&t, t.rows - lone, band, last - band < TILE_BANDS ? (int)(last - band) : TILE_BANDS);
+    /* Bands that stay in the second cache, for all the rows. */
+    const int64_t bytes = t.packed_bytes ? t.blocks / (t.kind.values / BLOCK) * t.packed_bytes : 1;
+    const int64_t fitting = GROUP_BYTES / bytes / STREAM_BANDS * STREAM_BANDS;
+    const int64_t group = lone == 1 ? last - first : fitting ? fitting : STREAM_BANDS;
+    for (int64_t band = first; band < last; band += group)
+        for (int64_t row = t.rows - lone; row < t.rows; row++)
+            stream(&t, row, band, last - band < group ? last : band + group);
     return KERNEL_OK;
 }

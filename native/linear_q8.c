@@ -5,16 +5,22 @@
  */
 #include "int8.h"
 
-#if LANES == 16 /* 32 registers */
-enum { TILE_ROWS = 4, TILE_BANDS = 4, VECTOR_BANDS = 4 };
+#if STRIPE_BANDS == 2 /* 32 registers of 64 bytes */
+enum { TILE_ROWS = 8, TILE_BANDS = 4, FEW_ROWS = 4, FEW_BANDS = 4, VECTOR_BANDS = 4 };
 #elif PART_ROWS == 8
-enum { TILE_ROWS = 4, TILE_BANDS = 2, VECTOR_BANDS = 2 };
+enum { TILE_ROWS = 4, TILE_BANDS = 2, FEW_ROWS = 4, FEW_BANDS = 2, VECTOR_BANDS = 2 };
 #else
-enum { TILE_ROWS = 4, TILE_BANDS = 1, VECTOR_BANDS = 2 };
+enum { TILE_ROWS = 4, TILE_BANDS = 1, FEW_ROWS = 4, FEW_BANDS = 1, VECTOR_BANDS = 2 };
+#endif
+/* Where most code is downloaded: three rows are computed as four, and many rows ask in each block for the kind of its
+ * scales, which they hardly feel. */
+#if defined(__wasm_relaxed_simd__)
+enum { HAS_THREE = 0, ONE_OF_SCALES = 1 };
+#else
+enum { HAS_THREE = 1, ONE_OF_SCALES = 0 };
 #endif
 enum { TILE_BLOCKS = 128, GROUP_BYTES = 512 << 10 };
-
-enum { MOST_BANDS = TILE_BANDS > VECTOR_BANDS ? TILE_BANDS : VECTOR_BANDS };
+enum { MOST_BANDS = FEW_BANDS > VECTOR_BANDS ? FEW_BANDS : VECTOR_BANDS, STRIPES = MOST_BANDS / STRIPE_BANDS };
 
 /* The arguments of a record, and the bands of this worker. */
 typedef struct task {
@@ -35,19 +41,22 @@ typedef struct tile_input {
 
 INLINE int64_t block_bytes(const int half_scales) { return BAND_BYTES + BAND * (half_scales ? 2 : 4); }
 
+typedef stripe_sums tile_sums[TILE_ROWS][STRIPES][STRIPE_PARTS];
+
 /* Adds 4 columns of a block (weights at w) to the sums. */
-INLINE void add_step(sums sum[TILE_ROWS][MOST_BANDS][PARTS], const uint8_t *w, int64_t band_stride,
-                     const tile_input *in, int64_t k, int s, const int rows, const int bands, const dot_way *way)
+INLINE void add_step(tile_sums sum, const uint8_t *w, int64_t band_stride, const tile_input *in, int64_t k, int s,
+                     const int rows, const int stripes, const dot_way *way)
 {
-    part weights[MOST_BANDS][PARTS];
-    UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++) weights[b][p] =
-        part_load((const int8_t *)w + s * BAND * 4 + b * band_stride + p * PART_BYTES, way);
+    stripe weights[STRIPES][STRIPE_PARTS];
+    UNROLL for (int b = 0; b < stripes; b++) UNROLL for (int p = 0; p < STRIPE_PARTS; p++) weights[b][p] = stripe_load(
+        (const int8_t *)w + s * BAND * 4 + b * STRIPE_BANDS * band_stride + p * PART_BYTES, band_stride, way);
     UNROLL for (int r = 0; r < rows; r++)
     {
-        const step four = step_load(&in->x[r][k], s, way);
-        UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++) sum[r][b][p] =
-            sums_add(sum[r][b][p], weights[b][p], four, way);
-        UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++) sums_in_order(&sum[r][b][p]);
+        const stripe_step four = stripe_step_load(&in->x[r][k], s, way);
+        UNROLL for (int b = 0; b < stripes; b++) UNROLL for (int p = 0; p < STRIPE_PARTS; p++) sum[r][b][p] =
+            stripe_add(sum[r][b][p], weights[b][p], four, way);
+        UNROLL for (int b = 0; b < stripes; b++) UNROLL for (int p = 0; p < STRIPE_PARTS; p++)
+            stripe_in_order(&sum[r][b][p]);
     }
 }
 
@@ -57,24 +66,28 @@ INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t 
                           const dot_way *way)
 {
     const int64_t scale_bytes = half_scales ? 2 : 4;
-    part_float total[TILE_ROWS][MOST_BANDS][PARTS] = {0};
+    const int stripes = (bands + STRIPE_BANDS - 1) / STRIPE_BANDS;
+    stripe_float total[TILE_ROWS][STRIPES][STRIPE_PARTS] = {0};
     for (int64_t k = 0; k < in->blocks; k++, w += block_bytes(half_scales)) {
-        sums sum[TILE_ROWS][MOST_BANDS][PARTS];
-        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < bands; b++)
-            UNROLL for (int p = 0; p < PARTS; p++) sum[r][b][p] = sums_start(&in->x[r][k], way);
+        tile_sums sum;
+        if (rows == 1)
+            UNROLL for (int b = 0; b < bands; b++) prefetch(w + b * band_stride + AHEAD, block_bytes(half_scales));
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < stripes; b++)
+            UNROLL for (int p = 0; p < STRIPE_PARTS; p++) sum[r][b][p] = stripe_start(&in->x[r][k], way);
         UNROLL_SAFE for (int s = 0; s < STEPS; s += 2) UNROLL for (int i = 0; i < 2; i++)
-            add_step(sum, w + BAND * scale_bytes, band_stride, in, k, s + i, rows, bands, way);
-        UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
+            add_step(sum, w + BAND * scale_bytes, band_stride, in, k, s + i, rows, stripes, way);
+        UNROLL for (int b = 0; b < stripes; b++) UNROLL for (int p = 0; p < STRIPE_PARTS; p++)
         {
-            const uint8_t *at = w + b * band_stride + p * PART_ROWS * scale_bytes;
-            const part_float scale = half_scales ? scales_load_f16(at) : scales_load_f32(at);
-            UNROLL for (int r = 0; r < rows; r++) total[r][b][p] = part_fma(
-                part_from_int(sums_finish(sum[r][b][p], way)), scale * part_splat(in->x[r][k].scale), total[r][b][p]);
+            const uint8_t *at = w + b * STRIPE_BANDS * band_stride + p * PART_ROWS * scale_bytes;
+            const stripe_float scale =
+                half_scales ? stripe_scales_f16(at, band_stride) : stripe_scales_f32(at, band_stride);
+            UNROLL for (int r = 0; r < rows; r++) total[r][b][p] =
+                stripe_fma(stripe_finish(sum[r][b][p], way), scale * stripe_splat(in->x[r][k].scale), total[r][b][p]);
         }
     }
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < bands; b++)
-            UNROLL for (int p = 0; p < PARTS; p++) *
-        (part_unaligned *)&out[r][b][p * PART_ROWS] = total[r][b][p];
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < stripes; b++)
+            UNROLL for (int p = 0; p < STRIPE_PARTS; p++) *
+        (stripe_unaligned *)&out[r][b * STRIPE_BANDS][p * PART_ROWS] = total[r][b][p];
 }
 
 /* The bands for the rows of one tile. A single row uses streams far apart, which is faster for memory. */
@@ -82,7 +95,7 @@ INLINE void multiply_bands(const task *t, const tile_input *in, const int rows, 
 {
     const dot_way way = {two, t->way.flip, t->way.start};
     const int64_t bytes = block_bytes(half_scales), band_bytes = t->blocks * bytes;
-    const int bands = rows == 1 ? VECTOR_BANDS : TILE_BANDS;
+    const int bands = rows == 1 ? VECTOR_BANDS : rows <= FEW_ROWS ? FEW_BANDS : TILE_BANDS;
     const int64_t tiles = (in->last_band - in->band) / bands;
     const int64_t far = rows == 1 ? tiles : 1, near = rows == 1 ? 1 : bands;
     float out[TILE_ROWS][MOST_BANDS][BAND];
@@ -90,25 +103,30 @@ INLINE void multiply_bands(const task *t, const tile_input *in, const int rows, 
         const int64_t band = in->band + i * near;
         multiply_tile(out, t->w + band * band_bytes + in->first * bytes, far * band_bytes, in, rows, bands, half_scales,
                       &way);
-        for (int r = 0; r < in->rows; r++)
+        if (rows == 1)
             for (int b = 0; b < bands; b++)
-                store_band(&t->to, out[r][b], in->row + r, band + b * far, in->first == 0);
+                store_bands(&t->to, out[0][b], in->row, band + b * far, 1, in->first == 0);
+        else
+            for (int r = 0; r < in->rows; r++)
+                store_bands(&t->to, out[r][0], in->row + r, band, bands, in->first == 0);
     }
     for (int64_t band = in->band + tiles * bands; band < in->last_band; band++) {
         multiply_tile(out, t->w + band * band_bytes + in->first * bytes, 0, in, rows, 1, half_scales, &way);
         for (int r = 0; r < in->rows; r++)
-            store_band(&t->to, out[r][0], in->row + r, band, in->first == 0);
+            store_bands(&t->to, out[r][0], in->row + r, band, 1, in->first == 0);
     }
 }
 
 INLINE void multiply_rows(const task *t, const tile_input *in, const int half_scales, const int two)
 {
-    if (in->rows == 2 && half_scales)
+    if ((ONE_OF_SCALES || half_scales) && in->rows == 2)
         multiply_bands(t, in, 2, half_scales, two);
-    else if (in->rows == 3 && half_scales)
+    else if ((ONE_OF_SCALES || half_scales) && HAS_THREE && in->rows == 3)
         multiply_bands(t, in, 3, half_scales, two);
-    else /* possibly with missing rows: beams often have few rows */
-        multiply_bands(t, in, 4, half_scales, two);
+    else if (TILE_ROWS == FEW_ROWS || in->rows <= FEW_ROWS) /* possibly with missing rows: beams often have few rows */
+        multiply_bands(t, in, FEW_ROWS, half_scales, two);
+    else
+        multiply_bands(t, in, TILE_ROWS, half_scales, two);
 }
 
 /* Out of line, because browsers compile whole functions well, once these have run for a while: the products of one
@@ -119,10 +137,18 @@ APART halves_row(const task *t, const tile_input *in) { multiply_bands(t, in, 1,
 APART halves_row_two(const task *t, const tile_input *in) { multiply_bands(t, in, 1, 1, 1); }
 APART floats_row(const task *t, const tile_input *in) { multiply_bands(t, in, 1, 0, 0); }
 APART floats_row_two(const task *t, const tile_input *in) { multiply_bands(t, in, 1, 0, 1); }
-APART halves_rows(const task *t, const tile_input *in) { multiply_rows(t, in, 1, 0); }
-APART halves_rows_two(const task *t, const tile_input *in) { multiply_rows(t, in, 1, 1); }
+APART halves_rows(const task *t, const tile_input *in) { multiply_rows(t, in, ONE_OF_SCALES ? t->half_scales : 1, 0); }
+APART halves_rows_two(const task *t, const tile_input *in)
+{
+    multiply_rows(t, in, ONE_OF_SCALES ? t->half_scales : 1, 1);
+}
+#if defined(__wasm_relaxed_simd__)
+#define floats_rows halves_rows
+#define floats_rows_two halves_rows_two
+#else
 APART floats_rows(const task *t, const tile_input *in) { multiply_rows(t, in, 0, 0); }
 APART floats_rows_two(const task *t, const tile_input *in) { multiply_rows(t, in, 0, 1); }
+#endif
 
 APART prepare_rows(tile_input *in, prepared *buffer, const task *t)
 {
@@ -142,7 +168,7 @@ APART prepare_rows(tile_input *in, prepared *buffer, const task *t)
 }
 
 /* Bands first .. last - 1 for all rows. */
-static void multiply_group(const task *t, int64_t first, int64_t last, const int two)
+INLINE void multiply_group(const task *t, int64_t first, int64_t last, const int two)
 {
     prepared buffer[PREPARED_IN_PLACE ? 1 : TILE_ROWS * TILE_BLOCKS];
     for (int64_t row = 0; row < t->rows; row += TILE_ROWS)

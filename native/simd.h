@@ -91,6 +91,14 @@ typedef int32_t vint_unaligned __attribute__((vector_size(4 * LANES), aligned(1)
 #define IN_ORDER(vector) ((void)0)
 #endif
 
+/* What is read after this is loaded after it: compilers would load all of an unrolled loop first, into more registers
+ * than a browser has. No instruction comes of it. */
+#if defined(__wasm__)
+#define LOADS_IN_ORDER __asm__ volatile("" : : : "memory")
+#else
+#define LOADS_IN_ORDER ((void)0)
+#endif
+
 /* The share of `total` items that a worker of `workers` does, cut at multiples of `unit`: first <= item < last. */
 INLINE void worker_share(int64_t total, int64_t unit, int worker, int workers, int64_t *first, int64_t *last)
 {
@@ -98,6 +106,19 @@ INLINE void worker_share(int64_t total, int64_t unit, int worker, int workers, i
     const int64_t begin = units * worker / workers * unit, end = units * (worker + 1) / workers * unit;
     *first = begin;
     *last = end < total ? end : total;
+}
+
+/* Asks for memory that is read soon: what a processor foresees by itself ends with the page, and its window of
+ * instructions ends earlier where there is much to compute for each byte. WebAssembly has no such instruction. */
+enum { AHEAD = 2048 };
+INLINE void prefetch(const void *p, int64_t bytes)
+{
+#if !defined(__wasm__)
+    for (int64_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch((const char *)p + i);
+#else
+    (void)p, (void)bytes;
+#endif
 }
 
 INLINE vfloat vload(const float *p) { return *(const vfloat_unaligned *)p; }

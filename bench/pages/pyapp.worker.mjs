@@ -1,7 +1,7 @@
 // The site's own Pyodide and wheels, with bench/ beside them; the worker's name is the number of threads.
 // Methods: load(shape, kind), loadLlama(shape, gguf), loadSpeech(kind),
-// loadBlocks(kind), sampleBlocks(), figure(name), loadOps(packages), opFigure(package, name), loadTraining(packages,
-// name), trainingFigure(package), records(name, rounds, every), stream(megabytes).
+// loadBlocks(kind), loadRows(kind), sampleBlocks(), figure(name), loadOps(packages), opFigure(package, name),
+// loadTraining(packages, name), trainingFigure(package), records(name, rounds, every), stream(megabytes).
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 import { openPool } from "../modules/worker/pool.js";
 
@@ -78,6 +78,12 @@ const methods = {
     const module = pyodide.pyimport("bench.workload");
     workload?.destroy();
     workload = module.BlockStream(kind);
+    return { ...module.environment().toJs({ dict_converter: Object.fromEntries }), heap: pyodide._module.HEAPU8.length };
+  },
+  async loadRows(pyodide, { kind }) {
+    const module = pyodide.pyimport("bench.workload");
+    workload?.destroy();
+    workload = module.BlockRows(kind);
     return { ...module.environment().toJs({ dict_converter: Object.fromEntries }), heap: pyodide._module.HEAPU8.length };
   },
   async sampleBlocks() {

@@ -224,6 +224,50 @@ def test_linear(kernels: Kernels, kind: str, rows: int) -> None:
 def test_linear_of_long_rows(kernels: Kernels, kind: str) -> None:
     check_linear(kernels, kind, 1, 19, 4096 + 512)
     check_linear(kernels, kind, 5, 9, 4096 + 512)
+    check_linear(kernels, kind, 17, 41, 768)
+
+
+def products(
+    kernels: Kernels, kernel: str, kind: str, rows: int, xq: np.ndarray, w: np.ndarray, add: np.ndarray
+) -> np.ndarray:
+    """The first `rows` rows of x w^T + add (rows, outputs)."""
+    outputs, inputs = add.size, xq.shape[1] * 32
+    y = np.full((rows, outputs), np.nan, np.float32)
+    arguments = dict(rows=rows, outputs=outputs, inputs=inputs, y_stride=outputs, residual=add, residual_stride=0)
+    if kernel == "linear_blocks":
+        arguments["type"] = BLOCK_CODES[kind]
+    run_checked(kernels, kernel, "y", y=y, xq=xq, w=w, **arguments)
+    return y
+
+
+@pytest.mark.parametrize("kind", [*PACKED, "q8_0"])
+def test_a_row_is_the_same_in_any_company(kernels: Kernels, kind: str) -> None:
+    """Streams, tiles of few rows and of many: to the last bit. Bands that fill no vector, more columns than a chunk."""
+    outputs, inputs = 43, 1280
+    blocks = random_blocks(kind, outputs, inputs)
+    kernel = "linear_q8_0" if kind == "q8_0" else "linear_blocks"
+    if kind == "q8_0":
+        w = np.zeros((48 // 8) * (inputs // 32) * 272, np.uint8)
+        raw = np.frombuffer(blocks.tobytes(), np.uint8)
+        assert kernels.run("pack_q8_0", packed=w, blocks=raw, rows=outputs, columns=inputs) == OK
+    else:
+        w = weights_of(kernels, kind, blocks)
+    xq, add = activations(normal(21, inputs)), normal(outputs)
+    known = products(kernels, kernel, kind, 21, xq, w, add)
+    for rows in (1, 2, 3, 4, 5, 8, 9, 11, 13, 16):
+        found = products(kernels, kernel, kind, rows, xq, w, add)
+        assert found.tobytes() == known[:rows].tobytes(), f"{rows} rows"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in PACKED])
+def test_four_rows_are_the_same_among_more(kernels: Kernels, kind: str) -> None:
+    """Types that lie row after row: for multiples of four rows, which servers pad to."""
+    blocks, xq, add = random_blocks(kind, 43, 1280), activations(normal(12, 1280)), normal(43)
+    w = weights_of(kernels, kind, blocks)
+    known = products(kernels, "linear_blocks", kind, 12, xq, w, add)
+    for rows in (4, 8):
+        found = products(kernels, "linear_blocks", kind, rows, xq, w, add)
+        assert found.tobytes() == known[:rows].tobytes(), f"{rows} rows"
 
 
 @pytest.mark.parametrize("kind", KINDS)
