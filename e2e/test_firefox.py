@@ -52,6 +52,24 @@ def test_a_visit_with_firefox(firefox: Firefox, dist: Path) -> None:
     firefox.until("pyappPage.lab.runningCell !== null")
     firefox.click("#lab-stop")
     firefox.until("pyappPage.lab.runningCell === null && pyappPage.lab.cells[0].state === 'stopped'")
+    firefox.evaluate("pyappPage.lab.open({ title: '', cells: [{ kind: 'code', source: 'input(\"Name? \")' }] })")
+    firefox.click("#lab-run")
+    firefox.until("document.activeElement?.className === 'output-answer'")
+    firefox.evaluate("((field) => { field.value = 'Ada'; field.form.requestSubmit() })(document.activeElement)")
+    firefox.until("pyappPage.lab.runningCell === null")
+    assert firefox.evaluate("pyappPage.lab.cells[0].outputs.outputs.map(({ text }) => text)") == [
+        "Name? Ada\n",
+        "'Ada'",
+    ]
+    firefox.evaluate("[...document.querySelectorAll('#lab-lessons button')].at(-1).click()")
+    firefox.until("document.getElementById('lab-name').value === 'Teach the story model' && pyappPage.lab.python.ready")
+    firefox.click("#lab-run")
+    firefox.until("pyappPage.lab.cells.at(-1).state === 'done'", timeout=240)
+    firefox.click(".output-open")
+    firefox.until("pyappPage.app.choices.generate.model?.kind === 'file' && location.hash === '#story'")
+    firefox.click("#generate")
+    firefox.until("document.getElementById('sheet').dataset.state === 'done'")
+    assert len(firefox.evaluate("pyappPage.story.output.text").split()) > 20
     firefox.until(
         "!pyappPage.lab.unsaved && !pyappPage.lab.store.busy"
     )  # before that the page asks whether to leave it

@@ -34,7 +34,7 @@ IMAGE_SIDES = (8, 2048)  # arrays of bytes of these sizes are shown as images
 
 
 class Session:
-    """A namespace and its cells. `send(output)` gets what the cells show; `ask()` waits for a line that `input()` reads."""
+    """A namespace and its cells. `send(output)` gets what the cells show, `ask()` waits for a line for `input()`."""
 
     def __init__(self, send: Send, ask: Ask | None = None) -> None:
         self.send = send

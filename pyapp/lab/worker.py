@@ -23,8 +23,8 @@ _send: Callable[[str], None] | None = None
 
 
 class Host(packages.Host, Protocol):
-    """The worker: `read(path)` gives a file of the site as JavaScript's bytes; `ask()` waits for a line of the reader, and
-    is there where the page is isolated.
+    """The worker: `read(path)` gives a file of the site as JavaScript's bytes; `ask()` waits for a line of the reader,
+    and is there where the page is isolated.
     """
 
     def read(self, path: str) -> Any: ...

@@ -220,7 +220,9 @@ def test_files_are_offered_to_a_view(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     (tmp_path / "mine" / "deep").mkdir(parents=True)
     (tmp_path / "mine" / "model.bin").write_bytes(b"1")
     (tmp_path / "mine" / "deep" / "a.json").write_bytes(b"{}")
-    _, outputs, _ = run("from pyapp import lab\nlab.open_in('story', 'mine')", "lab.open_in('search', 'mine/model.bin')")
+    _, outputs, _ = run(
+        "from pyapp import lab\nlab.open_in('story', 'mine')", "lab.open_in('search', 'mine/model.bin')"
+    )
     whole, one = outputs
     assert (whole["files"], whole["folder"]) == (["mine/deep/a.json", "mine/model.bin"], "mine")
     assert (one["files"], one["folder"], one["view"]) == (["mine/model.bin"], None, "search")

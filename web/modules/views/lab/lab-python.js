@@ -72,8 +72,9 @@ export class LabPython extends EventTarget {
   /** Gives a cell that waits for a line what the reader wrote. @param {string} line */
   answer(line) {
     const { state, text } = this.#answers;
-    const { written } = new TextEncoder().encodeInto(line.slice(0, LONGEST_ANSWER / 4), text);
-    Atomics.store(state, 1, written);
+    const bytes = new TextEncoder().encode(line.slice(0, LONGEST_ANSWER / 4));
+    text.set(bytes);
+    Atomics.store(state, 1, bytes.length);
     this.#wake(ANSWERED);
   }
 
