@@ -71,6 +71,11 @@ def test_errors_name_the_cell_and_hide_our_frames() -> None:
     assert second["text"].endswith("ValueError: second\n  caused by ZeroDivisionError: division by zero")
 
 
+def test_warnings_name_the_cell() -> None:
+    _, outputs, _ = run("import warnings\nwarnings.warn('careful')")
+    assert [output["text"] for output in outputs] == ["Cell 1, line 2: UserWarning: careful\n"]
+
+
 def test_stopping() -> None:
     ends, outputs, session = run("kept = 1\nraise KeyboardInterrupt", "kept")
     assert ends == ["stopped", "complete"] and outputs == [{"kind": "value", "text": "1"}]

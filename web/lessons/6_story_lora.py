@@ -7,6 +7,16 @@
 # them from a few short stories. This takes half a minute, in this tab.
 
 # %%
+import pyapp
+from pyapp import lab, nn
+from pyapp.adapters import LoraConfig, add_adapter, merge_and_unload, save_adapter
+from pyapp.events import Token
+from pyapp.models import load_model
+from pyapp.models.loading.writing_folder import write_model
+from pyapp.text.generate import generate
+from pyapp.text.options import SamplingOptions
+from pyapp.text.session import Session
+
 stories = """
 Once upon a time, there was a little robot named Zip. Zip lived on the moon. Every
 night, Zip looked at the blue Earth and wished for a friend. One night, a shiny rocket
@@ -41,16 +51,6 @@ print(f"{len(texts)} stories, {sum(len(text.split()) for text in texts)} words")
 # model reads *tokens*, pieces of words; rare words have more of them. Here is what it makes of a robot so far.
 
 # %%
-import pyapp
-from pyapp import lab, nn
-from pyapp.adapters import LoraConfig, add_adapter, merge_and_unload, save_adapter
-from pyapp.events import Token
-from pyapp.models import load_model
-from pyapp.models.loading.writing_folder import write_model
-from pyapp.text.generate import generate
-from pyapp.text.options import SamplingOptions
-from pyapp.text.session import Session
-
 loaded = load_model("stories")
 model, tokenizer = loaded.model, loaded.tokenizer
 rows = [tokenizer.encode(text, eos=True)[: model.config.max_seq_len] for text in texts]

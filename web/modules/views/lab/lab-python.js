@@ -137,6 +137,7 @@ export class LabPython extends EventTarget {
     if (this.ready && !this.stopsGently) return this.restart("The cell was stopped.");
     if (this.ready) {
       Atomics.store(this.#interrupts, 0, INTERRUPT);
+      Atomics.notify(this.#interrupts, 0); // of time.sleep
       this.#wake(REFUSED);
     }
     this.engine.worker.postMessage({ method: "stop" });
