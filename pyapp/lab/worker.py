@@ -24,8 +24,8 @@ _send: Callable[[str], None] | None = None
 
 
 class Host(packages.Host, Protocol):
-    """The worker: `read(path)` gives a file of the site as JavaScript's bytes. Where the page is isolated, `ask()` waits
-    for a line of the reader, and `sleep(seconds)` until then, or until Stop.
+    """The worker: `read(path)` gives a file of the site as JavaScript's bytes. Where the page is isolated, `ask()`
+    waits for a line of the reader, and `sleep(seconds)` until then, or until Stop.
     """
 
     def read(self, path: str) -> Any: ...
@@ -55,7 +55,7 @@ def _read(path: str) -> bytes:
     return found
 
 
-def _sleep(seconds: float, /) -> None:
+def _sleep(seconds: Any, /) -> None:
     """time.sleep, which Stop ends."""
     assert _host is not None
     if seconds < 0:

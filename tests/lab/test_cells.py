@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 import zlib
 from base64 import b64decode
 from pathlib import Path
@@ -72,8 +73,11 @@ def test_errors_name_the_cell_and_hide_our_frames() -> None:
 
 
 def test_warnings_name_the_cell() -> None:
-    _, outputs, _ = run("import warnings\nwarnings.warn('careful')")
+    before = warnings.formatwarning
+    told = "print(warnings.formatwarning('careful', UserWarning, (lambda: 0).__code__.co_filename, 2), end='')"
+    _, outputs, _ = run(f"import warnings\n{told}")
     assert [output["text"] for output in outputs] == ["Cell 1, line 2: UserWarning: careful\n"]
+    assert warnings.formatwarning is before
 
 
 def test_stopping() -> None:
