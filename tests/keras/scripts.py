@@ -5,6 +5,7 @@ A script takes the `keras` module and returns numbers. Weights begin with the sa
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -1191,3 +1192,162 @@ def image_pipeline(keras: Any) -> Any:
         metrics=[keras.metrics.BinaryAccuracy(name="acc")],
     )
     return fitted(model, x, y.astype("float32")[:, None])
+
+
+def torch_beside(keras: Any) -> Any:
+    """The package whose tensors the layers take: a script with a step of its own imports it, too."""
+    return importlib.import_module("torch" if keras.__name__ == "keras" else "pyapp")
+
+
+@script
+def guide_custom_train_step(keras: Any) -> Any:
+    torch = torch_beside(keras)
+
+    class CustomModel(keras.Model):
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            self.zero_grad()
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(y=y, y_pred=y_pred)
+            loss.backward()
+            trainable_weights = list(self.trainable_weights)
+            gradients = [v.value.grad for v in trainable_weights]
+            with torch.no_grad():
+                self.optimizer.apply(gradients, trainable_weights)
+            for metric in self.metrics:
+                if metric.name == "loss":
+                    metric.update_state(loss)
+                else:
+                    metric.update_state(y, y_pred)
+            return {m.name: m.result() for m in self.metrics}
+
+    x, y = numbers(40, 6, 2)
+    inputs = keras.Input(shape=(6,))
+    outputs = keras.layers.Dense(1)(keras.layers.Dense(5, activation="relu")(inputs))
+    model = CustomModel(inputs, outputs)
+    start(model)
+    model.compile(optimizer="adam", loss="mse", metrics=["mae"])
+    return fitted(model, x, y[:, None].astype("float32"))
+
+
+@script
+def guide_own_trackers(keras: Any) -> Any:
+    torch = torch_beside(keras)
+
+    class VAEish(keras.Model):
+        def __init__(self, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.encoder = keras.Sequential([keras.layers.Dense(4, activation="relu"), keras.layers.Dense(4)])
+            self.decoder = keras.Sequential(
+                [keras.layers.Dense(5, activation="relu"), keras.layers.Dense(6, activation="sigmoid")]
+            )
+            self.total_loss_tracker = keras.metrics.Mean(name="total_loss")
+            self.kl_loss_tracker = keras.metrics.Mean(name="kl_loss")
+
+        def call(self, x: Any) -> Any:
+            mean, log_var = keras.ops.split(self.encoder(x), 2, axis=-1)
+            return self.decoder(mean)
+
+        @property
+        def metrics(self) -> Any:
+            return [self.total_loss_tracker, self.kl_loss_tracker]
+
+        def losses_of(self, data: Any) -> Any:
+            z = self.encoder(data)
+            mean, log_var = keras.ops.split(z, 2, axis=-1)
+            rec = self.decoder(mean)
+            rl = keras.ops.mean(
+                keras.ops.sum(
+                    keras.losses.binary_crossentropy(keras.ops.expand_dims(data, -1), keras.ops.expand_dims(rec, -1)),
+                    axis=1,
+                )
+            )
+            kl = -0.5 * (1 + log_var - keras.ops.square(mean) - keras.ops.exp(log_var))
+            kl = keras.ops.mean(keras.ops.sum(kl, axis=1))
+            return rl + kl, kl
+
+        def train_step(self, data: Any) -> Any:
+            data = data[0] if isinstance(data, tuple) else data
+            self.zero_grad()
+            total, kl = self.losses_of(data)
+            total.backward()
+            w = self.trainable_weights
+            with torch.no_grad():
+                self.optimizer.apply([v.value.grad for v in w], w)
+            self.total_loss_tracker.update_state(total)
+            self.kl_loss_tracker.update_state(kl)
+            return {m.name: m.result() for m in self.metrics}
+
+        def test_step(self, data: Any) -> Any:
+            data = data[0] if isinstance(data, tuple) else data
+            total, kl = self.losses_of(data)
+            self.total_loss_tracker.update_state(total)
+            self.kl_loss_tracker.update_state(kl)
+            return {"total_loss": self.total_loss_tracker.result(), "kl_loss": self.kl_loss_tracker.result()}
+
+    x = np.random.RandomState(0).rand(32, 6).astype("float32")
+    m = VAEish()
+    m(x[:2])
+    start(m)
+    m.compile(optimizer=keras.optimizers.Adam(0.01))
+    h = m.fit(x, epochs=3, batch_size=8, shuffle=False, verbose=0)
+    return {"h": h.history, "e": m.evaluate(x, verbose=0, return_dict=True), "p": m.predict(x, verbose=0)}
+
+
+@script
+def functions_by_name(keras: Any) -> Any:
+    o, x = keras.ops, np.random.RandomState(0).randn(3, 2, 2).astype("float32")
+    t = o.convert_to_tensor(x)
+    return {
+        "a": o.sum(t, axis=(0, 2)),
+        "b": o.argmax(t, axis=-1),
+        "c": o.softmax(t, axis=1),
+        "d": o.where(t > 0, t, 0.0),
+        "e": o.clip(t, -0.5, 0.5),
+        "f": o.einsum("abc,adc->abd", t, t),
+        "g": o.top_k(t, 2)[0],
+        "h": o.pad(t, ((0, 0), (1, 1), (0, 0))),
+        "i": o.cumsum(t, axis=1),
+        "j": o.tile(t[:1], (2, 1, 1)),
+        "k": o.std(t, axis=0),
+        "l": o.var(t),
+        "m": o.norm(t, axis=-1),
+        "n": o.logsumexp(t, axis=-1),
+        "o": o.squeeze(t[:1], 0),
+        "p": o.swapaxes(t, 0, 1),
+        "q": o.matmul(t, o.transpose(t, (0, 2, 1))),
+        "r": o.one_hot(np.array([1, 2]), 4),
+        "s": o.take_along_axis(t, o.argsort(t, axis=-1), axis=-1),
+        "t": o.sort(t, axis=1),
+        "u": o.maximum(t, 0.1),
+        "v": o.mean(t, axis=1, keepdims=True),
+        "w": o.zeros((2, 3)),
+        "x": o.ones_like(t),
+        "y": o.linspace(0.0, 1.0, 5),
+        "z": o.stack([t, t], axis=1),
+        "aa": o.roll(t, 1, axis=0),
+        "bb": o.flip(t, axis=1),
+        "cc": o.sigmoid(t),
+        "dd": o.relu(t),
+        "ee": o.log1p(o.abs(t)),
+        "ff": o.normalize(t, axis=-1),
+        "gg": o.segment_sum(t[:, 0, 0], np.array([0, 0, 1]), 2),
+        "hh": o.split(t, 2, axis=1)[1],
+        "ii": o.unstack(t, axis=0)[1],
+        "jj": o.isnan(t),
+        "kk": o.eye(3),
+        "ll": o.tril(t[0]),
+        "mm": o.outer(t[0, 0], t[0, 1]),
+        "nn": o.dot(t[0], o.transpose(t[0])),
+        "oo": o.count_nonzero(t > 0),
+        "qq": o.scatter(np.array([[0], [2]]), np.array([1.0, 2.0], "float32"), (4,)),
+        "rr": o.meshgrid(np.arange(2), np.arange(3))[0],
+        "ss": o.floor_divide(t, 0.3),
+        "tt": o.moveaxis(t, 0, -1),
+        "uu": o.all(t > -9),
+        "vv": o.any(t > 9, axis=0),
+        "ww": o.expand_dims(t, 1),
+        "xx": o.prod(t, axis=0),
+        "yy": o.bincount(np.array([1, 1, 3])),
+        "zz": o.silu(t),
+    }
