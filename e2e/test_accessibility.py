@@ -77,6 +77,7 @@ def lab(page: Page) -> None:
     cells = [
         "from pyapp import lab\nlab.plot([3, 1, 2], title='Curves', x_label='step')\n[{'a': 1}]",
         "lab.drawing(8)",
+        "open('a.txt', 'w').write('Once')\nlab.open_in('story', 'a.txt')",
         "1 / 0",
     ]
     notebook = [

@@ -35,6 +35,21 @@ def test_a_visit_with_firefox(firefox: Firefox, dist: Path) -> None:
     firefox.until("pyappPage.lab.runningCell !== null")
     firefox.click("#lab-stop")
     firefox.until("pyappPage.lab.runningCell === null && pyappPage.lab.cells[0].state === 'stopped'")
+    firefox.evaluate("pyappPage.lab.open({ title: '', cells: [{ kind: 'code', source: 'input(\"Name? \")' }] })")
+    firefox.click("#lab-run")
+    firefox.until("document.activeElement?.className === 'output-answer'")
+    firefox.evaluate("((field) => { field.value = 'Ada'; field.form.requestSubmit() })(document.activeElement)")
+    firefox.until("pyappPage.lab.runningCell === null")
+    assert firefox.evaluate("pyappPage.lab.cells[0].outputs.outputs.map(({ text }) => text)") == [
+        "Name? Ada\n",
+        "'Ada'",
+    ]
+    text = "open('a.txt', 'w').write('Once there was a robot')\\nfrom pyapp import lab\\nlab.open_in('story', 'a.txt')"
+    firefox.evaluate(f"pyappPage.lab.open({{ title: '', cells: [{{ kind: 'code', source: `{text}` }}] }})")
+    firefox.click("#lab-run")
+    firefox.until("document.querySelector('.output-open') !== null && pyappPage.lab.runningCell === null")
+    firefox.click(".output-open")
+    firefox.until("location.hash === '#story' && document.getElementById('prompt').value.startsWith('Once there')")
     firefox.until(
         "!pyappPage.lab.unsaved && !pyappPage.lab.store.busy"
     )  # before that the page asks whether to leave it

@@ -43,6 +43,7 @@ async function start() {
     micropip: () => python.install("micropip"),
     read: readNow,
     ask: answers ? ask : undefined,
+    sleep: interrupts ? sleep : undefined,
   });
   lab.start();
   return { lab, files: new LabFiles(pyodide.FS, lab.HOME) };
@@ -59,6 +60,12 @@ function readNow(path) {
     return undefined; // offline
   }
   return request.status === 200 ? new Uint8Array(request.response) : undefined;
+}
+
+/** Waits as `time.sleep` does, until Stop ends it: Python then raises KeyboardInterrupt. @param {number} seconds */
+function sleep(seconds) {
+  const longest = 1e6; // ms; Python asks again for the rest
+  Atomics.wait(interrupts, 0, 0, Math.min(seconds * 1000, longest));
 }
 
 /** The request whose code runs. */

@@ -102,7 +102,11 @@ def chosen_layers(model: Module, config: LoraConfig) -> dict[str, Any]:
                 )
             found[path] = module
     for name in config.target_parameters or ():
-        if not any(ends_in(f"{path}.{stack}", [name]) for path, module in found.items() for stack in getattr(module, "STACKS", ())):
+        if not any(
+            ends_in(f"{path}.{stack}", [name])
+            for path, module in found.items()
+            for stack in getattr(module, "STACKS", ())
+        ):
             raise OptionError(
                 f"{name!r:.80} is no stack of experts of the model", where="target_parameters",
                 hint="Such are, for example, mlp.experts.gate_up_proj and mlp.experts.down_proj",

@@ -203,7 +203,9 @@ def _divide(
 def _check_rank(path: str, rank: float, config: LoraConfig, where: str) -> None:
     """ModelError for another rank than that of the settings."""
     if rank != config.rank(path):
-        raise ModelError(f"the matrices of {path} have rank {rank:g}, the settings say {config.rank(path)}", where=where)
+        raise ModelError(
+            f"the matrices of {path} have rank {rank:g}, the settings say {config.rank(path)}", where=where
+        )
 
 
 def _fill(model: Module, name: str, state: dict[str, Tensor], where: str) -> None:

@@ -229,8 +229,8 @@ class LoraEmbedding(LowRank, Embedding):
 
 
 class LoraExperts(LowRank, Experts):
-    """Stacks of experts with adapters. As in peft, A of a stack is (E r, in), with the rows of an expert together, and B
-    is (out, r E), with the columns of a rank together.
+    """Stacks of experts with adapters. As in peft, A of a stack is (E r, in), with the rows of an expert together, and
+    B is (out, r E), with the columns of a rank together.
     """
 
     @property
@@ -359,7 +359,7 @@ def adapt(module: Adaptable, name: str, config: LoraConfig, path: str) -> None:
 
 
 def _adapt_experts(module: LoraExperts, name: str, config: LoraConfig, path: str) -> None:
-    """Gives the stacks that `target_parameters` names an adapter. Their rank and alpha are those of the stack's path."""
+    """Gives the stacks that `target_parameters` names an adapter; rank and alpha are those of the stack's path."""
     for setting in ("lora_dropout", "lora_bias", "use_dora"):
         if getattr(config, setting):
             raise OptionError("adapters of experts have none", where=setting, hint="Adapt other layers with it")

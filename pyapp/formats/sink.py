@@ -66,13 +66,26 @@ def open_sink(target: AnySink) -> Iterator[IO[bytes]]:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not path.parent.is_dir():
+            raise FileNotFoundError(
+                errno.ENOENT, f"there is no folder {str(path.parent)!r} to write to", str(path)
+            ) from None
         if error.filename is not None and str(error.filename).endswith(".partial"):
             error.filename, error.filename2 = str(path), None
-        if error.errno in (errno.ENOSPC, errno.EDQUOT) and not isinstance(error, PyappError):
-            raise StorageFullError(
-                "the disk is full", where=str(path), hint="Free some space, or choose another folder, and try again"
-            ) from error
-        raise
+        with full_disk_named(path):
+            raise
+
+
+@contextmanager
+def full_disk_named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """A context in which the error of a full disk is a StorageFullError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or isinstance(error, PyappError):
+            raise
+        hint = "Free some space, or choose another folder, and try again"
+        raise StorageFullError("the disk is full", where=os.fspath(path), hint=hint) from error
 
 
 def _new_file(partial: Path) -> IO[bytes]:

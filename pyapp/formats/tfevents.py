@@ -20,6 +20,7 @@ from typing import Any
 from pyapp.engine.lazy import np
 
 from .png import encode_png
+from .sink import full_disk_named
 
 POLYNOMIAL = 0x82F63B78  # Castagnoli's, with its bits reversed
 MASK = 0xA282EAD8
@@ -153,8 +154,9 @@ class EventWriter:
         self._write(step, _of_plugin(name, "images", tensor))
 
     def _write(self, step: int, summary: bytes) -> None:
-        self._file.write(record(_event(step, _field(5, summary))))
-        self._file.flush()
+        with full_disk_named(self.path):
+            self._file.write(record(_event(step, _field(5, summary))))
+            self._file.flush()
 
     def close(self) -> None:
         self._file.close()

@@ -64,7 +64,7 @@ class LayerList(list[Any]):
     def __setitem__(self, index: Any, value: Any) -> None:
         super().__setitem__(index, [self._seen(v) for v in value] if isinstance(index, slice) else self._seen(value))
 
-    def __iadd__(self, values: Any) -> Any:
+    def __iadd__(self, values: Any) -> Any:  # type: ignore[misc]
         self.extend(values)
         return self
 
@@ -81,7 +81,7 @@ class LayerDict(dict[Any, Any]):
         owner = getattr(self, "_owner", None)
         super().__setitem__(key, value if owner is None else _register(owner, f"{self._name}_{key}", value))
 
-    def update(self, values: Any = (), **more: Any) -> None:
+    def update(self, values: Any = (), **more: Any) -> None:  # type: ignore[override]
         for key, value in dict(values, **more).items():
             self[key] = value
 

@@ -128,6 +128,18 @@ class CompiledMetrics:
                 weights = masked_weights(weights, mask_of(outputs[k]), "float32", mean=False)
             metric.update_state(y[k], outputs[k].detach(), weights)
 
+    name = "compile_metrics"
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Takes a batch, for a `train_step` of one's own."""
+        names = self.names
+        weights = sample_weight if isinstance(sample_weight, (list, tuple)) else [sample_weight] * len(names)
+        self.update(parts_of(y_true, names), flatten(y_pred), list(weights))
+
+    def result(self) -> dict[str, Any]:
+        """The numbers so far, by name."""
+        return self.results()
+
     def results(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for k, metric, weighted in self.metrics or []:
@@ -138,7 +150,8 @@ class CompiledMetrics:
             found[name] = value.tolist() if isinstance(value, Tensor) else value
         return found
 
-    def reset(self) -> None:
+    def reset_state(self) -> None:
+        """Begins again."""
         for _, metric, _ in self.metrics or []:
             metric.reset_state()
 

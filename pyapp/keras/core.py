@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ class _Thread(ThreadLocal):
     """The calls that are under way in this thread."""
 
     training: bool | None = None  # what calls without an argument `training` inherit
+    symbolic: tuple[Any, Any] = (None, None)  # the layer that is called with symbolic tensors, and its arguments
 
 
 _thread = _Thread()
@@ -263,9 +265,11 @@ class Layer(Configured, Module):
         for weight in self._own_weights():
             found[id(weight)] = f"{self.name}/{names[id(weight)]}", weight
         for name, child in self._modules.items():
-            inside = child.weight_paths() if isinstance(child, Layer) else [
-                (f"{name}/{path}".replace(".", "/"), w) for path, w in (*child.named_parameters(), *child.named_buffers())
-            ]  # fmt: skip
+            if isinstance(child, Layer):
+                inside = child.weight_paths()
+            else:
+                every = (*child.named_parameters(), *child.named_buffers())
+                inside = [(f"{name}/{path}".replace(".", "/"), weight) for path, weight in every]
             for path, weight in inside:
                 found.setdefault(id(weight), (f"{self.name}/{path}", weight))
         return list(found.values())
@@ -374,6 +378,10 @@ class Layer(Configured, Module):
         except OperationError as error:
             self._name_in(error, args)
             raise
+        except (ValueError, TypeError, IndexError) as error:
+            if type(error) not in (ValueError, TypeError, IndexError) or re.search(r"\b(layer|model) ", str(error)):
+                raise  # it has a form of its own, or says where it was
+            raise type(error)(f"{self._with_shapes(args)}: {error}") from error
         if masks is not None:
             self._pass_masks(args[0] if args else next(iter(kwargs.values())), outputs, masks)
         if self.activity_regularizer is not None:
@@ -384,10 +392,15 @@ class Layer(Configured, Module):
     def _name_in(self, error: OperationError, args: tuple[Any, ...]) -> None:
         """Writes this layer and the shapes of its inputs into an error of its operations; the innermost layer does."""
         if "layer " not in (error.where or ""):
-            shapes = [tuple(leaf.shape) for leaf in flatten(list(args)) if isinstance(leaf, Tensor)]
-            given = " and ".join(map(str, shapes)) or "no tensors"
-            error.where = f"layer {self.name} ({type(self).__name__}) with inputs of shape {given}: {error.where}"
+            error.where = f"{self._with_shapes(args)}: {error.where}"
             error.args = (error.message,)
+
+    def _with_shapes(self, args: tuple[Any, ...]) -> str:
+        """This layer and the shapes of its inputs, in words; of symbolic tensors with None where a size is unknown."""
+        layer, symbols = _thread.symbolic
+        leaves = flatten(symbols if layer is self else list(args))
+        given = " and ".join(str(tuple(leaf.shape)) for leaf in leaves if isinstance(leaf, (Tensor, KerasTensor)))
+        return f"layer {self.name} ({type(self).__name__}) with inputs of shape {given or 'no tensors'}"
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.call(*args, **kwargs)
@@ -443,6 +456,9 @@ class Layer(Configured, Module):
         try:
             self.build(shape)
         except (ValueError, TypeError) as error:
+            layer, symbols = _thread.symbolic
+            if layer is self and symbols:
+                shape = map_structure(lambda leaf: tuple(getattr(leaf, "shape", ())), symbols[0])
             raise type(error)(
                 f"layer {self.name} ({type(self).__name__}) cannot take inputs of shape {shape}: {error}"
             ) from error
@@ -573,8 +589,12 @@ def infer(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
         given, named = map_structure(zeros, args), map_structure(zeros, kwargs)
         named.pop("training", None)
-        with no_grad(), training_mode(False):
-            found.append(layer(*given, **named))
+        before, _thread.symbolic = _thread.symbolic, (layer, list(args))
+        try:
+            with no_grad(), training_mode(False):
+                found.append(layer(*given, **named))
+        finally:
+            _thread.symbolic = before
     layer.clear_losses()
     flat = [flatten(outputs) for outputs in found]
     made = iter(

@@ -11,7 +11,6 @@ from typing import Any
 
 from ..train.names import snake_case
 
-
 CLASSES: dict[str, Any] = {}  # what files may name: the classes of this package, and those that users register
 
 

@@ -14,7 +14,7 @@ from ..engine.lazy import np
 from ..train import fit as loops
 from ..train.batches import as_batch, batches_of, class_weighted, is_array
 from ..train.callbacks import CallbackList, History
-from ..train.metrics import Mean
+from ..train.metrics import Mean, Metric
 from . import optimizers, saving
 from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of
 from .core import (
@@ -404,9 +404,8 @@ class Model(Layer):
     def logs(self) -> dict[str, Any]:
         """Losses and metrics since the last reset, by name."""
         if self._last_logs is not None:
-            return {
-                name: float(v.item()) if isinstance(v, Tensor) else v for name, v in sorted(self._last_logs.items())
-            }
+            flat = _flat_logs(self._last_logs)
+            return {name: float(v.item()) if isinstance(v, Tensor) else v for name, v in sorted(flat.items())}
         found: dict[str, Any] = {"loss": self._loss_tracker.result()}
         found |= {tracker.name: tracker.result() for tracker in self._output_trackers}
         if self._compiled_metrics is not None:
@@ -420,7 +419,23 @@ class Model(Layer):
         for tracker in (self._loss_tracker, *self._output_trackers):
             tracker.reset_state()
         if self._compiled_metrics is not None:
-            self._compiled_metrics.reset()
+            self._compiled_metrics.reset_state()
+        for metric in self.metrics:
+            metric.reset_state()
+
+    @property
+    def metrics(self) -> list[Any]:
+        """The mean of the loss, the metrics that are attributes of the model or its layers, and those of `compile` as
+        one, "compile_metrics". All begin again with each epoch. A subclass may say which it has.
+        """
+        compiled = [] if self._compiled is None else [self._loss_tracker]
+        own = [
+            value
+            for module in self.modules()
+            for name, value in vars(module).items()
+            if isinstance(value, Metric) and name != "_loss_tracker"
+        ]
+        return [*compiled, *own, *([] if self._compiled_metrics is None else [self._compiled_metrics])]
 
     @property
     def metrics_names(self) -> list[str]:
@@ -694,6 +709,14 @@ def _unflatten(structure: Any, values: Any) -> Any:
     if isinstance(structure, (list, tuple)):
         return type(structure)(_unflatten(value, values) for value in structure)
     return next(values)
+
+
+def _flat_logs(logs: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers by name; those of a dict inside are beside the others."""
+    found: dict[str, Any] = {}
+    for name, value in logs.items():
+        found |= _flat_logs(value) if isinstance(value, Mapping) else {name: value}
+    return found
 
 
 def _listed(callbacks: Any) -> list[Any]:

@@ -1,5 +1,5 @@
-"""What cells of the page's Lab show beside text: tables, images, curves that grow, a field to draw in, and a button that
-opens files in another view.
+"""What cells of the page's Lab show beside text: tables, images, curves that grow, a field to draw in, and a button
+that opens files in another view.
 
 >>> from pyapp import lab
 >>> lab.table([{"layer": "dense", "parameters": 650}])

@@ -1,4 +1,4 @@
-"""`input()` in cells: the page shows a field below the cell, and Python waits for the line that the reader writes there."""
+"""`input()` in cells: the page shows a field below the cell, and Python waits for the line that is written there."""
 
 from __future__ import annotations
 

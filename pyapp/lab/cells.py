@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 import types
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, TracebackType
@@ -34,7 +35,7 @@ IMAGE_SIDES = (8, 2048)  # arrays of bytes of these sizes are shown as images
 
 
 class Session:
-    """A namespace and its cells. `send(output)` gets what the cells show; `ask()` waits for a line that `input()` reads."""
+    """A namespace and its cells. `send(output)` gets what the cells show, `ask()` waits for a line for `input()`."""
 
     def __init__(self, send: Send, ask: Ask | None = None) -> None:
         self.send = send
@@ -75,13 +76,14 @@ class Session:
     async def _guarded(self, work: Any) -> str:
         printed = Printed(self.send)
         out, err = Stream(printed, "stdout"), Stream(printed, "stderr")
-        main, stdin = sys.modules.get("__main__"), sys.stdin
+        main, stdin, form = sys.modules.get("__main__"), sys.stdin, warnings.formatwarning
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 sys.modules["__main__"] = self._module
                 if self._ask is not None:
                     sys.stdin = Answers(self._ask)
                 send_to(self.send)
+                warnings.formatwarning = self._warning
                 self._task = asyncio.ensure_future(self._outcome(work))
                 try:
                     return await self._task
@@ -94,7 +96,7 @@ class Session:
             return "stopped"
         finally:
             send_to(None)
-            sys.stdin = stdin
+            sys.stdin, warnings.formatwarning = stdin, form
             if main is not None:
                 sys.modules["__main__"] = main
 
@@ -113,6 +115,13 @@ class Session:
         except BaseException as error:
             return self._failed(error)
         return "complete"
+
+    def _warning(
+        self, message: Any, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
+        """A warning of Python in words: where it was, if that was in a cell."""
+        place = f"Cell {filename[6:-1]}, line {lineno}: " if filename in self._files else ""
+        return f"{place}{category.__name__}: {message}\n"
 
     def _failed(self, error: BaseException, hint: str | None = None) -> str:
         sys.stdout.flush()

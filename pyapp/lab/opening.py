@@ -16,9 +16,9 @@ def open_in(view: str, *paths: str | os.PathLike[str], label: str | None = None)
     """Shows a button that opens files in a view of the page: lab.open_in("story", "my-model").
 
     `view` is the name of the view in its address: "story", "chat", "search", "transcribe". `paths` are files in the
-    folder of the notebook, or folders there with all their files: a folder with a model is opened as this model. `label`
-    is the button's text. FileNotFoundError for a path that is not there, OptionError for one outside of the notebook's
-    folder.
+    folder of the notebook, or folders there with all their files: a folder with a model is opened as this model.
+    `label` is the button's text. FileNotFoundError for a path that is not there, OptionError for one outside of the
+    notebook's folder.
     """
     if not paths:
         raise TypeError("open_in: takes the files to open")

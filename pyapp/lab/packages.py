@@ -37,9 +37,8 @@ async def install(*packages: str) -> None:
         raise OptionError("packages are installed in the page only", where="lab.install", hint="Use pip here")
     await _host.micropip()
     import micropip
-    from micropip.package_index import DEFAULT_INDEX_URLS
 
-    hosts, index = _host.allowed.split(), urlsplit(DEFAULT_INDEX_URLS[0]).netloc
+    hosts, index = _host.allowed.split(), urlsplit(micropip.package_index.DEFAULT_INDEX_URLS[0]).netloc
     await micropip.install(addresses(packages, _host.site, hosts, index), deps=index in hosts)
 
 

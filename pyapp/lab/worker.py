@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -23,12 +24,13 @@ _send: Callable[[str], None] | None = None
 
 
 class Host(packages.Host, Protocol):
-    """The worker: `read(path)` gives a file of the site as JavaScript's bytes; `ask()` waits for a line of the reader, and
-    is there where the page is isolated.
+    """The worker: `read(path)` gives a file of the site as JavaScript's bytes. Where the page is isolated, `ask()`
+    waits for a line of the reader, and `sleep(seconds)` until then, or until Stop.
     """
 
     def read(self, path: str) -> Any: ...
     def ask(self) -> str | None: ...
+    def sleep(self, seconds: float) -> None: ...
 
 
 _host: Host | None = None
@@ -39,6 +41,8 @@ def connect(host: Host) -> None:
     _host = host
     packages.connect(host)
     registry.fetch_embedded_by(_read)
+    if getattr(host, "sleep", None) is not None:
+        time.sleep = _sleep  # Python's own does not see Stop here
 
 
 def _read(path: str) -> bytes:
@@ -49,6 +53,16 @@ def _read(path: str) -> bytes:
         raise DownloadError("the page does not have this file", where=path, hint="Check your connection")
     found: bytes = data.to_bytes()
     return found
+
+
+def _sleep(seconds: Any, /) -> None:
+    """time.sleep, which Stop ends."""
+    assert _host is not None
+    if seconds < 0:
+        raise ValueError("sleep length must be non-negative")
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        _host.sleep(left)  # returns early after Stop: Python raises KeyboardInterrupt in this loop
 
 
 def _ask() -> str | None:

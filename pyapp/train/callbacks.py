@@ -16,7 +16,7 @@ from typing import Any
 
 from ..engine.ops.random import default_generator
 from ..errors import FileFormatError
-from ..formats.sink import open_sink
+from ..formats.sink import full_disk_named, open_sink
 from ..formats.tfevents import EventWriter
 
 __all__ = [
@@ -65,7 +65,7 @@ class CallbackList:
         self.callbacks = list(callbacks)
         for callback in self.callbacks:
             for method in ("set_model", "set_params", "on_epoch_end"):
-                if not hasattr(callback, method):
+                if isinstance(callback, type) or not hasattr(callback, method):
                     raise TypeError(f"a callback is an object of a subclass of Callback, not {callback!r:.60}")
             callback.set_params(params)
             callback.set_model(model)
@@ -80,7 +80,11 @@ class CallbackList:
         """Calls `event` of each callback that has it."""
         for callback in self.callbacks:
             if self._listens(callback, event):
-                getattr(callback, event)(*args)
+                try:
+                    getattr(callback, event)(*args)
+                except Exception as error:
+                    error.add_note(f"in the callback {type(callback).__name__}.{event}")
+                    raise
 
 
 class History(Callback):
@@ -283,13 +287,15 @@ class CSVLogger(Callback):
             )
             if self._needs_header:
                 self._writer.writeheader()
-        self._writer.writerow(row)
-        self._file.flush()
+        with full_disk_named(self.filename):
+            self._writer.writerow(row)
+            self._file.flush()
 
     def on_train_end(self, logs: Logs | None = None) -> None:
         if self._file is not None:
-            self._file.close()
-            self._file = None
+            file, self._file = self._file, None
+            with full_disk_named(self.filename):
+                file.close()
 
 
 class ModelCheckpoint(_Monitor):
@@ -347,9 +353,9 @@ class TensorBoard(Callback):
     """Writes losses, metrics and the learning rate of each epoch for TensorBoard: to the folders train and validation
     of `log_dir`. `update_freq`: "epoch", or also the losses after each batch ("batch"), or after so many.
 
-    histogram_freq: every so many epochs, the distribution of each weight is written, by the weight's path. write_images:
-    then each weight is a picture, too. write_steps_per_second: the speed of each epoch. Graphs, profiles and embeddings
-    are not written: ValueError where one is asked for, but for `write_graph`, which is Keras' default.
+    histogram_freq: every so many epochs, the distribution of each weight is written, by the weight's path.
+    write_images: then each weight is a picture, too. write_steps_per_second: the speed of each epoch. Graphs, profiles
+    and embeddings are not written: ValueError where one is asked for, but for `write_graph`, which is Keras' default.
     """
 
     def __init__(

@@ -61,6 +61,8 @@ def fit(
     steps_per_epoch: int | None = None, validation_steps: int | None = None, validation_freq: Any = 1, verbose: int = 1,
 ) -> History:  # fmt: skip
     """Trains for epochs `initial_epoch` .. `epochs`; the History has the numbers of each."""
+    if epochs < 0:
+        raise ValueError(f"epochs is a number of passes, not {epochs}")
     history = History()
     total = steps_per_epoch or batches.count()
     params = {"verbose": verbose, "epochs": epochs, "steps": total}

@@ -42,9 +42,13 @@ class Metric:
         """A new state: "zeros", "ones", a number, or a function of the shape. `reset_state` makes it so again."""
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         kind = as_dtype(dtype or self.dtype)
-        given = {"zeros": 0.0, "ones": 1.0, None: 0.0}.get(initializer, initializer) if not callable(initializer) else 0.0
+        given = (
+            {"zeros": 0.0, "ones": 1.0, None: 0.0}.get(initializer, initializer) if not callable(initializer) else 0.0
+        )
         if isinstance(given, str):
-            raise ValueError(f"{self.name}: the initializer of a metric is zeros, ones or a function, not {given!r:.40}")
+            raise ValueError(
+                f"{self.name}: the initializer of a metric is zeros, ones or a function, not {given!r:.40}"
+            )
         with no_grad():
             value = initializer(shape) if callable(initializer) else ops.full(shape, float(given))
             state = as_variable(value.to(kind).clone())
@@ -382,7 +386,9 @@ class AUC(_Confusion):
         name: str | None = None, dtype: Any = None, from_logits: bool = False,
     ) -> None:  # fmt: skip
         if summation_method not in ("interpolation", "minoring", "majoring"):
-            raise ValueError(f"AUC: summation_method is interpolation, minoring or majoring, not {summation_method!r:.40}")
+            raise ValueError(
+                f"AUC: summation_method is interpolation, minoring or majoring, not {summation_method!r:.40}"
+            )
         self.summation_method = summation_method
         if num_thresholds < 2 or curve not in ("ROC", "PR"):
             raise ValueError("AUC: takes at least two thresholds, and the curve ROC or PR")

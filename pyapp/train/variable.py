@@ -14,7 +14,7 @@ class Variable(Tensor):
 
     __slots__ = ()
 
-    def assign(self, value: Any) -> Tensor:
+    def assign(self, value: Any) -> Tensor:  # type: ignore[override]
         """Writes a tensor, an array or a number, which is broadcast to the shape."""
         with no_grad():
             return self.copy_(ops.as_tensor(value).to(self.dtype).expand(self.shape))

@@ -39,7 +39,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "qwen3_moe-experts": (
-        "qwen3_moe", {"r": 3, "lora_alpha": 6, "target_modules": [], "target_parameters": ["experts.down_proj"]},
+        "qwen3_moe",
+        {"r": 3, "lora_alpha": 6, "target_modules": [], "target_parameters": ["experts.down_proj"]},
     ),  # fmt: skip
     "phi3": ("phi3", {"r": 2, "target_modules": ["qkv_proj", "gate_up_proj"]}),
 }

@@ -45,6 +45,14 @@ LABELS = np.array([3, 1, 9, 0, 2], np.uint8)
 MNIST = {
     "train-images-idx3-ubyte.gz": gzip.compress(idx(IMAGES)), "train-labels-idx1-ubyte.gz": gzip.compress(idx(LABELS))
 }  # fmt: skip
+RECORDS = np.random.default_rng(0).integers(0, 10, (3, 3073)).astype(np.uint8)  # of CIFAR-10: the class, and pixels
+ARCHIVES = {
+    "cifar-10-binary.tar.gz": packed(
+        {f"cifar-10-batches-bin/data_batch_{k}.bin": RECORDS.tobytes() for k in range(1, 6)}
+        | {"cifar-10-batches-bin/batches.meta.txt": b"".join(b"kind%d\n" % k for k in range(10))}
+    ),
+    "aclImdb_v1.tar.gz": packed({"aclImdb/train/pos/0_9.txt": b"Good", "aclImdb/train/neg/1_2.txt": b"Bad"}),
+}
 STORIES = "One day.\nShe ran.\n<|endoftext|>\nTwo dogs.\n<|endoftext|>\n\nThree.\n<|endoftext|>\n"
 
 
@@ -52,7 +60,7 @@ STORIES = "One day.\nShe ran.\n<|endoftext|>\nTwo dogs.\n<|endoftext|>\n\nThree.
 def remote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """A server with small files in the real formats, under the names and addresses of the real ones."""
     running = server.Hub({
-        "data": dict(MNIST), "datasets/roneneldan/TinyStories": {"TinyStories-valid.txt": STORIES.encode()}
+        "data": MNIST | ARCHIVES, "datasets/roneneldan/TinyStories": {"TinyStories-valid.txt": STORIES.encode()}
     }, large=(".gz", ".txt"))  # fmt: skip
     running.start()
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_HUB_OFFLINE"):
@@ -66,6 +74,12 @@ def remote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
         urls = (f"http://127.0.0.1:1/{name}", f"{running.address}/storage/data/{name}")  # nobody answers at the first
         file = DataFile(name, urls, len(data), hashlib.sha256(data).hexdigest())
         monkeypatch.setitem(pictures.IDX_FILES["mnist"], name, file)
+    for name, data in ARCHIVES.items():
+        file = DataFile(name, (f"{running.address}/storage/data/{name}",), len(data), hashlib.sha256(data).hexdigest())
+        if name in pictures.CIFAR_FILES:
+            monkeypatch.setitem(pictures.CIFAR_FILES, name, file)
+        else:
+            monkeypatch.setattr(texts, "IMDB", file)
     yield running
     running.stop()
 
@@ -108,6 +122,21 @@ def test_a_wrong_download_leaves_nothing(remote: Any, tmp_path: Path, fault: Any
     assert "HF_ENDPOINT" not in str(caught.value)
     assert not [path for path in (tmp_path / "cache" / "x").glob("*") if path.is_file()]
     assert obtain("x", file).read_bytes() == data  # the next attempt succeeds
+
+
+@pytest.mark.native_only
+def test_archives_are_downloaded_and_verified(remote: Any) -> None:
+    remote.faults = [server.Fault("cut", 100)]
+    found = datasets.cifar10()
+    assert found.images.shape == (15, 3, 32, 32) and found.classes[9] == "kind9"
+    assert (found.images[3].numpy().reshape(-1) == RECORDS[0, 1:]).all() and found.labels[4] == int(RECORDS[1, 0])
+    assert any(request.start == 100 for request in remote.log)
+    remote.faults = [server.Fault("flip")]
+    with pytest.raises(DownloadError, match="arrived damaged: its checksum"):
+        datasets.imdb()
+    assert list(datasets.imdb()) == [("Bad", 0), ("Good", 1)]
+    remote.stop()
+    assert len(datasets.cifar10()) == 15 and len(datasets.imdb()) == 2  # of the cache
 
 
 @pytest.mark.native_only

@@ -1,4 +1,4 @@
-"""The Python of docs/training.md runs with the described results."""
+"""The Python of the guides to training runs, with the described results."""
 
 from __future__ import annotations
 
@@ -7,16 +7,35 @@ from pathlib import Path
 
 import pytest
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "training.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+pytestmark = pytest.mark.native_only
 
 
-@pytest.mark.native_only
+def shown(name: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What each block of Python of a page prints."""
+    found = []
+    for number, code in enumerate(re.findall(r"```(?:python|py)\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)):
+        exec(compile(code, f"{name}, block {number}", "exec"), {})
+        found.append(capsys.readouterr().out)
+    return found
+
+
 def test_the_guide_to_training(capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    shown = []
-    for number, code in enumerate(blocks):
-        exec(compile(code, f"{GUIDE.name}, block {number}", "exec"), {})
-        shown.append(capsys.readouterr().out)
-    assert float(shown[2]) > 0.85 and shown[3] == "['head.weight', 'head.bias'] []\n"
-    accuracies = [float(value) for value in shown[4].strip("[]\n").split(", ")]
+    found = shown("training.md", capsys)
+    assert float(found[2]) > 0.85 and found[3] == "['head.weight', 'head.bias'] []\n"
+
+
+def test_the_page_from_lightning(capsys: pytest.CaptureFixture[str]) -> None:
+    accuracies, losses = (
+        [float(value) for value in text.strip("[]\n").split(", ")] for text in shown("lightning.md", capsys)
+    )
     assert len(accuracies) == 3 and accuracies[-1] > 0.8
+    assert len(losses) == 3 and losses[-1] < losses[0] / 1.5
+
+
+def test_the_page_from_keras(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, text = shown("keras.md", capsys)
+    assert "Epoch 10/10" in text and "'accuracy'" in text.splitlines()[-1] and (tmp_path / "model.keras").is_file()

@@ -5,7 +5,10 @@ A script takes the `keras` module and returns numbers. Weights begin with the sa
 
 from __future__ import annotations
 
+import importlib
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -710,4 +713,641 @@ def masks_of_layers(keras: Any) -> Any:
         "add": shown(layers.Add().compute_mask(pair, [given, other])),
         "softmax": keras.ops.convert_to_numpy(scores),
         "loss": float(loss(keras.ops.convert_to_tensor(np.zeros_like(x)), values)),
+    }
+
+
+@script
+def tickets_with_dicts(keras: Any) -> Any:
+    random = np.random.RandomState(3)
+    title = random.randint(1, 30, (32, 5))
+    body = random.randint(1, 30, (32, 8))
+    tags = random.randint(0, 2, (32, 4)).astype("float32")
+    priority = random.rand(32, 1).astype("float32")
+    department = random.randint(0, 2, (32, 4)).astype("float32")
+    title_input = keras.Input(shape=(None,), name="title")
+    body_input = keras.Input(shape=(None,), name="body")
+    tags_input = keras.Input(shape=(4,), name="tags")
+    title_features = keras.layers.Embedding(30, 6)(title_input)
+    body_features = keras.layers.Embedding(30, 6)(body_input)
+    title_features = keras.layers.LSTM(5)(title_features)
+    body_features = keras.layers.LSTM(4)(body_features)
+    x = keras.layers.concatenate([title_features, body_features, tags_input])
+    priority_pred = keras.layers.Dense(1, name="priority")(x)
+    department_pred = keras.layers.Dense(4, name="department")(x)
+    model = keras.Model(
+        inputs=[title_input, body_input, tags_input], outputs={"priority": priority_pred, "department": department_pred}
+    )
+    start(model)
+    model.compile(
+        optimizer=keras.optimizers.RMSprop(1e-2),
+        loss={
+            "priority": keras.losses.BinaryCrossentropy(from_logits=True),
+            "department": keras.losses.CategoricalCrossentropy(from_logits=True),
+        },
+        loss_weights={"priority": 1.0, "department": 0.2},
+        metrics={"priority": ["mae"], "department": ["accuracy"]},
+    )
+    history = model.fit(
+        {"title": title, "body": body, "tags": tags},
+        {"priority": priority, "department": department},
+        epochs=2,
+        batch_size=8,
+        shuffle=False,
+        verbose=0,
+    )
+    out = model.predict({"title": title, "body": body, "tags": tags}, verbose=0)
+    return {
+        "history": history.history,
+        "p": out["priority"],
+        "d": out["department"],
+        "eval": model.evaluate(
+            {"title": title, "body": body, "tags": tags},
+            {"priority": priority, "department": department},
+            verbose=0,
+            return_dict=True,
+        ),
+    }
+
+
+@script
+def nested_subclass_with_add_loss(keras: Any) -> Any:
+    class Rows(keras.layers.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self, rate: Any = 1e-2, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.rate = rate
+
+        def call(self, inputs: Any) -> Any:
+            self.add_loss(self.rate * keras.ops.mean(keras.ops.square(inputs)))
+            return inputs
+
+    class Linear(keras.layers.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self, units: Any = 32, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.units = units
+
+        def build(self, input_shape: Any) -> None:
+            self.w = self.add_weight(shape=(input_shape[-1], self.units), initializer="random_normal", trainable=True)
+            self.b = self.add_weight(shape=(self.units,), initializer="zeros", trainable=True)
+            self.seen = self.add_weight(shape=(1,), initializer="zeros", trainable=False, name="seen")
+
+        def call(self, inputs: Any, training: Any = None) -> Any:
+            if training:
+                self.seen.assign_add(1.0)
+            return keras.ops.matmul(inputs, self.w) + self.b
+
+        def get_config(self) -> Any:
+            return {**super().get_config(), "units": self.units}
+
+    class MLP(keras.Model):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = [Linear(8), Linear(6)]
+            self.rows = Rows()
+            self.norm = keras.layers.LayerNormalization()
+            self.head = keras.layers.Dense(
+                1, activity_regularizer="l2", kernel_regularizer=keras.regularizers.L1L2(1e-3, 1e-2)
+            )
+
+        def call(self, x: Any, training: Any = False) -> Any:
+            for block in self.blocks:
+                x = keras.activations.gelu(block(x, training=training))
+            return self.head(self.norm(self.rows(x)))
+
+    x, y = numbers(30, 5, 2)
+    model = MLP()
+    model(x[:1])
+    start(model)
+    model.compile(optimizer=keras.optimizers.Adam(1e-2, clipnorm=0.5), loss="mse", metrics=["mae"])
+    got = fitted(model, x, y.astype("float32")[:, None])
+    got["seen"] = [np.asarray(w) for w in model.get_weights() if w.shape == (1,)][:2]
+    got["count"] = [len(model.trainable_weights), len(model.non_trainable_weights), model.count_params()]
+    return got
+
+
+@script
+def transformer_block(keras: Any) -> Any:
+    layers, ops = keras.layers, keras.ops
+
+    class TransformerBlock(layers.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self, embed_dim: Any, num_heads: Any, ff_dim: Any, rate: Any = 0.0) -> None:
+            super().__init__()
+            self.att = layers.MultiHeadAttention(num_heads=num_heads, key_dim=embed_dim)
+            self.ffn = keras.Sequential([layers.Dense(ff_dim, activation="relu"), layers.Dense(embed_dim)])
+            self.layernorm1 = layers.LayerNormalization(epsilon=1e-6)
+            self.layernorm2 = layers.LayerNormalization(epsilon=1e-6)
+            self.dropout1 = layers.Dropout(rate)
+            self.dropout2 = layers.Dropout(rate)
+
+        def call(self, inputs: Any) -> Any:
+            attn_output = self.att(inputs, inputs)
+            attn_output = self.dropout1(attn_output)
+            out1 = self.layernorm1(inputs + attn_output)
+            ffn_output = self.dropout2(self.ffn(out1))
+            return self.layernorm2(out1 + ffn_output)
+
+    class TokenAndPositionEmbedding(layers.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self, maxlen: Any, vocab_size: Any, embed_dim: Any) -> None:
+            super().__init__()
+            self.token_emb = layers.Embedding(input_dim=vocab_size, output_dim=embed_dim)
+            self.pos_emb = layers.Embedding(input_dim=maxlen, output_dim=embed_dim)
+
+        def call(self, x: Any) -> Any:
+            maxlen = ops.shape(x)[-1]
+            positions = ops.arange(start=0, stop=maxlen, step=1)
+            return self.token_emb(x) + self.pos_emb(positions)
+
+    random = np.random.RandomState(1)
+    x = random.randint(0, 20, (24, 7))
+    y = (x.sum(1) % 2).astype("int64")
+    inputs = layers.Input(shape=(7,))
+    h = TokenAndPositionEmbedding(7, 20, 8)(inputs)
+    h = TransformerBlock(8, 2, 12)(h)
+    h = layers.GlobalAveragePooling1D()(h)
+    h = layers.Dropout(0.0)(h)
+    h = layers.Dense(10, activation="relu")(h)
+    outputs = layers.Dense(2, activation="softmax")(h)
+    model = keras.Model(inputs=inputs, outputs=outputs)
+    start(model)
+    model.compile(optimizer="adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    return {**fitted(model, x, y), "weights": [list(w.shape) for w in model.get_weights()]}
+
+
+@script
+def custom_losses_and_metrics(keras: Any) -> Any:
+    ops = keras.ops
+
+    class Huberish(keras.losses.Loss):  # type: ignore[misc, name-defined]
+        def __init__(self, threshold: Any = 1.0, **kw: Any) -> None:
+            super().__init__(**kw)
+            self.threshold = threshold
+
+        def call(self, y_true: Any, y_pred: Any) -> Any:
+            error = ops.abs(y_true - y_pred)
+            return ops.mean(
+                ops.where(error < self.threshold, 0.5 * error**2, self.threshold * error - 0.5 * self.threshold**2),
+                axis=-1,
+            )
+
+    class Within(keras.metrics.Metric):  # type: ignore[misc, name-defined]
+        def __init__(self, limit: Any = 0.5, name: Any = "within", **kw: Any) -> None:
+            super().__init__(name=name, **kw)
+            self.limit = limit
+            self.hits = self.add_weight(name="hits", initializer="zeros")
+            self.count = self.add_variable(shape=(), initializer="zeros", name="count")
+
+        def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+            ok = ops.cast(ops.abs(y_true - y_pred) < self.limit, "float32")
+            if sample_weight is not None:
+                ok = ok * ops.reshape(ops.cast(sample_weight, "float32"), (-1, 1))
+            self.hits.assign(self.hits + ops.sum(ok))
+            self.count.assign_add(ops.cast(ops.size(y_true), "float32"))
+
+        def result(self) -> Any:
+            return self.hits / self.count
+
+    def rms(y_true: Any, y_pred: Any) -> Any:
+        return ops.sqrt(ops.mean(ops.square(y_true - y_pred)))
+
+    x, _ = numbers(40, 4, 2)
+    y = np.stack([x.sum(1), x[:, 0] * 2], 1)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(5, "softplus"), keras.layers.Dense(2)])
+    start(model)
+    model.compile(
+        keras.optimizers.Adamax(0.02),
+        Huberish(0.7),
+        metrics=[Within(), rms, "cosine_similarity", keras.metrics.MeanSquaredLogarithmicError()],
+    )
+    return {
+        **fitted(model, x, y),
+        "e": model.evaluate(x, y, verbose=0, return_dict=True, sample_weight=np.linspace(0, 1, 40).astype("float32")),
+    }
+
+
+@script
+def transfer_learning(keras: Any) -> Any:
+    x, y = numbers(32, (6, 6, 3), 2)
+    base = keras.Sequential(
+        [
+            keras.Input((6, 6, 3)),
+            keras.layers.Conv2D(4, 3),
+            keras.layers.BatchNormalization(),
+            keras.layers.ReLU(),
+            keras.layers.GlobalAveragePooling2D(),
+        ],
+        name="base",
+    )
+    start(base, 5)
+    base.trainable = False
+    inputs = keras.Input((6, 6, 3))
+    h = keras.layers.Rescaling(1 / 2.0, offset=-0.1)(inputs)
+    h = base(h, training=False)
+    outputs = keras.layers.Dense(1)(h)
+    model = keras.Model(inputs, outputs)
+    model.get_layer(index=-1).set_weights([np.full((4, 1), 0.3, "float32"), np.zeros(1, "float32")])
+    model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True), metrics=[keras.metrics.BinaryAccuracy()])
+    first = fitted(model, x, y.astype("float32")[:, None], epochs=2)
+    counts = [len(model.trainable_weights), len(model.non_trainable_weights)]
+    model.compile(
+        keras.optimizers.Adam(1e-3),
+        keras.losses.BinaryCrossentropy(from_logits=True),
+        metrics=[keras.metrics.BinaryAccuracy()],
+    )
+    second = fitted(model, x, y.astype("float32")[:, None], epochs=2)
+    return {
+        "first": first,
+        "second": second,
+        "counts": counts,
+        "again": [len(model.trainable_weights), len(model.non_trainable_weights)],
+        "names": len(model.layers),
+    }
+
+
+@script
+def seq2seq(keras: Any) -> Any:
+    random = np.random.RandomState(2)
+    enc = random.randn(20, 6, 4).astype("float32")
+    dec = random.randn(20, 5, 4).astype("float32")
+    target = random.randint(0, 4, (20, 5))
+    ei = keras.Input((None, 4))
+    encoder = keras.layers.LSTM(6, return_state=True)
+    _, h, c = encoder(ei)
+    di = keras.Input((None, 4))
+    do, _, _ = keras.layers.LSTM(6, return_sequences=True, return_state=True)(di, initial_state=[h, c])
+    out = keras.layers.TimeDistributed(keras.layers.Dense(4, activation="softmax"))(do)
+    model = keras.Model([ei, di], out)
+    start(model)
+    model.compile(optimizer="rmsprop", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    hist = model.fit([enc, dec], target, batch_size=5, epochs=2, validation_split=0.2, shuffle=False, verbose=0).history
+    encoder_model = keras.Model(ei, [h, c])
+    return {"h": hist, "p": model.predict([enc, dec], verbose=0), "s": encoder_model.predict(enc, verbose=0)}
+
+
+@script
+def stacked_rnn_cells(keras: Any) -> Any:
+    x, y = numbers(24, (6, 3), 2)
+    model = keras.Sequential(
+        [
+            keras.Input((6, 3)),
+            keras.layers.RNN([keras.layers.GRUCell(4), keras.layers.LSTMCell(5)], return_sequences=True),
+            keras.layers.SimpleRNN(4, go_backwards=True),
+            keras.layers.Dense(2),
+        ]
+    )
+    start(model)
+    model.compile(
+        keras.optimizers.Adam(amsgrad=True),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["acc"],
+    )
+    return fitted(model, x, y)
+
+
+@script
+def optimizers_and_schedules(keras: Any) -> Any:
+    o = keras.optimizers
+    s = o.schedules
+    x, y = numbers(32, 5, 3)
+    found = {}
+    for name, opt in {
+        "polynomial": o.SGD(s.PolynomialDecay(0.1, 6, 0.01, power=2.0, cycle=True)),
+        "piecewise": o.Adam(s.PiecewiseConstantDecay([3, 6], [0.05, 0.01, 0.001])),
+        "restarts": o.RMSprop(s.CosineDecayRestarts(0.02, 4, t_mul=1.5)),
+        "warmup": o.AdamW(s.CosineDecay(0.0, 10, warmup_target=0.05, warmup_steps=3), weight_decay=0.01),
+        "inverse": o.Nadam(s.InverseTimeDecay(0.05, 4, 0.5, staircase=True)),
+        "lion": o.Lion(1e-2),
+        "adafactor": o.Adafactor(1e-2),
+        "ftrl": o.Ftrl(0.05, l1_regularization_strength=0.001),
+        "adadelta": o.Adadelta(0.5),
+        "clipvalue": o.SGD(0.1, clipvalue=0.01),
+        "global": o.SGD(0.1, global_clipnorm=0.1),
+    }.items():
+        model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(4, "relu"), keras.layers.Dense(3, "softmax")])
+        start(model)
+        model.compile(opt, "sparse_categorical_crossentropy")
+        found[name] = fitted(model, x, y, epochs=2)
+    return found
+
+
+@script
+def many_metrics(keras: Any) -> Any:
+    m = keras.metrics
+    random = np.random.RandomState(5)
+    y = random.randint(0, 2, (40, 1))
+    p = random.rand(40, 1).astype("float32")
+    w = random.rand(40).astype("float32")
+    found = {}
+    for metric in [
+        m.Precision(thresholds=[0.2, 0.7]),
+        m.Recall(thresholds=0.3),
+        m.AUC(curve="PR"),
+        m.AUC(num_thresholds=20, summation_method="minoring"),
+        m.SensitivityAtSpecificity(0.5),
+        m.SpecificityAtSensitivity(0.4),
+        m.PrecisionAtRecall(0.6),
+        m.RecallAtPrecision(0.5),
+        m.TruePositives(),
+        m.FalseNegatives(thresholds=0.6),
+        m.BinaryCrossentropy(),
+        m.Hinge(),
+        m.KLDivergence(),
+        m.Poisson(),
+        m.LogCoshError(),
+    ]:
+        metric.update_state(y, p)
+        a = np.array(keras.ops.convert_to_numpy(metric.result()))
+        metric.update_state(y, 1 - p, sample_weight=w)
+        found[metric.name] = [a, metric.result()]
+    c = random.randint(0, 3, 30)
+    q = random.rand(30, 3).astype("float32")
+    hot = np.eye(3, dtype="float32")[c]
+    for metric in [
+        m.F1Score(average="macro"),
+        m.F1Score(average=None, name="each"),
+        m.FBetaScore(beta=2.0, average="weighted"),
+        m.CategoricalCrossentropy(),
+        m.CategoricalHinge(),
+        m.CosineSimilarity(),
+        m.R2Score(),
+    ]:
+        metric.update_state(hot, q)
+        found[metric.name + "_"] = metric.result()
+    iou = m.MeanIoU(3)
+    iou.update_state(c, q.argmax(1))
+    found["iou"] = iou.result()
+    s = m.SparseTopKCategoricalAccuracy(2)
+    s.update_state(c, q)
+    found["top"] = s.result()
+    mean = m.Mean()
+    mean.update_state([1, 2, 3, 4], sample_weight=[1, 0, 1, 0])
+    found["mean"] = mean.result()
+    return found
+
+
+@script
+def siamese(keras: Any) -> Any:
+    ops = keras.ops
+    x, y = numbers(32, 6, 2)
+    x2, y2 = numbers(32, 6, 2, 7)
+    tower = keras.Sequential(
+        [keras.Input((6,)), keras.layers.Dense(5, activation="tanh"), keras.layers.Dense(3, use_bias=False)]
+    )
+    a, b = keras.Input((6,)), keras.Input((6,))
+    d = keras.layers.Lambda(
+        lambda v: ops.sqrt(ops.maximum(ops.sum(ops.square(v[0] - v[1]), axis=1, keepdims=True), 1e-7))
+    )([tower(a), tower(b)])
+    dot = keras.layers.Dot(axes=1, normalize=True)([tower(a), tower(b)])
+    out = keras.layers.Dense(1, activation="sigmoid")(
+        keras.layers.BatchNormalization()(keras.layers.Concatenate()([d, dot]))
+    )
+    model = keras.Model([a, b], out)
+    start(model)
+
+    def contrastive(y_true: Any, y_pred: Any) -> Any:
+        return ops.mean((1 - y_true) * ops.square(y_pred) + y_true * ops.square(ops.maximum(1 - y_pred, 0)))
+
+    model.compile("RMSprop", loss=contrastive, metrics=["accuracy"])
+    same = (y == y2).astype("float32")[:, None]
+    h = model.fit([x, x2], same, batch_size=8, epochs=3, shuffle=False, verbose=0)
+    return {"h": h.history, "p": model.predict([x, x2], verbose=0)}
+
+
+@script
+def saving(keras: Any) -> Any:
+    @keras.saving.register_keras_serializable(package="mine")
+    class Scale(keras.layers.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self, factor: Any, **kw: Any) -> None:
+            super().__init__(**kw)
+            self.factor = factor
+
+        def build(self, shape: Any) -> None:
+            self.s = self.add_weight(shape=(shape[-1],), initializer=keras.initializers.Constant(self.factor), name="s")
+
+        def call(self, x: Any) -> Any:
+            return x * self.s
+
+        def get_config(self) -> Any:
+            return {**super().get_config(), "factor": self.factor}
+
+    x, y = numbers(24, 4, 3)
+    model = keras.Sequential(
+        [
+            keras.Input((4,)),
+            Scale(0.5),
+            keras.layers.Dense(6, "selu", kernel_initializer="lecun_normal"),
+            keras.layers.Dense(3, "softmax"),
+        ]
+    )
+    start(model)
+    model.compile(keras.optimizers.Adam(0.02), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    first = fitted(model, x, y)
+    with tempfile.TemporaryDirectory() as folder:
+        path, weights = str(Path(folder) / "m.keras"), str(Path(folder) / "m.weights.h5")
+        model.save(path)
+        again = keras.models.load_model(path)
+        model.save_weights(weights)
+        clone = keras.models.clone_model(model)
+        clone.load_weights(weights)
+        js = keras.models.model_from_json(model.to_json())
+        js.set_weights(model.get_weights())
+    second = fitted(again, x, y)
+    return {
+        "first": first,
+        "second": second,
+        "clone": clone.predict(x, verbose=0),
+        "js": js.predict(x, verbose=0),
+        "same": keras.Sequential.from_config(model.get_config()).count_params(),
+    }
+
+
+@script
+def image_pipeline(keras: Any) -> Any:
+    L = keras.layers
+    x, y = numbers(16, (12, 12, 3), 2)
+    inputs = keras.Input((12, 12, 3))
+    h = L.Rescaling(1.0 / 3)(inputs)
+    h = L.Conv2D(6, 3, strides=2, padding="same")(h)
+    h = L.BatchNormalization(momentum=0.9)(h)
+    h = L.Activation("relu")(h)
+    prev = h
+    for size in [8, 10]:
+        h = L.Activation("relu")(h)
+        h = L.SeparableConv2D(size, 3, padding="same")(h)
+        h = L.GroupNormalization(groups=2)(h)
+        h = L.MaxPooling2D(3, strides=2, padding="same")(h)
+        residual = L.Conv2D(size, 1, strides=2, padding="same")(prev)
+        h = L.add([h, residual])
+        prev = h
+    h = L.SpatialDropout2D(0.0)(h)
+    h = L.Conv2DTranspose(4, 3, strides=2, padding="same", activation="relu")(h)
+    h = L.ZeroPadding2D(((1, 0), (0, 1)))(h)
+    h = L.Cropping2D(1)(h)
+    h = L.AveragePooling2D(2)(h)
+    h = L.GlobalMaxPooling2D()(h)
+    h = L.UnitNormalization()(h)
+    model = keras.Model(inputs, L.Dense(1, activation="sigmoid")(h))
+    start(model)
+    model.compile(
+        optimizer=keras.optimizers.Adam(3e-3),
+        loss="binary_crossentropy",
+        metrics=[keras.metrics.BinaryAccuracy(name="acc")],
+    )
+    return fitted(model, x, y.astype("float32")[:, None])
+
+
+def torch_beside(keras: Any) -> Any:
+    """The package whose tensors the layers take: a script with a step of its own imports it, too."""
+    return importlib.import_module("torch" if keras.__name__ == "keras" else "pyapp")
+
+
+@script
+def guide_custom_train_step(keras: Any) -> Any:
+    torch = torch_beside(keras)
+
+    class CustomModel(keras.Model):
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            self.zero_grad()
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(y=y, y_pred=y_pred)
+            loss.backward()
+            trainable_weights = list(self.trainable_weights)
+            gradients = [v.value.grad for v in trainable_weights]
+            with torch.no_grad():
+                self.optimizer.apply(gradients, trainable_weights)
+            for metric in self.metrics:
+                if metric.name == "loss":
+                    metric.update_state(loss)
+                else:
+                    metric.update_state(y, y_pred)
+            return {m.name: m.result() for m in self.metrics}
+
+    x, y = numbers(40, 6, 2)
+    inputs = keras.Input(shape=(6,))
+    outputs = keras.layers.Dense(1)(keras.layers.Dense(5, activation="relu")(inputs))
+    model = CustomModel(inputs, outputs)
+    start(model)
+    model.compile(optimizer="adam", loss="mse", metrics=["mae"])
+    return fitted(model, x, y[:, None].astype("float32"))
+
+
+@script
+def guide_own_trackers(keras: Any) -> Any:
+    torch = torch_beside(keras)
+
+    class VAEish(keras.Model):
+        def __init__(self, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.encoder = keras.Sequential([keras.layers.Dense(4, activation="relu"), keras.layers.Dense(4)])
+            self.decoder = keras.Sequential(
+                [keras.layers.Dense(5, activation="relu"), keras.layers.Dense(6, activation="sigmoid")]
+            )
+            self.total_loss_tracker = keras.metrics.Mean(name="total_loss")
+            self.kl_loss_tracker = keras.metrics.Mean(name="kl_loss")
+
+        def call(self, x: Any) -> Any:
+            mean, log_var = keras.ops.split(self.encoder(x), 2, axis=-1)
+            return self.decoder(mean)
+
+        @property
+        def metrics(self) -> Any:
+            return [self.total_loss_tracker, self.kl_loss_tracker]
+
+        def losses_of(self, data: Any) -> Any:
+            z = self.encoder(data)
+            mean, log_var = keras.ops.split(z, 2, axis=-1)
+            rec = self.decoder(mean)
+            rl = keras.ops.mean(
+                keras.ops.sum(
+                    keras.losses.binary_crossentropy(keras.ops.expand_dims(data, -1), keras.ops.expand_dims(rec, -1)),
+                    axis=1,
+                )
+            )
+            kl = -0.5 * (1 + log_var - keras.ops.square(mean) - keras.ops.exp(log_var))
+            kl = keras.ops.mean(keras.ops.sum(kl, axis=1))
+            return rl + kl, kl
+
+        def train_step(self, data: Any) -> Any:
+            data = data[0] if isinstance(data, tuple) else data
+            self.zero_grad()
+            total, kl = self.losses_of(data)
+            total.backward()
+            w = self.trainable_weights
+            with torch.no_grad():
+                self.optimizer.apply([v.value.grad for v in w], w)
+            self.total_loss_tracker.update_state(total)
+            self.kl_loss_tracker.update_state(kl)
+            return {m.name: m.result() for m in self.metrics}
+
+        def test_step(self, data: Any) -> Any:
+            data = data[0] if isinstance(data, tuple) else data
+            total, kl = self.losses_of(data)
+            self.total_loss_tracker.update_state(total)
+            self.kl_loss_tracker.update_state(kl)
+            return {"total_loss": self.total_loss_tracker.result(), "kl_loss": self.kl_loss_tracker.result()}
+
+    x = np.random.RandomState(0).rand(32, 6).astype("float32")
+    m = VAEish()
+    m(x[:2])
+    start(m)
+    m.compile(optimizer=keras.optimizers.Adam(0.01))
+    h = m.fit(x, epochs=3, batch_size=8, shuffle=False, verbose=0)
+    return {"h": h.history, "e": m.evaluate(x, verbose=0, return_dict=True), "p": m.predict(x, verbose=0)}
+
+
+@script
+def functions_by_name(keras: Any) -> Any:
+    o, x = keras.ops, np.random.RandomState(0).randn(3, 2, 2).astype("float32")
+    t = o.convert_to_tensor(x)
+    return {
+        "a": o.sum(t, axis=(0, 2)),
+        "b": o.argmax(t, axis=-1),
+        "c": o.softmax(t, axis=1),
+        "d": o.where(t > 0, t, 0.0),
+        "e": o.clip(t, -0.5, 0.5),
+        "f": o.einsum("abc,adc->abd", t, t),
+        "g": o.top_k(t, 2)[0],
+        "h": o.pad(t, ((0, 0), (1, 1), (0, 0))),
+        "i": o.cumsum(t, axis=1),
+        "j": o.tile(t[:1], (2, 1, 1)),
+        "k": o.std(t, axis=0),
+        "l": o.var(t),
+        "m": o.norm(t, axis=-1),
+        "n": o.logsumexp(t, axis=-1),
+        "o": o.squeeze(t[:1], 0),
+        "p": o.swapaxes(t, 0, 1),
+        "q": o.matmul(t, o.transpose(t, (0, 2, 1))),
+        "r": o.one_hot(np.array([1, 2]), 4),
+        "s": o.take_along_axis(t, o.argsort(t, axis=-1), axis=-1),
+        "t": o.sort(t, axis=1),
+        "u": o.maximum(t, 0.1),
+        "v": o.mean(t, axis=1, keepdims=True),
+        "w": o.zeros((2, 3)),
+        "x": o.ones_like(t),
+        "y": o.linspace(0.0, 1.0, 5),
+        "z": o.stack([t, t], axis=1),
+        "aa": o.roll(t, 1, axis=0),
+        "bb": o.flip(t, axis=1),
+        "cc": o.sigmoid(t),
+        "dd": o.relu(t),
+        "ee": o.log1p(o.abs(t)),
+        "ff": o.normalize(t, axis=-1),
+        "gg": o.segment_sum(t[:, 0, 0], np.array([0, 0, 1]), 2),
+        "hh": o.split(t, 2, axis=1)[1],
+        "ii": o.unstack(t, axis=0)[1],
+        "jj": o.isnan(t),
+        "kk": o.eye(3),
+        "ll": o.tril(t[0]),
+        "mm": o.outer(t[0, 0], t[0, 1]),
+        "nn": o.dot(t[0], o.transpose(t[0])),
+        "oo": o.count_nonzero(t > 0),
+        "qq": o.scatter(np.array([[0], [2]]), np.array([1.0, 2.0], "float32"), (4,)),
+        "rr": o.meshgrid(np.arange(2), np.arange(3))[0],
+        "ss": o.floor_divide(t, 0.3),
+        "tt": o.moveaxis(t, 0, -1),
+        "uu": o.all(t > -9),
+        "vv": o.any(t > 9, axis=0),
+        "ww": o.expand_dims(t, 1),
+        "xx": o.prod(t, axis=0),
+        "yy": o.bincount(np.array([1, 1, 3])),
+        "zz": o.silu(t),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 import zlib
 from base64 import b64decode
 from pathlib import Path
@@ -69,6 +70,14 @@ def test_errors_name_the_cell_and_hide_our_frames() -> None:
     assert (syntax["cell"], syntax["line"]) == ("3", 1) and "Cell 3, line 1" in syntax["text"]
     assert left["text"] == "The cell ended with exit code 2.\n"
     assert second["text"].endswith("ValueError: second\n  caused by ZeroDivisionError: division by zero")
+
+
+def test_warnings_name_the_cell() -> None:
+    before = warnings.formatwarning
+    told = "print(warnings.formatwarning('careful', UserWarning, (lambda: 0).__code__.co_filename, 2), end='')"
+    _, outputs, _ = run(f"import warnings\n{told}")
+    assert [output["text"] for output in outputs] == ["Cell 1, line 2: UserWarning: careful\n"]
+    assert warnings.formatwarning is before
 
 
 def test_stopping() -> None:
@@ -220,7 +229,9 @@ def test_files_are_offered_to_a_view(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     (tmp_path / "mine" / "deep").mkdir(parents=True)
     (tmp_path / "mine" / "model.bin").write_bytes(b"1")
     (tmp_path / "mine" / "deep" / "a.json").write_bytes(b"{}")
-    _, outputs, _ = run("from pyapp import lab\nlab.open_in('story', 'mine')", "lab.open_in('search', 'mine/model.bin')")
+    _, outputs, _ = run(
+        "from pyapp import lab\nlab.open_in('story', 'mine')", "lab.open_in('search', 'mine/model.bin')"
+    )
     whole, one = outputs
     assert (whole["files"], whole["folder"]) == (["mine/deep/a.json", "mine/model.bin"], "mine")
     assert (one["files"], one["folder"], one["view"]) == (["mine/model.bin"], None, "search")

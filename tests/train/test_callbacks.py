@@ -74,6 +74,7 @@ def test_tensorboard(tmp_path: Path) -> None:
 
 
 def test_tensorboard_has_the_weights(tmp_path: Path) -> None:
+    keras.utils.clear_session()
     log = keras.callbacks.TensorBoard(tmp_path, histogram_freq=2, write_images=True, write_steps_per_second=True)
     small().fit(X, Y, epochs=3, batch_size=10, verbose=0, callbacks=[log])
     data = next((tmp_path / "train").iterdir()).read_bytes()
@@ -81,7 +82,12 @@ def test_tensorboard_has_the_weights(tmp_path: Path) -> None:
              for kind in ("histogram", "image")]  # fmt: skip
     assert {name: data.count(name.encode()) for name in names} == dict.fromkeys(names, 2)  # of the epochs 0 and 2
     assert data.count(b"epoch_steps_per_second") == 3 and data.count(b"\x89PNG") == 8
-    assert weight_pictures(np.zeros((6, 8))).shape == (1, 6, 8, 1) and weight_pictures(np.zeros(4)).shape == (1, 4, 1, 1)
+    assert weight_pictures(np.zeros((6, 8))).shape == (1, 6, 8, 1) and weight_pictures(np.zeros(4)).shape == (
+        1,
+        4,
+        1,
+        1,
+    )
     assert weight_pictures(np.zeros((8, 6))).shape == (1, 6, 8, 1) and weight_pictures(np.zeros((3, 3, 2, 5))) is None
     assert weight_pictures(np.zeros((3, 2, 5))).shape == (5, 3, 2, 1)
 

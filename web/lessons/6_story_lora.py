@@ -7,28 +7,6 @@
 # them from a few short stories. This takes half a minute, in this tab.
 
 # %%
-stories = """
-Once upon a time, there was a little robot named Zip. Zip lived on the moon. Every night, Zip looked at the blue Earth and wished for a friend. One night, a shiny rocket landed in the dust. A girl named Ada came out. "Hello, robot," said Ada. "Do you want to play?" Zip was so happy that its lamps blinked.
-
-Zip the robot found a small green stone on the moon. The stone was warm and it hummed a song. Zip put the stone in its pocket and rolled home. At night the stone shone like a lamp. "You are my night light," said Zip. Zip was not afraid of the dark any more.
-
-One day, Zip the robot had a flat wheel. It could not roll. Ada came with her red toolbox. She pumped air into the wheel. "Try now," said Ada. Zip rolled round and round the crater. "Thank you, Ada," said Zip. "You are a good friend."
-
-Ada and Zip wanted to bake a cake on the moon. They mixed flour, sugar and moon dust. The cake flew up to the ceiling, for things are light on the moon. Zip stretched its long arm and caught it. They laughed and ate the flying cake.
-
-Zip the robot looked for a star that had fallen down. It looked behind the rocket and under the ladder. At last it found the star in a crater. The star was cold. Zip held it close until it was warm. Then the star jumped up and flew back to the sky. "Good night, star," said Zip.
-"""
-
-texts = [text.strip() for text in stories.strip().split("\n\n")]
-print(f"{len(texts)} stories, {sum(len(text.split()) for text in texts)} words")
-
-# %% [markdown]
-# ## The model, before
-#
-# Change the stories above as you like: other heroes, another place, another language. A blank line ends a story. The
-# model reads *tokens*, pieces of words; rare words have more of them. Here is what it makes of a robot so far.
-
-# %%
 import pyapp
 from pyapp import lab, nn
 from pyapp.adapters import LoraConfig, add_adapter, merge_and_unload, save_adapter
@@ -39,6 +17,40 @@ from pyapp.text.generate import generate
 from pyapp.text.options import SamplingOptions
 from pyapp.text.session import Session
 
+stories = """
+Once upon a time, there was a little robot named Zip. Zip lived on the moon. Every
+night, Zip looked at the blue Earth and wished for a friend. One night, a shiny rocket
+landed in the dust. A girl named Ada came out. "Hello, robot," said Ada. "Do you want to
+play?" Zip was so happy that its lamps blinked.
+
+Zip the robot found a small green stone on the moon. The stone was warm and it hummed a
+song. Zip put the stone in its pocket and rolled home. At night the stone shone like a
+lamp. "You are my night light," said Zip. Zip was not afraid of the dark any more.
+
+One day, Zip the robot had a flat wheel. It could not roll. Ada came with her red
+toolbox. She pumped air into the wheel. "Try now," said Ada. Zip rolled round and round
+the crater. "Thank you, Ada," said Zip. "You are a good friend."
+
+Ada and Zip wanted to bake a cake on the moon. They mixed flour, sugar and moon dust.
+The cake flew up to the ceiling, for things are light on the moon. Zip stretched its
+long arm and caught it. They laughed and ate the flying cake.
+
+Zip the robot looked for a star that had fallen down. It looked behind the rocket and
+under the ladder. At last it found the star in a crater. The star was cold. Zip held it
+close until it was warm. Then the star jumped up and flew back to the sky. "Good night,
+star," said Zip.
+"""
+
+texts = [" ".join(text.split()) for text in stories.split("\n\n") if text.strip()]
+print(f"{len(texts)} stories, {sum(len(text.split()) for text in texts)} words")
+
+# %% [markdown]
+# ## The model, before
+#
+# Change the stories above as you like: other heroes, another place, another language. A blank line ends a story. The
+# model reads *tokens*, pieces of words; rare words have more of them. Here is what it makes of a robot so far.
+
+# %%
 loaded = load_model("stories")
 model, tokenizer = loaded.model, loaded.tokenizer
 rows = [tokenizer.encode(text, eos=True)[: model.config.max_seq_len] for text in texts]

@@ -72,8 +72,9 @@ export class LabPython extends EventTarget {
   /** Gives a cell that waits for a line what the reader wrote. @param {string} line */
   answer(line) {
     const { state, text } = this.#answers;
-    const { written } = new TextEncoder().encodeInto(line.slice(0, LONGEST_ANSWER / 4), text);
-    Atomics.store(state, 1, written);
+    const bytes = new TextEncoder().encode(line.slice(0, LONGEST_ANSWER / 4));
+    text.set(bytes);
+    Atomics.store(state, 1, bytes.length);
     this.#wake(ANSWERED);
   }
 
@@ -136,6 +137,7 @@ export class LabPython extends EventTarget {
     if (this.ready && !this.stopsGently) return this.restart("The cell was stopped.");
     if (this.ready) {
       Atomics.store(this.#interrupts, 0, INTERRUPT);
+      Atomics.notify(this.#interrupts, 0); // of time.sleep
       this.#wake(REFUSED);
     }
     this.engine.worker.postMessage({ method: "stop" });

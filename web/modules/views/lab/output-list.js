@@ -42,7 +42,6 @@ export class OutputList {
   /** Shows a field for the line that a cell waits for. @param {(line: string) => void} answer @param {() => void} stop */
   ask(answer, stop) {
     this.endAsking();
-    this.text = null;
     const prompt = this.outputs.at(-1)?.text?.split("\n").at(-1).trim();
     const field = h("input", { type: "text", class: "output-answer", "aria-label": prompt || "Input of the cell", maxlength: 16000, autocomplete: "off", spellcheck: "false" });
     field.addEventListener("keydown", (event) => {
