@@ -12,6 +12,7 @@ struct problem {
     int64_t batch, tokens, keys, heads, kv_heads, head_dim, value_dim;
     int64_t q_batch, q_token, k_batch, k_token, v_batch, v_token, before, after;
     int64_t mask_batch, mask_head, mask_token, mask_key;
+    int64_t workspaces;
     int type, mask_type;
     float scale;
 };
@@ -44,6 +45,7 @@ DEVICE problem problem_of(const launch &record, int first)
     p.mask_head = d[masked_attention_mask_head];
     p.mask_token = d[masked_attention_mask_token];
     p.mask_key = d[masked_attention_mask_key];
+    p.workspaces = d[masked_attention_workspaces];
     p.type = (int)d[masked_attention_type];
     p.mask_type = (int)d[masked_attention_mask_type];
     p.scale = record.floats[masked_attention_scale];
@@ -54,8 +56,8 @@ DEVICE bool is_bad(const problem &p)
 {
     const uint32_t kinds = TYPES_HALF | BIT(TYPE_float32);
     return p.kv_heads <= 0 || p.heads % p.kv_heads || p.keys <= 0 || p.head_dim <= 0 || p.value_dim <= 0 ||
-           !type_in(p.type, kinds) || !type_in(p.mask_type, kinds | BIT(TYPE_bool)) || p.head_dim > 4096 ||
-           p.value_dim > 4096;
+           p.workspaces <= 0 || !type_in(p.type, kinds) || !type_in(p.mask_type, kinds | BIT(TYPE_bool)) ||
+           p.head_dim > 4096 || p.value_dim > 4096;
 }
 
 /* A row: batch entry, token, head; and where its parts lie. */

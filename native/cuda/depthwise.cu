@@ -18,7 +18,7 @@ DEVICE shape shape_of(const int64_t *d)
 
 DEVICE bool is_bad(const shape &s)
 {
-    return s.multiplier < 0 || s.height < 0 || s.width < 0 || s.tall < 1 || s.wide < 1 || s.stride_y < 1 ||
+    return s.multiplier < 1 || s.height < 0 || s.width < 0 || s.tall < 1 || s.wide < 1 || s.stride_y < 1 ||
            s.stride_x < 1 || s.dilation_y < 1 || s.dilation_x < 1;
 }
 

@@ -423,3 +423,19 @@ KERNEL(unary_strided, PARTS(PRODUCT(rank, shape0), 256), 256, 0)
     one(record.pointers[unary_strided_y], i, record.pointers[unary_strided_x],
         offset_of(i, rank, shape, d + unary_strided_x0), d[unary_strided_opcode], (int)d[unary_strided_type], p, q);
 }
+
+/* The most frequent ones on dense float32, with a short record. */
+DEVICE void short_record(const launch &record, int64_t opcode)
+{
+    FOR_EACH(i, record.dims[exp_f32_count])
+    ((float *)record.pointers[exp_f32_y])[i] = floats(opcode, ((const float *)record.pointers[exp_f32_x])[i], 0, 0);
+}
+
+KERNEL(exp_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_exp); }
+KERNEL(log_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_log); }
+KERNEL(sqrt_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_sqrt); }
+KERNEL(abs_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_abs); }
+KERNEL(sigmoid_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_sigmoid); }
+KERNEL(tanh_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_tanh); }
+KERNEL(silu_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_silu); }
+KERNEL(gelu_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_gelu); }

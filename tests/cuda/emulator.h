@@ -51,11 +51,11 @@ struct fiber {
 static struct machine {
     index thread, block, threads, blocks;
     fiber fibers[MOST_THREADS], scheduler;
-    int made, idle[MOST_THREADS], idle_count;    /* fibers without a thread */
-    int state[MOST_THREADS], on[MOST_THREADS];   /* of each thread: its fiber */
-    int order[MOST_THREADS], next;               /* threads that have not begun */
-    int running;                                 /* the thread */
-    uint64_t slots[2][MOST_THREADS];             /* what lanes exchange, in turns */
+    int made, idle[MOST_THREADS], idle_count;  /* fibers without a thread */
+    int state[MOST_THREADS], on[MOST_THREADS]; /* of each thread: its fiber */
+    int order[MOST_THREADS], next;             /* threads that have not begun */
+    int running;                               /* the thread */
+    uint64_t slots[2][MOST_THREADS];           /* what lanes exchange, in turns */
     unsigned turn[MOST_THREADS];
     uint64_t random;
     char *shared;
@@ -358,6 +358,11 @@ static inline double __longlong_as_double(long long x) { return emulator_bits<do
 static inline long long __double_as_longlong(double x) { return emulator_bits<long long>(x); }
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+static inline void sincospif(float x, float *sine, float *cosine)
+{
+    *sine = (float)sin(3.14159265358979323846 * x);
+    *cosine = (float)cos(3.14159265358979323846 * x);
+}
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __ffs(int x) { return __builtin_ffs(x); }
 static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
