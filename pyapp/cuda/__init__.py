@@ -51,7 +51,8 @@ def _card(device: Any = None) -> Any:
 def get_device_properties(device: Any = None) -> DeviceProperties:
     """The properties of a card."""
     card = _card(device).card
-    return DeviceProperties(card.name, *card.capability, card.total_memory, card.multiprocessors)
+    major, minor = card.capability
+    return DeviceProperties(card.name, major, minor, card.total_memory, card.multiprocessors)
 
 
 def get_device_name(device: Any = None) -> str:

@@ -23,7 +23,8 @@ from pyapp.errors import KernelError
 from . import emulated
 
 pytestmark = pytest.mark.native_only
-DEVICE = "emulated"
+DEVICE = emulated.DEVICE
+on_the_emulator = pytest.mark.skipif(emulated.REAL, reason="looks into the emulated card")
 NATIVE = Path(__file__).parents[2] / "native"
 
 
@@ -54,6 +55,7 @@ def test_what_a_kernel_finds_wrong_is_raised_once_and_the_device_goes_on() -> No
     assert (x + 1.0).tolist()[0] == [1.0, 2.0, 3.0]
 
 
+@on_the_emulator
 def test_a_graph_checks_again_and_has_scratch_memory_of_its_own() -> None:
     table, ids = pyapp.arange(12.0).reshape(4, 3).to(DEVICE), pyapp.tensor([1, 3], dtype="int32").to(DEVICE)
     backend: Any = table.device.backend
@@ -77,7 +79,7 @@ def test_a_graph_checks_again_and_has_scratch_memory_of_its_own() -> None:
     kept = backend.card.used
     del graph
     assert before < kept and backend.card.used < kept
-    emulated.card().check()
+    emulated.check()
 
 
 def test_memory_ends_with_an_error_that_names_sizes() -> None:
@@ -152,6 +154,7 @@ def test_lines_that_do_not_fit_are_refused(line: str, error: str, tmp_path: Path
         sources.read_source(path)
 
 
+@on_the_emulator
 def test_a_machine_without_a_driver_says_what_is_missing() -> None:
     try:
         ctypes.CDLL("libcuda.so.1")

@@ -23,7 +23,7 @@ from tests.models.whisper_model import CONFIGS, inputs
 from . import emulated
 
 pytestmark = pytest.mark.native_only
-DEVICE = "emulated"
+DEVICE = emulated.DEVICE
 TEXT = [3, 7, 1, 40]
 CLASSES = 40
 
@@ -58,7 +58,7 @@ def test_llama2c_decodes_by_graph(kind: str | None) -> None:
     expected, tokens = story(model)
     model.to(DEVICE)
     found, drawn = story(model)
-    emulated.card().check()
+    emulated.check()
     assert str(model.device) == DEVICE and drawn == tokens
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-3)
@@ -83,7 +83,7 @@ def test_whisper_encodes_and_decodes(dtype: str | None) -> None:
     model.to(DEVICE)
     for found, wanted in zip(heard(model, mel.to(DEVICE), False), expected, strict=True):
         np.testing.assert_allclose(found, wanted, atol=0.1 if dtype == "q8_0" else 3e-3)
-    emulated.card().check()
+    emulated.check()
 
 
 def tokens_of(seed: int) -> Tensor:
@@ -137,5 +137,5 @@ def trained(name: str, device: str, captured: bool) -> list[float]:
 def test_training(name: str, captured: bool) -> None:
     expected = trained(name, "cpu", False)
     np.testing.assert_allclose(trained(name, DEVICE, captured), expected, rtol=2e-4)
-    emulated.card().check()
+    emulated.check()
     assert expected[0] != expected[2]
