@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
         for architecture in options.architectures.split(","):
             began = time.monotonic()
             try:
-                image, report = nvidia.compile_source(name, sources.text_of(name), sources.headers(), architecture)
+                image, report = nvidia.compile_source(name, sources.text_of(name), sources.headers_of(name), architecture)
             except KernelError as error:
                 print(error, file=sys.stderr)
                 failed += 1

@@ -6,6 +6,10 @@
 
 enum { ATTEND_THREADS = 128, ATTEND_WARPS = ATTEND_THREADS / 32 };
 
+/* What score(key) gives for -inf of a key that the row sees. A row that sees only such keys gives NaN. */
+#define LOWEST __int_as_float((int)0xff7ffffeu) /* no mask has it: the lowest number ends in ff */
+DEVICE float seen(float score) { return score == -INFINITE ? LOWEST : score; }
+
 /* The largest score of a row, and the sum of exp(score - largest). */
 struct softmax_state {
     float largest, total;
@@ -50,6 +54,8 @@ DEVICE softmax_state join(softmax_state own, softmax_state *states)
         all.largest = Larger()(all.largest, states[w].largest);
     for (int w = 0; w < ATTEND_WARPS && all.largest != -INFINITE; w++)
         all.total += states[w].total * expf(states[w].largest - all.largest);
+    if (all.largest == LOWEST)
+        all.total = NOT_A_NUMBER;
     return all;
 }
 

@@ -80,7 +80,7 @@ KERNEL(cached_attention, texts *tokens *heads, 128, 4 * 5 * head_dim)
                 sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * scale;
                 if (softcap != 0)
                     sum = softcap * tanhf(sum);
-                return sum + slope * (float)(key - (visible - 1));
+                return seen(sum + slope * (float)(key - (visible - 1)));
             },
             [=](int64_t key, int64_t column) { return cached(v + key * row_bytes, column, type, dims); },
             [=](int64_t column, float value) { y[column] = value; });

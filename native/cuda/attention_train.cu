@@ -107,7 +107,7 @@ DEVICE float score_of(const problem &p, const place &row, const float *query, in
     float sum = 0;
     for (int64_t i = 0; i < p.head_dim; i++)
         sum += query[i] * load_float(p.k, row.k + key * p.k_token + i, p.type);
-    return masked(p, row, key, sum * p.scale);
+    return masked(p, row, key, seen(sum * p.scale));
 }
 
 DEVICE float value_of(const problem &p, const place &row, int64_t key, int64_t column)
@@ -241,7 +241,7 @@ STEP(masked_attention_backward, 2, batch *tokens *heads, 128, 4 * (head_dim + va
 }
 
 /* grad_k and grad_v of a key: a lane takes a row of those that may see it, then a column. */
-KERNEL(masked_attention_backward, batch *keys *kv_heads, 128, 16 * (head_dim + value_dim))
+KERNEL(masked_attention_backward, CHOOSE(tokens *heads > 0, batch *keys *kv_heads, 0), 128, 16 * (head_dim + value_dim))
 {
     DYNAMIC_SHARED(float, shared);
     const problem p = backward_problem(record);
@@ -269,7 +269,7 @@ KERNEL(masked_attention_backward, batch *keys *kv_heads, 128, 16 * (head_dim + v
                 float sum = 0, product = 0;
                 for (int64_t c = 0; c < p.head_dim; c++)
                     sum += load_float(p.q, row.q + c, p.type) * load_float(p.k, row.k + key * p.k_token + c, p.type);
-                const float score = masked(p, row, key, sum * p.scale);
+                const float score = masked(p, row, key, seen(sum * p.scale));
                 for (int64_t c = 0; c < p.value_dim; c++)
                     product += load_float(p.grad_y, row.y + c, p.type) * value_of(p, row, key, c);
                 if (score != -INFINITE) {

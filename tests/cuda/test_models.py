@@ -81,8 +81,9 @@ def test_whisper_encodes_and_decodes(dtype: str | None) -> None:
     mel = pyapp.from_numpy(inputs(model.config)[0][:1])
     expected = heard(model, mel, False)
     model.to(DEVICE)
+    bound = 0.03 if dtype == "q8_0" else 1e-3  # int8 activations are rounded at other places
     for found, wanted in zip(heard(model, mel.to(DEVICE), False), expected, strict=True):
-        np.testing.assert_allclose(found, wanted, atol=0.1 if dtype == "q8_0" else 3e-3)
+        assert np.sqrt(np.square(found - wanted).mean()) < bound * wanted.std()
     emulated.check()
 
 

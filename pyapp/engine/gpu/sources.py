@@ -18,7 +18,7 @@ SOURCES = FOLDER / "cuda"
 _ADVICE = "Build the package again: `python native/build.py host` copies the sources"
 _LINE = re.compile(r"^(KERNEL|STEP|SCRATCH)\(", re.MULTILINE)
 _FUNCTIONS = {
-    "PARTS": lambda a, b: -(-a // b), "MAX": max, "MIN": min,
+    "PARTS": lambda a, b: -(-a // b) if a >= 0 else -1, "MAX": max, "MIN": min,
     "CHOOSE": lambda condition, a, b: a if condition else b,
     "PRODUCT": lambda dims, rank, first: math.prod(dims[first : first + rank]) if 0 <= rank <= 6 else -1,
 }  # fmt: skip
@@ -134,3 +134,15 @@ def headers() -> dict[str, str]:
 def text_of(source: str) -> str:
     """The text of one source."""
     return (SOURCES / f"{source}.cu").read_text()
+
+
+def headers_of(source: str) -> dict[str, str]:
+    """The headers that a source includes, and those that they include."""
+    found: dict[str, str] = {}
+    texts = [text_of(source)]
+    while texts:
+        for name in re.findall(r'^#include "([^"]+)"', texts.pop(), re.MULTILINE):
+            if name not in found and name in headers():
+                found[name] = headers()[name]
+                texts.append(found[name])
+    return found
