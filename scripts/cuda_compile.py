@@ -47,7 +47,8 @@ def main(arguments: list[str]) -> int:
         for architecture in options.architectures.split(","):
             began = time.monotonic()
             try:
-                image, report = nvidia.compile_source(name, sources.text_of(name), sources.headers_of(name), architecture)
+                text, headers = sources.text_of(name), sources.headers_of(name)
+                image, report = nvidia.compile_source(name, text, headers, architecture)
             except KernelError as error:
                 print(error, file=sys.stderr)
                 failed += 1
