@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pyapp.engine.device import HiddenAddress
+from pyapp.engine.launch import MissingKernel
 from tests.cuda.emulated import open_emulated
 from tests.native.kernels import HEADER, Launch
 
@@ -38,7 +39,9 @@ class EmulatedKernels:
         self.library = SimpleNamespace(pyapp_set_threads=lambda threads: None, pyapp_threads=lambda: 1)
 
     def run(self, kernel: str, work: int = 1000, **arguments: Any) -> int:
-        """As Kernels.run."""
+        """As Kernels.run. MissingKernel where CUDA does not have the kernel."""
+        if kernel not in self.device.kernels:
+            raise MissingKernel(f"CUDA has no kernel '{kernel}'")
         index, pointers, dims, floats = HEADER[kernel]
         if unknown := arguments.keys() - {*pointers, *dims, *floats}:
             raise TypeError(f"{kernel} has no argument {', '.join(unknown)}")
