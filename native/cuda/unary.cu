@@ -8,7 +8,17 @@ CONSTANT uint32_t unary_types[] = UNARY_TYPES, unary_results[] = UNARY_RESULTS;
 
 DEVICE float softplus_float(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
 DEVICE float between(float x, float low, float high) { return x < low ? low : x > high ? high : x; }
-DEVICE float gelu_float(float x) { return 0.5f * x * erfcf(x * -0.70710678118f); }
+
+/* x / 2 erfc(-x / sqrt(2)). Far below 0 the rounding of the argument would cost digits: its rest times the slope is
+ * subtracted. */
+DEVICE float gelu_float(float x)
+{
+    const float t = -x * 0.707106769f;
+    float part = erfcf(t);
+    if (fabsf(t) < 12)
+        part -= 1.12837917f * expf(-t * t) * (fmaf(-x, 0.707106769f, -t) - x * 1.21016175e-8f);
+    return 0.5f * x * part;
+}
 
 /* Whether `floats` has the operation. */
 DEVICE bool has_float(int64_t opcode)
