@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SETUP := $(PYTHON) scripts/setup.py
 
-.PHONY: help run site page wheel test test-native test-pyodide test-e2e test-oracle test-sanitize lint format bench lock clean \
+.PHONY: help run site page wheel test test-native test-pyodide test-e2e test-oracle test-sanitize test-cuda test-cuda-compile lint format bench lock clean \
 	ready browser-ready lint-ready
 
 help: ## list the targets
@@ -53,18 +53,26 @@ test-oracle: ready ## compare with torch, live: op x dtype x layout x gradient (
 test-sanitize: ready ## the kernels' tests under AddressSanitizer and UBSan
 	$(RUN) -m scripts.sanitize
 
+test-cuda-compile: ready ## compile every CUDA kernel for every architecture; needs no card
+	@$(SETUP) cuda
+	$(RUN) -m scripts.cuda_compile
+
+test-cuda: ready ## the CUDA kernels' tests, and models, on the card of this machine
+	@$(SETUP) cuda
+	PYAPP_TEST_CUDA=1 PYAPP_EMULATED=all $(RUN) -m pytest tests/cuda tests/native -m "not browser"
+
 lint: lint-ready ready ## check style, types and formatting
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	clang-format-19 --dry-run -Werror native/*.c native/*.h
+	clang-format-19 --dry-run -Werror native/*.c native/*.h native/cuda/*.cu native/cuda/*.h tests/cuda/*.h
 	node --experimental-vm-modules --no-warnings scripts/check_javascript.mjs
 	node scripts/check_types.mjs
 
 format: lint-ready ready ## format everything
 	$(VENV)/bin/ruff check --fix-only .
 	$(VENV)/bin/ruff format .
-	clang-format-19 -i native/*.c native/*.h
+	clang-format-19 -i native/*.c native/*.h native/cuda/*.cu native/cuda/*.h tests/cuda/*.h
 
 bench: browser-ready ready site ## measure speed beside peers (BENCH_OPTIONS="--only stories15M"; see bench/)
 	@$(SETUP) bench

@@ -3,6 +3,12 @@
 #define PYAPP_BAND_PACKING_H
 #include "bands.h"
 
+#ifdef __cplusplus
+#define BAND_FUNCTION INLINE
+#else
+#define BAND_FUNCTION static /* code that is downloaded is not repeated */
+#endif
+
 /* The scales of eight runs and their minimums, a byte each: six bits each in twelve bytes, as q4_K and q5_K have them. */
 typedef struct six_bit_scales {
     uint64_t scales, minimums;
@@ -64,7 +70,7 @@ INLINE uint32_t plane_step(const uint8_t *block, bit_plane plane, int c)
 }
 
 /* The way back, into zeros. */
-INLINE void put_plane_step(uint8_t *block, bit_plane plane, int c, uint32_t numbers)
+BAND_FUNCTION void put_plane_step(uint8_t *block, bit_plane plane, int c, uint32_t numbers)
 {
     const int each = 3 - plane.bits, inside = c & ((1 << plane.run) - 1);
     const uint32_t mask = (1u << (1 << plane.bits)) - 1;
@@ -106,7 +112,7 @@ INLINE void pack_block(uint8_t *to, const uint8_t *from, const band_type t, cons
     }
 }
 
-INLINE void unpack_q8_0_row(uint8_t *to, const q8_0_band *from, int row)
+BAND_FUNCTION void unpack_q8_0_row(uint8_t *to, const q8_0_band *from, int row)
 {
     memcpy(to, &from->scales[row], 2);
     for (int s = 0; s < STEPS; s++)
@@ -114,7 +120,8 @@ INLINE void unpack_q8_0_row(uint8_t *to, const q8_0_band *from, int row)
 }
 
 /* The way back. */
-INLINE void unpack_block(uint8_t *to, const uint8_t *from, const band_type t, const block_layout *layout, int row)
+BAND_FUNCTION void unpack_block(uint8_t *to, const uint8_t *from, const band_type t, const block_layout *layout,
+                                int row)
 {
     const int low_bits = 1 << layout->low.bits;
     uint8_t *own = to + layout->scales;

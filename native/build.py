@@ -35,7 +35,14 @@ _SMALL += " pooling random reduce_angle scan select sort token_mask unary"
 SMALL = tuple(f"{name}.c" for name in _SMALL.split())
 MEDIUM = ("conv.c", "gemm.c", "reduce.c")  # -O3 makes them larger there, not faster
 ONCE = ("run.c", "pool.c")
-FOR_CUDA = ("kernels.h", "activations.h", "int8.h", "block_types.h", "bands.h", "band_packing.h")  # headers of the C kernels
+FOR_CUDA = (
+    "kernels.h",
+    "activations.h",
+    "int8.h",
+    "block_types.h",
+    "bands.h",
+    "band_packing.h",
+)  # headers of the C kernels
 RUNNERS = (*ONCE, "pool_wasm.c")  # every other source is a kernel source: compiled once for each instruction set
 
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
@@ -249,7 +256,7 @@ def copy_cuda(out: Path) -> list[Path]:
 
 
 def build_host(out: Path | str = DEFAULT_OUT, sanitize: bool = False) -> list[Path]:
-    """Builds libpyapp.so for this machine's kind of processor into `out`, with kernels.h and the CUDA sources beside it.
+    """Builds libpyapp.so for this machine's kind of processor into `out`, with kernels.h and the CUDA sources.
 
     Raises BuildError without a compiler, on a failing source, or on a processor that simd.h does not know.
     """

@@ -3,6 +3,7 @@
 python3 scripts/setup.py system build browser lint    Debian packages, only those whose command is missing
 python3 scripts/setup.py python                        .venv with the locked development packages and pyapp itself
 python3 scripts/setup.py node                          node_modules, as package-lock.json says
+python3 scripts/setup.py cuda                          the extra "cuda": NVIDIA's bindings and compiler
 python3 scripts/setup.py bench                         bench/node_modules: the peers that benches run beside us
 """
 
@@ -109,6 +110,9 @@ def main(arguments: list[str]) -> None:
             python()
         case ["node"]:
             node(".")
+        case ["cuda"]:
+            pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+            run(*pip, "install", "-q", "--no-build-isolation", "-e", ".[cuda]")
         case ["bench"]:
             node("bench")
         case _:

@@ -54,8 +54,10 @@ def wasm_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_host_wheel_fits_every_python_of_the_platform(host_wheel: Path) -> None:
     assert re.fullmatch(r"pyapp-[\d.]+-py3-none-(linux|macosx|win)\w+\.whl", host_wheel.name)
     with zipfile.ZipFile(host_wheel) as archive:
-        native = {Path(name).name for name in archive.namelist() if "/_native/" in name}
-        assert native == {"libpyapp.so", "kernels.h"}
+        native = {name.split("/_native/")[1] for name in archive.namelist() if "/_native/" in name}
+        assert {name for name in native if not name.startswith("cuda/")} == {"libpyapp.so", "kernels.h"}
+        cuda = {f"cuda/{path.name}" for path in (ROOT / "native" / "cuda").iterdir()}
+        assert cuda | {"cuda/kernels.h", "cuda/slots.h"} <= native
         [wheel] = [name for name in archive.namelist() if name.endswith(".dist-info/WHEEL")]
         assert b"Root-Is-Purelib: false" in archive.read(wheel)
         embedded = {name.split("/embedded/")[1] for name in archive.namelist() if "/embedded/" in name}

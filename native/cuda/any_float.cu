@@ -391,7 +391,7 @@ DEVICE void entropy_rows(const launch &record, T *loss, T *row_weights, void *gr
     }
 }
 
-STEP(cross_entropy, 1, PARTS(rows, 256), 256, 0)
+STEP(cross_entropy, 0, PARTS(rows, 256), 256, 0)
 {
     check_targets(record, status, record.pointers[cross_entropy_targets]);
 }
@@ -412,7 +412,7 @@ KERNEL(cross_entropy, rows, 128, 0)
                             (const float *)weights, smoothing);
 }
 
-STEP(cross_entropy_backward, 1, PARTS(rows, 256), 256, 0)
+STEP(cross_entropy_backward, 0, PARTS(rows, 256), 256, 0)
 {
     check_targets(record, status, record.pointers[cross_entropy_backward_targets]);
 }

@@ -6,6 +6,10 @@
 
 enum { ATTEND_THREADS = 128, ATTEND_WARPS = ATTEND_THREADS / 32 };
 
+/* What score(key) gives for -inf of a key that the row sees. A row that sees only such keys gives NaN. */
+#define LOWEST __int_as_float((int)0xff7ffffeu) /* no mask has it: the lowest number ends in ff */
+DEVICE float seen(float score) { return score == -INFINITE ? LOWEST : score; }
+
 /* The largest score of a row, and the sum of exp(score - largest). */
 struct softmax_state {
     float largest, total;
@@ -22,7 +26,7 @@ DEVICE void attend_part(softmax_state *s, float *out, int64_t columns, int64_t f
     for (int64_t start = first + 32 * WARP; start < last; start += 32 * WARPS) {
         const int64_t key = start + LANE;
         const float own = key < last ? score(key) : -INFINITE;
-        const float largest = fmaxf(s->largest, warp_reduce(own, Larger()));
+        const float largest = Larger()(s->largest, warp_reduce(own, Larger()));
         if (largest == -INFINITE)
             continue;
         const float weight = expf(own - largest), correction = expf(s->largest - largest);
@@ -47,9 +51,11 @@ DEVICE softmax_state join(softmax_state own, softmax_state *states)
     __syncthreads();
     softmax_state all = no_scores();
     for (int w = 0; w < ATTEND_WARPS; w++)
-        all.largest = fmaxf(all.largest, states[w].largest);
+        all.largest = Larger()(all.largest, states[w].largest);
     for (int w = 0; w < ATTEND_WARPS && all.largest != -INFINITE; w++)
         all.total += states[w].total * expf(states[w].largest - all.largest);
+    if (all.largest == LOWEST)
+        all.total = NOT_A_NUMBER;
     return all;
 }
 

@@ -30,7 +30,7 @@ DEVICE void check_positions(const launch &record, int32_t *status, const int32_t
         report(KERNEL_POSITION_RANGE);
 }
 
-STEP(cached_attention, 1, PARTS(texts, 256), 256, 0)
+STEP(cached_attention, 0, PARTS(texts, 256), 256, 0)
 {
     const int64_t *d = record.dims, kv_heads = d[cached_attention_kv_heads];
     if (kv_heads <= 0 || d[cached_attention_heads] % kv_heads || d[cached_attention_head_dim] > 4096 ||
@@ -74,20 +74,20 @@ KERNEL(cached_attention, texts *tokens *heads, 128, 4 * 5 * head_dim)
             out, dims, hidden, visible,
             [=](int64_t key) {
                 const char *row = k + key * row_bytes;
-                float sum = 0;
+                float sums[4] = {0}, sum;
                 for (int64_t column = 0; column < dims; column++)
-                    sum += query[column] * cached(row, column, type, dims);
-                sum *= scale;
+                    sums[column % 4] += query[column] * cached(row, column, type, dims);
+                sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * scale;
                 if (softcap != 0)
                     sum = softcap * tanhf(sum);
-                return sum + slope * (float)(key - (visible - 1));
+                return seen(sum + slope * (float)(key - (visible - 1)));
             },
             [=](int64_t key, int64_t column) { return cached(v + key * row_bytes, column, type, dims); },
             [=](int64_t column, float value) { y[column] = value; });
     }
 }
 
-STEP(cache_write, 1, PARTS(texts, 256), 256, 0)
+STEP(cache_write, 0, PARTS(texts, 256), 256, 0)
 {
     const int64_t *d = record.dims;
     if (!row_bytes_of(d[cache_write_type], d[cache_write_head_dim]))

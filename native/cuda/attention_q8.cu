@@ -114,7 +114,7 @@ KERNEL(attention_q8, tokens *heads, 128, 4 * 5 * head_dim)
                 float sum = 0;
                 for (int64_t c = 0; c < dims; c++)
                     sum += query[c] * (float)numbers[c / 4 * BAND * 4 + c % 4];
-                return sum * ((const float *)group)[key % BAND] * scale;
+                return seen(sum * ((const float *)group)[key % BAND] * scale);
             },
             [=](int64_t key, int64_t column) {
                 const uint8_t *block = v + key / KEYS * block_bytes(dims);

@@ -12,6 +12,7 @@ struct problem {
     int64_t batch, tokens, keys, heads, kv_heads, head_dim, value_dim;
     int64_t q_batch, q_token, k_batch, k_token, v_batch, v_token, before, after;
     int64_t mask_batch, mask_head, mask_token, mask_key;
+    int64_t workspaces;
     int type, mask_type;
     float scale;
 };
@@ -44,6 +45,7 @@ DEVICE problem problem_of(const launch &record, int first)
     p.mask_head = d[masked_attention_mask_head];
     p.mask_token = d[masked_attention_mask_token];
     p.mask_key = d[masked_attention_mask_key];
+    p.workspaces = d[masked_attention_workspaces];
     p.type = (int)d[masked_attention_type];
     p.mask_type = (int)d[masked_attention_mask_type];
     p.scale = record.floats[masked_attention_scale];
@@ -54,8 +56,8 @@ DEVICE bool is_bad(const problem &p)
 {
     const uint32_t kinds = TYPES_HALF | BIT(TYPE_float32);
     return p.kv_heads <= 0 || p.heads % p.kv_heads || p.keys <= 0 || p.head_dim <= 0 || p.value_dim <= 0 ||
-           !type_in(p.type, kinds) || !type_in(p.mask_type, kinds | BIT(TYPE_bool)) || p.head_dim > 4096 ||
-           p.value_dim > 4096;
+           p.workspaces <= 0 || !type_in(p.type, kinds) || !type_in(p.mask_type, kinds | BIT(TYPE_bool)) ||
+           p.head_dim > 4096 || p.value_dim > 4096;
 }
 
 /* A row: batch entry, token, head; and where its parts lie. */
@@ -105,7 +107,7 @@ DEVICE float score_of(const problem &p, const place &row, const float *query, in
     float sum = 0;
     for (int64_t i = 0; i < p.head_dim; i++)
         sum += query[i] * load_float(p.k, row.k + key * p.k_token + i, p.type);
-    return masked(p, row, key, sum * p.scale);
+    return masked(p, row, key, seen(sum * p.scale));
 }
 
 DEVICE float value_of(const problem &p, const place &row, int64_t key, int64_t column)
@@ -239,7 +241,7 @@ STEP(masked_attention_backward, 2, batch *tokens *heads, 128, 4 * (head_dim + va
 }
 
 /* grad_k and grad_v of a key: a lane takes a row of those that may see it, then a column. */
-KERNEL(masked_attention_backward, batch *keys *kv_heads, 128, 16 * (head_dim + value_dim))
+KERNEL(masked_attention_backward, CHOOSE(tokens *heads > 0, batch *keys *kv_heads, 0), 128, 16 * (head_dim + value_dim))
 {
     DYNAMIC_SHARED(float, shared);
     const problem p = backward_problem(record);
@@ -267,7 +269,7 @@ KERNEL(masked_attention_backward, batch *keys *kv_heads, 128, 16 * (head_dim + v
                 float sum = 0, product = 0;
                 for (int64_t c = 0; c < p.head_dim; c++)
                     sum += load_float(p.q, row.q + c, p.type) * load_float(p.k, row.k + key * p.k_token + c, p.type);
-                const float score = masked(p, row, key, sum * p.scale);
+                const float score = masked(p, row, key, seen(sum * p.scale));
                 for (int64_t c = 0; c < p.value_dim; c++)
                     product += load_float(p.grad_y, row.y + c, p.type) * value_of(p, row, key, c);
                 if (score != -INFINITE) {

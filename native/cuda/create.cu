@@ -55,7 +55,7 @@ KERNEL(triangular, PARTS(batch *rows *columns, 256), 256, 0)
     }
 }
 
-KERNEL(one_hot, PARTS(count *classes, 256), 256, 0)
+KERNEL(one_hot, PARTS(count *MAX(classes, 1), 256), 256, 0)
 {
     const int64_t *d = record.dims, classes = d[one_hot_classes];
     if (!is_type(d[one_hot_type]) || !type_in(d[one_hot_index_type], BIT(TYPE_int64) | BIT(TYPE_int32))) {

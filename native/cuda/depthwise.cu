@@ -18,11 +18,11 @@ DEVICE shape shape_of(const int64_t *d)
 
 DEVICE bool is_bad(const shape &s)
 {
-    return s.multiplier < 0 || s.height < 0 || s.width < 0 || s.tall < 1 || s.wide < 1 || s.stride_y < 1 ||
+    return s.multiplier < 1 || s.height < 0 || s.width < 0 || s.tall < 1 || s.wide < 1 || s.stride_y < 1 ||
            s.stride_x < 1 || s.dilation_y < 1 || s.dilation_x < 1;
 }
 
-KERNEL(depthwise_f32, PARTS(batch *channels *multiplier *out_height *out_width, 128), 128, 0)
+KERNEL(depthwise_f32, PARTS(batch *channels *MAX(multiplier, 1) * out_height * out_width, 128), 128, 0)
 {
     const shape s = shape_of(record.dims);
     const float *bias = (const float *)record.pointers[depthwise_f32_bias];
@@ -80,7 +80,7 @@ KERNEL(depthwise_input_backward_f32, PARTS(batch *channels *height *width, 128),
     }
 }
 
-KERNEL(depthwise_weight_backward_f32, channels *multiplier *kernel_height *kernel_width, 128, 0)
+KERNEL(depthwise_weight_backward_f32, MAX(channels *multiplier *kernel_height *kernel_width, MIN(channels, 1)), 128, 0)
 {
     const shape s = shape_of(record.dims);
     if (is_bad(s)) {

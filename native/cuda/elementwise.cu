@@ -35,6 +35,12 @@ DEVICE float operand(const float *p, float number, int64_t i, int64_t period, in
         const int64_t *d = record.dims;                                                                                \
         float *y = (float *)record.pointers[add_f32_y];                                                                \
         const float number = record.floats[add_f32_number];                                                            \
+        if (d[add_f32_a_period] < 1 || d[add_f32_b_period] < 1 ||                                                      \
+            (!record.pointers[add_f32_a] && d[add_f32_a_period] != 1) ||                                               \
+            (!record.pointers[add_f32_b] && d[add_f32_b_period] != 1)) {                                               \
+            report(KERNEL_BAD_ARGUMENT);                                                                               \
+            return;                                                                                                    \
+        }                                                                                                              \
         FOR_EACH(i, d[add_f32_count])                                                                                  \
         {                                                                                                              \
             const float a = operand((const float *)record.pointers[add_f32_a], number, i, d[add_f32_a_period],         \
@@ -57,33 +63,7 @@ KERNEL(maximum_f32, PARTS(count, 256), 256, 0) { BINARY(a > b || a != a ? a : b)
 
 KERNEL(minimum_f32, PARTS(count, 256), 256, 0) { BINARY(a < b || a != a ? a : b); }
 
-/* ---- Functions of one element */
-
-#define UNARY(expression)                                                                                              \
-    {                                                                                                                  \
-        float *y = (float *)record.pointers[exp_f32_y];                                                                \
-        FOR_EACH(i, record.dims[exp_f32_count])                                                                        \
-        {                                                                                                              \
-            const float x = ((const float *)record.pointers[exp_f32_x])[i];                                            \
-            y[i] = expression;                                                                                         \
-        }                                                                                                              \
-    }
-
-KERNEL(exp_f32, PARTS(count, 256), 256, 0) { UNARY(expf(x)); }
-
-KERNEL(log_f32, PARTS(count, 256), 256, 0) { UNARY(logf(x)); }
-
-KERNEL(sqrt_f32, PARTS(count, 256), 256, 0) { UNARY(sqrtf(x)); }
-
-KERNEL(abs_f32, PARTS(count, 256), 256, 0) { UNARY(fabsf(x)); }
-
-KERNEL(sigmoid_f32, PARTS(count, 256), 256, 0) { UNARY(1.0f / (1.0f + expf(-x))); }
-
-KERNEL(tanh_f32, PARTS(count, 256), 256, 0) { UNARY(tanhf(x)); }
-
-KERNEL(silu_f32, PARTS(count, 256), 256, 0) { UNARY(x / (1.0f + expf(-x))); }
-
-KERNEL(gelu_f32, PARTS(count, 256), 256, 0) { UNARY(0.5f * x * erfcf(x * -0.70710678118f)); }
+/* ---- Gradients of activations */
 
 KERNEL(gelu_backward_f32, PARTS(count, 256), 256, 0)
 {

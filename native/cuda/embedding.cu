@@ -12,7 +12,7 @@ DEVICE void check_ids(const launch &record, int32_t *status, int64_t tokens, int
     }
 }
 
-STEP(embedding_copy, 1, PARTS(tokens, 256), 256, 0)
+STEP(embedding_copy, 0, PARTS(tokens, 256), 256, 0)
 {
     const int64_t *d = record.dims, id_bytes = d[embedding_copy_id_bytes];
     if (d[embedding_copy_element_bytes] < 1 || (id_bytes != 4 && id_bytes != 8))
@@ -47,7 +47,7 @@ DEVICE void widen_rows(const launch &record, int type)
     }
 }
 
-STEP(embedding_f16, 1, PARTS(tokens, 256), 256, 0)
+STEP(embedding_f16, 0, PARTS(tokens, 256), 256, 0)
 {
     check_ids(record, status, record.dims[embedding_f16_tokens], record.dims[embedding_f16_vocabulary], TYPE_int32);
 }
@@ -58,7 +58,7 @@ KERNEL(embedding_f16, PARTS(tokens *columns, 256), 256, 0)
         widen_rows(record, TYPE_float16);
 }
 
-STEP(embedding_bf16, 1, PARTS(tokens, 256), 256, 0)
+STEP(embedding_bf16, 0, PARTS(tokens, 256), 256, 0)
 {
     check_ids(record, status, record.dims[embedding_bf16_tokens], record.dims[embedding_bf16_vocabulary], TYPE_int32);
 }
@@ -69,7 +69,7 @@ KERNEL(embedding_bf16, PARTS(tokens *columns, 256), 256, 0)
         widen_rows(record, TYPE_bfloat16);
 }
 
-STEP(embedding_backward_f32, 1, PARTS(tokens, 256), 256, 0)
+STEP(embedding_backward_f32, 0, PARTS(tokens, 256), 256, 0)
 {
     check_ids(record, status, record.dims[embedding_backward_f32_tokens],
               record.dims[embedding_backward_f32_vocabulary], TYPE_int32);

@@ -7,7 +7,8 @@
  * KERNEL(name, blocks, threads, shared) { ... } defines a kernel. Python reads the line: `blocks` and `shared` (bytes of
  * dynamic shared memory) are expressions of the record's dims, in what C and Python share, with PARTS(a, b) for a / b
  * rounded up, MAX, MIN, CHOOSE(condition, a, b), and PRODUCT(rank, shape0) for the elements of a shape. A kernel gets at least the blocks that it asks for or a limit, so each one loops: FOR_EACH_BLOCK. STEP(name,
- * number, blocks, threads, shared) defines a kernel that runs before it, in the order of the numbers. SCRATCH(name,
+ * number, blocks, threads, shared) defines a kernel that runs before it, in the order of the numbers; number 0 is a check,
+ * which is left out where the kernel asks for no blocks. SCRATCH(name,
  * bytes) asks for scratch memory, which all steps of one record share.
  *
  * A kernel that finds a bad argument calls report(code); later steps of the record then do nothing (`failed`). The host
@@ -66,8 +67,14 @@
 #define report(code) report_to(status, record.kernel, code)
 #define failed (*(volatile int32_t *)status != 0)
 
-/* The first code since the host looked: 1 + the kernel's index in the upper bits. */
-DEVICE void report_to(int32_t *status, int32_t kernel, int32_t code) { atomicCAS(status, 0, (kernel + 1) << 8 | code); }
+/* Keeps the first code since the host looked: 1 + the kernel's index in the upper bits. Behind the status lies the address
+ * of a word that the host reads without asking the card. */
+DEVICE void report_to(int32_t *status, int32_t kernel, int32_t code)
+{
+    const int32_t found = (kernel + 1) << 8 | code;
+    if (atomicCAS(status, 0, found) == 0)
+        **(int32_t *volatile *)(status + 2) = found;
+}
 
 /* ---- 16-bit and 8-bit floats */
 
@@ -339,7 +346,7 @@ struct Sum {
     template <class T> DEVICE_MEMBER T operator()(T a, T b) const { return a + b; }
 };
 struct Larger {
-    template <class T> DEVICE_MEMBER T operator()(T a, T b) const { return a > b ? a : b; }
+    template <class T> DEVICE_MEMBER T operator()(T a, T b) const { return a > b || a != a ? a : b; } /* NaN stays */
 };
 
 template <class T, class F> DEVICE T warp_reduce(T value, F combine)

@@ -18,6 +18,8 @@ KERNEL(layer_norm_f32, rows, 128, 0)
 {
     const int64_t *d = record.dims, columns = d[layer_norm_f32_columns];
     const float *weight = (const float *)record.pointers[layer_norm_f32_weight];
+    if (columns <= 0)
+        return;
     const float *bias = (const float *)record.pointers[layer_norm_f32_bias];
     FOR_EACH_BLOCK(row, d[layer_norm_f32_rows])
     {
@@ -33,6 +35,8 @@ KERNEL(layer_norm_backward_f32, rows, 128, 0)
 {
     const int64_t columns = record.dims[layer_norm_backward_f32_columns];
     const float *weight = (const float *)record.pointers[layer_norm_backward_f32_weight];
+    if (columns <= 0)
+        return;
     FOR_EACH_BLOCK(row, record.dims[layer_norm_backward_f32_rows])
     {
         const float *x = (const float *)record.pointers[layer_norm_backward_f32_x] + row * columns;

@@ -73,7 +73,7 @@ template <int X, int W> DEVICE void few_rows(const linear_task &t)
     }
 }
 
-template <int X, int W> DEVICE void linear(const launch &record, float (*left)[TILE_ROW], float (*right)[TILE_ROW])
+template <int X, int W> DEVICE void linear(const launch &record, tile *left, tile *right)
 {
     const int64_t *d = record.dims;
     const linear_task t = {record.pointers[linear_f32_y],
@@ -91,15 +91,15 @@ template <int X, int W> DEVICE void linear(const launch &record, float (*left)[T
         return;
     }
     const int64_t across = PARTS(t.outputs, TILE);
-    FOR_EACH_BLOCK(tile, PARTS(t.rows, TILE) * across)
+    FOR_EACH_BLOCK(unit, PARTS(t.rows, TILE) * across)
     {
-        const int64_t m = tile / across * TILE, n = tile % across * TILE;
+        const int64_t m = unit / across * TILE, n = unit % across * TILE;
         float sums[4][4];
-        tile_product<float, X, W>(sums, left, right, matrix{t.x, t.x_stride, 1}, m, t.rows, matrix{t.w, t.inputs, 1}, n,
-                                  t.outputs, t.inputs);
+        tile_product<X, W>(sums, left, right, matrix{t.x, t.x_stride, 1}, m, t.rows, matrix{t.w, t.inputs, 1}, n,
+                           t.outputs, t.inputs);
         for (int i = 0; i < 4; i++)
             for (int j = 0; j < 4; j++) {
-                const int64_t row = m + threadIdx.x / 16 * 4 + i, column = n + threadIdx.x % 16 * 4 + j;
+                const int64_t row = m + row_in_tile<X, W>(i, j), column = n + column_in_tile<X, W>(i, j);
                 if (row < t.rows && column < t.outputs)
                     put<X>(t, row, column, sums[i][j]);
             }
@@ -108,8 +108,8 @@ template <int X, int W> DEVICE void linear(const launch &record, float (*left)[T
 
 #define LINEAR(x, w)                                                                                                   \
     {                                                                                                                  \
-        __shared__ float left[DEPTH][TILE_ROW], right[DEPTH][TILE_ROW];                                                \
-        linear<TYPE_##x, TYPE_##w>(record, left, right);                                                               \
+        __shared__ tile left, right;                                                                                   \
+        linear<TYPE_##x, TYPE_##w>(record, &left, &right);                                                             \
     }
 
 KERNEL(linear_f32, CHOOSE(rows <= 8, PARTS(outputs, 8), PARTS(rows, 64) * PARTS(outputs, 64)), 256, 0)

@@ -19,15 +19,17 @@ template <int64_t TYPE> DEVICE void linear_blocks_of(const launch &record, float
         if (output < outputs)
             for (int64_t k = WARP; k < runs; k += SPLIT) {
                 const weights four = weights_at(w, TYPE, output, k, runs, s);
+                const float least[2] = {four.minimums[0] + four.scales[0] * (float)four.bias,
+                                        four.minimums[1] + four.scales[1] * (float)four.bias};
                 for (int r = 0; r < ROWS; r++)
                     if (first + r < rows) {
                         const activations *own = x + (first + r) * runs + k;
                         const int *values = (const int *)own->values;
                         const int low = values[s], high = values[4 + s];
                         const float a = four.scales[0] * (float)__dp4a(four.numbers[0], low, 0) -
-                                        four.minimums[0] * (float)__dp4a(low, (int)ONES, 0);
+                                        least[0] * (float)__dp4a(low, (int)ONES, 0);
                         const float b = four.scales[1] * (float)__dp4a(four.numbers[1], high, 0) -
-                                        four.minimums[1] * (float)__dp4a(high, (int)ONES, 0);
+                                        least[1] * (float)__dp4a(high, (int)ONES, 0);
                         sums[r] += own->scale * (a + b);
                     }
             }

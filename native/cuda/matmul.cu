@@ -1,22 +1,22 @@
-/* c = a b for batches of matrices of any strides: floats of 32 and 16 bits, whose sums are float32. */
+/* c = a b for batches of matrices of any strides: floats of 32 and 16 bits, whose sums are float32 (product.h). */
 #include "product.h"
 
-template <int TYPE> DEVICE void matmul(const launch &record, float (*left)[TILE_ROW], float (*right)[TILE_ROW])
+template <int TYPE> DEVICE void matmul(const launch &record, tile *left, tile *right)
 {
     const int64_t *d = record.dims, rows = d[matmul_f32_m], columns = d[matmul_f32_n];
     const int64_t down = PARTS(rows, TILE), across = PARTS(columns, TILE), bytes = type_bytes(TYPE);
-    FOR_EACH_BLOCK(tile, d[matmul_f32_batch] * down * across)
+    FOR_EACH_BLOCK(unit, d[matmul_f32_batch] * down * across)
     {
-        const int64_t batch = tile / (down * across), m = tile / across % down * TILE, n = tile % across * TILE;
+        const int64_t batch = unit / (down * across), m = unit / across % down * TILE, n = unit % across * TILE;
         const matrix a = {(const char *)record.pointers[matmul_f32_a] + batch * d[matmul_f32_a_batch] * bytes,
                           d[matmul_f32_a_row], d[matmul_f32_a_column]};
         const matrix b = {(const char *)record.pointers[matmul_f32_b] + batch * d[matmul_f32_b_batch] * bytes,
                           d[matmul_f32_b_column], d[matmul_f32_b_row]};
         float sums[4][4];
-        tile_product<float, TYPE, TYPE>(sums, left, right, a, m, rows, b, n, columns, d[matmul_f32_k]);
+        tile_product<TYPE, TYPE>(sums, left, right, a, m, rows, b, n, columns, d[matmul_f32_k]);
         for (int i = 0; i < 4; i++)
             for (int j = 0; j < 4; j++) {
-                const int64_t row = m + threadIdx.x / 16 * 4 + i, column = n + threadIdx.x % 16 * 4 + j;
+                const int64_t row = m + row_in_tile<TYPE, TYPE>(i, j), column = n + column_in_tile<TYPE, TYPE>(i, j);
                 if (row < rows && column < columns)
                     store_float(record.pointers[matmul_f32_c],
                                 batch * d[matmul_f32_c_batch] + row * d[matmul_f32_c_row] + column, TYPE, sums[i][j]);
@@ -26,8 +26,8 @@ template <int TYPE> DEVICE void matmul(const launch &record, float (*left)[TILE_
 
 #define MATMUL(type)                                                                                                   \
     {                                                                                                                  \
-        __shared__ float left[DEPTH][TILE_ROW], right[DEPTH][TILE_ROW];                                                \
-        matmul<TYPE_##type>(record, left, right);                                                                      \
+        __shared__ tile left, right;                                                                                   \
+        matmul<TYPE_##type>(record, &left, &right);                                                                    \
     }
 
 KERNEL(matmul_f32, batch *PARTS(m, 64) * PARTS(n, 64), 256, 0) { MATMUL(float32); }

@@ -1,9 +1,17 @@
-/* Products of matrices by tiles in shared memory: 64 x 64 results for a block of 256 threads, 4 x 4 for each thread. */
+/* Products of matrices by tiles in shared memory: 64 x 64 results for a block of 256 threads, 16 for each thread. Products
+ * of two matrices of the same 16-bit type are computed by tensor cores, which sum in float32. */
 #ifndef PYAPP_PRODUCT_H
 #define PYAPP_PRODUCT_H
 #include "gpu.h"
 
 enum { TILE = 64, DEPTH = 16, TILE_THREADS = 256, TILE_ROW = TILE + 4 };
+enum { HALF_DEPTH = 32, HALF_ROW = HALF_DEPTH + 8 }; /* rows apart, so that reads meet no bank of memory twice */
+
+/* Part of a matrix in shared memory: 16 columns of 64 rows, turned; or 32 columns of 64 rows of 16-bit numbers. */
+union tile {
+    float floats[DEPTH][TILE_ROW];
+    uint16_t halves[TILE][HALF_ROW];
+};
 
 /* A matrix of elements of one type, with any strides. */
 struct matrix {
@@ -11,46 +19,116 @@ struct matrix {
     int64_t row, column; /* strides */
 };
 
-template <int TYPE> DEVICE float element(const void *p, int64_t i) { return load_float(p, i, TYPE); }
+/* Whether tensor cores have the product. */
+DEVICE bool by_tensor_cores(int a, int b)
+{
+#if __CUDA_ARCH__ >= 800
+    return a == b && a != TYPE_float32;
+#else
+    return false;
+#endif
+}
 
-template <class T, int TYPE> struct Read {
-    static DEVICE_MEMBER T at(const void *p, int64_t i) { return (T)load_float(p, i, TYPE); }
-};
-template <> struct Read<double, TYPE_float64> {
-    static DEVICE_MEMBER double at(const void *p, int64_t i) { return ((const double *)p)[i]; }
-};
-
-/* Rows first .. first + 63 and columns start .. start + 15 of a matrix (rows, depth) into part[depth][row]; zero outside
- * of it. Neighbouring threads read neighbouring elements. */
-template <class T, int TYPE>
-DEVICE void load_tile(T (*part)[TILE_ROW], matrix of, int64_t first, int64_t rows, int64_t start, int64_t depth)
+/* Rows first .. first + 63 and columns start .. start + 15 of a matrix (rows, depth); zero outside of it. Neighbouring
+ * threads read neighbouring elements. */
+template <int TYPE>
+DEVICE void load_floats(tile *part, matrix of, int64_t first, int64_t rows, int64_t start, int64_t depth)
 {
     const bool along = of.column == 1;
     for (int i = (int)threadIdx.x; i < TILE * DEPTH; i += TILE_THREADS) {
         const int r = along ? i / DEPTH : i % TILE, k = along ? i % DEPTH : i / TILE;
         const bool inside = first + r < rows && start + k < depth;
-        part[k][r] = inside ? Read<T, TYPE>::at(of.p, (first + r) * of.row + (start + k) * of.column) : (T)0;
+        part->floats[k][r] = inside ? load_float(of.p, (first + r) * of.row + (start + k) * of.column, TYPE) : 0.0f;
     }
 }
 
-/* sums[i][j]: rows m + 4 * (thread / 16) + i and columns n + 4 * (thread % 16) + j of a (rows, depth) times the
- * transposed b (columns, depth). `left` and `right` are shared memory. */
-template <class T, int A, int B>
-DEVICE void tile_product(T sums[4][4], T (*left)[TILE_ROW], T (*right)[TILE_ROW], matrix a, int64_t m, int64_t rows,
-                         matrix b, int64_t n, int64_t columns, int64_t depth)
+DEVICE void load_halves(tile *part, matrix of, int64_t first, int64_t rows, int64_t start, int64_t depth)
+{
+    const bool along = of.column == 1;
+    for (int i = (int)threadIdx.x; i < TILE * HALF_DEPTH; i += TILE_THREADS) {
+        const int r = along ? i / HALF_DEPTH : i % TILE, k = along ? i % HALF_DEPTH : i / TILE;
+        const bool inside = first + r < rows && start + k < depth;
+        part->halves[r][k] =
+            inside ? ((const uint16_t *)of.p)[(first + r) * of.row + (start + k) * of.column] : (uint16_t)0;
+    }
+}
+
+/* sums += a (16, 16) times b (16, 8) by all lanes of a warp. Lane 4 g + t has of a the pairs (g, 2 t), (g + 8, 2 t),
+ * (g, 2 t + 8), (g + 8, 2 t + 8), of b (2 t, g), (2 t + 8, g), of the sums (g, 2 t), (g, 2 t + 1), (g + 8, 2 t),
+ * (g + 8, 2 t + 1) (PTX ISA, mma.m16n8k16). */
+template <int TYPE> DEVICE void multiply_fragments(float sums[4], const uint32_t a[4], const uint32_t b[2])
+{
+#ifndef __CUDACC__
+    emulator_multiply(sums, a, b, [](uint16_t half) { return load_float(&half, 0, TYPE); });
+#elif __CUDA_ARCH__ >= 800
+    if (TYPE == TYPE_float16)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                     "{%0,%1,%2,%3};"
+                     : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    else
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                     "{%0,%1,%2,%3};"
+                     : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+DEVICE uint32_t pair_at(const tile *part, int row, int k) { return *(const uint32_t *)&part->halves[row][k]; }
+
+/* A warp has 16 rows and 32 columns: four times 8. */
+template <int TYPE> DEVICE void multiply_halves(float sums[4][4], const tile *left, const tile *right)
+{
+    const int g = LANE / 4, t = LANE % 4, row = WARP / 2 * 16 + g, column = WARP % 2 * 32 + g;
+    for (int k = 0; k < HALF_DEPTH; k += 16) {
+        const uint32_t a[4] = {pair_at(left, row, k + 2 * t), pair_at(left, row + 8, k + 2 * t),
+                               pair_at(left, row, k + 2 * t + 8), pair_at(left, row + 8, k + 2 * t + 8)};
+        for (int i = 0; i < 4; i++) {
+            const uint32_t b[2] = {pair_at(right, column + 8 * i, k + 2 * t),
+                                   pair_at(right, column + 8 * i, k + 2 * t + 8)};
+            multiply_fragments<TYPE>(sums[i], a, b);
+        }
+    }
+}
+
+/* The row and the column of sums[i][j] in the tile. */
+template <int A, int B> DEVICE int row_in_tile(int i, int j)
+{
+    return by_tensor_cores(A, B) ? WARP / 2 * 16 + LANE / 4 + j / 2 * 8 : (int)threadIdx.x / 16 * 4 + i;
+}
+template <int A, int B> DEVICE int column_in_tile(int i, int j)
+{
+    return by_tensor_cores(A, B) ? WARP % 2 * 32 + 8 * i + LANE % 4 * 2 + j % 2 : (int)threadIdx.x % 16 * 4 + j;
+}
+
+/* The tile from row m and column n on of a (rows, depth) times the transposed b (columns, depth), of the types A and B.
+ * `left` and `right` are shared memory. */
+template <int A, int B>
+DEVICE void tile_product(float sums[4][4], tile *left, tile *right, matrix a, int64_t m, int64_t rows, matrix b,
+                         int64_t n, int64_t columns, int64_t depth)
 {
     const int row = (int)threadIdx.x / 16 * 4, column = (int)threadIdx.x % 16 * 4;
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < 4; j++)
             sums[i][j] = 0;
+    if (by_tensor_cores(A, B)) {
+        for (int64_t start = 0; start < depth; start += HALF_DEPTH) {
+            load_halves(left, a, m, rows, start, depth);
+            load_halves(right, b, n, columns, start, depth);
+            __syncthreads();
+            multiply_halves<A>(sums, left, right);
+            __syncthreads();
+        }
+        return;
+    }
     for (int64_t start = 0; start < depth; start += DEPTH) {
-        load_tile<T, A>(left, a, m, rows, start, depth);
-        load_tile<T, B>(right, b, n, columns, start, depth);
+        load_floats<A>(left, a, m, rows, start, depth);
+        load_floats<B>(right, b, n, columns, start, depth);
         __syncthreads();
         for (int k = 0; k < DEPTH; k++) {
-            T x[4], y[4];
+            float x[4], y[4];
             for (int i = 0; i < 4; i++)
-                x[i] = left[k][row + i], y[i] = right[k][column + i];
+                x[i] = left->floats[k][row + i], y[i] = right->floats[k][column + i];
             for (int i = 0; i < 4; i++)
                 for (int j = 0; j < 4; j++)
                     sums[i][j] += x[i] * y[j];

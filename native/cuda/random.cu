@@ -24,9 +24,11 @@ DEVICE void to_normal(float out[4], const uint32_t words[4])
 {
     for (int pair = 0; pair < 4; pair += 2) {
         const float u = (float)((words[pair] >> 8) + 1) * 0x1p-24f, v = (float)(words[pair + 1] >> 8) * 0x1p-24f;
-        const float radius = sqrtf(-2.0f * logf(u)), angle = 6.28318530717958647692f * v;
-        out[pair] = radius * cosf(angle);
-        out[pair + 1] = radius * sinf(angle);
+        const float radius = sqrtf(-2.0f * logf(u));
+        float sine, cosine;
+        sincospif(2 * v, &sine, &cosine);
+        out[pair] = radius * cosine;
+        out[pair + 1] = radius * sine;
     }
 }
 

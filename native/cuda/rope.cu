@@ -1,7 +1,7 @@
 /* Rotary position embedding (Su et al., RoFormer, 2021). */
 #include "gpu.h"
 
-STEP(rope_f32, 1, MAX(PARTS(texts, 256), 1), 256, 0)
+STEP(rope_f32, 0, MAX(PARTS(texts, 256), 1), 256, 0)
 {
     const int64_t *d = record.dims, tokens = d[rope_f32_tokens], rotated = d[rope_f32_rotated];
     const int32_t *position = (const int32_t *)record.pointers[rope_f32_position];

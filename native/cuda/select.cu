@@ -81,7 +81,7 @@ CONSTANT uint32_t scatter_types[] = SCATTER_TYPES;
 
 enum { MANY_LINES = 1024, LONG_LINE = 16384 };
 
-STEP(scatter, 1, PARTS(PRODUCT(rank, shape0), 256), 256, 0)
+STEP(scatter, 0, PARTS(PRODUCT(rank, shape0), 256), 256, 0)
 {
     const int64_t *d = record.dims, *shape = d + scatter_shape0, opcode = d[scatter_opcode], rank = d[scatter_rank];
     const int64_t count = view_count(rank, 4, shape);
@@ -185,7 +185,7 @@ KERNEL(index_get, PARTS(outer *count *inner, 256), 256, 0)
     }
 }
 
-STEP(index_put, 1, PARTS(count, 256), 256, 0)
+STEP(index_put, 0, PARTS(count, 256), 256, 0)
 {
     const int64_t *d = record.dims, opcode = d[index_put_opcode];
     if (opcode < 0 || opcode >= SCATTER_COUNT || !type_in(d[index_put_type], scatter_types[opcode]) ||

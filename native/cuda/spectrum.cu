@@ -53,7 +53,7 @@ KERNEL(power_spectrum_f32, frames, 128, 0)
     }
 }
 
-STEP(log_mel_f32, 1, PARTS(mels, 128), 128, 0)
+STEP(log_mel_f32, 0, PARTS(mels, 128), 128, 0)
 {
     const int64_t size = record.dims[log_mel_f32_size], bins = size / 2 + 1;
     const int32_t *ranges = (const int32_t *)record.pointers[log_mel_f32_ranges];

@@ -8,7 +8,17 @@ CONSTANT uint32_t unary_types[] = UNARY_TYPES, unary_results[] = UNARY_RESULTS;
 
 DEVICE float softplus_float(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
 DEVICE float between(float x, float low, float high) { return x < low ? low : x > high ? high : x; }
-DEVICE float gelu_float(float x) { return 0.5f * x * erfcf(x * -0.70710678118f); }
+
+/* x / 2 erfc(-x / sqrt(2)). Far below 0 the rounding of the argument would cost digits: its rest times the slope is
+ * subtracted. */
+DEVICE float gelu_float(float x)
+{
+    const float t = -x * 0.707106769f;
+    float part = erfcf(t);
+    if (fabsf(t) < 12)
+        part -= 1.12837917f * expf(-t * t) * (fmaf(-x, 0.707106769f, -t) - x * 1.21016175e-8f);
+    return 0.5f * x * part;
+}
 
 /* Whether `floats` has the operation. */
 DEVICE bool has_float(int64_t opcode)
@@ -423,3 +433,19 @@ KERNEL(unary_strided, PARTS(PRODUCT(rank, shape0), 256), 256, 0)
     one(record.pointers[unary_strided_y], i, record.pointers[unary_strided_x],
         offset_of(i, rank, shape, d + unary_strided_x0), d[unary_strided_opcode], (int)d[unary_strided_type], p, q);
 }
+
+/* The most frequent ones on dense float32, with a short record. */
+DEVICE void short_record(const launch &record, int64_t opcode)
+{
+    FOR_EACH(i, record.dims[exp_f32_count])
+    ((float *)record.pointers[exp_f32_y])[i] = floats(opcode, ((const float *)record.pointers[exp_f32_x])[i], 0, 0);
+}
+
+KERNEL(exp_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_exp); }
+KERNEL(log_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_log); }
+KERNEL(sqrt_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_sqrt); }
+KERNEL(abs_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_abs); }
+KERNEL(sigmoid_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_sigmoid); }
+KERNEL(tanh_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_tanh); }
+KERNEL(silu_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_silu); }
+KERNEL(gelu_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_gelu); }

@@ -10,7 +10,7 @@ DEVICE float half_at(const uint8_t *p) { return f16_to_float((uint16_t)(p[0] | p
 /* Columns 4 s .. and 4 s + 16 .. of 32 columns of a row: value = scale * (number - bias) - minimum. [0]: of the first 16
  * columns, [1]: of the last. Numbers are four signed bytes. */
 struct weights {
-    int numbers[2];
+    int numbers[2], bias;
     float scales[2], minimums[2];
 };
 
@@ -34,9 +34,8 @@ DEVICE weights band_weights(const uint8_t *block, int64_t type, int run, int row
     const band_type t = band_type_of(type);
     const uint8_t *own = block + band_run(t, run) + row;
     const float d = half_at(block + 2 * row), m = t.minimums ? half_at(block + HALF_SCALES + 2 * row) : 0.0f;
-    const int bias = type_of(type).bias;
     const four_and_four n = band_step(block + band_numbers(t, run) + 4 * row, t, s);
-    weights w = {{(int)n.low, (int)n.high}, {0, 0}, {0, 0}};
+    weights w = {{(int)n.low, (int)n.high}, type_of(type).bias, {0, 0}, {0, 0}};
     for (int h = 0; h < 2; h++) {
         const uint8_t at = t.large ? own[t.halves ? h * BAND : 0] : 0;
         int scale = 1, minimum = -1;
@@ -47,7 +46,7 @@ DEVICE weights band_weights(const uint8_t *block, int64_t type, int run, int row
         else if (t.large)
             scale = at, minimum = own[BAND];
         w.scales[h] = d * (float)scale;
-        w.minimums[h] = m * (float)minimum + w.scales[h] * (float)bias;
+        w.minimums[h] = m * (float)minimum;
     }
     return w;
 }
@@ -55,7 +54,7 @@ DEVICE weights band_weights(const uint8_t *block, int64_t type, int run, int row
 /* Of a block of one row, as files have it. */
 DEVICE weights block_weights(const uint8_t *block, int64_t type, int run, int s)
 {
-    weights w = {{0, 0}, {0, 0}, {0, 0}};
+    weights w = {{0, 0}, 0, {0, 0}, {0, 0}};
     const uint8_t *numbers = block;
     float scale = 0;
     switch (type) {
@@ -117,7 +116,8 @@ DEVICE float weight_at(const uint8_t *w, int64_t type, int64_t row, int64_t colu
     const int inside = (int)(column % BLOCK), h = inside / 16;
     const weights four = weights_at(w, type, row, column / BLOCK, columns / BLOCK, inside % 16 / 4);
     const int number = (int8_t)(four.numbers[h] >> inside % 4 * 8);
-    return four.scales[h] * (float)number - four.minimums[h];
+    const float product = __fmul_rn(four.scales[h], (float)(number - four.bias)); /* in two roundings, as defined */
+    return four.bias ? product : __fadd_rn(product, -four.minimums[h]);
 }
 
 /* One weight of linear_q8_0 (scales of 2 bytes) or linear_q8_group (of 4). */

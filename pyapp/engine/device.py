@@ -18,6 +18,7 @@ class Backend:
     for a pointer of this process.
     """
 
+    index: int | None = None  # of several devices of a type: which one this is
     host_visible = False  # whether the process may read and write the memory at an address
     kernels: Collection[str] = ()  # the names in kernels.h that this device runs
 
@@ -47,6 +48,10 @@ class Backend:
 
     def synchronize(self) -> None:
         """Waits until everything that was launched has run."""
+
+    def describe_memory(self) -> str:
+        """What is used and free of a device's own memory, for the error when there is none left; may be empty."""
+        return ""
 
     def graph(self, records: bytearray, count: int) -> Callable[[], int]:
         """A function that runs these records again and returns as `run` does. A device may prepare more: CUDA a CUDA
@@ -159,15 +164,23 @@ def _open(device: Device) -> Backend:
             opener = importlib.import_module(f".devices.{device.type}", __package__).open_device
         except ModuleNotFoundError as error:
             raise ValueError(f"device: there is no device {str(device)!r}; this build has: cpu") from error
-    return opener(device.index)
+    try:
+        backend = opener(device.index)
+    except (OSError, RuntimeError) as error:
+        raise ValueError(f"device: there is no device {str(device)!r}: {error}") from error
+    if device.index is None and backend.index is not None:  # "cuda" is one of the cards
+        twin = Device(device.type, backend.index)
+        twin._backend = twin._backend or backend
+        return twin._backend
+    return backend
 
 
 def as_device(value: Device | str | None) -> Device:
-    """A device that is there, from itself or its name; None is the CPU. ValueError where this build has none of that
-    type.
+    """A device that is there, from itself or its name; None is the CPU. "cuda" is the card that it stands for, as in
+    torch: "cuda:0". ValueError where there is none.
     """
     if value is None or value is cpu:
         return cpu
     found = Device(value)
-    _ = found.backend
-    return found
+    index = found.backend.index
+    return found if found.index is not None or index is None else Device(found.type, index)

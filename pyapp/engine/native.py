@@ -197,11 +197,12 @@ def flush_denormals() -> Iterator[None]:
         library.pyapp_flush_denormals(before)
 
 
-def fail(status: int, name: str) -> None:
-    """Raises what a non-zero status of pyapp_run means."""
+def fail(status: int, name: str, earlier: bool = False) -> None:
+    """Raises what a non-zero status of pyapp_run means. `earlier`: the kernel was launched before the present call."""
     code = status & 0xFF
+    by = f" (found by the kernel {name}, which was launched before)" if earlier else ""
     if code in (1, 2):
-        raise IndexError(f"{name}: {_MEANING[code]}")
+        raise IndexError(f"{name}: {_MEANING[code]}{by}")
     if code == 5:
-        raise RuntimeError(f"{name}: an integer is divided by zero")
-    raise KernelError(_MEANING.get(code, f"unknown status {code}"), where=f"kernel {name}")
+        raise RuntimeError(f"{name}: an integer is divided by zero{by}")
+    raise KernelError(_MEANING.get(code, f"unknown status {code}") + by, where=f"kernel {name}")

@@ -35,8 +35,10 @@ def _capacity(nbytes: int) -> int:
     return (nbytes + step - 1) & ~(step - 1)
 
 
-def _no_memory(nbytes: int) -> MemoryError:
-    return MemoryError(f"cannot allocate {nbytes:,} bytes: use a smaller model, batch or context")
+def _no_memory(nbytes: int, device: Device = cpu) -> MemoryError:
+    used = "" if device is cpu else device.backend.describe_memory()
+    where = "" if device is cpu else f" on {device} ({used})" if used else f" on {device}"
+    return MemoryError(f"cannot allocate {nbytes:,} bytes{where}: use a smaller model, batch or context")
 
 
 class Pool:
@@ -71,7 +73,7 @@ class Pool:
             _pools[self.device].trim()
             address = allocate(capacity)
         if address is None:
-            raise _no_memory(capacity)
+            raise _no_memory(capacity, self.device)
         return address
 
     def give(self, address: Any, capacity: int, is_finalizing: Any = sys.is_finalizing) -> None:
@@ -165,6 +167,12 @@ def _pool_of(device: Device) -> Pool:
     if graph is not None:
         return graph.of(device)
     return _pools.get(device) or _pools.setdefault(device, Pool(device))
+
+
+def trim_pool(device: Device) -> None:
+    """Gives a device its freed blocks back."""
+    if device in _pools:
+        _pools[device].trim()
 
 
 class Storage:

@@ -1,8 +1,10 @@
-"""A card for tests: the CUDA sources compiled by the C++ compiler of this machine, with the threads of a block as fibers
-(emulator.h). It stands where NVIDIA's driver does, so the device that the tests use is the real one.
+"""A card for tests: the CUDA sources compiled by the C++ compiler of this machine, with the threads of a block as
+fibers (emulator.h). It stands where NVIDIA's driver does, so the device that the tests use is the real one.
 
 Fresh memory is full of bytes that read as NaN. Bytes before and behind each block of memory are checked when it is
 freed, and by `check`.
+
+With PYAPP_TEST_CUDA=1 (`make test-cuda`) the tests run on the first card of the machine instead.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import pytest
 from pyapp.engine.device import Device, register
 from pyapp.engine.devices.cuda import Cuda
 from pyapp.engine.gpu import card as cards
-from pyapp.engine.gpu import sources
+from pyapp.engine.gpu import nvidia, sources
 from pyapp.errors import KernelError
 
 COMPILER = os.environ.get("CXX", "g++")
@@ -33,11 +35,13 @@ FLAGS += ["-Wno-missing-field-initializers", "-Wno-attributes"]
 HERE = Path(__file__).parent
 CACHE = HERE.parent.parent / "build" / "cuda-emulator"
 GUARD, FILLING, FRESH = 256, 0xA5, 0xFF  # bytes on each side of a block; what they and fresh memory are full of
+REAL = os.environ.get("PYAPP_TEST_CUDA") == "1"
+DEVICE = "cuda:0" if REAL else "emulated"
 _numbers = itertools.count()
 
 
 class EmulatedCard(cards.Card):
-    """The emulator as a card. `limit`: bytes of memory that it has. `launched`: functions in the order of their runs."""
+    """The emulator as a card. `limit`: bytes of memory that it has. `launched`: functions in their order."""
 
     name = "emulated card"
     architecture = "emulator"
@@ -168,25 +172,29 @@ def _check(address: int, nbytes: int) -> None:
         assert found == bytes([FILLING]) * GUARD, f"a kernel has written {where} a block of {nbytes} bytes"
 
 
+def every_source() -> list[str]:
+    """The names of the CUDA sources that have kernels."""
+    return sorted({step.source for plan in sources.plans().values() for step in plan.steps})
+
+
 def open_emulated(index: int | None) -> Cuda:
-    """The device over an emulated card, with every source compiled."""
+    """The device over an emulated card, with every source compiled; or the first card of the machine."""
+    if REAL:
+        return Cuda(nvidia.open_card(0))
     if shutil.which(COMPILER) is None:
         pytest.skip(f"the emulator needs a C++ compiler ({COMPILER})")
     os.environ["PYAPP_CUDA_CACHE"] = str(CACHE)
     backend = Cuda(EmulatedCard())
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda name: cards.compiled(backend.card, name), sorted({p.source for p in every_step()})))
+        list(pool.map(lambda name: cards.compiled(backend.card, name), every_source()))
     return backend
-
-
-def every_step() -> list[sources.Step]:
-    return [step for plan in sources.plans().values() for step in plan.steps]
 
 
 register("emulated", open_emulated)
 
 
-def card() -> EmulatedCard:
-    """The card of the device "emulated"."""
-    backend: Any = Device("emulated").backend
-    return backend.card
+def check() -> None:
+    """AssertionError where a kernel has written outside a block of the emulated card's memory."""
+    if not REAL:
+        backend: Any = Device(DEVICE).backend
+        backend.card.check()

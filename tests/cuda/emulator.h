@@ -51,11 +51,11 @@ struct fiber {
 static struct machine {
     index thread, block, threads, blocks;
     fiber fibers[MOST_THREADS], scheduler;
-    int made, idle[MOST_THREADS], idle_count;    /* fibers without a thread */
-    int state[MOST_THREADS], on[MOST_THREADS];   /* of each thread: its fiber */
-    int order[MOST_THREADS], next;               /* threads that have not begun */
-    int running;                                 /* the thread */
-    uint64_t slots[2][MOST_THREADS];             /* what lanes exchange, in turns */
+    int made, idle[MOST_THREADS], idle_count;  /* fibers without a thread */
+    int state[MOST_THREADS], on[MOST_THREADS]; /* of each thread: its fiber */
+    int order[MOST_THREADS], next;             /* threads that have not begun */
+    int running;                               /* the thread */
+    uint64_t slots[2][MOST_THREADS];           /* what lanes exchange, in turns */
     unsigned turn[MOST_THREADS];
     uint64_t random;
     char *shared;
@@ -261,6 +261,16 @@ template <class T> static T exchange(T value, int lane)
     return found;
 }
 
+/* The values of all lanes. */
+template <class T> static void gather(T value, T all[WARP_SIZE])
+{
+    const int thread = m.running, turn = (int)(m.turn[thread]++ & 1);
+    memcpy(&m.slots[turn][thread], &value, sizeof value);
+    wait_as(AT_WARP);
+    for (int lane = 0; lane < WARP_SIZE; lane++)
+        memcpy(&all[lane], &m.slots[turn][thread / WARP_SIZE * WARP_SIZE + lane], sizeof value);
+}
+
 static uint32_t ballot(bool here)
 {
     const int thread = m.running, turn = (int)(m.turn[thread]++ & 1);
@@ -314,6 +324,22 @@ static inline uint32_t __ballot_sync(unsigned mask, bool here)
     emulator_check_mask(mask);
     return emulator::ballot(here);
 }
+/* mma.m16n8k16 of 16-bit floats: every lane computes its four sums from the fragments of all (product.h). */
+template <class Read> static void emulator_multiply(float *sums, const uint32_t *a, const uint32_t *b, Read read)
+{
+    const int lane = emulator::m.running % 32, g = lane / 4, t = lane % 4;
+    const uint32_t *of_a[32], *of_b[32];
+    emulator::gather(a, of_a);
+    emulator::gather(b, of_b);
+    const auto half = [&](uint32_t pair, int k) { return read((uint16_t)(pair >> k % 2 * 16)); };
+    for (int i = 0; i < 4; i++) {
+        const int row = g + i / 2 * 8, column = 2 * t + i % 2;
+        for (int k = 0; k < 16; k++)
+            sums[i] += half(of_a[row % 8 * 4 + k % 8 / 2][k / 8 * 2 + row / 8], k) *
+                       half(of_b[column * 4 + k % 8 / 2][k / 8], k);
+    }
+    emulator::wait_as(emulator::AT_WARP); /* the fragments are no longer read */
+}
 static inline bool __any_sync(unsigned mask, bool here) { return __ballot_sync(mask, here) != 0; }
 static inline bool __all_sync(unsigned mask, bool here) { return __ballot_sync(mask, here) == 0xffffffffu; }
 static inline void __threadfence() {}
@@ -358,6 +384,11 @@ static inline double __longlong_as_double(long long x) { return emulator_bits<do
 static inline long long __double_as_longlong(double x) { return emulator_bits<long long>(x); }
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+static inline void sincospif(float x, float *sine, float *cosine)
+{
+    *sine = (float)sin(3.14159265358979323846 * x);
+    *cosine = (float)cos(3.14159265358979323846 * x);
+}
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __ffs(int x) { return __builtin_ffs(x); }
 static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }

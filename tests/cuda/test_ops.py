@@ -15,7 +15,7 @@ from tests.engine.test_fused import CASES, normal
 from . import emulated
 
 pytestmark = pytest.mark.native_only
-DEVICE = "emulated"
+DEVICE = emulated.DEVICE
 
 
 def results(name: str, device: str, monkeypatch: pytest.MonkeyPatch, weights: list[Tensor]) -> list[Tensor]:
@@ -52,7 +52,7 @@ def test_op_and_gradient(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     weights: list[Tensor] = []
     expected = results(name, "cpu", monkeypatch, weights)
     found = results(name, DEVICE, monkeypatch, weights)
-    emulated.card().check()
+    emulated.check()
     assert len(found) == len(expected)
     for ours, theirs in zip(found, expected, strict=True):
         assert_near(ours, theirs)

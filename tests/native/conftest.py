@@ -6,12 +6,17 @@ from __future__ import annotations
 
 import inspect
 import os
+import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pyapp.engine.launch import MissingKernel
+from tests.cuda.emulated import COMPILER
+from tests.native.emulated import EmulatedKernels, runs
 from tests.native.kernels import LIBRARY, Kernels, load_all
 from tests.native.wasm import WasmKernels, load_wasm
 
@@ -31,6 +36,12 @@ def loaded_wasm() -> list[WasmKernels]:
     return [] if "PYAPP_LIBRARY" in os.environ else load_wasm()
 
 
+@cache
+def loaded_emulated() -> list[EmulatedKernels]:
+    """CUDA's kernels; none with sanitizers of C, or without a C++ compiler."""
+    return [] if "PYAPP_LIBRARY" in os.environ or shutil.which(COMPILER) is None else [EmulatedKernels()]
+
+
 @pytest.fixture
 def kernels() -> None:
     """Each library in turn: pytest_pyfunc_call runs the test with every one of them."""
@@ -42,10 +53,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if "kernels" not in pyfuncitem.fixturenames:
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
-    host_only = pyfuncitem.get_closest_marker("native_only")
-    for kernels in loaded() if host_only else [*loaded(), *loaded_wasm()]:
+    found: list[Any] = list(loaded())
+    if not pyfuncitem.get_closest_marker("native_only"):
+        found += loaded_wasm()
+        found += loaded_emulated() if runs(pyfuncitem.name, pyfuncitem.originalname) else []
+    for kernels in found:
         try:
             pyfuncitem.obj(**{**arguments, "kernels": kernels})
+        except MissingKernel:
+            assert isinstance(kernels, EmulatedKernels)  # not every kernel has a CUDA source yet
         except Exception as error:
             error.add_note(f"with the kernels for {kernels.name}")
             raise

@@ -16,22 +16,27 @@ from typing import Any
 from ..device import Backend, HiddenAddress
 from ..gpu import nvidia
 from ..gpu.card import Card, compiled
-from ..gpu.sources import Plan, plans
+from ..gpu.sources import Plan, Step, plans
 from ..native import DIMS, POINTER_BYTES, POINTERS, RECORD_BYTES, SIGNATURES, fail
 
 ALIGNMENT = 64  # bytes
+BAD_ARGUMENT = 3  # KERNEL_BAD_ARGUMENT of kernels.h
 SMALL = 4096  # bytes: of the largest block that is cut from a slab
 _DIMS = struct.Struct(f"@{DIMS}q")
 _DIMS_AT = 8 + POINTERS * POINTER_BYTES
 _NAMES = list(SIGNATURES)
 
 
+_Launch = tuple[Any, Any, int, Any]  # function, blocks, threads, shared
+
+
 class _Ready:
-    """A kernel that is loaded: its launches, as (function, blocks, threads, shared), and its scratch memory."""
+    """A kernel that is loaded: its launches, the kernel itself last, and its scratch memory."""
 
-    __slots__ = ("scratch", "steps")
+    __slots__ = ("check", "scratch", "steps")
 
-    def __init__(self, steps: list[tuple[Any, Any, int, Any]], plan: Plan) -> None:
+    def __init__(self, check: _Launch | None, steps: list[_Launch], plan: Plan) -> None:
+        self.check = check
         self.steps = steps
         self.scratch = plan.scratch
 
@@ -53,8 +58,9 @@ class Cuda(Backend):
 
     host_visible = False
 
-    def __init__(self, card: Card) -> None:
+    def __init__(self, card: Card, index: int | None = None) -> None:
         self.card = card
+        self.index = index
         self._plans = plans()
         self.kernels = set(self._plans)
         self.limit: int | None = None  # bytes that `allocate` gives at most; None: what the card has
@@ -149,8 +155,7 @@ class Cuda(Backend):
     def run(self, records: bytearray, count: int) -> int:
         with self._lock:
             self._check()
-            self._launch(records, count, None)
-        return 0
+            return self._launch(records, count, None)
 
     def synchronize(self) -> None:
         with self._lock:
@@ -178,18 +183,20 @@ class Cuda(Backend):
         found = self._ready.get(index)
         if found is None:
             plan = self._plans[_NAMES[index]]
-            steps = []
-            for step in plan.steps:
-                if step.source not in self._modules:
-                    self._modules[step.source] = self.card.load(compiled(self.card, step.source))
-                function = self.card.function(self._modules[step.source], step.function)
-                steps.append((function, step.blocks, step.threads, step.shared))
-            found = self._ready[index] = _Ready(steps, plan)
+            check = None if plan.check is None else self._load(plan.check)
+            found = self._ready[index] = _Ready(check, [self._load(step) for step in plan.steps], plan)
         return found
 
-    def _launch(self, records: bytearray, count: int, scratch: int | None) -> None:
-        """Launches every record; `scratch` is the address of scratch memory, None for the device's own."""
-        card, arguments = self.card, self._arguments
+    def _load(self, step: Step) -> _Launch:
+        if step.source not in self._modules:
+            self._modules[step.source] = self.card.load(compiled(self.card, step.source))
+        function = self.card.function(self._modules[step.source], step.function)
+        return function, step.blocks, step.threads, step.shared
+
+    def _launch(self, records: bytearray, count: int, scratch: int | None) -> int:
+        """Launches every record, and returns as `run`; `scratch` is the address of scratch memory, None for the
+        device's own."""
+        arguments = self._arguments
         base = ctypes.addressof(ctypes.c_ubyte.from_buffer(records))
         for at in range(0, count * RECORD_BYTES, RECORD_BYTES):
             ready = self._prepare(records, at)
@@ -197,10 +204,21 @@ class Cuda(Backend):
             arguments.array[0] = base + at
             if ready.scratch is not None:
                 arguments.scratch.value = self._scratch_of(ready.scratch(dims)) if scratch is None else scratch
-            for function, blocks, threads, shared in ready.steps:
-                wanted = blocks(dims)
-                if wanted > 0:
-                    card.launch(function, min(wanted, card.most_blocks), threads, shared(dims), arguments.array)
+            wanted = ready.steps[-1][1](dims)
+            if wanted < 0:  # a size is negative
+                return at // RECORD_BYTES << 8 | BAD_ARGUMENT
+            if wanted and ready.check is not None:
+                self._start(ready.check, dims)
+            for step in ready.steps:
+                self._start(step, dims)
+        return 0
+
+    def _start(self, launch: _Launch, dims: tuple[int, ...]) -> None:
+        function, blocks, threads, shared = launch
+        wanted = blocks(dims)
+        if wanted > 0:
+            most = self.card.most_blocks
+            self.card.launch(function, min(wanted, most), threads, shared(dims), self._arguments.array)
 
     def _scratch_of(self, nbytes: int) -> int:
         address, size = self._scratch
@@ -212,14 +230,20 @@ class Cuda(Backend):
             self._scratch = address, size
         return address
 
+    def take_status(self) -> tuple[int, str]:
+        """The KERNEL_* code that a kernel has left since this was last asked, 0 for none, and the kernel's name."""
+        code = self._word.value
+        if not code:
+            return 0, ""
+        self.card.synchronize()
+        self._word.value = 0
+        self.card.clear(self._status, 4)
+        return code & 0xFF, _NAMES[(code >> 8) - 1]
+
     def _check(self) -> None:
         """Raises what a kernel has found wrong."""
-        code = self._word.value
-        if code:
-            self.card.synchronize()
-            self._word.value = 0
-            self.card.clear(self._status, 4)
-            fail(code & 0xFF, _NAMES[(code >> 8) - 1])
+        if self._word.value:
+            fail(*self.take_status(), earlier=True)
 
 
 class _Replay:
@@ -244,4 +268,4 @@ class _Replay:
 
 def open_device(index: int | None) -> Backend:
     """The card with this number. RuntimeError where there is no driver or card: it says what is missing."""
-    return Cuda(nvidia.open_card(index or 0))
+    return Cuda(nvidia.open_card(index or 0), index or 0)

@@ -102,7 +102,7 @@ def cache_folder() -> Path:
 
 def compiled(card: Card, source: str) -> bytes:
     """A source compiled for the card: from the disk, where the same text was compiled before."""
-    text, headers = sources.text_of(source), sources.headers()
+    text, headers = sources.text_of(source), sources.headers_of(source)
     digest = hashlib.sha256(repr((card.compiler, card.architecture, text, sorted(headers.items()))).encode())
     path = cache_folder() / f"{source}-{card.architecture}-{digest.hexdigest()[:32]}.bin"
     try:

@@ -86,7 +86,12 @@ def compile_source(name: str, text: str, headers: dict[str, str], architecture: 
     if status != done:
         raise KernelError(f"the runtime compiler does not start: {status}", where=f"native/cuda/{name}.cu")
     try:
-        options = [f"--gpu-architecture={architecture}", "--std=c++17", "--device-as-default-execution-space", "--ptxas-options=-v"]
+        options = [
+            f"--gpu-architecture={architecture}",
+            "--std=c++17",
+            "--device-as-default-execution-space",
+            "--ptxas-options=-v",
+        ]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
         _, size = nvrtc.nvrtcGetProgramLogSize(program)
         log = bytearray(size)

@@ -18,10 +18,11 @@ SOURCES = FOLDER / "cuda"
 _ADVICE = "Build the package again: `python native/build.py host` copies the sources"
 _LINE = re.compile(r"^(KERNEL|STEP|SCRATCH)\(", re.MULTILINE)
 _FUNCTIONS = {
-    "PARTS": lambda a, b: -(-a // b), "MAX": max, "MIN": min,
+    "PARTS": lambda a, b: -(-a // b) if a >= 0 else -1, "MAX": max, "MIN": min,
     "CHOOSE": lambda condition, a, b: a if condition else b,
-    "PRODUCT": lambda dims, rank, first: math.prod(dims[first : first + rank]),
+    "PRODUCT": lambda dims, rank, first: math.prod(dims[first : first + rank]) if 0 <= rank <= 6 else -1,
 }  # fmt: skip
+_LAST = 99  # the number of the kernel itself among its steps
 
 Number = Callable[[Sequence[int]], int]  # of a record's dims
 
@@ -39,8 +40,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The launches that run a kernel of kernels.h, in order, and the scratch memory that they share."""
+    """The launches that run a kernel of kernels.h: a check, steps in their order, the kernel itself; and the scratch
+    memory that they share. The check has nothing to do where the kernel has nothing to do."""
 
+    check: Step | None
     steps: tuple[Step, ...]
     scratch: Number | None
 
@@ -92,7 +95,7 @@ def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
 
 def read_source(path: Path) -> dict[str, Plan]:
     """The kernels of one source."""
-    steps: dict[str, list[tuple[int, Step]]] = {}
+    steps: dict[str, dict[int, Step]] = {}
     scratch: dict[str, Number] = {}
     for kind, (name, *rest) in _lines(path.read_text()):
         if name not in SIGNATURES:
@@ -100,13 +103,13 @@ def read_source(path: Path) -> dict[str, Plan]:
         if kind == "SCRATCH":
             scratch[name] = _number(rest[0], name)
             continue
-        number = int(rest.pop(0)) if kind == "STEP" else 1 << 30  # the kernel itself comes last
+        number = int(rest.pop(0)) if kind == "STEP" else _LAST
         blocks, threads, shared = rest
         function = f"{name}_step{number}" if kind == "STEP" else name
         step = Step(path.stem, function, _number(blocks, name), int(threads), _number(shared, name))
-        steps.setdefault(name, []).append((number, step))
+        steps.setdefault(name, {})[number] = step
     return {
-        name: Plan(tuple(step for _, step in sorted(found, key=lambda pair: pair[0])), scratch.get(name))
+        name: Plan(found.get(0), tuple(found[number] for number in sorted(found) if number), scratch.get(name))
         for name, found in steps.items()
     }
 
@@ -131,3 +134,15 @@ def headers() -> dict[str, str]:
 def text_of(source: str) -> str:
     """The text of one source."""
     return (SOURCES / f"{source}.cu").read_text()
+
+
+def headers_of(source: str) -> dict[str, str]:
+    """The headers that a source includes, and those that they include."""
+    found: dict[str, str] = {}
+    texts = [text_of(source)]
+    while texts:
+        for name in re.findall(r'^#include "([^"]+)"', texts.pop(), re.MULTILINE):
+            if name not in found and name in headers():
+                found[name] = headers()[name]
+                texts.append(found[name])
+    return found

@@ -1,0 +1,207 @@
+"""The CUDA device on the emulator: memory, errors, graphs, compiled kernels on disk; and what the emulator notices."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import Tensor
+from pyapp.engine import capture
+from pyapp.engine.device import HiddenAddress, register
+from pyapp.engine.devices.cuda import Cuda
+from pyapp.engine.gpu import card as cards
+from pyapp.engine.gpu import nvidia, sources
+from pyapp.engine.launch import KERNELS
+from pyapp.errors import KernelError
+
+from . import emulated
+
+pytestmark = pytest.mark.native_only
+DEVICE = emulated.DEVICE
+on_the_emulator = pytest.mark.skipif(emulated.REAL, reason="looks into the emulated card")
+NATIVE = Path(__file__).parents[2] / "native"
+
+
+def test_a_tensor_goes_there_and_back() -> None:
+    x = pyapp.from_numpy(np.random.RandomState(0).randn(4, 5).astype("float32"))
+    for source in (x, x.t(), x[:, 1:3], x.half(), x.bfloat16(), pyapp.arange(7), pyapp.tensor(3.5), x[:0], x > 0):
+        there = source.to(DEVICE)
+        assert there.device == DEVICE and there.shape == source.shape and there.dtype is source.dtype
+        assert there.cpu().tolist() == source.tolist() == there.tolist()
+    assert isinstance(x.to(DEVICE).address, HiddenAddress)
+    with pytest.raises(RuntimeError, match=f"cpu and {DEVICE}"):
+        KERNELS["exp_f32"].launch(0, x, x.to(DEVICE), 20)
+
+
+def test_what_a_kernel_finds_wrong_is_raised_once_and_the_device_goes_on() -> None:
+    x = pyapp.arange(12.0).reshape(4, 3).to(DEVICE)
+    for index in ([4], [-5]):
+        taken = x[pyapp.tensor(index, device=DEVICE)]
+        with pytest.raises(IndexError, match="an index.*the kernel index_get"):
+            taken.tolist()
+    x[pyapp.tensor([0, 7], device=DEVICE)] = 1.0  # not even row 0 is written
+    with pytest.raises(IndexError, match="the kernel index_put"):
+        pyapp.zeros(3, device=DEVICE) + 1.0
+    assert x.tolist() == pyapp.arange(12.0).reshape(4, 3).tolist()
+    quotient = pyapp.tensor([4, 6], device=DEVICE) // pyapp.tensor([2, 0], device=DEVICE)
+    with pytest.raises(RuntimeError, match="divided by zero"):
+        quotient.tolist()
+    assert (x + 1.0).tolist()[0] == [1.0, 2.0, 3.0]
+
+
+@on_the_emulator
+def test_a_graph_checks_again_and_has_scratch_memory_of_its_own() -> None:
+    table, ids = pyapp.arange(12.0).reshape(4, 3).to(DEVICE), pyapp.tensor([1, 3], dtype="int32").to(DEVICE)
+    backend: Any = table.device.backend
+
+    def compute() -> Tensor:
+        rows = pyapp.ops.embedding(table, ids)
+        return rows.sort(-1, descending=True).values  # sort has scratch memory
+
+    before = backend.card.used
+    graph = capture(compute)
+    pyapp.rand(400, 3, device=DEVICE).sort(0)  # the device's own scratch memory moves
+    for values in ([0, 2], [3, 1]):
+        ids.assign(values)
+        assert graph.replay().tolist() == [[3 * i + 2.0, 3 * i + 1.0, 3.0 * i] for i in values]
+    ids.assign([0, 4])
+    graph.replay()
+    with pytest.raises(IndexError, match="the kernel embedding_copy"):
+        graph.outputs.tolist()
+    ids.assign([2, 2])
+    assert graph.replay().tolist()[1] == [8.0, 7.0, 6.0]
+    kept = backend.card.used
+    del graph
+    assert before < kept and backend.card.used < kept
+    emulated.check()
+
+
+def test_memory_ends_with_an_error_that_names_sizes() -> None:
+    backend = Cuda(emulated.EmulatedCard(1 << 20))
+    register("small", lambda index: backend)
+    x = pyapp.zeros(100_000, device="small")
+    for _ in range(2):
+        with pytest.raises(MemoryError, match=r"cannot allocate 8\d\d,\d+ bytes on small \(tensors hold 4.*1,048,576"):
+            pyapp.zeros(200_000, device="small")
+    assert (x + 1.0)[:2].tolist() == [1.0, 1.0] and backend.peak >= 800_000
+    backend.limit = backend.allocated
+    with pytest.raises(MemoryError, match="and the limit is"):
+        pyapp.zeros(200_000, device="small")
+    backend.limit = None
+    assert pyapp.ones(3, device="small").tolist() == [1.0] * 3
+
+
+def test_small_blocks_share_memory_of_the_card() -> None:
+    card = emulated.EmulatedCard()
+    card.slab = 1 << 16
+    backend = Cuda(card)
+    blocks = [backend.allocate(nbytes) for nbytes in (1, 64, 200, 4096, 5000)]
+    places = sorted(block.value for block in blocks if block is not None)
+    assert len(places) == 5 and all(b - a >= 64 for a, b in zip(places, places[1:], strict=False))
+    assert len(card.blocks) == 4  # the word, the status, a slab, the large block
+    for number, block in enumerate(blocks):
+        assert block is not None
+        backend.write(block, bytes([number]))
+    for number, block in enumerate(blocks):
+        back = bytearray(1)
+        backend.read(block, back)
+        assert back[0] == number
+        backend.free(block)
+    again = backend.allocate(200)
+    assert again == blocks[2] and backend.allocated == 200
+
+
+def test_compiled_kernels_are_kept_and_damaged_ones_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYAPP_CUDA_CACHE", str(tmp_path / "cache"))
+    card, compiled = emulated.EmulatedCard(), []
+    monkeypatch.setattr(card, "compile", lambda source, text, headers: compiled.append(source) or b"image of it")
+    assert cards.compiled(card, "rope") == cards.compiled(card, "rope") == b"image of it" and compiled == ["rope"]
+    (path,) = (tmp_path / "cache").iterdir()
+    for damaged in (b"", path.read_bytes()[:-1], path.read_bytes() + b"x"):
+        path.write_bytes(damaged)
+        assert cards.compiled(card, "rope") == b"image of it"
+    assert compiled == ["rope"] * 4
+    card.architecture = "another"
+    cards.compiled(card, "rope")
+    assert len(compiled) == 5
+
+
+def test_the_sources_have_the_kernels_of_the_c_files_of_their_names() -> None:
+    for name, plan in sources.plans().items():
+        text = (NATIVE / f"{plan.steps[-1].source}.c").read_text()
+        assert re.search(rf"^(?:\w+_)?KERNEL\({name}\b", text, re.MULTILINE), name
+        assert all(step.threads % 32 == 0 for step in plan.steps)
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("KERNEL(no_such_kernel, 1, 32, 0)", "is no kernel"),
+        ("KERNEL(exp_f32, rows, 32, 0)", "'rows' is no dim of the kernel 'exp_f32'"),
+        ("KERNEL(exp_f32, PARTS(count, 32", "does not end"),
+    ],
+)
+def test_lines_that_do_not_fit_are_refused(line: str, error: str, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.cu"
+    path.write_text(line)
+    with pytest.raises(KernelError, match=error):
+        sources.read_source(path)
+
+
+@on_the_emulator
+def test_a_machine_without_a_driver_says_what_is_missing() -> None:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        with pytest.raises(ValueError, match=r"no device 'cuda:1'.*no CUDA driver on this machine.*NVIDIA"):
+            pyapp.zeros(3, device="cuda:1")
+        assert nvidia.count() == 0
+
+
+# ---- what the emulator notices
+
+KERNEL = "{}\nKERNEL(exp_f32, 1, 64, 64)\n{{\n    float *y = (float *)record.pointers[exp_f32_y];\n{}\n}}\n"
+WRONG = {
+    "past the end of the dynamic shared memory": "DYNAMIC_SHARED(float, s); s[threadIdx.x] = 1; y[0] = s[0];",
+    "threads wait for others": "if (threadIdx.x < 40) __syncthreads(); else __syncwarp(); y[0] = 1;",
+    "for some lanes only": "y[0] = __shfl_sync(1u, 1.0f, 0);",
+    "written behind a block": "y[32 + threadIdx.x] = 1;",
+}
+
+
+def run_alone(body: str) -> list[float]:
+    """The 32 floats that a kernel of 64 threads writes."""
+    card = emulated.EmulatedCard()
+    text = KERNEL.format('#include "gpu.h"', body)
+    function = card.function(card.load(card.compile("alone", text, sources.headers())), "exp_f32")
+    address = card.allocate(128)
+    assert address is not None
+    record = bytearray(280)
+    record[8:16] = address.to_bytes(8, "little")
+    buffer = (ctypes.c_ubyte * 280).from_buffer(record)
+    nothing = ctypes.c_uint64(0)
+    pointers = [ctypes.addressof(x) for x in (buffer, nothing, nothing)]
+    card.launch(function, 1, 64, 64, (ctypes.c_void_p * 3)(*pointers))
+    found = (ctypes.c_float * 32)()
+    card.read(ctypes.addressof(found), address, 128)
+    card.check()
+    return list(found)
+
+
+@pytest.mark.parametrize("error", WRONG)
+def test_the_emulator_notices(error: str) -> None:
+    with pytest.raises(AssertionError, match=error):
+        run_alone(WRONG[error])
+
+
+def test_the_emulator_needs_every_barrier() -> None:
+    body = "__shared__ float s[64]; s[threadIdx.x] = threadIdx.x; {}"
+    body += "if (threadIdx.x < 32) y[threadIdx.x] = s[63 - threadIdx.x];"
+    assert run_alone(body.format("__syncthreads();")) == [63.0 - i for i in range(32)]
+    assert run_alone(body.format("")) != [63.0 - i for i in range(32)]

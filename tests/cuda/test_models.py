@@ -1,0 +1,142 @@
+"""Models on the CUDA device, on the emulator: the numbers that they give on the CPU, nearly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import Tensor, nn, optim
+from pyapp.engine import capture
+from pyapp.models.llama2c import Config, Llama2c
+from pyapp.models.whisper import Whisper
+from pyapp.nn import functional as F
+from pyapp.nn import quantize
+from pyapp.text.generate import Session
+from pyapp.text.options import SamplingOptions
+from pyapp.text.sampling import Sampler
+from tests.models.test_whisper import make
+from tests.models.whisper_model import CONFIGS, inputs
+
+from . import emulated
+
+pytestmark = pytest.mark.native_only
+DEVICE = emulated.DEVICE
+TEXT = [3, 7, 1, 40]
+CLASSES = 40
+
+
+def llama() -> Llama2c:
+    pyapp.manual_seed(0)
+    return Llama2c(Config(dim=64, hidden_dim=96, n_layers=2, n_heads=8, n_kv_heads=4, vocab_size=80, max_seq_len=32))
+
+
+def story(model: Llama2c) -> tuple[list[np.ndarray], list[int]]:
+    """Logits and drawn tokens, by Graph, with every sampling setting."""
+    session = Session(model)
+    options = SamplingOptions(seed=1, top_k=20, top_p=0.9, min_p=0.01, typical_p=0.9, repetition_penalty=1.2)
+    sampler = Sampler(options, 80, 40, session.device)
+    logits, found, tokens = session.feed(TEXT), [], []
+    sampler.accept(TEXT)
+    for _ in range(6):
+        token = sampler.sample(logits)
+        sampler.accept([token])
+        found.append(np.array(logits.read_values()))
+        tokens.append(token)
+        logits = session.step(token)
+    return found, tokens
+
+
+@pytest.mark.parametrize("kind", [None, "q8_0", "q4_0", "q5_1"])
+def test_llama2c_decodes_by_graph(kind: str | None) -> None:
+    model = llama()
+    if kind is not None:
+        model.requires_grad_(False)
+        quantize(model, kind)
+    expected, tokens = story(model)
+    model.to(DEVICE)
+    found, drawn = story(model)
+    emulated.check()
+    assert str(model.device) == DEVICE and drawn == tokens
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-3)
+
+
+def heard(model: Whisper, mel: Tensor, eager: bool) -> list[np.ndarray]:
+    """Audio, and logits of a beam whose rows are reordered."""
+    with pyapp.no_grad():
+        audio = model.encode(mel)
+    with model.new_session(audio, 3, eager=eager) as session:
+        found = [session.feed([3, 7, 1]), session.step([4, 5, 6]).copy()]
+        session.reorder([1, 2, 1])
+        found += [session.step([9, 8, 7]).copy(), session.step([1, 2, 3])]
+    return [audio.to("cpu").float().numpy(), *found]
+
+
+@pytest.mark.parametrize("dtype", [None, "float16", "q8_0"])
+def test_whisper_encodes_and_decodes(dtype: str | None) -> None:
+    model = make(CONFIGS["small"], dtype)
+    mel = pyapp.from_numpy(inputs(model.config)[0][:1])
+    expected = heard(model, mel, False)
+    model.to(DEVICE)
+    bound = 0.03 if dtype == "q8_0" else 1e-3  # int8 activations are rounded at other places
+    for found, wanted in zip(heard(model, mel.to(DEVICE), False), expected, strict=True):
+        assert np.sqrt(np.square(found - wanted).mean()) < bound * wanted.std()
+    emulated.check()
+
+
+def tokens_of(seed: int) -> Tensor:
+    return pyapp.from_numpy(np.random.RandomState(seed).randint(0, CLASSES, (2, 9)))
+
+
+def loss_of(model: nn.Module, tokens: Tensor) -> Tensor:
+    logits = model(tokens[:, :-1]).reshape(-1, CLASSES)
+    return F.cross_entropy(logits, tokens[:, 1:].reshape(-1), ignore_index=3)
+
+
+def made(name: str, device: str) -> nn.Module:
+    pyapp.manual_seed(0)
+    if name == "layers":
+        layers = [nn.Embedding(CLASSES, 16), nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, CLASSES)]
+        return nn.Sequential(*layers).to(device)
+    sizes = {"dim": 24, "hidden_dim": 48, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2}
+    return Llama2c(Config(**sizes, vocab_size=CLASSES, max_seq_len=16)).to(device)
+
+
+def trained(name: str, device: str, captured: bool) -> list[float]:
+    """The losses and norms of steps with AdamW and clipping; after the first by a Graph, where `captured`."""
+    model = made(name, device)
+    optimizer = optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1)
+    tokens = tokens_of(0).to(device)
+
+    def step() -> tuple[Tensor, Any]:
+        optimizer.zero_grad()
+        loss = loss_of(model, tokens)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        return loss.detach(), norm
+
+    found, graph = [], None
+    for number in range(4):
+        tokens.copy_(tokens_of(number).to(device))
+        if graph is not None:
+            outputs = graph.replay()
+        elif captured and number == 1:
+            graph = capture(step)
+            outputs = graph.outputs
+        else:
+            outputs = step()
+        found += [x.item() for x in outputs]
+    return found
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("name", ["layers", "llama2c"])
+def test_training(name: str, captured: bool) -> None:
+    expected = trained(name, "cpu", False)
+    np.testing.assert_allclose(trained(name, DEVICE, captured), expected, rtol=2e-4)
+    emulated.check()
+    assert expected[0] != expected[2]
