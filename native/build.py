@@ -33,7 +33,14 @@ DOWNLOADED = ("simd128", "relaxed")  # sets whose code travels: compiled for siz
 _SMALL = "add_rows any_float binary blocks cast compute conv_transpose copy create ctc depthwise elements"
 _SMALL += " pooling random reduce_angle scan select sort token_mask unary"
 SMALL = tuple(f"{name}.c" for name in _SMALL.split())
-MEDIUM = ("conv.c", "gemm.c", "reduce.c")  # -O3 makes them larger there, not faster
+MEDIUM = (
+    "attention_train.c",
+    "conv.c",
+    "gemm.c",
+    "loss.c",
+    "norm.c",
+    "reduce.c",
+)  # -O3 makes them larger there, not faster
 ONCE = ("run.c", "pool.c")
 FOR_CUDA = (
     "kernels.h",
