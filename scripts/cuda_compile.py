@@ -15,7 +15,8 @@ from pyapp.engine.gpu import nvidia, sources
 from pyapp.errors import KernelError
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100")
-REGISTERS, SPILLS = 128, 64  # of a kernel, at most: 128 registers let two blocks of 256 threads run on a multiprocessor
+# Of a kernel, at most: 128 registers let two blocks of 256 threads run on a multiprocessor; pooling spills most.
+REGISTERS, SPILLS = 128, 400
 _KERNEL = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 _SPILLS = re.compile(r"(\d+) bytes spill stores")
 _USED = re.compile(r"Used (\d+) registers(?:, used \d+ barriers)?(?:.*?(\d+) bytes smem)?")

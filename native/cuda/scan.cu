@@ -79,6 +79,8 @@ KERNEL(scan, CHOOSE(length <= 64, PARTS(outer *inner, 128), outer *inner), 128, 
 {
     __shared__ state pieces[SCAN_THREADS];
     const int64_t *d = record.dims, opcode = d[scan_opcode], length = d[scan_length], inner = d[scan_inner];
+    if (length < 0)
+        report(KERNEL_BAD_ARGUMENT);
     if (length <= 0)
         return;
     if (opcode < 0 || opcode >= SCAN_COUNT || !type_in(d[scan_type], scan_types[opcode])) {

@@ -100,7 +100,7 @@ STEP(scatter, 0, PARTS(PRODUCT(rank, shape0), 256), 256, 0)
     }
 }
 
-KERNEL(scatter, PARTS(PRODUCT(rank, shape0), 256), 256, 0)
+KERNEL(scatter, CHOOSE(rank <= 4, PARTS(PRODUCT(rank, shape0), 256), -1), 256, 0)
 {
     const int64_t *d = record.dims, opcode = d[scatter_opcode], rank = d[scatter_rank], dim = d[scatter_dim];
     const void *source = record.pointers[scatter_source], *index = record.pointers[scatter_index];

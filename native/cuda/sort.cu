@@ -22,10 +22,11 @@ DEVICE uint64_t key_of(const void *x, int64_t at, int type)
 }
 
 SCRATCH(sort, 32 * length * MIN(outer * inner, 256))
-KERNEL(sort, MIN(outer *inner, 256), 256, 0)
+KERNEL(sort, CHOOSE(MIN(count, length) < 0, -1, MIN(outer *inner, 256)), 256, 0)
 {
     const int64_t *d = record.dims, length = d[sort_length], inner = d[sort_inner], count = d[sort_count];
-    if (!type_in(d[sort_type], TYPES_FLOAT | TYPES_INTEGER | BIT(TYPE_bool)) || count > length) {
+    if (!type_in(d[sort_type], TYPES_FLOAT | TYPES_INTEGER | BIT(TYPE_bool)) || count > length ||
+        d[sort_workspaces] < 1) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }

@@ -230,7 +230,7 @@ DEVICE double erfinv_double(double x)
     }
     y *= x;
     for (int step = 0; step < 2; step++) {
-        const double error = fabs(x) < 0.5 ? erf(y) - x : copysign(erfc(fabs(y)) - (1 - fabs(x)), -x);
+        const double error = fabs(x) < 0.5 ? erf(y) - x : copysign(1.0, x) * ((1 - fabs(x)) - erfc(fabs(y)));
         const double move = error / (1.1283791670955126 * exp(-y * y));
         y -= move / (1 + y * move);
     }
