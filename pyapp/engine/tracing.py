@@ -1,7 +1,6 @@
 """Shows an observer every call of an op, for writing down what a function of tensors computes.
 
-Ops are changed while an observer looks,
-    so that calls cost nothing else otherwise. Calls of other threads are not shown.
+Ops are changed while an observer looks, so that calls cost nothing otherwise. Calls of other threads are not shown.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .device import cpu
 from .grad_mode import STATE
 from .op import OPS, Op
 from .ops._index import OP_MODULES
@@ -57,7 +55,7 @@ def observed(observer: Observer) -> Iterator[None]:
 
                 def run() -> Any:
                     found = NotImplemented if claim is None else claim(*args, **kwargs)
-                    return op._without_claim(_device_of(args), args, kwargs) if found is NotImplemented else found
+                    return op._without_claim(args, kwargs) if found is NotImplemented else found
 
                 return shown(op, args, run)
 
@@ -84,8 +82,3 @@ def observed(observer: Observer) -> Iterator[None]:
 
 
 _LOCK = threading.Lock()
-
-
-def _device_of(args: tuple[Any, ...]) -> Any:
-    first = args[0][0] if isinstance(args[0], (list, tuple)) and args[0] else args[0]
-    return first.device if isinstance(first, Tensor) else cpu

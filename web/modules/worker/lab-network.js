@@ -21,9 +21,10 @@ export function limitNetwork(hosts) {
     check(parts[1]);
     return open.apply(this, /** @type {any} */ (parts));
   };
+  const kinds = /** @type {Record<string, any>} */ (self);
   for (const name of ["WebSocket", "EventSource", "WebTransport"]) {
-    if (!self[name]) continue;
-    self[name] = new Proxy(self[name], {
+    if (!kinds[name]) continue;
+    kinds[name] = new Proxy(kinds[name], {
       construct(kind, parts) {
         check(parts[0]);
         return Reflect.construct(kind, parts);
