@@ -10,6 +10,7 @@ some numbers of rows, the step runs on a multiple of four rows (`rows_multiple`)
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -32,7 +33,9 @@ from pyapp.text.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from pyapp.text.structured import TextForm
 
+log = logging.getLogger("pyapp.serve")
 BLOCK = 4  # rows that the matrix kernels compute together
+SAME_IN_COMPANY = "with more rows, this model's products would round a text otherwise than alone"
 PROBED = (1, 2, 3, 5)  # numbers of rows that are compared with 2 * BLOCK rows
 
 
@@ -108,7 +111,7 @@ class Scheduler:
         self.device = getattr(model, "device", cpu)
         self._cache_type = cache_type
         row_bytes = new_cache(model, 64, cache_type, texts=1).nbytes // 64
-        self.rows_multiple = self._probe()
+        self.rows_multiple, rows = self._probe(rows)
         known = context or capacity_of(model, None)
         affordable = cache_bytes // row_bytes // self.rows_multiple
         if context is None:
@@ -355,22 +358,30 @@ class Scheduler:
 
         return run
 
-    def _probe(self) -> int:
-        """Of how many rows a step must have a multiple so that no row depends on their number: 1 or BLOCK."""
-        most = 2 * BLOCK
+    def _probe(self, rows: int) -> tuple[int, int]:
+        """(of how many rows a step must have a multiple, 1 or BLOCK, and how many it may have, at most `rows`), so that
+        no row depends on their number. Products of many rows may sum in another order than those of few.
+        """
+        few = 2 * BLOCK
+        most = max(few, -(-rows // BLOCK) * BLOCK)
         cache = new_cache(self.model, 2, self._cache_type, texts=most)
         ids = [(7919 * row + 13) % self.vocab_size for row in range(most)]
 
         def logits(count: int) -> bytes:
+            """Of the first rows, at most `few`."""
             with no_grad():
                 tokens = int32_tensor(ids[:count], self.device).reshape(count, 1)
                 places = int32_tensor([0] * count, self.device)
                 y = self.model.forward_cached(tokens, places, cache.first(count), last_only=False)
-            return bytes(y.contiguous().data_view())
+                return bytes(y.narrow(0, 0, min(count, few)).contiguous().data_view())
 
-        known = logits(most)
-        for count in PROBED:
-            found = logits(count)
-            if found != known[: len(found)]:
-                return BLOCK
-        return 1
+        known = logits(few)
+        multiple = next((BLOCK for count in PROBED if not known.startswith(logits(count))), 1)
+        if rows <= few or logits(most) == known:
+            return multiple, rows
+        good, bad = few, most
+        while bad - good > BLOCK:
+            middle = (good + bad) // 2 // BLOCK * BLOCK
+            good, bad = (middle, bad) if logits(middle) == known else (good, middle)
+        log.info("fewer texts together", extra={"fields": {"rows": good, "asked": rows, "why": SAME_IN_COMPANY}})
+        return multiple, good

@@ -108,8 +108,8 @@ def test_merging(name: str) -> None:
         np.testing.assert_allclose(logits(model), apart, rtol=1e-3, atol=1e-4)
         unmerge_adapters(model)
         np.testing.assert_array_equal(logits(model), apart)
-    with disabled_adapters(model):
-        np.testing.assert_array_equal(logits(model), plain)
+    with disabled_adapters(model):  # without adapters, projections are one product, which may sum in another order
+        np.testing.assert_allclose(logits(model), plain, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(logits(model), apart)
 
     session = Session(copy.deepcopy(model))

@@ -68,7 +68,8 @@ def test_the_same_layers_are_chosen(name: str, tmp_path: Path) -> None:
     before = logits(model.requires_grad_(False))
     add_adapter(model, LoraConfig(**{key: value for key, value in settings.items() if key != "fan_in_fan_out"}))
     if not settings.get("use_dora"):
-        np.testing.assert_array_equal(logits(model), before)  # B is zero
+        # B is zero; but without adapters, projections are one product, which may sum in another order.
+        np.testing.assert_allclose(logits(model), before, rtol=1e-5, atol=1e-5)
     save_adapter(model, tmp_path)
     with open_checkpoint(tmp_path / "adapter_model.safetensors") as written:
         found = {key: list(info.shape) for key, info in written.tensors.items()}

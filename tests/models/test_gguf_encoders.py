@@ -201,7 +201,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 def test_a_file_for_another_task_is_named(tmp_path: Path) -> None:
     _, folder = folder_of("bert", tmp_path / "folder")
     file = converted(folder, tmp_path / "model.gguf", "f16")
-    with pytest.raises(ModelError, match="'bert' is not known"):
+    with pytest.raises(ModelError, match="'bert' are not for causal-lm. They are for features"):
         load_model(file)
     with pytest.raises(ModelError, match="no head for token-classification"):
         load_task_model(file, "token-classification")

@@ -88,6 +88,19 @@ def test_a_text_is_the_same_alone_and_in_company(loaded: Any, kind: str, tmp_pat
         assert scheduler.reused_tokens > 2 * PROMPT_PASS
 
 
+def test_many_texts_are_the_same_as_alone(loaded: Any) -> None:
+    """Products of many rows may sum in another order: then so many rows do not run together."""
+    short = [prompt for prompt in PROMPTS if len(prompt) < 40]
+    alone = [Client(loaded, prompt) for prompt in short]
+    for client in alone:
+        run(Scheduler(loaded.model, loaded.tokenizer, rows=1, context=64), client)
+    scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=64, context=64)
+    assert 16 <= scheduler.most_rows <= 64
+    clients = [Client(loaded, prompt) for prompt in short * 16]
+    run(scheduler, *clients)
+    assert [client.scored for client in clients] == [client.scored for client in alone] * 16
+
+
 def test_greedy_texts_are_those_of_generate(loaded: Any) -> None:
     clients = [Client(loaded, prompt) for prompt in PROMPTS]
     run(Scheduler(loaded.model, loaded.tokenizer, context=400), *clients)
