@@ -5,9 +5,10 @@ enum { REDUCE_THREADS = 256 };
 
 CONSTANT uint32_t reduce_types[] = REDUCE_TYPES;
 
-/* What some elements of a line come to. index: of an extreme; -1: of no element yet. */
+/* What some elements of a line come to. index: of an extreme; -1: of no element yet. Of a variance: their mean, the sum
+ * of squared distances from it, and their number. */
 struct state {
-    double real;
+    double real, squares;
     int64_t whole, index;
 };
 
@@ -16,7 +17,7 @@ DEVICE bool is_extreme(int64_t opcode) { return opcode >= REDUCE_max; }
 DEVICE state no_state(int64_t opcode)
 {
     const int one = opcode == REDUCE_prod || opcode == REDUCE_all;
-    const state s = {(double)one, one, -1};
+    const state s = {(double)one, 0, one, -1};
     return s;
 }
 
@@ -38,6 +39,15 @@ DEVICE state merged(int64_t opcode, bool real, state a, state b)
         return second || (equal && b.index < a.index) ? b : a;
     }
     switch (opcode) {
+    case REDUCE_var: /* Chan, Golub and LeVeque, 1979 */
+        if (a.whole && b.whole) {
+            const double apart = b.real - a.real, share = (double)b.whole / (double)(a.whole + b.whole);
+            a.squares += b.squares + apart * apart * share * (double)a.whole;
+            a.real += apart * share;
+            a.whole += b.whole;
+        } else if (b.whole)
+            a = b;
+        break;
     case REDUCE_sum:
     case REDUCE_sum_squares:
         a.real += b.real;
@@ -60,7 +70,7 @@ DEVICE state merged(int64_t opcode, bool real, state a, state b)
 
 DEVICE state state_of(int64_t opcode, bool real, const void *x, int64_t at, int type, int64_t k)
 {
-    state s = {0, 0, k};
+    state s = {0, 0, opcode == REDUCE_var, k};
     if (real) {
         s.real = load_double(x, at, type);
         s.real = opcode == REDUCE_sum_squares ? s.real * s.real : s.real;
@@ -96,8 +106,10 @@ DEVICE bool y_type_fits(int64_t opcode, int64_t y_type, int64_t x_type, bool rea
     return real ? type_in(y_type, TYPES_FLOAT) : y_type == TYPE_int64;
 }
 
-DEVICE void write_state(void *y, int64_t at, int y_type, int64_t opcode, bool real, state s)
+DEVICE void write_state(void *y, int64_t at, int y_type, int64_t opcode, bool real, state s, double correction)
 {
+    if (opcode == REDUCE_var)
+        s.real = s.squares / ((double)s.whole - correction) + (s.real - s.real); /* NaN if an element is infinite */
     if (opcode == REDUCE_argmax || opcode == REDUCE_argmin)
         ((int64_t *)y)[at] = s.index;
     else if (real)
@@ -121,6 +133,7 @@ KERNEL(reduce, outer *inner, 256, 0)
         return;
     }
     const int type = (int)d[reduce_x_type], y_type = (int)d[reduce_y_type];
+    const double correction = record.floats[reduce_correction];
     const bool across = inner > 1 && llabs(x_inner) < llabs(x_reduced);
     if (reduced <= 8 && outer * inner > 64) { /* a thread for each result */
         FOR_EACH(at, outer * inner)
@@ -129,7 +142,7 @@ KERNEL(reduce, outer *inner, 256, 0)
             state own = no_state(opcode);
             for (int64_t k = 0; k < reduced; k++)
                 own = merged(opcode, real, own, state_of(opcode, real, x, begin + k * x_reduced, type, k));
-            write_state(y, at, y_type, opcode, real, own);
+            write_state(y, at, y_type, opcode, real, own, correction);
         }
         return;
     }
@@ -145,7 +158,7 @@ KERNEL(reduce, outer *inner, 256, 0)
                 own = merged(opcode, real, own, state_of(opcode, real, x, begin + k * x_reduced, type, k));
         own = merge_block(opcode, real, own, width);
         if ((int)threadIdx.x < width && column < inner)
-            write_state(y, tile / tiles * inner + column, y_type, opcode, real, own);
+            write_state(y, tile / tiles * inner + column, y_type, opcode, real, own, correction);
     }
 }
 

@@ -43,7 +43,7 @@ BLOCK = '"""'
 
 
 @click.command(cls=GroupedCommand)
-@click.argument("model")
+@click.argument("model", required=False)
 @click.option("--system", metavar="TEXT", help="Instructions before the conversation.")
 @click.option("--template", "template_file", type=click.Path(exists=True, dir_okay=False),
               help="A chat template in jinja's language, instead of the model's.")  # fmt: skip
@@ -58,7 +58,7 @@ BLOCK = '"""'
 @threads_option
 @json_option
 def chat(
-    model: str,
+    model: str | None,
     system: str | None,
     template_file: str | None,
     load_file: str | None,
@@ -83,6 +83,8 @@ def chat(
     SamplingOptions.from_dict(options)  # what is wrong is told before the model is loaded
     use_threads(threads)
     source = Path(template_file).read_text(encoding="utf-8") if template_file else None
+    if model is None and server is None:
+        raise click.UsageError("Missing argument 'MODEL', or option '--server'.")
     talk = Talk(model_or_server(model, server), tokenizer, adapter, draft, source, options, as_json, thoughts)
     if load_file:
         talk.conversation = Conversation.from_json(read_file(load_file), load_file)

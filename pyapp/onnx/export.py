@@ -319,6 +319,12 @@ def _cat(g: _Graph, y: Tensor, tensors: Sequence[Tensor], dim: int) -> str:
     return g.node("Concat", [g.operand(x, y.dtype) for x in tensors], axis=dim % y.ndim)
 
 
+@writes("_stack")
+def _stack(g: _Graph, y: Tensor, tensors: Sequence[Tensor], dim: int) -> str:
+    axis = g.array([dim % y.ndim])
+    return g.node("Concat", [g.node("Unsqueeze", [g.operand(x, y.dtype), axis]) for x in tensors], axis=dim % y.ndim)
+
+
 @writes("_pad")
 def _pad(g: _Graph, y: Tensor, x: Tensor, widths: Any, value: float) -> str:
     before, after = [b for b, _ in widths], [a for _, a in widths]

@@ -8,8 +8,10 @@ import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from playwright.sync_api import sync_playwright
 
@@ -62,11 +64,9 @@ def project_files() -> Iterator[tuple[Path, str]]:
             yield path, f"shared/data/{path.name}"
 
 
-def write_job(arguments: Sequence[str], kernels: str) -> dict[str, str]:
-    """Writes job.json and the archive of tests; the folders to serve for them."""
+def write_job(files: Path, arguments: Sequence[str], kernels: str) -> dict[str, str]:
+    """Writes job.json and the archive of tests into a folder; the folders to serve for them."""
     packages = wheels.download("tests")
-    files = FILES / kernels  # runs with other kernels may be under way
-    files.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(files / "files.zip", "w") as archive:
         for path, name in project_files():
             archive.write(path, name)
@@ -104,8 +104,12 @@ def run_suite(
             results.append(Result(int(str(message["exit"])), str(message.get("summary", ""))))
             arrived.set()
 
-    site = SiteServer(ROOT / "dist", isolated=True, mounts=write_job(arguments, kernels))
-    with site as server, sync_playwright() as playwright:
+    FILES.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        files = Path(stack.enter_context(TemporaryDirectory(dir=FILES)))  # other runs may be under way
+        mounts = write_job(files, arguments, kernels)
+        server = stack.enter_context(SiteServer(ROOT / "dist", isolated=True, mounts=mounts))
+        playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGUMENTS)
         page = browser.new_page()
         page.on("pageerror", lambda error: report({"line": f"page: {error}", "exit": 3}))

@@ -153,7 +153,7 @@ def test_a_model_that_reads_long_texts_gets_a_cache_of_a_plain_size(tokenizer: T
         Session(parrot, 1 << 18)
     with pytest.raises(OptionError) as caught:
         list(generate(Session(parrot, 20), tokenizer, "the dog " * 500))
-    assert caught.value.hint is not None and "can read 131,072: set the context" in caught.value.hint
+    assert caught.value.hint is not None and "can read 131,072: choose a larger `context`" in caught.value.hint
 
 
 def test_the_seed_is_told(parrot: Parrot, tokenizer: Tokenizer) -> None:
