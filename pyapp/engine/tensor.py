@@ -501,9 +501,13 @@ def make(storage: Storage, shape: Shape, strides: Shape, dtype: DType, offset: i
     return made
 
 
-def empty_contiguous(shape: Shape, dtype: DType = _dtype.float32, device: Device = cpu) -> Tensor:
-    """An uninitialised dense tensor. ValueError for a negative size, MemoryError where there is no memory for it."""
-    count, strides = dense_layout(shape)
+def empty_contiguous(
+    shape: Shape, dtype: DType = _dtype.float32, device: Device = cpu, layout: tuple[int, Shape] | None = None
+) -> Tensor:
+    """An uninitialised dense tensor. ValueError for a negative size, MemoryError where there is no memory for it.
+    `layout`: what dense_layout(shape) gives, where the caller has it.
+    """
+    count, strides = layout or dense_layout(shape)
     storage = Storage(count * dtype.itemsize or _no_bytes(dtype), device)
     made: Any = _new(_Unguarded)  # as make, without its frame
     made.storage = storage

@@ -165,7 +165,12 @@ def _claim_binary(name: str) -> None:
             return of_any(a, b)
         shape = a.shape
         if shape == b.shape and a.strides == b.strides:
-            a, y, count = result_like(a)
+            layout = dense_layout(shape)
+            if a.strides == layout[1]:
+                count = layout[0]
+                y = empty_contiguous(shape, _F32, a.device, layout)
+            else:
+                a, y, count = result_like(a)
             b = b if b.strides == a.strides else dense(b)
             whole = count or 1
             kernel.launch(count >> 10, y, a,

@@ -39,12 +39,12 @@ def is_packed(x: Tensor) -> bool:
 def result_like(x: Tensor) -> tuple[Tensor, Tensor, int]:
     """(x, an empty result with x's layout, elements): x itself where it has no gaps, else a dense copy."""
     shape = x.shape
-    count, strides = dense_layout(shape)
+    layout = count, strides = dense_layout(shape)
     if x.strides != strides and not x.is_contiguous():
         if is_packed(x):
             return x, make(Storage(x.dtype.itemsize * count, x.device), shape, x.strides, x.dtype), count
         x = dense(x)
-    return x, empty_contiguous(shape, x.dtype, x.device), count
+    return x, empty_contiguous(shape, x.dtype, x.device, layout), count
 
 
 def fill_zero(x: Tensor) -> None:
