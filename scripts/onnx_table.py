@@ -42,6 +42,10 @@ onnx.export(module, [x], "model.onnx")                  # any module of pyapp, f
 - **Devices**: `onnx.load(file, device="cuda")` puts parameters and constants on a device.
 - **Gradients** flow through all operators that are made of ops of pyapp. One that NumPy computes (`DeformConv`,
   `RoiAlign`, `MaxRoiPool`, `TensorScatter`, quantised ones) says so if a gradient would have to pass.
+- **Passed** means: equal types and shapes, and values within the suite's own tolerances, which are wider in four
+  places. Half precision may differ by two units in the last place, DFT cases by 2^-24 of the largest value, products
+  with packed weights by 1 % of the largest value, integers that were quantised from floats by 1. Of operators that
+  draw random numbers only types and shapes are compared.
 - **Untrusted files** run no code: every field has a limit, a tensor is read only if its bytes are as many as its
   shape says, and errors name the node, the operator and the opset.
 - **Export** writes the ops that a call with example inputs runs, in opset 20. Sizes are those of the example.
