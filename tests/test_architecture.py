@@ -28,7 +28,7 @@ LAYERS = [
         *"amp backends compiler distributions extension fft jit linalg random settings special testing utils".split(),
     },
     {"optim", "adapters"},
-    {"models", "text", "train", "audio", "cuda", "func", "datasets", "onnx"},
+    {"models", "text", "train", "audio", "cuda", "func", "datasets", "onnx", "vision"},
     {"recipes", "autograd", "keras", "lab"},
     {"tasks"},
     {"serve"},
@@ -39,6 +39,8 @@ LAYER = {package: height for height, packages in enumerate(LAYERS) for package i
 # Packages in the same layer; the first may import the second.
 NEIGHBOURS = {
     ("models", "text"), ("audio", "text"),
+    ("models", "vision"),  # how a model's pictures are prepared
+    ("datasets", "vision"),  # reads pictures
     ("onnx", "text"),  # what makes a pattern slow
     ("hub", "formats"),  # the index of a model in several files
     ("nn", "formats"),  # Weights opens files

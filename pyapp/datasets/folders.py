@@ -8,38 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from pyapp.engine.tensor import Tensor
-from pyapp.errors import FileFormatError, ModelNotFoundError, OptionError
+from pyapp.errors import ModelNotFoundError
 from pyapp.utils.data import Dataset
+from pyapp.vision.reading import read_image
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-PIXEL_LIMIT = 1 << 28
 
 
 def read_picture(path: str | os.PathLike[str], mode: str = "RGB") -> Tensor:
-    """The pixels of a file as uint8 (C, H, W): C is 3 for "RGB", 1 for "L" (grey), 4 for "RGBA". Needs Pillow.
-
-    FileFormatError for a damaged picture, or one of more than 2^28 pixels; ImportError without Pillow.
+    """The pixels of a file as uint8 (C, H, W): as `pyapp.vision.read_image`, with the channels first, as layers take
+    them.
     """
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError as error:
-        raise ImportError("pictures are read by Pillow, which is not installed: pip install pillow") from error
-    channels = {"RGB": 3, "L": 1, "RGBA": 4}.get(mode)
-    if channels is None:
-        raise OptionError(f"read_picture: mode is 'RGB', 'L' or 'RGBA', not {mode!r}")
-    try:
-        with Image.open(path) as picture:
-            width, height = picture.size
-            if width * height > PIXEL_LIMIT:
-                raise FileFormatError(f"the picture has {width:,} x {height:,} pixels", where=str(path))
-            data = picture.convert(mode).tobytes()
-    except (UnidentifiedImageError, SyntaxError, Image.DecompressionBombError) as error:
-        raise FileFormatError(f"this is not a picture that can be read ({error})", where=str(path)) from error
-    except OSError as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        raise FileFormatError(f"the picture is damaged ({error})", where=str(path)) from error
-    return Tensor.from_buffer(data, (height, width, channels), "uint8").permute(2, 0, 1).contiguous()
+    return read_image(path, mode).permute(2, 0, 1).contiguous()
 
 
 class ImageFolder(Dataset[tuple[Any, int]]):

@@ -1,0 +1,190 @@
+"""Read pictures: natively by Pillow, in the page by the browser's decoders.
+
+Of every file the first picture is read, turned as its EXIF orientation says. Transparent pixels are laid on white, 16
+bits become 8, palettes and other colour spaces become red, green and blue.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from io import BytesIO
+from typing import Any
+
+from pyapp.engine import Tensor
+from pyapp.errors import FileFormatError, OptionError
+from pyapp.formats import open_source
+from pyapp.formats.source import close_source
+
+PIXEL_LIMIT = 1 << 27  # of a picture: 400 MB in memory
+FILE_LIMIT = 1 << 30  # bytes
+# What Pillow decodes by itself. Others, such as EPS, would start programs of the system.
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "ICO", "TGA")
+CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
+HINT = "Save it again as PNG or JPEG"
+
+
+def read_image(source: Any, mode: str = "RGB") -> Tensor:
+    """A picture's file (a path, bytes or a ByteSource) → uint8 (height, width, C); C is 3 for "RGB", 1 for "L" (grey),
+    4 for "RGBA".
+
+    FileFormatError for a file that is damaged, too large, empty or no picture; OptionError for another mode; OSError as
+    open() raises; ImportError natively without Pillow. In the page the browser decodes, which takes a promise: where
+    Python may not wait for it there, use `read_image_async`.
+    """
+    data, name = _read(source, mode)
+    if sys.platform != "emscripten":
+        return _by_pillow(data, name, mode)
+    from pyodide.ffi import can_run_sync, run_sync
+
+    if not can_run_sync():
+        raise FileFormatError(
+            "this browser decodes pictures only asynchronously", where=name, hint="Use `await read_image_async(…)`"
+        )
+    found: Tensor = run_sync(_by_browser(data, name, mode))
+    return found
+
+
+async def read_image_async(source: Any, mode: str = "RGB") -> Tensor:
+    """As `read_image`, without blocking the page."""
+    data, name = _read(source, mode)
+    return await _by_browser(data, name, mode) if sys.platform == "emscripten" else _by_pillow(data, name, mode)
+
+
+def from_pixels(data: Any, height: int, width: int, mode: str = "RGB", name: str = "the picture") -> Tensor:
+    """Pixels red, green, blue, opacity, row by row, one byte each (ImageData.data of a canvas) → as `read_image`."""
+    _check_mode(mode)
+    check_size(height, width, name)
+    view = memoryview(data).cast("B")
+    if len(view) != 4 * height * width:
+        raise FileFormatError(
+            f"{len(view):,} bytes are not {width:,} x {height:,} pixels of four bytes", where=name, hint=HINT
+        )
+    pixels = Tensor.from_buffer(view, (height, width, 4), "uint8")
+    return pixels if mode == "RGBA" else _grey(_on_white(pixels)) if mode == "L" else _on_white(pixels)
+
+
+def check_size(height: int, width: int, name: str) -> None:
+    """FileFormatError for a picture without pixels, or with more than PIXEL_LIMIT."""
+    if min(height, width) < 1:
+        raise FileFormatError(f"the picture has no pixels ({width:,} x {height:,})", where=name, hint=HINT)
+    if height * width > PIXEL_LIMIT:
+        raise FileFormatError(
+            f"the picture has {width:,} x {height:,} pixels, at most {PIXEL_LIMIT:,} are read", where=name,
+            hint="Make it smaller first",
+        )  # fmt: skip
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in CHANNELS:
+        raise OptionError(f"{mode!r:.40} is none of {', '.join(CHANNELS)}", where="mode")
+
+
+def _read(source: Any, mode: str) -> tuple[bytes | memoryview, str]:
+    """The bytes of a file, and its name."""
+    _check_mode(mode)
+    opened = open_source(source)
+    try:
+        if not 0 < opened.size <= FILE_LIMIT:
+            what = "the file is empty" if not opened.size else f"the file has {opened.size:,} bytes"
+            raise FileFormatError(what, where=opened.name, hint=f"Pictures have at most {FILE_LIMIT:,} bytes")
+        return opened.read(0, opened.size), "the picture" if opened.name == "<bytes>" else opened.name
+    finally:
+        if opened is not source:
+            close_source(opened)
+
+
+def _by_pillow(data: bytes | memoryview, name: str, mode: str) -> Tensor:
+    try:
+        from PIL import Image, ImageOps, UnidentifiedImageError
+    except ImportError as error:
+        raise ImportError("pictures are read by Pillow, which is not installed: pip install pyapp[vision]") from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's limit for warnings is below ours
+            Image.init()
+            known = [form for form in FORMATS if form in Image.OPEN]  # some builds of Pillow lack some
+            with Image.open(BytesIO(data), formats=known) as picture:
+                check_size(picture.height, picture.width, name)
+                picture.load()  # the first frame
+                turned = ImageOps.exif_transpose(picture)
+                pixels = _converted(turned, mode, name)
+                return Tensor.from_buffer(pixels.tobytes(), (pixels.height, pixels.width, CHANNELS[mode]), "uint8")
+    except FileFormatError:
+        raise
+    except UnidentifiedImageError:
+        raise FileFormatError(
+            "this is not a picture that can be read", where=name, hint=f"Known: {', '.join(FORMATS)}"
+        ) from None
+    except Image.DecompressionBombError as error:
+        raise FileFormatError(f"the picture is too large ({error})", where=name, hint="Make it smaller first") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # decoders raise errors of many kinds for damaged files
+        raise FileFormatError(f"the picture is damaged ({error})", where=name, hint=HINT) from error
+
+
+def _converted(picture: Any, mode: str, name: str) -> Any:
+    """A picture of Pillow's in 8 bits of the mode."""
+    from PIL import Image
+
+    if picture.mode == "F" or (
+        picture.mode == "I" and (picture.getextrema()[0] < 0 or picture.getextrema()[1] > 65535)
+    ):
+        raise FileFormatError(
+            "its pixels have more than 16 bits, or fractions", where=name, hint="Save it with 8 or 16 bits"
+        )
+    if picture.mode.startswith("I"):  # 16 bits of grey, which Pillow would cut off at 255
+        from pyapp.engine.lazy import np
+
+        picture = Image.fromarray(((np.asarray(picture).astype("uint32") + 128) // 257).astype("uint8"))
+    if mode == "RGBA":
+        return picture.convert("RGBA")
+    if picture.has_transparency_data:
+        opaque = Image.new("RGBA", picture.size, "white")
+        opaque.alpha_composite(picture.convert("RGBA"))
+        picture = opaque
+    return picture.convert("RGB").convert(mode)
+
+
+async def _by_browser(data: bytes | memoryview, name: str, mode: str) -> Tensor:
+    """By createImageBitmap, which also works in workers."""
+    import js
+    from pyodide.ffi import JsException, to_js
+
+    blob = js.Blob.new(to_js([to_js(data)]))
+    options = js.Object.new()
+    options.imageOrientation, options.premultiplyAlpha = "from-image", "none"
+    try:
+        bitmap = await js.createImageBitmap(blob, options)
+    except JsException:
+        raise FileFormatError(
+            "the browser cannot decode this as a picture", where=name, hint="Save it again as PNG or JPEG"
+        ) from None
+    height, width = int(bitmap.height), int(bitmap.width)
+    try:
+        check_size(height, width, name)
+        canvas = js.OffscreenCanvas.new(width, height)
+        settings = js.Object.new()
+        settings.willReadFrequently = True
+        context = canvas.getContext("2d", settings)
+        context.drawImage(bitmap, 0, 0)
+        pixels = context.getImageData(0, 0, width, height).data.to_py()
+    finally:
+        bitmap.close()
+    return from_pixels(pixels, height, width, mode, name)
+
+
+def _on_white(pixels: Tensor) -> Tensor:
+    """(H, W, 4) uint8 → (H, W, 3) uint8, on white where it is transparent."""
+    colours, opacity = pixels.narrow(2, 0, 3), pixels.narrow(2, 3, 1).to("int32")
+    if int(opacity.amin()) == 255:
+        return colours.contiguous()
+    mixed = colours.to("int32") * opacity + (255 - opacity) * 255  # 255 times the colour
+    return ((mixed + 127) // 255).to("uint8")
+
+
+def _grey(pixels: Tensor) -> Tensor:
+    """(H, W, 3) uint8 → (H, W, 1): the luma of ITU-R 601-2, as Pillow computes it."""
+    red, green, blue = (pixels.narrow(2, i, 1).to("int32") for i in range(3))
+    return ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) // 65536).to("uint8")
