@@ -10,9 +10,12 @@ MODEL_TYPES = {
     "RefinedWeb": "falcon",
     "RefinedWebModel": "falcon",
     "bart": "bart",
+    "beit": "beit",
     "bert": "bert",
     "camembert": "roberta",
     "deberta-v2": "deberta_v2",
+    "deit": "deit",
+    "dinov2": "dinov2",
     "distilbert": "distilbert",
     "electra": "electra",
     "falcon": "falcon",
@@ -44,12 +47,18 @@ MODEL_TYPES = {
     "stablelm": "stablelm",
     "starcoder2": "starcoder2",
     "t5": "t5",
+    "trocr": "trocr",
+    "vision-encoder-decoder": "vision_encoder_decoder",
+    "vit": "vit",
     "xlm-roberta": "roberta",
 }
 TASKS: dict[str, tuple[str, ...]] = {
     "bart": ("seq2seq-lm", "sequence-classification", "question-answering"),
+    "beit": ("image-features", "image-classification"),
     "bert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
     "deberta_v2": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
+    "deit": ("image-features", "image-classification"),
+    "dinov2": ("image-features", "image-classification"),
     "distilbert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
     "electra": (
         "features",
@@ -87,6 +96,9 @@ TASKS: dict[str, tuple[str, ...]] = {
     "stablelm": ("causal-lm",),
     "starcoder2": ("causal-lm",),
     "t5": ("seq2seq-lm", "features"),
+    "trocr": ("text-decoder",),
+    "vision_encoder_decoder": ("image-to-text",),
+    "vit": ("image-features", "image-classification"),
 }
 GGUF_ARCHITECTURES = {
     "bert": "bert",

@@ -100,14 +100,14 @@ class Encoder(Module):
 
 
 class SelfAttention(Module):
-    """Multi-head attention of each text to itself."""
+    """Multi-head attention of each text, or each picture's patches, to itself."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, bias: bool = True, key_bias: bool | None = None) -> None:
         super().__init__()
         self.heads = heads
-        self.query = Linear(width, width)
-        self.key = Linear(width, width)
-        self.value = Linear(width, width)
+        self.query = Linear(width, width, bias)
+        self.key = Linear(width, width, bias if key_bias is None else key_bias)
+        self.value = Linear(width, width, bias)
         self.joined = JoinedLinear("query", "key", "value")
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:

@@ -253,16 +253,17 @@ def check_ids(model: Any, ids: Tensor, mask: Tensor | None) -> None:
 
 
 class Attention(Module):
-    """Multi-head attention, to the text itself or to another one."""
+    """Multi-head attention, to the text itself or to another one, whose hidden states may have another width."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, source_width: int | None = None) -> None:
         super().__init__()
         self.heads = heads
-        self.k_proj = Linear(width, width)
-        self.v_proj = Linear(width, width)
+        self.k_proj = Linear(source_width or width, width)
+        self.v_proj = Linear(source_width or width, width)
         self.q_proj = Linear(width, width)
         self.out_proj = ResidualLinear(width, width)
-        self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")
+        if source_width in (None, width):
+            self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")
 
     def encode(self, x: Tensor, residual: Tensor, mask: Tensor | None) -> Tensor:
         """x and residual (B, T, D) → residual + attention of each text to itself (B, T, D)."""
@@ -307,11 +308,11 @@ class EncoderLayer(Module):
 class DecoderLayer(Module):
     """Attention to the text, to the source, and a feed-forward part, each followed by a residual and a norm."""
 
-    def __init__(self, width: int, heads: int, inner: int, activation: str) -> None:
+    def __init__(self, width: int, heads: int, inner: int, activation: str, source_width: int | None = None) -> None:
         super().__init__()
         self.self_attn = Attention(width, heads)
         self.self_attn_layer_norm = LayerNorm(width)
-        self.encoder_attn = Attention(width, heads)
+        self.encoder_attn = Attention(width, heads, source_width)
         self.encoder_attn_layer_norm = LayerNorm(width)
         self.fc1 = Linear(width, inner)
         self.fc2 = ResidualLinear(inner, width)

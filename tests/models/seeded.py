@@ -25,3 +25,31 @@ def direction(name: str, shape: tuple[int, ...]) -> np.ndarray:
     """A fixed vector to compare gradients with."""
     generator = np.random.Generator(np.random.Philox(key=crc32(b"direction " + name.encode())))
     return generator.standard_normal(shape, dtype=np.float64)
+
+
+def picture_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """As `draw`, for models of pictures: filters have the deviation 1 / sqrt(their inputs), variances of batches are
+    near 1, and the tables of tokens and positions small.
+    """
+    if name.endswith("running_var"):
+        return np.abs(1 + draw(name, shape)).astype(np.float32)
+    if len(shape) == 1 and any(part in name for part in ("lambda", "layer_scale", "gamma", ".bn", "normalization")):
+        return draw("norm " + name, shape) if not name.endswith("bias") else draw(name, shape)
+    values = draw(name, shape)
+    if len(shape) == 4:
+        values = values * np.float32(shape[-1] ** 0.5 * float(np.prod(shape[1:])) ** -0.5)
+    elif len(shape) == 3 or "position_bias" in name:
+        values = values * np.float32(0.3 * shape[-1] ** 0.5)
+    return values
+
+
+def picture(count: int, height: int, width: int) -> np.ndarray:
+    """(count, 3, height, width) float32, as an image processor could make them."""
+    generator = np.random.Generator(np.random.Philox(key=height * 1000 + width))
+    return generator.standard_normal((count, 3, height, width)).astype(np.float32)
+
+
+def shown(values: np.ndarray, most: int = 48) -> np.ndarray:
+    """Some numbers of an output, of all of its parts: at most `most`, at equal distances."""
+    flat = np.asarray(values).reshape(-1)
+    return flat[:: max(1, -(-len(flat) // most) | 1)]

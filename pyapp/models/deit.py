@@ -1,0 +1,115 @@
+"""DeiT (Touvron et al. 2020, arXiv 2012.12877): a Vision Transformer with a second special token, which learned from
+another model, and a head for each of the two.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyapp.engine import Tensor, ops
+from pyapp.nn import LayerNorm, Linear, Module
+from pyapp.nn.encoders import Pooler, first_token
+from pyapp.nn.parameter import new_parameter
+from pyapp.nn.vision import ImageHead, ImageModel, PatchEmbeddings, PatchLayers, check_pictures, token, with_tokens
+
+from .loading.pictures_config import PatchConfig
+
+MODEL_TYPES = ("deit",)
+BASE = "deit"  # the encoder's name in files with a head
+IGNORED = r"(deit\.)?embeddings\.mask_token"  # of the first training
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(PatchConfig):
+    """The hyper-parameters, by the names of config.json. teacher: whether the file has a head for each token, whose
+    mean counts.
+    """
+
+    model_type = MODEL_TYPES[0]
+
+    teacher: bool = False
+
+
+def adapted(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The configuration with what the tensors of a file tell."""
+    return {**settings, "teacher": any("distillation_classifier" in name for name in names)}
+
+
+class Embeddings(Module):
+    """The two special tokens and the patches, with their positions."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.cls_token = token(width)
+        self.distillation_token = token(width)
+        self.patch_embeddings = PatchEmbeddings(config.num_channels, width, config.patch_size)
+        self.position_embeddings = new_parameter(ops.zeros, 1, config.patches + 2, width)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → (B, 2 + patches, D)."""
+        x = with_tokens(self.patch_embeddings(pixel_values), self.cls_token, self.distillation_token)
+        return x + self.position_embeddings
+
+
+class Deit(ImageModel):
+    """The encoder; with `pooler`, also the layer over the class token, which features of whole pictures read."""
+
+    def __init__(self, config: Config, pooler: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config)
+        self.encoder = PatchLayers(
+            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
+            config.hidden_act, config.layer_norm_eps, config.qkv_bias,
+        )  # fmt: skip
+        self.layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
+
+    @property
+    def pixels(self) -> tuple[int, int]:
+        found: tuple[int, int] = self.config.image_size
+        return found
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → hidden states (B, 2 + patches, D)."""
+        check_pictures("DeiT", pixel_values, self.config.num_channels, self.pixels)
+        return self.layernorm(self.encoder(self.embeddings(pixel_values)))
+
+
+class TwoHeads(ImageModel):
+    """The mean of the scores that the heads of both tokens give."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.deit = Deit(config, pooler=False)
+        self.cls_classifier = Linear(config.hidden_size, len(config.labels))
+        self.distillation_classifier = Linear(config.hidden_size, len(config.labels))
+
+    @property
+    def pixels(self) -> tuple[int, int]:
+        return self.deit.pixels
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → logits (B, labels)."""
+        x = self.deit(pixel_values)  # (B, T, D)
+        second = x.narrow(1, 1, 1).squeeze(1)  # (B, D)
+        return (self.cls_classifier(first_token(x)) + self.distillation_classifier(second)) / 2
+
+
+def image_classification(config: Config) -> ImageModel:
+    """Scores of the labels of a picture."""
+    if config.teacher:
+        return TwoHeads(config)
+    return ImageHead(BASE, Deit(config, pooler=False), config.hidden_size, len(config.labels))
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "image-features": Deit,
+    "image-classification": image_classification,
+}

@@ -1,0 +1,79 @@
+"""The fields of config.json that models of pictures share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from .config import check_fields, read_config, require
+from .labels import Labelled
+
+SIDE_LIMIT = 1 << 14  # pixels
+PATCHES = 1 << 20  # of a picture
+
+
+def pair(values: Mapping[str, Any], name: str, default: Any) -> tuple[int, int]:
+    """A field that is one number for height and width, or two numbers. ModelError for anything else."""
+    given = values.get(name)
+    given = default if given is None else given
+    found = (given, given) if type(given) is int else tuple(given) if isinstance(given, list | tuple) else ()
+    plausible = len(found) == 2 and all(type(side) is int and 1 <= side <= SIDE_LIMIT for side in found)
+    require(plausible, f"{name} is {given!r:.60}, expected a number of pixels from 1 to {SIDE_LIMIT:,}, or two")
+    return found  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchConfig(Labelled):
+    """The fields of a Vision Transformer."""
+
+    model_type: ClassVar[str]
+    image: ClassVar[Any] = 224  # the usual image_size
+    patch: ClassVar[Any] = 16
+
+    image_size: tuple[int, int]
+    patch_size: tuple[int, int]
+    num_channels: int = 3
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    layer_norm_eps: float = 1e-12
+    qkv_bias: bool = True
+    id2label: dict[str, str] | None = None
+    num_labels: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require(self.num_channels <= 1 << 10, f"num_channels is {self.num_channels:,}, expected at most 1,024")
+        require(
+            self.hidden_size % self.num_attention_heads == 0,
+            f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
+        )
+        rows, columns = self.grid
+        require(rows >= 1 and columns >= 1, f"patch_size {self.patch_size} is larger than image_size {self.image_size}")
+        require(rows * columns <= PATCHES, f"{rows:,} x {columns:,} patches are too many")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        sizes = {
+            "image_size": pair(values, "image_size", cls.image),
+            "patch_size": pair(values, "patch_size", cls.patch),
+        }
+        return read_config(cls, {**values, **sizes})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": self.model_type} | asdict(self)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """The rows and columns of patches of a picture."""
+        return self.image_size[0] // self.patch_size[0], self.image_size[1] // self.patch_size[1]
+
+    @property
+    def patches(self) -> int:
+        """The number of patches of a picture."""
+        return self.grid[0] * self.grid[1]

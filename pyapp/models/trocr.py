@@ -1,0 +1,143 @@
+"""The decoder of TrOCR (Li et al. 2021, arXiv 2109.10282): BART's decoder, which writes the text of a picture that an
+encoder of pictures has read.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from math import log
+from typing import Any
+
+from pyapp.engine import Tensor, ops
+from pyapp.engine.lazy import np
+from pyapp.nn import Embedding, LayerNorm, Module, ModuleList
+from pyapp.nn.encoders import Words
+from pyapp.nn.sequence_to_sequence import DecoderLayer, Memory
+
+from .loading.config import check_fields, read_config, require
+
+MODEL_TYPES = ("trocr",)
+BASE = "model"  # the name of the decoder in files with a head
+OFFSET = 2  # rows of the table of positions before the first position
+
+
+@dataclass(frozen=True)
+class Config:
+    """The hyper-parameters, by the names of config.json."""
+
+    vocab_size: int = 50265
+    d_model: int = 1024
+    decoder_layers: int = 12
+    decoder_attention_heads: int = 16
+    decoder_ffn_dim: int = 4096
+    activation_function: str = "gelu"
+    max_position_embeddings: int = 512
+    scale_embedding: bool = False
+    use_learned_position_embeddings: bool = True
+    layernorm_embedding: bool = True
+    tie_word_embeddings: bool = True
+    pad_token_id: int = 1
+    cross_attention_hidden_size: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        heads = self.decoder_attention_heads
+        require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
+        require(self.d_model % 2 == 0, f"d_model {self.d_model} is odd")
+        require(self.decoder_layers <= 1 << 10, "a model of more than 1,024 layers")
+        require(self.pad_token_id < self.vocab_size, f"pad_token_id {self.pad_token_id} is no token")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json; other keys are ignored."""
+        return read_config(cls, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": MODEL_TYPES[0]} | asdict(self)
+
+    @property
+    def width(self) -> int:
+        """The width of hidden states."""
+        return self.d_model
+
+    @property
+    def source_width(self) -> int | None:
+        """The width of the source's hidden states, if the decoder takes another than its own."""
+        return self.cross_attention_hidden_size
+
+
+def sinusoids(positions: int, width: int, padding: int) -> Tensor:
+    """(positions + padding + 1, width) float32: sines, then cosines; the row of padding is zero. The first position has
+    the row after it.
+    """
+    speeds = np.exp(np.arange(width // 2, dtype="float32") * np.float32(-log(10000) / (width // 2 - 1)))
+    angles = np.arange(positions + padding + 1, dtype="float32")[:, None] * speeds
+    table = np.concatenate([np.sin(angles), np.cos(angles)], 1).astype("float32")
+    table[padding] = 0
+    return ops.tensor(table)
+
+
+class Stack(Module):
+    """Embeddings and layers."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width = config.d_model
+        self.config = config
+        self.scale = width**0.5 if config.scale_embedding else 1.0
+        self.embed_tokens = Embedding(config.vocab_size, width, config.pad_token_id)
+        self.embed_positions: Embedding | None = None
+        if config.use_learned_position_embeddings:
+            self.embed_positions = Embedding(config.max_position_embeddings + OFFSET, width)
+        self.layernorm_embedding = LayerNorm(width) if config.layernorm_embedding else None
+        self.layers = ModuleList(
+            DecoderLayer(
+                width, config.decoder_attention_heads, config.decoder_ffn_dim, config.activation_function,
+                config.source_width,
+            )
+            for _ in range(config.decoder_layers)
+        )  # fmt: skip
+        self._sinusoids: Tensor | None = None  # made at the first use
+
+    def positions(self, places: Tensor) -> Tensor:
+        """places (T,) → the vectors of the positions (T, D)."""
+        if self.embed_positions is not None:
+            return self.embed_positions(places + OFFSET)
+        config = self.config
+        if self._sinusoids is None or self._sinusoids.device is not places.device:
+            table = sinusoids(config.max_position_embeddings, config.d_model, config.pad_token_id)
+            self._sinusoids = table.to(places.device)
+        return ops.embedding(self._sinusoids, places + (config.pad_token_id + 1))
+
+    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """tokens (R, T) → (R, T, D)."""
+        x = self.embed_tokens(tokens) * self.scale + self.positions(memory.positions(tokens))
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        for i, layer in enumerate(self.layers):
+            x = layer(x, memory, i)
+        return x
+
+
+class TrocrDecoder(Module):
+    """The decoder with its scores of words."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.model = Module()
+        self.model.decoder = Stack(config)
+        table = self.model.decoder.embed_tokens if config.tie_word_embeddings else None
+        self.output_projection = Words(config.d_model, config.vocab_size, table, bias=False)
+
+    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """tokens (R, T) at the positions that the memory says → logits (R, T, V)."""
+        return self.output_projection(self.model.decoder(tokens, memory))
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {"text-decoder": TrocrDecoder}

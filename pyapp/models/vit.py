@@ -1,0 +1,79 @@
+"""The Vision Transformer (Dosovitskiy et al. 2020, arXiv 2010.11929): a transformer encoder over a picture's patches.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyapp.engine import Tensor, ops
+from pyapp.nn import LayerNorm, Module
+from pyapp.nn.encoders import Pooler
+from pyapp.nn.parameter import new_parameter
+from pyapp.nn.vision import ImageHead, ImageModel, PatchEmbeddings, PatchLayers, check_pictures, token, with_tokens
+
+from .loading.pictures_config import PatchConfig
+
+MODEL_TYPES = ("vit",)
+BASE = "vit"  # the encoder's name in files with a head
+IGNORED = r"(vit\.)?embeddings\.mask_token"  # of the first training
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(PatchConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = MODEL_TYPES[0]
+
+
+class Embeddings(Module):
+    """The class token and the patches, with their positions."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.cls_token = token(width)
+        self.patch_embeddings = PatchEmbeddings(config.num_channels, width, config.patch_size)
+        self.position_embeddings = new_parameter(ops.zeros, 1, config.patches + 1, width)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → (B, 1 + patches, D)."""
+        return with_tokens(self.patch_embeddings(pixel_values), self.cls_token) + self.position_embeddings
+
+
+class Vit(ImageModel):
+    """The encoder; with `pooler`, also the layer over the class token, which features of whole pictures read."""
+
+    def __init__(self, config: Config, pooler: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config)
+        self.encoder = PatchLayers(
+            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
+            config.hidden_act, config.layer_norm_eps, config.qkv_bias,
+        )  # fmt: skip
+        self.layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
+
+    @property
+    def pixels(self) -> tuple[int, int]:
+        found: tuple[int, int] = self.config.image_size
+        return found
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → hidden states (B, 1 + patches, D)."""
+        check_pictures("ViT", pixel_values, self.config.num_channels, self.pixels)
+        return self.layernorm(self.encoder(self.embeddings(pixel_values)))
+
+
+def image_classification(config: Config) -> ImageHead:
+    """Scores of the labels of a picture, read at the class token."""
+    return ImageHead(BASE, Vit(config, pooler=False), config.hidden_size, len(config.labels))
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "image-features": Vit,
+    "image-classification": image_classification,
+}

@@ -1,0 +1,190 @@
+"""The common parts of models that read pictures: patches, positions, the layer of the Vision Transformer, and heads.
+
+Pictures are pixel_values (B, 3, H, W), as an image processor prepares them. An encoder of patches computes hidden
+states (B, T, D): those of its special tokens, then those of the patches, row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..engine import Device, Tensor, ops
+from ..engine.user_errors import describe
+from ..errors import ArgumentError
+from .encoders import Intermediate, SelfAttention, first_token
+from .layers.containers import ModuleList
+from .layers.convolution import Conv2d
+from .layers.linear import Linear, ResidualLinear
+from .layers.normalization import LayerNorm
+from .module import Module
+from .parameter import new_parameter
+
+
+def check_pictures(model: str, x: Tensor, channels: int, size: tuple[int, int] | None = None, least: int = 1) -> None:
+    """ArgumentError for pictures that are not (B, channels, H, W) of at least `least` pixels a side, or not of the
+    model's only size.
+    """
+    if x.ndim != 4 or x.shape[0] < 1 or x.shape[1] != channels or min(x.shape[2:]) < least:
+        raise ArgumentError(
+            f"{model}: pictures are (B, {channels}, H, W) from {least} pixels a side, not {describe(x)}"
+        )
+    if size is not None and tuple(x.shape[2:]) != size:
+        raise ArgumentError(
+            f"{model}: the pictures have {x.shape[2]} x {x.shape[3]} pixels, the model takes {size[0]} x {size[1]}: "
+            "use the image processor of the model"
+        )
+
+
+class ImageModel(Module):
+    """A model of pictures with `config`; `pixels` is the only size (height, width) that it takes, None: any."""
+
+    config: Any
+
+    @property
+    def pixels(self) -> tuple[int, int] | None:
+        """The only size (height, width) of pictures that the model takes."""
+        return None
+
+    @property
+    def device(self) -> Device:
+        """The device on which the model computes."""
+        return next(iter(self.parameters())).device
+
+
+class PatchEmbeddings(Module):
+    """Patches of a picture, each as one vector (Dosovitskiy et al. 2020, arXiv 2010.11929)."""
+
+    def __init__(self, channels: int, width: int, patch: tuple[int, int]) -> None:
+        super().__init__()
+        self.projection = Conv2d(channels, width, patch, stride=patch)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W) → (B, rows * columns, width)."""
+        return as_sequence(self.projection(x))
+
+
+def as_sequence(x: Tensor) -> Tensor:
+    """(B, C, H, W) → (B, H * W, C)."""
+    return x.reshape(x.shape[0], x.shape[1], x.shape[2] * x.shape[3]).transpose(1, 2)
+
+
+def as_map(x: Tensor, rows: int, columns: int) -> Tensor:
+    """(B, rows * columns, C) → (B, C, rows, columns)."""
+    return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], rows, columns)
+
+
+def token(width: int) -> Tensor:
+    """The parameter (1, 1, width) of a token that stands before the patches."""
+    return new_parameter(ops.zeros, 1, 1, width)
+
+
+def with_tokens(x: Tensor, *tokens: Tensor) -> Tensor:
+    """x (B, T, D) behind tokens (1, 1, D) each → (B, len(tokens) + T, D)."""
+    return ops.cat([*(own.expand(x.shape[0], 1, own.shape[2]) for own in tokens), x], 1)
+
+
+def resized_positions(table: Tensor, before: int, after: int, grid: tuple[int, int], wanted: tuple[int, int]) -> Tensor:
+    """The positions (1, before + rows * columns + after, D) of patches in a grid, for another grid: those of the
+    patches bicubically resampled, those of other tokens unchanged.
+    """
+    if grid == wanted:
+        return table
+    width = table.shape[2]
+    patches = table.narrow(1, before, grid[0] * grid[1]).reshape(1, *grid, width).permute(0, 3, 1, 2)
+    found = ops.interpolate(patches, size=wanted, mode="bicubic", align_corners=False)
+    parts = [table.narrow(1, 0, before), as_sequence(found)]
+    if after:
+        parts.append(table.narrow(1, before + grid[0] * grid[1], after))
+    return ops.cat(parts, 1)
+
+
+class LayerScale(Module):
+    """x times a vector (Touvron et al. 2021, arXiv 2103.17239), called lambda1 in files."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.lambda1 = new_parameter(ops.ones, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., width) → (..., width)."""
+        return x * self.lambda1
+
+
+class PatchAttention(Module):
+    """Self-attention and its output projection, under the names of the Vision Transformer's files."""
+
+    def __init__(self, width: int, heads: int, bias: bool = True, key_bias: bool | None = None) -> None:
+        super().__init__()
+        self.attention = SelfAttention(width, heads, bias, key_bias)
+        self.output = Module()
+        self.output.dense = ResidualLinear(width, width)
+
+    def forward(self, x: Tensor, residual: Tensor | None, mask: Tensor | None = None) -> Tensor:
+        """x (B, T, D), mask (1 or B, H, T, T) floats to add to the scores → residual + attention (B, T, D)."""
+        return self.output.dense(self.attention(x, mask), residual)
+
+
+class PatchLayer(Module):
+    """Attention and a feed-forward part, each with a norm before it and a residual around it, under the names of the
+    Vision Transformer's files.
+    """
+
+    def __init__(self, width: int, heads: int, inner: int, activation: str, epsilon: float, bias: bool = True) -> None:
+        super().__init__()
+        self.attention = PatchAttention(width, heads, bias)
+        self.intermediate = Intermediate(width, inner, activation)
+        self.output = Module()
+        self.output.dense = ResidualLinear(inner, width)
+        self.layernorm_before = LayerNorm(width, epsilon)
+        self.layernorm_after = LayerNorm(width, epsilon)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        x = self.attention(self.layernorm_before(x), x, mask)
+        return self.output.dense(self.intermediate(self.layernorm_after(x)), x)
+
+
+class PatchLayers(Module):
+    """The layers of an encoder, one after the other."""
+
+    def __init__(
+        self, layers: int, width: int, heads: int, inner: int, activation: str, epsilon: float, bias: bool = True
+    ) -> None:
+        super().__init__()
+        self.layer = ModuleList(PatchLayer(width, heads, inner, activation, epsilon, bias) for _ in range(layers))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        for layer in self.layer:
+            x = layer(x)
+        return x
+
+
+class ImageHead(ImageModel):
+    """An encoder of pictures under `name`, and a head: `read` makes the features (B, F) of the encoder's output, the
+    layer `classifier` the logits of the labels.
+    """
+
+    def __init__(
+        self, name: str, encoder: ImageModel, features: int, labels: int, read: Callable[[Tensor], Tensor] = first_token
+    ) -> None:
+        super().__init__()
+        self.name, self.config, self.read = name, encoder.config, read
+        self.add_module(name, encoder)
+        self.classifier = Linear(features, labels)
+
+    @property
+    def encoder(self) -> ImageModel:
+        """The encoder below the head."""
+        found = self._modules[self.name]
+        assert isinstance(found, ImageModel)
+        return found
+
+    @property
+    def pixels(self) -> tuple[int, int] | None:
+        return self.encoder.pixels
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → logits (B, labels)."""
+        return self.classifier(self.read(self.encoder(pixel_values)))

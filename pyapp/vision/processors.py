@@ -1,0 +1,352 @@
+"""Prepare pictures for a model as its preprocessor_config.json says: the steps of transformers' image processors, with
+their defaults, and Pillow's numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil, isfinite
+from typing import Any
+
+from pyapp.engine import Device, Tensor, ops
+from pyapp.engine.ops import cat
+from pyapp.errors import ArgumentError, ModelError
+
+from .resampling import NUMBERED, resize
+
+LARGEST = 1 << 14  # pixels of a side
+HINT = "Give the preprocessor_config.json that belongs to the weights"
+HALF, IMAGENET = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+SQUARE, SHORTEST = {"height": 224, "width": 224}, {"shortest_edge": 224}
+LONG = {"shortest_edge": 800, "longest_edge": 1333}
+
+
+def _defaults(size: Mapping[str, int], resample: int, statistics: Any = HALF, **more: Any) -> dict[str, Any]:
+    return {"size": size, "resample": resample, "image_mean": statistics[0], "image_std": statistics[1]} | more
+
+
+# By the name without "ImageProcessor": what transformers takes where the file says nothing.
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "ViT": _defaults(SQUARE, 2),
+    "DeiT": _defaults({"height": 256, "width": 256}, 3, do_center_crop=True),
+    "Beit": _defaults(SQUARE, 3),
+    "Bit": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
+    "CLIP": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
+    "Siglip": _defaults(SQUARE, 3),
+    "Blip": _defaults({"height": 384, "width": 384}, 3, CLIP),
+    "ConvNext": _defaults({"shortest_edge": 384}, 3, crop_pct=224 / 256),
+    "MobileNetV2": _defaults({"shortest_edge": 256}, 2, do_center_crop=True),
+    "EfficientNet": _defaults(
+        {"height": 346, "width": 346}, 3, crop_size={"height": 289, "width": 289}, include_top=True
+    ),
+    "Donut": _defaults({"height": 2560, "width": 1920}, 2, do_thumbnail=True, do_pad=True),
+    "Detr": _defaults(LONG, 2, IMAGENET, do_pad=True),
+    "Yolos": _defaults(LONG, 2, IMAGENET, do_pad=True),
+    "RTDetr": _defaults({"height": 640, "width": 640}, 2, IMAGENET, do_normalize=False),
+    "Segformer": _defaults({"height": 512, "width": 512}, 2, IMAGENET),
+    "Sam": _defaults({"longest_edge": 1024}, 2, IMAGENET, do_pad=True, pad_size={"height": 1024, "width": 1024}),
+}
+# Processors whose single `size` is that of the shorter side.
+KEEP_SHAPE = ("CLIP", "Bit", "ConvNext", "MobileNetV2", "Detr", "Yolos", "RTDetr")
+# The processors of models whose file says none.
+OF_MODEL = {
+    "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip",
+    "convnext": "ConvNext", "resnet": "ConvNext", "mobilenet_v2": "MobileNetV2", "efficientnet": "EfficientNet",
+    "detr": "Detr", "yolos": "Yolos", "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """pixel_values (B, 3, H, W) float32; mask (B, H, W) int64, 1 where a pixel is of its picture and 0 where it is
+    padding, None if no picture is padded; the sizes (height, width) of the pictures as they were given.
+    """
+
+    pixel_values: Tensor
+    mask: Tensor | None
+    sizes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class ImageProcessor:
+    """The steps from pictures to a model's input, in this order, under the names of preprocessor_config.json."""
+
+    kind: str
+    size: Mapping[str, int]
+    resample: int
+    image_mean: tuple[float, ...]
+    image_std: tuple[float, ...]
+    crop_size: Mapping[str, int] = field(default_factory=lambda: SQUARE)
+    pad_size: Mapping[str, int] | None = None
+    rescale_factor: float = 1 / 255
+    crop_pct: float = 224 / 256
+    do_resize: bool = True
+    do_center_crop: bool = False
+    do_rescale: bool = True
+    do_normalize: bool = True
+    do_pad: bool = False
+    do_thumbnail: bool = False
+    do_align_long_axis: bool = False
+    rescale_offset: bool = False
+    include_top: bool = False
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], model_type: str = "") -> ImageProcessor:
+        """From the object of a preprocessor_config.json. ModelError for an unknown processor and for values that cannot
+        be.
+        """
+        kind = _kind(settings, model_type)
+        found = dict(DEFAULTS[kind])
+        found |= {name: settings[name] for name in cls.__dataclass_fields__ if settings.get(name) is not None}
+        old_pad = settings.get("pad_and_return_pixel_mask")
+        if old_pad is not None and "do_pad" not in settings:
+            found["do_pad"] = old_pad
+        found["kind"] = kind
+        found["size"] = _size(settings.get("size"), settings.get("max_size"), kind) or DEFAULTS[kind]["size"]
+        for name in ("crop_size", "pad_size"):
+            if settings.get(name) is not None:
+                found[name] = _size(settings[name], None, "")
+        for name in ("image_mean", "image_std"):
+            value = found[name]
+            found[name] = (value,) * 3 if type(value) in (int, float) else tuple(value) if _is_list(value) else value
+        made = cls(**found)
+        made._check()
+        return made
+
+    def _check(self) -> None:
+        for name, declared in self.__dataclass_fields__.items():
+            value = getattr(self, name)
+            if str(declared.type) == "bool" and type(value) is not bool:
+                _wrong(name, value, "true or false")
+            if str(declared.type) == "float" and not (_is_number(value) and value > 0):
+                _wrong(name, value, "a number above 0")
+        if type(self.resample) is not int or self.resample not in NUMBERED:
+            _wrong("resample", self.resample, f"a filter's number, one of {', '.join(map(str, NUMBERED))}")
+        for name in ("image_mean", "image_std"):
+            value = getattr(self, name)
+            if not isinstance(value, tuple) or len(value) != 3 or not all(map(_is_number, value)):
+                _wrong(name, value, "three numbers")
+        if not all(self.image_std):
+            _wrong("image_std", self.image_std, "numbers other than 0")
+
+    @property
+    def fixed_size(self) -> tuple[int, int] | None:
+        """(height, width) of every picture that it makes; None if that depends on the picture."""
+        if self.kind == "ConvNext" and self.do_resize:
+            return (self.size["shortest_edge"],) * 2 if "shortest_edge" in self.size else None
+        exact = self.crop_size if self.do_center_crop else self.size if self.do_resize else {}
+        if self.do_pad and self.pad_size is not None:
+            exact = self.pad_size
+        return (exact["height"], exact["width"]) if {"height", "width"} <= set(exact) else None
+
+    def __call__(self, images: Sequence[Tensor], device: Device | None = None) -> Prepared:
+        """Pictures uint8 (H, W, 3) → the input of a model. ArgumentError for other tensors, and for pictures of several
+        sizes if the processor pads none.
+        """
+        for image in images:
+            if image.ndim != 3 or image.shape[2] != 3 or image.dtype.name != "uint8" or 0 in image.shape:
+                raise ArgumentError(
+                    f"a picture is uint8 (height, width, 3), not {image.dtype.name} {list(image.shape)}"
+                )
+        if not images:
+            raise ArgumentError("there is no picture to prepare")
+        found = [self._prepared(image) for image in images]  # (3, h, w) each
+        high, wide = (max(int(x.shape[i]) for x in found) for i in (1, 2))
+        if self.do_pad and self.pad_size is not None:
+            high, wide = self.pad_size["height"], self.pad_size["width"]
+        same = all(tuple(x.shape[1:]) == (high, wide) for x in found)
+        if not same and not self.do_pad:
+            raise ArgumentError(
+                f"the pictures have several sizes after their preparation, such as {list(found[0].shape[1:])}: "
+                "give them one by one"
+            )
+        mask = None
+        if not same:
+            mask = cat([_padded(ops.ones(1, *x.shape[1:], dtype="int64"), high, wide) for x in found])  # (B, H, W)
+            found = [_padded(x, high, wide) for x in found]
+        values = ops.stack(found)  # (B, 3, H, W)
+        if device is not None:
+            values, mask = values.to(device), None if mask is None else mask.to(device)
+        return Prepared(values, mask, tuple((int(x.shape[0]), int(x.shape[1])) for x in images))
+
+    def _prepared(self, image: Tensor) -> Tensor:
+        """(H, W, 3) uint8 → (3, h, w) float32."""
+        method = NUMBERED[self.resample]
+        if self.kind == "Donut":
+            image = self._as_document(image, method)
+        elif self.do_resize:
+            high, wide = self._target(int(image.shape[0]), int(image.shape[1]))
+            image = resize(image, high, wide, method)
+            if self.kind == "ConvNext" and self.size["shortest_edge"] < 384:
+                image = _cropped(image, *(self.size["shortest_edge"],) * 2)
+        if self.do_center_crop:
+            image = _cropped(image, self.crop_size["height"], self.crop_size["width"])
+        x = image.permute(2, 0, 1).to("float32")  # (3, h, w)
+        if self.do_rescale:
+            x = x * self.rescale_factor
+            if self.rescale_offset:
+                x = x - 1
+        mean, std = (
+            ops.tensor(values, dtype="float32").reshape(3, 1, 1) for values in (self.image_mean, self.image_std)
+        )
+        if self.do_normalize:
+            x = (x - mean) / std
+        return x / std if self.include_top else x.contiguous()
+
+    def _target(self, height: int, width: int) -> tuple[int, int]:
+        """The size to resize a picture to."""
+        size, short, long = self.size, self.size.get("shortest_edge"), self.size.get("longest_edge")
+        if self.kind == "ConvNext":
+            side = size["shortest_edge"]
+            return _shortest(height, width, int(side / self.crop_pct)) if side < 384 else (side, side)
+        if self.kind == "Sam":
+            scale = size["longest_edge"] / max(height, width)
+            return max(1, int(height * scale + 0.5)), max(1, int(width * scale + 0.5))
+        if short is not None and long is not None:
+            found = _between(height, width, short, long)
+            return (found[0] - found[0] % 16 or 16, found[1] - found[1] % 16 or 16) if self.kind == "Yolos" else found
+        if short is not None:
+            return _shortest(height, width, short)
+        if "max_height" in size:
+            scale = min(size["max_height"] / height, size["max_width"] / width)
+            return max(1, int(height * scale)), max(1, int(width * scale))
+        return size["height"], size["width"]
+
+    def _as_document(self, image: Tensor, method: str) -> Tensor:
+        """Donut: turned if asked for, resized, made to fit into the page, and in the middle of it."""
+        high, wide = self.size["height"], self.size["width"]
+        height, width = int(image.shape[0]), int(image.shape[1])
+        if self.do_align_long_axis and (width - height) * (wide - high) < 0:
+            image = image.transpose(0, 1).flip(1)  # a quarter turn to the right
+        if self.do_resize:
+            image = resize(image, *_shortest(int(image.shape[0]), int(image.shape[1]), min(high, wide)), method)
+        if self.do_thumbnail:
+            height, width = int(image.shape[0]), int(image.shape[1])
+            to_height, to_width = min(height, high), min(width, wide)
+            if (to_height, to_width) != (height, width):
+                if height > width:
+                    to_width = max(1, int(width * to_height / height))
+                elif width > height:
+                    to_height = max(1, int(height * to_width / width))
+                image = resize(image, to_height, to_width, method)
+        if self.do_pad:
+            top, left = (high - int(image.shape[0])) // 2, (wide - int(image.shape[1])) // 2
+            if min(top, left) < 0:
+                raise ArgumentError(
+                    f"a picture of {list(image.shape[:2])} does not fit into the page of {high} x {wide}"
+                )
+            page = ops.zeros(high, wide, 3, dtype="uint8", device=image.device)
+            page[top : top + image.shape[0], left : left + image.shape[1]] = image
+            image = page
+        return image
+
+
+def _wrong(name: str, value: Any, expected: str) -> None:
+    raise ModelError(f"{name} is {value!r:.60}, expected {expected}", where="preprocessor_config.json", hint=HINT)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and isfinite(value)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _kind(settings: Mapping[str, Any], model_type: str) -> str:
+    """The processor's name in DEFAULTS."""
+    named = settings.get("image_processor_type") or settings.get("feature_extractor_type")
+    if named is None:
+        if model_type in OF_MODEL:
+            return OF_MODEL[model_type]
+        raise ModelError("it does not say the image_processor_type", where="preprocessor_config.json", hint=HINT)
+    short = str(named).removesuffix("Fast").removesuffix("Pil")
+    short = short.removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
+    if short not in DEFAULTS:
+        raise ModelError(
+            f"the image processor {named!s:.60} is not known", where="preprocessor_config.json",
+            hint=f"Known: {', '.join(f'{name}ImageProcessor' for name in DEFAULTS)}",
+        )  # fmt: skip
+    return short
+
+
+def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
+    """A size as a mapping; older files have one number, or two."""
+    if given is None:
+        return None
+    if type(given) is int:
+        found: Any = {"height": given, "width": given}
+        if kind in KEEP_SHAPE:
+            found = {"shortest_edge": given} | ({} if longest is None else {"longest_edge": longest})
+    elif _is_list(given) and len(given) == 2:
+        found = dict(zip(("width", "height") if kind == "Donut" else ("height", "width"), given, strict=True))
+    elif isinstance(given, dict):
+        found = {name: value for name, value in given.items() if value is not None}
+        if kind in ("Detr", "Yolos", "RTDetr") and set(found) == {"shortest_edge"} and longest is not None:
+            found["longest_edge"] = longest
+    else:
+        found = None
+    wanted = {
+        "ConvNext": [{"shortest_edge"}], "Sam": [{"longest_edge"}], "Donut": [{"height", "width"}],
+        "": [{"height", "width"}],
+    }.get(
+        kind,
+        [{"height", "width"}, {"shortest_edge"}, {"shortest_edge", "longest_edge"}, {"max_height", "max_width"}],
+    )  # fmt: skip
+    plausible = found is not None and all(type(n) is int and 1 <= n <= LARGEST for n in found.values())
+    if not plausible or set(found) not in wanted:
+        _wrong("size", given, f"{' or '.join(' and '.join(sorted(names)) for names in wanted)}, from 1 to {LARGEST:,}")
+    return dict(found)
+
+
+def _shortest(height: int, width: int, side: int) -> tuple[int, int]:
+    """The size of a picture whose shorter side is `side`."""
+    if width <= height:
+        return _plausible(int(side * height / width), side)
+    return _plausible(side, int(side * width / height))
+
+
+def _between(height: int, width: int, shortest: int, longest: int) -> tuple[int, int]:
+    """The size of a picture whose shorter side is `shortest`, but whose longer one is at most `longest`."""
+    exact, low, high = float(shortest), min(height, width), max(height, width)
+    if high / low * shortest > longest:
+        exact = longest * low / high
+        shortest = max(1, round(exact))
+    if (height <= width and height == shortest) or (width <= height and width == shortest):
+        return height, width
+    if width < height:
+        return _plausible(max(1, int(exact * height / width)), shortest)
+    return _plausible(shortest, max(1, int(exact * width / height)))
+
+
+def _plausible(height: int, width: int) -> tuple[int, int]:
+    if max(height, width) > LARGEST * 8:
+        raise ArgumentError(f"the picture is too narrow: it would become {height:,} x {width:,} pixels")
+    return height, width
+
+
+def _cropped(image: Tensor, height: int, width: int) -> Tensor:
+    """The middle (height, width) of (H, W, 3), black outside of it."""
+    high, wide = int(image.shape[0]), int(image.shape[1])
+    if high < height or wide < width:
+        larger = ops.zeros(max(height, high), max(width, wide), 3, dtype="uint8", device=image.device)
+        top, left = ceil((larger.shape[0] - high) / 2), ceil((larger.shape[1] - wide) / 2)
+        larger[top : top + high, left : left + wide] = image
+        # Both offsets of transformers: that of the crop in the picture, and that of the picture in its frame.
+        top, left = top + (high - height) // 2, left + (wide - width) // 2
+        image = larger
+    else:
+        top, left = (high - height) // 2, (wide - width) // 2
+    top, left = max(0, top), max(0, left)
+    return image[top : top + height, left : left + width]
+
+
+def _padded(x: Tensor, height: int, width: int) -> Tensor:
+    """(C, h, w) → (C, height, width), with zeros below and to the right."""
+    if x.shape[1] > height or x.shape[2] > width:
+        raise ArgumentError(f"a picture of {list(x.shape[1:])} does not fit into {height} x {width}")
+    frame = ops.zeros(x.shape[0], height, width, dtype=x.dtype)
+    frame[:, : x.shape[1], : x.shape[2]] = x
+    return frame

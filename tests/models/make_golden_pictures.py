@@ -1,0 +1,104 @@
+"""Makes golden_pictures/NAME.json with transformers, one for each configuration of picture_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_pictures.py [NAME …]
+
+For each task a file has the names and shapes of the parameters as files have them (transformers changes some while it
+reads), some numbers of the outputs for two pictures, and the product of each parameter's gradient with a fixed vector.
+The weights are not stored: seeded.py makes them here and in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from pyapp.models._index import MODEL_TYPES, TASKS
+from tests.models.picture_configs import CLASSES, CONFIGS, TOKENS, sizes
+from tests.models.seeded import direction, picture, picture_weights, shown
+
+FOLDER = Path(__file__).with_name("golden_pictures")
+ENDS = {
+    "image-features": "Model",
+    "image-classification": "ForImageClassification",
+    "image-to-text": "Model",
+    "object-detection": "ForObjectDetection",
+    "semantic-segmentation": "ForSemanticSegmentation",
+    "zero-shot-image-classification": "Model",
+}
+
+
+def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
+    """(the model with its drawn weights, its stored tensors by name)."""
+    config = dict(CONFIGS[name])
+    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    usual = type(made).__name__.removesuffix("Config") + ENDS[task]
+    model = getattr(transformers, CLASSES.get((name, task), usual))(made).float()
+    model.save_pretrained(folder)
+    stored = load_file(folder / "model.safetensors")
+    buffers = {key for key in stored if key.endswith(("running_mean", "running_var", "num_batches_tracked"))}
+    for key, value in stored.items():
+        if value.is_floating_point():
+            stored[key] = torch.from_numpy(picture_weights(key, tuple(value.shape)))
+    save_file(stored, folder / "model.safetensors", {"format": "pt"})
+    model = type(model).from_pretrained(folder, attn_implementation="eager").float().eval()
+    for module in model.modules():  # transformers leaves this table without memory
+        if type(module).__name__ == "TrOCRSinusoidalPositionalEmbedding":
+            module.weights = module.get_embedding(*module.weights.shape, module.padding_idx)
+    return model, {key: value for key, value in stored.items() if key not in buffers}
+
+
+def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
+    pictures = torch.from_numpy(picture(2, *size))
+    if task == "image-to-text":
+        found = model(pixel_values=pictures, decoder_input_ids=torch.tensor(TOKENS))
+        return [found.logits]
+    found = model(pixel_values=pictures)
+    if task == "object-detection":
+        return [found.logits, found.pred_boxes]
+    if task == "image-features":
+        return [found.last_hidden_state]
+    return [found.logits]
+
+
+def rounded(values: Any) -> list[float]:
+    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
+
+
+def golden(name: str, task: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        model, stored = model_of(name, task, folder)
+        results, total = [], 0
+        for size in sizes(name):
+            for part in outputs(model, task, size):
+                results.append(rounded(shown(part.detach().numpy())))
+                total = total + (part * torch.from_numpy(direction(task, tuple(part.shape))).float()).sum()
+        total.backward()
+        with torch.no_grad():  # the gradients take the places of the weights, so that they are stored by the same names
+            for parameter in model.parameters():
+                parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
+        model.save_pretrained(folder)
+        grads: Mapping[str, Any] = load_file(folder / "model.safetensors")
+        parameters = {
+            key: [list(value.shape), *rounded([(grads[key].double().numpy() * direction(key, value.shape)).sum()])]
+            for key, value in stored.items()
+        }
+    return {"outputs": results, "parameters": parameters}
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or CONFIGS:
+        tasks = [task for task in TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]] if task in ENDS]
+        text = json.dumps({task: golden(name, task) for task in tasks}, separators=(",", ":"))
+        (FOLDER / f"{name}.json").write_text(text + "\n")
+        print(name, len(text))

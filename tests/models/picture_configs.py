@@ -1,0 +1,55 @@
+"""Small configurations of every model of pictures, by name, as config.json has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_SIZES = {
+    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24, "image_size": 12,
+    "patch_size": 4,
+}  # fmt: skip
+_LABELS = {"id2label": {"0": "no", "1": "perhaps", "2": "yes"}}
+_TROCR = {
+    "model_type": "trocr", "vocab_size": 40, "d_model": 12, "decoder_layers": 2, "decoder_attention_heads": 3,
+    "decoder_ffn_dim": 20, "max_position_embeddings": 16,
+}  # fmt: skip
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "vit": {"model_type": "vit", **_SIZES, **_LABELS, "image_size": [12, 8]},
+    "deit": {"model_type": "deit", **_SIZES, **_LABELS},
+    "deit_teacher": {"model_type": "deit", **_SIZES, **_LABELS, "qkv_bias": False},
+    "beit": {"model_type": "beit", **_SIZES, **_LABELS, "use_relative_position_bias": True},
+    "beit_shared": {
+        "model_type": "beit", **_SIZES, **_LABELS, "use_shared_relative_position_bias": True,
+        "use_absolute_position_embeddings": True, "use_mean_pooling": False, "layer_scale_init_value": 0.0,
+    },
+    "dinov2": {"model_type": "dinov2", **_SIZES, **_LABELS, "mlp_ratio": 2, "use_mask_token": True},
+    "dinov2_gated": {"model_type": "dinov2", **_SIZES, **_LABELS, "mlp_ratio": 2, "use_swiglu_ffn": True},
+    "trocr": {
+        "model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit", **_SIZES, "qkv_bias": False},
+        "decoder": _TROCR | {"cross_attention_hidden_size": 16},
+    },
+    "trocr_small": {
+        "model_type": "vision-encoder-decoder", "encoder": {"model_type": "deit", **_SIZES},
+        "decoder": _TROCR | {
+            "use_learned_position_embeddings": False, "layernorm_embedding": False, "scale_embedding": True,
+            "activation_function": "relu",
+        },
+    },
+}  # fmt: skip
+# The class of transformers that a configuration is read with, where the task does not tell it.
+CLASSES = {("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher"}
+QUANTISED = ("vit", "deit", "beit", "dinov2", "trocr")  # run with weights in block types
+OTHER_DEVICE = ("vit", "beit", "dinov2_gated", "trocr")  # run on another device
+TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # the beginnings of two texts, for decoders
+
+
+def sizes(name: str) -> list[tuple[int, int]]:
+    """The sizes (height, width) of the pictures that the tests show a model."""
+    config = CONFIGS[name]
+    own = config.get("encoder", config).get("image_size", 32)
+    first = (own, own) if isinstance(own, int) else tuple(own)
+    return [first, (16, 20)] if config["model_type"] in ANY_SIZE else [first]
+
+
+ANY_SIZE = ("dinov2",)

@@ -1,0 +1,144 @@
+"""Models of pictures against transformers (make_golden_pictures.py): names, outputs and gradients; quantised weights;
+files; pictures and configurations that do not fit.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import nn
+from pyapp.errors import ArgumentError, ModelError
+from pyapp.models._index import MODEL_TYPES, TASKS
+from tests.models.picture_configs import CONFIGS, QUANTISED, TOKENS, sizes
+from tests.models.seeded import direction, picture, picture_weights, shown
+
+FOLDER = Path(__file__).with_name("golden_pictures")
+
+
+@cache
+def golden(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return found
+
+
+def module_of(name: str) -> Any:
+    return importlib.import_module(f"pyapp.models.{MODEL_TYPES[CONFIGS[name]['model_type']]}")
+
+
+def stored_names(name: str, task: str) -> dict[str, Any]:
+    """What a file has, without what no task here reads."""
+    ignored = re.compile(getattr(module_of(name), "IGNORED", "$"))
+    return {key: value for key, value in golden(name)[task]["parameters"].items() if not ignored.fullmatch(key)}
+
+
+def make(name: str, task: str, **changes: Any) -> Any:
+    module = module_of(name)
+    settings = CONFIGS[name] | changes
+    if hasattr(module, "adapted"):
+        settings = module.adapted(settings, golden(name)[task]["parameters"])
+    model = module.TASKS[task](module.Config.from_dict(settings))
+    if hasattr(model, "pooler") and not any("pooler" in key for key in golden(name)[task]["parameters"]):
+        model.pooler = None
+    buffers = dict(model.named_buffers())
+    with pyapp.no_grad():
+        for key, value in [*model.named_parameters(remove_duplicate=False), *buffers.items()]:
+            if value.dtype.is_floating_point and (key in golden(name)[task]["parameters"] or key in buffers):
+                value.copy_(pyapp.from_numpy(picture_weights(key, tuple(value.shape))))
+    return model.eval()
+
+
+def run(model: Any, task: str, size: tuple[int, int]) -> list[pyapp.Tensor]:
+    pictures = pyapp.from_numpy(picture(2, *size))
+    found = model(pictures, pyapp.tensor(TOKENS)) if task == "image-to-text" else model(pictures)
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+CASES = [(name, task) for name in CONFIGS for task in TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]]]
+
+
+@pytest.mark.parametrize(("name", "task"), CASES)
+def test_outputs_and_gradients_are_those_of_transformers(name: str, task: str) -> None:
+    model, expected = make(name, task).requires_grad_(), golden(name)[task]
+    found, stored = dict(model.named_parameters(remove_duplicate=False)), stored_names(name, task)
+    assert {key: list(found[key].shape) for key in stored if key in found} == {
+        key: shape for key, (shape, _) in stored.items()
+    }
+    assert {id(found[key]) for key in stored} == {id(parameter) for parameter in model.parameters()}
+    results, total = [], pyapp.zeros(())
+    for size in sizes(name):
+        for part in run(model, task, size):
+            results.append(part.detach().numpy())
+            total = total + (part * pyapp.tensor(direction(task, part.shape).astype(np.float32))).sum()
+    for values, wanted in zip(results, expected["outputs"], strict=True):
+        np.testing.assert_allclose(shown(values), wanted, atol=1e-4, rtol=1e-4)
+    total.backward()
+    for key, (_, product) in stored.items():
+        parameter = found[key]
+        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.numpy().astype(np.float64)
+        np.testing.assert_allclose(
+            (grad * direction(key, grad.shape)).sum(), product, rtol=2e-3, atol=2e-3, err_msg=key
+        )
+    with pyapp.no_grad():
+        again = [part.numpy() for size in sizes(name) for part in run(model, task, size)]
+    for values, wanted in zip(again, expected["outputs"], strict=True):
+        np.testing.assert_allclose(shown(values), wanted, atol=1e-4, rtol=1e-4)
+
+
+def wide(values: Any) -> Any:
+    """A configuration whose rows are whole blocks."""
+    wider = {"hidden_size": 32, "d_model": 32, "decoder_attention_heads": 4, "cross_attention_hidden_size": 32}
+    if not isinstance(values, dict):
+        return values
+    return {key: wider.get(key, wide(value)) if value is not None else value for key, value in values.items()}
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+def test_quantised_weights_run(name: str) -> None:
+    """Rows of 32 columns and more are quantised; the result stays near."""
+    task = TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]][-1]
+    model = make(name, task, **wide(CONFIGS[name]))
+    with pyapp.no_grad():
+        exact = run(model, task, sizes(name)[0])[0].numpy()
+        assert nn.quantize(model, "q8_0")
+        found = run(model, task, sizes(name)[0])[0].numpy()
+    assert 0 < np.abs(found - exact).max() < 0.2 * np.abs(exact).max()
+
+
+def test_pictures_that_do_not_fit_are_refused() -> None:
+    for name, shape, message in (
+        ("vit", (1, 3, 12, 12), "takes 12 x 8"), ("vit", (1, 1, 12, 8), r"\(B, 3, H, W\)"),
+        ("vit", (3, 12, 8), r"\(B, 3, H, W\)"), ("vit", (0, 3, 12, 8), r"\(B, 3, H, W\)"),
+        ("dinov2", (1, 3, 12, 3), "from 4 pixels"),
+    ):  # fmt: skip
+        with pytest.raises(ArgumentError, match=message):
+            make(name, "image-features")(pyapp.zeros(*shape))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_hostile_configurations_are_refused(name: str) -> None:
+    config = CONFIGS[name]
+    parts = ["encoder", "decoder"] if "encoder" in config else [""]
+    for part in parts:
+        own = config[part] if part else config
+        for field in ("num_attention_heads", "decoder_attention_heads", "image_size", "hidden_size", "d_model"):
+            if field not in own:
+                continue
+            for value in (7, 10**12, "many", -1, 0, [1, 2, 3]):
+                if field == "image_size" and value == 7:
+                    continue
+                changed = own | {field: value}
+                with pytest.raises(ModelError):
+                    module_of(name).Config.from_dict(config | {part: changed} if part else changed)
+    if "encoder" in config:
+        for value in (None, 3, {"model_type": "bert"}, {}, {"model_type": ["vit"]}):
+            with pytest.raises(ModelError, match="encoder"):
+                module_of(name).Config.from_dict(config | {"encoder": value})
