@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from pyapp import __version__
-from pyapp.cli import texts
+from pyapp.cli import pictures, texts
 from pyapp.cli.chat import chat
 from pyapp.cli.finetune import finetune, merge
 from pyapp.cli.grouped import DEFAULTS, GroupedCommand, generation_options, settings_of
@@ -118,7 +118,7 @@ cli.add_command(transcribe)
 cli.add_command(chat)
 cli.add_command(run_onnx)
 cli.add_command(serve)
-for command in (*texts.COMMANDS, finetune, merge):
+for command in (*texts.COMMANDS, *pictures.COMMANDS, finetune, merge):
     cli.add_command(command)
 
 

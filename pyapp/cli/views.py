@@ -198,6 +198,7 @@ class InspectView(View):
 COMMANDS_OF = {
     "causal-lm": "chat, generate", "features": "embed", "masked-lm": "fill-mask", "question-answering": "answer",
     "seq2seq-lm": "translate", "sequence-classification": "classify, rerank", "token-classification": "label",
+    "image-classification": "classify-image", "image-to-text": "read",
 }  # fmt: skip
 
 

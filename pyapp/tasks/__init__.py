@@ -33,16 +33,17 @@ from pyapp.text.options import SamplingOptions, check_number
 from .chat import chat, drafter_of, load_chat
 from .core import BREATH, Breath, Events, Remote, Result, error_event, given, only_here, reported, task
 from .keeper import keeper
+from .pictures import classify_images, read_images
 from .speech import listen, load_speech, transcribe
 from .texts import answer, classify, embed, fill_mask, label, pipeline, rerank, translate
 from .training import finetune, merge, train_speech, train_story
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice",
-    "Partial", "Progress", "Segment", "Thought", "Token", "answer", "chat", "classify", "embed", "error_event",
+    "Partial", "Progress", "Segment", "Thought", "Token", "answer", "chat", "classify", "classify_images", "embed", "error_event",
     "fill_mask", "finetune", "generate", "inspect", "label", "listen", "load", "load_chat", "load_speech", "merge",
     "models", "pipeline", "quantize",
-    "rerank", "set_threads", "task", "train_speech", "train_story", "transcribe", "translate", "unload",
+    "read_images", "rerank", "set_threads", "task", "train_speech", "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
 
 

@@ -45,6 +45,17 @@ def load_for(task: str) -> Loader:
     return load
 
 
+def load_picture_model_for(task: str) -> Loader:
+    """The loader of models for a task of pyapp.models.loading.pictures."""
+
+    def load(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any) -> Any:
+        from pyapp.models.loading.pictures import load_image_model
+
+        return load_image_model(source, task, report=report, cancel=cancel, **options)
+
+    return load
+
+
 # By the registry's task of a model: its loader; its description, and the command that uses it.
 LOADERS: Mapping[str, Loader] = {
     "generate": load_text,
@@ -55,6 +66,8 @@ LOADERS: Mapping[str, Loader] = {
     "translate": load_for("seq2seq-lm"),
     "token-classification": load_for("token-classification"),
     "question-answering": load_for("question-answering"),
+    "classify-image": load_picture_model_for("image-classification"),
+    "read": load_picture_model_for("image-to-text"),
 }
 KINDS = {
     "generate": ("writes text", "pyapp generate"),

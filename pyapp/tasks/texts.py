@@ -85,20 +85,30 @@ def classify_texts(
 
     The probabilities of one text add up to 1, unless the model has one label or is made for several at once.
     """
-    names = loaded.model.config.labels
-    several = loaded.settings.get("problem_type") == "multi_label_classification" or len(names) == 1
-    if top is not None and (type(top) is not int or top < 1):
-        raise OptionError(f"{top!r} is no number of labels from 1", where="top")
+    check_top(top)
     texts = checked_texts(texts)
     encodings = yield from encoded(loaded, texts, pairs, loaded.model.encoder.most)
     for index, scores in batches(loaded, encodings, loaded.model, batch_size):
         if isinstance(scores, Event):
             yield scores
             continue
-        chances = [sigmoid(score) for score in scores] if several else softmax(scores)
-        order = sorted(range(len(names)), key=lambda i, chances=chances: -chances[i])[:top]  # type: ignore[misc]
-        yield Item(index, {"labels": [{"label": names[i], "score": chances[i]} for i in order]})
+        yield Item(index, {"labels": ranked_labels(loaded, scores, top)})
     yield Done("complete", {"count": len(texts)})
+
+
+def check_top(top: int | None) -> None:
+    """OptionError unless `top` is None or a number from 1."""
+    if top is not None and (type(top) is not int or top < 1):
+        raise OptionError(f"{top!r} is no number of labels from 1", where="top")
+
+
+def ranked_labels(loaded: Any, scores: Sequence[float], top: int | None) -> list[dict[str, Any]]:
+    """The names and probabilities of a classifier's labels, the most probable first, at most `top` of them."""
+    names = loaded.model.config.labels
+    several = loaded.settings.get("problem_type") == "multi_label_classification" or len(names) == 1
+    chances = [sigmoid(score) for score in scores] if several else softmax(scores)
+    order = sorted(range(len(names)), key=lambda i: -chances[i])[:top]
+    return [{"label": names[i], "score": chances[i]} for i in order]
 
 
 def rerank_texts(
@@ -232,7 +242,7 @@ LOADED_FOR = {"rerank": "classify"}
 
 
 async def _stream(
-    name: str, arguments: Sequence[Any], model: Any, key: object, dtype: str | None, cancel: Cancel | None,
+    name: str, work: Callable[..., Work], arguments: Sequence[Any], model: Any, key: object, dtype: str | None, cancel: Cancel | None,
     options: Mapping[str, Any],
 ) -> AsyncGenerator[Event, None]:  # fmt: skip
     cancel = cancel or Cancel()
@@ -252,22 +262,26 @@ async def _stream(
                     yield step
     breath = Breath()
     await breath.take()
-    for event in WORK[name](loaded, *arguments, **options):
+    for event in work(loaded, *arguments, **options):
         if event is not None:
             yield event
         cancel.check()
         await breath.take()
 
 
-def _task(name: str, work: Callable[..., Work]) -> Callable[..., Events]:
-    """The stream of a task: arguments and options of `work`, and those of every stream here."""
+def stream_of(name: str, work: Callable[..., Work], remote: bool = True) -> Callable[..., Events]:
+    """The stream of a task: arguments and options of `work`, and those of every stream here. remote: whether a server's
+    model may do the work.
+    """
 
     @task
     async def stream(
         *arguments: Any, model: Any = None, key: object = None, dtype: str | None = None,
         cancel: Cancel | None = None, **options: Any,
     ) -> Events:  # fmt: skip
-        async with aclosing(_stream(name, arguments, model, key, dtype, cancel, options)) as events:
+        if isinstance(model, Remote) and not remote:
+            raise OptionError("a server's models do not take pictures", where="model")
+        async with aclosing(_stream(name, work, arguments, model, key, dtype, cancel, options)) as events:
             async for event in events:
                 yield event
 
@@ -278,13 +292,13 @@ def _task(name: str, work: Callable[..., Work]) -> Callable[..., Events]:
     return stream
 
 
-embed = _task("embed", embed_texts)
-classify = _task("classify", classify_texts)
-rerank = _task("rerank", rerank_texts)
-fill_mask = _task("fill-mask", fill_masks)
-translate = _task("translate", translate_texts)
-label = _task("token-classification", label_tokens)
-answer = _task("question-answering", answer_questions)
+embed = stream_of("embed", embed_texts)
+classify = stream_of("classify", classify_texts)
+rerank = stream_of("rerank", rerank_texts)
+fill_mask = stream_of("fill-mask", fill_masks)
+translate = stream_of("translate", translate_texts)
+label = stream_of("token-classification", label_tokens)
+answer = stream_of("question-answering", answer_questions)
 
 
 # -- functions

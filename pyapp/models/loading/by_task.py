@@ -58,7 +58,11 @@ TASK_OF_CLASS = {
     "ForQuestionAnswering": "question-answering",
     "ForConditionalGeneration": "seq2seq-lm",
     "MTModel": "seq2seq-lm",
+    "ForImageClassification": "image-classification",
+    "ForImageClassificationWithTeacher": "image-classification",
+    "VisionEncoderDecoderModel": "image-to-text",
 }
+FEATURES = ("features", "image-features")  # what encoders of any head give
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here
 # Buffers of older files and heads that no task here reads.
 LEFT_OUT = re.compile(IGNORED.pattern + r"|.*token_type_ids|cls\.seq_relationship\..*")
@@ -205,7 +209,7 @@ def check_task(settings: Mapping[str, Any], where: str, task: str) -> None:
         raise ModelError(f"this configuration names no architecture for {task}", where=where)
     classes = settings.get("architectures")
     made_for = own_task(classes[0]) if isinstance(classes, list) and classes else None
-    if classes and task != "features" and made_for is not None and made_for != task:
+    if classes and task not in FEATURES and made_for is not None and made_for != task:
         raise ModelError(
             f"this model ({classes[0]!s:.60}) is made for {made_for}, not for {task}", where=where,
             hint="Choose a model whose config.json names a class for this task",
@@ -237,7 +241,7 @@ def build(
             model: Module = module.TASKS[task](config)
     except ModelError as error:
         raise ModelError(error.what, where=error.where or where, hint=error.hint) from error
-    if task == "features":
+    if task in FEATURES:
         _drop_pooler(model, checkpoint)
 
     def progress(done: int, total: int) -> None:
@@ -253,7 +257,7 @@ def build(
         config=config.to_dict(), strict=False,
     )  # fmt: skip
     left = [name for name in left if not _read_buffer(model, checkpoint, name, device)]
-    if left and task != "features":
+    if left and task not in FEATURES:
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""
         report(Notice(f"tensors of the file that are not used: {', '.join(left[:4])}{more}", where=where))
     return model
@@ -265,7 +269,7 @@ def _read_buffer(model: Module, checkpoint: Checkpoint, name: str, device: Devic
         return False
     owner, _, attribute = name.rpartition(".")
     place = model.get_submodule(owner)
-    value = checkpoint.read(name, finite=True, device=device).to("float32")
+    value = checkpoint.read(name, finite=True, device=device).to(getattr(place, attribute).dtype)
     if value.shape != getattr(place, attribute).shape:
         raise ModelError(f"{name!r} is {list(value.shape)} in the file", where=checkpoint.source.name)
     setattr(place, attribute, value)
@@ -282,7 +286,7 @@ def renamed(name: str) -> str:
 
 def _drop_pooler(model: Any, checkpoint: Checkpoint) -> None:
     """An encoder whose file has no pooler has none either: embeddings do not read it."""
-    if getattr(model, "pooler", None) is not None and not any("pooler.dense" in name for name in checkpoint.tensors):
+    if getattr(model, "pooler", None) is not None and not any("pooler." in name for name in checkpoint.tensors):
         model.pooler = None
 
 

@@ -1,0 +1,124 @@
+"""Load a model of pictures for a task, with the image processor that prepares them, and the tokenizer of a model that
+writes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyapp import hub
+from pyapp.engine import Device
+from pyapp.errors import ModelError
+from pyapp.events import Cancel, Event
+from pyapp.formats import ByteSource, open_checkpoint
+from pyapp.models.load import read_settings
+from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.tokenizer_files import VOCABULARIES, load_tokenizer
+from pyapp.vision.processors import ImageProcessor
+
+from .by_task import TOKENIZER_FILES, build, check_task, given_files
+
+MORE_FILES = re.compile("|".join(map(re.escape, TOKENIZER_FILES)))
+WRITING = ("image-to-text",)  # tasks whose models have a tokenizer
+
+
+@dataclass(frozen=True)
+class LoadedImageModel:
+    """A model, its image processor, the tokenizer of one that writes, and the objects of its config.json and
+    generation_config.json.
+    """
+
+    name: str
+    model: Any
+    processor: ImageProcessor
+    tokenizer: Tokenizer | None
+    settings: dict[str, Any]
+    generation: dict[str, Any]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The hyper-parameters as JSON values."""
+        found: dict[str, Any] = self.model.config.to_dict()
+        return found
+
+
+def load_image_model(
+    source: str | os.PathLike[str] | Mapping[str, ByteSource],
+    task: str,
+    *,
+    dtype: str | None = None,
+    device: Device | str | None = None,
+    report: Callable[[Event], None] | None = None,
+    cancel: Cancel | None = None,
+) -> LoadedImageModel:
+    """Loads a folder of Hugging Face's, its files by their names, or a name on the hub, for a task:
+    "image-classification", "image-features" or "image-to-text".
+
+    dtype, the errors and events are those of `load_task_model`; ModelError too for a processor that does not fit the
+    model.
+    """
+    report, cancel = report or (lambda event: None), cancel or Cancel()
+
+    def check(files: Mapping[str, Path]) -> None:
+        if "config" in files:
+            settings = read_settings(files["config"])
+            check_task(settings, str(files["config"]), task)
+            _processor(files, settings)
+
+    files: Mapping[str, Any]
+    if isinstance(source, Mapping):
+        files = given_files(source)
+        name = files["model"].name
+        words = {path: file for path, file in source.items() if path in TOKENIZER_FILES}
+    else:
+        name = os.fspath(source)
+        files = hub.resolve(source, report=report, cancel=cancel, check=check, also=MORE_FILES).files
+        words = {path.name: path for role, path in files.items() if role == "tokenizer" or path.name in TOKENIZER_FILES}
+    if "config" not in files:
+        raise ModelError(
+            "its config.json is missing", where=name, hint="Give the folder that has it, or the hub's name"
+        )
+    settings = read_settings(files["config"])
+    check_task(settings, name, task)
+    processor = _processor(files, settings)
+    tokenizer = None
+    if task in WRITING:
+        if not any(file in words for file in VOCABULARIES):
+            raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
+        tokenizer = load_tokenizer(words, name)
+    with open_checkpoint(files["model"]) as checkpoint:
+        model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
+    if tokenizer is not None and tokenizer.vocab_size > model.config.vocab_size:
+        raise ModelError(
+            f"the tokenizer has {tokenizer.vocab_size:,} tokens, the model {model.config.vocab_size:,}", where=name,
+            hint="Give the tokenizer that belongs to the model",
+        )  # fmt: skip
+    _check_fit(processor, model, name)
+    model.eval()
+    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
+    return LoadedImageModel(name, model, processor, tokenizer, settings, generation)
+
+
+def _processor(files: Mapping[str, Any], settings: Mapping[str, Any]) -> ImageProcessor:
+    """The image processor of preprocessor_config.json, or the usual one of the architecture."""
+    found = read_settings(files["preprocessor_config"]) if "preprocessor_config" in files else {}
+    parts = (settings.get("encoder"), settings)
+    kinds = [str(part.get("model_type", "")) for part in parts if isinstance(part, dict)]
+    return ImageProcessor.from_settings(found, kinds[0])
+
+
+def _check_fit(processor: ImageProcessor, model: Any, name: str) -> None:
+    """ModelError for a processor whose pictures the model does not take."""
+    made, wanted = processor.fixed_size, model.pixels
+    if made is not None and wanted is not None and made != wanted:
+        raise ModelError(
+            f"its image processor makes pictures of {made[0]} x {made[1]} pixels, the model takes "
+            f"{wanted[0]} x {wanted[1]}",
+            where=name,
+            hint="Give the preprocessor_config.json that belongs to the weights",
+        )

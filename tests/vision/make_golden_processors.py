@@ -1,0 +1,37 @@
+"""Makes golden_processors.json with transformers' image processors (those that compute with Pillow):
+
+    PYTHONPATH=. python tests/vision/make_golden_processors.py
+
+The file has, for each case of processor_cases.py and each batch, the shape, some of the numbers, and the mask's sum.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import transformers
+from PIL import Image
+
+from tests.models.seeded import shown
+from tests.vision.processor_cases import CASES, TOGETHER, pictures
+
+
+def golden(name: str) -> list[Any]:
+    kind, settings = CASES[name]
+    processor = getattr(transformers, f"{kind}ImageProcessorPil")(**settings)
+    images = [Image.fromarray(picture) for picture in pictures()]
+    rows = []
+    for batch in [images] if name in TOGETHER else [[image] for image in images]:
+        found = processor(images=batch, return_tensors="np")
+        values, mask = np.asarray(found["pixel_values"], np.float64), found.get("pixel_mask")
+        numbers = [float(f"{value:.6g}") for value in shown(values, 96)]
+        rows.append([list(values.shape), numbers, None if mask is None else int(np.asarray(mask).sum())])
+    return rows
+
+
+if __name__ == "__main__":
+    made = {name: golden(name) for name in CASES}
+    Path(__file__).with_name("golden_processors.json").write_text(json.dumps(made, separators=(",", ":")) + "\n")

@@ -1,0 +1,50 @@
+"""Image processors and the pictures that they prepare, for the golden file and the tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+SIZES = ((30, 41), (64, 23))  # of the pictures
+
+
+def square(side: int) -> dict[str, int]:
+    return {"height": side, "width": side}
+
+
+# The name without "ImageProcessor", and the settings of a preprocessor_config.json.
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "vit": ("ViT", {"size": square(24)}),
+    "vit_plain": ("ViT", {"size": square(20), "do_normalize": False, "resample": 0}),
+    "deit": ("DeiT", {"size": square(32), "crop_size": {"height": 24, "width": 20}}),
+    "beit": ("Beit", {"size": {"height": 20, "width": 33}, "do_rescale": False}),
+    "dinov2": ("Bit", {"size": {"shortest_edge": 28}, "crop_size": square(25)}),
+    "clip": ("CLIP", {"size": {"shortest_edge": 24}, "crop_size": square(40)}),
+    "siglip": ("Siglip", {"size": square(24), "resample": 1}),
+    "blip": ("Blip", {"size": square(24)}),
+    "convnext": ("ConvNext", {"size": {"shortest_edge": 24}, "crop_pct": 0.8}),
+    "convnext_large": ("ConvNext", {"size": {"shortest_edge": 384}}),
+    "mobilenet_v2": ("MobileNetV2", {"size": {"shortest_edge": 30}, "crop_size": square(24)}),
+    "efficientnet": ("EfficientNet", {"size": square(24), "rescale_factor": 1 / 127.5, "rescale_offset": True}),
+    "donut": ("Donut", {"size": {"height": 40, "width": 30}, "do_align_long_axis": True}),
+    "donut_wide": ("Donut", {"size": {"height": 20, "width": 60}}),
+    "detr": ("Detr", {"size": {"shortest_edge": 24, "longest_edge": 40}}),
+    "yolos": ("Yolos", {"size": {"shortest_edge": 40, "longest_edge": 80}}),
+    "rt_detr": ("RTDetr", {"size": square(32)}),
+    "segformer": ("Segformer", {"size": square(28), "resample": 4}),
+    "sam": ("Sam", {"size": {"longest_edge": 32}, "pad_size": square(32)}),
+}  # fmt: skip
+TOGETHER = ("detr", "yolos")  # prepared as one batch, and padded
+
+
+def pictures() -> list[np.ndarray]:
+    """uint8 (H, W, 3): smooth colours with noise."""
+    found = []
+    for height, width in SIZES:
+        generator = np.random.Generator(np.random.Philox(key=height))
+        y, x = np.mgrid[:height, :width]
+        waves = [120 + 100 * np.sin(x / (4 + i)) * np.cos(y / (7 - i)) for i in range(3)]
+        noise = generator.normal(0, 30, (height, width, 3))
+        found.append(np.clip(np.stack(waves, 2) + noise, 0, 255).astype("uint8"))
+    return found

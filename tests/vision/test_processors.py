@@ -1,0 +1,78 @@
+"""Image processors against transformers (make_golden_processors.py), and settings that cannot be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp.errors import ArgumentError, ModelError
+from pyapp.vision.processors import ImageProcessor
+from tests.models.seeded import shown
+from tests.vision.processor_cases import CASES, TOGETHER, pictures
+
+GOLDEN: dict[str, Any] = json.loads(Path(__file__).with_name("golden_processors.json").read_text())
+
+
+def processor(name: str, **changes: Any) -> ImageProcessor:
+    kind, settings = CASES[name]
+    return ImageProcessor.from_settings({"image_processor_type": f"{kind}ImageProcessor", **settings, **changes})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pictures_are_prepared_as_by_transformers(name: str) -> None:
+    images = [pyapp.from_numpy(picture) for picture in pictures()]
+    made = processor(name)
+    batches = [images] if name in TOGETHER else [[image] for image in images]
+    for batch, (shape, numbers, seen) in zip(batches, GOLDEN[name], strict=True):
+        found = made(batch)
+        assert list(found.pixel_values.shape) == shape
+        assert made.fixed_size in (None, tuple(shape[2:]))
+        np.testing.assert_allclose(shown(found.pixel_values.numpy(), 96), numbers, atol=1e-4, rtol=1e-5)
+        if found.mask is not None:
+            assert int(found.mask.sum()) == seen and list(found.mask.shape) == [shape[0], *shape[2:]]
+        assert found.sizes == tuple(tuple(image.shape[:2]) for image in batch)
+
+
+def test_older_files() -> None:
+    """One number for the size, two for Donut's, the name of the feature extractor or none, one number for the mean."""
+    old = ImageProcessor.from_settings
+    assert old({"feature_extractor_type": "ViTFeatureExtractor", "size": 384}).size == {"height": 384, "width": 384}
+    assert old({"size": 224, "crop_size": 200}, "clip").size == {"shortest_edge": 224}
+    assert old({"crop_size": 200}, "clip").fixed_size == (200, 200)
+    assert old({"image_processor_type": "DonutFeatureExtractor", "size": [960, 1280]}).fixed_size == (1280, 960)
+    assert old({"size": 800, "max_size": 1333}, "detr").size == {"shortest_edge": 800, "longest_edge": 1333}
+    assert old({"image_mean": 0.5, "image_std": 0.25}, "vit").image_std == (0.25,) * 3
+    assert old({"image_processor_type": "ViTImageProcessorFast"}).kind == "ViT"
+    assert old({}, "deit").do_center_crop and not old({}, "vit").do_center_crop
+
+
+def test_settings_that_cannot_be_are_refused() -> None:
+    for change in (
+        {"size": 0}, {"size": {"height": 3}}, {"size": {"height": 1 << 20, "width": 3}}, {"size": "large"},
+        {"size": [1, 2, 3]}, {"resample": 9}, {"resample": True}, {"image_std": [0.5, 0, 0.5]}, {"image_mean": [1, 2]},
+        {"image_mean": [1, 2, float("nan")]}, {"rescale_factor": 0}, {"rescale_factor": "1"}, {"do_resize": 1},
+        {"crop_size": {"shortest_edge": 4}}, {"image_processor_type": "FluxImageProcessor"},
+    ):  # fmt: skip
+        with pytest.raises(ModelError, match="preprocessor_config.json"):
+            processor("vit", **change)
+    with pytest.raises(ModelError, match="image_processor_type"):
+        ImageProcessor.from_settings({}, "bert")
+    images = [pyapp.from_numpy(picture) for picture in pictures()]
+    with pytest.raises(ArgumentError, match="several sizes"):
+        processor("vit", do_resize=False)(images)
+    for wrong in ([], [images[0].float()], [images[0][:, :, :1]], [images[0][:0]]):
+        with pytest.raises(ArgumentError, match="picture"):
+            processor("vit")(wrong)
+    with pytest.raises(ArgumentError, match="too narrow"):
+        processor("dinov2")([pyapp.zeros(1, 60_000, 3, dtype="uint8")])
+    with pytest.raises(ArgumentError, match="does not fit"):
+        processor("sam", pad_size=square_of(16))(images)
+
+
+def square_of(side: int) -> dict[str, int]:
+    return {"height": side, "width": side}
