@@ -29,6 +29,8 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   read as BERT's.
 - **Parity**: how many small configurations the tests compare with transformers: names of parameters, outputs (within
   1e-4), 64 greedy tokens through the cache, a batch with padding, and the gradient of every parameter.
+  Models of pictures are compared by names, outputs, gradients, and the texts that they write; an architecture for
+  "text-decoder" is compared as a part of `vision-encoder-decoder`.
 - **Pyodide**: the same tests run in the browser.
 - **Quantised**: tests run the model with its weights in block types.
 - **Other device**: tests run the model on a device whose memory the host cannot see.

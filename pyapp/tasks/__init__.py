@@ -40,9 +40,9 @@ from .training import finetune, merge, train_speech, train_story
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice",
-    "Partial", "Progress", "Segment", "Thought", "Token", "answer", "chat", "classify", "classify_images", "embed", "error_event",
-    "fill_mask", "finetune", "generate", "inspect", "label", "listen", "load", "load_chat", "load_speech", "merge",
-    "models", "pipeline", "quantize",
+    "Partial", "Progress", "Segment", "Thought", "Token", "answer", "chat", "classify", "classify_images", "embed",
+    "error_event", "fill_mask", "finetune", "generate", "inspect", "label", "listen", "load", "load_chat",
+    "load_speech", "merge", "models", "pipeline", "quantize",
     "read_images", "rerank", "set_threads", "task", "train_speech", "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
 

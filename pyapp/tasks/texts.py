@@ -242,8 +242,8 @@ LOADED_FOR = {"rerank": "classify"}
 
 
 async def _stream(
-    name: str, work: Callable[..., Work], arguments: Sequence[Any], model: Any, key: object, dtype: str | None, cancel: Cancel | None,
-    options: Mapping[str, Any],
+    name: str, work: Callable[..., Work], arguments: Sequence[Any], model: Any, key: object, dtype: str | None,
+    cancel: Cancel | None, options: Mapping[str, Any],
 ) -> AsyncGenerator[Event, None]:  # fmt: skip
     cancel = cancel or Cancel()
     if isinstance(model, Remote):

@@ -175,16 +175,19 @@ async def _by_browser(data: bytes | memoryview, name: str, mode: str) -> Tensor:
     return from_pixels(pixels, height, width, mode, name)
 
 
-def _on_white(pixels: Tensor) -> Tensor:
+def _on_white(pixels: Any) -> Tensor:
     """(H, W, 4) uint8 → (H, W, 3) uint8, on white where it is transparent."""
     colours, opacity = pixels.narrow(2, 0, 3), pixels.narrow(2, 3, 1).to("int32")
     if int(opacity.amin()) == 255:
-        return colours.contiguous()
+        whole: Tensor = colours.contiguous()
+        return whole
     mixed = colours.to("int32") * opacity + (255 - opacity) * 255  # 255 times the colour
-    return ((mixed + 127) // 255).to("uint8")
+    found: Tensor = ((mixed + 127) // 255).to("uint8")
+    return found
 
 
-def _grey(pixels: Tensor) -> Tensor:
+def _grey(pixels: Any) -> Tensor:
     """(H, W, 3) uint8 → (H, W, 1): the luma of ITU-R 601-2, as Pillow computes it."""
     red, green, blue = (pixels.narrow(2, i, 1).to("int32") for i in range(3))
-    return ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) // 65536).to("uint8")
+    found: Tensor = ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) // 65536).to("uint8")
+    return found

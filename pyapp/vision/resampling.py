@@ -1,6 +1,7 @@
 """Resample pictures with the numbers of Pillow's `Image.resize`.
 
-A filter runs along the width, then one along the height, both in fixed point and rounded to 8 bits.
+A filter runs along the width, then one along the height, both in fixed point and rounded to 8 bits. So do the versions
+of Pillow up to 12, with which today's models were trained; 13 begins with the height for some sizes.
 
 Source of the filters: https://pillow.readthedocs.io/en/stable/handbook/concepts.html#filters
 """

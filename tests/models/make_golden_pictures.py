@@ -69,6 +69,18 @@ def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
     return [found.logits]
 
 
+def written(model: Any, size: tuple[int, int]) -> dict[str, Any]:
+    """The texts of two pictures by greedy and by beam search, without the first token, up to their ends."""
+    found = {}
+    for beams in (1, 3):
+        settings = transformers.GenerationConfig(
+            num_beams=beams, do_sample=False, max_new_tokens=8, decoder_start_token_id=2, eos_token_id=5, pad_token_id=1
+        )
+        rows = model.generate(torch.from_numpy(picture(2, *size)), generation_config=settings)[:, 1:].tolist()
+        found[str(beams)] = [row[: row.index(5) + 1] if 5 in row else row for row in rows]
+    return found
+
+
 def rounded(values: Any) -> list[float]:
     return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
 
@@ -82,6 +94,7 @@ def golden(name: str, task: str) -> dict[str, Any]:
             for part in outputs(model, task, size):
                 results.append(rounded(shown(part.detach().numpy())))
                 total = total + (part * torch.from_numpy(direction(task, tuple(part.shape))).float()).sum()
+        texts = written(model, sizes(name)[0]) if task == "image-to-text" else None
         total.backward()
         with torch.no_grad():  # the gradients take the places of the weights, so that they are stored by the same names
             for parameter in model.parameters():
@@ -92,7 +105,7 @@ def golden(name: str, task: str) -> dict[str, Any]:
             key: [list(value.shape), *rounded([(grads[key].double().numpy() * direction(key, value.shape)).sum()])]
             for key, value in stored.items()
         }
-    return {"outputs": results, "parameters": parameters}
+    return {"outputs": results, "parameters": parameters} | ({} if texts is None else {"texts": texts})
 
 
 if __name__ == "__main__":

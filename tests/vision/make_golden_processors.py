@@ -2,7 +2,8 @@
 
     PYTHONPATH=. python tests/vision/make_golden_processors.py
 
-The file has, for each case of processor_cases.py and each batch, the shape, some of the numbers, and the mask's sum.
+Pillow must be older than 13, which takes another order of the two passes for some sizes. The file has, for each case of
+processor_cases.py and each batch, the shape, some of the numbers, and the mask's sum.
 """
 
 from __future__ import annotations

@@ -71,6 +71,7 @@ def load_image_model(
             _processor(files, settings)
 
     files: Mapping[str, Any]
+    words: dict[str, Any]  # the files of the tokenizer by name
     if isinstance(source, Mapping):
         files = given_files(source)
         name = files["model"].name

@@ -20,7 +20,7 @@ def pair(values: Mapping[str, Any], name: str, default: Any) -> tuple[int, int]:
     found = (given, given) if type(given) is int else tuple(given) if isinstance(given, list | tuple) else ()
     plausible = len(found) == 2 and all(type(side) is int and 1 <= side <= SIDE_LIMIT for side in found)
     require(plausible, f"{name} is {given!r:.60}, expected a number of pixels from 1 to {SIDE_LIMIT:,}, or two")
-    return found  # type: ignore[return-value]
+    return found[0], found[1]
 
 
 @dataclass(frozen=True, kw_only=True)

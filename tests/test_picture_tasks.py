@@ -1,0 +1,143 @@
+"""Labels of pictures and the texts in them: loading, tasks and commands over small folders."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import tasks
+from pyapp.errors import ModelError
+from pyapp.events import Cancel, Done, Error, Item
+from pyapp.formats.png import encode_png
+from pyapp.formats.safetensors import write_safetensors
+from pyapp.formats.source import BytesSource
+from pyapp.models.loading.pictures import load_image_model
+from tests.models.picture_configs import CONFIGS
+from tests.models.test_pictures import make
+from tests.test_text_tasks import WORDS, tokenizer_json
+from tests.vision.processor_cases import pictures
+
+pytestmark = pytest.mark.native_only  # needs Pillow, the tokenizers library, files
+CLASSES = {
+    "deit": ("image-classification", "DeiTForImageClassification"),
+    "deit_teacher": ("image-classification", "DeiTForImageClassificationWithTeacher"),
+    "trocr": ("image-to-text", "VisionEncoderDecoderModel"),
+}
+
+
+@pytest.fixture(scope="module")
+def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders as Hugging Face has them, with seeded weights, and two pictures."""
+    pytest.importorskip("tokenizers")
+    pytest.importorskip("PIL")
+    found = tmp_path_factory.mktemp("pictures")
+    for name, (task, architecture) in CLASSES.items():
+        folder, config = found / name, CONFIGS[name] | {"architectures": [architecture]}
+        model = make(name, task)
+        folder.mkdir()
+        write_safetensors(folder / "model.safetensors", {key: x.detach() for key, x in model.named_parameters()})
+        processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 12, "width": 12}}
+        (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+        if task == "image-to-text":
+            (folder / "tokenizer.json").write_text(tokenizer_json())
+            config |= {"decoder_start_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
+            (folder / "generation_config.json").write_text(json.dumps({"max_new_tokens": 5}))
+        (folder / "config.json").write_text(json.dumps(config))
+    for i, pixels in enumerate(pictures()):
+        (found / f"{i}.png").write_bytes(encode_png(pixels))
+    return found
+
+
+def run(stream: Any) -> list[Any]:
+    async def collect() -> list[Any]:
+        return [event async for event in stream]
+
+    return asyncio.run(collect())
+
+
+@pytest.mark.parametrize("name", ["deit", "deit_teacher"])
+def test_labels_are_those_of_the_prepared_pictures(top: Path, name: str) -> None:
+    loaded = load_image_model(top / name, "image-classification")
+    images = [pyapp.from_numpy(pixels) for pixels in pictures()]
+    with pyapp.no_grad():
+        chances = make(name, "image-classification")(loaded.processor(images).pixel_values).softmax(1).numpy()
+    events = run(tasks.classify_images([top / "0.png", images[1]], model=str(top / name), top=2, batch_size=1))
+    assert isinstance(events[-1], Done) and events[-1].results["count"] == 2
+    for item in (event for event in events if isinstance(event, Item)):
+        order = np.argsort(-chances[item.index])[:2]
+        assert [entry["label"] for entry in item.values["labels"]] == [("no", "perhaps", "yes")[i] for i in order]
+        np.testing.assert_allclose(
+            [entry["score"] for entry in item.values["labels"]], chances[item.index][order], atol=1e-5
+        )
+    again = run(tasks.classify_images((top / "1.png").read_bytes(), model=loaded))
+    assert len(again[0].values["labels"]) == 3
+
+
+def test_texts_and_quantised_weights(top: Path) -> None:
+    events = run(tasks.read_images([top / "0.png", top / "1.png"], model=str(top / "trocr"), num_beams=2))
+    texts = [event.values["text"] for event in events if isinstance(event, Item)]
+    assert len(texts) == 2 and all(set(text.split()) <= set(WORDS) for text in texts)
+    files = {path.name: BytesSource(path.read_bytes(), path.name) for path in (top / "trocr").iterdir()}
+    loaded = load_image_model(files, "image-to-text", dtype="float16")
+    assert loaded.model.decoder.output_projection.weight.dtype is pyapp.float16
+    assert isinstance(run(tasks.read_images(str(top / "0.png"), model=loaded))[-1], Done)
+    features = load_image_model(top / "deit", "image-features").model
+    assert features.pooler is None and features(pyapp.zeros(1, 3, 12, 12)).shape == (1, 11, 16)
+
+
+def test_what_does_not_fit_is_refused(top: Path, tmp_path: Path) -> None:
+    def copy(name: str, **changes: Any) -> Path:
+        folder = tmp_path / f"{name}{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        for path in (top / name).iterdir():
+            (folder / path.name).write_bytes(path.read_bytes())
+        for file, change in changes.items():
+            path = folder / f"{file}.json"
+            if change is None:
+                path.unlink()
+            else:
+                path.write_text(json.dumps(json.loads(path.read_text()) | change))
+        return folder
+
+    for folder, task, message in (
+        (copy("deit", preprocessor_config={"size": 24}), "image-classification", "pictures of 24 x 24 pixels"),
+        (copy("deit", preprocessor_config=None), "image-classification", "224 x 224"),
+        (copy("deit", preprocessor_config={"image_processor_type": "X"}), "image-classification", "'?X'? is not known"),
+        (copy("deit", config=None), "image-classification", "config.json is missing"),
+        (copy("trocr", tokenizer=None), "image-to-text", "tokenizer is missing"),
+        (top / "deit", "image-to-text", "not for image-to-text"),
+        (top / "trocr", "image-classification", "not for image-classification"),
+        (copy("deit", config={"image_size": 16}), "image-classification", "do not fit the configuration|12 x 12"),
+    ):  # fmt: skip
+        with pytest.raises(ModelError, match=message):
+            load_image_model(folder, task)
+    for broken in (b"", b"no picture", (top / "0.png").read_bytes()[:200]):
+        assert isinstance(run(tasks.classify_images([broken], model=str(top / "deit")))[-1], Error)
+    cancel = Cancel()
+    cancel.set()
+    assert run(tasks.classify_images([top / "0.png"], model=str(top / "deit"), cancel=cancel))[-1] == Done("cancelled")
+    assert "top" in str(run(tasks.classify_images([top / "0.png"], model=str(top / "deit"), top=0))[-1])
+
+
+def test_commands(top: Path) -> None:
+    testing = pytest.importorskip("click.testing")
+    from pyapp.cli import cli
+
+    def lines(*arguments: str, code: int = 0) -> list[str]:
+        found = testing.CliRunner().invoke(cli, arguments, standalone_mode=False)
+        assert (found.return_value if found.exception is None else found.exit_code) == code, found.output
+        return str(found.stdout).splitlines()
+
+    files = [str(top / f"{i}.png") for i in range(2)]
+    labelled = lines("classify-image", *files, "-m", str(top / "deit"), "--top", "1")
+    assert [line.split("\t")[1] for line in labelled] == files
+    assert len(lines("read", *files, "-m", str(top / "trocr"), "-n", "3")) == 2
+    events = [json.loads(line) for line in lines("classify-image", files[0], "-m", str(top / "deit"), "--json")]
+    assert events[-1]["type"] == "done" and sum(event["type"] == "item" for event in events) == 1
+    assert lines("read", str(top / "none.png"), "-m", str(top / "trocr"), code=1) == []
