@@ -85,7 +85,7 @@ def _antialiased(size: int, out: int, scale: float | None, kind: str, align_corn
 def _along(x: Tensor, dim: int, matrix: Any) -> Tensor:
     """x with a matrix (out, size) applied along a dim."""
     order = [*(d for d in range(x.ndim) if d != dim), dim]
-    y = matmul(permute(x, order), tensor_of(np.ascontiguousarray(matrix.T), x.dtype))
+    y = matmul(permute(x, order), tensor_of(np.ascontiguousarray(matrix.T), x.dtype).to(x.device))
     return permute(y, [order.index(d) for d in range(x.ndim)])
 
 
@@ -136,7 +136,7 @@ def interpolate(
         if mode == "area":
             return getattr(pool, f"adaptive_avg_pool{x.ndim - 2}d")(x, sizes)
         for i, (out, scale) in enumerate(zip(sizes, scales, strict=True)):
-            x = x.index_select(2 + i, _nearest(x.shape[2 + i], out, scale, mode != "nearest"))
+            x = x.index_select(2 + i, _nearest(x.shape[2 + i], out, scale, mode != "nearest").to(x.device))
         return x
     if _LINEAR.get(mode, 2 if mode == "bicubic" else None) != x.ndim - 2:
         raise UnsupportedValueError(f"interpolate: mode {mode!r} does not fit {describe(x)}")

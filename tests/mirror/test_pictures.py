@@ -1,0 +1,39 @@
+"""Models of pictures, and the texts that they write, on a device whose memory the host cannot see: the CPU's bits."""
+
+from __future__ import annotations
+
+import pytest
+
+import pyapp
+from pyapp.models._index import MODEL_TYPES, TASKS
+from pyapp.text.sequence_to_sequence import SearchOptions, search
+from tests.models.picture_configs import CONFIGS, OTHER_DEVICE, TOKENS, sizes
+from tests.models.seeded import picture
+from tests.models.test_pictures import make
+
+from . import device as _device  # noqa: F401 (registers the mirror)
+from .test_models import move
+
+
+@pytest.mark.parametrize("name", OTHER_DEVICE)
+def test_outputs_on_another_device(name: str) -> None:
+    task = TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]][-1]
+    model = make(name, task)
+    pictures = [pyapp.from_numpy(picture(2, *size)) for size in sizes(name)]
+    options = SearchOptions.from_files({"decoder_start_token_id": 2, "eos_token_id": 5}, {}, {"max_new_tokens": 4})
+
+    def run(device: str) -> list[object]:
+        found: list[object] = []
+        with pyapp.no_grad():
+            for x in (x.to(device) for x in pictures):
+                if task == "image-to-text":
+                    found.append(model(x, pyapp.tensor(TOKENS).to(device)).cpu().tolist())
+                    *_, texts = search(model, x, None, options)
+                    found.append(texts)
+                else:
+                    found.append(model(x).cpu().tolist())
+        return found
+
+    expected = run("cpu")
+    move(model)
+    assert model.device == pyapp.device("mirror") and run("mirror") == expected
