@@ -25,6 +25,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "dinov2": {"model_type": "dinov2", **_SIZES, **_LABELS, "mlp_ratio": 2, "use_mask_token": True},
     "dinov2_gated": {"model_type": "dinov2", **_SIZES, **_LABELS, "mlp_ratio": 2, "use_swiglu_ffn": True},
+    "convnext": {
+        "model_type": "convnext", "patch_size": 4, "hidden_sizes": [8, 12, 32], "depths": [1, 2, 1], "num_stages": 3,
+        **_LABELS,
+    },
     "trocr": {
         "model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit", **_SIZES, "qkv_bias": False},
         "decoder": _TROCR | {"cross_attention_hidden_size": 16},
@@ -39,8 +43,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 # The class of transformers that a configuration is read with, where the task does not tell it.
 CLASSES = {("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher"}
-QUANTISED = ("vit", "deit", "beit", "dinov2", "trocr")  # run with weights in block types
-OTHER_DEVICE = ("vit", "beit", "dinov2_gated", "trocr")  # run on another device
+QUANTISED = ("vit", "deit", "beit", "dinov2", "convnext", "trocr")  # run with weights in block types
+OTHER_DEVICE = ("vit", "beit", "dinov2_gated", "convnext", "trocr")  # run on another device
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # the beginnings of two texts, for decoders
 
 
@@ -52,4 +56,4 @@ def sizes(name: str) -> list[tuple[int, int]]:
     return [first, (16, 20)] if config["model_type"] in ANY_SIZE else [first]
 
 
-ANY_SIZE = ("dinov2",)
+ANY_SIZE = ("dinov2", "convnext")

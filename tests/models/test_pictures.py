@@ -129,10 +129,17 @@ def test_pictures_that_do_not_fit_are_refused() -> None:
     for name, shape, message in (
         ("vit", (1, 3, 12, 12), "takes 12 x 8"), ("vit", (1, 1, 12, 8), r"\(B, 3, H, W\)"),
         ("vit", (3, 12, 8), r"\(B, 3, H, W\)"), ("vit", (0, 3, 12, 8), r"\(B, 3, H, W\)"),
-        ("dinov2", (1, 3, 12, 3), "from 4 pixels"),
+        ("dinov2", (1, 3, 12, 3), "from 4 pixels"), ("convnext", (1, 3, 16, 15), "from 16 pixels"),
     ):  # fmt: skip
         with pytest.raises(ArgumentError, match=message):
             make(name, "image-features")(pyapp.zeros(*shape))
+
+
+def test_hostile_lists_are_refused() -> None:
+    for change in ({"depths": [1, 2]}, {"depths": [1, 2, 0]}, {"hidden_sizes": [8, 12, 10**9]}, {"hidden_sizes": []},
+                   {"depths": 3}, {"hidden_sizes": ["8", 12, 32]}, {"patch_size": 10**6}):  # fmt: skip
+        with pytest.raises(ModelError):
+            module_of("convnext").Config.from_dict(CONFIGS["convnext"] | change)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
