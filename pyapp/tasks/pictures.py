@@ -11,8 +11,6 @@ from typing import Any
 from pyapp.engine import Tensor, no_grad
 from pyapp.errors import OptionError
 from pyapp.events import Done, Item, Progress
-from pyapp.text.sequence_to_sequence import SearchOptions, search
-from pyapp.vision.reading import read_image
 
 from .text_batches import Work
 from .texts import check_top, ranked_labels, stream_of
@@ -22,6 +20,8 @@ BATCH_SIZE = 4  # pictures
 
 def _batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[tuple[range, Tensor]]:
     """The numbers of the pictures of each batch, and what the model reads of them (B, 3, H, W)."""
+    from pyapp.vision.reading import read_image
+
     if type(batch_size) is not int or batch_size < 1:
         raise OptionError(f"{batch_size!r} is no number of pictures from 1", where="batch_size")
     for first in range(0, len(images), batch_size):
@@ -57,6 +57,8 @@ def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BAT
 
     The options are those of text.sequence_to_sequence.SearchOptions, by default those of the model's files.
     """
+    from pyapp.text.sequence_to_sequence import SearchOptions, search
+
     decoder = loaded.settings.get("decoder") or {}
     own = {name: value for name, value in loaded.settings.items() if value is not None}
     settings = SearchOptions.from_files({**decoder, **own}, loaded.generation, options)
