@@ -105,9 +105,8 @@ class SamplingOptions:
         check_number("samples", self.samples, 1, 256, whole=True)
         check_number("beams", self.beams, 1, 256, whole=True)
         check_number("length_penalty", self.length_penalty, -10, 10)
-        if not isinstance(self.early_stopping, bool) and not (
-            isinstance(self.early_stopping, str) and self.early_stopping == "never"
-        ):
+        never = isinstance(self.early_stopping, str) and self.early_stopping == "never"
+        if not never and not isinstance(self.early_stopping, bool):
             raise OptionError(
                 f'must be true, false or "never", not {shown(self.early_stopping)}', where="early_stopping"
             )

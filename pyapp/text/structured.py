@@ -152,7 +152,7 @@ _known: WeakKeyDictionary[Tokenizer, _Known] = WeakKeyDictionary()
 
 
 def expression_of(options: SamplingOptions, schema: Any) -> tuple[Expression, str]:
-    """The expression of the form, and the name of its setting. `schema` is the options' JSON schema as JSON reads it."""
+    """The expression of the form, and the name of its setting. `schema` is the options' schema as JSON reads it."""
     if options.json_schema is not None:
         return Schema(schema).expression(), "json_schema"
     if options.regex is not None:
