@@ -28,7 +28,7 @@ LAYERS = [
         *"amp backends compiler distributions extension fft jit linalg random settings special testing utils".split(),
     },
     {"optim", "adapters"},
-    {"models", "text", "train", "audio", "cuda", "func", "datasets", "onnx"},
+    {"models", "text", "train", "audio", "cuda", "distributed", "func", "datasets", "onnx"},
     {"recipes", "autograd", "keras", "lab"},
     {"tasks"},
     {"serve"},
