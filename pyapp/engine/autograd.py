@@ -365,7 +365,7 @@ def _deliver_complete(
     end of the backward pass."""
     for edge in node.edges:
         left = uses.get(id(edge)) if isinstance(edge, Tensor) else None
-        if left is None:
+        if left is None or edge is None:
             continue
         uses[id(edge)] = left - 1
         if left == 1:
