@@ -63,6 +63,10 @@ class KernelError(PyappError, RuntimeError):
     """The native library is missing, of another version, or refused a call."""
 
 
+class ProcessError(PyappError, RuntimeError):
+    """The processes of a group cannot work together: one is missing, or has ended; a library is missing."""
+
+
 class Cancelled(PyappError):
     """The user stopped it."""
 

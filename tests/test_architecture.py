@@ -28,7 +28,7 @@ LAYERS = [
         *"amp backends compiler distributions extension fft jit linalg random settings special testing utils".split(),
     },
     {"optim", "adapters"},
-    {"models", "text", "train", "audio", "cuda", "func", "datasets", "onnx", "vision"},
+    {"models", "text", "train", "audio", "cuda", "distributed", "func", "datasets", "onnx", "vision"},
     {"recipes", "autograd", "keras", "lab"},
     {"tasks"},
     {"serve"},

@@ -20,6 +20,7 @@ from pyapp.cli.chat import chat
 from pyapp.cli.finetune import finetune, merge
 from pyapp.cli.grouped import DEFAULTS, GroupedCommand, generation_options, settings_of
 from pyapp.cli.onnx import run_onnx
+from pyapp.cli.processes import run as run_processes
 from pyapp.cli.running import (
     READER_LEFT,
     adapter_option,
@@ -118,6 +119,7 @@ cli.add_command(transcribe)
 cli.add_command(chat)
 cli.add_command(run_onnx)
 cli.add_command(serve)
+cli.add_command(run_processes)
 for command in (*texts.COMMANDS, *pictures.COMMANDS, finetune, merge):
     cli.add_command(command)
 

@@ -188,9 +188,9 @@ def edge_of(tensor: Tensor) -> Edge:
     return tensor.node or tensor
 
 
-def _order(roots: Sequence[Edge], stop: frozenset[int]) -> list[Node]:
+def _order(roots: Sequence[Edge], stop: frozenset[int], uses: dict[int, int]) -> list[Node]:
     """Every node that the roots depend on, in topological order from the roots; ancestors of the nodes in `stop` are
-    left out.
+    left out. `uses` gets the number of gradients that add up to those of each leaf with hooks for its `grad`.
     """
     order: list[Node] = []
     seen: set[int] = set()
@@ -198,6 +198,8 @@ def _order(roots: Sequence[Edge], stop: frozenset[int]) -> list[Node]:
     while stack:
         edge, done = stack.pop()
         if isinstance(edge, Tensor):
+            if edge.after_hooks:
+                uses[id(edge)] = uses.get(id(edge), 0) + 1
             continue
         if done:
             order.append(edge)
@@ -329,7 +331,8 @@ def _walk(
     pending = _Pending(create_graph)
     for root, gradient in zip(roots, gradients, strict=True):
         pending.add(edge_of(root), _seed(root, gradient))
-    order = _order([edge_of(root) for root in roots], stop)
+    uses: dict[int, int] = {}
+    order = _order([edge_of(root) for root in roots], stop, uses)
     needed = None if wanted is None else _needed(order, wanted)
     order.reverse()
     while order:
@@ -345,12 +348,31 @@ def _walk(
             for edge, its in node.gradients(gradient, create_graph):
                 if its is not None and (needed is None or id(edge) in needed):
                     pending.add(edge, its)
+        if uses:
+            _deliver_complete(node, uses, pending, deliver)
         if not retain_graph:
             node.release()
     for leaf in list(pending.leaves.values()):
         whole = pending.take(leaf)
         assert whole is not None
         deliver(leaf, _run_hooks(leaf, whole))
+
+
+def _deliver_complete(
+    node: Node, uses: dict[int, int], pending: _Pending, deliver: Callable[[Edge, Tensor], None]
+) -> None:
+    """Delivers the gradients of leaves with hooks that this node has completed: what runs there need not wait for the
+    end of the backward pass."""
+    for edge in node.edges:
+        left = uses.get(id(edge)) if isinstance(edge, Tensor) else None
+        if left is None or edge is None:
+            continue
+        uses[id(edge)] = left - 1
+        if left == 1:
+            whole = pending.take(edge)
+            if whole is not None:
+                del pending.leaves[id(edge)]
+                deliver(edge, _run_hooks(edge, whole))
 
 
 class _Delivery:

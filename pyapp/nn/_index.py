@@ -16,6 +16,9 @@ MODULES = {
         CausalLanguageModel DecoderStack GroupedQueryAttention RotaryTable SelfAttention heads_together normalized_heads
         soft_capped
     """,
+    "distributed_data_parallel": """
+        DistributedDataParallel
+    """,
     "heads": """
         Heads split_heads
     """,
@@ -97,7 +100,7 @@ MODULES = {
         Module
     """,
     "parallel": """
-        DataParallel
+        DataParallel DistributedDataParallel
     """,
     "parameter": """
         Buffer Parameter

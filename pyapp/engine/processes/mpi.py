@@ -1,0 +1,193 @@
+"""Groups of processes by MPI (`pip install 'pyapp[distributed]'`: mpi4py and Open MPI), on the CPU.
+
+Tensors in the host's memory are sent from where they lie. Those of other devices are copied to the host and back;
+float16 and bfloat16, which MPI cannot add, are reduced in float32. Reference: MPI 4.1, chapters 3 and 6.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import ProcessError
+from ..device import cpu
+from ..dtype import DType
+from ..tensor import Tensor
+from .communicator import Communicator, ReduceOp, Work, absent_ranks
+
+_INSTALL = "Install it with pip install 'pyapp[distributed]', and start the script with pyapp run -n 2 SCRIPT.py"
+_KINDS = {
+    "float32": "FLOAT", "float64": "DOUBLE", "int64": "INT64_T", "int32": "INT32_T", "int16": "INT16_T",
+    "int8": "INT8_T", "uint8": "UINT8_T", "uint16": "UINT16_T", "uint32": "UINT32_T", "uint64": "UINT64_T",
+    "bool": "C_BOOL",
+}  # fmt: skip
+_OPERATIONS = {
+    ReduceOp.SUM: "SUM", ReduceOp.AVG: "SUM", ReduceOp.PRODUCT: "PROD", ReduceOp.MIN: "MIN", ReduceOp.MAX: "MAX",
+    ReduceOp.BAND: "BAND", ReduceOp.BOR: "BOR", ReduceOp.BXOR: "BXOR",
+}  # fmt: skip
+# A sum of truth values is their "or", as of 1 and 0 that are kept in a bool.
+_OF_BOOLS = {
+    ReduceOp.SUM: "LOR", ReduceOp.MAX: "LOR", ReduceOp.BOR: "LOR", ReduceOp.PRODUCT: "LAND", ReduceOp.MIN: "LAND",
+    ReduceOp.BAND: "LAND", ReduceOp.BXOR: "LXOR",
+}  # fmt: skip
+_HERE, _ALL_HERE = 32001, 32002  # tags of the messages by which ranks meet; MPI guarantees tags up to 32767
+_LOOK = 0.005  # seconds between two looks for a message
+_GRACE = 5.0  # seconds that the other ranks wait longer than the first, which knows who is absent
+
+
+def load() -> Any:
+    """mpi4py.MPI. ProcessError where it, or an MPI library, is missing."""
+    try:
+        return importlib.import_module("mpi4py.MPI")
+    except ImportError as error:
+        raise ProcessError("mpi4py is not installed", where="backend 'mpi'", hint=_INSTALL) from error
+    except RuntimeError as error:  # mpi4py found no MPI library
+        raise ProcessError(f"there is no MPI library: {error}", where="backend 'mpi'", hint=_INSTALL) from error
+
+
+class Mpi(Communicator):
+    """A group of processes that mpirun has started."""
+
+    name = "mpi"
+
+    def __init__(self, mpi: Any, handle: Any) -> None:
+        self._mpi, self._handle = mpi, handle
+        handle.Set_errhandler(mpi.ERRORS_RETURN)  # as exceptions of mpi4py
+        self.rank, self.size = handle.Get_rank(), handle.Get_size()
+
+    @classmethod
+    def world(cls, seconds: float) -> Mpi:
+        """All processes that mpirun has started. ProcessError names those that have not come here within this time."""
+        mpi = load()
+        everyone, end = mpi.COMM_WORLD, time.monotonic() + seconds
+        rank, size = everyone.Get_rank(), everyone.Get_size()
+        memory = [bytearray(1) for _ in range(size)]
+        others = range(1, size)
+        if rank:
+            sent = everyone.Isend([bytearray(1), mpi.BYTE], 0, _HERE)
+            messages = {0: everyone.Irecv([memory[0], mpi.BYTE], 0, _ALL_HERE)}
+        else:
+            messages = {other: everyone.Irecv([memory[other], mpi.BYTE], other, _HERE) for other in others}
+        if not _within(end + bool(rank) * _GRACE, list(messages.values())):
+            absent = [other for other, message in messages.items() if not message.Test()]
+            for other in absent:
+                messages[other].Cancel()
+            raise absent_ranks(rank, absent, size, seconds)
+        answers = [everyone.Isend([memory[0], mpi.BYTE], other, _ALL_HERE) for other in others] if not rank else [sent]
+        mpi.Request.Waitall(answers)
+        return cls(mpi, everyone.Dup())
+
+    # -- calls
+
+    def all_reduce(self, tensor: Tensor, op: ReduceOp) -> Work:
+        own = _Host(tensor, reduced=True)
+        call, buffer = self._operation(tensor.dtype, op), own.buffer(self._mpi)
+        request = self._handle.Iallreduce(self._mpi.IN_PLACE, buffer, op=call)
+        return self._work(request, own).then(lambda: own.store(self.size if op is ReduceOp.AVG else 1))
+
+    def reduce(self, tensor: Tensor, to: int, op: ReduceOp) -> Work:
+        own = _Host(tensor, reduced=True)
+        call, buffer = self._operation(tensor.dtype, op), own.buffer(self._mpi)
+        if self.rank != to:
+            return self._work(self._handle.Ireduce(buffer, None, op=call, root=to), own)
+        request = self._handle.Ireduce(self._mpi.IN_PLACE, buffer, op=call, root=to)
+        return self._work(request, own).then(lambda: own.store(self.size if op is ReduceOp.AVG else 1))
+
+    def broadcast(self, tensor: Tensor, source: int) -> Work:
+        own = _Host(tensor)
+        work = self._work(self._handle.Ibcast(own.buffer(self._mpi), root=source), own)
+        return work if self.rank == source else work.then(own.store)
+
+    def all_gather(self, output: Tensor, tensor: Tensor) -> Work:
+        own, every = _Host(tensor), _Host(output)
+        sent, (data, _, kind) = own.buffer(self._mpi), every.buffer(self._mpi)
+        request = self._handle.Iallgather(sent, [data, sent[1], kind])  # the count is that of one rank
+        return self._work(request, own, every).then(every.store)
+
+    def reduce_scatter(self, output: Tensor, tensor: Tensor, op: ReduceOp) -> Work:
+        whole, part = _Host(tensor, reduced=True), _Host(output, reduced=True)
+        call = self._operation(tensor.dtype, op)
+        into, (data, _, kind) = part.buffer(self._mpi), whole.buffer(self._mpi)
+        # the count is that of one rank
+        request = self._handle.Ireduce_scatter_block([data, into[1], kind], into, op=call)
+        return self._work(request, whole, part).then(lambda: part.store(self.size if op is ReduceOp.AVG else 1))
+
+    def send(self, tensor: Tensor, to: int, tag: int) -> Work:
+        own = _Host(tensor)
+        return self._work(self._handle.Isend(own.buffer(self._mpi), to, tag), own)
+
+    def receive(self, tensor: Tensor, source: int, tag: int) -> Work:
+        own = _Host(tensor)
+        return self._work(self._handle.Irecv(own.buffer(self._mpi), source, tag), own).then(own.store)
+
+    def barrier(self) -> Work:
+        return self._work(self._handle.Ibarrier())
+
+    def all_gather_bytes(self, data: bytes) -> list[bytes]:
+        found: list[bytes] = self._handle.allgather(data)
+        return found
+
+    def split(self, ranks: Sequence[int]) -> Mpi | None:
+        member = self.rank in ranks
+        color = 0 if member else self._mpi.UNDEFINED
+        handle = self._handle.Split(color, ranks.index(self.rank) if member else 0)
+        return Mpi(self._mpi, handle) if member else None
+
+    def close(self) -> None:
+        self._handle.Free()
+
+    def _operation(self, dtype: DType, op: ReduceOp) -> Any:
+        if dtype.name == "bool":
+            name = _OF_BOOLS.get(op)
+        else:
+            bits = op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
+            refused = (bits and dtype.is_floating_point) or (op is ReduceOp.AVG and not dtype.is_floating_point)
+            name = None if refused else _OPERATIONS[op]
+        if name is None or dtype.is_quantized or dtype.is_storage_only:
+            raise TypeError(f"{op.name} of {dtype} tensors is not possible")
+        return getattr(self._mpi, name)
+
+    def _work(self, request: Any, *kept: object) -> Work:
+        def end() -> None:
+            try:
+                request.Wait()
+            except self._mpi.Exception as error:
+                raise ProcessError(str(error), where=f"rank {self.rank}", hint="The group cannot be used") from error
+
+        return Work(end, lambda: bool(request.Test()), kept=kept)
+
+
+class _Host:
+    """A tensor as MPI sees it: itself in the host's memory, or a copy there. `reduced`: MPI is to compute with it."""
+
+    def __init__(self, tensor: Tensor, reduced: bool = False) -> None:
+        self.tensor = tensor
+        wide = reduced and tensor.dtype.name in ("float16", "bfloat16")
+        seen = tensor.detach() if tensor.device is cpu else tensor.detach().to(cpu)
+        self.seen = seen.float() if wide else seen
+
+    def buffer(self, mpi: Any) -> list[Any]:
+        """What mpi4py takes: memory, the number of elements, and their type."""
+        kind = _KINDS.get(self.seen.dtype.name)
+        data = self.seen.data_view().cast("B") if self.seen.numel() else bytearray()
+        return [data, len(data), mpi.BYTE] if kind is None else [data, self.seen.numel(), getattr(mpi, kind)]
+
+    def store(self, divisor: int = 1) -> None:
+        """Writes what MPI has left to the tensor, divided."""
+        if divisor != 1:
+            self.seen.div_(divisor)
+        if self.seen.storage is self.tensor.storage:
+            self.tensor.storage.version += 1
+        else:
+            self.tensor.detach().copy_(self.seen.to(self.tensor.device))
+
+
+def _within(end: float, requests: list[Any]) -> bool:
+    """Whether all requests end before this time."""
+    while not all(request.Test() for request in requests):
+        if time.monotonic() > end:
+            return False
+        time.sleep(_LOOK)
+    return True

@@ -1,0 +1,338 @@
+"""Checks that two processes make together: `pyapp run -n 2 processes.py FOLDER`. Each rank writes what failed to
+FOLDER/rank.json, by the name of the check; test_two_processes.py reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pyapp
+from pyapp import Tensor, nn, optim
+from pyapp import distributed as dist
+from pyapp.distributed.optim import ZeroRedundancyOptimizer
+from pyapp.engine.launch import capture
+from pyapp.nn.parallel import DistributedDataParallel
+from pyapp.utils.data import DistributedSampler
+
+CHECKS: dict[str, Callable[[], None]] = {}
+
+
+def check(function: Callable[[], None]) -> Callable[[], None]:
+    CHECKS[function.__name__] = function
+    return function
+
+
+def refuses(kind: type[Exception], words: str, call: Callable[[], object]) -> None:
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), f"{error} does not say {words!r}"
+    else:
+        raise AssertionError(f"no {kind.__name__} that says {words!r}")
+
+
+def own(*values: float, dtype: str = "float32") -> Tensor:
+    """Values plus ten times the rank."""
+    return pyapp.tensor([value + 10 * dist.get_rank() for value in values], dtype=dtype)
+
+
+@check
+def names_of_the_group() -> None:
+    assert dist.is_initialized() and dist.get_world_size() == 2 and dist.get_backend() == "mpi"
+    assert dist.get_process_group_ranks() == [0, 1]
+    refuses(dist.ProcessError if hasattr(dist, "ProcessError") else RuntimeError, "exists already",
+            lambda: dist.init_process_group("mpi"))  # fmt: skip
+
+
+@check
+def all_reduce_in_every_dtype() -> None:
+    op = dist.ReduceOp
+    for dtype in ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8"):
+        for kind, wanted in ((op.SUM, [12, 14]), (op.MAX, [11, 12]), (op.MIN, [1, 2]), (op.PRODUCT, [11, 24])):
+            x = own(1, 2, dtype=dtype)
+            assert dist.all_reduce(x, kind) is None
+            assert x.tolist() == wanted, (dtype, kind, x.tolist())
+    x = own(1, 2)
+    dist.all_reduce(x, op.AVG)
+    assert x.tolist() == [6, 7]
+    flags = pyapp.tensor([True, dist.get_rank() == 0, False])
+    dist.all_reduce(flags)
+    assert flags.tolist() == [True, True, False]
+    bits = pyapp.tensor([3 << dist.get_rank()])
+    dist.all_reduce(bits, op.BXOR)
+    assert bits.tolist() == [5]
+    refuses(TypeError, "AVG", lambda: dist.all_reduce(pyapp.tensor([1]), op.AVG))
+    refuses(TypeError, "BAND", lambda: dist.all_reduce(pyapp.ones(1), op.BAND))
+    refuses(TypeError, "takes tensors", lambda: dist.all_reduce([1.0]))  # type: ignore[arg-type]
+
+
+@check
+def strided_empty_and_versions() -> None:
+    x = pyapp.zeros(3, 4)
+    part = x.t()[1:3]
+    part += dist.get_rank() + 1.0
+    version = x._version
+    dist.all_reduce(part)
+    assert x.tolist() == [[0, 3, 3, 0]] * 3 and x._version > version
+    empty = pyapp.zeros(0)
+    dist.all_reduce(empty)
+    number = pyapp.tensor(float(dist.get_rank()))
+    dist.broadcast(number, 1)
+    assert number.item() == 1
+
+
+@check
+def asynchronous_calls_end_in_their_order() -> None:
+    xs = [own(float(i)) for i in range(4)]
+    works = [dist.all_reduce(x, async_op=True) for x in xs]
+    for i in (3, 0, 2, 1):
+        work = works[i]
+        assert work is not None and work.wait() and work.is_completed()
+        assert xs[i].tolist() == [10 + 2 * i]
+
+
+@check
+def gather_and_scatter() -> None:
+    rank = dist.get_rank()
+    found = [pyapp.empty(2) for _ in range(2)]
+    dist.all_gather(found, own(1, 2))
+    assert [x.tolist() for x in found] == [[1, 2], [11, 12]]
+    whole = pyapp.empty(2, 2)
+    dist.all_gather_into_tensor(whole, own(1, 2))
+    assert whole.tolist() == [[1, 2], [11, 12]]
+    part = pyapp.empty(2)
+    dist.reduce_scatter_tensor(part, own(1, 2, 3, 4))
+    assert part.tolist() == ([12, 14], [16, 18])[rank]
+    dist.reduce_scatter(part, [own(1, 2), own(3, 4)], dist.ReduceOp.AVG)
+    assert part.tolist() == ([6, 7], [8, 9])[rank]
+    dist.gather(own(1, 2), found if rank == 1 else None, dst=1)
+    if rank == 1:
+        assert [x.tolist() for x in found] == [[1, 2], [11, 12]]
+    dist.scatter(part, [pyapp.ones(2), pyapp.zeros(2)] if rank == 0 else None)
+    assert part.tolist() == [1 - rank, 1 - rank]
+    total = own(1.0)
+    dist.reduce(total, 1)
+    assert rank == 0 or total.tolist() == [12]
+    objects: list[object] = [None, None]
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": 0}, {"rank": 1}]
+    given: list[object] = ["a", 5] if rank == 0 else [None, None]
+    dist.broadcast_object_list(given, 0)
+    assert given == ["a", 5]
+    refuses(ValueError, "2 ranks", lambda: dist.all_gather_into_tensor(pyapp.empty(3), pyapp.ones(2)))
+    refuses(ValueError, "list of 2", lambda: dist.all_gather([pyapp.ones(1)], pyapp.ones(1)))
+    refuses(ValueError, "rank 2", lambda: dist.broadcast(pyapp.ones(1), 2))
+
+
+@check
+def from_one_to_another() -> None:
+    rank = dist.get_rank()
+    x = own(5.0, dtype="bfloat16")
+    if rank == 0:
+        dist.send(x, 1, tag=3)
+        assert dist.recv(x, 1) == 1
+    else:
+        into = pyapp.zeros(1, dtype="bfloat16")
+        dist.recv(into, 0, tag=3)
+        assert into.tolist() == [5]
+        dist.send(x, 0)
+    assert x.tolist() == [15]
+
+
+@check
+def smaller_groups() -> None:
+    alone, both = dist.new_group([1]), dist.new_group()
+    assert dist.get_rank(alone) == (-1, 0)[dist.get_rank()] and dist.get_world_size(both) == 2
+    x = own(1.0)
+    if dist.get_rank() == 1:
+        dist.all_reduce(x, group=alone)
+        dist.broadcast(x, 1, group=alone)
+        assert x.tolist() == [11] and dist.get_global_rank(alone, 0) == 1
+    else:
+        refuses(RuntimeError, "is not in the group", lambda: dist.all_reduce(x, group=alone))
+    refuses(ValueError, "different ranks", lambda: dist.new_group([0, 0]))
+    dist.barrier(both)
+    dist.destroy_process_group(alone)
+
+
+@check
+def a_call_ends_a_recording() -> None:
+    x = pyapp.ones(2)
+    refuses(RuntimeError, "waits for other processes", lambda: capture(lambda: dist.all_reduce(x)))
+
+
+# -- training
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 40), nn.Linear(40, 3)
+        self.unused, self.norm = nn.Linear(2, 2), nn.BatchNorm1d(40)
+
+    def forward(self, x: Tensor, all: bool = False) -> Tensor:
+        y = self.second(self.norm(self.first(x)).tanh())
+        return y + self.unused(x[:, :2]).sum() if all else y
+
+
+def data(count: int = 8) -> tuple[Tensor, Tensor]:
+    generator = pyapp.Generator().manual_seed(5)
+    return pyapp.randn(count, 6, generator=generator), pyapp.randn(count, 3, generator=generator)
+
+
+def train(model: nn.Module, optimizer: optim.Optimizer, rows: slice, steps: int = 4) -> list[float]:
+    x, y = data()
+    losses = []
+    for _ in range(steps):
+        loss = ((model(x[rows]) - y[rows]) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def plain(seed: int = 1) -> nn.Module:
+    pyapp.manual_seed(seed)
+    return nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 40), nn.Tanh(), nn.Linear(40, 3))
+
+
+def close(a: Tensor, b: Tensor, limit: float = 1e-6) -> None:
+    assert (a - b).abs().max().item() <= limit, (a - b).abs().max().item()
+
+
+@check
+def data_parallel_training_is_that_of_one_process() -> None:
+    rank = dist.get_rank()
+    alone = plain()
+    expected = train(alone, optim.AdamW(alone.parameters(), lr=1e-2), slice(0, 8))
+    model = plain(seed=1 + rank)  # rank 0's are the parameters
+    parallel = DistributedDataParallel(model, bucket_cap_mb=0.002)
+    assert len(parallel._buckets) > 2 and [*parallel.state_dict()][0] == "module.0.weight"
+    losses = pyapp.tensor(train(parallel, optim.AdamW(parallel.parameters(), lr=1e-2), slice(4 * rank, 4 * rank + 4)))
+    dist.all_reduce(losses, dist.ReduceOp.AVG)
+    close(losses, pyapp.tensor(expected))
+    for a, b in zip(model.parameters(), alone.parameters(), strict=True):
+        close(a, b, 1e-5)
+
+
+@check
+def buckets_are_sent_during_the_backward_pass() -> None:
+    parallel = DistributedDataParallel(plain(), bucket_cap_mb=0.002)
+    sent = []
+    first: Tensor = parallel.module[0].weight
+    first.register_hook(lambda _: sent.append(parallel._next))
+    x, y = data()
+    ((parallel(x) - y) ** 2).mean().backward()
+    assert sent[0] >= 2, sent  # before the gradient of the first layer is there
+
+
+@check
+def gradients_add_up_without_synchronisation() -> None:
+    rank = dist.get_rank()
+    alone, parallel = plain(), DistributedDataParallel(plain())
+    x, y = data()
+    ((alone(x) - y) ** 2).mean().backward()
+    rows = [slice(2 * i + 4 * rank, 2 * i + 4 * rank + 2) for i in range(2)]
+    with parallel.no_sync():
+        (((parallel(x[rows[0]]) - y[rows[0]]) ** 2).mean() / 2).backward()
+    (((parallel(x[rows[1]]) - y[rows[1]]) ** 2).mean() / 2).backward()
+    for a, b in zip(parallel.module.parameters(), alone.parameters(), strict=True):
+        assert a.grad is not None and b.grad is not None
+        close(a.grad, b.grad)
+
+
+@check
+def unused_parameters() -> None:
+    x, _ = data()
+    pyapp.manual_seed(3)
+    strict = DistributedDataParallel(Net())
+    strict(x).sum().backward()
+    refuses(RuntimeError, "unused.weight", lambda: strict(x))
+    pyapp.manual_seed(3)
+    model = DistributedDataParallel(Net(), find_unused_parameters=True)
+    model(x).sum().backward()
+    assert model.module.unused.weight.grad is None and model.module.first.weight.grad is not None
+    model(x, all=dist.get_rank() == 0).sum().backward()  # one process uses it
+    own_grad = pyapp.full((2, 2), 0.5) * 8 * 3 * 0 + x[:, :2].sum(0) * 24 / 2
+    close(model.module.unused.weight.grad, own_grad.expand(2, 2), 1e-3)
+
+
+@check
+def buffers_are_those_of_the_first_process() -> None:
+    pyapp.manual_seed(3)
+    model = DistributedDataParallel(Net(), find_unused_parameters=True)
+    model(data()[0] + dist.get_rank())
+    mean = model.module.norm.running_mean.clone()
+    model(data()[0])
+    every: list[object] = [None, None]
+    dist.all_gather_object(every, model.module.norm.running_mean.tolist())
+    assert every[0] == every[1] and mean.shape == (40,)
+
+
+@check
+def processes_with_different_parameters() -> None:
+    refuses(ValueError, "different parameters",
+            lambda: DistributedDataParallel(nn.Linear(3 + dist.get_rank(), 2)))  # fmt: skip
+
+
+@check
+def sharded_states() -> None:
+    expected, model = plain(), plain()
+    one = optim.AdamW(expected.parameters(), lr=1e-2)
+    several = ZeroRedundancyOptimizer(model.parameters(), optim.AdamW, lr=1e-2)
+    schedules = [optim.lr_scheduler.StepLR(o, 2, 0.5) for o in (one, several)]
+    for _ in range(4):
+        for net, optimizer, schedule in zip((expected, model), (one, several), schedules, strict=True):
+            train(net, optimizer, slice(0, 8), steps=1)
+            schedule.step()
+    for a, b in zip(expected.parameters(), model.parameters(), strict=True):
+        assert a.tolist() == b.tolist()
+    assert several.optim is not None and 0 < len(several.state) < len([*model.parameters()])
+    several.consolidate_state_dict(to=0)
+    if dist.get_rank():
+        refuses(RuntimeError, "only its part", several.state_dict)
+    states: list[object] = [several.state_dict() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(states)
+    again = ZeroRedundancyOptimizer(model.parameters(), optim.AdamW, lr=5.0)
+    again.load_state_dict(states[0])  # type: ignore[arg-type]
+    alone = optim.AdamW(expected.parameters(), lr=5.0)
+    alone.load_state_dict(states[0])  # type: ignore[arg-type]
+    train(expected, alone, slice(0, 8), steps=1)
+    train(model, again, slice(0, 8), steps=1)
+    for a, b in zip(expected.parameters(), model.parameters(), strict=True):
+        assert a.tolist() == b.tolist()
+
+
+@check
+def parts_of_a_dataset() -> None:
+    mine = DistributedSampler(range(7), seed=3)
+    mine.set_epoch(2)
+    every: list[list[int]] = [[], []]
+    dist.all_gather_object(every, [*mine])
+    assert len(every[0]) == len(every[1]) == 4 and {*every[0], *every[1]} == {*range(7)}
+    short = DistributedSampler(range(7), shuffle=False, drop_last=True)
+    assert [*short] == [dist.get_rank() + 2 * i for i in range(3)] and len(short) == 3
+
+
+def main() -> None:
+    folder, *chosen = sys.argv[1:]
+    dist.init_process_group("gloo", timeout=60)
+    failed = {}
+    for name, function in CHECKS.items():
+        if chosen and name not in chosen:
+            continue
+        try:
+            function()
+        except Exception:
+            failed[name] = traceback.format_exc()
+    Path(folder, f"{dist.get_rank()}.json").write_text(json.dumps(failed))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

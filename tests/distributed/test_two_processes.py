@@ -1,0 +1,59 @@
+"""Two processes by MPI: calls, data-parallel training, sharded optimiser states; a rank that fails ends the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.native_only
+pytest.importorskip("mpi4py", reason="pip install 'pyapp[distributed]'")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "pyapp", "run", "-n", "2", str(script), *arguments], env=environment, text=True,
+        capture_output=True, timeout=120, cwd=ROOT,
+    )  # fmt: skip
+
+
+def test_two_processes_agree_with_one(tmp_path: Path) -> None:
+    ended = run(Path(__file__).with_name("processes.py"), str(tmp_path))
+    assert ended.returncode == 0, ended.stderr
+    failed = {f"rank {i}: {name}": told for i in range(2)
+              for name, told in json.loads((tmp_path / f"{i}.json").read_text()).items()}  # fmt: skip
+    assert not failed, "\n".join(f"{name}\n{told}" for name, told in failed.items())
+
+
+@pytest.mark.parametrize(
+    "end, code, told",
+    [
+        ("raise ValueError('out of data')", 1, "rank 1 failed with ValueError: out of data"),
+        ("os.kill(os.getpid(), 9)", 137, "rank 1"),
+    ],
+)
+def test_a_rank_that_ends_ends_the_others_by_its_name(tmp_path: Path, end: str, code: int, told: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os\nfrom pyapp import distributed as dist\ndist.init_process_group('mpi')\n"
+        f"if dist.get_rank() == 1:\n    {end}\ndist.barrier()\n"
+    )
+    ended = run(script)
+    assert ended.returncode == code and told in ended.stderr.splitlines()[-1], ended.stderr
+
+
+def test_a_rank_that_is_absent_is_named(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, time\nfrom pyapp import distributed as dist\n"
+        "from mpi4py import MPI\n"
+        "time.sleep(20 if os.environ['RANK'] == '1' else 0)\ndist.init_process_group('mpi', timeout=0.3)\n"
+    )
+    ended = run(script)
+    assert ended.returncode == 1 and "rank 1 of 2 did not come to init_process_group within 0.3 s" in ended.stderr
