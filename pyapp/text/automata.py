@@ -16,7 +16,6 @@ from pyapp.errors import OptionError
 
 NFA_STATES = 60_000
 STATES = 10_000
-VISITS = 4_000_000  # of states in sets of states: a form of few states can need very large sets
 LAST_CHARACTER = 0x10FFFF
 SURROGATES = (0xD800, 0xDFFF)
 
@@ -319,17 +318,11 @@ def compile_expression(expression: Expression, where: str = "form") -> Automaton
         raise too_large(where) from None
     starts = sorted({0, *(at for edges in graph.edges for low, high, _ in edges for at in (low, high + 1) if at < 256)})
     column_of = bytes(bisect_right(starts, byte) - 1 for byte in range(256))
-    closures = _closures(graph, last, where)
-    visits = 0
+    closures = _closures(graph, last)
     numbers: dict[frozenset[int], int] = {}
 
     def number(states: Iterable[int]) -> int:
-        nonlocal visits
-        parts = [closures[state] for state in states]
-        visits += sum(map(len, parts))
-        if visits > VISITS:
-            raise too_large(where)
-        closed = frozenset().union(*parts)
+        closed = frozenset().union(*(closures[state] for state in states))
         if closed not in numbers:
             if len(numbers) >= STATES:
                 raise too_large(where)
@@ -366,10 +359,9 @@ def compile_expression(expression: Expression, where: str = "form") -> Automaton
     return Automaton(rows, column_of, accepting)
 
 
-def _closures(graph: _Graph, last: int, where: str) -> list[frozenset[int]]:
+def _closures(graph: _Graph, last: int) -> list[frozenset[int]]:
     """For each state those that it reaches for free and that read a byte or end the text."""
     found = []
-    visits = 0
     for start in range(len(graph.edges)):
         seen, waiting = {start}, [start]
         while waiting:
@@ -377,9 +369,6 @@ def _closures(graph: _Graph, last: int, where: str) -> list[frozenset[int]]:
                 if state not in seen:
                     seen.add(state)
                     waiting.append(state)
-        visits += len(seen)
-        if visits > VISITS:
-            raise too_large(where)
         found.append(frozenset(state for state in seen if graph.edges[state] or state == last))
     return found
 

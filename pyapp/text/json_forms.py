@@ -33,7 +33,7 @@ from pyapp.text.automata import (
     others,
     too_large,
 )
-from pyapp.text.json_schemas import ANNOTATIONS, Schemas, Unsupported, is_a, is_list_of_texts
+from pyapp.text.json_schemas import ANNOTATIONS, Unsupported, both, exclude_each_other, is_a, pointed
 from pyapp.text.number_forms import (
     DIGIT,
     DIGITS,
@@ -57,7 +57,6 @@ KEYWORDS = {
     "null": frozenset(),
 }
 MOST_ITEMS = 300  # that are counted in an array
-MOST_SCHEMAS = 20_000  # that are read: each needs states, and references to one another multiply
 NESTING = 4  # of values of which the schema says nothing, and of a reference in itself
 DATE = r"[12]\d{3}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))"
 TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
@@ -138,8 +137,6 @@ class Schema:
 
     def __init__(self, schema: Any, where: str = "json_schema") -> None:
         self._root, self._where = schema, where
-        self._schemas = Schemas(schema)
-        self._read = 0
         self._open: list[str] = []  # the references that are being followed
         self._known: dict[tuple[str, ...], Expression] = {}  # by the reference and those that are open
 
@@ -147,9 +144,6 @@ class Schema:
         return self.value(self._root, "#")
 
     def value(self, schema: Any, place: str) -> Expression:
-        self._read += 1
-        if self._read > MOST_SCHEMAS:
-            raise too_large(self._where)
         if schema is True or schema == {}:
             return any_value()
         if schema is False:
@@ -189,11 +183,7 @@ class Schema:
         """Refuses options of which two could fit one value."""
         for index, option in enumerate(options):
             for other in range(index):
-                try:
-                    apart = self._schemas.exclude_each_other(options[other], option)
-                except Unsupported as error:
-                    raise self._error(str(error), place) from None
-                if not apart:
+                if not exclude_each_other(self._root, options[other], option):
                     raise self._error(
                         f"{other} and {index} may both fit a value", place,
                         "Give anyOf, or options that differ in their type or in a required property with a const",
@@ -211,7 +201,7 @@ class Schema:
         try:
             schema: Any = True
             for option in options:
-                schema = self._schemas.both(schema, option)
+                schema = both(self._root, schema, option)
         except Unsupported as error:
             raise self._error(str(error), f"{place}/allOf") from None
         return self.value(schema, f"{place}/allOf")
@@ -219,7 +209,7 @@ class Schema:
     def _reference(self, target: Any, place: str) -> Expression:
         """The value that a reference points to; nothing in the NESTING-th one of itself."""
         try:
-            found = self._schemas.pointed(target)
+            found = pointed(self._root, target)
         except Unsupported as error:
             raise self._error(str(error), place) from None
         if self._open.count(target) >= NESTING:
@@ -373,10 +363,10 @@ class Schema:
     def _object(self, asked: Mapping[str, Any], place: str) -> Expression:
         properties, required = asked.get("properties", {}), asked.get("required", [])
         more = asked.get("additionalProperties", True)
-        if not isinstance(properties, Mapping) or not is_list_of_texts(required):
-            raise self._error("properties must be an object, required a list of texts", place)
+        if not isinstance(properties, Mapping) or not isinstance(required, list):
+            raise self._error("properties must be an object, required a list", place)
         missing = [name for name in required if name not in properties]
-        if missing and more is False:
+        if missing and (more is False or not all(isinstance(name, str) for name in missing)):
             raise self._error(f"the required {missing[0]!r:.40} is not among the properties", f"{place}/required")
         properties = {**properties, **dict.fromkeys(missing, more)}
         if not properties:

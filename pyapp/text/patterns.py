@@ -34,7 +34,7 @@ class Pattern:
             raise self._refusal(f"has {len(pattern):,} characters")
         try:
             tree = parser.parse(pattern, re.ASCII)
-        except (re.error, ValueError, OverflowError, RecursionError) as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise OptionError(f"{pattern!r:.80} is no regular expression ({error})", where=where) from None
         if tree.state.flags & ~(re.ASCII | re.UNICODE):
             raise self._refusal("sets flags")

@@ -15,7 +15,6 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from math import inf
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyapp.engine.device import Device
@@ -24,7 +23,6 @@ from pyapp.engine.ops import full, where
 from pyapp.engine.ops.token_masks import token_mask
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import ModelError, OptionError
-from pyapp.formats.safe_json import check_nesting
 from pyapp.text.automata import Automaton, Either, Expression, compile_expression, literal
 from pyapp.text.json_forms import Schema
 from pyapp.text.options import SamplingOptions
@@ -151,10 +149,10 @@ class _Known:
 _known: WeakKeyDictionary[Tokenizer, _Known] = WeakKeyDictionary()
 
 
-def expression_of(options: SamplingOptions, schema: Any) -> tuple[Expression, str]:
-    """The expression of the form, and the name of its setting. `schema` is the options' schema as JSON reads it."""
+def expression_of(options: SamplingOptions) -> tuple[Expression, str]:
+    """The expression of the form, and the name of its setting."""
     if options.json_schema is not None:
-        return Schema(schema).expression(), "json_schema"
+        return Schema(options.json_schema).expression(), "json_schema"
     if options.regex is not None:
         return Pattern(options.regex, "regex").whole(), "regex"
     return Either(tuple(literal(text) for text in options.choice)), "choice"
@@ -167,11 +165,8 @@ def form_of(options: SamplingOptions, tokenizer: Tokenizer, size: int, device: D
     known = _known.setdefault(tokenizer, _Known())
     stops = sorted(tokenizer.stop_ids.union(options.stop_tokens))
     try:
-        wanted = json.dumps([options.json_schema, options.regex, options.choice], allow_nan=False)
-        check_nesting(wanted.encode())
-    except RecursionError:
-        raise OptionError("it is nested too deeply", where="json_schema") from None
-    except (TypeError, ValueError) as error:
+        wanted = json.dumps([options.json_schema, options.regex, options.choice])
+    except (TypeError, ValueError, RecursionError) as error:
         raise OptionError(f"not JSON: {error!s:.100}", where="json_schema") from None
     key = (wanted, size, device, tuple(stops))
     compiled = known.forms.pop(key, None)
@@ -180,7 +175,7 @@ def form_of(options: SamplingOptions, tokenizer: Tokenizer, size: int, device: D
         if vocabulary is None:
             vocabulary = known.vocabularies[size, device] = Vocabulary(tokenizer, size, device)
         try:
-            expression, where = expression_of(options, json.loads(wanted)[0])
+            expression, where = expression_of(options)
         except RecursionError:
             raise OptionError("the form is nested too deeply", where="json_schema") from None
         compiled = CompiledForm(compile_expression(expression, where), vocabulary, stops, where)
