@@ -43,6 +43,8 @@ def collect() -> dict[str, dict[str, list[str]]]:
         for file in files_of(package):
             found = importlib.import_module(f"pyapp.nn.{file}")
             for name in sorted(getattr(found, "__all__", ())):
+                if (home := getattr(found, name).__module__) != found.__name__ and home.startswith("pyapp.nn."):
+                    continue  # another file's name, which a torch module of this name exports too
                 is_function = package in (layers, losses) and not isinstance(getattr(found, name), type)
                 target = "UTILITIES" if package is utils else "FUNCTIONS" if is_function else "MODULES"
                 tables[target][file].append(name)

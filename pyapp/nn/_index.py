@@ -100,7 +100,7 @@ MODULES = {
         Module
     """,
     "parallel": """
-        DataParallel DistributedDataParallel
+        DataParallel
     """,
     "parameter": """
         Buffer Parameter
