@@ -23,8 +23,8 @@ const models = new ModelFiles(storePromise, python);
 const handlers = handlersFor({ python, models, storePromise, inlets });
 
 const [, threads, task = "generate", model] = self.name.split(" ");
-python.start(PACKAGES[task] ?? [], threadsFor(threads));
 models.prefetch(task, model);
+python.start(PACKAGES[task] ?? [], threadsFor(threads));
 
 /** Messages to a running request; they have no answer. @type {Record<string, (params: any) => void>} */
 const asides = {

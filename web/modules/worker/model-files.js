@@ -38,6 +38,22 @@ export class ModelFiles {
     this.found = new Map();
     /** Downloads in browsers that do not store files. @type {Map<string, ArrayBuffer>} */
     this.inMemory = new Map();
+    /** For the first `list`: read now, because Python's start will keep this thread from answering for half a second. */
+    this.storedAtStart = this.#stored();
+    this.storedAtStart.catch(() => {}); // reported by `list`
+  }
+
+  /** The models that the user has added. @returns {Promise<Model[]>} */
+  async #added() {
+    const models = await (await this.storePromise)?.models() ?? [];
+    return models.filter(({ id, files }) => typeof id === "string" && Array.isArray(files));
+  }
+
+  /** The journals of the stored files, and the models that the user has added. */
+  async #stored() {
+    const journals = this.storePromise.then((store) => store?.list() ?? []);
+    const [all, added] = await Promise.all([journals, this.#added()]);
+    return { journals: new Map(all.map((journal) => [journal.name, journal])), added };
   }
 
   /**
@@ -69,28 +85,23 @@ export class ModelFiles {
     return this.embedded.get(path);
   }
 
-  /** The registry's models, and those that the user has added. @returns {Promise<Model[]>} */
-  async #known() {
-    const { models } = await this.registry;
-    const store = await this.storePromise;
-    const added = (await store?.models() ?? []).filter(({ id, files }) => typeof id === "string" && Array.isArray(files));
-    return [...models, ...added];
-  }
-
   /** @param {string} id @returns {Promise<Model>} */
   async find(id) {
-    const model = (await this.#known()).find((candidate) => candidate.id === id) ?? this.found.get(id);
+    const { models } = await this.registry;
+    const isIt = (/** @type {Model} */ one) => one.id === id;
+    const model = models.find(isIt) ?? (await this.#added()).find(isIt) ?? this.found.get(id);
     if (model) return model;
     throw new UserError("The page does not have this model.", { where: id, hint: "Choose another one from the list." });
   }
 
   /** All models, and how much of each is stored. */
   async list() {
-    const store = await this.storePromise;
-    const kept = new Map((await store?.list() ?? []).map((journal) => [journal.name, journal]));
-    const all = await this.#known();
+    const stored = this.storedAtStart ?? this.#stored();
+    this.storedAtStart = null;
+    const [{ models }, { journals, added }] = await Promise.all([this.registry, stored]);
+    const all = [...models, ...added];
     for (const [id, model] of this.found) if (all.every((one) => one.id !== id)) all.push(model);
-    const known = all.map((model) => ({ ...model, ...this.#stateOf(model, kept) }));
+    const known = all.map((model) => ({ ...model, ...this.#stateOf(model, journals) }));
     // Models that the user added, and then deleted, are in no list any more.
     const shown = known.filter(({ id, kind, state }) => state !== "absent" || (kind === "hub" && !id.startsWith("hub:")));
     const dropped = [...this.dropped].map(([id, { title, task, files }]) => ({
