@@ -51,8 +51,8 @@ export class ModelFiles {
 
   /** The journals of the stored files, and the models that the user has added. */
   async #stored() {
-    const journals = this.storePromise.then((store) => store?.list() ?? []);
-    const [all, added] = await Promise.all([journals, this.#added()]);
+    const store = await this.storePromise;
+    const [all, added] = await Promise.all([store?.list() ?? [], this.#added()]);
     return { journals: new Map(all.map((journal) => [journal.name, journal])), added };
   }
 
