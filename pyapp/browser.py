@@ -112,13 +112,23 @@ def install(host: Any) -> None:
 
 
 def import_tasks() -> None:
-    """Imports the modules that tasks import when they run, so that the memory snapshot contains them."""
+    """Imports the modules that a story and a transcript need: the memory snapshot contains them, and the site has their
+    byte code. A module that is imported later is compiled from its source text at each visit.
+    """
     import pyapp.audio.overview
     import pyapp.audio.reader
     import pyapp.audio.transcribe
+    import pyapp.engine.devices.cpu
+    import pyapp.engine.ops.activation
+    import pyapp.engine.ops.elementwise.exponential
+    import pyapp.engine.ops.elementwise.trigonometry
+    import pyapp.formats.block_tensors
+    import pyapp.formats.safetensors
     import pyapp.models.llama2c
+    import pyapp.models.loading.precision
     import pyapp.models.whisper.files
     import pyapp.text.generate
+    import pyapp.text.tokenizer_files
     import pyapp.text.whisper_tokenizer  # noqa: F401
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import keyword
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .device import Device, HiddenAddress, cpu
@@ -15,6 +16,8 @@ from .storage import CAPTURES, GraphPools, Storage, use_pools
 from .thread_local import ThreadLocal
 
 LARGEST_WORK = 2**31 - 1  # what a record can say
+# A kernel is compiled after so many calls. In Pyodide that takes one to four milliseconds, which fewer do not repay.
+GENERAL_CALLS = 128
 
 
 class MissingKernel(NotImplementedError):
@@ -26,10 +29,10 @@ class Kernel:
     a Storage, a Part; None where the name ends in "?"), dims, floats.
 
     `launch(work, *slots)` runs it where its first tensor lies; `record(work, *slots)` packs the record of the CPU.
-    `work` is the cost in thousands of multiply-adds or elements. Both are compiled when they are first asked for.
+    `work` is the cost in thousands of multiply-adds or elements. The first calls are general; then both are compiled.
     """
 
-    __slots__ = ("dims", "floats", "index", "launch", "layout", "name", "pointers", "record")
+    __slots__ = ("calls", "dims", "floats", "index", "launch", "layout", "name", "pointers", "record")
     launch: Any
     record: Any
 
@@ -39,9 +42,13 @@ class Kernel:
         layout = f"@ii{pointers}P{(POINTERS - pointers) * POINTER_BYTES}x{dims}q{(DIMS - dims) * 8}x{floats}f"
         self.index = index
         self.name = name
+        self.calls = 0
         self.layout = struct.Struct(layout + f"{(FLOATS - floats) * 4}x")
 
     def __getattr__(self, name: str) -> Any:
+        if name in ("launch", "record") and self.calls < GENERAL_CALLS:
+            self.calls += 1
+            return partial(_launch_any if name == "launch" else _record_any, self)
         if name == "launch":
             self.launch = self._compile(_LAUNCH, {"_run": library.pyapp_run, "_run_short": library.pyapp_run_short})
             return self.launch
@@ -98,6 +105,25 @@ def _made(_work, {slots}):
     except _error:
         return _carefully(_cpu, _kernel, _work, ({tensors}), ({numbers}))
 """
+
+
+def _launch_any(kernel: Kernel, work: int, *slots: Any) -> None:
+    """Kernel.launch, not compiled."""
+    count = len(kernel.pointers)
+    tensors, numbers = slots[:count], slots[count:]
+    if CAPTURES.count or next(t for t in tensors if t is not None).device is not cpu:
+        _run_elsewhere(((kernel, work, tensors, numbers),))
+        return
+    record = _pack_carefully(cpu, kernel, work, tensors, numbers)
+    status = library.pyapp_run_short(record) if work < 4 else library.pyapp_run(record, 1)
+    if status:
+        fail(status, kernel.name)
+
+
+def _record_any(kernel: Kernel, work: int, *slots: Any) -> bytes:
+    """Kernel.record, not compiled."""
+    count = len(kernel.pointers)
+    return _pack_carefully(cpu, kernel, work, slots[:count], slots[count:])
 
 
 def _pack_carefully(device: Device, kernel: Kernel, work: int, tensors: Any, numbers: Any) -> bytes:

@@ -8,16 +8,63 @@ const END = 0x06054b50;
 const ENTRY = 0x02014b50;
 const ENTRY_BYTES = 46;
 
+const FOLDER_MODE = 0o40777;
+const FILE_MODE = 0o100666;
+
 /** @param {any} pyodide @param {ArrayBuffer} wheel @param {{info: {python: string}}} lock */
 export function unpackWheel(pyodide, wheel, { info }) {
   const members = storedMembers(wheel);
   if (!members) return pyodide.unpackArchive(wheel, "wheel");
-  const { FS } = pyodide;
-  const root = `/lib/python${info.python.split(".", 2).join(".")}/site-packages`;
-  const folders = new Set(members.map(({ name }) => name.slice(0, name.lastIndexOf("/") + 1)));
-  for (const folder of folders) FS.mkdirTree(`${root}/${folder}`);
-  for (const { name, data } of members) FS.writeFile(`${root}/${name}`, data, { canOwn: true });
-  pyodide.runPython("import importlib; importlib.invalidate_caches()");
+  writeFiles(pyodide.FS, `/lib/python${info.python.split(".", 2).join(".")}/site-packages`, members);
+  const importlib = pyodide.pyimport("importlib");
+  importlib.invalidate_caches();
+  importlib.destroy();
+}
+
+/**
+ * Writes files below a folder. In folders that it makes it adds the nodes itself, as Emscripten's writeFile does in the end:
+ * that takes a fifth of the time, because no path is looked up and nothing can be there already.
+ * @param {any} FS Emscripten's @param {string} root @param {{name: string, data: Uint8Array}[]} files
+ */
+export function writeFiles(FS, root, files) {
+  const folders = new Map([["", { node: FS.lookupPath(root).node, made: false }]]);
+  /** @param {string} path of a folder below the root @returns {{node: any, made: boolean}} */
+  const folderAt = (path) => {
+    const known = folders.get(path);
+    if (known) return known;
+    const [above, name] = splitPath(path);
+    const parent = folderAt(above);
+    const found = parent.made ? null : childOf(FS, parent.node, name);
+    const folder = found ? { node: found, made: false } : { node: parent.node.node_ops.mknod(parent.node, name, FOLDER_MODE, 0), made: true };
+    folders.set(path, folder);
+    return folder;
+  };
+  for (const { name: path, data } of files) {
+    const [above, name] = splitPath(path);
+    const folder = folderAt(above);
+    if (folder.made) {
+      const node = folder.node.node_ops.mknod(folder.node, name, FILE_MODE, 0);
+      node.contents = data;
+      node.usedBytes = data.length;
+    } else {
+      FS.writeFile(`${root}/${path}`, data, { canOwn: true });
+    }
+  }
+}
+
+/** @param {string} path @returns {[string, string]} the folder, and the name in it */
+function splitPath(path) {
+  const cut = path.lastIndexOf("/");
+  return cut < 0 ? ["", path] : [path.slice(0, cut), path.slice(cut + 1)];
+}
+
+/** @param {any} FS @param {any} folder a node @param {string} name @returns {any} the node of that name, or null */
+function childOf(FS, folder, name) {
+  try {
+    return FS.lookupNode(folder, name);
+  } catch {
+    return null; // there is none
+  }
 }
 
 /**
