@@ -36,9 +36,12 @@ SMALL = tuple(f"{name}.c" for name in _SMALL.split())
 MEDIUM = (
     "attention_train.c",
     "conv.c",
+    "decode_blocks.c",
+    "embedding.c",
     "gemm.c",
     "loss.c",
     "norm.c",
+    "quant.c",
     "reduce.c",
 )  # -O3 makes them larger there, not faster
 ONCE = ("run.c", "pool.c")

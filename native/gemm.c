@@ -219,14 +219,42 @@ void multiply_packed(const product *p, range rows, int64_t n, int64_t end, int64
     }
 }
 
+/* Each number of rows and each kind is a function of its own, because browsers compile whole functions well, once these
+ * have run for a while: the products of one token do not wait for code that only prompts or other kinds need. */
+typedef void dot_function(const product *p, int64_t i, range columns);
+#define DOTS(name, rows, kind)                                                                                         \
+    static __attribute__((noinline)) void name(const product *p, int64_t i, range columns)                             \
+    {                                                                                                                  \
+        dot_rows(p, i, columns, rows, kind);                                                                           \
+    }
+#define DOTS_OF_KIND(name, kind)                                                                                       \
+    DOTS(name##_1, 1, kind) DOTS(name##_2, 2, kind) DOTS(name##_3, 3, kind) DOTS(name##_4, 4, kind)
+_Static_assert(DOT_ROWS == 4, "there is a function for each number of rows");
+DOTS_OF_KIND(dots_f32, KIND_F32)
+DOTS_OF_KIND(dots_f16, KIND_F16)
+DOTS_OF_KIND(dots_bf16, KIND_BF16)
+
+/* The block of c at rows x columns; a_column and b_row are 1. */
 void dots_of(const product *p, range rows, range columns, int kind)
 {
-    if (kind == KIND_F32)
-        dots(p, rows, columns, KIND_F32);
-    else if (kind == KIND_F16)
-        dots(p, rows, columns, KIND_F16);
-    else
-        dots(p, rows, columns, KIND_BF16);
+    static dot_function *const functions[][DOT_ROWS] = {
+        [KIND_F32] = {dots_f32_1, dots_f32_2, dots_f32_3, dots_f32_4},
+        [KIND_F16] = {dots_f16_1, dots_f16_2, dots_f16_3, dots_f16_4},
+        [KIND_BF16] = {dots_bf16_1, dots_bf16_2, dots_bf16_3, dots_bf16_4},
+    };
+    const int64_t row_bytes = p->k * (kind == KIND_F32 ? 4 : 2) + 1;
+    int64_t group = DOT_GROUP_BYTES / row_bytes / DOT_COLUMNS * DOT_COLUMNS;
+    if (rows.last - rows.first <= DOT_ROWS)
+        group = columns.last - columns.first;
+    if (group < DOT_COLUMNS)
+        group = DOT_COLUMNS;
+    for (int64_t j = columns.first; j < columns.last; j += group) {
+        const range some = {j, j + group < columns.last ? j + group : columns.last};
+        for (int64_t i = rows.first; i < rows.last; i += DOT_ROWS) {
+            const int64_t left = rows.last - i;
+            functions[kind][left < DOT_ROWS ? left - 1 : DOT_ROWS - 1](p, i, some);
+        }
+    }
 }
 
 void gemm_of(const product *p, range rows, range columns, int kind) { gemm(p, rows, columns, pack_matrix, NULL, kind); }

@@ -162,32 +162,4 @@ INLINE void dot_rows(const product *p, int64_t i, range columns, const int rows,
             p->c[(i + r) * p->c_row + j] = (p->add ? p->add[(i + r) * p->add_row + j] : 0.0f) + out[r][0];
     }
 }
-
-/* The block of c at rows x columns; a_column and b_row are 1. */
-INLINE void dots(const product *p, range rows, range columns, const int kind)
-{
-    const int64_t row_bytes = p->k * (kind == KIND_F32 ? 4 : 2) + 1;
-    int64_t group = DOT_GROUP_BYTES / row_bytes / DOT_COLUMNS * DOT_COLUMNS;
-    if (rows.last - rows.first <= DOT_ROWS)
-        group = columns.last - columns.first;
-    if (group < DOT_COLUMNS)
-        group = DOT_COLUMNS;
-    for (int64_t j = columns.first; j < columns.last; j += group) {
-        const range some = {j, j + group < columns.last ? j + group : columns.last};
-        for (int64_t i = rows.first; i < rows.last; i += DOT_ROWS)
-            switch (rows.last - i) {
-            case 1:
-                dot_rows(p, i, some, 1, kind);
-                break;
-            case 2:
-                dot_rows(p, i, some, 2, kind);
-                break;
-            case 3:
-                dot_rows(p, i, some, 3, kind);
-                break;
-            default:
-                dot_rows(p, i, some, DOT_ROWS, kind);
-            }
-    }
-}
 #endif
