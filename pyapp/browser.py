@@ -289,10 +289,9 @@ def load(params: Any, cancel: Cancel) -> tasks.Events:
 
 
 def generate(params: Any, cancel: Cancel) -> tasks.Events:
-    def work(model: Any) -> tasks.Events:
-        return tasks.generate(model, params.prompt, params.options.to_py(), cancel=cancel)
-
-    return with_model("generate", params, cancel, work)
+    model, tokenizer = text_files(params)
+    options = params.options.to_py()
+    return tasks.generate(model, params.prompt, options, tokenizer=tokenizer, cancel=cancel, **settings_of(params))
 
 
 def load_chat(params: Any, cancel: Cancel) -> tasks.Events:

@@ -38,9 +38,6 @@ export class ModelFiles {
     this.found = new Map();
     /** Downloads in browsers that do not store files. @type {Map<string, ArrayBuffer>} */
     this.inMemory = new Map();
-    /** For the first `list`: read now, because Python's start will keep this thread from answering for half a second. */
-    this.storedAtStart = this.#stored();
-    this.storedAtStart.catch(() => {}); // reported by `list`
   }
 
   /** The models that the user has added. @returns {Promise<Model[]>} */
@@ -96,9 +93,7 @@ export class ModelFiles {
 
   /** All models, and how much of each is stored. */
   async list() {
-    const stored = this.storedAtStart ?? this.#stored();
-    this.storedAtStart = null;
-    const [{ models }, { journals, added }] = await Promise.all([this.registry, stored]);
+    const [{ models }, { journals, added }] = await Promise.all([this.registry, this.#stored()]);
     const all = [...models, ...added];
     for (const [id, model] of this.found) if (all.every((one) => one.id !== id)) all.push(model);
     const known = all.map((model) => ({ ...model, ...this.#stateOf(model, journals) }));
