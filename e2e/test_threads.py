@@ -97,6 +97,8 @@ def test_a_failing_thread_is_an_error_and_the_engine_goes_on(
             expect(story.error).to_contain_text("A thread of the engine stopped working")
             expect(story.error).to_contain_text("No stored data is lost")
             story.until("pyappPage.app.engine.about !== null", timeout=60)
+            expect(story.error).to_contain_text("A thread of the engine stopped working")  # after the restart too
+            expect(story.error.get_by_role("button", name="Try again")).to_be_visible()
         assert story.engine("about.threads") == 1
         story.settings(max_new_tokens=8)
         assert story.write("One day")

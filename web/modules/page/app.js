@@ -6,7 +6,7 @@ import { siteUrl } from "../shared/site.js";
 import { byId, memory } from "./dom.js";
 import { Engine } from "./engine.js";
 import { threadsNow } from "./engine-settings.js";
-import { clearError, showError } from "./errors.js";
+import { clearRestartError, showError } from "./errors.js";
 import { ModelChoice } from "./model-choice.js";
 import { ProgressLine } from "./progress-line.js";
 import { megabytes } from "../shared/protocol.js";
@@ -86,7 +86,7 @@ export class App extends EventTarget {
   #ready(about) {
     this.arriving.hide();
     this.#showWork();
-    this.errorSlots.forEach(clearError);
+    this.errorSlots.forEach(clearRestartError);
     const instructions = /** @type {Record<string, string>} */ ({ relaxed: "relaxed SIMD", simd128: "SIMD" })[about.instructionSet] ?? about.instructionSet;
     byId("build-info").textContent = `Python in WebAssembly · ${instructions}${about.threads > 1 ? ` · ${about.threads} threads` : ""}${about.isolated ? " · isolated" : ""}`;
     this.dispatchEvent(new CustomEvent("ready", { detail: about }));

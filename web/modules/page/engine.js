@@ -78,6 +78,7 @@ export class Engine extends EventTarget {
           if (event.fatal && this.about) {
             this.crashes += 1;
             this.restart(event.what);
+            throw new UserError(event.what, { ...event, action: "retry" }); // the restart that it asks for is under way
           }
           throw new UserError(event.what, event);
         }

@@ -11,22 +11,27 @@ const LABELS = { restart: "Restart the engine", retry: "Try again", storage: "Op
  * @param {HTMLElement} slot
  * @param {any} error an exception or an error event
  * @param {Record<string, () => void>} [actions] functions for "restart", "retry" …
+ * @returns {HTMLElement | null} what is shown; null: nothing, because the user stopped it
  */
 export function showError(slot, error, actions = {}) {
   const event = error?.type === "error" ? error : eventFromError(error);
-  if (event.type !== "error") return clearError(slot); // cancelled: not an error
+  if (event.type !== "error") {
+    clearError(slot); // cancelled: not an error
+    return null;
+  }
   const run = actions[event.action];
   const button = run && h("button", { class: "secondary", type: "button", onclick: () => (clearError(slot), run()) }, LABELS[event.action]);
   const [what, where] = named(slot, event);
   const hint = event.hint?.replace(/`([a-z_]+)`/g, (/** @type {string} */ name, /** @type {string} */ setting) => `${quoted(slot, setting) || name}`);
   const dismiss = h("button", { class: "quiet", type: "button", onclick: () => clearError(slot) }, "Dismiss");
-  const box = h("div", { class: "error-box", role: "alert" },
+  const box = h("div", { class: "error-box", role: "alert", "data-action": event.action ?? "" },
     h("strong", {}, sentence(what)),
     hint ? h("p", {}, sentence(hint)) : null,
     where ? h("p", { class: "error-where" }, h("code", {}, shorten(where))) : null,
     h("div", { class: "error-actions" }, button ?? null, dismiss));
   slot.replaceChildren(box);
   box.scrollIntoView({ block: "nearest" });
+  return box;
 }
 
 /**
@@ -52,6 +57,11 @@ function quoted(slot, setting) {
 /** @param {HTMLElement} slot */
 export function clearError(slot) {
   slot.replaceChildren();
+}
+
+/** Removes an error that asked for a restart of the engine. Others stay: a restart does not answer them. @param {HTMLElement} slot */
+export function clearRestartError(slot) {
+  slot.querySelector('.error-box[data-action="restart"]')?.remove();
 }
 
 /** The text with a capital letter and a full stop. @param {string} text */

@@ -32,7 +32,10 @@ async function start() {
     keepOffline();
     app.engine.call("warm").catch(() => {}); // the page is offline: the parts are fetched again when needed
   }));
-  app.listed().catch((error) => app.errorSlots.forEach((slot) => showError(slot, error, app.actions)));
+  app.listed().catch((error) => {
+    const shown = app.errorSlots.map((slot) => showError(slot, error, app.actions));
+    app.addEventListener("ready", () => shown.forEach((box) => box?.remove()), { once: true }); // the list was read again
+  });
 }
 
 /** Runs `work` when the page is idle and no story is being written. @param {App} app @param {() => void} work */

@@ -51,7 +51,12 @@ export class StoryView {
     this.#listen();
     this.#fillPrompt();
     this.#restore();
-    this.choice.addEventListener("model", () => this.#load());
+    /** Of the last load. @type {HTMLElement | null} */
+    this.loadError = null;
+    this.choice.addEventListener("model", () => {
+      if (!this.button.running) clearError(byId("story-error"));
+      this.#load();
+    });
     app.addEventListener("ready", () => this.#load());
     this.view.addEventListener("shown", () => this.#load());
   }
@@ -100,7 +105,7 @@ export class StoryView {
     const { model } = this.choice;
     if (!model || this.loading === model || this.button.running || !isShown(this.view)) return;
     this.loading = model;
-    clearError(byId("story-error"));
+    this.loadError?.remove(); // not another request's: that stays when the engine has restarted
     const { progress } = this.output;
     const onEvent = (/** @type {import("../../shared/protocol.js").TaskEvent} */ event) => event.type === "progress" && progress.show(`${event.what}…`, event.done, event.total);
     try {
@@ -110,7 +115,7 @@ export class StoryView {
         this.settings.limitLength(config.max_seq_len);
       }
     } catch (error) {
-      if (this.choice.model === model) showError(byId("story-error"), error, this.app.actions);
+      if (this.choice.model === model) this.loadError = showError(byId("story-error"), error, this.app.actions);
     } finally {
       if (this.loading === model) this.loading = null;
       if (!this.button.running) progress.hide();

@@ -112,7 +112,12 @@ export class TranscribeView {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.#toggle();
     });
     this.choice.addEventListener("models", () => this.#showModels());
-    this.choice.addEventListener("model", () => this.#load());
+    /** Of the last load. @type {HTMLElement | null} */
+    this.loadError = null;
+    this.choice.addEventListener("model", () => {
+      if (!this.button.running) clearError(this.slot);
+      this.#load();
+    });
     this.app.addEventListener("ready", () => this.#load());
     this.view.addEventListener("shown", () => this.#load());
     this.view.addEventListener("shown", () => this.liveWave.redraw());
@@ -164,13 +169,13 @@ export class TranscribeView {
     if (!model || this.loading === model || this.button.running || this.recordButton.running || this.tabButton.running || !isShown(this.view)) return;
     this.loading = model;
     this.#recall(model);
-    clearError(this.slot);
+    this.loadError?.remove(); // not another request's: that stays when the engine has restarted
     const { progress } = this.sheet;
     const onEvent = (/** @type {TaskEvent} */ event) => event.type === "progress" && progress.show(`${event.what}…`, event.done, event.total);
     try {
       await this.#learn(model, { onEvent });
     } catch (error) {
-      if (this.choice.model === model) showError(this.slot, error, this.app.actions);
+      if (this.choice.model === model) this.loadError = showError(this.slot, error, this.app.actions);
     } finally {
       if (this.loading === model) this.loading = null;
       if (!this.button.running) progress.hide();
