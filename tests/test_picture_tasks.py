@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.native_only  # needs Pillow, the tokenizers library, fi
 CLASSES = {
     "deit": ("image-classification", "DeiTForImageClassification"),
     "deit_teacher": ("image-classification", "DeiTForImageClassificationWithTeacher"),
+    "resnet": ("image-classification", "ResNetForImageClassification"),
     "trocr": ("image-to-text", "VisionEncoderDecoderModel"),
 }
 
@@ -41,7 +43,7 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder, config = found / name, CONFIGS[name] | {"architectures": [architecture]}
         model = make(name, task)
         folder.mkdir()
-        write_safetensors(folder / "model.safetensors", {key: x.detach() for key, x in model.named_parameters()})
+        write_safetensors(folder / "model.safetensors", model.state_dict())
         processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 12, "width": 12}}
         (folder / "preprocessor_config.json").write_text(json.dumps(processor))
         if task == "image-to-text":
@@ -61,7 +63,7 @@ def run(stream: Any) -> list[Any]:
     return asyncio.run(collect())
 
 
-@pytest.mark.parametrize("name", ["deit", "deit_teacher"])
+@pytest.mark.parametrize("name", ["deit", "deit_teacher", "resnet"])
 def test_labels_are_those_of_the_prepared_pictures(top: Path, name: str) -> None:
     loaded = load_image_model(top / name, "image-classification")
     images = [pyapp.from_numpy(pixels) for pixels in pictures()]
@@ -89,6 +91,26 @@ def test_texts_and_quantised_weights(top: Path) -> None:
     assert isinstance(run(tasks.read_images(str(top / "0.png"), model=loaded))[-1], Done)
     features = load_image_model(top / "deit", "image-features").model
     assert features.pooler is None and features(pyapp.zeros(1, 3, 12, 12)).shape == (1, 11, 16)
+
+
+def test_batch_norms_without_statistics_are_refused(top: Path, tmp_path: Path) -> None:
+    for path in (top / "resnet").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    tensors = dict(make("resnet", "image-classification").state_dict())
+    name = "resnet.encoder.stages.1.layers.0.shortcut.normalization.running_mean"
+
+    def load(task: str, changed: Any) -> Any:
+        write_safetensors(tmp_path / "model.safetensors", changed)
+        return load_image_model(tmp_path, task).model
+
+    for task, kept in (("image-classification", name), ("image-features", name.removeprefix("resnet."))):
+        buffer = dict(load(task, tensors).named_buffers())[kept]
+        assert np.array_equal(buffer.numpy(), tensors[name].numpy()) and buffer.abs().max().item() > 0
+        with pytest.raises(ModelError, match=rf"statistics of batch norms are missing: {re.escape(kept)}\."):
+            load(task, {key: x for key, x in tensors.items() if key != name})
+        with pytest.raises(ModelError, match=r"\[3\] in the file, the configuration asks for \[16\]"):
+            load(task, tensors | {name: pyapp.zeros(3)})
+    load("image-features", {key: x for key, x in tensors.items() if "num_batches" not in key})  # older files have none
 
 
 def test_what_does_not_fit_is_refused(top: Path, tmp_path: Path) -> None:

@@ -18,11 +18,11 @@ from pyapp.nn.vision import ImageHead, ImageModel, check_pictures
 
 from .loading.config import check_fields, read_config, require
 from .loading.labels import Labelled
+from .loading.pictures_config import check_stages
 
 MODEL_TYPES = ("convnext",)
 BASE = "convnext"  # the network's name in files with a head
 EPSILON = 1e-6  # of all norms but the last
-WIDEST = 1 << 16  # channels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +41,7 @@ class Config(Labelled):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name, most in (("hidden_sizes", WIDEST), ("depths", 1 << 10)):
-            given = getattr(self, name)
-            plausible = all(type(n) is int and 1 <= n <= most for n in given) and 1 <= len(given) <= 16
-            require(plausible, f"{name} is {given!r:.60}, expected up to 16 whole numbers from 1 to {most:,}")
-        require(
-            len(self.depths) == len(self.hidden_sizes),
-            f"there are {len(self.depths)} depths and {len(self.hidden_sizes)} hidden_sizes",
-        )
+        check_stages(self.hidden_sizes, self.depths)
         require(max(self.num_channels, self.patch_size) <= 1 << 10, "num_channels or patch_size is above 1,024")
 
     @classmethod

@@ -15,8 +15,9 @@ from ..errors import ArgumentError
 from .encoders import Intermediate, SelfAttention, first_token
 from .layers.containers import ModuleList
 from .layers.convolution import Conv2d
+from .layers.gated import activation_named
 from .layers.linear import Linear, ResidualLinear
-from .layers.normalization import LayerNorm
+from .layers.normalization import BatchNorm2d, LayerNorm
 from .module import Module
 from .parameter import new_parameter
 
@@ -97,6 +98,48 @@ def resized_positions(table: Tensor, before: int, after: int, grid: tuple[int, i
     if after:
         parts.append(table.narrow(1, before + grid[0] * grid[1], after))
     return ops.cat(parts, 1)
+
+
+def mean_of_places(x: Tensor) -> Tensor:
+    """x (B, C, H, W) → (B, C)."""
+    return x.mean((2, 3))
+
+
+def divisible(channels: float, divisor: int, least: int) -> int:
+    """`channels` rounded to a multiple of `divisor`: at least `least`, at most a tenth less."""
+    found = max(least, int(channels + divisor / 2) // divisor * divisor)
+    return found + divisor if found < 0.9 * channels else found
+
+
+def padded_as_tensorflow(x: Tensor, kernel: int, stride: int, dilation: int = 1) -> Tensor:
+    """x (B, C, H, W) behind the zeros of TensorFlow's padding SAME, of which the larger half is at the end."""
+    widths = []
+    for side in (x.shape[3], x.shape[2]):
+        missing = max(0, kernel - (side % stride or stride))
+        widths += [missing // 2 * dilation, (missing - missing // 2) * dilation]
+    return ops.pad(x, widths) if any(widths) else x
+
+
+class ConvolutionNorm(Module):
+    """A filter, the norm of batches, an activation (None: none). tensorflow: padded as TensorFlow does."""
+
+    def __init__(
+        self, before: int, width: int, kernel: int, stride: int = 1, activation: str | None = None, groups: int = 1,
+        dilation: int = 1, epsilon: float = 1e-5, tensorflow: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        padding = 0 if tensorflow else (kernel - 1) // 2 * dilation
+        self.convolution = Conv2d(before, width, kernel, stride, padding, dilation, groups, bias=False)
+        self.normalization = BatchNorm2d(width, epsilon)
+        self.activation = None if activation is None else activation_named(activation)
+        self.sizes = (kernel, stride, dilation) if tensorflow else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W) → (B, width, H / stride, W / stride), rounded up."""
+        if self.sizes is not None:
+            x = padded_as_tensorflow(x, *self.sizes)
+        x = self.normalization(self.convolution(x))
+        return x if self.activation is None else self.activation(x)
 
 
 class LayerScale(Module):

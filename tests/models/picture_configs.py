@@ -29,6 +29,34 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "convnext", "patch_size": 4, "hidden_sizes": [8, 12, 32], "depths": [1, 2, 1], "num_stages": 3,
         **_LABELS,
     },
+    "resnet": {
+        "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [8, 16, 32], "depths": [1, 2, 1], "num_stages": 3,
+        "hidden_act": "gelu", **_LABELS,
+    },
+    "resnet_basic": {
+        "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [6, 12], "depths": [2, 1], "num_stages": 2,
+        "layer_type": "basic", "downsample_in_first_stage": True, **_LABELS,
+    },
+    "resnet_early": {
+        "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2,
+        "downsample_in_bottleneck": True, **_LABELS,
+    },
+    "mobilenet_v2": {"model_type": "mobilenet_v2", "depth_multiplier": 0.1, "depth_divisible_by": 2, "min_depth": 2,
+                     "expand_ratio": 2.0, "output_stride": 16, **_LABELS},
+    "mobilenet_v2_plain": {"model_type": "mobilenet_v2", "depth_multiplier": 0.05, "depth_divisible_by": 2,
+                           "min_depth": 2, "expand_ratio": 1.5, "first_layer_is_expansion": False,
+                           "finegrained_output": False, "tf_padding": False, **_LABELS},
+    "efficientnet": {
+        "model_type": "efficientnet", "width_coefficient": 0.1, "depth_coefficient": 1.1, "depth_divisor": 4,
+        "kernel_sizes": [3, 5, 3], "in_channels": [32, 40, 80], "out_channels": [40, 80, 80], "strides": [1, 2, 2],
+        "num_block_repeats": [1, 2, 1], "expand_ratios": [1, 3, 2], "depthwise_padding": [4], "hidden_dim": 128,
+        **_LABELS,
+    },
+    "efficientnet_max": {
+        "model_type": "efficientnet", "width_coefficient": 0.05, "depth_coefficient": 1.0, "depth_divisor": 4,
+        "kernel_sizes": [5], "in_channels": [32], "out_channels": [40], "strides": [2], "num_block_repeats": [1],
+        "expand_ratios": [2], "hidden_dim": 64, "pooling_type": "max", **_LABELS,
+    },
     "trocr": {
         "model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit", **_SIZES, "qkv_bias": False},
         "decoder": _TROCR | {"cross_attention_hidden_size": 16},
@@ -43,8 +71,27 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 # The class of transformers that a configuration is read with, where the task does not tell it.
 CLASSES = {("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher"}
-QUANTISED = ("vit", "deit", "beit", "dinov2", "convnext", "trocr")  # run with weights in block types
-OTHER_DEVICE = ("vit", "beit", "dinov2_gated", "convnext", "trocr")  # run on another device
+QUANTISED = (
+    "vit",
+    "deit",
+    "beit",
+    "dinov2",
+    "convnext",
+    "resnet",
+    "mobilenet_v2",
+    "efficientnet",
+    "trocr",
+)  # run with weights in block types
+OTHER_DEVICE = (
+    "vit",
+    "beit",
+    "dinov2_gated",
+    "convnext",
+    "resnet",
+    "mobilenet_v2",
+    "efficientnet",
+    "trocr",
+)  # run on another device
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # the beginnings of two texts, for decoders
 
 
@@ -56,4 +103,4 @@ def sizes(name: str) -> list[tuple[int, int]]:
     return [first, (16, 20)] if config["model_type"] in ANY_SIZE else [first]
 
 
-ANY_SIZE = ("dinov2", "convnext")
+ANY_SIZE = ("dinov2", "convnext", "resnet", "mobilenet_v2", "efficientnet")

@@ -29,11 +29,15 @@ def direction(name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 def picture_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
     """As `draw`, for models of pictures: filters have the deviation 1 / sqrt(their inputs), variances of batches are
-    near 1, and the tables of tokens and positions small.
+    near 0.6, and the tables of tokens and positions small.
     """
-    if name.endswith("running_var"):
-        return np.abs(1 + draw(name, shape)).astype(np.float32)
-    if len(shape) == 1 and any(part in name for part in ("lambda", "layer_scale", "gamma", ".bn", "normalization")):
+    if name.endswith("running_var"):  # so that values keep their size through a filter and half an activation
+        return np.abs(0.6 * draw("norm " + name, shape)).astype(np.float32)
+    if name.endswith("running_mean"):
+        return draw(f"{name} bias", shape)
+    if len(shape) == 1 and any(
+        part in name for part in ("lambda", "layer_scale", "gamma", ".bn", "_bn", "normalization")
+    ):
         return draw("norm " + name, shape) if not name.endswith("bias") else draw(name, shape)
     values = draw(name, shape)
     if len(shape) == 4:

@@ -135,11 +135,13 @@ def test_pictures_that_do_not_fit_are_refused() -> None:
             make(name, "image-features")(pyapp.zeros(*shape))
 
 
-def test_hostile_lists_are_refused() -> None:
+@pytest.mark.parametrize("name", ["convnext", "resnet"])
+def test_hostile_lists_are_refused(name: str) -> None:
     for change in ({"depths": [1, 2]}, {"depths": [1, 2, 0]}, {"hidden_sizes": [8, 12, 10**9]}, {"hidden_sizes": []},
-                   {"depths": 3}, {"hidden_sizes": ["8", 12, 32]}, {"patch_size": 10**6}):  # fmt: skip
+                   {"depths": 3}, {"hidden_sizes": ["8", 12, 32]},
+                   {"patch_size": 10**6, "num_channels": 10**6}):  # fmt: skip
         with pytest.raises(ModelError):
-            module_of("convnext").Config.from_dict(CONFIGS["convnext"] | change)
+            module_of(name).Config.from_dict(CONFIGS[name] | change)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

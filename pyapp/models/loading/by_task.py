@@ -40,7 +40,7 @@ from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, gguf_tokenizer, load_tokenizer
 from pyapp.text.vocabulary_files import checked_vocabulary
 
-from .weights import IGNORED, ignored_by, load_weights
+from .weights import IGNORED, ignored_by, load_buffers, load_weights
 
 SOURCE_PIECES = "source.spm"  # of OPUS-MT, beside vocab.json
 TOKENIZER_FILES = (*VOCABULARIES, *SETTINGS, MERGES)
@@ -251,29 +251,16 @@ def build(
 
     stored = stored_parameters(module, config, model, checkpoint)
     older = getattr(module, "renamed", None)
+    renames = renamed if older is None else lambda name: older(renamed(name))
     left = load_weights(
         model, checkpoint, stored=stored, base=module.BASE, ignored=ignored_by(module, LEFT_OUT), dtype=dtype,
-        device=device, renames=renamed if older is None else lambda name: older(renamed(name)), progress=progress,
-        config=config.to_dict(), strict=False,
+        device=device, renames=renames, progress=progress, config=config.to_dict(), strict=False,
     )  # fmt: skip
-    left = [name for name in left if not _read_buffer(model, checkpoint, name, device)]
+    left = load_buffers(model, checkpoint, left, module.BASE, renames, device)
     if left and task not in FEATURES:
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""
         report(Notice(f"tensors of the file that are not used: {', '.join(left[:4])}{more}", where=where))
     return model
-
-
-def _read_buffer(model: Module, checkpoint: Checkpoint, name: str, device: Device | str | None) -> bool:
-    """Reads a tensor of the file that is a saved buffer of the model; whether it is one."""
-    if name not in model.state_dict() or name not in dict(model.named_buffers()):
-        return False
-    owner, _, attribute = name.rpartition(".")
-    place = model.get_submodule(owner)
-    value = checkpoint.read(name, finite=True, device=device).to(getattr(place, attribute).dtype)
-    if value.shape != getattr(place, attribute).shape:
-        raise ModelError(f"{name!r} is {list(value.shape)} in the file", where=checkpoint.source.name)
-    setattr(place, attribute, value)
-    return True
 
 
 def renamed(name: str) -> str:

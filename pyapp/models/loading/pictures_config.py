@@ -11,6 +11,8 @@ from .labels import Labelled
 
 SIDE_LIMIT = 1 << 14  # pixels
 PATCHES = 1 << 20  # of a picture
+WIDEST = 1 << 16  # channels
+DEEPEST = 1 << 10  # layers of a stage
 
 
 def pair(values: Mapping[str, Any], name: str, default: Any) -> tuple[int, int]:
@@ -21,6 +23,21 @@ def pair(values: Mapping[str, Any], name: str, default: Any) -> tuple[int, int]:
     plausible = len(found) == 2 and all(type(side) is int and 1 <= side <= SIDE_LIMIT for side in found)
     require(plausible, f"{name} is {given!r:.60}, expected a number of pixels from 1 to {SIDE_LIMIT:,}, or two")
     return found[0], found[1]
+
+
+def check_numbers(name: str, given: Any, most: int, least: int = 1, count: int | None = None) -> None:
+    """ModelError unless a field is a list of whole numbers from `least` to `most`: `count` of them, None: up to 16."""
+    plausible = all(type(n) is int and least <= n <= most for n in given)
+    plausible = plausible and (1 <= len(given) <= 16 if count is None else len(given) == count)
+    many = "up to 16" if count is None else str(count)
+    require(plausible, f"{name} is {given!r:.60}, expected {many} whole numbers from {least} to {most:,}")
+
+
+def check_stages(widths: Any, depths: Any) -> None:
+    """ModelError unless hidden_sizes and depths say the channels and layers of the same stages."""
+    check_numbers("hidden_sizes", widths, WIDEST)
+    check_numbers("depths", depths, DEEPEST)
+    require(len(depths) == len(widths), f"there are {len(depths)} depths and {len(widths)} hidden_sizes")
 
 
 @dataclass(frozen=True, kw_only=True)

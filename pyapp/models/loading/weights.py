@@ -30,6 +30,7 @@ IGNORED = re.compile(
 PREFIXES = ("model.language_model.", "language_model.", "model.", "module.", "_orig_mod.")
 SHOWN = 8  # names in an error
 PIECE = 1 << 20  # bytes compared together
+STATISTICS = ("running_mean", "running_var")  # buffers of a batch norm, without which it has no result
 
 
 def ignored_by(module: Any, usual: re.Pattern[str] = IGNORED) -> re.Pattern[str]:
@@ -263,6 +264,49 @@ def _move_buffers(model: Module, device: Device | str | None) -> None:
     if device is not None:
         for buffer in model.buffers():
             buffer.data = buffer.data.to(device)
+
+
+def load_buffers(
+    model: Module,
+    checkpoint: Checkpoint,
+    names: Sequence[str],
+    base: str = "",
+    renames: Callable[[str], str] | None = None,
+    device: Device | str | None = None,
+) -> list[str]:
+    """Fills the saved buffers of `model` from the tensors `names` of a checkpoint, which load_weights left over.
+    Returns those that are none. ModelError for buffers of another shape and for batch norms without their statistics.
+    """
+    saved = set(model.state_dict())
+    buffers = {name: buffer for name, buffer in model.named_buffers() if name in saved}
+    there: set[str] = set()
+    left = []
+    for name in names:
+        candidates = _candidates(name if renames is None else renames(name), base)
+        known = next((candidate for candidate in candidates if candidate in buffers), None)
+        if known is None:
+            left.append(name)
+            continue
+        buffer = buffers[known]
+        given = checkpoint.tensors[name].shape
+        if tuple(given) != tuple(buffer.shape):
+            raise ModelError(
+                f"{name!r} is {list(given)} in the file, the configuration asks for {list(buffer.shape)}",
+                where=checkpoint.source.name,
+            )
+        owner, _, attribute = known.rpartition(".")
+        setattr(
+            model.get_submodule(owner), attribute, checkpoint.read(name, finite=True, device=device).to(buffer.dtype)
+        )
+        there.add(known)
+    missing = [name for name in buffers if name not in there and name.rpartition(".")[2] in STATISTICS]
+    if missing:
+        raise ModelError(
+            f"the statistics of batch norms are missing: {_listed(missing)}",
+            where=checkpoint.source.name,
+            hint="Give the file as it was saved: its buffers belong to the weights",
+        )
+    return left
 
 
 def _resolved(

@@ -30,7 +30,7 @@ def _squared_relu(x: Tensor) -> Tensor:
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": ops.silu, "swish": ops.silu, "relu": ops.relu, "tanh": ops.tanh, "sigmoid": ops.sigmoid, "gelu": ops.gelu,
     "gelu_new": _gelu_tanh, "gelu_fast": _gelu_tanh, "gelu_pytorch_tanh": _gelu_tanh, "quick_gelu": _quick_gelu,
-    "relu2": _squared_relu,
+    "relu2": _squared_relu, "relu6": ops.relu6,
 }  # fmt: skip
 
 
