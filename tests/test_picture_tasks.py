@@ -19,7 +19,7 @@ from pyapp.formats.png import encode_png
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
 from pyapp.models.loading.pictures import load_image_model
-from tests.models.picture_configs import CONFIGS
+from tests.models.picture_configs import CONFIGS, WITH_TOKENS
 from tests.models.test_pictures import make
 from tests.test_text_tasks import WORDS, tokenizer_json
 from tests.vision.processor_cases import pictures
@@ -29,6 +29,8 @@ CLASSES = {
     "deit": ("image-classification", "DeiTForImageClassification"),
     "deit_teacher": ("image-classification", "DeiTForImageClassificationWithTeacher"),
     "resnet": ("image-classification", "ResNetForImageClassification"),
+    "clip": ("zero-shot-image-classification", "CLIPModel"),
+    "siglip": ("zero-shot-image-classification", "SiglipModel"),
     "trocr": ("image-to-text", "VisionEncoderDecoderModel"),
 }
 
@@ -46,8 +48,9 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_safetensors(folder / "model.safetensors", model.state_dict())
         processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 12, "width": 12}}
         (folder / "preprocessor_config.json").write_text(json.dumps(processor))
-        if task == "image-to-text":
+        if task in WITH_TOKENS:
             (folder / "tokenizer.json").write_text(tokenizer_json())
+        if task == "image-to-text":
             config |= {"decoder_start_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
             (folder / "generation_config.json").write_text(json.dumps({"max_new_tokens": 5}))
         (folder / "config.json").write_text(json.dumps(config))
@@ -79,6 +82,39 @@ def test_labels_are_those_of_the_prepared_pictures(top: Path, name: str) -> None
         )
     again = run(tasks.classify_images((top / "1.png").read_bytes(), model=loaded))
     assert len(again[0].values["labels"]) == 3
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip"])
+def test_pictures_and_texts_are_compared(top: Path, name: str) -> None:
+    """The probabilities and vectors are those of the model for the padded tokens of the labels' texts."""
+    model, labels, files = (
+        make(name, "zero-shot-image-classification"),
+        ["cat", "green dog"],
+        [top / "0.png", top / "1.png"],
+    )
+    loaded = load_image_model(top / name, "zero-shot-image-classification")
+    length = 8 if name == "siglip" else 5  # SigLIP's texts are padded to its largest length
+    ids = [loaded.tokenizer.encode(text) for text in ("a cat", "a green dog")]
+    tokens = pyapp.tensor([row + [0] * (length - len(row)) for row in ids])
+    with pyapp.no_grad():
+        pixels = loaded.processor([pyapp.from_numpy(image) for image in pictures()]).pixel_values
+        logits = model(pixels, tokens)
+        vectors = pyapp.cat([model.image_features(pixels), model.text_features(tokens)])
+        vectors = (vectors / (vectors * vectors).sum(1, keepdim=True).sqrt()).numpy()
+    chances = (logits.sigmoid() if name == "siglip" else logits.softmax(1)).numpy()
+    events = run(tasks.match_images(files, labels, template="a {}", model=str(top / name)))
+    assert isinstance(events[-1], Done), events[-1]
+    for item in (event for event in events if isinstance(event, Item)):
+        found = {entry["label"]: entry["score"] for entry in item.values["labels"]}
+        np.testing.assert_allclose([found[label] for label in labels], chances[item.index], atol=1e-5)
+        assert list(found.values()) == sorted(found.values(), reverse=True)
+    events = run(tasks.embed_images(files, ["a cat", "a green dog"], model=loaded, batch_size=1))
+    found = [event.values["embedding"] for event in events if isinstance(event, Item)]
+    np.testing.assert_allclose(found, vectors, atol=1e-5)
+    assert events[-1].results == {"count": 4, "dimensions": vectors.shape[1]}
+    for arguments, message in (([[]], "label"), ([["a", " "]], "empty"), ([[3]], "not a text")):
+        assert message in str(run(tasks.match_images(files, *arguments, model=loaded))[-1])
+    assert "no place" in str(run(tasks.match_images(files, labels, template="cat", model=loaded))[-1])
 
 
 def test_texts_and_quantised_weights(top: Path) -> None:
@@ -162,4 +198,8 @@ def test_commands(top: Path) -> None:
     assert len(lines("read", *files, "-m", str(top / "trocr"), "-n", "3")) == 2
     events = [json.loads(line) for line in lines("classify-image", files[0], "-m", str(top / "deit"), "--json")]
     assert events[-1]["type"] == "done" and sum(event["type"] == "item" for event in events) == 1
+    matched = lines("classify-image", files[0], "-m", str(top / "clip"), "--labels", "cat, dog,", "--top", "1")
+    assert re.fullmatch(rf"(cat|dog) [01]\.\d{{4}}\t{re.escape(files[0])}", matched[0]) and len(matched) == 1
+    vectors = lines("embed-image", files[0], "-m", str(top / "siglip"), "--text", "a cat", "--text", "dog")
+    assert [len(json.loads(line)) for line in vectors] == [16] * 3
     assert lines("read", str(top / "none.png"), "-m", str(top / "trocr"), code=1) == []

@@ -1,9 +1,10 @@
-"""The commands over pictures: classify-image, read. Results on stdout in the order of the pictures, everything else on
-stderr.
+"""The commands over pictures: classify-image, embed-image, read. Results on stdout in the order of the pictures,
+everything else on stderr.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -18,26 +19,61 @@ files_argument = click.argument("files", nargs=-1, required=True, type=click.Pat
 @click.command("classify-image", short_help="Label pictures.")
 @files_argument
 @model_option
+@click.option("--labels", metavar="TEXT,…", help="Labels to choose from, with a model such as CLIP: a cat,a dog")
+@click.option("--template", metavar="TEXT", help='The text of a label. [default: "This is a photo of {}."]')
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="Only the best ones.")
 @type_option
 @threads_option
 @json_option
 def classify_image(
-    files: tuple[str, ...], model: str, top: int, dtype: str | None, threads: int | None, as_json: bool
-) -> int:
-    """Label each IMAGE with a model such as ViT: its labels with their probabilities, then its name."""
+    files: tuple[str, ...], model: str, labels: str | None, template: str | None, top: int, dtype: str | None,
+    threads: int | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Label each IMAGE with a model such as ViT: its labels with their probabilities, then its name. With --labels, any
+    labels: a model such as CLIP or SigLIP says how well each fits.
+    """
     from pyapp import tasks
 
+    if template is not None and labels is None:
+        raise click.UsageError("--template needs --labels.")
+    chosen = None if labels is None else [label.strip() for label in labels.split(",") if label.strip()]
     use_threads(threads)
 
     def lines(index: int, values: Any) -> list[str]:
-        labels = ", ".join(f"{entry['label']} {entry['score']:.4f}" for entry in values["labels"])
-        return [f"{labels}\t{files[index]}"]
+        found = ", ".join(f"{entry['label']} {entry['score']:.4f}" for entry in values["labels"])
+        return [f"{found}\t{files[index]}"]
 
     view: View = JsonView() if as_json else ItemsView(lines)
+    if chosen is None:
+        return forward(
+            lambda cancel: tasks.classify_images(list(files), model=model, dtype=dtype, top=top, cancel=cancel), view
+        )
     return forward(
-        lambda cancel: tasks.classify_images(list(files), model=model, dtype=dtype, top=top, cancel=cancel), view
+        lambda cancel: tasks.match_images(
+            list(files), chosen, model=model, dtype=dtype, top=top, template=template, cancel=cancel
+        ),
+        view,
     )
+
+
+@click.command("embed-image", short_help="Vectors of pictures and texts.")
+@click.argument("files", nargs=-1, type=click.Path(), metavar="IMAGE…")
+@model_option
+@click.option("--text", "texts", multiple=True, help="A text to compute the vector of; may be given again.")
+@type_option
+@threads_option
+@json_option
+def embed_image(
+    files: tuple[str, ...], model: str, texts: tuple[str, ...], dtype: str | None, threads: int | None, as_json: bool
+) -> int:
+    """Compute the vector of each IMAGE, then of each --text, with a model such as CLIP: a JSON array per line."""
+    from pyapp import tasks
+
+    if not files and not texts:
+        raise click.UsageError("Give pictures, or texts with --text.")
+    use_threads(threads)
+    view: View = JsonView() if as_json else ItemsView(lambda index, values: [json.dumps(values["embedding"])])
+    return forward(lambda cancel: tasks.embed_images(list(files), texts, model=model, dtype=dtype, cancel=cancel), view)
 
 
 @click.command(short_help="Read the text in pictures.")
@@ -63,4 +99,4 @@ def read(
     )
 
 
-COMMANDS = (classify_image, read)
+COMMANDS = (classify_image, embed_image, read)

@@ -30,13 +30,15 @@ def visible_keys(attention_mask: Tensor | None) -> Tensor | None:
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None = None, window: int | None = None
-) -> Tensor:
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None = None, window: int | None = None,
+    causal: bool = False,
+) -> Tensor:  # fmt: skip
     """Attention of q (B, T, H, D) to all of k and v (B, S, H, D) → (B, T, H * D). mask: broadcasts to (B, H, T, S),
-    bool (True: visible) or floats that are added to the scores. window: only to keys at most so far away.
+    bool (True: visible) or floats that are added to the scores. window: only to keys at most so far away. causal, with
+    neither of them: only to keys up to its own place.
     """
     if mask is None and window is None:
-        y = ops.attention(q, k, v, False, scale)  # (B, T, H, D)
+        y = ops.attention(q, k, v, causal, scale)  # (B, T, H, D)
     else:
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         y = ops.scaled_dot_product_attention(q, k, v, mask, scale=scale, window=window)
@@ -44,12 +46,14 @@ def attend(
     return y.reshape(*y.shape[:2], y.shape[2] * y.shape[3])
 
 
-def attend_joined(qkv: Tensor, heads: int, mask: Tensor | None, scale: float | None = None) -> Tensor:
-    """Attention of [q, k, v] (B, T, 3 * H * D) within each text → (B, T, H * D)."""
+def attend_joined(
+    qkv: Tensor, heads: int, mask: Tensor | None, scale: float | None = None, causal: bool = False
+) -> Tensor:
+    """Attention of [q, k, v] (B, T, 3 * H * D) within each text → (B, T, H * D), as `attend`."""
     batch, tokens, width = qkv.shape
     x = qkv.reshape(batch, tokens, 3 * heads, width // (3 * heads))
     q, k, v = (x.narrow(2, i * heads, heads) for i in range(3))  # (B, T, H, D)
-    return attend(q, k, v, mask, scale)
+    return attend(q, k, v, mask, scale, causal=causal)
 
 
 def positions_from(ids: Tensor, padding: int) -> Tensor:

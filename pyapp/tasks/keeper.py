@@ -67,6 +67,7 @@ LOADERS: Mapping[str, Loader] = {
     "token-classification": load_for("token-classification"),
     "question-answering": load_for("question-answering"),
     "classify-image": load_picture_model_for("image-classification"),
+    "match-image": load_picture_model_for("zero-shot-image-classification"),
     "read": load_picture_model_for("image-to-text"),
 }
 KINDS = {

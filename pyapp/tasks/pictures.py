@@ -1,21 +1,24 @@
-"""Tasks over pictures: labels of each, and the text in each.
+"""Tasks over pictures: labels of each, its vector, and the text in it.
 
 A picture is a file (a path, bytes, a ByteSource) or a tensor uint8 (height, width, 3). It is read when its batch comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
+from pyapp.engine.buffers import int32_tensor
+from pyapp.engine.ops import cat
 from pyapp.errors import OptionError
-from pyapp.events import Done, Item, Progress
+from pyapp.events import Done, Event, Item, Progress
 
-from .text_batches import Work
-from .texts import check_top, ranked_labels, stream_of
+from .text_batches import Work, checked_texts, encoded
+from .texts import check_top, ranked, ranked_labels, stream_of
 
 BATCH_SIZE = 4  # pictures
+TEXTS = 32  # of a batch
 
 
 def _batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[tuple[range, Tensor]]:
@@ -52,6 +55,77 @@ def label_images(loaded: Any, images: Sequence[Any], *, top: int | None = 5, bat
     yield Done("complete", {"count": len(images)})
 
 
+def _vectors_of_texts(loaded: Any, texts: Sequence[str]) -> Generator[Event | None, None, Tensor]:
+    """The vectors (N, P) of texts by a model of pictures and texts; returns them."""
+    model = loaded.model
+    encodings = yield from encoded(loaded, texts, None, model.most)
+    found = []
+    for first in range(0, len(encodings), TEXTS):
+        rows = [encoding.ids for encoding in encodings[first : first + TEXTS]]
+        length = model.most if model.fixed_length else max(map(len, rows))
+        fill = loaded.tokenizer.pad_id or 0
+        ids = int32_tensor([i for row in rows for i in (*row, *[fill] * (length - len(row)))], model.device)
+        with no_grad():
+            found.append(model.text_features(ids.reshape(len(rows), length)))
+        yield None
+    return cat(found)
+
+
+def match_labels(
+    loaded: Any, images: Sequence[Any], labels: Sequence[str], *, template: str | None = None, top: int | None = None,
+    batch_size: int = BATCH_SIZE,
+) -> Work:  # fmt: skip
+    """Items with `labels`: how probably each of the given labels says what a picture shows, the most probable first, at
+    most `top` of them. CLIP's probabilities add up to 1, SigLIP's do not.
+
+    `template` makes a text of a label, which takes the place of {}; by default that of the model.
+    """
+    check_top(top)
+    images, labels = _listed(images), checked_texts(labels)
+    template = loaded.model.template if template is None else template
+    if not labels or not all(label.strip() for label in labels):
+        raise OptionError("at least one label is needed, and none may be empty", where="labels")
+    if "{}" not in template:
+        raise OptionError(f"{template!r:.60} has no place for a label", where="template", hint="Write {} there")
+    texts = yield from _vectors_of_texts(loaded, [template.replace("{}", label) for label in labels])
+    for chosen, pixel_values in _batches(loaded, images, batch_size):
+        yield None
+        with no_grad():
+            rows = loaded.model.scores(loaded.model.image_features(pixel_values), texts).to("float32").tolist()
+        for index, scores in zip(chosen, rows, strict=True):
+            yield Item(index, {"labels": ranked(labels, scores, loaded.model.independent, top)})
+        yield Progress("pictures", chosen.stop, len(images), "pictures")
+    yield Done("complete", {"count": len(images)})
+
+
+def vectors_of_images(
+    loaded: Any, images: Sequence[Any], texts: Sequence[str] = (), *, batch_size: int = BATCH_SIZE
+) -> Work:
+    """Items with `embedding`, a list of floats of length 1: those of the pictures, then those of the texts, which are
+    near one another where a text says what a picture shows. Done with `dimensions`.
+    """
+    from pyapp.models.sentences import normalized
+
+    images, texts, width = _listed(images), checked_texts(texts), 0
+
+    def items(first: int, x: Tensor) -> Iterator[Item]:
+        for i, row in enumerate(normalized(x).to("float32").tolist()):
+            yield Item(first + i, {"embedding": row})
+
+    for chosen, pixel_values in _batches(loaded, images, batch_size):
+        yield None
+        with no_grad():
+            found = loaded.model.image_features(pixel_values)
+            yield from items(chosen.start, found)
+        width = found.shape[1]
+        yield Progress("pictures", chosen.stop, len(images), "pictures")
+    if texts:
+        found = yield from _vectors_of_texts(loaded, texts)
+        width = found.shape[1]
+        yield from items(len(images), found)
+    yield Done("complete", {"count": len(images) + len(texts), "dimensions": width})
+
+
 def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BATCH_SIZE, **options: Any) -> Work:
     """Items with `text`: what the model reads in each picture. TrOCR reads one line of text.
 
@@ -75,4 +149,6 @@ def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BAT
 
 
 classify_images = stream_of("classify-image", label_images, remote=False)
+match_images = stream_of("match-image", match_labels, remote=False)
+embed_images = stream_of("embed-image", vectors_of_images, remote=False)
 read_images = stream_of("read", texts_of_images, remote=False)

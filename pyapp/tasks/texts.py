@@ -106,7 +106,14 @@ def ranked_labels(loaded: Any, scores: Sequence[float], top: int | None) -> list
     """The names and probabilities of a classifier's labels, the most probable first, at most `top` of them."""
     names = loaded.model.config.labels
     several = loaded.settings.get("problem_type") == "multi_label_classification" or len(names) == 1
-    chances = [sigmoid(score) for score in scores] if several else softmax(scores)
+    return ranked(names, scores, several, top)
+
+
+def ranked(names: Sequence[str], scores: Sequence[float], independent: bool, top: int | None) -> list[dict[str, Any]]:
+    """Names with the probabilities of their scores, the most probable first, at most `top` of them. independent: each
+    has a probability of its own, else all add up to 1.
+    """
+    chances = [sigmoid(score) for score in scores] if independent else softmax(scores)
     order = sorted(range(len(names)), key=lambda i: -chances[i])[:top]
     return [{"label": names[i], "score": chances[i]} for i in order]
 
@@ -238,7 +245,7 @@ WORK: Mapping[str, Callable[..., Work]] = {
     "question-answering": answer_questions,
 }
 # The loader of a task, where it has another name.
-LOADED_FOR = {"rerank": "classify"}
+LOADED_FOR = {"rerank": "classify", "embed-image": "match-image"}
 
 
 async def _stream(

@@ -7,7 +7,7 @@ import pytest
 import pyapp
 from pyapp.models._index import MODEL_TYPES, TASKS
 from pyapp.text.sequence_to_sequence import SearchOptions, search
-from tests.models.picture_configs import CONFIGS, OTHER_DEVICE, TOKENS, sizes
+from tests.models.picture_configs import CONFIGS, OTHER_DEVICE, TOKENS, WITH_TOKENS, sizes
 from tests.models.seeded import picture
 from tests.models.test_pictures import make
 
@@ -31,7 +31,8 @@ def test_outputs_on_another_device(name: str) -> None:
                     *_, texts = search(model, x, None, options)
                     found.append(texts)
                 else:
-                    found.append(model(x).cpu().tolist())
+                    more = [pyapp.tensor(TOKENS).to(device)] if task in WITH_TOKENS else []
+                    found.append(model(x, *more).cpu().tolist())
         return found
 
     expected = run("cpu")

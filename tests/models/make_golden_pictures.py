@@ -61,6 +61,8 @@ def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
     if task == "image-to-text":
         found = model(pixel_values=pictures, decoder_input_ids=torch.tensor(TOKENS))
         return [found.logits]
+    if task == "zero-shot-image-classification":
+        return [model(pixel_values=pictures, input_ids=torch.tensor(TOKENS)).logits_per_image]
     found = model(pixel_values=pictures)
     if task == "object-detection":
         return [found.logits, found.pred_boxes]

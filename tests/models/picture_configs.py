@@ -13,6 +13,10 @@ _TROCR = {
     "model_type": "trocr", "vocab_size": 40, "d_model": 12, "decoder_layers": 2, "decoder_attention_heads": 3,
     "decoder_ffn_dim": 20, "max_position_embeddings": 16,
 }  # fmt: skip
+_WORDS = {
+    "vocab_size": 40, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20,
+    "max_position_embeddings": 8,
+}  # fmt: skip
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "vit": {"model_type": "vit", **_SIZES, **_LABELS, "image_size": [12, 8]},
@@ -57,6 +61,18 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "kernel_sizes": [5], "in_channels": [32], "out_channels": [40], "strides": [2], "num_block_repeats": [1],
         "expand_ratios": [2], "hidden_dim": 64, "pooling_type": "max", **_LABELS,
     },
+    "clip": {
+        "model_type": "clip", "projection_dim": 10, "text_config": _WORDS | {"eos_token_id": 2},
+        "vision_config": _SIZES,
+    },
+    "clip_named_end": {
+        "model_type": "clip", "projection_dim": 10, "text_config": _WORDS | {"eos_token_id": 9},
+        "vision_config": _SIZES | {"hidden_act": "gelu"},
+    },
+    "siglip": {"model_type": "siglip", "text_config": _WORDS | {"hidden_size": 16}, "vision_config": _SIZES},
+    "siglip_projected": {
+        "model_type": "siglip", "text_config": _WORDS | {"projection_size": 16}, "vision_config": _SIZES,
+    },
     "trocr": {
         "model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit", **_SIZES, "qkv_bias": False},
         "decoder": _TROCR | {"cross_attention_hidden_size": 16},
@@ -92,13 +108,14 @@ OTHER_DEVICE = (
     "efficientnet",
     "trocr",
 )  # run on another device
-TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # the beginnings of two texts, for decoders
+WITH_TOKENS = ("image-to-text", "zero-shot-image-classification")  # tasks whose models read texts too
+TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # two texts, or their beginnings
 
 
 def sizes(name: str) -> list[tuple[int, int]]:
     """The sizes (height, width) of the pictures that the tests show a model."""
     config = CONFIGS[name]
-    own = config.get("encoder", config).get("image_size", 32)
+    own = config.get("encoder", config.get("vision_config", config)).get("image_size", 32)
     first = (own, own) if isinstance(own, int) else tuple(own)
     return [first, (16, 20)] if config["model_type"] in ANY_SIZE else [first]
 

@@ -16,7 +16,7 @@ def draw(name: str, shape: tuple[int, ...], salt: int = 0) -> np.ndarray:
         centre = 1.0 if "norm" in name.lower() or "ln_" in name or "layernorm" in name.lower() else 0.0
         if name.endswith("bias"):
             centre = 0.0
-        return (centre + 0.1 * values).astype(np.float32)
+        return np.asarray(centre + 0.1 * values, np.float32)
     embedding = any(part in name for part in ("embed", "wte", "wpe"))
     return (values * (0.3 if embedding else shape[-1] ** -0.5)).astype(np.float32)
 

@@ -19,7 +19,7 @@ from pyapp import nn
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.models._index import MODEL_TYPES, TASKS
 from pyapp.text.sequence_to_sequence import SearchOptions, search
-from tests.models.picture_configs import CONFIGS, QUANTISED, TOKENS, sizes
+from tests.models.picture_configs import CONFIGS, QUANTISED, TOKENS, WITH_TOKENS, sizes
 from tests.models.seeded import direction, picture, picture_weights, shown
 
 FOLDER = Path(__file__).with_name("golden_pictures")
@@ -59,7 +59,7 @@ def make(name: str, task: str, **changes: Any) -> Any:
 
 def run(model: Any, task: str, size: tuple[int, int]) -> list[pyapp.Tensor]:
     pictures = pyapp.from_numpy(picture(2, *size))
-    found = model(pictures, pyapp.tensor(TOKENS)) if task == "image-to-text" else model(pictures)
+    found = model(pictures, pyapp.tensor(TOKENS)) if task in WITH_TOKENS else model(pictures)
     return list(found) if isinstance(found, tuple) else [found]
 
 
@@ -147,7 +147,7 @@ def test_hostile_lists_are_refused(name: str) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_hostile_configurations_are_refused(name: str) -> None:
     config = CONFIGS[name]
-    parts = ["encoder", "decoder"] if "encoder" in config else [""]
+    parts = [part for part in ("encoder", "decoder", "vision_config", "text_config") if part in config] or [""]
     for part in parts:
         own = config[part] if part else config
         for field in ("num_attention_heads", "decoder_attention_heads", "image_size", "hidden_size", "d_model"):

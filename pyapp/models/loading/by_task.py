@@ -61,6 +61,8 @@ TASK_OF_CLASS = {
     "ForImageClassification": "image-classification",
     "ForImageClassificationWithTeacher": "image-classification",
     "VisionEncoderDecoderModel": "image-to-text",
+    "CLIPModel": "zero-shot-image-classification",
+    "SiglipModel": "zero-shot-image-classification",
 }
 FEATURES = ("features", "image-features")  # what encoders of any head give
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here

@@ -1,5 +1,5 @@
 """Load a model of pictures for a task, with the image processor that prepares them, and the tokenizer of a model that
-writes.
+writes or reads texts.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pyapp.vision.processors import ImageProcessor
 from .by_task import TOKENIZER_FILES, build, check_task, given_files
 
 MORE_FILES = re.compile("|".join(map(re.escape, TOKENIZER_FILES)))
-WRITING = ("image-to-text",)  # tasks whose models have a tokenizer
+WITH_TOKENIZER = ("image-to-text", "zero-shot-image-classification")
 
 
 @dataclass(frozen=True)
 class LoadedImageModel:
-    """A model, its image processor, the tokenizer of one that writes, and the objects of its config.json and
+    """A model, its image processor, the tokenizer of one with texts, and the objects of its config.json and
     generation_config.json.
     """
 
@@ -56,8 +56,8 @@ def load_image_model(
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedImageModel:
-    """Loads a folder of Hugging Face's, its files by their names, or a name on the hub, for a task:
-    "image-classification", "image-features" or "image-to-text".
+    """Loads a folder of Hugging Face's, its files by their names, or a name on the hub, for a task
+    of models of pictures, such as "image-classification" (docs/models.md lists them).
 
     dtype, the errors and events are those of `load_task_model`; ModelError too for a processor that does not fit the
     model.
@@ -88,7 +88,7 @@ def load_image_model(
     check_task(settings, name, task)
     processor = _processor(files, settings)
     tokenizer = None
-    if task in WRITING:
+    if task in WITH_TOKENIZER:
         if not any(file in words for file in VOCABULARIES):
             raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
         tokenizer = load_tokenizer(words, name)

@@ -1,0 +1,81 @@
+"""The fields of config.json that models of pictures and texts share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from .config import check_fields, read_config, require
+from .pictures_config import PatchConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextConfig:
+    """The fields of the part for texts. A model sets its own defaults."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    max_position_embeddings: int
+    hidden_act: str
+    layer_norm_eps: float
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        heads, width = self.num_attention_heads, self.hidden_size
+        require(width % heads == 0, f"num_attention_heads {heads} does not divide hidden_size {width}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TowersConfig:
+    """The configurations of both parts, and `values`, the whole object of the config.json."""
+
+    model_type: ClassVar[str]
+    text_class: ClassVar[type[TextConfig]]
+    vision_class: ClassVar[type[PatchConfig]]
+
+    text_config: Any
+    vision_config: Any
+    values: Mapping[str, Any]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored. Older files have the parts' own values in
+        text_config_dict and vision_config_dict.
+        """
+        parts = {}
+        for name in ("text_config", "vision_config"):
+            own = values.get(f"{name}_dict")
+            own = values.get(name) if own is None else own
+            own = {} if own is None else own
+            require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object")
+            parts[name] = own
+        return cls(
+            read_config(cls.text_class, parts["text_config"]),
+            cls.vision_class.from_dict(parts["vision_config"]),
+            dict(values),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        own = {"model_type": self.model_type, "text_config": self.text_config.to_dict()}
+        return {**self.values, **own, "vision_config": self.vision_config.to_dict()}
+
+    @property
+    def vocab_size(self) -> int:
+        """The tokens of texts."""
+        found: int = self.text_config.vocab_size
+        return found
+
+    @property
+    def num_channels(self) -> int:
+        """The channels of pictures."""
+        found: int = self.vision_config.num_channels
+        return found

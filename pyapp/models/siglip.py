@@ -1,0 +1,144 @@
+"""SigLIP (Zhai et al. 2023, arXiv 2303.15343): a Vision Transformer and a transformer of texts, trained to tell for
+each pair of a picture and a text whether they belong together.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyapp.engine import Tensor, ops
+from pyapp.nn import LayerNorm, Linear, Module, MultiheadAttention
+from pyapp.nn.parameter import new_parameter
+from pyapp.nn.towers import FeedForward, PictureAndText, PositionedPatches, TextTower, Tower
+from pyapp.nn.vision import ImageModel, check_pictures, token
+
+from .loading.config import require
+from .loading.pictures_config import PatchConfig
+from .loading.towers_config import TextConfig, TowersConfig
+
+MODEL_TYPES = ("siglip",)
+BASE = ""
+IGNORED = r".*\.position_ids"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiglipTextConfig(TextConfig):
+    """The fields of text_config."""
+
+    vocab_size: int = 32000
+    hidden_size: int = 768
+    intermediate_size: int = 3072
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    max_position_embeddings: int = 64
+    hidden_act: str = "gelu_pytorch_tanh"
+    layer_norm_eps: float = 1e-6
+    projection_size: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiglipVisionConfig(PatchConfig):
+    """The fields of vision_config."""
+
+    model_type = "siglip_vision_model"
+
+    hidden_act: str = "gelu_pytorch_tanh"
+    layer_norm_eps: float = 1e-6
+    vision_use_head: bool = True
+
+
+class Config(TowersConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = MODEL_TYPES[0]
+    text_class = SiglipTextConfig
+    vision_class = SiglipVisionConfig
+
+    def __post_init__(self) -> None:
+        width = self.vision_config.hidden_size
+        require(self.vision_config.vision_use_head, "SigLIP without vision_use_head has no vectors of pictures")
+        require(self.text_width == width, f"texts have vectors of {self.text_width} numbers, pictures of {width}")
+
+    @property
+    def text_width(self) -> int:
+        """The numbers of a text's vector."""
+        found: int = self.text_config.projection_size or self.text_config.hidden_size
+        return found
+
+
+class PoolingHead(Module):
+    """The features of a picture: a learned query attends to its patches."""
+
+    def __init__(self, config: SiglipVisionConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.probe = token(width)
+        self.attention = MultiheadAttention(width, config.num_attention_heads, batch_first=True)
+        self.layernorm = LayerNorm(width, config.layer_norm_eps)
+        self.mlp = FeedForward(width, config.intermediate_size, config.hidden_act)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, D) → (B, D)."""
+        probe = self.probe.expand(x.shape[0], 1, x.shape[2])
+        x = self.attention(probe, x, x, need_weights=False)[0]  # (B, 1, D)
+        return self.mlp(self.layernorm(x), x).squeeze(1)
+
+
+class Vision(ImageModel):
+    """The Vision Transformer."""
+
+    def __init__(self, config: SiglipVisionConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = PositionedPatches(config, class_token=False)
+        self.encoder = Tower(config)
+        self.post_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.head = PoolingHead(config)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → features (B, D)."""
+        check_pictures("SigLIP", pixel_values, self.config.num_channels, self.config.image_size)
+        return self.head(self.post_layernorm(self.encoder(self.embeddings(pixel_values))))
+
+
+class Text(TextTower):
+    """The transformer of texts; its last token, which may be padding, has a text's features."""
+
+    def __init__(self, config: SiglipTextConfig) -> None:
+        super().__init__(config, causal=False)
+        self.head = Linear(config.hidden_size, config.projection_size or config.hidden_size)
+
+    def features(self, ids: Tensor) -> Tensor:
+        """ids (N, T) → (N, P)."""
+        x = self(ids)
+        return self.head(x.narrow(1, ids.shape[1] - 1, 1).squeeze(1))
+
+
+class Siglip(PictureAndText):
+    """Both transformers."""
+
+    independent = True
+    fixed_length = True
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.text_model = Text(config.text_config)
+        self.vision_model = Vision(config.vision_config)
+        self.logit_scale = new_parameter(ops.zeros, 1)
+        self.logit_bias = new_parameter(ops.zeros, 1)
+
+    def image_features(self, pixel_values: Tensor) -> Tensor:
+        return self.vision_model(pixel_values)
+
+    def text_features(self, ids: Tensor) -> Tensor:
+        return self.text_model.features(ids)
+
+    def scores(self, pictures: Tensor, texts: Tensor) -> Tensor:
+        return super().scores(pictures, texts) + self.logit_bias
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {"zero-shot-image-classification": Siglip}

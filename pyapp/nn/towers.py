@@ -1,0 +1,169 @@
+"""The common parts of models that read pictures and texts into one space (CLIP, Radford et al. 2021, arXiv 2103.00020):
+a transformer for each, whose layers have a norm before each part, and the scores of all pairs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..engine import Tensor, ops
+from .encoders import attend_joined
+from .layers.containers import ModuleList
+from .layers.convolution import Conv2d
+from .layers.embedding import Embedding
+from .layers.gated import activation_named
+from .layers.linear import Linear, ResidualLinear
+from .layers.normalization import LayerNorm
+from .module import Module
+from .parameter import new_parameter
+from .sequence_to_sequence import Attention, check_ids
+from .vision import ImageModel, as_sequence
+
+
+class FeedForward(Module):
+    """Two linear layers with an activation between them."""
+
+    def __init__(self, width: int, inner: int, activation: str) -> None:
+        super().__init__()
+        self.fc1 = Linear(width, inner)
+        self.fc2 = ResidualLinear(inner, width)
+        self.activation = activation_named(activation)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (..., D) → (..., D)."""
+        return self.fc2(self.activation(self.fc1(x)), residual)
+
+
+class TowerLayer(Module):
+    """Attention and a feed-forward part, each with a norm before it and a residual around it. causal: a token attends
+    to those before it only.
+    """
+
+    def __init__(
+        self, width: int, heads: int, inner: int, activation: str, epsilon: float, causal: bool = False
+    ) -> None:
+        super().__init__()
+        self.causal = causal
+        self.self_attn = Attention(width, heads)
+        self.layer_norm1 = LayerNorm(width, epsilon)
+        self.mlp = FeedForward(width, inner, activation)
+        self.layer_norm2 = LayerNorm(width, epsilon)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        attention = self.self_attn
+        y = attend_joined(attention.qkv(attention, self.layer_norm1(x)), attention.heads, None, causal=self.causal)
+        x = attention.out_proj(y, x)
+        return self.mlp(self.layer_norm2(x), x)
+
+
+class Tower(Module):
+    """The layers of a transformer, by the fields of its configuration."""
+
+    def __init__(self, config: Any, causal: bool = False) -> None:
+        super().__init__()
+        self.layers = ModuleList(
+            TowerLayer(
+                config.hidden_size, config.num_attention_heads, config.intermediate_size, config.hidden_act,
+                config.layer_norm_eps, causal,
+            )
+            for _ in range(config.num_hidden_layers)
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class TextEmbeddings(Module):
+    """Tokens and their positions."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.token_embedding = Embedding(config.vocab_size, config.hidden_size)
+        self.position_embedding = Embedding(config.max_position_embeddings, config.hidden_size)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids (N, T) → (N, T, D)."""
+        return self.token_embedding(ids) + self.position_embedding.weight.narrow(0, 0, ids.shape[1])
+
+
+class TextTower(Module):
+    """Embeddings, layers and a norm."""
+
+    def __init__(self, config: Any, causal: bool) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.embeddings = TextEmbeddings(config)
+        self.encoder = Tower(config, causal)
+        self.final_layer_norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids (N, T) → hidden states (N, T, D)."""
+        check_ids(self, ids, None)
+        return self.final_layer_norm(self.encoder(self.embeddings(ids)))
+
+
+class PositionedPatches(Module):
+    """Patches with their positions, behind the class token if there is one."""
+
+    def __init__(self, config: Any, class_token: bool) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.class_embedding = new_parameter(ops.zeros, width) if class_token else None
+        self.patch_embedding = Conv2d(
+            config.num_channels, width, config.patch_size, stride=config.patch_size, bias=not class_token
+        )
+        self.position_embedding = Embedding(config.patches + class_token, width)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → (B, T, D)."""
+        x = as_sequence(self.patch_embedding(pixel_values))
+        if self.class_embedding is not None:
+            token = self.class_embedding.reshape(1, 1, -1).expand(x.shape[0], 1, x.shape[2])
+            x = ops.cat([token, x], 1)
+        return x + self.position_embedding.weight
+
+
+class PictureAndText(ImageModel):
+    """A model of pictures and texts. `template` makes a text of a label; `independent`: each label has a probability of
+    its own, else the probabilities of all add up to 1; `fixed_length`: texts are padded to their largest length.
+    """
+
+    template = "This is a photo of {}."
+    independent = False
+    fixed_length = False
+    vision_model: Any
+    text_model: Any
+    logit_scale: Tensor
+
+    @property
+    def pixels(self) -> tuple[int, int]:
+        found: tuple[int, int] = self.config.vision_config.image_size
+        return found
+
+    @property
+    def most(self) -> int:
+        """The largest number of tokens of a text."""
+        found: int = self.text_model.most
+        return found
+
+    def image_features(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → the vectors of pictures (B, P)."""
+        raise NotImplementedError
+
+    def text_features(self, ids: Tensor) -> Tensor:
+        """ids (N, T) → the vectors of texts (N, P)."""
+        raise NotImplementedError
+
+    def scores(self, pictures: Tensor, texts: Tensor) -> Tensor:
+        """Vectors of pictures (B, P) and of texts (N, P) → logits (B, N)."""
+        parts = [x / (x * x).sum(1, keepdim=True).sqrt() for x in (pictures, texts)]
+        return parts[0] @ parts[1].transpose(0, 1) * self.logit_scale.exp()
+
+    def forward(self, pixel_values: Tensor, ids: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W), ids (N, T) → logits (B, N): how well each text says what a picture shows."""
+        return self.scores(self.image_features(pixel_values), self.text_features(ids))
