@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp import tasks
+from pyapp import tasks, vision
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Done, Error, Item
 from pyapp.formats.png import encode_png
@@ -29,6 +29,7 @@ CLASSES = {
     "deit": ("image-classification", "DeiTForImageClassification"),
     "deit_teacher": ("image-classification", "DeiTForImageClassificationWithTeacher"),
     "resnet": ("image-classification", "ResNetForImageClassification"),
+    "yolos": ("object-detection", "YolosForObjectDetection"),
     "clip": ("zero-shot-image-classification", "CLIPModel"),
     "siglip": ("zero-shot-image-classification", "SiglipModel"),
     "trocr": ("image-to-text", "VisionEncoderDecoderModel"),
@@ -47,6 +48,11 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder.mkdir()
         write_safetensors(folder / "model.safetensors", model.state_dict())
         processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 12, "width": 12}}
+        if name == "yolos":
+            processor = {
+                "image_processor_type": "YolosImageProcessor",
+                "size": {"shortest_edge": 32, "longest_edge": 64},
+            }
         (folder / "preprocessor_config.json").write_text(json.dumps(processor))
         if task in WITH_TOKENS:
             (folder / "tokenizer.json").write_text(tokenizer_json())
@@ -115,6 +121,30 @@ def test_pictures_and_texts_are_compared(top: Path, name: str) -> None:
     for arguments, message in (([[]], "label"), ([["a", " "]], "empty"), ([[3]], "not a text")):
         assert message in str(run(tasks.match_images(files, *arguments, model=loaded))[-1])
     assert "no place" in str(run(tasks.match_images(files, labels, template="cat", model=loaded))[-1])
+
+
+def test_objects_have_boxes_in_pixels(top: Path) -> None:
+    model, loaded = make("yolos", "object-detection"), load_image_model(top / "yolos", "object-detection")
+    files, images = [top / "0.png", top / "1.png"], [pyapp.from_numpy(pixels) for pixels in pictures()]
+    events = run(tasks.detect_objects(files, model=str(top / "yolos"), threshold=0.3))
+    assert isinstance(events[-1], Done), events[-1]
+    items = [event.values for event in events if isinstance(event, Item)]
+    assert [values["size"] for values in items] == [[30, 41], [64, 23]]
+    for image, values in zip(images, items, strict=True):
+        with pyapp.no_grad():
+            logits, boxes = model(loaded.processor([image]).pixel_values)
+        chances, (x, y, w, h) = logits.softmax(2).numpy()[0, :, :-1], boxes.numpy()[0].T
+        sides = np.array([image.shape[1], image.shape[0]] * 2)
+        wanted = np.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], 1) * sides
+        order = [i for i in np.argsort(-chances.max(1)) if chances[i].max() > 0.3]
+        assert 0 < len(order) and len(values["objects"]) == len(order)
+        for i, found in zip(order, values["objects"], strict=True):
+            assert found["label"] == ("no", "perhaps", "yes")[chances[i].argmax()]
+            np.testing.assert_allclose([found["score"], *found["box"]], [chances[i].max(), *wanted[i]], rtol=1e-3)
+        drawn = vision.draw_boxes(image, values["objects"])
+        assert drawn.shape == image.shape and (drawn != image).any()
+    assert run(tasks.detect_objects(files, model=loaded, threshold=1))[0].values["objects"] == []
+    assert "threshold" in str(run(tasks.detect_objects(files, model=loaded, threshold=2))[-1])
 
 
 def test_texts_and_quantised_weights(top: Path) -> None:
@@ -202,4 +232,12 @@ def test_commands(top: Path) -> None:
     assert re.fullmatch(rf"(cat|dog) [01]\.\d{{4}}\t{re.escape(files[0])}", matched[0]) and len(matched) == 1
     vectors = lines("embed-image", files[0], "-m", str(top / "siglip"), "--text", "a cat", "--text", "dog")
     assert [len(json.loads(line)) for line in vectors] == [16] * 3
+    drawn = top / "drawn"
+    boxes = lines("detect", *files, "-m", str(top / "yolos"), "--threshold", "0.3", "-o", str(drawn))
+    assert (
+        all(re.fullmatch(r"\w+\t0\.\d{4}(\t| )" + r"-?\d+\.\d[ \t]" * 4 + r".*\.png", line) for line in boxes) and boxes
+    )
+    for i, pixels in enumerate(pictures()):
+        assert vision.read_image(drawn / f"{i}.png").shape == pixels.shape
+    lines("detect", files[0], files[0], "-m", str(top / "yolos"), "-o", str(drawn), code=1)
     assert lines("read", str(top / "none.png"), "-m", str(top / "trocr"), code=1) == []

@@ -1,10 +1,13 @@
-"""The commands over pictures: classify-image, embed-image, read. Results on stdout in the order of the pictures,
-everything else on stderr.
+"""The commands over pictures: classify-image, detect, embed-image, read. Results on stdout in the order of the
+pictures, everything else on stderr.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,6 +15,7 @@ import click
 from pyapp.cli.running import forward, json_option, threads_option, use_threads
 from pyapp.cli.texts import ItemsView, model_option, type_option
 from pyapp.cli.views import JsonView, View
+from pyapp.events import Item
 
 files_argument = click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="IMAGE…")
 
@@ -76,6 +80,90 @@ def embed_image(
     return forward(lambda cancel: tasks.embed_images(list(files), texts, model=model, dtype=dtype, cancel=cancel), view)
 
 
+def drawn_files(files: Sequence[str], folder: str | None) -> list[Path]:
+    """Where the drawn pictures go: files of their names in a folder, which is made. UsageError if two have one name."""
+    if folder is None:
+        return []
+    found = [Path(folder) / f"{Path(file).stem}.png" for file in files]
+    if len(set(found)) < len(found):
+        raise click.UsageError("two pictures have the same name: give them to two commands, with two folders.")
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.BadParameter(f"{folder}: {error.strerror or error}.", param_hint="--output-dir") from None
+    return found
+
+
+def write_drawn(target: Path, image: Any) -> None:
+    """Writes a picture (H, W, 3) as PNG: complete, or not at all."""
+    from pyapp.formats.png import encode_png
+    from pyapp.formats.sink import open_sink
+
+    with open_sink(target) as sink:
+        sink.write(encode_png(image.numpy()))
+
+
+def drawing(events: Any, draw: Callable[[int, Any], None]) -> Any:
+    """The events of a task; `draw` gets each Item's index and values first, and its errors become the last event."""
+    from pyapp.tasks import task
+
+    @task
+    async def stream() -> Any:
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, Item):
+                    draw(event.index, event.values)
+                yield event
+
+    return stream()
+
+
+folder_option = click.option(
+    "-o", "--output-dir", "folder", type=click.Path(), help="Also write each picture with what was found, as PNG."
+)
+
+
+@click.command(short_help="Find objects in pictures.")
+@files_argument
+@model_option
+@click.option(
+    "--threshold", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="Only more probable objects."
+)
+@folder_option
+@type_option
+@threads_option
+@json_option
+def detect(
+    files: tuple[str, ...], model: str, threshold: float, folder: str | None, dtype: str | None, threads: int | None,
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Find the objects in each IMAGE with a model such as YOLOS. A line for each object: label, probability, box (left,
+    top, right, bottom in pixels) and the picture's name.
+    """
+    from pyapp import tasks, vision
+
+    use_threads(threads)
+    targets = drawn_files(files, folder)
+
+    def draw(index: int, values: Any) -> None:
+        if targets:
+            write_drawn(targets[index], vision.draw_boxes(vision.read_image(files[index]), values["objects"]))
+
+    def lines(index: int, values: Any) -> list[str]:
+        rows = []
+        for found in values["objects"]:
+            box = " ".join(f"{side:.1f}" for side in found["box"])
+            rows.append(f"{found['label']}\t{found['score']:.4f}\t{box}\t{files[index]}")
+        return rows
+
+    return forward(
+        lambda cancel: drawing(
+            tasks.detect_objects(list(files), model=model, dtype=dtype, threshold=threshold, cancel=cancel), draw
+        ),
+        JsonView() if as_json else ItemsView(lines),
+    )
+
+
 @click.command(short_help="Read the text in pictures.")
 @files_argument
 @model_option
@@ -99,4 +187,4 @@ def read(
     )
 
 
-COMMANDS = (classify_image, embed_image, read)
+COMMANDS = (classify_image, detect, embed_image, read)

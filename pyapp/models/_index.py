@@ -57,6 +57,7 @@ MODEL_TYPES = {
     "vision-encoder-decoder": "vision_encoder_decoder",
     "vit": "vit",
     "xlm-roberta": "roberta",
+    "yolos": "yolos",
 }
 TASKS: dict[str, tuple[str, ...]] = {
     "bart": ("seq2seq-lm", "sequence-classification", "question-answering"),
@@ -111,6 +112,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "trocr": ("text-decoder",),
     "vision_encoder_decoder": ("image-to-text",),
     "vit": ("image-features", "image-classification"),
+    "yolos": ("image-features", "object-detection"),
 }
 GGUF_ARCHITECTURES = {
     "bert": "bert",

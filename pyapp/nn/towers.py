@@ -77,6 +77,11 @@ class Tower(Module):
         return x
 
 
+def first_rows(table: Embedding, count: int) -> Tensor:
+    """The first `count` vectors of a table, which may be quantised: (count, D)."""
+    return table(ops.arange(count, dtype="int32", device=table.weight.device))
+
+
 class TextEmbeddings(Module):
     """Tokens and their positions."""
 
@@ -87,7 +92,7 @@ class TextEmbeddings(Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """ids (N, T) → (N, T, D)."""
-        return self.token_embedding(ids) + self.position_embedding.weight.narrow(0, 0, ids.shape[1])
+        return self.token_embedding(ids) + first_rows(self.position_embedding, ids.shape[1])
 
 
 class TextTower(Module):
@@ -125,7 +130,7 @@ class PositionedPatches(Module):
         if self.class_embedding is not None:
             token = self.class_embedding.reshape(1, 1, -1).expand(x.shape[0], 1, x.shape[2])
             x = ops.cat([token, x], 1)
-        return x + self.position_embedding.weight
+        return x + first_rows(self.position_embedding, x.shape[1])
 
 
 class PictureAndText(ImageModel):

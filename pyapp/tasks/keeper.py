@@ -68,6 +68,7 @@ LOADERS: Mapping[str, Loader] = {
     "question-answering": load_for("question-answering"),
     "classify-image": load_picture_model_for("image-classification"),
     "match-image": load_picture_model_for("zero-shot-image-classification"),
+    "detect": load_picture_model_for("object-detection"),
     "read": load_picture_model_for("image-to-text"),
 }
 KINDS = {

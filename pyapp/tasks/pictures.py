@@ -13,6 +13,8 @@ from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.ops import cat
 from pyapp.errors import OptionError
 from pyapp.events import Done, Event, Item, Progress
+from pyapp.text.options import check_number
+from pyapp.vision.processors import Prepared
 
 from .text_batches import Work, checked_texts, encoded
 from .texts import check_top, ranked, ranked_labels, stream_of
@@ -21,8 +23,8 @@ BATCH_SIZE = 4  # pictures
 TEXTS = 32  # of a batch
 
 
-def _batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[tuple[range, Tensor]]:
-    """The numbers of the pictures of each batch, and what the model reads of them (B, 3, H, W)."""
+def _batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[tuple[range, Prepared]]:
+    """The numbers of the pictures of each batch, and what the model reads of them."""
     from pyapp.vision.reading import read_image
 
     if type(batch_size) is not int or batch_size < 1:
@@ -30,8 +32,7 @@ def _batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[tu
     for first in range(0, len(images), batch_size):
         chosen = images[first : first + batch_size]
         pictures = [image if isinstance(image, Tensor) else read_image(image) for image in chosen]
-        prepared = loaded.processor(pictures, loaded.model.device)
-        yield range(first, first + len(chosen)), prepared.pixel_values
+        yield range(first, first + len(chosen)), loaded.processor(pictures, loaded.model.device)
 
 
 def _listed(images: Any) -> list[Any]:
@@ -45,10 +46,10 @@ def label_images(loaded: Any, images: Sequence[Any], *, top: int | None = 5, bat
     """
     check_top(top)
     images = _listed(images)
-    for chosen, pixel_values in _batches(loaded, images, batch_size):
+    for chosen, prepared in _batches(loaded, images, batch_size):
         yield None
         with no_grad():
-            rows = loaded.model(pixel_values).to("float32").tolist()  # (B, labels)
+            rows = loaded.model(prepared.pixel_values).to("float32").tolist()  # (B, labels)
         for index, scores in zip(chosen, rows, strict=True):
             yield Item(index, {"labels": ranked_labels(loaded, scores, top)})
         yield Progress("pictures", chosen.stop, len(images), "pictures")
@@ -88,10 +89,10 @@ def match_labels(
     if "{}" not in template:
         raise OptionError(f"{template!r:.60} has no place for a label", where="template", hint="Write {} there")
     texts = yield from _vectors_of_texts(loaded, [template.replace("{}", label) for label in labels])
-    for chosen, pixel_values in _batches(loaded, images, batch_size):
+    for chosen, prepared in _batches(loaded, images, batch_size):
         yield None
         with no_grad():
-            rows = loaded.model.scores(loaded.model.image_features(pixel_values), texts).to("float32").tolist()
+            rows = loaded.model.scores(loaded.model.image_features(prepared.pixel_values), texts).to("float32").tolist()
         for index, scores in zip(chosen, rows, strict=True):
             yield Item(index, {"labels": ranked(labels, scores, loaded.model.independent, top)})
         yield Progress("pictures", chosen.stop, len(images), "pictures")
@@ -112,10 +113,10 @@ def vectors_of_images(
         for i, row in enumerate(normalized(x).to("float32").tolist()):
             yield Item(first + i, {"embedding": row})
 
-    for chosen, pixel_values in _batches(loaded, images, batch_size):
+    for chosen, prepared in _batches(loaded, images, batch_size):
         yield None
         with no_grad():
-            found = loaded.model.image_features(pixel_values)
+            found = loaded.model.image_features(prepared.pixel_values)
             yield from items(chosen.start, found)
         width = found.shape[1]
         yield Progress("pictures", chosen.stop, len(images), "pictures")
@@ -124,6 +125,27 @@ def vectors_of_images(
         width = found.shape[1]
         yield from items(len(images), found)
     yield Done("complete", {"count": len(images) + len(texts), "dimensions": width})
+
+
+def find_objects(loaded: Any, images: Sequence[Any], *, threshold: float = 0.5) -> Work:
+    """Items with `objects` and `size` [height, width]: the objects of a picture that are more probable than the
+    threshold, the most probable first. Each has `label`, `score` and `box`: left, top, right, bottom in pixels.
+
+    Pictures are computed one by one, because padding would change them.
+    """
+    check_number("threshold", threshold, 0, 1)
+    images = _listed(images)
+    for chosen, prepared in _batches(loaded, images, 1):
+        yield None
+        with no_grad():
+            found = loaded.model.objects(*loaded.model(prepared.pixel_values), threshold)[0]
+        height, width = prepared.sizes[0]
+        for entry in found:
+            sides = (width, height, width, height)
+            entry["box"] = [part * side for part, side in zip(entry["box"], sides, strict=True)]
+        yield Item(chosen.start, {"objects": found, "size": [height, width]})
+        yield Progress("pictures", chosen.stop, len(images), "pictures")
+    yield Done("complete", {"count": len(images)})
 
 
 def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BATCH_SIZE, **options: Any) -> Work:
@@ -137,9 +159,9 @@ def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BAT
     own = {name: value for name, value in loaded.settings.items() if value is not None}
     settings = SearchOptions.from_files({**decoder, **own}, loaded.generation, options)
     images = _listed(images)
-    for chosen, pixel_values in _batches(loaded, images, batch_size):
+    for chosen, prepared in _batches(loaded, images, batch_size):
         written: list[list[int]] = []
-        for state in search(loaded.model, pixel_values, None, settings):
+        for state in search(loaded.model, prepared.pixel_values, None, settings):
             written = state or []
             yield None
         for index, ids in zip(chosen, written, strict=True):
@@ -150,5 +172,6 @@ def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BAT
 
 classify_images = stream_of("classify-image", label_images, remote=False)
 match_images = stream_of("match-image", match_labels, remote=False)
+detect_objects = stream_of("detect", find_objects, remote=False)
 embed_images = stream_of("embed-image", vectors_of_images, remote=False)
 read_images = stream_of("read", texts_of_images, remote=False)

@@ -9,17 +9,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .drawing import draw_areas, draw_boxes
     from .reading import from_pixels, read_image, read_image_async
     from .resampling import resize
 
 _HOMES = {
+    "draw_areas": "drawing",
+    "draw_boxes": "drawing",
     "from_pixels": "reading",
     "read_image": "reading",
     "read_image_async": "reading",
     "resize": "resampling",
 }
 
-__all__ = ["from_pixels", "read_image", "read_image_async", "resize"]
+__all__ = ["draw_areas", "draw_boxes", "from_pixels", "read_image", "read_image_async", "resize"]
 
 
 def __getattr__(name: str) -> Any:

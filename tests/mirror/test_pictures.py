@@ -32,7 +32,9 @@ def test_outputs_on_another_device(name: str) -> None:
                     found.append(texts)
                 else:
                     more = [pyapp.tensor(TOKENS).to(device)] if task in WITH_TOKENS else []
-                    found.append(model(x, *more).cpu().tolist())
+                    parts = model(x, *more)
+                    parts = parts if isinstance(parts, tuple) else (parts,)
+                    found.append([part.cpu().tolist() for part in parts])
         return found
 
     expected = run("cpu")

@@ -73,6 +73,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "siglip_projected": {
         "model_type": "siglip", "text_config": _WORDS | {"projection_size": 16}, "vision_config": _SIZES,
     },
+    "yolos": {"model_type": "yolos", **_SIZES, **_LABELS, "image_size": [12, 8], "num_detection_tokens": 5},
+    "yolos_plain": {
+        "model_type": "yolos", **_SIZES, **_LABELS, "image_size": [12, 8], "num_detection_tokens": 3,
+        "use_mid_position_embeddings": False, "qkv_bias": False,
+    },
     "trocr": {
         "model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit", **_SIZES, "qkv_bias": False},
         "decoder": _TROCR | {"cross_attention_hidden_size": 16},
@@ -87,27 +92,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 # The class of transformers that a configuration is read with, where the task does not tell it.
 CLASSES = {("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher"}
-QUANTISED = (
-    "vit",
-    "deit",
-    "beit",
-    "dinov2",
-    "convnext",
-    "resnet",
-    "mobilenet_v2",
-    "efficientnet",
-    "trocr",
-)  # run with weights in block types
-OTHER_DEVICE = (
-    "vit",
-    "beit",
-    "dinov2_gated",
-    "convnext",
-    "resnet",
-    "mobilenet_v2",
-    "efficientnet",
-    "trocr",
-)  # run on another device
+# Run with weights in block types.
+QUANTISED = "vit deit beit dinov2 convnext resnet mobilenet_v2 efficientnet clip siglip yolos trocr".split()
+# Run on another device.
+OTHER_DEVICE = "vit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos trocr".split()
 WITH_TOKENS = ("image-to-text", "zero-shot-image-classification")  # tasks whose models read texts too
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # two texts, or their beginnings
 
@@ -120,4 +108,4 @@ def sizes(name: str) -> list[tuple[int, int]]:
     return [first, (16, 20)] if config["model_type"] in ANY_SIZE else [first]
 
 
-ANY_SIZE = ("dinov2", "convnext", "resnet", "mobilenet_v2", "efficientnet")
+ANY_SIZE = "dinov2 convnext resnet mobilenet_v2 efficientnet yolos".split()

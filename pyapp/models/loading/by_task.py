@@ -61,6 +61,7 @@ TASK_OF_CLASS = {
     "ForImageClassification": "image-classification",
     "ForImageClassificationWithTeacher": "image-classification",
     "VisionEncoderDecoderModel": "image-to-text",
+    "ForObjectDetection": "object-detection",
     "CLIPModel": "zero-shot-image-classification",
     "SiglipModel": "zero-shot-image-classification",
 }

@@ -1,0 +1,51 @@
+"""Draw on pictures what models find in them: boxes of objects, and areas of labels. Natively, by Pillow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from zlib import crc32
+
+from pyapp.engine import Tensor
+from pyapp.engine.lazy import np
+
+STEPS = 360  # hues
+OPACITY = 0.5  # of an area over the picture
+
+
+def colour_of(label: str) -> tuple[int, int, int]:
+    """The colour (red, green, blue) of a label, always the same."""
+    from PIL import ImageColor
+
+    number = crc32(label.encode())
+    found = ImageColor.getrgb(f"hsv({number % STEPS}, {70 + number // STEPS % 31}%, 90%)")
+    return found[0], found[1], found[2]
+
+
+def draw_boxes(image: Tensor, objects: Sequence[Mapping[str, Any]]) -> Tensor:
+    """A picture uint8 (H, W, 3) and objects (`label`, `score`, `box`: left, top, right, bottom in pixels) → the picture
+    with their boxes, the most probable on top. ImportError without Pillow.
+    """
+    from PIL import Image, ImageDraw, ImageFont
+
+    height, width = int(image.shape[0]), int(image.shape[1])
+    picture = Image.fromarray(image.numpy())
+    pen, side = ImageDraw.Draw(picture), max(height, width)
+    line, font = max(1, side // 300), ImageFont.load_default(max(10, side // 50))
+    for found in reversed(objects):
+        colour, text = colour_of(found["label"]), f"{found['label']} {found['score']:.2f}"
+        left, top, right, bottom = (
+            min(max(value, 0), most) for value, most in zip(found["box"], (width, height) * 2, strict=True)
+        )
+        pen.rectangle((left, top, max(left, right), max(top, bottom)), outline=colour, width=line)
+        place = pen.textbbox((left + line, top + line), text, font=font)
+        pen.rectangle(place, fill=colour)
+        pen.text((left + line, top + line), text, fill=(0, 0, 0), font=font)
+    return Tensor.from_buffer(picture.tobytes(), (height, width, 3), "uint8")
+
+
+def draw_areas(image: Tensor, areas: Any, labels: Sequence[str]) -> Tensor:
+    """A picture uint8 (H, W, 3) and the number of each pixel's label (H, W) → the picture in the labels' colours."""
+    colours = np.array([colour_of(label) for label in labels], "float32")  # (labels, 3)
+    mixed = (1 - OPACITY) * image.numpy() + OPACITY * colours[np.asarray(areas)]
+    return Tensor.from_buffer(mixed.round().astype("uint8").tobytes(), tuple(image.shape), "uint8")
