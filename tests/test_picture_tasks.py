@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp import tasks, vision
+from pyapp import nn, tasks, vision
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Done, Error, Item
 from pyapp.formats.png import encode_png
@@ -30,6 +30,7 @@ CLASSES = {
     "deit_teacher": ("image-classification", "DeiTForImageClassificationWithTeacher"),
     "resnet": ("image-classification", "ResNetForImageClassification"),
     "yolos": ("object-detection", "YolosForObjectDetection"),
+    "segformer": ("semantic-segmentation", "SegformerForSemanticSegmentation"),
     "clip": ("zero-shot-image-classification", "CLIPModel"),
     "siglip": ("zero-shot-image-classification", "SiglipModel"),
     "trocr": ("image-to-text", "VisionEncoderDecoderModel"),
@@ -48,6 +49,8 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder.mkdir()
         write_safetensors(folder / "model.safetensors", model.state_dict())
         processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 12, "width": 12}}
+        if name == "segformer":
+            processor = {"image_processor_type": "SegformerImageProcessor", "size": {"height": 32, "width": 32}}
         if name == "yolos":
             processor = {
                 "image_processor_type": "YolosImageProcessor",
@@ -147,6 +150,24 @@ def test_objects_have_boxes_in_pixels(top: Path) -> None:
     assert "threshold" in str(run(tasks.detect_objects(files, model=loaded, threshold=2))[-1])
 
 
+def test_areas_are_those_of_the_resized_scores(top: Path) -> None:
+    loaded = load_image_model(top / "segformer", "semantic-segmentation")
+    events = run(tasks.segment_images([top / "0.png", top / "1.png"], model=str(top / "segformer")))
+    assert isinstance(events[-1], Done), events[-1]
+    for item in (event for event in events if isinstance(event, Item)):
+        image = pyapp.from_numpy(pictures()[item.index])
+        with pyapp.no_grad():
+            logits = make("segformer", "semantic-segmentation")(loaded.processor([image]).pixel_values)
+            logits = nn.functional.interpolate(logits, size=tuple(image.shape[:2]), mode="bilinear")
+        wanted = logits.numpy()[0].argmax(0)
+        numbers, lengths = np.array(item.values["runs"]).T
+        assert np.array_equal(np.repeat(numbers, lengths).reshape(item.values["size"]), wanted)
+        assert (np.diff(numbers) != 0).all() and len(set(numbers)) > 1
+        shares = {entry["label"]: entry["share"] for entry in item.values["segments"]}
+        assert shares == {("no", "perhaps", "yes")[i]: (wanted == i).mean() for i in set(wanted.flat)}
+        assert list(shares.values()) == sorted(shares.values(), reverse=True)
+
+
 def test_texts_and_quantised_weights(top: Path) -> None:
     events = run(tasks.read_images([top / "0.png", top / "1.png"], model=str(top / "trocr"), num_beams=2))
     texts = [event.values["text"] for event in events if isinstance(event, Item)]
@@ -240,4 +261,8 @@ def test_commands(top: Path) -> None:
     for i, pixels in enumerate(pictures()):
         assert vision.read_image(drawn / f"{i}.png").shape == pixels.shape
     lines("detect", files[0], files[0], "-m", str(top / "yolos"), "-o", str(drawn), code=1)
+    assert len(lines("segment", *files, "-m", str(top / "segformer"), "-o", str(drawn))) == 2
+    for i, pixels in enumerate(pictures()):
+        found = vision.read_image(drawn / f"{i}.png").numpy()
+        assert found.shape == pixels.shape and (abs(found - 0.5 * pixels) <= 128).all() and (found != pixels).any()
     assert lines("read", str(top / "none.png"), "-m", str(top / "trocr"), code=1) == []

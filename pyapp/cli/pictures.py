@@ -1,4 +1,4 @@
-"""The commands over pictures: classify-image, detect, embed-image, read. Results on stdout in the order of the
+"""The commands over pictures: classify-image, detect, embed-image, read, segment. Results on stdout in the order of the
 pictures, everything else on stderr.
 """
 
@@ -164,6 +164,43 @@ def detect(
     )
 
 
+@click.command(short_help="Label the areas of pictures.")
+@files_argument
+@model_option
+@folder_option
+@type_option
+@threads_option
+@json_option
+def segment(
+    files: tuple[str, ...], model: str, folder: str | None, dtype: str | None, threads: int | None, as_json: bool
+) -> int:
+    """Label each pixel of each IMAGE with a model such as SegFormer: the labels with their shares of the picture, then
+    its name.
+    """
+    from pyapp import tasks, vision
+    from pyapp.engine.lazy import np
+
+    use_threads(threads)
+    targets = drawn_files(files, folder)
+
+    def draw(index: int, values: Any) -> None:
+        if targets:
+            numbers, lengths = zip(*values["runs"], strict=True)
+            areas = np.repeat(np.array(numbers), np.array(lengths)).reshape(values["size"])
+            names = {found["number"]: found["label"] for found in values["segments"]}
+            labels = [names.get(number, "") for number in range(max(names) + 1)]
+            write_drawn(targets[index], vision.draw_areas(vision.read_image(files[index]), areas, labels))
+
+    def lines(index: int, values: Any) -> list[str]:
+        found = ", ".join(f"{entry['label']} {entry['share']:.4f}" for entry in values["segments"])
+        return [f"{found}\t{files[index]}"]
+
+    return forward(
+        lambda cancel: drawing(tasks.segment_images(list(files), model=model, dtype=dtype, cancel=cancel), draw),
+        JsonView() if as_json else ItemsView(lines),
+    )
+
+
 @click.command(short_help="Read the text in pictures.")
 @files_argument
 @model_option
@@ -187,4 +224,4 @@ def read(
     )
 
 
-COMMANDS = (classify_image, detect, embed_image, read)
+COMMANDS = (classify_image, detect, embed_image, read, segment)

@@ -69,6 +69,7 @@ LOADERS: Mapping[str, Loader] = {
     "classify-image": load_picture_model_for("image-classification"),
     "match-image": load_picture_model_for("zero-shot-image-classification"),
     "detect": load_picture_model_for("object-detection"),
+    "segment": load_picture_model_for("semantic-segmentation"),
     "read": load_picture_model_for("image-to-text"),
 }
 KINDS = {

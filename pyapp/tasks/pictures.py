@@ -10,7 +10,8 @@ from typing import Any
 
 from pyapp.engine import Tensor, no_grad
 from pyapp.engine.buffers import int32_tensor
-from pyapp.engine.ops import cat
+from pyapp.engine.lazy import np
+from pyapp.engine.ops import cat, interpolate
 from pyapp.errors import OptionError
 from pyapp.events import Done, Event, Item, Progress
 from pyapp.text.options import check_number
@@ -148,6 +149,33 @@ def find_objects(loaded: Any, images: Sequence[Any], *, threshold: float = 0.5) 
     yield Done("complete", {"count": len(images)})
 
 
+def label_areas(loaded: Any, images: Sequence[Any]) -> Work:
+    """Items with `segments`, `size` [height, width] and `runs`: the labels of a picture's pixels. Each segment has
+    `label`, its `number` and its `share` of the picture, the largest first; the runs are [number, pixels], row by row.
+
+    Pictures are computed one by one, because they may have several sizes.
+    """
+    images = _listed(images)
+    names = loaded.model.config.labels
+    for chosen, prepared in _batches(loaded, images, 1):
+        yield None
+        with no_grad():
+            logits = loaded.model(prepared.pixel_values).to("float32")  # (1, labels, h, w)
+            logits = interpolate(logits, size=prepared.sizes[0], mode="bilinear", align_corners=False)
+        numbers = logits.cpu().numpy()[0].argmax(0).reshape(-1)  # (H * W,)
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        lengths = np.diff(starts, append=numbers.size)
+        counts = np.bincount(numbers, minlength=len(names)).tolist()
+        segments = [
+            {"label": names[i], "number": i, "share": counts[i] / numbers.size}
+            for i in sorted(range(len(names)), key=lambda i: -counts[i]) if counts[i]
+        ]  # fmt: skip
+        runs = np.stack([numbers[starts], lengths], 1).tolist()
+        yield Item(chosen.start, {"segments": segments, "size": list(prepared.sizes[0]), "runs": runs})
+        yield Progress("pictures", chosen.stop, len(images), "pictures")
+    yield Done("complete", {"count": len(images)})
+
+
 def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BATCH_SIZE, **options: Any) -> Work:
     """Items with `text`: what the model reads in each picture. TrOCR reads one line of text.
 
@@ -173,5 +201,6 @@ def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BAT
 classify_images = stream_of("classify-image", label_images, remote=False)
 match_images = stream_of("match-image", match_labels, remote=False)
 detect_objects = stream_of("detect", find_objects, remote=False)
+segment_images = stream_of("segment", label_areas, remote=False)
 embed_images = stream_of("embed-image", vectors_of_images, remote=False)
 read_images = stream_of("read", texts_of_images, remote=False)

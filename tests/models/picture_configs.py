@@ -78,6 +78,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "yolos", **_SIZES, **_LABELS, "image_size": [12, 8], "num_detection_tokens": 3,
         "use_mid_position_embeddings": False, "qkv_bias": False,
     },
+    "segformer": {
+        "model_type": "segformer", "num_encoder_blocks": 3, "depths": [1, 2, 1], "sr_ratios": [4, 2, 1],
+        "hidden_sizes": [8, 12, 32], "patch_sizes": [7, 3, 3], "strides": [4, 2, 2], "num_attention_heads": [1, 2, 4],
+        "mlp_ratios": [2, 2, 2], "decoder_hidden_size": 16, **_LABELS,
+    },
     "trocr": {
         "model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit", **_SIZES, "qkv_bias": False},
         "decoder": _TROCR | {"cross_attention_hidden_size": 16},
@@ -93,9 +98,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
 # The class of transformers that a configuration is read with, where the task does not tell it.
 CLASSES = {("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher"}
 # Run with weights in block types.
-QUANTISED = "vit deit beit dinov2 convnext resnet mobilenet_v2 efficientnet clip siglip yolos trocr".split()
+QUANTISED = "vit deit beit dinov2 convnext resnet mobilenet_v2 efficientnet clip siglip yolos segformer trocr".split()
 # Run on another device.
-OTHER_DEVICE = "vit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos trocr".split()
+OTHER_DEVICE = (
+    "vit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos segformer trocr".split()
+)
 WITH_TOKENS = ("image-to-text", "zero-shot-image-classification")  # tasks whose models read texts too
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # two texts, or their beginnings
 
@@ -108,4 +115,4 @@ def sizes(name: str) -> list[tuple[int, int]]:
     return [first, (16, 20)] if config["model_type"] in ANY_SIZE else [first]
 
 
-ANY_SIZE = "dinov2 convnext resnet mobilenet_v2 efficientnet yolos".split()
+ANY_SIZE = "dinov2 convnext resnet mobilenet_v2 efficientnet yolos segformer".split()

@@ -62,6 +62,7 @@ TASK_OF_CLASS = {
     "ForImageClassificationWithTeacher": "image-classification",
     "VisionEncoderDecoderModel": "image-to-text",
     "ForObjectDetection": "object-detection",
+    "ForSemanticSegmentation": "semantic-segmentation",
     "CLIPModel": "zero-shot-image-classification",
     "SiglipModel": "zero-shot-image-classification",
 }
