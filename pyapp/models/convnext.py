@@ -7,8 +7,7 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, LayerNorm, Linear, Module, ModuleList
@@ -16,9 +15,8 @@ from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.vision import ImageHead, ImageModel, check_pictures
 
-from .loading.config import check_fields, read_config, require
-from .loading.labels import Labelled
-from .loading.pictures_config import check_stages
+from .loading.config import require
+from .loading.pictures_config import PictureConfig, check_stages
 
 MODEL_TYPES = ("convnext",)
 BASE = "convnext"  # the network's name in files with a head
@@ -26,32 +24,22 @@ EPSILON = 1e-6  # of all norms but the last
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(Labelled):
+class Config(PictureConfig):
     """The hyper-parameters, by the names of config.json."""
 
-    num_channels: int = 3
+    model_type = MODEL_TYPES[0]
+
     patch_size: int = 4
     hidden_sizes: tuple[int, ...] = (96, 192, 384, 768)
     depths: tuple[int, ...] = (3, 3, 9, 3)
     hidden_act: str = "gelu"
     layer_norm_eps: float = 1e-12
     layer_scale_init_value: float = 1e-6
-    id2label: dict[str, str] | None = None
-    num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         check_stages(self.hidden_sizes, self.depths)
-        require(max(self.num_channels, self.patch_size) <= 1 << 10, "num_channels or patch_size is above 1,024")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
+        require(self.patch_size <= 1 << 10, f"patch_size is {self.patch_size:,}, expected at most 1,024")
 
 
 def over_channels(x: Tensor, norm: LayerNorm) -> Tensor:

@@ -7,18 +7,16 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 from pyapp.engine import Tensor, ops
 from pyapp.nn import BatchNorm2d, Conv2d, Module, ModuleList
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.vision import ImageHead, ImageModel, check_pictures, divisible, mean_of_places
 
-from .loading.config import check_fields, read_config, require
-from .loading.labels import Labelled
-from .loading.pictures_config import DEEPEST, WIDEST, check_numbers
+from .loading.config import require
+from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, check_numbers
 
 MODEL_TYPES = ("efficientnet",)
 BASE = "efficientnet"  # the network's name in files with a head
@@ -26,10 +24,11 @@ STEM, LAST = 32, 1280  # channels of the first and of the last filter
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(Labelled):
+class Config(PictureConfig):
     """The hyper-parameters, by the names of config.json."""
 
-    num_channels: int = 3
+    model_type = MODEL_TYPES[0]
+
     width_coefficient: float = 2.0
     depth_coefficient: float = 3.1
     depth_divisor: int = 8
@@ -45,11 +44,9 @@ class Config(Labelled):
     hidden_dim: int = 2560
     pooling_type: str = "mean"
     batch_norm_eps: float = 0.001
-    id2label: dict[str, str] | None = None
-    num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         stages = len(self.in_channels)
         for name, most in (
             ("in_channels", WIDEST), ("out_channels", WIDEST), ("kernel_sizes", 64), ("strides", 2),
@@ -61,21 +58,11 @@ class Config(Labelled):
             value = getattr(self, name)
             require(0 < value <= 16, f"{name} is {value}, expected a number above 0, at most 16")
         check_numbers("depthwise_padding", self.depthwise_padding, 1 << 16, 0, len(self.depthwise_padding))
-        require(self.num_channels <= 1 << 10, f"num_channels is {self.num_channels:,}, expected at most 1,024")
         require(self.depth_divisor <= 1 << 10, f"depth_divisor is {self.depth_divisor:,}, expected at most 1,024")
         require(sum(map(self.depth, range(stages))) <= DEEPEST, "a network of more than 1,024 layers")
         require(self.pooling_type in ("mean", "max"), f"pooling_type is {self.pooling_type!r:.60}")
         width = self.channels(LAST)
         require(self.hidden_dim == width, f"hidden_dim is {self.hidden_dim}, the width_coefficient makes {width}")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
     def channels(self, usual: int) -> int:
         """The channels of a layer that has `usual` ones where width_coefficient is 1."""

@@ -6,15 +6,14 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from pyapp.engine import Tensor
 from pyapp.nn import Module, ModuleList
 from pyapp.nn.vision import ConvolutionNorm, ImageHead, ImageModel, check_pictures, divisible, mean_of_places
 
-from .loading.config import check_fields, read_config, require
-from .loading.labels import Labelled
+from .loading.config import require
+from .loading.pictures_config import PictureConfig
 
 MODEL_TYPES = ("mobilenet_v2",)
 BASE = "mobilenet_v2"  # the network's name in files with a head
@@ -24,10 +23,11 @@ STRIDES = (2, 1, 2, 1, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1)  # of the layers behi
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(Labelled):
+class Config(PictureConfig):
     """The hyper-parameters, by the names of config.json."""
 
-    num_channels: int = 3
+    model_type = MODEL_TYPES[0]
+
     depth_multiplier: float = 1.0
     depth_divisible_by: int = 8
     min_depth: int = 8
@@ -38,26 +38,15 @@ class Config(Labelled):
     hidden_act: str = "relu6"
     tf_padding: bool = True
     layer_norm_eps: float = 0.001
-    id2label: dict[str, str] | None = None
-    num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         for name in ("depth_multiplier", "expand_ratio"):
             value = getattr(self, name)
             require(0 < value <= 32, f"{name} is {value}, expected a number above 0, at most 32")
-        for name in ("num_channels", "depth_divisible_by", "min_depth"):
+        for name in ("depth_divisible_by", "min_depth"):
             require(getattr(self, name) <= 1 << 10, f"{name} is {getattr(self, name):,}, expected at most 1,024")
         require(self.output_stride in (2, 4, 8, 16, 32), f"output_stride is {self.output_stride}")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
     def channels(self, usual: int) -> int:
         """The channels of a layer that has `usual` ones where depth_multiplier is 1."""

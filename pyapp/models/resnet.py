@@ -6,17 +6,15 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from pyapp.engine import Tensor
 from pyapp.nn import Flatten, MaxPool2d, Module, ModuleList, Sequential
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.vision import ConvolutionNorm, ImageHead, ImageModel, check_pictures, mean_of_places
 
-from .loading.config import check_fields, read_config, require
-from .loading.labels import Labelled
-from .loading.pictures_config import check_stages
+from .loading.config import require
+from .loading.pictures_config import WIDEST, PictureConfig, check_stages
 
 MODEL_TYPES = ("resnet",)
 BASE = "resnet"  # the network's name in files with a head
@@ -24,10 +22,11 @@ REDUCTION = 4  # of the channels inside a bottleneck
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(Labelled):
+class Config(PictureConfig):
     """The hyper-parameters, by the names of config.json."""
 
-    num_channels: int = 3
+    model_type = MODEL_TYPES[0]
+
     embedding_size: int = 64
     hidden_sizes: tuple[int, ...] = (256, 512, 1024, 2048)
     depths: tuple[int, ...] = (3, 4, 6, 3)
@@ -35,25 +34,14 @@ class Config(Labelled):
     hidden_act: str = "relu"
     downsample_in_first_stage: bool = False
     downsample_in_bottleneck: bool = False
-    id2label: dict[str, str] | None = None
-    num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         check_stages(self.hidden_sizes, self.depths)
         require(self.layer_type in ("basic", "bottleneck"), f"layer_type is {self.layer_type!r:.60}")
-        require(max(self.num_channels, self.embedding_size) <= 1 << 16, "num_channels or embedding_size is too large")
+        require(self.embedding_size <= WIDEST, f"embedding_size is {self.embedding_size:,}")
         narrow = self.layer_type == "bottleneck" and min(self.hidden_sizes) < REDUCTION
         require(not narrow, f"hidden_sizes {list(self.hidden_sizes)} are too small for bottlenecks")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
 
 class Embeddings(Module):

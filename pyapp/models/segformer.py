@@ -7,8 +7,7 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from pyapp.engine import Tensor, ops
 from pyapp.nn import BatchNorm2d, Conv2d, LayerNorm, Linear, Module, ModuleList
@@ -17,19 +16,19 @@ from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.vision import ImageHead, ImageModel, as_map, as_sequence, check_pictures, mean_of_places
 
-from .loading.config import check_fields, read_config, require
-from .loading.labels import Labelled
-from .loading.pictures_config import WIDEST, check_numbers, check_stages
+from .loading.config import require
+from .loading.pictures_config import WIDEST, PictureConfig, check_numbers, check_stages
 
 MODEL_TYPES = ("segformer",)
 BASE = "segformer"  # the encoder's name in files with a head
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(Labelled):
+class Config(PictureConfig):
     """The hyper-parameters, by the names of config.json."""
 
-    num_channels: int = 3
+    model_type = MODEL_TYPES[0]
+
     depths: tuple[int, ...] = (2, 2, 2, 2)
     sr_ratios: tuple[int, ...] = (8, 4, 2, 1)
     hidden_sizes: tuple[int, ...] = (32, 64, 160, 256)
@@ -39,11 +38,9 @@ class Config(Labelled):
     mlp_ratios: tuple[int, ...] = (4, 4, 4, 4)
     hidden_act: str = "gelu"
     decoder_hidden_size: int = 256
-    id2label: dict[str, str] | None = None
-    num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         check_stages(self.hidden_sizes, self.depths)
         stages = len(self.depths)
         for name, most in (
@@ -53,17 +50,7 @@ class Config(Labelled):
             check_numbers(name, getattr(self, name), most, count=stages)
         for width, heads in zip(self.hidden_sizes, self.num_attention_heads, strict=True):
             require(width % heads == 0, f"{heads} num_attention_heads do not divide the hidden size {width}")
-        require(self.num_channels <= 1 << 10, f"num_channels is {self.num_channels:,}, expected at most 1,024")
         require(self.decoder_hidden_size <= WIDEST, f"decoder_hidden_size is {self.decoder_hidden_size:,}")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
 
 class OverlappingPatches(Module):

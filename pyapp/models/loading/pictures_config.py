@@ -41,16 +41,38 @@ def check_stages(widths: Any, depths: Any) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PatchConfig(Labelled):
-    """The fields of a Vision Transformer."""
+class PictureConfig(Labelled):
+    """The fields of all models of pictures."""
 
     model_type: ClassVar[str]
+
+    num_channels: int = 3
+    id2label: dict[str, str] | None = None
+    num_labels: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require(self.num_channels <= 1 << 10, f"num_channels is {self.num_channels:,}, expected at most 1,024")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        return read_config(cls, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": self.model_type} | asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchConfig(PictureConfig):
+    """The fields of a Vision Transformer."""
+
     image: ClassVar[Any] = 224  # the usual image_size
     patch: ClassVar[Any] = 16
 
     image_size: tuple[int, int]
     patch_size: tuple[int, int]
-    num_channels: int = 3
     hidden_size: int = 768
     num_hidden_layers: int = 12
     num_attention_heads: int = 12
@@ -58,12 +80,9 @@ class PatchConfig(Labelled):
     hidden_act: str = "gelu"
     layer_norm_eps: float = 1e-12
     qkv_bias: bool = True
-    id2label: dict[str, str] | None = None
-    num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        require(self.num_channels <= 1 << 10, f"num_channels is {self.num_channels:,}, expected at most 1,024")
+        super().__post_init__()
         require(
             self.hidden_size % self.num_attention_heads == 0,
             f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
@@ -79,11 +98,7 @@ class PatchConfig(Labelled):
             "image_size": pair(values, "image_size", cls.image),
             "patch_size": pair(values, "patch_size", cls.patch),
         }
-        return read_config(cls, {**values, **sizes})
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": self.model_type} | asdict(self)
+        return super().from_dict({**values, **sizes})
 
     @property
     def grid(self) -> tuple[int, int]:
