@@ -1,7 +1,8 @@
 """Compiles every CUDA source for every architecture that pyapp supports, without a card: python -m scripts.cuda_compile
 
 Needs `pip install "pyapp[cuda]"`. Prints the registers, spilled bytes and shared memory of the kernels, and fails
-where a source does not compile, or a kernel spills more than SPILLS bytes or uses more than REGISTERS registers.
+where a source does not compile, or a kernel spills more than SPILLS bytes or its blocks use more than REGISTERS
+registers.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import time
 from pyapp.engine.gpu import nvidia, sources
 from pyapp.errors import KernelError
 
-ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100")
-# Of a kernel, at most: 128 registers let two blocks of 256 threads run on a multiprocessor; pooling spills most.
-REGISTERS, SPILLS = 128, 400
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+# Of a block and of a thread, at most: two blocks run on a multiprocessor, which has 65,536 registers.
+REGISTERS, SPILLS = 32768, 400
 _KERNEL = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 _SPILLS = re.compile(r"(\d+) bytes spill stores")
 _USED = re.compile(r"Used (\d+) registers(?:, used \d+ barriers)?(?:.*?(\d+) bytes smem)?")
@@ -36,11 +37,16 @@ def kernels_of(report: str) -> list[tuple[str, int, int, int]]:
     return found
 
 
+def _steps(plan: sources.Plan) -> tuple[sources.Step, ...]:
+    return plan.steps if plan.check is None else (plan.check, *plan.steps)
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sources", nargs="*", help="names of sources, as 'linear' (all by default)")
     parser.add_argument("--architectures", default=",".join(ARCHITECTURES), help="as sm_80,sm_90")
     options = parser.parse_args(arguments)
+    threads = {step.function: step.threads for plan in sources.plans().values() for step in _steps(plan)}
     names = options.sources or sorted({step.source for plan in sources.plans().values() for step in plan.steps})
     print(f"{nvidia.compiler_version()}: {len(names)} sources", flush=True)
     failed = 0
@@ -55,7 +61,7 @@ def main(arguments: list[str]) -> int:
                 failed += 1
                 continue
             kernels = kernels_of(report)
-            wide = [k for k in kernels if k[1] > REGISTERS or k[2] > SPILLS]
+            wide = [k for k in kernels if k[1] * threads[k[0]] > REGISTERS or k[2] > SPILLS]
             failed += bool(wide) or not kernels
             most = [max(column, default=0) for column in zip(*(k[1:] for k in kernels), strict=True)] or [0, 0, 0]
             print(

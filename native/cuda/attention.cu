@@ -1,5 +1,9 @@
-/* Attention over a KV cache, and writing to it. A block takes a row: a token and a head. */
-#include "attend.h"
+/* Attention over a KV cache, and writing to it.
+ *
+ * A few tokens: the keys are split among blocks (flash-decoding; Dao, Haziza, Massa and Sizov, 2023), each of which has up
+ * to HEADS_EACH heads that read the same keys; then the parts are joined. More: tiles of 64 tokens (flash.h), float16
+ * caches by tensor cores, with queries and weights in two terms of 16 bits that together have the precision of float32. */
+#include "flash.h"
 
 enum { Q8_COLUMNS = 32 };
 
@@ -13,7 +17,7 @@ DEVICE int64_t row_bytes_of(int64_t type, int64_t dims)
                                   : 0;
 }
 
-DEVICE float cached(const char *row, int64_t column, int type, int64_t dims)
+DEVICE float cached_number(const char *row, int64_t column, int type, int64_t dims)
 {
     if (type != TYPE_uint8)
         return load_float(row, column, type);
@@ -41,49 +45,373 @@ STEP(cached_attention, 0, PARTS(texts, 256), 256, 0)
                         d[cached_attention_texts], d[cached_attention_tokens], d[cached_attention_capacity]);
 }
 
-KERNEL(cached_attention, texts *tokens *heads, 128, 4 * 5 * head_dim)
+struct cached {
+    const float *q, *slopes;
+    const int32_t *position;
+    const char *k, *v;
+    float *y;
+    int64_t texts, tokens, heads, kv_heads, group, dims, capacity, y_stride, q_stride, window, row_bytes;
+    float scale, softcap;
+    int type;
+    bool causal;
+};
+
+DEVICE cached cached_of(const launch &record)
+{
+    const int64_t *d = record.dims;
+    cached c;
+    c.q = (const float *)record.pointers[cached_attention_q];
+    c.slopes = (const float *)record.pointers[cached_attention_slopes];
+    c.position = (const int32_t *)record.pointers[cached_attention_position];
+    c.k = (const char *)record.pointers[cached_attention_k];
+    c.v = (const char *)record.pointers[cached_attention_v];
+    c.y = (float *)record.pointers[cached_attention_y];
+    c.texts = d[cached_attention_texts];
+    c.tokens = d[cached_attention_tokens];
+    c.heads = d[cached_attention_heads];
+    c.kv_heads = d[cached_attention_kv_heads];
+    c.group = c.heads / c.kv_heads;
+    c.dims = d[cached_attention_head_dim];
+    c.capacity = d[cached_attention_capacity];
+    c.y_stride = d[cached_attention_y_stride];
+    c.q_stride = d[cached_attention_q_stride];
+    c.window = d[cached_attention_window];
+    c.type = (int)d[cached_attention_type];
+    c.row_bytes = row_bytes_of(c.type, c.dims);
+    c.softcap = record.floats[cached_attention_softcap];
+    c.scale = record.floats[cached_attention_scale] / (c.softcap != 0 ? c.softcap : 1.0f);
+    c.causal = d[cached_attention_causal] != 0;
+    return c;
+}
+
+/* Keys first_key .. last_key - 1 are those that a token of a text sees. */
+DEVICE int64_t last_key(const cached &c, int64_t text, int64_t token)
+{
+    return c.position[text] + (c.causal ? token + 1 : c.tokens);
+}
+DEVICE int64_t first_key(const cached &c, int64_t last) { return c.window && last > c.window ? last - c.window : 0; }
+
+DEVICE float score_of(const cached &c, float product, float slope, int64_t key, int64_t last)
+{
+    float score = product * c.scale;
+    if (c.softcap != 0)
+        score = c.softcap * tanhf(score);
+    return seen(score + slope * (float)(key - (last - 1)));
+}
+
+/* ---- A few tokens */
+
+enum { HEADS_EACH = 4, PIECE = 8, SPLIT_KEYS = 128, VALUE_COLUMNS = 256 };
+enum { GATHERED = FLASH_THREADS * HEADS_EACH * PIECE, SCORES = HEADS_EACH * SPLIT_KEYS };
+
+#define FEW_TOKENS 8
+/* Blocks that a token's heads are cut into besides the keys, and parts that the keys are cut into. */
+#define HEAD_UNITS (texts * tokens * kv_heads * PARTS(heads, MAX(kv_heads, 1) * 4))
+#define SPLITS MAX(1, MIN(PARTS(capacity, 256), MIN(64, 1024 / MAX(1, HEAD_UNITS))))
+
+/* Columns first .. first + 7 of a row. `aligned`: the row begins where 16 bytes (q8_0: 8) do, and has whole pieces. */
+template <int TYPE> DEVICE void load_piece(float to[PIECE], const char *row, int64_t first, int64_t dims, bool aligned)
+{
+    if (!aligned) {
+        for (int i = 0; i < PIECE; i++)
+            to[i] = first + i < dims ? cached_number(row, first + i, TYPE, dims) : 0.0f;
+    } else if (TYPE == TYPE_float32) {
+        const float4 low = __ldg((const float4 *)(row + 4 * first)),
+                     high = __ldg((const float4 *)(row + 4 * first) + 1);
+        to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
+        to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+    } else if (TYPE == TYPE_float16) {
+        const uint4 eight = __ldg((const uint4 *)(row + 2 * first));
+        const uint32_t pairs[4] = {eight.x, eight.y, eight.z, eight.w};
+        for (int i = 0; i < PIECE; i++)
+            to[i] = half_of<TYPE_float16>(pairs[i / 2], i % 2);
+    } else {
+        const uint2 eight = __ldg((const uint2 *)(row + first));
+        const float scale = f16_to_float(__ldg((const uint16_t *)(row + dims + first / Q8_COLUMNS * 2)));
+        for (int i = 0; i < PIECE; i++)
+            to[i] = scale * (float)(int8_t)((i < 4 ? eight.x : eight.y) >> i % 4 * 8);
+    }
+}
+
+/* A part of the keys for HEADS heads of one token from `head` on, and the values' columns from `column0` on. To
+ * scratch, for each head: the largest score, the sum, and the sums of the values. */
+template <int TYPE, int HEADS>
+DEVICE void attend_part(const cached &c, float *shared, float *scratch, int64_t text, int64_t token, int64_t head,
+                        int heads, int64_t split, int64_t splits, int64_t column0)
+{
+    float *const query = shared, *const gathered = query + HEADS_EACH * PARTS(c.dims, PIECE) * PIECE;
+    float *const scores = gathered + GATHERED;
+    __shared__ float factors[HEADS_EACH];
+    constexpr int UNROLLED = HEADS == 1 ? 4 : 2; /* loads of a thread under way */
+    const int64_t padded = PARTS(c.dims, PIECE) * PIECE, row = text * c.tokens + token;
+    const int64_t last = last_key(c, text, token), first = first_key(c, last);
+    const int64_t each = PARTS(PARTS(last - first, splits), SPLIT_KEYS) * SPLIT_KEYS;
+    const int64_t from = first + split * each, to = smaller(from + each, last);
+    const int64_t cache = (text * c.kv_heads + head / c.group) * c.capacity * c.row_bytes;
+    const int unit = TYPE == TYPE_uint8 ? 8 : 16;
+    const bool aligned = (uint64_t)c.k % unit == 0 && (uint64_t)c.v % unit == 0 && c.row_bytes % unit == 0 &&
+                         cache % unit == 0 && c.dims % PIECE == 0;
+    FOR_THREADS(i, HEADS * padded)
+    {
+        const int64_t h = i / padded, column = i % padded;
+        query[i] = h < heads && column < c.dims ? c.q[row * c.q_stride + (head + h) * c.dims + column] : 0.0f;
+    }
+    int lanes = 1; /* that share a key */
+    while (lanes < 32 && lanes * PIECE < c.dims)
+        lanes *= 2;
+    int value_lanes = 1;
+    while (value_lanes < 32 && value_lanes * PIECE < c.dims - column0)
+        value_lanes *= 2;
+    const int keys = FLASH_THREADS / lanes, own_key = (int)threadIdx.x / lanes, own_piece = (int)threadIdx.x % lanes;
+    const int groups = FLASH_THREADS / value_lanes, group = (int)threadIdx.x / value_lanes;
+    const int64_t column = column0 + (int)threadIdx.x % value_lanes * PIECE;
+    float sums[HEADS][PIECE] = {{0}};
+    softmax_state state = {-INFINITE, 0}; /* warp h: of head h */
+    __syncthreads();
+    for (int64_t start = from; start < to; start += SPLIT_KEYS) {
+        for (int pass = 0; pass < SPLIT_KEYS; pass += UNROLLED * keys) {
+            float products[UNROLLED][HEADS] = {{0}};
+            for (int64_t at = own_piece * PIECE; at < PARTS(c.dims, lanes * PIECE) * lanes * PIECE;
+                 at += lanes * PIECE) {
+                float x[UNROLLED][PIECE];
+#pragma unroll
+                for (int u = 0; u < UNROLLED; u++) {
+                    const int64_t key = start + pass + u * keys + own_key;
+                    if (key < to && at < c.dims && pass + u * keys < SPLIT_KEYS)
+                        load_piece<TYPE>(x[u], c.k + cache + key * c.row_bytes, at, c.dims, aligned);
+                    else
+                        for (int i = 0; i < PIECE; i++)
+                            x[u][i] = 0;
+                }
+                if (at < c.dims)
+#pragma unroll
+                    for (int h = 0; h < HEADS; h++) {
+                        const four_floats low(query + h * padded + at), high(query + h * padded + at + 4);
+#pragma unroll
+                        for (int u = 0; u < UNROLLED; u++)
+#pragma unroll
+                            for (int i = 0; i < 4; i++)
+                                products[u][h] += low.x[i] * x[u][i] + high.x[i] * x[u][i + 4];
+                    }
+            }
+#pragma unroll
+            for (int u = 0; u < UNROLLED; u++)
+#pragma unroll
+                for (int h = 0; h < HEADS; h++) {
+                    float product = products[u][h];
+                    for (int apart = lanes / 2; apart; apart >>= 1)
+                        product += __shfl_xor_sync(EVERY_LANE, product, apart);
+                    const int place = pass + u * keys + own_key;
+                    if (own_piece == 0 && place < SPLIT_KEYS) {
+                        const int64_t key = start + place;
+                        const float slope = c.slopes && h < heads ? c.slopes[head + h] : 0.0f;
+                        scores[h * SPLIT_KEYS + place] =
+                            key < to && h < heads ? score_of(c, product, slope, key, last) : -INFINITE;
+                    }
+                }
+        }
+        __syncthreads();
+        if (WARP < HEADS) {
+            float *const own = scores + WARP * SPLIT_KEYS;
+            float most = -INFINITE, total = 0;
+            for (int i = LANE; i < SPLIT_KEYS; i += 32)
+                most = Larger()(most, own[i]);
+            const float factor = state.raise(among<32>(most, Larger()));
+            for (int i = LANE; i < SPLIT_KEYS; i += 32) {
+                own[i] = state.weight(own[i]);
+                total += own[i];
+            }
+            state.total += among<32>(total, Sum());
+            if (LANE == 0)
+                factors[WARP] = factor;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int h = 0; h < HEADS; h++)
+            for (int i = 0; i < PIECE; i++)
+                sums[h][i] *= factors[h];
+        if (column < c.dims)
+            for (int pass = group; pass < SPLIT_KEYS && start + pass < to; pass += UNROLLED * groups) {
+                float x[UNROLLED][PIECE];
+#pragma unroll
+                for (int u = 0; u < UNROLLED; u++) {
+                    const int64_t key = start + pass + u * groups;
+                    if (key < to && pass + u * groups < SPLIT_KEYS)
+                        load_piece<TYPE>(x[u], c.v + cache + key * c.row_bytes, column, c.dims, aligned);
+                    else
+                        for (int i = 0; i < PIECE; i++)
+                            x[u][i] = 0;
+                }
+#pragma unroll
+                for (int u = 0; u < UNROLLED; u++)
+#pragma unroll
+                    for (int h = 0; h < HEADS; h++) {
+                        const int place = pass + u * groups;
+                        const float weight = place < SPLIT_KEYS ? scores[h * SPLIT_KEYS + place] : 0.0f;
+#pragma unroll
+                        for (int i = 0; i < PIECE; i++)
+                            sums[h][i] += weight * x[u][i];
+                    }
+            }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+        for (int i = 0; i < PIECE; i++)
+            gathered[((int64_t)group * HEADS + h) * value_lanes * PIECE + (int)threadIdx.x % value_lanes * PIECE + i] =
+                sums[h][i];
+    __syncthreads();
+    float *const out = scratch + ((row * c.heads + head) * splits + split) * (c.dims + 2);
+    FOR_THREADS(i, HEADS * value_lanes * PIECE)
+    {
+        const int64_t h = i / (value_lanes * PIECE), at = column0 + i % (value_lanes * PIECE);
+        float sum = 0;
+        for (int g = 0; g < groups; g++)
+            sum += gathered[(int64_t)g * HEADS * value_lanes * PIECE + i];
+        if (h < heads && at < c.dims)
+            out[h * splits * (c.dims + 2) + 2 + at] = sum;
+    }
+    if (WARP < heads && LANE == 0 && column0 == 0) {
+        out[WARP * splits * (c.dims + 2)] = state.largest;
+        out[WARP * splits * (c.dims + 2) + 1] = state.total;
+    }
+    __syncthreads();
+}
+
+SCRATCH(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 4 * texts * tokens * heads * SPLITS * (head_dim + 2), 0))
+STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, HEAD_UNITS *SPLITS *PARTS(head_dim, 256), 0), 128,
+     4 * (4 * 8 * PARTS(head_dim, 8) + 4096 + 512))
 {
     DYNAMIC_SHARED(float, shared);
-    const int64_t *d = record.dims, tokens = d[cached_attention_tokens], heads = d[cached_attention_heads],
-                  kv_heads = d[cached_attention_kv_heads], dims = d[cached_attention_head_dim],
-                  window = d[cached_attention_window];
-    const int type = (int)d[cached_attention_type];
-    const int64_t row_bytes = row_bytes_of(type, dims), cache_bytes = d[cached_attention_capacity] * row_bytes;
-    const float *slopes = (const float *)record.pointers[cached_attention_slopes];
-    const float softcap = record.floats[cached_attention_softcap];
-    const float scale = record.floats[cached_attention_scale] / (softcap != 0 ? softcap : 1.0f);
-    float *query = shared, *out = shared + dims;
     if (failed)
         return;
-    FOR_EACH_BLOCK(i, d[cached_attention_texts] * tokens * heads)
+    const cached c = cached_of(record);
+    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity;
+    const int64_t splits = SPLITS, chunks = PARTS(c.dims, VALUE_COLUMNS), units = PARTS(c.group, HEADS_EACH);
+    FOR_EACH_BLOCK(i, texts * tokens * kv_heads * units * splits * chunks)
     {
-        const int64_t head = i % heads, token = i / heads, text = token / tokens;
-        const int64_t visible = ((const int32_t *)record.pointers[cached_attention_position])[text] +
-                                (d[cached_attention_causal] ? token % tokens + 1 : tokens);
-        const int64_t hidden = window && visible > window ? visible - window : 0;
-        const int64_t cache = text * kv_heads + head / (heads / kv_heads);
-        const char *k = (const char *)record.pointers[cached_attention_k] + cache * cache_bytes;
-        const char *v = (const char *)record.pointers[cached_attention_v] + cache * cache_bytes;
-        const float *q =
-            (const float *)record.pointers[cached_attention_q] + token * d[cached_attention_q_stride] + head * dims;
-        float *y = (float *)record.pointers[cached_attention_y] + token * d[cached_attention_y_stride] + head * dims;
-        const float slope = slopes ? slopes[head] : 0.0f;
-        FOR_THREADS(column, dims) query[column] = q[column];
+        const int64_t unit = i % units, kv_head = i / units % kv_heads, split = i / units / kv_heads % splits;
+        const int64_t rest = i / units / kv_heads / splits, chunk = rest % chunks, row = rest / chunks;
+        const int64_t head = kv_head * c.group + unit * HEADS_EACH;
+        const int heads_here = (int)smaller(c.group - unit * HEADS_EACH, HEADS_EACH);
+#define PART(type, heads)                                                                                              \
+    attend_part<TYPE_##type, heads>(c, shared, (float *)scratch, row / tokens, row % tokens, head, heads_here, split,  \
+                                    splits, chunk * VALUE_COLUMNS)
+        if (c.type == TYPE_float16)
+            heads_here == 1 ? PART(float16, 1) : PART(float16, HEADS_EACH);
+        else if (c.type == TYPE_float32)
+            heads_here == 1 ? PART(float32, 1) : PART(float32, HEADS_EACH);
+        else
+            heads_here == 1 ? PART(uint8, 1) : PART(uint8, HEADS_EACH);
+    }
+}
+
+STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0), 128, 0)
+{
+    __shared__ float weights[64];
+    if (failed)
+        return;
+    const cached c = cached_of(record);
+    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity;
+    const int64_t splits = SPLITS, step = c.dims + 2;
+    FOR_EACH_BLOCK(i, texts * tokens * heads)
+    {
+        const float *parts = (const float *)scratch + i * splits * step;
+        softmax_state all = {-INFINITE, 0};
+        for (int64_t s = 0; s < splits; s++)
+            all.largest = Larger()(all.largest, parts[s * step]);
+        FOR_THREADS(s, splits)
+        weights[s] = all.weight(parts[s * step]);
         __syncthreads();
-        attend(
-            out, dims, hidden, visible,
-            [=](int64_t key) {
-                const char *row = k + key * row_bytes;
-                float sums[4] = {0}, sum;
-                for (int64_t column = 0; column < dims; column++)
-                    sums[column % 4] += query[column] * cached(row, column, type, dims);
-                sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * scale;
-                if (softcap != 0)
-                    sum = softcap * tanhf(sum);
-                return seen(sum + slope * (float)(key - (visible - 1)));
-            },
-            [=](int64_t key, int64_t column) { return cached(v + key * row_bytes, column, type, dims); },
-            [=](int64_t column, float value) { y[column] = value; });
+        for (int64_t s = 0; s < splits; s++)
+            all.total += weights[s] != 0 ? weights[s] * parts[s * step + 1] : 0.0f;
+        const float factor = all.inverse();
+        FOR_THREADS(column, c.dims)
+        {
+            float sum = 0;
+            for (int64_t s = 0; s < splits; s++)
+                sum += weights[s] != 0 ? weights[s] * parts[s * step + 2 + column] : 0.0f;
+            c.y[i / heads * c.y_stride + i % heads * c.dims + column] = sum * factor;
+        }
+        __syncthreads();
+    }
+}
+
+/* ---- Tiles of tokens */
+
+struct prompt {
+    static constexpr bool ONLINE = true, SECOND = false;
+    static constexpr int TYPE = TYPE_float16, TERMS = 2;
+    const cached &c;
+    int64_t text, head, rows, depth, second_depth, columns, segments;
+    const char *k, *v;
+    float slope;
+    halves_matrix others_first, values;
+
+    DEVICE_MEMBER prompt(const cached &of, int64_t text_, int64_t head_)
+        : c(of), text(text_), head(head_), rows(of.tokens), depth(of.dims), second_depth(0), columns(of.dims),
+          segments(1)
+    {
+        const int64_t cache = (text * c.kv_heads + head / c.group) * c.capacity * c.row_bytes;
+        k = c.k + cache;
+        v = c.v + cache;
+        slope = c.slopes ? c.slopes[head] : 0.0f;
+        others_first = halves_matrix{(const uint16_t *)k, c.dims};
+        values = halves_matrix{(const uint16_t *)v, c.dims};
+    }
+    DEVICE_MEMBER void select(int64_t) const {}
+    DEVICE_MEMBER void range(int64_t row, int64_t last_row, int64_t *first, int64_t *last) const
+    {
+        *first = first_key(c, last_key(c, text, row));
+        *last = last_key(c, text, last_row);
+    }
+    DEVICE_MEMBER bool whole(int64_t row, int64_t last_row, int64_t other, int64_t last_other) const
+    {
+        return last_other < last_key(c, text, row) && other >= first_key(c, last_key(c, text, last_row));
+    }
+    DEVICE_MEMBER float score(int64_t row, int64_t other, float product, bool sees_all) const
+    {
+        const int64_t last = last_key(c, text, row);
+        if (!sees_all && (other >= last || other < first_key(c, last)))
+            return -INFINITE;
+        return score_of(c, product, slope, other, last);
+    }
+    DEVICE_MEMBER float weight(int64_t, int64_t, float, float) const { return 0; }
+    template <bool> DEVICE_MEMBER float row_at(int64_t row, int64_t column) const
+    {
+        return c.q[(text * c.tokens + row) * c.q_stride + head * c.dims + column];
+    }
+    template <bool> DEVICE_MEMBER float other_at(int64_t other, int64_t column) const
+    {
+        return cached_number(k + other * c.row_bytes, column, c.type, c.dims);
+    }
+    DEVICE_MEMBER float value_at(int64_t other, int64_t column) const
+    {
+        return cached_number(v + other * c.row_bytes, column, c.type, c.dims);
+    }
+    DEVICE_MEMBER void state(int64_t, const softmax_state &) const {}
+    DEVICE_MEMBER void result(int64_t row, int64_t column, float value) const
+    {
+        c.y[(text * c.tokens + row) * c.y_stride + head * c.dims + column] = value;
+    }
+};
+
+KERNEL(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 0, texts *heads *PARTS(tokens, 64) * PARTS(head_dim, 128)), 128,
+       MAX(FLOATS_SHARED, CHOOSE(type == TYPE_float16, 2 * 64 * 4 * (HALVES_ROW(head_dim)), 0)))
+{
+    DYNAMIC_SHARED(float, shared);
+    if (failed)
+        return;
+    const cached c = cached_of(record);
+    const int64_t tiles = PARTS(c.tokens, FLASH_ROWS), chunks = PARTS(c.dims, FLASH_COLUMNS);
+    FOR_EACH_BLOCK(i, c.texts * c.heads * tiles * chunks)
+    {
+        const int64_t chunk = i % chunks, tile = tiles - 1 - i / chunks % tiles, unit = i / chunks / tiles;
+        prompt task(c, unit / c.heads, unit % c.heads); /* the longest first */
+        if (HAS_TENSOR_CORES && c.type == TYPE_float16)
+            flash_halves(task, tile * FLASH_ROWS, chunk * FLASH_COLUMNS, (uint16_t *)shared);
+        else
+            flash_floats(task, tile * FLASH_ROWS, chunk * FLASH_COLUMNS, shared);
     }
 }
 

@@ -1,6 +1,6 @@
 /* Attention to a whole sequence packed in int8, for models with int8 weights (layout: kernels.h). The mean of the keys is
  * subtracted, which does not change the softmax and makes the numbers smaller. */
-#include "attend.h"
+#include "flash.h"
 
 enum { KEYS = ATTENTION_Q8_KEYS, MOST_DIMS = ATTENTION_Q8_DIMS };
 
@@ -83,45 +83,68 @@ KERNEL(pack_values_q8, PARTS(heads *PARTS(tokens, 64) * PARTS(head_dim, 8) * 8, 
     }
 }
 
-KERNEL(attention_q8, tokens *heads, 128, 4 * 5 * head_dim)
+struct packed_task {
+    static constexpr bool ONLINE = true, SECOND = false;
+    const float *q;
+    float *y;
+    const uint8_t *k, *v;
+    int64_t rows, keys, depth, second_depth, columns, segments, padded, q_stride, y_stride;
+    float scale;
+
+    DEVICE_MEMBER void select(int64_t) const {}
+    DEVICE_MEMBER void range(int64_t, int64_t, int64_t *first, int64_t *last) const { *first = 0, *last = keys; }
+    DEVICE_MEMBER bool whole(int64_t, int64_t, int64_t, int64_t) const { return true; }
+    DEVICE_MEMBER float score(int64_t, int64_t other, float product, bool) const
+    {
+        const float *group = (const float *)(k + other / BAND * group_bytes(depth));
+        return seen(product * group[other % BAND] * scale);
+    }
+    DEVICE_MEMBER float weight(int64_t, int64_t, float, float) const { return 0; }
+    template <bool> DEVICE_MEMBER float row_at(int64_t row, int64_t column) const { return q[row * q_stride + column]; }
+    template <bool> DEVICE_MEMBER float other_at(int64_t key, int64_t column) const
+    {
+        const uint8_t *group = k + key / BAND * group_bytes(depth);
+        return (float)(int8_t)group[BAND * 4 + column / 4 * BAND * 4 + key % BAND * 4 + column % 4];
+    }
+    DEVICE_MEMBER float value_at(int64_t key, int64_t column) const
+    {
+        const uint8_t *block = v + key / KEYS * block_bytes(depth);
+        const int64_t place = key % KEYS;
+        const int8_t number = (int8_t)block[4 * padded + place / 4 * padded * 4 + column * 4 + place % 4];
+        return (float)number * ((const float *)block)[column];
+    }
+    DEVICE_MEMBER void state(int64_t, const softmax_state &) const {}
+    DEVICE_MEMBER void result(int64_t row, int64_t column, float value) const { y[row * y_stride + column] = value; }
+};
+
+KERNEL(attention_q8, PARTS(tokens, 64) * heads * PARTS(head_dim, 128), 128, FLOATS_SHARED)
 {
     DYNAMIC_SHARED(float, shared);
     const int64_t *d = record.dims, heads = d[attention_q8_heads], kv_heads = d[attention_q8_kv_heads],
-                  dims = d[attention_q8_head_dim], keys = d[attention_q8_keys], padded = round_up(dims, BAND);
-    const float scale = record.floats[attention_q8_scale];
+                  dims = d[attention_q8_head_dim], keys = d[attention_q8_keys], tokens = d[attention_q8_tokens];
     if (kv_heads <= 0 || heads % kv_heads || dims > MOST_DIMS || keys <= 0) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
-    float *query = shared, *out = shared + dims;
-    FOR_EACH_BLOCK(i, d[attention_q8_tokens] * heads)
+    const int64_t tiles = PARTS(tokens, FLASH_ROWS), chunks = PARTS(dims, FLASH_COLUMNS);
+    FOR_EACH_BLOCK(i, tiles * heads * chunks)
     {
-        const int64_t head = i % heads, token = i / heads, kv_head = head / (heads / kv_heads);
-        const uint8_t *k =
-            (const uint8_t *)record.pointers[attention_q8_k] + kv_head * PARTS(keys, BAND) * group_bytes(dims);
-        const uint8_t *v =
-            (const uint8_t *)record.pointers[attention_q8_v] + kv_head * PARTS(keys, KEYS) * block_bytes(dims);
-        const float *q =
-            (const float *)record.pointers[attention_q8_q] + token * d[attention_q8_q_stride] + head * dims;
-        float *y = (float *)record.pointers[attention_q8_y] + token * d[attention_q8_y_stride] + head * dims;
-        FOR_THREADS(column, dims) query[column] = q[column];
-        __syncthreads();
-        attend(
-            out, dims, 0, keys,
-            [=](int64_t key) {
-                const uint8_t *group = k + key / BAND * group_bytes(dims);
-                const int8_t *numbers = (const int8_t *)group + BAND * 4 + key % BAND * 4;
-                float sum = 0;
-                for (int64_t c = 0; c < dims; c++)
-                    sum += query[c] * (float)numbers[c / 4 * BAND * 4 + c % 4];
-                return seen(sum * ((const float *)group)[key % BAND] * scale);
-            },
-            [=](int64_t key, int64_t column) {
-                const uint8_t *block = v + key / KEYS * block_bytes(dims);
-                const int64_t place = key % KEYS;
-                const int8_t number = (int8_t)block[4 * padded + place / 4 * padded * 4 + column * 4 + place % 4];
-                return (float)number * ((const float *)block)[column];
-            },
-            [=](int64_t column, float value) { y[column] = value; });
+        const int64_t chunk = i % chunks, tile = i / chunks % tiles, head = i / chunks / tiles;
+        const int64_t kv_head = head / (heads / kv_heads);
+        packed_task task;
+        task.q = (const float *)record.pointers[attention_q8_q] + head * dims;
+        task.y = (float *)record.pointers[attention_q8_y] + head * dims;
+        task.k = (const uint8_t *)record.pointers[attention_q8_k] + kv_head * PARTS(keys, BAND) * group_bytes(dims);
+        task.v = (const uint8_t *)record.pointers[attention_q8_v] + kv_head * PARTS(keys, KEYS) * block_bytes(dims);
+        task.rows = tokens;
+        task.keys = keys;
+        task.depth = task.columns = dims;
+        task.second_depth = 0;
+        task.segments = 1;
+        task.padded = round_up(dims, BAND);
+        task.q_stride = d[attention_q8_q_stride];
+        task.y_stride = d[attention_q8_y_stride];
+        task.scale = record.floats[attention_q8_scale];
+        flash_floats(task, tile * FLASH_ROWS, chunk * FLASH_COLUMNS, shared);
     }
 }

@@ -1,14 +1,14 @@
-/* Attention of whole sequences and its gradient. Nothing is saved between forward and backward.
+/* Attention of whole sequences and its gradient (flash.h). Nothing is saved between forward and backward.
  *
  * With P = softmax(scores), G = grad_y and delta = sum(G * y): grad_v = P' G, grad_scores = P * (G v' - delta). Backward
- * first makes the largest score, the sum and delta of each row, in scratch memory; then a block takes a row of grad_q, and
- * then one a row of grad_k and grad_v. */
-#include "attend.h"
+ * makes y and the largest score and sum of each row again, in scratch memory, then delta, then each gradient. */
+#include "flash.h"
 
-enum { NUMBERS = 3 }; /* of a row: its largest score, 1 / sum, delta */
+enum { NUMBERS = 3 }; /* of a query: its largest score, 1 / sum, delta */
 
 struct problem {
     const void *q, *k, *v, *mask, *grad_y;
+    float *numbers;
     int64_t batch, tokens, keys, heads, kv_heads, head_dim, value_dim;
     int64_t q_batch, q_token, k_batch, k_token, v_batch, v_token, before, after;
     int64_t mask_batch, mask_head, mask_token, mask_key;
@@ -26,6 +26,7 @@ DEVICE problem problem_of(const launch &record, int first)
     p.v = record.pointers[first + 2];
     p.grad_y = nullptr;
     p.mask = nullptr;
+    p.numbers = nullptr;
     p.batch = d[masked_attention_batch];
     p.tokens = d[masked_attention_tokens];
     p.keys = d[masked_attention_keys];
@@ -60,244 +61,270 @@ DEVICE bool is_bad(const problem &p)
            p.head_dim > 4096 || p.value_dim > 4096;
 }
 
-/* A row: batch entry, token, head; and where its parts lie. */
-struct place {
-    int64_t batch, token, head, kv_head, q, y, k, v;
-};
-
-DEVICE place row_at(const problem &p, int64_t batch, int64_t token, int64_t head)
+DEVICE int64_t q_at(const problem &p, int64_t batch, int64_t token, int64_t head)
 {
-    const int64_t kv_head = head / (p.heads / p.kv_heads);
-    return place{batch,
-                 token,
-                 head,
-                 kv_head,
-                 batch * p.q_batch + token * p.q_token + head * p.head_dim,
-                 ((batch * p.tokens + token) * p.heads + head) * p.value_dim,
-                 batch * p.k_batch + kv_head * p.head_dim,
-                 batch * p.v_batch + kv_head * p.value_dim};
+    return batch * p.q_batch + token * p.q_token + head * p.head_dim;
+}
+DEVICE int64_t k_at(const problem &p, int64_t batch, int64_t key, int64_t kv_head)
+{
+    return batch * p.k_batch + key * p.k_token + kv_head * p.head_dim;
+}
+DEVICE int64_t v_at(const problem &p, int64_t batch, int64_t key, int64_t kv_head)
+{
+    return batch * p.v_batch + key * p.v_token + kv_head * p.value_dim;
+}
+DEVICE int64_t query_row(const problem &p, int64_t batch, int64_t token, int64_t head)
+{
+    return (batch * p.tokens + token) * p.heads + head;
 }
 
-DEVICE place row_of(const problem &p, int64_t i)
-{
-    return row_at(p, i / (p.heads * p.tokens), i / p.heads % p.tokens, i % p.heads);
-}
-
-/* Keys first .. last - 1 are near enough to a row. */
+/* Keys first .. last - 1 are near enough to a token; likewise tokens to a key. */
 DEVICE int64_t first_key(const problem &p, int64_t token) { return token > p.before ? token - p.before : 0; }
 DEVICE int64_t last_key(const problem &p, int64_t token)
 {
-    const int64_t last = p.after >= p.keys - 1 - token ? p.keys : token + p.after + 1;
-    return last > 0 ? last : 0;
+    return p.after >= p.keys - 1 - token ? p.keys : MAX(token + p.after + 1, 0);
+}
+DEVICE int64_t first_token(const problem &p, int64_t key) { return key > p.after ? key - p.after : 0; }
+DEVICE int64_t last_token(const problem &p, int64_t key)
+{
+    return p.before >= p.tokens - 1 - key ? p.tokens : MAX(key + p.before + 1, 0);
 }
 
-/* A score with what the mask adds; -inf where the row does not see the key. */
-DEVICE float masked(const problem &p, const place &row, int64_t key, float score)
+/* A score with what the mask adds; -inf where the token does not see the key. */
+DEVICE float masked(const problem &p, int64_t batch, int64_t head, int64_t token, int64_t key, float score)
 {
     if (!p.mask)
         return score;
-    const int64_t at = row.batch * p.mask_batch + row.head * p.mask_head + row.token * p.mask_token + key * p.mask_key;
+    const int64_t at = batch * p.mask_batch + head * p.mask_head + token * p.mask_token + key * p.mask_key;
     if (p.mask_type == TYPE_bool)
         return ((const uint8_t *)p.mask)[at] ? score : -INFINITE;
     return score + load_float(p.mask, at, p.mask_type);
 }
 
-DEVICE float score_of(const problem &p, const place &row, const float *query, int64_t key)
+enum pass { FORWARD, AGAIN, GRAD_Q, GRAD_K, GRAD_V }; /* AGAIN: forward, to scratch memory */
+
+/* What a block computes for one batch entry and head: of the queries, or of the keys for GRAD_K and GRAD_V. */
+template <int ELEMENTS, int PASS> struct whole_attention {
+    static constexpr bool ONLINE = PASS == FORWARD || PASS == AGAIN, SECOND = PASS == GRAD_Q || PASS == GRAD_K;
+    static constexpr bool OF_KEYS = PASS == GRAD_K || PASS == GRAD_V;
+    static constexpr int TYPE = ELEMENTS, TERMS = 1;
+    const problem &p;
+    void *to;            /* y or a gradient */
+    float *again;        /* y in float32 */
+    int64_t batch, head; /* OF_KEYS: the first head of the group */
+    int64_t kv_head, own_head, rows, depth, second_depth, columns, segments;
+    halves_matrix rows_first, rows_second, others_first, others_second, values;
+
+    DEVICE_MEMBER whole_attention(const problem &of, void *y, float *scratch, int64_t batch_, int64_t head_)
+        : p(of), to(y), again(scratch), batch(batch_), own_head(head_)
+    {
+        const int64_t group = p.heads / p.kv_heads;
+        kv_head = OF_KEYS ? own_head : own_head / group;
+        head = OF_KEYS ? own_head * group : own_head;
+        segments = OF_KEYS ? group : 1;
+        rows = OF_KEYS ? p.keys : p.tokens;
+        depth = p.head_dim;
+        second_depth = p.value_dim;
+        columns = SECOND ? p.head_dim : p.value_dim;
+        const uint16_t *q = (const uint16_t *)p.q, *k = (const uint16_t *)p.k, *v = (const uint16_t *)p.v;
+        const halves_matrix queries = {q + q_at(p, batch, 0, head), p.q_token};
+        const halves_matrix grads = {(const uint16_t *)p.grad_y + query_row(p, batch, 0, head) * p.value_dim,
+                                     p.heads * p.value_dim};
+        const halves_matrix keys = {k + k_at(p, batch, 0, kv_head), p.k_token};
+        const halves_matrix of_values = {v + v_at(p, batch, 0, kv_head), p.v_token};
+        rows_first = OF_KEYS ? keys : queries;
+        rows_second = OF_KEYS ? of_values : grads;
+        others_first = OF_KEYS ? queries : keys;
+        others_second = OF_KEYS ? grads : of_values;
+        values = PASS == GRAD_V ? grads : SECOND ? others_first : of_values;
+    }
+    DEVICE_MEMBER void select(int64_t segment)
+    {
+        if (OF_KEYS && segment) {
+            head++;
+            others_first.p += p.head_dim;
+            others_second.p += p.value_dim;
+            values.p += columns;
+        }
+    }
+    DEVICE_MEMBER void range(int64_t row, int64_t last_row, int64_t *first, int64_t *last) const
+    {
+        *first = OF_KEYS ? first_token(p, row) : first_key(p, row);
+        *last = OF_KEYS ? last_token(p, last_row) : last_key(p, last_row);
+    }
+    DEVICE_MEMBER bool whole(int64_t row, int64_t last_row, int64_t other, int64_t last_other) const
+    {
+        if (p.mask)
+            return false;
+        return OF_KEYS ? first_token(p, last_row) <= other && last_other < last_token(p, row)
+                       : first_key(p, last_row) <= other && last_other < last_key(p, row);
+    }
+    DEVICE_MEMBER float score(int64_t row, int64_t other, float product, bool sees_all) const
+    {
+        const int64_t token = OF_KEYS ? other : row, key = OF_KEYS ? row : other;
+        if (!sees_all && (key < first_key(p, token) || key >= last_key(p, token)))
+            return -INFINITE;
+        const float found = seen(product * p.scale);
+        return sees_all ? found : masked(p, batch, head, token, key, found);
+    }
+    DEVICE_MEMBER float weight(int64_t row, int64_t other, float score, float second) const
+    {
+        const float *own = p.numbers + NUMBERS * query_row(p, batch, OF_KEYS ? other : row, head);
+        const float weight = exponential(score - own[0]) * own[1];
+        return PASS == GRAD_V ? weight : weight * (second - own[2]) * p.scale;
+    }
+    template <bool OF_SECOND> DEVICE_MEMBER float query_at(int64_t token, int64_t column) const
+    {
+        return OF_SECOND ? load_float(p.grad_y, query_row(p, batch, token, head) * p.value_dim + column, p.type)
+                         : load_float(p.q, q_at(p, batch, token, head) + column, p.type);
+    }
+    template <bool OF_SECOND> DEVICE_MEMBER float key_at(int64_t key, int64_t column) const
+    {
+        return OF_SECOND ? load_float(p.v, v_at(p, batch, key, kv_head) + column, p.type)
+                         : load_float(p.k, k_at(p, batch, key, kv_head) + column, p.type);
+    }
+    template <bool OF_SECOND> DEVICE_MEMBER float row_at(int64_t row, int64_t column) const
+    {
+        return OF_KEYS ? key_at<OF_SECOND>(row, column) : query_at<OF_SECOND>(row, column);
+    }
+    template <bool OF_SECOND> DEVICE_MEMBER float other_at(int64_t other, int64_t column) const
+    {
+        return OF_KEYS ? query_at<OF_SECOND>(other, column) : key_at<OF_SECOND>(other, column);
+    }
+    DEVICE_MEMBER float value_at(int64_t other, int64_t column) const
+    {
+        return PASS == GRAD_V ? query_at<true>(other, column)
+               : SECOND       ? other_at<false>(other, column)
+                              : key_at<true>(other, column);
+    }
+    DEVICE_MEMBER void state(int64_t row, const softmax_state &s) const
+    {
+        if (PASS != AGAIN)
+            return;
+        float *own = p.numbers + NUMBERS * query_row(p, batch, row, head);
+        own[0] = s.largest;
+        own[1] = s.inverse();
+    }
+    DEVICE_MEMBER void result(int64_t row, int64_t column, float value) const
+    {
+        const int64_t at = OF_KEYS ? ((batch * p.keys + row) * p.kv_heads + kv_head) * columns + column
+                                   : query_row(p, batch, row, head) * columns + column;
+        if (PASS == AGAIN)
+            again[at] = value;
+        else
+            store_float(to, at, p.type, value);
+    }
+};
+
+#define WHOLE_BLOCKS(rows, heads, columns) batch *heads *PARTS(rows, 64) * MAX(1, PARTS(columns, 128))
+#define FORWARD_SHARED                                                                                                 \
+    MAX(FLOATS_SHARED, CHOOSE(type == TYPE_float32, 0, 128 * (2 * (HALVES_ROW(head_dim)) + HALVES_ROW(value_dim))))
+#define GRADIENT_SHARED                                                                                                \
+    MAX(FLOATS_SHARED, CHOOSE(type == TYPE_float32, 0,                                                                 \
+                              128 * (2 * (HALVES_ROW(head_dim)) + 2 * (HALVES_ROW(value_dim)) +                        \
+                                     CHOOSE(head_dim > 128, HALVES_ROW(head_dim), 0))))
+
+template <int PASS> DEVICE void attend(const problem &p, void *to, float *again, float *shared)
 {
-    float sum = 0;
-    for (int64_t i = 0; i < p.head_dim; i++)
-        sum += query[i] * load_float(p.k, row.k + key * p.k_token + i, p.type);
-    return masked(p, row, key, seen(sum * p.scale));
+    const bool of_keys = PASS == GRAD_K || PASS == GRAD_V;
+    const int64_t heads = of_keys ? p.kv_heads : p.heads, tiles = PARTS(of_keys ? p.keys : p.tokens, FLASH_ROWS);
+    const int64_t chunks = PARTS(PASS == GRAD_Q || PASS == GRAD_K ? p.head_dim : p.value_dim, FLASH_COLUMNS);
+    FOR_EACH_BLOCK(i, p.batch * heads * tiles * chunks)
+    {
+        const int64_t chunk = i % chunks, at = i / chunks % tiles, unit = i / chunks / tiles;
+        const int64_t row = (of_keys ? at : tiles - 1 - at) * FLASH_ROWS; /* causal: the longest first */
+#define TILE_OF(type, function, memory)                                                                                \
+    {                                                                                                                  \
+        whole_attention<type, PASS> task(p, to, again, unit / heads, unit % heads);                                    \
+        function(task, row, chunk *FLASH_COLUMNS, memory);                                                             \
+    }
+        if (HAS_TENSOR_CORES && p.type == TYPE_float16)
+            TILE_OF(TYPE_float16, flash_halves, (uint16_t *)shared)
+        else if (HAS_TENSOR_CORES && p.type == TYPE_bfloat16)
+            TILE_OF(TYPE_bfloat16, flash_halves, (uint16_t *)shared)
+        else
+            TILE_OF(TYPE_float32, flash_floats, shared)
+    }
 }
 
-DEVICE float value_of(const problem &p, const place &row, int64_t key, int64_t column)
-{
-    return load_float(p.v, row.v + key * p.v_token + column, p.type);
-}
-
-DEVICE void load_row(float *to, const void *from, int64_t at, int64_t columns, int type)
-{
-    FOR_THREADS(i, columns) to[i] = load_float(from, at + i, type);
-    __syncthreads();
-}
-
-KERNEL(masked_attention, batch *tokens *heads, 128, 4 * (head_dim + 4 * value_dim))
+KERNEL(masked_attention, WHOLE_BLOCKS(tokens, heads, value_dim), 128, FORWARD_SHARED)
 {
     DYNAMIC_SHARED(float, shared);
     problem p = problem_of(record, masked_attention_q);
     p.mask = record.pointers[masked_attention_mask];
-    void *y = record.pointers[masked_attention_y];
     if (is_bad(p)) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
-    float *query = shared, *out = shared + p.head_dim;
-    FOR_EACH_BLOCK(i, p.batch * p.tokens * p.heads)
-    {
-        const place row = row_of(p, i);
-        load_row(query, p.q, row.q, p.head_dim, p.type);
-        attend(
-            out, p.value_dim, first_key(p, row.token), last_key(p, row.token),
-            [&](int64_t key) { return score_of(p, row, query, key); },
-            [&](int64_t key, int64_t column) { return value_of(p, row, key, column); },
-            [&](int64_t column, float value) { store_float(y, row.y + column, p.type, value); });
-    }
+    attend<FORWARD>(p, record.pointers[masked_attention_y], nullptr, shared);
 }
 
-DEVICE problem backward_problem(const launch &record)
+DEVICE problem backward_problem(const launch &record, unsigned char *scratch)
 {
     problem p = problem_of(record, masked_attention_backward_q);
     p.mask = record.pointers[masked_attention_backward_mask];
     p.grad_y = record.pointers[masked_attention_backward_grad_y];
+    p.numbers = (float *)scratch;
     return p;
 }
 
-SCRATCH(masked_attention_backward, 12 * batch * tokens * heads)
-STEP(masked_attention_backward, 1, batch *tokens *heads, 128, 4 * (head_dim + 4 * value_dim))
+/* NUMBERS of each query, then y. */
+SCRATCH(masked_attention_backward, 4 * batch * tokens * heads * (3 + MAX(value_dim, 0)))
+STEP(masked_attention_backward, 1, WHOLE_BLOCKS(tokens, heads, value_dim), 128, FORWARD_SHARED)
 {
     DYNAMIC_SHARED(float, shared);
-    const problem p = backward_problem(record);
+    const problem p = backward_problem(record, scratch);
     if (is_bad(p)) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
-    float *query = shared, *out = shared + p.head_dim, *numbers = (float *)scratch;
-    FOR_EACH_BLOCK(i, p.batch * p.tokens * p.heads)
+    attend<AGAIN>(p, nullptr, p.numbers + NUMBERS * p.batch * p.tokens * p.heads, shared);
+}
+
+/* delta: a warp for each query. */
+STEP(masked_attention_backward, 2, PARTS(batch *tokens *heads, 4), 128, 0)
+{
+    const problem p = backward_problem(record, scratch);
+    if (failed)
+        return;
+    const int64_t queries = p.batch * p.tokens * p.heads;
+    FOR_EACH_BLOCK(block, PARTS(queries, 4))
     {
-        const place row = row_of(p, i);
+        const int64_t i = 4 * block + WARP;
+        const float *y = p.numbers + NUMBERS * queries + i * p.value_dim;
         float delta = 0;
-        load_row(query, p.q, row.q, p.head_dim, p.type);
-        const softmax_state all = attend(
-            out, p.value_dim, first_key(p, row.token), last_key(p, row.token),
-            [&](int64_t key) { return score_of(p, row, query, key); },
-            [&](int64_t key, int64_t column) { return value_of(p, row, key, column); },
-            [&](int64_t column, float value) { delta += value * load_float(p.grad_y, row.y + column, p.type); });
-        delta = block_sum(delta);
-        if (threadIdx.x == 0) {
-            numbers[NUMBERS * i] = all.largest;
-            numbers[NUMBERS * i + 1] = all.total != 0 ? 1.0f / all.total : 0.0f;
-            numbers[NUMBERS * i + 2] = delta;
-        }
+        for (int64_t column = LANE; column < p.value_dim && i < queries; column += 32)
+            delta += y[column] * load_float(p.grad_y, i * p.value_dim + column, p.type);
+        delta = warp_reduce(delta, Sum());
+        if (LANE == 0 && i < queries)
+            p.numbers[NUMBERS * i + 2] = delta;
     }
 }
 
-/* The weight P of a key in a row, and the gradient of its score; 0 where the row does not see it. */
-struct slope {
-    float weight, gradient;
-};
-
-DEVICE slope slope_of(const problem &p, const place &row, const float *numbers, const float *query, const float *grad,
-                      int64_t key)
-{
-    const float *own = numbers + NUMBERS * ((row.batch * p.tokens + row.token) * p.heads + row.head);
-    const float score = score_of(p, row, query, key);
-    if (score == -INFINITE)
-        return slope{0, 0};
-    const float weight = expf(score - own[0]) * own[1];
-    float product = 0;
-    for (int64_t i = 0; i < p.value_dim; i++)
-        product += grad[i] * value_of(p, row, key, i);
-    return slope{weight, weight * (product - own[2])};
-}
-
-/* grad_q: a lane takes a key, then a column. */
-STEP(masked_attention_backward, 2, batch *tokens *heads, 128, 4 * (head_dim + value_dim + 4 * head_dim))
+STEP(masked_attention_backward, 3, WHOLE_BLOCKS(tokens, heads, head_dim), 128, GRADIENT_SHARED)
 {
     DYNAMIC_SHARED(float, shared);
-    const problem p = backward_problem(record);
-    const float *numbers = (const float *)scratch;
-    if (failed)
-        return;
-    float *query = shared, *grad = query + p.head_dim, *out = grad + p.value_dim, *own = out + WARP * p.head_dim;
-    FOR_EACH_BLOCK(i, p.batch * p.tokens * p.heads)
-    {
-        const place row = row_of(p, i);
-        load_row(query, p.q, row.q, p.head_dim, p.type);
-        load_row(grad, p.grad_y, row.y, p.value_dim, p.type);
-        for (int64_t column = LANE; column < p.head_dim; column += 32)
-            own[column] = 0;
-        const int64_t last = last_key(p, row.token);
-        for (int64_t start = first_key(p, row.token) + 32 * WARP; start < last; start += 32 * WARPS) {
-            const int64_t key = start + LANE;
-            const float gradient = key < last ? slope_of(p, row, numbers, query, grad, key).gradient : 0.0f;
-            for (int k = 0; k < 32; k++) {
-                const float each = __shfl_sync(EVERY_LANE, gradient, k) * p.scale;
-                if (each != 0)
-                    for (int64_t column = LANE; column < p.head_dim; column += 32)
-                        own[column] += each * load_float(p.k, row.k + (start + k) * p.k_token + column, p.type);
-            }
-        }
-        __syncthreads();
-        FOR_THREADS(column, p.head_dim)
-        {
-            float sum = 0;
-            for (int w = 0; w < ATTEND_WARPS; w++)
-                sum += out[w * p.head_dim + column];
-            store_float(record.pointers[masked_attention_backward_grad_q],
-                        ((row.batch * p.tokens + row.token) * p.heads + row.head) * p.head_dim + column, p.type, sum);
-        }
-        __syncthreads();
-    }
+    if (!failed)
+        attend<GRAD_Q>(backward_problem(record, scratch), record.pointers[masked_attention_backward_grad_q], nullptr,
+                       shared);
 }
 
-/* grad_k and grad_v of a key: a lane takes a row of those that may see it, then a column. */
-KERNEL(masked_attention_backward, CHOOSE(tokens *heads > 0, batch *keys *kv_heads, 0), 128, 16 * (head_dim + value_dim))
+STEP(masked_attention_backward, 4, CHOOSE(tokens *heads > 0, WHOLE_BLOCKS(keys, kv_heads, head_dim), 0), 128,
+     GRADIENT_SHARED)
 {
     DYNAMIC_SHARED(float, shared);
-    const problem p = backward_problem(record);
-    const float *numbers = (const float *)scratch;
+    if (!failed)
+        attend<GRAD_K>(backward_problem(record, scratch), record.pointers[masked_attention_backward_grad_kv], nullptr,
+                       shared);
+}
+
+KERNEL(masked_attention_backward, CHOOSE(tokens *heads > 0, WHOLE_BLOCKS(keys, kv_heads, value_dim), 0), 128,
+       FORWARD_SHARED)
+{
+    DYNAMIC_SHARED(float, shared);
+    const problem p = backward_problem(record, scratch);
     if (failed)
         return;
-    const int64_t group = p.heads / p.kv_heads, width = p.head_dim + p.value_dim;
-    const int64_t grad_v = p.batch * p.keys * p.kv_heads * p.head_dim;
-    float *own = shared + WARP * width;
-    FOR_EACH_BLOCK(i, p.batch * p.keys * p.kv_heads)
-    {
-        const int64_t kv_head = i % p.kv_heads, key = i / p.kv_heads % p.keys, batch = i / p.kv_heads / p.keys;
-        const int64_t first = key > p.after ? key - p.after : 0;
-        const int64_t last = p.before < p.tokens - 1 - key ? (key + p.before + 1) * group : p.tokens * group;
-        for (int64_t column = LANE; column < width; column += 32)
-            own[column] = 0;
-        for (int64_t start = first * group + 32 * WARP; start < last; start += 32 * WARPS) {
-            const int64_t number = start + LANE;
-            const bool there = number < last;
-            const place row =
-                row_at(p, batch, there ? number / group : 0, kv_head * group + (there ? number % group : 0));
-            slope s = {0, 0};
-            if (there) {
-                const float *of = numbers + NUMBERS * ((row.batch * p.tokens + row.token) * p.heads + row.head);
-                float sum = 0, product = 0;
-                for (int64_t c = 0; c < p.head_dim; c++)
-                    sum += load_float(p.q, row.q + c, p.type) * load_float(p.k, row.k + key * p.k_token + c, p.type);
-                const float score = masked(p, row, key, seen(sum * p.scale));
-                for (int64_t c = 0; c < p.value_dim; c++)
-                    product += load_float(p.grad_y, row.y + c, p.type) * value_of(p, row, key, c);
-                if (score != -INFINITE) {
-                    s.weight = expf(score - of[0]) * of[1];
-                    s.gradient = s.weight * (product - of[2]) * p.scale;
-                }
-            }
-            for (int k = 0; k < 32; k++) {
-                const float weight = __shfl_sync(EVERY_LANE, s.weight, k);
-                const float gradient = __shfl_sync(EVERY_LANE, s.gradient, k);
-                if (weight == 0)
-                    continue;
-                const int64_t q = __shfl_sync(EVERY_LANE, row.q, k), y = __shfl_sync(EVERY_LANE, row.y, k);
-                for (int64_t column = LANE; column < width; column += 32)
-                    own[column] += column < p.head_dim ? gradient * load_float(p.q, q + column, p.type)
-                                                       : weight * load_float(p.grad_y, y + column - p.head_dim, p.type);
-            }
-        }
-        __syncthreads();
-        FOR_THREADS(column, width)
-        {
-            float sum = 0;
-            for (int w = 0; w < ATTEND_WARPS; w++)
-                sum += shared[w * width + column];
-            const int64_t to =
-                column < p.head_dim ? i * p.head_dim + column : grad_v + i * p.value_dim + column - p.head_dim;
-            store_float(record.pointers[masked_attention_backward_grad_kv], to, p.type, sum);
-        }
-        __syncthreads();
-    }
+    char *const grad_kv = (char *)record.pointers[masked_attention_backward_grad_kv];
+    attend<GRAD_V>(p, grad_kv + p.batch * p.keys * p.kv_heads * p.head_dim * type_bytes(p.type), nullptr, shared);
 }

@@ -6,10 +6,11 @@
  *
  * KERNEL(name, blocks, threads, shared) { ... } defines a kernel. Python reads the line: `blocks` and `shared` (bytes of
  * dynamic shared memory) are expressions of the record's dims, in what C and Python share, with PARTS(a, b) for a / b
- * rounded up, MAX, MIN, CHOOSE(condition, a, b), and PRODUCT(rank, shape0) for the elements of a shape. A kernel gets at least the blocks that it asks for or a limit, so each one loops: FOR_EACH_BLOCK. STEP(name,
- * number, blocks, threads, shared) defines a kernel that runs before it, in the order of the numbers; number 0 is a check,
- * which is left out where the kernel asks for no blocks. SCRATCH(name,
- * bytes) asks for scratch memory, which all steps of one record share.
+ * rounded up, MAX, MIN, CHOOSE(condition, a, b), PRODUCT(rank, shape0) for the elements of a shape, the codes TYPE_float32
+ * and so on, and what the source and its headers #define. A kernel gets the blocks that it asks for or a limit, so each one
+ * loops: FOR_EACH_BLOCK. STEP(name, number, blocks, threads, shared) defines a kernel that runs before it, in the order of
+ * the numbers; number 0 is a check, which is left out where no other step asks for blocks. SCRATCH(name, bytes) asks for
+ * scratch memory, which all steps of one record share.
  *
  * A kernel that finds a bad argument calls report(code); later steps of the record then do nothing (`failed`). The host
  * reads the code when it next waits for the device. */
@@ -52,6 +53,9 @@
         name##_step##number(GRID_CONSTANT launch record, int32_t *status, unsigned char *scratch)
 #define SCRATCH(name, bytes)
 #define PARTS(a, b) (((a) + (b) - 1) / (b))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define CHOOSE(condition, a, b) ((condition) ? (a) : (b))
 #define FOR_EACH_BLOCK(i, count) for (int64_t i = blockIdx.x; i < (int64_t)(count); i += gridDim.x)
 /* For a block's threads side by side: element i of `count`. */
 #define FOR_EACH(i, count)                                                                                             \

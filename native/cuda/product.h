@@ -2,7 +2,7 @@
  * of two matrices of the same 16-bit type are computed by tensor cores, which sum in float32. */
 #ifndef PYAPP_PRODUCT_H
 #define PYAPP_PRODUCT_H
-#include "gpu.h"
+#include "tensor_cores.h"
 
 enum { TILE = 64, DEPTH = 16, TILE_THREADS = 256, TILE_ROW = TILE + 4 };
 enum { HALF_DEPTH = 32, HALF_ROW = HALF_DEPTH + 8 }; /* rows apart, so that reads meet no bank of memory twice */
@@ -22,7 +22,7 @@ struct matrix {
 /* Whether tensor cores have the product. */
 DEVICE bool by_tensor_cores(int a, int b)
 {
-#if __CUDA_ARCH__ >= 800
+#if HAS_TENSOR_CORES
     return a == b && a != TYPE_float32;
 #else
     return false;
@@ -51,27 +51,6 @@ DEVICE void load_halves(tile *part, matrix of, int64_t first, int64_t rows, int6
         part->halves[r][k] =
             inside ? ((const uint16_t *)of.p)[(first + r) * of.row + (start + k) * of.column] : (uint16_t)0;
     }
-}
-
-/* sums += a (16, 16) times b (16, 8) by all lanes of a warp. Lane 4 g + t has of a the pairs (g, 2 t), (g + 8, 2 t),
- * (g, 2 t + 8), (g + 8, 2 t + 8), of b (2 t, g), (2 t + 8, g), of the sums (g, 2 t), (g, 2 t + 1), (g + 8, 2 t),
- * (g + 8, 2 t + 1) (PTX ISA, mma.m16n8k16). */
-template <int TYPE> DEVICE void multiply_fragments(float sums[4], const uint32_t a[4], const uint32_t b[2])
-{
-#ifndef __CUDACC__
-    emulator_multiply(sums, a, b, [](uint16_t half) { return load_float(&half, 0, TYPE); });
-#elif __CUDA_ARCH__ >= 800
-    if (TYPE == TYPE_float16)
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                     "{%0,%1,%2,%3};"
-                     : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-    else
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                     "{%0,%1,%2,%3};"
-                     : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#endif
 }
 
 DEVICE uint32_t pair_at(const tile *part, int row, int k) { return *(const uint32_t *)&part->halves[row][k]; }

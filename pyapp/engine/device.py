@@ -21,6 +21,7 @@ class Backend:
     index: int | None = None  # of several devices of a type: which one this is
     host_visible = False  # whether the process may read and write the memory at an address
     kernels: Collection[str] = ()  # the names in kernels.h that this device runs
+    own_workspaces = False  # whether kernels have working memory of their own, and write none of what is given
 
     def allocate(self, nbytes: int) -> Any:
         """The address of `nbytes` bytes, aligned to 64; None when there is no memory left."""

@@ -340,6 +340,59 @@ template <class Read> static void emulator_multiply(float *sums, const uint32_t 
     }
     emulator::wait_as(emulator::AT_WARP); /* the fragments are no longer read */
 }
+/* ldmatrix of four matrices (tensor_cores.h). */
+static inline void emulator_load_matrices(uint32_t *to, const uint16_t *row, bool turned)
+{
+    const int lane = emulator::m.running % 32, g = lane / 4, t = lane % 4 * 2;
+    const uint16_t *rows[32];
+    if ((uintptr_t)row % 16)
+        emulator::m.error = "a row of a matrix in shared memory is not aligned to 16 bytes";
+    emulator::gather(row, rows);
+    for (int i = 0; i < 4; i++) {
+        const uint16_t *const *at = rows + 8 * i;
+        to[i] = turned ? at[t][g] | (uint32_t)at[t + 1][g] << 16 : at[g][t] | (uint32_t)at[g][t + 1] << 16;
+    }
+}
+/* Copies to shared memory that do not wait (tensor_cores.h): they are made when a thread waits for them. */
+namespace emulator
+{
+enum { MOST_COPIES = 512 };
+static struct copies {
+    struct {
+        void *to;
+        const void *from;
+        unsigned group;
+    } all[MOST_COPIES];
+    int count;
+    unsigned group; /* that is being filled */
+} copies[MOST_THREADS];
+} // namespace emulator
+static inline void emulator_start_copy(void *to, const void *from, bool there)
+{
+    auto &own = emulator::copies[emulator::m.running];
+    if ((uintptr_t)to % 16 || (there && (uintptr_t)from % 16))
+        emulator::m.error = "a copy to shared memory is not aligned to 16 bytes";
+    else if (own.count == emulator::MOST_COPIES)
+        emulator::m.error = "a thread has too many copies under way";
+    else
+        own.all[own.count++] = {to, there ? from : nullptr, own.group};
+}
+static inline void emulator_end_copies() { emulator::copies[emulator::m.running].group++; }
+static inline void emulator_wait_for_copies(int latest)
+{
+    auto &own = emulator::copies[emulator::m.running];
+    int kept = 0;
+    for (int i = 0; i < own.count; i++) {
+        const auto copy = own.all[i];
+        if (own.group - copy.group <= (unsigned)latest)
+            own.all[kept++] = copy;
+        else if (copy.from)
+            memcpy(copy.to, copy.from, 16);
+        else
+            memset(copy.to, 0, 16);
+    }
+    own.count = kept;
+}
 static inline bool __any_sync(unsigned mask, bool here) { return __ballot_sync(mask, here) != 0; }
 static inline bool __all_sync(unsigned mask, bool here) { return __ballot_sync(mask, here) == 0xffffffffu; }
 static inline void __threadfence() {}
@@ -369,6 +422,9 @@ struct alignas(16) float4 {
 };
 struct alignas(8) uint2 {
     unsigned x, y;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
 };
 
 template <class To, class From> static inline To emulator_bits(From from)

@@ -19,6 +19,7 @@ SHARE = 3  # of the cases of a test, one in so many is run, unless PYAPP_EMULATE
 # What CUDA's kernels do otherwise.
 DIFFERENT = {
     "test_linear_with_odd_half_scales": "parts of a sum are scaled, then added: NaN where scales are infinite",
+    "test_a_token_does_not_depend_on_the_others": "keys of a few tokens are summed in other parts than those of many",
     "test_windows_do_not_mix": "an infinite sample gives infinite power, not NaN",
 }
 SLOW = {"test_large_vocabularies", "test_frequencies"}  # run where PYAPP_EMULATED is "all"

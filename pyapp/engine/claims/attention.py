@@ -195,10 +195,12 @@ def _sequences(x: Tensor) -> Tensor:
     return x if x.strides[3] == 1 and x.strides[2] == x.shape[3] else dense(x)
 
 
-def _attention_workspace(q: Tensor, k: Tensor, v: Tensor, backward: bool) -> tuple[Storage, int]:
+def _attention_workspace(q: Tensor, k: Tensor, v: Tensor, backward: bool) -> tuple[Tensor | Storage, int]:
     """The memory that masked_attention works in (see kernels.h), and for how many workers: a record
     is cut into two chunks for each thread. Forward, several may share one head's rows.
     """
+    if q.device.backend.own_workspaces:
+        return q, 1  # which is not written to
     units = k.shape[0] * k.shape[2]
     if not backward:
         units *= -(-q.shape[1] * (q.shape[2] // k.shape[2]) // 48)

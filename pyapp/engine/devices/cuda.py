@@ -57,6 +57,7 @@ class Cuda(Backend):
     """One card."""
 
     host_visible = False
+    own_workspaces = True
 
     def __init__(self, card: Card, index: int | None = None) -> None:
         self.card = card
@@ -204,10 +205,10 @@ class Cuda(Backend):
             arguments.array[0] = base + at
             if ready.scratch is not None:
                 arguments.scratch.value = self._scratch_of(ready.scratch(dims)) if scratch is None else scratch
-            wanted = ready.steps[-1][1](dims)
-            if wanted < 0:  # a size is negative
+            wanted = [step[1](dims) for step in ready.steps]
+            if min(wanted) < 0:  # a size is negative
                 return at // RECORD_BYTES << 8 | BAD_ARGUMENT
-            if wanted and ready.check is not None:
+            if ready.check is not None and any(wanted):
                 self._start(ready.check, dims)
             for step in ready.steps:
                 self._start(step, dims)

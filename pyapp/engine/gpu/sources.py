@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import KernelError
-from ..native import FOLDER, SIGNATURES
+from ..native import ELEMENTS, FOLDER, SIGNATURES
 
 SOURCES = FOLDER / "cuda"
 _ADVICE = "Build the package again: `python native/build.py host` copies the sources"
 _LINE = re.compile(r"^(KERNEL|STEP|SCRATCH)\(", re.MULTILINE)
+_MACRO = re.compile(r"^#define (\w+)(?:\(([^)]*)\))?[ \t]+((?:.*\\\n)*.*)$", re.MULTILINE)
 _FUNCTIONS = {
     "PARTS": lambda a, b: -(-a // b) if a >= 0 else -1, "MAX": max, "MIN": min,
     "CHOOSE": lambda condition, a, b: a if condition else b,
     "PRODUCT": lambda dims, rank, first: math.prod(dims[first : first + rank]) if 0 <= rank <= 6 else -1,
 }  # fmt: skip
+_TYPES = list(ELEMENTS)
 _LAST = 99  # the number of the kernel itself among its steps
 
 Number = Callable[[Sequence[int]], int]  # of a record's dims
@@ -41,7 +43,7 @@ class Step:
 @dataclass(frozen=True)
 class Plan:
     """The launches that run a kernel of kernels.h: a check, steps in their order, the kernel itself; and the scratch
-    memory that they share. The check has nothing to do where the kernel has nothing to do."""
+    memory that they share. The check has nothing to do where the others have nothing to do."""
 
     check: Step | None
     steps: tuple[Step, ...]
@@ -65,9 +67,51 @@ def _arguments(text: str, start: int) -> list[str]:
     raise KernelError("a line of a CUDA source does not end", where=text[start - 30 : start + 50])
 
 
-def _number(expression: str, kernel: str) -> Number:
+Macros = dict[str, tuple[list[str] | None, str]]  # the parameters of a #define, None without; and its text
+
+
+def _macros(text: str) -> Macros:
+    """What a text defines, but for what expressions have anyway."""
+    found: Macros = {}
+    for name, parameters, body in _MACRO.findall(re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)):
+        if name not in _FUNCTIONS:
+            names = [word.strip() for word in parameters.split(",")] if parameters else None
+            found[name] = names, " ".join(body.replace("\\\n", " ").split())
+    return found
+
+
+def _expanded(expression: str, macros: Macros) -> str:
+    """The expression without macros. Their bodies count as if they stood in parentheses."""
+    for _ in range(100):
+        match = next((m for m in re.finditer(r"[A-Za-z_]\w*", expression) if m[0] in macros), None)
+        if match is None:
+            return expression
+        parameters, body = macros[match[0]]
+        end = match.end()
+        if parameters is not None:
+            start = expression.index("(", end) + 1
+            values = _arguments(expression, start)
+            end = _closing(expression, start)
+            given = dict(zip(parameters, values, strict=True))
+            body = re.sub(r"[A-Za-z_]\w*", lambda m, given=given: f"({given[m[0]]})" if m[0] in given else m[0], body)  # type: ignore[misc]
+        expression = f"{expression[: match.start()]}({body}){expression[end:]}"
+    raise KernelError("a macro of a CUDA source contains itself", where=expression[:80])
+
+
+def _closing(text: str, start: int) -> int:
+    """Behind the parenthesis that closes the one before `start`."""
+    depth = 1
+    for at in range(start, len(text)):
+        depth += (text[at] == "(") - (text[at] == ")")
+        if not depth:
+            return at + 1
+    raise KernelError("a line of a CUDA source does not end", where=text[start:][:50])
+
+
+def _number(expression: str, kernel: str, macros: Macros) -> Number:
     """A function of a record's dims. KernelError for names that are not slots of the kernel."""
     dims = SIGNATURES[kernel].split("|")[1].split()
+    expression = _expanded(expression, macros)
 
     def place(match: re.Match[str]) -> str:
         name = match[0]
@@ -75,6 +119,8 @@ def _number(expression: str, kernel: str) -> Number:
             return name
         if name == "dims":
             return "d"
+        if name.startswith("TYPE_") and name[5:] in _TYPES:
+            return str(_TYPES.index(name[5:]))
         if name not in dims:
             raise KernelError(f"{name!r} is no dim of the kernel '{kernel}'", where="native/cuda")
         return f"d[{dims.index(name)}]"
@@ -97,16 +143,18 @@ def read_source(path: Path) -> dict[str, Plan]:
     """The kernels of one source."""
     steps: dict[str, dict[int, Step]] = {}
     scratch: dict[str, Number] = {}
-    for kind, (name, *rest) in _lines(path.read_text()):
+    text = path.read_text()
+    macros = _macros("\n".join([*_included(text, path.parent).values(), text]))
+    for kind, (name, *rest) in _lines(text):
         if name not in SIGNATURES:
             raise KernelError(f"{name!r} is no kernel of kernels.h", where=str(path))
         if kind == "SCRATCH":
-            scratch[name] = _number(rest[0], name)
+            scratch[name] = _number(rest[0], name, macros)
             continue
         number = int(rest.pop(0)) if kind == "STEP" else _LAST
         blocks, threads, shared = rest
         function = f"{name}_step{number}" if kind == "STEP" else name
-        step = Step(path.stem, function, _number(blocks, name), int(threads), _number(shared, name))
+        step = Step(path.stem, function, _number(blocks, name, macros), int(threads), _number(shared, name, macros))
         steps.setdefault(name, {})[number] = step
     return {
         name: Plan(found.get(0), tuple(found[number] for number in sorted(found) if number), scratch.get(name))
@@ -126,9 +174,9 @@ def plans() -> dict[str, Plan]:
 
 
 @functools.cache
-def headers() -> dict[str, str]:
+def headers(folder: Path = SOURCES) -> dict[str, str]:
     """The headers that the sources include, by name."""
-    return {path.name: path.read_text() for path in sorted(SOURCES.glob("*.h"))}
+    return {path.name: path.read_text() for path in sorted(folder.glob("*.h"))}
 
 
 def text_of(source: str) -> str:
@@ -138,11 +186,15 @@ def text_of(source: str) -> str:
 
 def headers_of(source: str) -> dict[str, str]:
     """The headers that a source includes, and those that they include."""
+    return _included(text_of(source), SOURCES)
+
+
+def _included(text: str, folder: Path) -> dict[str, str]:
     found: dict[str, str] = {}
-    texts = [text_of(source)]
+    texts = [text]
     while texts:
         for name in re.findall(r'^#include "([^"]+)"', texts.pop(), re.MULTILINE):
-            if name not in found and name in headers():
-                found[name] = headers()[name]
+            if name not in found and name in headers(folder):
+                found[name] = headers(folder)[name]
                 texts.append(found[name])
     return found
