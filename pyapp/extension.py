@@ -12,7 +12,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import operator
 import os
 import platform
 import re
@@ -25,7 +24,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .engine.dtype import DTYPES
 from .engine.launch import capturing, record_call
 from .engine.native import IN_BROWSER
 from .engine.op import Op
@@ -33,6 +31,8 @@ from .engine.ops.composite_gradient import definition_gradient
 from .engine.tensor import Tensor
 from .engine.user_errors import describe
 from .errors import KernelError
+from .extension_arguments import Signature, c_type
+from .extension_cuda import CudaKernels
 
 HOST_FLAGS = ["-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-ffp-contract=fast", "-fno-math-errno"]
 WASM_FLAGS = ["-std=gnu11", "-O3", "-fPIC", "-msimd128", "-mbulk-memory", "-ffp-contract=fast", "-fno-math-errno"]
@@ -104,24 +104,7 @@ def _checked_gradients(name: str, found: Any, args: Sequence[Any]) -> tuple[Any,
     return tuple(found[: len(args)])
 
 
-# The dtypes that a C type of a pointer's target can hold; `void` takes any.
-_C_TYPES: dict[str, tuple[str, ...]] = {
-    "float": ("float32",), "double": ("float64",), "_Float16": ("float16",), "__fp16": ("float16",),
-    "__bf16": ("bfloat16",), "_Bool": ("bool",), "bool": ("bool",),
-    "char": ("int8", "uint8", "bool"), "signed char": ("int8",), "int8_t": ("int8",),
-    "unsigned char": ("uint8", "bool", "float8_e4m3fn", "float8_e5m2"),
-    "uint8_t": ("uint8", "bool", "float8_e4m3fn", "float8_e5m2"),
-    "short": ("int16",), "int16_t": ("int16",),
-    "unsigned short": ("uint16", "float16", "bfloat16"), "uint16_t": ("uint16", "float16", "bfloat16"),
-    "int": ("int32",), "int32_t": ("int32",), "unsigned": ("uint32",), "unsigned int": ("uint32",),
-    "uint32_t": ("uint32",), "long long": ("int64",), "int64_t": ("int64",), "uint64_t": ("uint64",),
-    "unsigned long long": ("uint64",),
-}  # fmt: skip
-_SIZE_TYPES = ("intptr_t", "ptrdiff_t", "ssize_t")
-_SIZE_LIMIT = 1 << (8 * ctypes.sizeof(ctypes.c_ssize_t) - 1)
-
-
-class Kernel:
+class Kernel(Signature):
     """A C function of tensors, then whole numbers (`intptr_t`), then `float`s, which the signature names: "tensors |
     sizes | floats". Calling it checks the arguments. A tensor is passed as the address of its first element, and must
     be dense and on the CPU; a name that ends in "?" may be None. Inside `capture` the call becomes part of the Graph.
@@ -133,16 +116,8 @@ class Kernel:
     def __init__(
         self, name: str, signature: str, function: Any, where: str, declared: Sequence[str] | None = None
     ) -> None:
-        groups = [group.split() for group in signature.split("|")]
-        if len(groups) != 3:
-            raise ValueError(f"kernel {name}: the signature is 'tensors | sizes | floats', not {signature!r}")
-        tensors, self.sizes, self.floats = groups
-        self.name, self.signature, self.where = name, signature, where
-        self.tensors = [text.partition(":")[0] for text in tensors]
-        declared = _check_declaration(name, signature, [len(group) for group in groups], declared)
-        self._dtypes = [
-            _dtypes_of(name, text, declared[at] if declared else "float *") for at, text in enumerate(tensors)
-        ]
+        super().__init__(name, signature, declared)
+        self.where = where
         self._function = function
         function.restype = ctypes.c_int
         function.argtypes = (
@@ -155,15 +130,8 @@ class Kernel:
         """Runs the function. TypeError or ValueError for arguments that do not fit; KernelError if it does not return
         0.
         """
-        count, sizes = len(self.tensors), len(self.sizes)
-        if len(arguments) != count + sizes + len(self.floats):
-            raise TypeError(f"kernel {self.name} takes ({self.signature}), got {len(arguments)} arguments")
-        tensors = arguments[:count]
-        values = (
-            *map(self._address, range(count), tensors),
-            *map(self._size, self.sizes, arguments[count : count + sizes]),
-            *map(self._float, self.floats, arguments[count + sizes :]),
-        )
+        tensors, sizes, floats = self.parted(arguments)
+        values = (*map(self._address, self.tensors, tensors), *sizes, *floats)
 
         def run() -> None:
             status = self._function(*values)
@@ -174,86 +142,15 @@ class Kernel:
         if capturing():
             record_call(run, tuple(tensor for tensor in tensors if tensor is not None))
 
-    def _address(self, at: int, value: Any) -> int:
-        name, dtypes = self.tensors[at], self._dtypes[at]
-        if value is None and name.endswith("?"):
+    def _address(self, name: str, value: Tensor | None) -> int:
+        if value is None:
             return 0
-        if not isinstance(value, Tensor):
-            raise TypeError(f"kernel {self.name}: {name} must be a tensor, got {describe(value)}")
-        if dtypes is not None and value.dtype.name not in dtypes:
-            raise TypeError(f"kernel {self.name}: {name} must be {' or '.join(dtypes)}, got {describe(value)}")
-        if value.dtype.is_quantized:
-            raise TypeError(f"kernel {self.name}: {name} is {describe(value)}: dequantize it first")
-        if not value.is_contiguous():
-            raise ValueError(
-                f"kernel {self.name}: {name}, {describe(value)} with strides {value.strides}, is not dense; "
-                "call contiguous() first"
-            )
         if not value.device.backend.host_visible:
             raise ValueError(f"kernel {self.name}: {name}, {describe(value)}, is not on the CPU; call .to('cpu') first")
         return int(value.address)
 
-    def _size(self, name: str, value: Any) -> int:
-        try:
-            number = operator.index(value)
-        except TypeError:
-            raise TypeError(f"kernel {self.name}: {name} must be a whole number, got {describe(value)}") from None
-        if not -_SIZE_LIMIT <= number < _SIZE_LIMIT:
-            raise ValueError(f"kernel {self.name}: {name} is {number:,}, which an intptr_t cannot hold")
-        return number
-
-    def _float(self, name: str, value: Any) -> float:
-        try:
-            return float(value)
-        except (TypeError, ValueError, OverflowError):
-            raise TypeError(f"kernel {self.name}: {name} must be a number, got {describe(value)}") from None
-
     def __repr__(self) -> str:
         return f"<kernel {self.name}({self.signature}) of {self.where}>"
-
-
-def _dtypes_of(kernel: str, text: str, declared: str) -> tuple[str, ...] | None:
-    """The dtypes that a tensor of the signature may have; None for all."""
-    name, colon, wanted = text.partition(":")
-    if colon:
-        if wanted == "any":
-            return None
-        if wanted not in DTYPES:
-            raise ValueError(f"kernel {kernel}: {name} has the unknown dtype {wanted!r}")
-        return (wanted,)
-    target = declared.removesuffix("*").strip()
-    if target == "void":
-        return None
-    if target not in _C_TYPES:
-        raise ValueError(
-            f"kernel {kernel}: {name} points to {target!r}, whose dtype is not known: write it as '{name}:float32', "
-            f"'{name}:int32' … or '{name}:any' in the signature"
-        )
-    return _C_TYPES[target]
-
-
-def _check_declaration(
-    name: str, signature: str, counts: Sequence[int], declared: Sequence[str] | None
-) -> Sequence[str] | None:
-    """ValueError if the C function does not match the signature."""
-    if declared is None:
-        return None
-    tensors, sizes, _ = counts
-    for at, kind in enumerate(declared):
-        group = "a tensor" if at < tensors else "a size" if at < tensors + sizes else "a float"
-        fits = {"a tensor": kind.endswith("*"), "a size": kind in _SIZE_TYPES, "a float": kind == "float"}[group]
-        if at < sum(counts) and not fits:
-            expected = {"a tensor": "a pointer", "a size": "intptr_t", "a float": "float"}[group]
-            raise ValueError(
-                f"kernel {name}: by the signature {signature!r}, argument {at + 1} is {group}, but the C function "
-                f"takes {kind!r} there, not {expected}"
-            )
-    if len(declared) != sum(counts):
-        raise ValueError(
-            f"kernel {name}: the C function takes {len(declared)} arguments, the signature {signature!r} names "
-            f"{sum(counts)}"
-        )
-    return declared
 
 
 def _declarations(source: Path) -> dict[str, list[str]]:
@@ -265,20 +162,9 @@ def _declarations(source: Path) -> dict[str, list[str]]:
     text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.DOTALL)
     found = {}
     for name, arguments in re.findall(r"^int\s+(\w+)\s*\(([^;{()]*)\)\s*\{", text, flags=re.MULTILINE):
-        types = [] if arguments.strip() in ("", "void") else [_c_type(part) for part in arguments.split(",")]
+        types = [] if arguments.strip() in ("", "void") else [c_type(part) for part in arguments.split(",")]
         found[name] = types
     return found
-
-
-def _c_type(argument: str) -> str:
-    """The type of an argument without its name and qualifiers: "const float *restrict x" is "float *"."""
-    words = re.findall(r"\w+|\*|\[", argument)
-    pointers = sum(word in ("*", "[") for word in words)
-    kept = [w for w in words if w.isidentifier() and w not in ("const", "restrict", "__restrict", "volatile", "static")]
-    known = {word for names in (_C_TYPES, _SIZE_TYPES) for name in names for word in name.split()} | {"void"}
-    if len(kept) > 1 and kept[-1] not in known:
-        kept.pop()  # the argument's name
-    return " ".join(kept) + " *" * pointers
 
 
 class Kernels:
@@ -302,13 +188,16 @@ class Kernels:
         raise AttributeError(f"no kernel {name!r} was named in load()")
 
 
-def load(source: str | os.PathLike[str], **signatures: str) -> Kernels:
-    """The kernels of a C source, which is compiled unless it was before, or of a compiled library.
+def load(source: str | os.PathLike[str], **signatures: str) -> Any:
+    """The kernels of a C source, which is compiled unless it was before, or of a compiled library: a Kernels. Those of
+    a CUDA source, NAME.cu, are compiled for a card when they are first called: a CudaKernels.
 
     In the page the side module beside the source, `NAME.wasm.so` (see build_side_module), is loaded instead.
     `signatures`: name of a function="tensors | sizes | floats". KernelError without compiler, library or function.
     """
     path = Path(source)
+    if path.suffix == ".cu":
+        return CudaKernels(path, signatures)
     written = path if path.suffix == ".c" else None
     if written is not None:
         path = side_module_path(path) if IN_BROWSER else build(path)
@@ -460,7 +349,17 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-__all__ = ["Kernel", "Kernels", "build", "build_side_module", "definition_gradient", "load", "op", "side_module_path"]
+__all__ = [
+    "CudaKernels",
+    "Kernel",
+    "Kernels",
+    "build",
+    "build_side_module",
+    "definition_gradient",
+    "load",
+    "op",
+    "side_module_path",
+]
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -10,6 +10,7 @@ from .engine.autograd import is_grad_enabled
 from .engine.device import Device, as_device
 from .engine.device import cpu as _cpu
 from .engine.dtype import set_default_dtype
+from .engine.gpu.precision import precision as matmul_precision
 from .engine.tensor import Tensor
 
 OutOfMemoryError = MemoryError  # torch's name for this error
@@ -23,12 +24,13 @@ class _Kept:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Stored, without effect: products of float32 are computed in float32. ValueError unless "highest", "high" or
-    "medium".
+    """ "highest": products of float32 matrices are computed in float32; else cards may take TF32. ValueError unless
+    "highest", "high" or "medium".
     """
     if precision not in ("highest", "high", "medium"):
         raise ValueError(f"set_float32_matmul_precision: takes highest, high or medium, not {precision!r}")
     _Kept.precision = precision
+    matmul_precision.allow_tf32 = precision != "highest"
 
 
 def get_float32_matmul_precision() -> str:

@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
             began = time.monotonic()
             try:
                 text, headers = sources.text_of(name), sources.headers_of(name)
-                image, report = nvidia.compile_source(name, text, headers, architecture)
+                image, report = nvidia.compile_source(f"native/cuda/{name}", text, headers, architecture)
             except KernelError as error:
                 print(error, file=sys.stderr)
                 failed += 1

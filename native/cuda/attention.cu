@@ -278,12 +278,15 @@ DEVICE void attend_part(const cached &c, float *shared, float *scratch, int64_t 
     __syncthreads();
 }
 
+VARIANT(cached_attention, 2 * type + (tokens <= FEW_TOKENS))
+#define COMPILED_TYPE(type) COMPILED(VARIED / 2 == TYPE_##type)
+
 SCRATCH(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 4 * texts * tokens * heads * SPLITS * (head_dim + 2), 0))
 STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, HEAD_UNITS *SPLITS *PARTS(head_dim, 256), 0), 128,
      4 * (4 * 8 * PARTS(head_dim, 8) + 4096 + 512))
 {
     DYNAMIC_SHARED(float, shared);
-    if (failed)
+    if (failed || !COMPILED(VARIED % 2))
         return;
     const cached c = cached_of(record);
     const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity;
@@ -297,11 +300,11 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, HEAD_UNITS *SPLITS *PARTS
 #define PART(type, heads)                                                                                              \
     attend_part<TYPE_##type, heads>(c, shared, (float *)scratch, row / tokens, row % tokens, head, heads_here, split,  \
                                     splits, chunk * VALUE_COLUMNS)
-        if (c.type == TYPE_float16)
+        if (COMPILED_TYPE(float16) && c.type == TYPE_float16)
             heads_here == 1 ? PART(float16, 1) : PART(float16, HEADS_EACH);
-        else if (c.type == TYPE_float32)
+        else if (COMPILED_TYPE(float32) && c.type == TYPE_float32)
             heads_here == 1 ? PART(float32, 1) : PART(float32, HEADS_EACH);
-        else
+        else if (COMPILED_TYPE(uint8))
             heads_here == 1 ? PART(uint8, 1) : PART(uint8, HEADS_EACH);
     }
 }
@@ -309,7 +312,7 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, HEAD_UNITS *SPLITS *PARTS
 STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0), 128, 0)
 {
     __shared__ float weights[64];
-    if (failed)
+    if (failed || !COMPILED(VARIED % 2))
         return;
     const cached c = cached_of(record);
     const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity;
@@ -400,7 +403,7 @@ KERNEL(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 0, texts *heads *PARTS(tok
        MAX(FLOATS_SHARED, CHOOSE(type == TYPE_float16, 2 * 64 * 4 * (HALVES_ROW(head_dim)), 0)))
 {
     DYNAMIC_SHARED(float, shared);
-    if (failed)
+    if (failed || !COMPILED(VARIED % 2 == 0))
         return;
     const cached c = cached_of(record);
     const int64_t tiles = PARTS(c.tokens, FLASH_ROWS), chunks = PARTS(c.dims, FLASH_COLUMNS);
@@ -408,9 +411,9 @@ KERNEL(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 0, texts *heads *PARTS(tok
     {
         const int64_t chunk = i % chunks, tile = tiles - 1 - i / chunks % tiles, unit = i / chunks / tiles;
         prompt task(c, unit / c.heads, unit % c.heads); /* the longest first */
-        if (HAS_TENSOR_CORES && c.type == TYPE_float16)
+        if (HAS_TENSOR_CORES && COMPILED_TYPE(float16) && c.type == TYPE_float16)
             flash_halves(task, tile * FLASH_ROWS, chunk * FLASH_COLUMNS, (uint16_t *)shared);
-        else
+        else if (!HAS_TENSOR_CORES || COMPILED(VARIED / 2 != TYPE_float16))
             flash_floats(task, tile * FLASH_ROWS, chunk * FLASH_COLUMNS, shared);
     }
 }

@@ -224,6 +224,20 @@ template <int ELEMENTS, int PASS> struct whole_attention {
                               128 * (2 * (HALVES_ROW(head_dim)) + 2 * (HALVES_ROW(value_dim)) +                        \
                                      CHOOSE(head_dim > 128, HALVES_ROW(head_dim), 0))))
 
+VARIANT(masked_attention, type)
+VARIANT(masked_attention_backward, type)
+#define COMPILED_TYPE(type) COMPILED(VARIED == TYPE_##type)
+#ifdef ONLY_masked_attention
+#define COMPILED_BACKWARD 0
+#else
+#define COMPILED_BACKWARD 1
+#endif
+#ifdef ONLY_masked_attention_backward
+#define COMPILED_FORWARD 0
+#else
+#define COMPILED_FORWARD 1
+#endif
+
 template <int PASS> DEVICE void attend(const problem &p, void *to, float *again, float *shared)
 {
     const bool of_keys = PASS == GRAD_K || PASS == GRAD_V;
@@ -238,11 +252,11 @@ template <int PASS> DEVICE void attend(const problem &p, void *to, float *again,
         whole_attention<type, PASS> task(p, to, again, unit / heads, unit % heads);                                    \
         function(task, row, chunk *FLASH_COLUMNS, memory);                                                             \
     }
-        if (HAS_TENSOR_CORES && p.type == TYPE_float16)
+        if (HAS_TENSOR_CORES && COMPILED_TYPE(float16) && p.type == TYPE_float16)
             TILE_OF(TYPE_float16, flash_halves, (uint16_t *)shared)
-        else if (HAS_TENSOR_CORES && p.type == TYPE_bfloat16)
+        else if (HAS_TENSOR_CORES && COMPILED_TYPE(bfloat16) && p.type == TYPE_bfloat16)
             TILE_OF(TYPE_bfloat16, flash_halves, (uint16_t *)shared)
-        else
+        else if (!HAS_TENSOR_CORES || COMPILED_TYPE(float32))
             TILE_OF(TYPE_float32, flash_floats, shared)
     }
 }
@@ -256,7 +270,8 @@ KERNEL(masked_attention, WHOLE_BLOCKS(tokens, heads, value_dim), 128, FORWARD_SH
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
-    attend<FORWARD>(p, record.pointers[masked_attention_y], nullptr, shared);
+    if (COMPILED_FORWARD)
+        attend<FORWARD>(p, record.pointers[masked_attention_y], nullptr, shared);
 }
 
 DEVICE problem backward_problem(const launch &record, unsigned char *scratch)
@@ -278,7 +293,8 @@ STEP(masked_attention_backward, 1, WHOLE_BLOCKS(tokens, heads, value_dim), 128, 
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
-    attend<AGAIN>(p, nullptr, p.numbers + NUMBERS * p.batch * p.tokens * p.heads, shared);
+    if (COMPILED_BACKWARD)
+        attend<AGAIN>(p, nullptr, p.numbers + NUMBERS * p.batch * p.tokens * p.heads, shared);
 }
 
 /* delta: a warp for each query. */
@@ -304,7 +320,7 @@ STEP(masked_attention_backward, 2, PARTS(batch *tokens *heads, 4), 128, 0)
 STEP(masked_attention_backward, 3, WHOLE_BLOCKS(tokens, heads, head_dim), 128, GRADIENT_SHARED)
 {
     DYNAMIC_SHARED(float, shared);
-    if (!failed)
+    if (!failed && COMPILED_BACKWARD)
         attend<GRAD_Q>(backward_problem(record, scratch), record.pointers[masked_attention_backward_grad_q], nullptr,
                        shared);
 }
@@ -313,7 +329,7 @@ STEP(masked_attention_backward, 4, CHOOSE(tokens *heads > 0, WHOLE_BLOCKS(keys, 
      GRADIENT_SHARED)
 {
     DYNAMIC_SHARED(float, shared);
-    if (!failed)
+    if (!failed && COMPILED_BACKWARD)
         attend<GRAD_K>(backward_problem(record, scratch), record.pointers[masked_attention_backward_grad_kv], nullptr,
                        shared);
 }
@@ -326,5 +342,6 @@ KERNEL(masked_attention_backward, CHOOSE(tokens *heads > 0, WHOLE_BLOCKS(keys, k
     if (failed)
         return;
     char *const grad_kv = (char *)record.pointers[masked_attention_backward_grad_kv];
-    attend<GRAD_V>(p, grad_kv + p.batch * p.keys * p.kv_heads * p.head_dim * type_bytes(p.type), nullptr, shared);
+    if (COMPILED_BACKWARD)
+        attend<GRAD_V>(p, grad_kv + p.batch * p.keys * p.kv_heads * p.head_dim * type_bytes(p.type), nullptr, shared);
 }

@@ -26,6 +26,16 @@
 #define PYAPP_FLASH_H
 #include "tensor_cores.h"
 
+/* VARIANT(kernel, number): the kernel is compiled for each number (of the record's dims) by itself when it is first used,
+ * which takes a fraction of the time. COMPILED(condition) is 0 where `condition` is not met by the VARIED number. */
+#define VARIANT(kernel, number)
+#ifdef VARIED
+#define COMPILED(condition) (condition)
+#else
+#define COMPILED(condition) 1
+#define VARIED 0
+#endif
+
 enum { FLASH_ROWS = 64, FLASH_COLUMNS = 128, FLASH_THREADS = 128 };
 enum { HALVES_OTHERS = 64, HALVES_DEPTH = 128 };
 enum { FLOATS_OTHERS = 32, FLOATS_DEPTH = 64, FLOATS_ROW = FLOATS_DEPTH + 4, WEIGHTS_ROW = FLOATS_OTHERS + 4 };
@@ -314,8 +324,9 @@ template <class Task> DEVICE void flash_halves(Task &task, int64_t row0, int64_t
                     if (Task::TERMS == 2)
                         score *= scales[WARP * 16 + LANE / 4 + i % 4 / 2 * 8];
                     score = row < task.rows && other < last ? task.score(row, other, score, whole) : -INFINITE;
-                    if constexpr (!Task::ONLINE)
+                    if constexpr (!Task::ONLINE) {
                         score = score == -INFINITE ? 0.0f : task.weight(row, other, score, second[i / 4][i % 4]);
+                    }
                 }
                 if constexpr (Task::ONLINE) {
                     for (int h = 0; h < 2; h++) {
@@ -352,7 +363,7 @@ template <class Task> DEVICE void flash_halves(Task &task, int64_t row0, int64_t
     if (idle)
         return;
     float factors[2] = {1, 1};
-    if constexpr (Task::ONLINE)
+    if constexpr (Task::ONLINE) {
         for (int h = 0; h < 2; h++) {
             const int64_t row = row0 + WARP * 16 + LANE / 4 + 8 * h;
             states[h].total = among<4>(states[h].total, Sum());
@@ -360,6 +371,7 @@ template <class Task> DEVICE void flash_halves(Task &task, int64_t row0, int64_t
             if (LANE % 4 == 0 && row < task.rows && column0 == 0)
                 task.state(row, states[h]);
         }
+    }
 #pragma unroll
     for (int i = 0; i < 64; i++) {
         const int64_t row = row0 + WARP * 16 + LANE / 4 + i % 4 / 2 * 8;
@@ -457,8 +469,9 @@ template <class Task> DEVICE void flash_floats(Task &task, int64_t row0, int64_t
                         const int64_t other = start + x + 8 * j;
                         float &score = scores[i][j];
                         score = row < task.rows && other < last ? task.score(row, other, score, whole) : -INFINITE;
-                        if constexpr (!Task::ONLINE)
+                        if constexpr (!Task::ONLINE) {
                             score = score == -INFINITE ? 0.0f : task.weight(row, other, score, second[i][j]);
+                        }
                         most = Larger()(most, score);
                     }
                     if constexpr (Task::ONLINE) {

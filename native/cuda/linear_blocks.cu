@@ -1,8 +1,8 @@
-/* y = x w^T (+ residual) with weights in any of GGML's block types and int8 activations: as linear_q8.cu. A lane's part of
- * y is scale_x * (scale * sum(w * x) - minimum * sum(x)) of its columns, both sums exact; a bias counts as a minimum. */
-#include "weights.h"
+/* y = x w^T (+ residual) with weights in any of GGML's block types and int8 activations. A few rows: as linear_q8.cu. A lane's
+ * part of y is scale_x * (scale * sum(w * x) - minimum * sum(x)) of its columns, both sums exact; a bias counts as a minimum. */
+#include "int8_tiles.h"
 
-enum { ROWS = 4, SPLIT = 4, ONES = 0x01010101 };
+enum { ROWS = 4, SPLIT = 4 };
 
 template <int64_t TYPE> DEVICE void linear_blocks_of(const launch &record, float *part)
 {
@@ -56,11 +56,39 @@ template <int64_t TYPE> DEVICE void linear_blocks_of(const launch &record, float
         linear_blocks_of<code>(record, part);                                                                          \
         break;
 
-KERNEL(linear_blocks, PARTS(outputs, 8) * PARTS(rows, 4), 128, 0)
+DEVICE bool is_bad(const launch &record)
+{
+    const block_type kind = type_of(record.dims[linear_blocks_type]);
+    return kind.nbytes == 0 || record.dims[linear_blocks_inputs] % kind.values;
+}
+
+STEP(linear_blocks, 1, CHOOSE(rows <= FEW_ROWS, 0, PARTS(outputs, 64) * PARTS(rows, 128)), 256, 0)
+{
+    __shared__ int8_tile tile;
+    const int64_t *d = record.dims, type = d[linear_blocks_type], runs = d[linear_blocks_inputs] / BLOCK;
+    const uint8_t *w = (const uint8_t *)record.pointers[linear_blocks_w];
+    const float *residual = (const float *)record.pointers[linear_blocks_residual];
+    if (is_bad(record)) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    const auto weights_of = [=](int64_t output, int64_t k, int s) { return weights_at(w, type, output, k, runs, s); };
+    const auto put = [&](int64_t row, int64_t output, float sum) {
+        if (residual)
+            sum += residual[row * d[linear_blocks_residual_stride] + output];
+        ((float *)record.pointers[linear_blocks_y])[row * d[linear_blocks_y_stride] + output] = sum;
+    };
+    const activations *x = (const activations *)record.pointers[linear_blocks_xq];
+    if (type_of(type).runs16)
+        int8_product<true>(&tile, x, d[linear_blocks_rows], d[linear_blocks_outputs], runs, weights_of, put);
+    else
+        int8_product<false>(&tile, x, d[linear_blocks_rows], d[linear_blocks_outputs], runs, weights_of, put);
+}
+
+KERNEL(linear_blocks, CHOOSE(rows <= FEW_ROWS, PARTS(outputs, 8) * PARTS(rows, 4), 0), 128, 0)
 {
     __shared__ float part[SPLIT * ROWS * BAND];
-    const block_type kind = type_of(record.dims[linear_blocks_type]);
-    if (kind.nbytes == 0 || record.dims[linear_blocks_inputs] % kind.values) {
+    if (is_bad(record)) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }

@@ -1,6 +1,6 @@
-/* y = x w^T (+ residual) with int8 weights in bands and int8 activations. A block of threads makes a band of eight outputs
+/* y = x w^T (+ residual) with int8 weights in bands and int8 activations. Many rows: int8_tiles.h. A few: a block of threads makes a band of eight outputs
  * for up to ROWS rows of x: its warps share the columns; a lane takes four of a block's 32 columns of one output at a time. */
-#include "weights.h"
+#include "int8_tiles.h"
 
 enum { ROWS = 4, SPLIT = 4 };
 
@@ -57,13 +57,46 @@ template <int SCALE_BYTES> DEVICE void linear_q8(const launch &record, float *pa
     }
 }
 
-KERNEL(linear_q8_0, PARTS(outputs, 8) * PARTS(rows, 4), 128, 0)
+template <int SCALE_BYTES> DEVICE void linear_q8_tiles(const launch &record, int8_tile *tile)
+{
+    const int64_t *d = record.dims, blocks = PARTS(d[linear_q8_0_inputs], BLOCK);
+    const uint8_t *w = (const uint8_t *)record.pointers[linear_q8_0_w];
+    const float *residual = (const float *)record.pointers[linear_q8_0_residual];
+    const auto weights_of = [=](int64_t output, int64_t k, int s) {
+        const uint8_t *block = w + (output / BAND * blocks + k) * (BAND * SCALE_BYTES + BAND_BYTES);
+        const uint8_t *scale_at = block + output % BAND * SCALE_BYTES;
+        const int *numbers = (const int *)(block + BAND * SCALE_BYTES) + output % BAND;
+        const float scale = SCALE_BYTES == 2 ? f16_to_float(*(const uint16_t *)scale_at) : *(const float *)scale_at;
+        return weights{{numbers[s * BAND], numbers[(4 + s) * BAND]}, 0, {scale, scale}, {0, 0}};
+    };
+    const auto put = [&](int64_t row, int64_t output, float sum) {
+        if (residual)
+            sum += residual[row * d[linear_q8_0_residual_stride] + output];
+        ((float *)record.pointers[linear_q8_0_y])[row * d[linear_q8_0_y_stride] + output] = sum;
+    };
+    int8_product<false>(tile, (const activations *)record.pointers[linear_q8_0_xq], d[linear_q8_0_rows],
+                        d[linear_q8_0_outputs], blocks, weights_of, put);
+}
+
+STEP(linear_q8_0, 1, CHOOSE(rows <= FEW_ROWS, 0, PARTS(outputs, 64) * PARTS(rows, 128)), 256, 0)
+{
+    __shared__ int8_tile tile;
+    linear_q8_tiles<2>(record, &tile);
+}
+
+STEP(linear_q8_group, 1, CHOOSE(rows <= FEW_ROWS, 0, PARTS(outputs, 64) * PARTS(rows, 128)), 256, 0)
+{
+    __shared__ int8_tile tile;
+    linear_q8_tiles<4>(record, &tile);
+}
+
+KERNEL(linear_q8_0, CHOOSE(rows <= FEW_ROWS, PARTS(outputs, 8) * PARTS(rows, 4), 0), 128, 0)
 {
     __shared__ float part[SPLIT * ROWS * BAND];
     linear_q8<2>(record, part);
 }
 
-KERNEL(linear_q8_group, PARTS(outputs, 8) * PARTS(rows, 4), 128, 0)
+KERNEL(linear_q8_group, CHOOSE(rows <= FEW_ROWS, PARTS(outputs, 8) * PARTS(rows, 4), 0), 128, 0)
 {
     __shared__ float part[SPLIT * ROWS * BAND];
     linear_q8<4>(record, part);

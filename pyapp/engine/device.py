@@ -10,6 +10,8 @@ import importlib
 from collections.abc import Callable, Collection
 from typing import Any
 
+from .thread_local import ThreadLocal
+
 
 class Backend:
     """A device: it has its own memory and runs launch records (native/kernels.h).
@@ -21,6 +23,8 @@ class Backend:
     index: int | None = None  # of several devices of a type: which one this is
     host_visible = False  # whether the process may read and write the memory at an address
     kernels: Collection[str] = ()  # the names in kernels.h that this device runs
+    allocated = 0  # bytes that `allocate` has given and `free` has not taken back, where a device counts them
+    peak_in_use = 0  # the most of them that storages held, but for small ones
     own_workspaces = False  # whether kernels have working memory of their own, and write none of what is given
 
     def allocate(self, nbytes: int) -> Any:
@@ -49,6 +53,12 @@ class Backend:
 
     def synchronize(self) -> None:
         """Waits until everything that was launched has run."""
+
+    @property
+    def stream(self) -> Any:
+        """What this thread launches in, where a device has several streams; None: its own. Freed memory serves the next
+        tensor of its stream alone."""
+        return None
 
     def describe_memory(self) -> str:
         """What is used and free of a device's own memory, for the error when there is none left; may be empty."""
@@ -114,6 +124,8 @@ class Device:
     @property
     def backend(self) -> Backend:
         """The device at work. ValueError where this build has none of that type."""
+        if _several and self.index is None and self.type in _chosen.indices:
+            return Device(self.type, _chosen.indices[self.type]).backend
         if self._backend is None:
             self._backend = _open(self)
         return self._backend
@@ -176,9 +188,32 @@ def _open(device: Device) -> Backend:
     return backend
 
 
+class _Chosen(ThreadLocal):
+    """Of each type with several devices: which one its name stands for in this thread, if that was chosen."""
+
+    def __init__(self) -> None:
+        self.indices: dict[str, int] = {}
+
+
+_chosen = _Chosen()
+_several: set[str] = set()  # types of which one was ever chosen
+
+
+def choose(type: str, index: int | None) -> int | None:
+    """Makes the name of a type stand for one of its devices in this thread; None: for the first again. Returns what was
+    chosen before."""
+    _several.add(type)
+    before = _chosen.indices.get(type)
+    if index is None:
+        _chosen.indices.pop(type, None)
+    else:
+        _chosen.indices[type] = index
+    return before
+
+
 def as_device(value: Device | str | None) -> Device:
     """A device that is there, from itself or its name; None is the CPU. "cuda" is the card that it stands for, as in
-    torch: "cuda:0". ValueError where there is none.
+    torch: "cuda:0" unless another was chosen. ValueError where there is none.
     """
     if value is None or value is cpu:
         return cpu

@@ -45,10 +45,11 @@ class Pool:
     """Free blocks of a device by capacity. A device's own pool serves everything; a Graph that is being captured has
     its own, so that the blocks in its records are reused by nobody else."""
 
-    __slots__ = ("cached", "device", "free", "limit", "small")
+    __slots__ = ("cached", "device", "free", "key", "limit", "small")
 
-    def __init__(self, device: Device = cpu, limit: int = CACHE_LIMIT) -> None:
+    def __init__(self, device: Device = cpu, limit: int = CACHE_LIMIT, key: Any = None) -> None:
         self.device = device
+        self.key = device if key is None else key  # of the pool in which eager calls leave blocks that it may take
         self.small: list[list[Any]] = [[] for _ in range(SMALL // 64 + 1)]  # by capacity / 64
         self.free: dict[int, list[Any]] = {}
         self.cached = 0
@@ -56,12 +57,19 @@ class Pool:
 
     def take(self, capacity: int) -> Any:
         """The address of a block. MemoryError when the device has none left."""
+        address = self._found(capacity)
+        if self.device is not cpu:
+            backend = self.device.backend
+            backend.peak_in_use = max(backend.peak_in_use, backend.allocated - _kept_large(self.device))
+        return address
+
+    def _found(self, capacity: int) -> Any:
         if capacity > SMALL:
             blocks = self.free.get(capacity)
             if blocks:
                 self.cached -= capacity
                 return blocks.pop()
-            shared = _pools.get(self.device)  # a Graph takes what eager calls have left
+            shared = _pools.get(self.key)  # a Graph takes what eager calls have left
             if shared is not None and (blocks := shared.free.get(capacity)):
                 shared.cached -= capacity
                 return blocks.pop()
@@ -70,7 +78,7 @@ class Pool:
         allocate = self.device.backend.allocate
         address = allocate(capacity)
         if address is None:
-            _pools[self.device].trim()
+            trim_pool(self.device)
             address = allocate(capacity)
         if address is None:
             raise _no_memory(capacity, self.device)
@@ -114,14 +122,13 @@ class Pool:
 
 
 default_pool = Pool()
-_pools: dict[Device, Pool] = {cpu: default_pool}  # each device's own
+_pools: dict[Any, Pool] = {cpu: default_pool}  # by device; with (device, stream) that of a stream
 
 
 def release_memory(device: Device = cpu) -> None:
     """Returns free memory to the system: the large blocks that a device keeps for new storages, and the free parts of
     the C library's heap, which reading a large vocabulary leaves behind (glibc; others have no function for it)."""
-    pool = _pools.get(device)
-    if pool is not None:
+    for pool in _pools_of(device):
         pool.trim_large()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
@@ -137,7 +144,7 @@ class GraphPools:
     def of(self, device: Device) -> Pool:
         found = self.by_device.get(device)
         if found is None:
-            found = self.by_device[device] = Pool(device)
+            found = self.by_device[device] = Pool(device, key=_key(device))
         return found
 
     def own(self, storage: Storage) -> bool:
@@ -166,13 +173,35 @@ def _pool_of(device: Device) -> Pool:
     graph = _current.graph
     if graph is not None:
         return graph.of(device)
-    return _pools.get(device) or _pools.setdefault(device, Pool(device))
+    key = _key(device)
+    return _pools.get(key) or _pools.setdefault(key, Pool(device, key=key))
+
+
+def _key(device: Device) -> Any:
+    """Of the pool that this thread's stream of a device has."""
+    stream = device.backend.stream
+    return device if stream is None else (device, stream)
+
+
+def _pools_of(device: Device) -> list[Pool]:
+    return [pool for pool in list(_pools.values()) if pool.device is device]
 
 
 def trim_pool(device: Device) -> None:
     """Gives a device its freed blocks back."""
-    if device in _pools:
-        _pools[device].trim()
+    for pool in _pools_of(device):
+        pool.trim()
+
+
+def _kept_large(device: Device) -> int:
+    """The bytes of freed blocks above SMALL that are kept."""
+    return sum(pool.cached for pool in _pools.values() if pool.device is device)
+
+
+def kept_bytes(device: Device) -> int:
+    """The bytes of freed blocks that are kept for new tensors."""
+    small = (64 * size * len(blocks) for pool in _pools_of(device) for size, blocks in enumerate(pool.small))
+    return _kept_large(device) + sum(small)
 
 
 class Storage:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -31,7 +32,14 @@ from pyapp.errors import KernelError
 COMPILER = os.environ.get("CXX", "g++")
 FLAGS = "-std=c++17 -O1 -fPIC -shared -x c++ -fno-strict-aliasing -ffp-contract=off -fvisibility=hidden".split()
 FLAGS += ["-Wall", "-Wextra", *(f"-Wno-{name}" for name in ("unused-parameter", "unused-function", "unused-variable"))]
-FLAGS += ["-Wno-missing-field-initializers", "-Wno-attributes"]
+FLAGS += ["-Wno-missing-field-initializers", "-Wno-attributes", "-Wno-unknown-pragmas"]
+SANITIZE = os.environ.get("PYAPP_EMULATOR_SANITIZE", "")  # "thread", "address,undefined"
+if SANITIZE:
+    FLAGS += [
+        f"-fsanitize={SANITIZE}",
+        "-g1",
+        "-fno-sanitize=alignment" if SANITIZE == "thread" else "-fno-sanitize-recover",
+    ]
 HERE = Path(__file__).parent
 CACHE = HERE.parent.parent / "build" / "cuda-emulator"
 GUARD, FILLING, FRESH = 256, 0xA5, 0xFF  # bytes on each side of a block; what they and fresh memory are full of
@@ -48,7 +56,10 @@ class EmulatedCard(cards.Card):
     capability = (9, 0)
     multiprocessors = 4
     most_blocks = 5  # kernels must loop
+    most_shared = 232448
     slab = 0
+    stream = None
+    variants = False  # the tests need most of them
 
     def __init__(self, limit: int = 1 << 30) -> None:
         self.total_memory = limit
@@ -63,27 +74,43 @@ class EmulatedCard(cards.Card):
     def compile(self, source: str, text: str, headers: dict[str, str]) -> bytes:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            (folder / f"{source}.cu").write_text(text)
+            (folder / f"{Path(source).name}.cu").write_text(text if headers else of_users(text))
             for header, content in headers.items():
                 (folder / header).write_text(content)
             target = folder / "kernels.so"
-            command = [COMPILER, *FLAGS, f"-I{folder}", f"-I{HERE}", str(folder / f"{source}.cu"), "-o", str(target)]
+            command = [
+                COMPILER,
+                *FLAGS,
+                f"-I{folder}",
+                f"-I{HERE}",
+                str(folder / f"{Path(source).name}.cu"),
+                "-o",
+                str(target),
+            ]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
-                raise KernelError(f"does not compile:\n{done.stderr}", where=f"native/cuda/{source}.cu")
+                raise KernelError(f"does not compile:\n{done.stderr}", where=f"{source}.cu")
             return target.read_bytes()
 
     def load(self, image: bytes) -> Any:
         path = Path(self._folder.name) / f"{next(_numbers)}.so"
         path.write_bytes(image)
         library = ctypes.CDLL(str(path))
-        library.emulator_launch.restype = ctypes.c_char_p
+        for name in ("emulator_launch", "emulator_launch_users"):
+            if hasattr(library, name):
+                getattr(library, name).restype = ctypes.c_char_p
         return library
 
     def function(self, module: Any, name: str) -> Any:
+        if not hasattr(module, name):
+            raise KernelError(f"finding the kernel {name}: named symbol not found", where="cuda")
         return module, ctypes.cast(getattr(module, name), ctypes.c_void_p), name
 
     def launch(self, function: Any, blocks: int, threads: int, shared: int, arguments: Any) -> None:
+        if hasattr(function[0], "emulator_launch_users"):
+            kept = [ctypes.create_string_buffer(ctypes.string_at(address, 8), 8) for address in arguments]
+            self._do(self._launch_users, function, blocks, threads, shared, kept)
+            return
         record, status, scratch = list(arguments)
         kept = ctypes.create_string_buffer(ctypes.string_at(record, 280), 280)
         values = [ctypes.c_uint64.from_address(address).value for address in (status, scratch)]
@@ -94,6 +121,13 @@ class EmulatedCard(cards.Card):
         self.launched.append(name)
         pointers = (ctypes.c_void_p(value) for value in values)
         error = library.emulator_launch(address, blocks, threads, shared, record, *pointers)
+        assert not error, f"{name}: {error.decode()}"
+
+    def _launch_users(self, function: Any, blocks: int, threads: int, shared: int, kept: list[Any]) -> None:
+        library, _, name = function
+        self.launched.append(name)
+        values = (ctypes.c_void_p * len(kept))(*(ctypes.addressof(value) for value in kept))
+        error = library.emulator_launch_users(name.encode(), blocks, threads, shared, values)
         assert not error, f"{name}: {error.decode()}"
 
     def _do(self, call: Callable[..., None], *arguments: Any) -> None:
@@ -151,6 +185,9 @@ class EmulatedCard(cards.Card):
     def synchronize(self) -> None:
         pass
 
+    def new_stream(self, priority: int) -> Any:
+        return next(_numbers)
+
     def free_memory(self) -> int:
         return self.total_memory - self.used
 
@@ -164,6 +201,33 @@ class EmulatedCard(cards.Card):
     def run_graph(self, graph: Any) -> None:
         for call, arguments in graph:
             call(*arguments)
+
+
+_USERS = re.compile(r"__global__\s+void\s+(\w+)\s*\(([^)]*)\)\s*\{")
+
+
+def of_users(text: str) -> str:
+    """A user's source as C++: with the emulator, and a function that launches its kernels by name."""
+    cases = []
+    for name, arguments in _USERS.findall(text):
+        types = [
+            re.sub(r"\b(const|__restrict__)\b|\w+$", "", part.strip()) for part in arguments.split(",") if part.strip()
+        ]
+        values = ", ".join(f"*({kind} *)emulator::values[{i}]" for i, kind in enumerate(types))
+        cases.append(
+            f'if (!strcmp(name, "{name}")) return emulator::run(blocks, threads, shared, [] {{ {name}({values}); }});'
+        )
+    return f"""#include "emulator.h"
+{text.replace("extern __shared__", "// extern __shared__")}
+namespace emulator {{ static void **values; }}
+extern "C" __attribute__((visibility("default"))) const char *emulator_launch_users(
+    const char *name, int blocks, int threads, int shared, void **values)
+{{
+    emulator::values = values;
+    {" ".join(cases)}
+    return "there is no such kernel";
+}}
+"""
 
 
 def _check(address: int, nbytes: int) -> None:

@@ -20,6 +20,15 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #endif
+#if defined(                                                                                                           \
+    __SANITIZE_THREAD__) /* each thread is one of its own; what they wait for puts them in order, nothing else */
+#include <sanitizer/tsan_interface.h>
+#define UNSEEN __attribute__((no_sanitize("thread"), noinline))
+enum { EACH_ITS_OWN = 1 };
+#else
+#define UNSEEN
+enum { EACH_ITS_OWN = 0 };
+#endif
 
 #define __global__ __attribute__((visibility("default")))
 #define __device__
@@ -45,18 +54,19 @@ struct fiber {
 #endif
     char *stack;
     void *fake_stack; /* of the address sanitizer */
+    void *seen_as;    /* by the thread sanitizer */
 };
 
 /* Of one library: every source is a library of its own. */
 static struct machine {
     index thread, block, threads, blocks;
     fiber fibers[MOST_THREADS], scheduler;
-    int made, idle[MOST_THREADS], idle_count;  /* fibers without a thread */
-    int state[MOST_THREADS], on[MOST_THREADS]; /* of each thread: its fiber */
-    int order[MOST_THREADS], next;             /* threads that have not begun */
-    int running;                               /* the thread */
-    uint64_t slots[2][MOST_THREADS];           /* what lanes exchange, in turns */
-    unsigned turn[MOST_THREADS];
+    int made, idle[MOST_THREADS], idle_count;           /* fibers without a thread */
+    int state[MOST_THREADS], on[MOST_THREADS];          /* of each thread: its fiber */
+    int order[MOST_THREADS], next;                      /* threads that have not begun */
+    int running;                                        /* the thread */
+    uint64_t slots[2][MOST_THREADS];                    /* what lanes exchange, in turns */
+    unsigned turn[MOST_THREADS], blocked[MOST_THREADS]; /* how often it has exchanged, and waited for the block */
     uint64_t random;
     char *shared;
     void (*body)();
@@ -71,8 +81,26 @@ __asm__(".text\n.hidden emulator_switch\n.globl emulator_switch\n.type emulator_
         ".size emulator_switch,.-emulator_switch\n");
 #endif
 
-static void go(fiber *from, fiber *to)
+/* What comes after `arrive` at the same place comes after what was before it, for the thread sanitizer. */
+static char places[2 + MOST_THREADS / WARP_SIZE][4];
+static void arrive(const char *place)
 {
+#if defined(__SANITIZE_THREAD__)
+    __tsan_release((void *)place);
+#endif
+}
+static void leave(const char *place)
+{
+#if defined(__SANITIZE_THREAD__)
+    __tsan_acquire((void *)place);
+#endif
+}
+
+UNSEEN static void go(fiber *from, fiber *to)
+{
+#if defined(__SANITIZE_THREAD__)
+    __tsan_switch_to_fiber(to->seen_as, 1);
+#endif
 #if defined(__SANITIZE_ADDRESS__)
     static const void *bottom;
     static size_t size;
@@ -92,17 +120,22 @@ static void go(fiber *from, fiber *to)
 #endif
 }
 
-static void wait_as(int state)
+UNSEEN static void wait_as(int state)
 {
     const int thread = m.running, on = m.on[thread];
+    const unsigned count = state == AT_BLOCK ? m.blocked[thread]++ : m.turn[thread];
+    /* Each of four in turn: a thread that comes late must not be put behind what comes after the barrier. */
+    const char *place = &places[state == AT_BLOCK ? 1 : 2 + thread / WARP_SIZE][count & 3];
     m.state[thread] = state;
+    arrive(place);
     go(&m.fibers[on], &m.scheduler);
+    leave(place);
     m.running = thread;
     m.thread.x = (unsigned)thread;
 }
 
 /* A fiber runs threads from their beginning, as long as they do not wait; then it goes on with one that does. */
-static void fiber_main()
+UNSEEN static void fiber_main()
 {
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
@@ -111,9 +144,11 @@ static void fiber_main()
         const int on = m.on[m.running];
         for (;;) {
             m.thread.x = (unsigned)m.running;
+            leave(places[0]);
             m.body();
+            arrive(places[0]);
             m.state[m.running] = DONE;
-            if (m.next == (int)m.threads.x)
+            if (EACH_ITS_OWN || m.next == (int)m.threads.x)
                 break;
             m.running = m.order[m.next++];
             m.on[m.running] = on;
@@ -139,11 +174,27 @@ static void begin(fiber *f)
 #endif
 }
 
-static int new_fiber()
+static void see_anew(fiber *f)
 {
-    if (m.idle_count)
-        return m.idle[--m.idle_count];
+#if defined(__SANITIZE_THREAD__)
+    if (f->seen_as)
+        __tsan_destroy_fiber(f->seen_as);
+    f->seen_as = __tsan_create_fiber(0);
+#endif
+}
+
+UNSEEN static int new_fiber()
+{
+    if (m.idle_count) {
+        const int idle = m.idle[--m.idle_count];
+        if (EACH_ITS_OWN) {
+            see_anew(&m.fibers[idle]);
+            begin(&m.fibers[idle]);
+        }
+        return idle;
+    }
     fiber *f = &m.fibers[m.made];
+    see_anew(f);
     f->stack = (char *)mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (f->stack == MAP_FAILED)
         abort();
@@ -152,7 +203,7 @@ static int new_fiber()
 }
 
 /* Leaves threads that wait for ever. */
-static void forget_threads()
+UNSEEN static void forget_threads()
 {
     for (m.idle_count = 0; m.idle_count < m.made; m.idle_count++) {
         begin(&m.fibers[m.idle_count]);
@@ -160,7 +211,7 @@ static void forget_threads()
     }
 }
 
-static void resume(int thread)
+UNSEEN static void resume(int thread)
 {
     m.running = thread;
     m.thread.x = (unsigned)thread;
@@ -168,7 +219,7 @@ static void resume(int thread)
 }
 
 /* Whether all living threads of first .. last - 1 wait in this state; releases them. */
-static bool release(int first, int last, int state)
+UNSEEN static bool release(int first, int last, int state)
 {
     int waiting = 0;
     for (int i = first; i < last; i++) {
@@ -182,12 +233,12 @@ static bool release(int first, int last, int state)
     return waiting > 0;
 }
 
-static void run_block()
+UNSEEN static void run_block()
 {
     const int threads = (int)m.threads.x;
     for (int i = 0; i < threads; i++) {
         m.state[i] = NEW;
-        m.turn[i] = 0;
+        m.turn[i] = m.blocked[i] = 0;
         m.random = m.random * 6364136223846793005u + 1442695040888963407u;
         const int j = (int)((m.random >> 33) % (uint64_t)(i + 1));
         m.order[i] = m.order[j];
@@ -249,8 +300,31 @@ static void check_shared(size_t dynamic)
             m.error = "a thread has written past the end of the dynamic shared memory";
 }
 
+/* Runs `body` by the threads of all blocks. Returns NULL, or what was wrong. */
+static const char *run(int blocks, int threads, int shared, void (*body)())
+{
+    if (threads < 1 || threads > MOST_THREADS || threads % WARP_SIZE || blocks < 1 || shared < 0 ||
+        shared > MOST_SHARED)
+        return "the numbers of blocks, threads and bytes of shared memory are out of range";
+#if defined(__SANITIZE_THREAD__)
+    m.scheduler.seen_as = __tsan_get_current_fiber();
+#endif
+    m.error = nullptr;
+    m.body = body;
+    m.threads.x = (unsigned)threads;
+    m.blocks.x = (unsigned)blocks;
+    for (m.block.x = 0; m.block.x < (unsigned)blocks && !m.error; m.block.x++) {
+        fill_shared((size_t)shared);
+        arrive(places[0]);
+        run_block();
+        leave(places[0]);
+        check_shared((size_t)shared);
+    }
+    return m.error;
+}
+
 /* A value of another lane of the warp; every lane of the warp must come. */
-template <class T> static T exchange(T value, int lane)
+template <class T> UNSEEN static T exchange(T value, int lane)
 {
     static_assert(sizeof(T) <= 8, "a shuffle moves up to 8 bytes");
     const int thread = m.running, turn = (int)(m.turn[thread]++ & 1);
@@ -262,7 +336,7 @@ template <class T> static T exchange(T value, int lane)
 }
 
 /* The values of all lanes. */
-template <class T> static void gather(T value, T all[WARP_SIZE])
+template <class T> UNSEEN static void gather(T value, T all[WARP_SIZE])
 {
     const int thread = m.running, turn = (int)(m.turn[thread]++ & 1);
     memcpy(&m.slots[turn][thread], &value, sizeof value);
@@ -271,7 +345,7 @@ template <class T> static void gather(T value, T all[WARP_SIZE])
         memcpy(&all[lane], &m.slots[turn][thread / WARP_SIZE * WARP_SIZE + lane], sizeof value);
 }
 
-static uint32_t ballot(bool here)
+UNSEEN static uint32_t ballot(bool here)
 {
     const int thread = m.running, turn = (int)(m.turn[thread]++ & 1);
     uint32_t bits = 0;
@@ -339,6 +413,21 @@ template <class Read> static void emulator_multiply(float *sums, const uint32_t 
                        half(of_b[column * 4 + k % 8 / 2][k / 8], k);
     }
     emulator::wait_as(emulator::AT_WARP); /* the fragments are no longer read */
+}
+/* mma.m16n8k16 (parts 1) and m16n8k32 (2) of int8 (int8_tiles.h). */
+static inline void emulator_multiply_bytes(int *sums, const int *a, const int *b, int parts)
+{
+    const int lane = emulator::m.running % 32, g = lane / 4, t = lane % 4;
+    const int *of_a[32], *of_b[32];
+    emulator::gather(a, of_a);
+    emulator::gather(b, of_b);
+    for (int i = 0; i < 4; i++) {
+        const int row = g + i / 2 * 8, column = 2 * t + i % 2;
+        for (int k = 0; k < 16 * parts; k++)
+            sums[i] += (int8_t)(of_a[row % 8 * 4 + k % 16 / 4][k / 16 * 2 + row / 8] >> k % 4 * 8) *
+                       (int8_t)(of_b[column * 4 + k % 16 / 4][k / 16] >> k % 4 * 8);
+    }
+    emulator::wait_as(emulator::AT_WARP);
 }
 /* ldmatrix of four matrices (tensor_cores.h). */
 static inline void emulator_load_matrices(uint32_t *to, const uint16_t *row, bool turned)
@@ -511,23 +600,10 @@ static unsigned char *scratch;
         emulated_kernel *function, int32_t blocks, int32_t threads, int32_t shared, const struct launch *record,       \
         int32_t *status, unsigned char *scratch)                                                                       \
     {                                                                                                                  \
-        using namespace emulator;                                                                                      \
-        if (threads < 1 || threads > MOST_THREADS || threads % WARP_SIZE || blocks < 1 || shared < 0 ||                \
-            shared > MOST_SHARED)                                                                                      \
-            return "the numbers of blocks, threads and bytes of shared memory are out of range";                       \
-        m.error = nullptr;                                                                                             \
-        m.body = call;                                                                                                 \
         emulator::kernel = function;                                                                                   \
         emulator::record = record;                                                                                     \
         emulator::status = status;                                                                                     \
         emulator::scratch = scratch;                                                                                   \
-        m.threads.x = (unsigned)threads;                                                                               \
-        m.blocks.x = (unsigned)blocks;                                                                                 \
-        for (m.block.x = 0; m.block.x < (unsigned)blocks && !m.error; m.block.x++) {                                   \
-            fill_shared((size_t)shared);                                                                               \
-            run_block();                                                                                               \
-            check_shared((size_t)shared);                                                                              \
-        }                                                                                                              \
-        return m.error;                                                                                                \
+        return emulator::run(blocks, threads, shared, emulator::call);                                                 \
     }
 #endif

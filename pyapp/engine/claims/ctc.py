@@ -21,12 +21,13 @@ def _launch(gradient: Tensor | None, log_probs: Tensor, *rest: Any) -> Tensor:
     labels, input_lengths, target_lengths, blank = rest
     steps, count, classes = log_probs.shape
     longest, device = labels.shape[1], log_probs.device
-    workspaces = min(count, get_num_threads())
+    own = device.backend.own_workspaces
+    workspaces = 1 if own else min(count, get_num_threads())
     room = (steps + 7) * (_up(2 * longest + 1) + 32)  # floats of one sample's workspace
     _CTC.launch(
         steps * count * (2 * longest + 1) >> 4, losses := empty_contiguous((count,), float32, device), gradient,
         dense(log_probs), dense(labels), dense(input_lengths), dense(target_lengths),
-        Storage(4 * room * workspaces, device), steps, count, classes, longest, blank, room, workspaces,
+        log_probs if own else Storage(4 * room * workspaces, device), steps, count, classes, longest, blank, room, workspaces,
     )  # fmt: skip
     return losses
 

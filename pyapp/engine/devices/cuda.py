@@ -8,23 +8,29 @@ kernel's name; the card goes on working.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import struct
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from ..device import Backend, HiddenAddress
-from ..gpu import nvidia
+from ..gpu import cublas, nvidia
 from ..gpu.card import Card, compiled
-from ..gpu.sources import Plan, Step, plans
+from ..gpu.sources import Number, Plan, Step, plans
 from ..native import DIMS, POINTER_BYTES, POINTERS, RECORD_BYTES, SIGNATURES, fail
+from ..thread_local import ThreadLocal
 
 ALIGNMENT = 64  # bytes
 BAD_ARGUMENT = 3  # KERNEL_BAD_ARGUMENT of kernels.h
 SMALL = 4096  # bytes: of the largest block that is cut from a slab
 _DIMS = struct.Struct(f"@{DIMS}q")
-_DIMS_AT = 8 + POINTERS * POINTER_BYTES
+_POINTERS = struct.Struct(f"@{POINTERS}P")
+_POINTERS_AT = 8
+_DIMS_AT = _POINTERS_AT + POINTERS * POINTER_BYTES
 _NAMES = list(SIGNATURES)
+_PRODUCTS = frozenset(_NAMES.index(name) for name in cublas.KERNELS)
 
 
 _Launch = tuple[Any, Any, int, Any]  # function, blocks, threads, shared
@@ -33,10 +39,11 @@ _Launch = tuple[Any, Any, int, Any]  # function, blocks, threads, shared
 class _Ready:
     """A kernel that is loaded: its launches, the kernel itself last, and its scratch memory."""
 
-    __slots__ = ("check", "scratch", "steps")
+    __slots__ = ("check", "scratch", "steps", "variant")
 
-    def __init__(self, check: _Launch | None, steps: list[_Launch], plan: Plan) -> None:
+    def __init__(self, check: _Launch | None, steps: list[_Launch], plan: Plan, variant: Number | None = None) -> None:
         self.check = check
+        self.variant = variant  # by which one of others is chosen
         self.steps = steps
         self.scratch = plan.scratch
 
@@ -51,6 +58,28 @@ class _Arguments:
         self.status = ctypes.c_uint64(status)
         self.scratch = ctypes.c_uint64(0)
         self.array = (ctypes.c_void_p * 3)(0, ctypes.addressof(self.status), ctypes.addressof(self.scratch))
+
+
+class Stream:
+    """A stream of a card: what is launched in it runs in order, beside what is launched in others."""
+
+    __slots__ = ("backend", "handle", "number")
+    _numbers = itertools.count(1)
+
+    def __init__(self, backend: Cuda, priority: int = 0) -> None:
+        self.backend, self.number = backend, next(self._numbers)
+        self.handle = backend.card.new_stream(priority)
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self.backend.forget_stream(self.number)
+            self.backend.card.end_stream(self.handle)
+
+
+class _Thread(ThreadLocal):
+    """The stream in which a thread launches; None: the card's own."""
+
+    stream: Stream | None = None
 
 
 class Cuda(Backend):
@@ -69,15 +98,37 @@ class Cuda(Backend):
         self._sizes: dict[int, int] = {}
         self._slabs: dict[int, list[int]] = {}  # free small blocks by size
         self._slab_left: tuple[int, int] = (0, 0)  # where the next small block is cut: address, end
-        self._modules: dict[str, Any] = {}
+        self._modules: dict[tuple[str, str, int], Any] = {}
         self._ready: dict[int, _Ready] = {}
-        self._scratch = (0, 0)  # address, bytes
+        self._variants: dict[tuple[int, int], _Ready] = {}
+        self._scratch: dict[int, tuple[int, int]] = {}  # by stream, which is 0 for the card's own: address, bytes
+        self._thread = _Thread()
+        self._own_stream = card.stream
+        self._products = card.products()
         self._lock = threading.RLock()
         # The kernels' status: a code that later steps read, and the address of a word that the host can read as well.
         seen_at, self._word = card.shared_word()
         self._status = self._memory(ALIGNMENT)
         self.write(HiddenAddress(self._status), struct.pack("@qq", 0, seen_at))
         self._arguments = _Arguments(self._status)
+
+    # ---- streams
+
+    @property
+    def stream(self) -> Stream | None:
+        return self._thread.stream
+
+    @stream.setter
+    def stream(self, chosen: Stream | None) -> None:
+        self._thread.stream = chosen
+
+    def stream_of(self, chosen: Stream | None) -> Any:
+        """The card's stream; None is the card's own."""
+        return self._own_stream if chosen is None else chosen.handle
+
+    def _enter(self) -> None:
+        """Makes this thread's stream the card's present one."""
+        self.card.stream = self.stream_of(self._thread.stream)
 
     # ---- memory
 
@@ -137,6 +188,7 @@ class Cuda(Backend):
         if len(view):
             source = (ctypes.c_ubyte * len(view)).from_buffer(bytearray(view) if view.readonly else view)
             with self._lock:
+                self._enter()
                 self.card.write(address.value, ctypes.addressof(source), len(view))
 
     def read(self, address: HiddenAddress, into: Any) -> None:
@@ -144,19 +196,29 @@ class Cuda(Backend):
         if len(view):
             target = (ctypes.c_ubyte * len(view)).from_buffer(view)
             with self._lock:
+                self._enter()
                 self.card.read(ctypes.addressof(target), address.value, len(view))
                 self._check()
 
     def copy(self, to: HiddenAddress, source: HiddenAddress, nbytes: int) -> None:
         with self._lock:
+            self._enter()
             self.card.copy(to.value, source.value, nbytes)
 
     # ---- kernels
 
     def run(self, records: bytearray, count: int) -> int:
         with self._lock:
+            self._enter()
             self._check()
             return self._launch(records, count, None)
+
+    def launch(self, function: Any, blocks: int, threads: int, shared: int, arguments: Any) -> None:
+        """Launches a kernel of the user's own in this thread's stream."""
+        with self._lock:
+            self._enter()
+            self._check()
+            self.card.launch(function, blocks, threads, shared, arguments)
 
     def synchronize(self) -> None:
         with self._lock:
@@ -165,8 +227,12 @@ class Cuda(Backend):
 
     def graph(self, records: bytearray, count: int) -> Callable[[], int]:
         with self._lock:
+            self._enter()
             scratch = 0
             for at in range(0, count * RECORD_BYTES, RECORD_BYTES):
+                if (product := self._product(records, at)) is not None:
+                    scratch = max(scratch, product[0].workspace)
+                    continue
                 ready = self._prepare(records, at)
                 if ready.scratch is not None:
                     scratch = max(scratch, ready.scratch(_DIMS.unpack_from(records, at + _DIMS_AT)))
@@ -178,20 +244,42 @@ class Cuda(Backend):
                 recorded = self.card.end_capture()
         return _Replay(self, recorded, own)
 
+    def _product(self, records: bytearray, at: int) -> tuple[Any, str, tuple[int, ...]] | None:
+        """How NVIDIA's library computes the record at byte `at`, the kernel's name, and its pointers; None where it
+        does not."""
+        index = int.from_bytes(records[at : at + 4], "little")
+        if self._products is None or index not in _PRODUCTS:
+            return None
+        pointers = _POINTERS.unpack_from(records, at + _POINTERS_AT)
+        planned = self._products.plan(_NAMES[index], pointers, _DIMS.unpack_from(records, at + _DIMS_AT))
+        return None if planned is None else (planned, _NAMES[index], pointers)
+
     def _prepare(self, records: bytearray, at: int) -> _Ready:
         """The kernel of the record at byte `at`, compiled and loaded."""
         index = int.from_bytes(records[at : at + 4], "little")
         found = self._ready.get(index)
         if found is None:
-            plan = self._plans[_NAMES[index]]
-            check = None if plan.check is None else self._load(plan.check)
-            found = self._ready[index] = _Ready(check, [self._load(step) for step in plan.steps], plan)
-        return found
+            found = self._ready[index] = self._made_ready(self._plans[_NAMES[index]], "", 0)
+        if found.variant is None:
+            return found
+        variant = found.variant(_DIMS.unpack_from(records, at + _DIMS_AT))
+        own = self._variants.get((index, variant))
+        if own is None:
+            own = self._variants[index, variant] = self._made_ready(self._plans[_NAMES[index]], _NAMES[index], variant)
+        return own
 
-    def _load(self, step: Step) -> _Launch:
-        if step.source not in self._modules:
-            self._modules[step.source] = self.card.load(compiled(self.card, step.source))
-        function = self.card.function(self._modules[step.source], step.function)
+    def _made_ready(self, plan: Plan, kernel: str, variant: int) -> _Ready:
+        """A plan with its functions; for a kernel with variants, which are still to be chosen, without."""
+        if plan.variant is not None and self.card.variants and not kernel:
+            return _Ready(None, [], plan, plan.variant)
+        check = None if plan.check is None else self._load(plan.check, kernel, variant)
+        return _Ready(check, [self._load(step, kernel, variant) for step in plan.steps], plan)
+
+    def _load(self, step: Step, kernel: str, variant: int) -> _Launch:
+        key = step.source, kernel, variant
+        if key not in self._modules:
+            self._modules[key] = self.card.load(compiled(self.card, *key))
+        function = self.card.function(self._modules[key], step.function)
         return function, step.blocks, step.threads, step.shared
 
     def _launch(self, records: bytearray, count: int, scratch: int | None) -> int:
@@ -200,6 +288,11 @@ class Cuda(Backend):
         arguments = self._arguments
         base = ctypes.addressof(ctypes.c_ubyte.from_buffer(records))
         for at in range(0, count * RECORD_BYTES, RECORD_BYTES):
+            if (product := self._product(records, at)) is not None:
+                needed = product[0].workspace
+                workspace = 0 if not needed else self._scratch_of(needed) if scratch is None else scratch
+                self.card.start_product(self._products, *product, workspace)
+                continue
             ready = self._prepare(records, at)
             dims = _DIMS.unpack_from(records, at + _DIMS_AT)
             arguments.array[0] = base + at
@@ -222,14 +315,23 @@ class Cuda(Backend):
             self.card.launch(function, min(wanted, most), threads, shared(dims), self._arguments.array)
 
     def _scratch_of(self, nbytes: int) -> int:
-        address, size = self._scratch
+        stream = self._thread.stream
+        number = 0 if stream is None else stream.number
+        address, size = self._scratch.get(number, (0, 0))
         if nbytes > size:
             if size:
-                self._scratch = (0, 0)
-                self.card.free(address)
+                del self._scratch[number]
+                self.card.free(address)  # which waits for the card
             address, size = self._memory(nbytes), nbytes
-            self._scratch = address, size
+            self._scratch[number] = address, size
         return address
+
+    def forget_stream(self, number: int) -> None:
+        """Frees the scratch memory of a stream that has ended."""
+        with self._lock:
+            address, size = self._scratch.pop(number, (0, 0))
+            if size:
+                self.card.free(address)
 
     def take_status(self) -> tuple[int, str]:
         """The KERNEL_* code that a kernel has left since this was last asked, 0 for none, and the kernel's name."""
@@ -240,6 +342,11 @@ class Cuda(Backend):
         self._word.value = 0
         self.card.clear(self._status, 4)
         return code & 0xFF, _NAMES[(code >> 8) - 1]
+
+    def raise_errors(self) -> None:
+        """Raises what kernels have found wrong until now."""
+        with self._lock:
+            self._check()
 
     def _check(self) -> None:
         """Raises what a kernel has found wrong."""
@@ -258,6 +365,7 @@ class _Replay:
     def __call__(self) -> int:
         device = self._device
         with device._lock:
+            device._enter()
             device._check()
             device.card.run_graph(self._graph)
         return 0

@@ -10,14 +10,18 @@ import hashlib
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from . import sources
+from .cublas import Products
 
 
 class Card:
-    """One card. Addresses are integers of the card's memory; everything runs in the order of the calls."""
+    """One card. Addresses are integers of the card's memory. What is launched in one stream runs in the order of the
+    calls; `stream` is the one that calls launch in.
+    """
 
     name: str  # "NVIDIA H200"
     architecture: str  # "sm_90"
@@ -25,11 +29,14 @@ class Card:
     total_memory: int  # bytes
     multiprocessors: int
     most_blocks: int  # of one launch: enough to fill the card a few times
+    most_shared: int  # bytes of dynamic shared memory of a block
+    variants = True  # whether kernels that have variants are compiled one by one
     slab: int  # bytes that small blocks of memory are cut from; 0: each is allocated by itself
+    stream: Any  # the present one
     compiler: str  # its name and version: part of the key of what is kept on disk
 
     def compile(self, source: str, text: str, headers: dict[str, str]) -> bytes:
-        """Compiles a source for this card. KernelError with the compiler's log."""
+        """Compiles a source for this card; `source`: its path without ".cu". KernelError with the compiler's log."""
         raise NotImplementedError
 
     def load(self, image: bytes) -> Any:
@@ -53,7 +60,7 @@ class Card:
         raise NotImplementedError
 
     def write(self, address: int, source: int, nbytes: int) -> None:
-        """Copies from host memory at `source`, which may be changed when this returns."""
+        """Copies from host memory at `source`, which may be changed when this returns, in the present stream."""
         raise NotImplementedError
 
     def read(self, target: int, address: int, nbytes: int) -> None:
@@ -72,10 +79,61 @@ class Card:
         raise NotImplementedError
 
     def synchronize(self) -> None:
+        """Waits for all streams."""
+        raise NotImplementedError
+
+    def new_stream(self, priority: int) -> Any:
+        """Another stream; a negative priority goes before others."""
+        raise NotImplementedError
+
+    def end_stream(self, stream: Any) -> None:
+        """Gives a stream back, whose work is done first."""
+        raise NotImplementedError
+
+    def wait_for_stream(self, stream: Any) -> None:
+        """Waits until a stream has nothing left to do."""
+        raise NotImplementedError
+
+    def stream_is_done(self, stream: Any) -> bool:
+        raise NotImplementedError
+
+    def new_event(self, timing: bool) -> Any:
+        """A mark in a stream; `timing`: with the time at which it is reached."""
+        raise NotImplementedError
+
+    def end_event(self, event: Any) -> None:
+        raise NotImplementedError
+
+    def record_event(self, event: Any, stream: Any) -> None:
+        """Sets the mark behind what was launched in a stream."""
+        raise NotImplementedError
+
+    def hold_stream(self, stream: Any, event: Any) -> None:
+        """What is launched in a stream from here on waits for the mark."""
+        raise NotImplementedError
+
+    def wait_for_event(self, event: Any) -> None:
+        raise NotImplementedError
+
+    def event_is_done(self, event: Any) -> bool:
+        raise NotImplementedError
+
+    def milliseconds(self, start: Any, end: Any) -> float:
+        """Between two marks that have been reached."""
         raise NotImplementedError
 
     def free_memory(self) -> int:
         """Bytes that the driver can still give."""
+        raise NotImplementedError
+
+    def products(self) -> Products | None:
+        """NVIDIA's library of products of matrices; None where it is not installed."""
+        return None
+
+    def start_product(
+        self, products: Products, planned: Any, kernel: str, pointers: Sequence[int], workspace: int
+    ) -> None:
+        """Starts a product of `products`, as a launch."""
         raise NotImplementedError
 
     def begin_capture(self) -> None:
@@ -100,15 +158,21 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pyapp" / "cuda"
 
 
-def compiled(card: Card, source: str) -> bytes:
-    """A source compiled for the card: from the disk, where the same text was compiled before."""
-    text, headers = sources.text_of(source), sources.headers_of(source)
+def compiled(card: Card, source: str, kernel: str = "", variant: int = 0) -> bytes:
+    """A source compiled for the card, or a variant of one of its kernels: from the disk, where the same text was
+    compiled before."""
+    text, headers = sources.text_of(source, kernel, variant), sources.headers_of(source)
+    return compiled_text(card, f"native/cuda/{source}", text, headers)
+
+
+def compiled_text(card: Card, name: str, text: str, headers: dict[str, str]) -> bytes:
+    """A text compiled for the card, as `compiled`; `name`: the path of its source without ".cu"."""
     digest = hashlib.sha256(repr((card.compiler, card.architecture, text, sorted(headers.items()))).encode())
-    path = cache_folder() / f"{source}-{card.architecture}-{digest.hexdigest()[:32]}.bin"
+    path = cache_folder() / f"{Path(name).name}-{card.architecture}-{digest.hexdigest()[:32]}.bin"
     try:
         return _checked(path.read_bytes())
     except (OSError, ValueError):
-        image = card.compile(source, text, headers)
+        image = card.compile(name, text, headers)
     with contextlib.suppress(OSError):  # a full or read-only disk: compiled again next time
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:

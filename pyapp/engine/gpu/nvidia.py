@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import importlib.util
 import os
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from ...errors import KernelError
+from . import cublas
 from .card import Card
+from .cublas import Products
 
 LEAST_CAPABILITY = (7, 5)
+LEAST_DRIVER = 13000  # the version of CUDA that a driver has: 1000 * major + 10 * minor
 BLOCKS_EACH = 32  # of a multiprocessor: more than it holds at once
 SLAB = 1 << 20
 PLENTY_SHARED = 48 << 10  # bytes of dynamic shared memory that a kernel has to ask for
@@ -36,6 +41,11 @@ def _driver() -> Any:
         raise KernelError("NVIDIA's bindings for Python are not installed", where="cuda", hint=_INSTALL) from error
 
 
+def is_installed() -> bool:
+    """Whether NVIDIA's packages for Python are there."""
+    return importlib.util.find_spec("cuda") is not None and importlib.util.find_spec("cuda.bindings") is not None
+
+
 def _compiler() -> Any:
     try:
         return importlib.import_module("cuda.bindings.nvrtc")
@@ -48,7 +58,9 @@ def _checked(driver: Any, result: tuple[Any, ...], what: str) -> Any:
     status, *values = result
     if status != driver.CUresult.CUDA_SUCCESS:
         _, text = driver.cuGetErrorString(status)
-        raise KernelError(f"{what}: {text.decode() if text else status}", where="cuda")
+        lost = status in (driver.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, driver.CUresult.CUDA_ERROR_LAUNCH_FAILED)
+        hint = "A kernel went beyond its memory: the card is lost for this process, which must be started anew"
+        raise KernelError(f"{what}: {text.decode() if text else status}", where="cuda", hint=hint if lost else None)
     return values[0] if len(values) == 1 else values
 
 
@@ -59,6 +71,13 @@ def _opened() -> Any:
         hint = "Start worker processes with the method 'spawn', or use the card in one process only"
         raise KernelError("CUDA was used before this process was forked", where="cuda", hint=hint)
     if not _pids:
+        found = int(_checked(driver, driver.cuDriverGetVersion(), "asking the driver for its version"))
+        if found < LEAST_DRIVER:
+            least, own = (f"{version // 1000}.{version % 1000 // 10}" for version in (LEAST_DRIVER, found))
+            raise KernelError(
+                f"the driver is too old: it is for CUDA {own}, and {least} is needed", where="libcuda.so.1",
+                hint="Install a newer driver of NVIDIA's, or use device 'cpu'",
+            )  # fmt: skip
         _checked(driver, driver.cuInit(0), "the CUDA driver does not start")
         _pids.append(os.getpid())
     return driver
@@ -84,7 +103,7 @@ def compile_source(name: str, text: str, headers: dict[str, str], architecture: 
         [header.encode() for header in included.values()], [header.encode() for header in included],
     )  # fmt: skip
     if status != done:
-        raise KernelError(f"the runtime compiler does not start: {status}", where=f"native/cuda/{name}.cu")
+        raise KernelError(f"the runtime compiler does not start: {status}", where=f"{name}.cu")
     try:
         options = [
             f"--gpu-architecture={architecture}",
@@ -101,8 +120,8 @@ def compile_source(name: str, text: str, headers: dict[str, str], architecture: 
         report = bytes(log).rstrip(b"\0").decode(errors="replace")
         if status != done:
             raise KernelError(
-                f"does not compile for {architecture}:\n{report}", where=f"native/cuda/{name}.cu",
-                hint="Report this with the log above",
+                f"does not compile for {architecture}:\n{report}", where=f"{name}.cu",
+                hint="Correct the source; if it is one of pyapp's own, report this",
             )  # fmt: skip
         _, size = nvrtc.nvrtcGetCUBINSize(program)
         image = bytes(size)
@@ -133,7 +152,7 @@ typedef long long intptr_t;
 
 
 class NvidiaCard(Card):
-    """One card, with a stream of its own."""
+    """One card."""
 
     slab = SLAB
 
@@ -147,6 +166,7 @@ class NvidiaCard(Card):
                 ("major", "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR"),
                 ("minor", "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR"),
                 ("multiprocessors", "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT"),
+                ("shared", "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
             )
         }
         self.name = self._call("asking the card", "cuDeviceGetName", 128, self._device).rstrip(b"\0").decode()
@@ -159,13 +179,14 @@ class NvidiaCard(Card):
                 where=f"cuda:{index}", hint="Use a newer card, or device 'cpu'",
             )  # fmt: skip
         self.multiprocessors = of["multiprocessors"]
+        self.most_shared = of["shared"]
         self.most_blocks = self.multiprocessors * BLOCKS_EACH
         self.compiler = compiler_version()
         self.total_memory = int(self._call("asking the card", "cuDeviceTotalMem", self._device))
         self._context = self._call("opening the card", "cuDevicePrimaryCtxRetain", self._device)
         self._thread = threading.local()
         self._enter()
-        self._stream = self._call("making a stream", "cuStreamCreate", 1)  # not blocked by the default stream
+        self.stream = self.new_stream(0)
         self._shared: dict[int, int] = {}  # dynamic shared memory that a function was granted
 
     def _call(self, what: str, name: str, *arguments: Any) -> Any:
@@ -195,7 +216,7 @@ class NvidiaCard(Card):
             self._call("asking for shared memory", "cuFuncSetAttribute", function, code, shared)
             self._shared[id(function)] = shared
         self._call(
-            "launching a kernel", "cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, shared, self._stream,
+            "launching a kernel", "cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, shared, self.stream,
             ctypes.addressof(arguments), 0,
         )  # fmt: skip
 
@@ -212,21 +233,21 @@ class NvidiaCard(Card):
 
     def write(self, address: int, source: int, nbytes: int) -> None:
         self._enter()
-        self._call("copying to the card", "cuMemcpyHtoDAsync", address, source, nbytes, self._stream)
-        self._call("copying to the card", "cuStreamSynchronize", self._stream)
+        self._call("copying to the card", "cuMemcpyHtoDAsync", address, source, nbytes, self.stream)
+        self._call("copying to the card", "cuStreamSynchronize", self.stream)
 
     def read(self, target: int, address: int, nbytes: int) -> None:
         self._enter()
-        self._call("copying from the card", "cuMemcpyDtoHAsync", target, address, nbytes, self._stream)
-        self._call("copying from the card", "cuStreamSynchronize", self._stream)
+        self._call("copying from the card", "cuMemcpyDtoHAsync", target, address, nbytes, self.stream)
+        self._call("copying from the card", "cuStreamSynchronize", self.stream)
 
     def copy(self, to: int, source: int, nbytes: int) -> None:
         self._enter()
-        self._call("copying", "cuMemcpyDtoDAsync", to, source, nbytes, self._stream)
+        self._call("copying", "cuMemcpyDtoDAsync", to, source, nbytes, self.stream)
 
     def clear(self, address: int, nbytes: int) -> None:
         self._enter()
-        self._call("clearing memory", "cuMemsetD8Async", address, 0, nbytes, self._stream)
+        self._call("clearing memory", "cuMemsetD8Async", address, 0, nbytes, self.stream)
 
     def shared_word(self) -> tuple[int, Any]:
         self._enter()
@@ -237,19 +258,81 @@ class NvidiaCard(Card):
 
     def synchronize(self) -> None:
         self._enter()
-        self._call("waiting for the card", "cuStreamSynchronize", self._stream)
+        self._call("waiting for the card", "cuCtxSynchronize")
+
+    def new_stream(self, priority: int) -> Any:
+        self._enter()
+        # 1: not blocked by the driver's default stream
+        return self._call("making a stream", "cuStreamCreateWithPriority", 1, priority)
+
+    def end_stream(self, stream: Any) -> None:
+        self._enter()
+        self._call("ending a stream", "cuStreamDestroy", stream)
+
+    def wait_for_stream(self, stream: Any) -> None:
+        self._enter()
+        self._call("waiting for a stream", "cuStreamSynchronize", stream)
+
+    def stream_is_done(self, stream: Any) -> bool:
+        self._enter()
+        return self._is_done("asking a stream", self._driver.cuStreamQuery(stream))
+
+    def new_event(self, timing: bool) -> Any:
+        self._enter()
+        return self._call("making an event", "cuEventCreate", 0 if timing else 2)  # CU_EVENT_DISABLE_TIMING
+
+    def end_event(self, event: Any) -> None:
+        self._enter()
+        self._call("ending an event", "cuEventDestroy", event)
+
+    def record_event(self, event: Any, stream: Any) -> None:
+        self._enter()
+        self._call("recording an event", "cuEventRecord", event, stream)
+
+    def hold_stream(self, stream: Any, event: Any) -> None:
+        self._enter()
+        self._call("waiting for an event", "cuStreamWaitEvent", stream, event, 0)
+
+    def wait_for_event(self, event: Any) -> None:
+        self._enter()
+        self._call("waiting for an event", "cuEventSynchronize", event)
+
+    def event_is_done(self, event: Any) -> bool:
+        self._enter()
+        return self._is_done("asking an event", self._driver.cuEventQuery(event))
+
+    def _is_done(self, what: str, result: tuple[Any, ...]) -> bool:
+        if result[0] == self._driver.CUresult.CUDA_ERROR_NOT_READY:
+            return False
+        _checked(self._driver, result, what)
+        return True
+
+    def milliseconds(self, start: Any, end: Any) -> float:
+        self._enter()
+        return float(self._call("reading events", "cuEventElapsedTime", start, end))
 
     def free_memory(self) -> int:
         self._enter()
         return int(self._call("asking for free memory", "cuMemGetInfo")[0])
 
+    def products(self) -> Products | None:
+        self._enter()
+        library = cublas.load()
+        return None if library is None else Products(library)
+
+    def start_product(
+        self, products: Products, planned: Any, kernel: str, pointers: Sequence[int], workspace: int
+    ) -> None:
+        self._enter()
+        products.run(planned, kernel, pointers, workspace, int(self.stream))
+
     def begin_capture(self) -> None:
         self._enter()
         mode = self._driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        self._call("beginning a graph", "cuStreamBeginCapture", self._stream, mode)
+        self._call("beginning a graph", "cuStreamBeginCapture", self.stream, mode)
 
     def end_capture(self) -> Any:
-        graph = self._call("ending a graph", "cuStreamEndCapture", self._stream)
+        graph = self._call("ending a graph", "cuStreamEndCapture", self.stream)
         try:
             return _Graph(self._driver, self._call("preparing a graph", "cuGraphInstantiate", graph, 0))
         finally:
@@ -257,7 +340,7 @@ class NvidiaCard(Card):
 
     def run_graph(self, graph: Any) -> None:
         self._enter()
-        self._call("running a graph", "cuGraphLaunch", graph.executable, self._stream)
+        self._call("running a graph", "cuGraphLaunch", graph.executable, self.stream)
 
 
 class _Graph:

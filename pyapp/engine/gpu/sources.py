@@ -16,7 +16,7 @@ from ..native import ELEMENTS, FOLDER, SIGNATURES
 
 SOURCES = FOLDER / "cuda"
 _ADVICE = "Build the package again: `python native/build.py host` copies the sources"
-_LINE = re.compile(r"^(KERNEL|STEP|SCRATCH)\(", re.MULTILINE)
+_LINE = re.compile(r"^(KERNEL|STEP|SCRATCH|VARIANT)\(", re.MULTILINE)
 _MACRO = re.compile(r"^#define (\w+)(?:\(([^)]*)\))?[ \t]+((?:.*\\\n)*.*)$", re.MULTILINE)
 _FUNCTIONS = {
     "PARTS": lambda a, b: -(-a // b) if a >= 0 else -1, "MAX": max, "MIN": min,
@@ -48,6 +48,7 @@ class Plan:
     check: Step | None
     steps: tuple[Step, ...]
     scratch: Number | None
+    variant: Number | None = None  # the kernel is compiled for each of these numbers by itself
 
 
 def _arguments(text: str, start: int) -> list[str]:
@@ -143,13 +144,14 @@ def read_source(path: Path) -> dict[str, Plan]:
     """The kernels of one source."""
     steps: dict[str, dict[int, Step]] = {}
     scratch: dict[str, Number] = {}
+    variants: dict[str, Number] = {}
     text = path.read_text()
     macros = _macros("\n".join([*_included(text, path.parent).values(), text]))
     for kind, (name, *rest) in _lines(text):
         if name not in SIGNATURES:
             raise KernelError(f"{name!r} is no kernel of kernels.h", where=str(path))
-        if kind == "SCRATCH":
-            scratch[name] = _number(rest[0], name, macros)
+        if kind in ("SCRATCH", "VARIANT"):
+            (scratch if kind == "SCRATCH" else variants)[name] = _number(rest[0], name, macros)
             continue
         number = int(rest.pop(0)) if kind == "STEP" else _LAST
         blocks, threads, shared = rest
@@ -157,7 +159,12 @@ def read_source(path: Path) -> dict[str, Plan]:
         step = Step(path.stem, function, _number(blocks, name, macros), int(threads), _number(shared, name, macros))
         steps.setdefault(name, {})[number] = step
     return {
-        name: Plan(found.get(0), tuple(found[number] for number in sorted(found) if number), scratch.get(name))
+        name: Plan(
+            found.get(0),
+            tuple(found[number] for number in sorted(found) if number),
+            scratch.get(name),
+            variants.get(name),
+        )
         for name, found in steps.items()
     }
 
@@ -179,9 +186,10 @@ def headers(folder: Path = SOURCES) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted(folder.glob("*.h"))}
 
 
-def text_of(source: str) -> str:
-    """The text of one source."""
-    return (SOURCES / f"{source}.cu").read_text()
+def text_of(source: str, kernel: str = "", variant: int = 0) -> str:
+    """The text of one source; with a kernel, as it is compiled for one of its variants."""
+    chosen = f"#define VARIED {variant}\n#define ONLY_{kernel}\n" if kernel else ""
+    return chosen + (SOURCES / f"{source}.cu").read_text()
 
 
 def headers_of(source: str) -> dict[str, str]:

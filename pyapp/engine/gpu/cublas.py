@@ -1,0 +1,247 @@
+"""Products of matrices by NVIDIA's cuBLASLt, where it is installed (`pip install 'pyapp[cublas]'`): the records of
+`matmul_*` and of `linear_*` with more than a few rows. What it does not take is left to the kernels of native/cuda.
+
+Reference: the cuBLAS documentation (https://docs.nvidia.com/cuda/cublas), and the values of its enumerations in
+cublasLt.h. The library's matrices lie by columns: a dense matrix of ours is the transposed of one of its own, so that
+y = x w' is computed as y' = w x'.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Sequence
+from ctypes import POINTER, byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import KernelError
+from ..native import SIGNATURES
+from .precision import precision
+
+WORKSPACE = 32 << 20  # bytes: what NVIDIA advises for Hopper
+FEW_ROWS = 8  # native/cuda/linear.cu reads weights once for so many
+TYPES = {"f32": 0, "f16": 2, "bf16": 14}  # cudaDataType
+BYTES = {0: 4, 2: 2, 14: 2}
+COMPUTE_32F, COMPUTE_32F_TF32 = 68, 77  # cublasComputeType_t
+TRANSA, TRANSB, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8  # cublasLtMatmulDescAttributes_t
+BATCH_COUNT, BATCH_OFFSET = 5, 6  # cublasLtMatrixLayoutAttribute_t
+MAX_WORKSPACE, LEAST_ALIGNMENT = 1, 5  # cublasLtMatmulPreferenceAttributes_t; alignment of a, then b, c, d
+EPILOGUE_BIAS = 4
+ALIGNMENT = 256  # bytes: more makes no difference
+
+_HANDLE = c_void_p
+_SIGNATURES: dict[str, list[Any]] = {
+    "cublasLtCreate": [POINTER(_HANDLE)],
+    "cublasLtMatmulDescCreate": [POINTER(_HANDLE), c_int, c_int],
+    "cublasLtMatmulDescSetAttribute": [_HANDLE, c_int, c_void_p, c_size_t],
+    "cublasLtMatmulDescDestroy": [_HANDLE],
+    "cublasLtMatrixLayoutCreate": [POINTER(_HANDLE), c_int, c_uint64, c_uint64, c_int64],
+    "cublasLtMatrixLayoutSetAttribute": [_HANDLE, c_int, c_void_p, c_size_t],
+    "cublasLtMatrixLayoutDestroy": [_HANDLE],
+    "cublasLtMatmulPreferenceCreate": [POINTER(_HANDLE)],
+    "cublasLtMatmulPreferenceSetAttribute": [_HANDLE, c_int, c_void_p, c_size_t],
+    "cublasLtMatmulPreferenceDestroy": [_HANDLE],
+    "cublasLtMatmulAlgoGetHeuristic": [
+        _HANDLE, _HANDLE, _HANDLE, _HANDLE, _HANDLE, _HANDLE, _HANDLE, c_int, c_void_p, POINTER(c_int)
+    ],
+    "cublasLtMatmul": [
+        _HANDLE, _HANDLE, c_void_p, c_void_p, _HANDLE, c_void_p, _HANDLE, c_void_p, c_void_p, _HANDLE, c_void_p,
+        _HANDLE, c_void_p, c_void_p, c_size_t, c_void_p,
+    ],
+}  # fmt: skip
+
+
+class Heuristic(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t: an algorithm, and the bytes of workspace that it needs."""
+
+    _fields_ = [
+        ("algorithm", c_uint64 * 8), ("workspace", c_size_t), ("state", c_int), ("waves", c_float),
+        ("reserved", c_int * 4),
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix as the library sees it: `rows` and `columns` as stored, columns `stride` elements apart, matrices of a
+    batch `offset` elements apart; `slot`: which pointer of the record it is."""
+
+    slot: str
+    rows: int
+    columns: int
+    stride: int
+    offset: int = 0
+    turned: bool = False  # its transposed is a factor
+
+
+@dataclass(frozen=True)
+class Problem:
+    """d = a b (+ c) (+ bias of each row) for every matrix of a batch, all of one type."""
+
+    type: int
+    batch: int
+    a: Matrix
+    b: Matrix
+    d: Matrix
+    c: Matrix | None = None  # what is added
+    bias: bool = False  # the slot `residual` is a bias
+
+
+def _factor(slot: str, rows: int, columns: int, row: int, column: int, offset: int) -> Matrix | None:
+    """The transposed of a matrix (rows, columns) of ours with these strides, as a factor; None where neither its rows
+    nor its columns are dense."""
+    if (column == 1 or columns == 1) and (row >= columns or rows == 1):
+        return Matrix(slot, columns, rows, max(row, columns), offset)
+    if (row == 1 or rows == 1) and (column >= rows or columns == 1):
+        return Matrix(slot, rows, columns, max(column, rows), offset, True)
+    return None
+
+
+_LINEAR = {"linear_f32": "f32", "linear_f16_f16": "f16", "linear_bf16_bf16": "bf16"}
+_MATMUL = {"matmul_f32": "f32", "matmul_f16": "f16", "matmul_bf16": "bf16"}
+KERNELS = frozenset((*_LINEAR, *_MATMUL))
+_SLOTS = {
+    name: tuple([slot.rstrip("?") for slot in group.split()] for group in SIGNATURES[name].split("|")[:2])
+    for name in KERNELS
+}
+
+
+def problem_of(kernel: str, dims: dict[str, int], added: bool) -> Problem | None:
+    """What a record asks for; `added`: whether its slot `residual` has something. None where the library does not do
+    it, or kernels do it better."""
+    d = dims
+    if kernel in _LINEAR:
+        rows, outputs, inputs = d["rows"], d["outputs"], d["inputs"]
+        if rows <= FEW_ROWS or not outputs or not inputs or d["y_stride"] < outputs:
+            return None
+        w = _factor("w", outputs, inputs, inputs, 1, 0)
+        x = _factor("x", rows, inputs, d["x_stride"], 1, 0)
+        if w is None or x is None or x.turned:
+            return None
+        turned = Matrix("w", w.rows, w.columns, w.stride, 0, True)  # y' = w x'
+        bias = added and d["residual_stride"] == 0
+        if added and not bias and d["residual_stride"] < outputs:
+            return None
+        c = Matrix("residual", outputs, rows, d["residual_stride"]) if added and not bias else None
+        y = Matrix("y", outputs, rows, d["y_stride"])
+        return Problem(TYPES[_LINEAR[kernel]], 1, turned, x, y, c, bias)
+    m, n, k, batch = d["m"], d["n"], d["k"], d["batch"]
+    if not (m and n and k and batch) or d["c_row"] < n:
+        return None
+    left = _factor("b", k, n, d["b_row"], d["b_column"], d["b_batch"])  # c' = b' a'
+    right = _factor("a", m, k, d["a_row"], d["a_column"], d["a_batch"])
+    if left is None or right is None or left.offset < 0 or right.offset < 0:
+        return None
+    return Problem(TYPES[_MATMUL[kernel]], batch, left, right, Matrix("c", n, m, d["c_row"], d["c_batch"]))
+
+
+class _Planned:
+    """A problem with its descriptors and the algorithm that was chosen for it."""
+
+    __slots__ = ("algorithm", "description", "layouts", "problem", "workspace")
+
+    def __init__(self, problem: Problem, description: Any, layouts: dict[str, Any], found: Heuristic) -> None:
+        self.problem, self.description, self.layouts = problem, description, layouts
+        self.algorithm, self.workspace = found.algorithm, int(found.workspace)
+
+
+_ZERO, _ONE = c_float(0), c_float(1)
+
+
+class Products:
+    """cuBLASLt for one card. Not for several threads at once: the device has a lock."""
+
+    def __init__(self, library: Any) -> None:
+        for name, types in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.argtypes, function.restype = types, c_int
+        self._library = library
+        self._handle = self._new("cublasLtCreate")
+        self._planned: dict[Any, _Planned | None] = {}
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._library, name)(*arguments)
+        if status:
+            raise KernelError(f"{name} answers with status {status}", where="cuBLASLt")
+
+    def _new(self, name: str, *arguments: Any) -> Any:
+        made = _HANDLE()
+        self._call(name, byref(made), *arguments)
+        return made
+
+    def _set(self, kind: str, of: Any, attribute: int, value: Any) -> None:
+        self._call(f"cublasLt{kind}SetAttribute", of, attribute, byref(value), ctypes.sizeof(value))
+
+    def plan(self, kernel: str, pointers: Sequence[int], dims: Sequence[int]) -> _Planned | None:
+        """How the library computes a record; None where it does not."""
+        slots, names = _SLOTS[kernel]
+        sizes = dims[: len(names)]
+        places = pointers[: len(slots)]
+        aligned = tuple(min(ALIGNMENT, place & -place) if place else ALIGNMENT for place in places)
+        fast = precision.allow_tf32
+        key = kernel, sizes, aligned, bool(places[-1]), fast
+        if key not in self._planned:
+            problem = problem_of(kernel, dict(zip(names, sizes, strict=True)), kernel in _LINEAR and bool(places[-1]))
+            alignments = dict(zip(slots, aligned, strict=True))
+            self._planned[key] = None if problem is None else self._choose(problem, alignments, fast)
+        return self._planned[key]
+
+    def _layout(self, matrix: Matrix, problem: Problem) -> Any:
+        made = self._new("cublasLtMatrixLayoutCreate", problem.type, matrix.rows, matrix.columns, matrix.stride)
+        if problem.batch > 1:
+            self._set("MatrixLayout", made, BATCH_COUNT, c_int32(problem.batch))
+            self._set("MatrixLayout", made, BATCH_OFFSET, c_int64(matrix.offset))
+        return made
+
+    def _choose(self, problem: Problem, alignments: dict[str, int], fast: bool) -> _Planned | None:
+        compute = COMPUTE_32F_TF32 if fast and problem.type == TYPES["f32"] else COMPUTE_32F
+        description = self._new("cublasLtMatmulDescCreate", compute, TYPES["f32"])
+        for attribute, matrix in ((TRANSA, problem.a), (TRANSB, problem.b)):
+            self._set("MatmulDesc", description, attribute, c_int32(matrix.turned))
+        if problem.bias:
+            self._set("MatmulDesc", description, EPILOGUE, c_uint32(EPILOGUE_BIAS))
+        c = problem.c or problem.d
+        matrices = {"a": problem.a, "b": problem.b, "c": c, "d": problem.d}
+        layouts = {name: self._layout(matrix, problem) for name, matrix in matrices.items()}
+        preference = self._new("cublasLtMatmulPreferenceCreate")
+        found, count = Heuristic(), c_int(0)
+        try:
+            self._set("MatmulPreference", preference, MAX_WORKSPACE, c_uint64(WORKSPACE))
+            for i, matrix in enumerate(matrices.values()):
+                self._set("MatmulPreference", preference, LEAST_ALIGNMENT + i, c_uint32(alignments[matrix.slot]))
+            status = self._library.cublasLtMatmulAlgoGetHeuristic(
+                self._handle, description, *layouts.values(), preference, 1, byref(found), byref(count)
+            )
+        finally:
+            self._call("cublasLtMatmulPreferenceDestroy", preference)
+        if status or not count.value or found.state or found.workspace > WORKSPACE:
+            for layout in layouts.values():
+                self._call("cublasLtMatrixLayoutDestroy", layout)
+            self._call("cublasLtMatmulDescDestroy", description)
+            return None
+        return _Planned(problem, description, layouts, found)
+
+    def run(self, planned: _Planned, kernel: str, pointers: Sequence[int], workspace: int, stream: int) -> None:
+        """Starts the product of a record in a stream. `workspace`: the address of as many bytes as planned."""
+        at = dict(zip(_SLOTS[kernel][0], pointers, strict=False))
+        problem, layouts = planned.problem, planned.layouts
+        if problem.bias:
+            self._set("MatmulDesc", planned.description, BIAS_POINTER, c_uint64(at["residual"]))
+        c = problem.c or problem.d
+        self._call(
+            "cublasLtMatmul", self._handle, planned.description, byref(_ONE), at[problem.a.slot], layouts["a"],
+            at[problem.b.slot], layouts["b"], byref(_ZERO if problem.c is None else _ONE), at[c.slot], layouts["c"],
+            at[problem.d.slot], layouts["d"], byref(planned.algorithm), workspace, planned.workspace, stream,
+        )  # fmt: skip
+
+
+def load() -> Any:
+    """The library, from NVIDIA's package or the system; None where there is none."""
+    try:
+        found = importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublasLt").abs_path
+    except Exception:  # the finder has an error of its own for what it does not find
+        found = "libcublasLt.so.13"
+    try:
+        return ctypes.CDLL(found or "libcublasLt.so.13")
+    except OSError:
+        return None

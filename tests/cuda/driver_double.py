@@ -1,0 +1,256 @@
+"""A double of NVIDIA's driver for tests: the functions of cuda.bindings.driver that pyapp calls, over emulated cards.
+It notices what the driver would refuse: unknown handles, a thread without a context, a forked process, memory of
+another card.
+
+Reference: the CUDA Driver API (https://docs.nvidia.com/cuda/cuda-driver-api).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pyapp.engine.gpu import nvidia
+
+from . import emulated
+
+CODES = {
+    "CUDA_SUCCESS": 0, "CUDA_ERROR_INVALID_VALUE": 1, "CUDA_ERROR_OUT_OF_MEMORY": 2, "CUDA_ERROR_NOT_INITIALIZED": 3,
+    "CUDA_ERROR_NO_DEVICE": 100, "CUDA_ERROR_INVALID_CONTEXT": 201, "CUDA_ERROR_NOT_READY": 600,
+    "CUDA_ERROR_ILLEGAL_ADDRESS": 700, "CUDA_ERROR_LAUNCH_FAILED": 719,
+}  # fmt: skip
+
+
+class Driver:
+    """The driver of a machine with `cards` cards of these capabilities and bytes of memory. `busy`: how often a query
+    of an event or stream answers that it is not ready."""
+
+    def __init__(self, cards: int = 1, capability: tuple[int, int] = (9, 0), memory: int = 1 << 28) -> None:
+        self.CUresult = SimpleNamespace(**CODES)
+        self.CUdevice_attribute = SimpleNamespace(
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=capability[0],
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR=capability[1],
+            CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT=4,
+            CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN=232448,
+        )
+        self.CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1)
+        self.CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
+        self.cards = [emulated.EmulatedCard(memory) for _ in range(cards)]
+        self.version, self.start_code = 13000, 0
+        self.busy = 0
+        self.waits: list[tuple[int, int]] = []  # (stream, event) of cuStreamWaitEvent
+        self.launches: list[tuple[int, str]] = []  # (stream, kernel)
+        self.pinned: dict[int, Any] = {}
+        self.streams: set[int] = set()
+        self.events: dict[int, float | None] = {}  # when it was recorded
+        self._numbers = itertools.count(1)
+        self._current = threading.local()
+        self._pid = os.getpid()
+        self._functions: dict[int, Any] = {}
+        self._granted: dict[int, int] = {}
+
+    @property
+    def card(self) -> emulated.EmulatedCard:
+        assert os.getpid() == self._pid, "the driver was used in a process that was forked"
+        return self.cards[self._current.index]
+
+    def cuDriverGetVersion(self) -> tuple[int, int]:
+        return 0, self.version
+
+    def cuInit(self, flags: int) -> tuple[int]:
+        return (self.start_code,)
+
+    def cuGetErrorString(self, code: int) -> tuple[int, bytes]:
+        return 0, next(name for name, value in CODES.items() if value == code).encode()
+
+    def cuDeviceGetCount(self) -> tuple[int, int]:
+        return 0, len(self.cards)
+
+    def cuDeviceGet(self, index: int) -> tuple[int, int]:
+        return (0, index) if 0 <= index < len(self.cards) else (CODES["CUDA_ERROR_INVALID_VALUE"], -1)
+
+    def cuDeviceGetAttribute(self, attribute: int, device: int) -> tuple[int, int]:
+        return 0, attribute
+
+    def cuDeviceGetName(self, size: int, device: int) -> tuple[int, bytes]:
+        return 0, f"double {device}".encode().ljust(size, b"\0")
+
+    def cuDeviceTotalMem(self, device: int) -> tuple[int, int]:
+        return 0, self.cards[device].total_memory
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[int, int]:
+        return 0, 100 + device
+
+    def cuCtxSetCurrent(self, context: int) -> tuple[int]:
+        self._current.index = context - 100
+        return (0,)
+
+    def cuCtxSynchronize(self) -> tuple[int]:
+        self.card.synchronize()
+        return (0,)
+
+    # ---- streams and events: everything runs at once
+
+    def cuStreamCreateWithPriority(self, flags: int, priority: int) -> tuple[int, int]:
+        assert flags == 1, "a stream that waits for the driver's default stream"
+        number = next(self._numbers)
+        self.streams.add(number)
+        return 0, number
+
+    def cuStreamDestroy(self, stream: int) -> tuple[int]:
+        self.streams.remove(stream)
+        return (0,)
+
+    def cuStreamSynchronize(self, stream: int) -> tuple[int]:
+        assert stream in self.streams
+        return (0,)
+
+    def _ready(self) -> tuple[int]:
+        self.busy -= self.busy > 0
+        return (CODES["CUDA_ERROR_NOT_READY"] if self.busy else 0,)
+
+    def cuStreamQuery(self, stream: int) -> tuple[int]:
+        assert stream in self.streams
+        return self._ready()
+
+    def cuEventCreate(self, flags: int) -> tuple[int, int]:
+        number = next(self._numbers)
+        self.events[number] = None
+        return 0, number
+
+    def cuEventDestroy(self, event: int) -> tuple[int]:
+        del self.events[event]
+        return (0,)
+
+    def cuEventRecord(self, event: int, stream: int) -> tuple[int]:
+        assert stream in self.streams and event in self.events
+        self.events[event] = time.perf_counter()
+        return (0,)
+
+    def cuStreamWaitEvent(self, stream: int, event: int, flags: int) -> tuple[int]:
+        assert stream in self.streams and event in self.events
+        self.waits.append((stream, event))
+        return (0,)
+
+    def cuEventSynchronize(self, event: int) -> tuple[int]:
+        assert event in self.events
+        return (0,)
+
+    def cuEventQuery(self, event: int) -> tuple[int]:
+        assert event in self.events
+        return self._ready()
+
+    def cuEventElapsedTime(self, start: int, end: int) -> tuple[int, float]:
+        times = [self.events[event] for event in (start, end)]
+        assert times[0] is not None and times[1] is not None
+        return 0, 1000 * (times[1] - times[0])
+
+    # ---- memory
+
+    def cuMemAlloc(self, nbytes: int) -> tuple[int, int]:
+        address = self.card.allocate(nbytes)
+        return (CODES["CUDA_ERROR_OUT_OF_MEMORY"], 0) if address is None else (0, address)
+
+    def cuMemFree(self, address: int) -> tuple[int]:
+        self.card.free(address)
+        return (0,)
+
+    def cuMemHostAlloc(self, nbytes: int, flags: int) -> tuple[int, int]:
+        memory = (ctypes.c_ubyte * nbytes)()
+        self.pinned[ctypes.addressof(memory)] = memory
+        return 0, ctypes.addressof(memory)
+
+    def cuMemFreeHost(self, address: int) -> tuple[int]:
+        del self.pinned[address]
+        return (0,)
+
+    def cuMemHostGetDevicePointer(self, address: int, flags: int) -> tuple[int, int]:
+        return 0, address
+
+    def cuMemGetInfo(self) -> tuple[int, int, int]:
+        return 0, self.card.free_memory(), self.card.total_memory
+
+    def cuMemcpyHtoDAsync(self, to: int, source: int, nbytes: int, stream: int) -> tuple[int]:
+        assert stream in self.streams
+        self.card.write(to, source, nbytes)
+        return (0,)
+
+    def cuMemcpyDtoHAsync(self, to: int, source: int, nbytes: int, stream: int) -> tuple[int]:
+        assert stream in self.streams
+        self.card.read(to, source, nbytes)
+        return (0,)
+
+    def cuMemcpyDtoDAsync(self, to: int, source: int, nbytes: int, stream: int) -> tuple[int]:
+        assert stream in self.streams
+        self.card.copy(to, source, nbytes)
+        return (0,)
+
+    def cuMemsetD8Async(self, to: int, value: int, nbytes: int, stream: int) -> tuple[int]:
+        assert stream in self.streams and value == 0
+        self.card.clear(to, nbytes)
+        return (0,)
+
+    # ---- kernels
+
+    def cuModuleLoadData(self, image: bytes) -> tuple[int, Any]:
+        return 0, self.card.load(image)
+
+    def cuModuleGetFunction(self, module: Any, name: bytes) -> tuple[int, int]:
+        number = next(self._numbers)
+        self._functions[number] = self.card.function(module, name.decode())
+        return 0, number
+
+    def cuFuncSetAttribute(self, function: int, attribute: int, value: int) -> tuple[int]:
+        assert attribute == 8
+        self._granted[function] = value
+        return (0,)
+
+    def cuLaunchKernel(self, *arguments: Any) -> tuple[int]:
+        function, blocks, _, _, threads, _, _, shared, stream, values, extra = arguments
+        assert stream in self.streams and extra == 0
+        assert shared <= 48 << 10 or shared <= self._granted.get(function, 0), "shared memory that was not asked for"
+        pointers = (ctypes.c_void_p * 3).from_address(values)
+        self.launches.append((stream, self._functions[function][2]))
+        self.card.launch(self._functions[function], blocks, threads, shared, pointers)
+        return (0,)
+
+    def cuStreamBeginCapture(self, stream: int, mode: int) -> tuple[int]:
+        assert stream in self.streams
+        self.card.begin_capture()
+        return (0,)
+
+    def cuStreamEndCapture(self, stream: int) -> tuple[int, Any]:
+        return 0, self.card.end_capture()
+
+    def cuGraphInstantiate(self, graph: Any, flags: int) -> tuple[int, Any]:
+        return 0, list(graph)
+
+    def cuGraphDestroy(self, graph: Any) -> tuple[int]:
+        return (0,)
+
+    def cuGraphExecDestroy(self, graph: Any) -> tuple[int]:
+        graph.clear()
+        return (0,)
+
+    def cuGraphLaunch(self, graph: Any, stream: int) -> tuple[int]:
+        assert stream in self.streams
+        self.card.run_graph(graph)
+        return (0,)
+
+
+def install(patch: pytest.MonkeyPatch, driver: Driver) -> Driver:
+    """Puts the double where NVIDIA's packages are looked for; the emulator compiles."""
+    emulated.open_emulated(None)  # compiles the kernels
+    patch.setattr(nvidia, "_driver", lambda: driver)
+    patch.setattr(nvidia, "_pids", [])
+    patch.setattr(nvidia, "compiler_version", lambda: driver.cards[0].compiler)
+    patch.setattr(nvidia.NvidiaCard, "compile", lambda self, *arguments: driver.cards[0].compile(*arguments))
+    patch.setattr(nvidia.NvidiaCard, "products", lambda self: None)
+    return driver

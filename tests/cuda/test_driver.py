@@ -1,0 +1,339 @@
+"""The whole way to a card, with a double of NVIDIA's driver (driver_double.py): several cards, streams, events, memory,
+user-defined kernels, and what goes wrong.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import Tensor, cuda, nn
+from pyapp.engine import device as devices
+from pyapp.engine import storage
+from pyapp.engine.devices import cuda as backend_module
+from pyapp.engine.gpu import nvidia
+from pyapp.errors import KernelError
+from pyapp.extension import load
+
+from . import emulated
+from .driver_double import Driver, install
+
+pytestmark = [pytest.mark.native_only, pytest.mark.skipif(emulated.REAL, reason="needs the double of the driver")]
+EXAMPLE = Path(__file__).parents[2] / "examples" / "fused_rms_norm"
+
+
+@pytest.fixture
+def patch() -> Iterator[pytest.MonkeyPatch]:
+    """Cards are opened anew, and forgotten afterwards."""
+    with pytest.MonkeyPatch.context() as made:
+        known = {name: found for name, found in devices._known.items() if found.type != "cuda"}
+        made.setattr(devices, "_known", known)
+        made.setattr(storage, "_pools", dict(storage._pools))
+        yield made
+        devices.choose("cuda", None)
+        gc.collect()
+
+
+@pytest.fixture
+def driver(patch: pytest.MonkeyPatch) -> Driver:
+    return install(patch, Driver(cards=2))
+
+
+def test_several_cards(driver: Driver) -> None:
+    assert cuda.device_count() == 2 and cuda.is_available() and cuda.current_device() == 0
+    x, y = pyapp.ones(3, device="cuda"), pyapp.ones(3, device="cuda:1")
+    assert (str(x.device), str(y.device)) == ("cuda:0", "cuda:1")
+    assert (x + 1).tolist() == (y.to(x.device) + x).tolist() == [2.0] * 3
+    with pytest.raises(RuntimeError, match="tensors are on cuda:0 and cuda:1"):
+        x + y
+    cuda.set_device(1)
+    assert cuda.current_device() == 1 and pyapp.zeros(1, device="cuda").device == "cuda:1"
+    assert cuda.get_device_properties().name == "double 1" and cuda.get_device_name(0) == "double 0"
+    assert cuda.get_device_capability() == (9, 0) and cuda.is_bf16_supported(False)
+    with cuda.device(0):
+        assert cuda.current_device() == 0 and pyapp.zeros(1).cuda().device == "cuda:0"
+        with cuda.device_of(y), cuda.device(None):
+            assert cuda.current_device() == 1
+    assert cuda.current_device() == 1
+    seen: list[int] = []
+    thread = threading.Thread(target=lambda: seen.append(cuda.current_device()))
+    thread.start()
+    thread.join()
+    assert seen == [0]  # every thread chooses for itself
+    for wrong in ("cuda:2", 2):
+        with pytest.raises(ValueError, match="no card number 2; this machine has 2"):
+            cuda.set_device(wrong)
+    with pytest.raises(ValueError, match="'cpu' is no card"):
+        cuda.synchronize("cpu")
+
+
+def test_streams_and_events(driver: Driver) -> None:
+    x = pyapp.arange(6.0).to("cuda")
+    default, side = cuda.default_stream(), cuda.Stream(priority=-1)
+    assert cuda.current_stream() == default != side and side.device == "cuda:0"
+    side.wait_stream(default)
+    with cuda.stream(side):
+        assert cuda.current_stream() == side
+        y = x * 2.0
+        with side, cuda.stream(None):
+            assert cuda.current_stream() == side
+    assert cuda.current_stream() == default
+    z = x * 3.0
+    launches = [stream for stream, _ in driver.launches]
+    assert launches[-2:] == [side.cuda_stream, default.cuda_stream] and driver.waits[-1][0] == side.cuda_stream
+    default.wait_stream(side)
+    assert (y + z).tolist() == [5.0 * i for i in range(6)]
+    start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+    assert start.query()
+    with pytest.raises(RuntimeError, match="not recorded yet"):
+        start.elapsed_time(end)
+    start.record()
+    side.record_event(end)
+    end.synchronize()
+    assert 0 <= start.elapsed_time(end) < 60_000
+    driver.busy = 2
+    with pytest.raises(RuntimeError, match="not reached yet"):
+        start.elapsed_time(end)
+    driver.busy = 2
+    assert not side.query() and side.query()
+    with pytest.raises(RuntimeError, match="enable_timing=True"):
+        cuda.Event().elapsed_time(end)
+    with pytest.raises(NotImplementedError, match="between processes"):
+        cuda.Event(interprocess=True)
+    handle = side.cuda_stream
+    side.synchronize()
+    del side
+    gc.collect()
+    assert handle not in driver.streams
+
+
+def test_freed_memory_serves_its_own_stream(driver: Driver) -> None:
+    side = cuda.Stream()
+    x = pyapp.ones(5000, device="cuda")
+    with side:
+        y = pyapp.ones(5000, device="cuda")
+    places = x.address, y.address
+    del x, y
+    with side:
+        y = pyapp.ones(5000, device="cuda")
+    x = pyapp.ones(5000, device="cuda")
+    assert (x.address, y.address) == places
+    with side:  # sort has scratch memory: each stream its own
+        a = pyapp.arange(4000.0).to("cuda").sort(descending=True).values
+    b = pyapp.arange(4000.0).to("cuda").sort(descending=True).values
+    backend: Any = x.device.backend
+    assert len(backend._scratch) == 2 and a.tolist() == b.tolist() == list(np.arange(3999.0, -1, -1))
+
+
+def test_memory_is_counted(driver: Driver) -> None:
+    assert cuda.memory_allocated() == 0 == cuda.max_memory_allocated()
+    x = pyapp.zeros(100_000, device="cuda")
+    held = cuda.memory_allocated()
+    assert 400_000 <= held < 460_000
+    y = x + 1.0
+    assert cuda.memory_allocated() >= 2 * held - 4096
+    del y
+    gc.collect()
+    assert cuda.memory_allocated() < held + 4096 and cuda.memory_reserved() >= 2 * held
+    assert cuda.max_memory_allocated() >= 2 * held <= cuda.max_memory_reserved()
+    cuda.reset_peak_memory_stats()
+    cuda.empty_cache()
+    assert cuda.max_memory_allocated() < held + 8192 and cuda.memory_reserved() < held + 8192
+    free, total = cuda.mem_get_info()
+    assert free < total == 1 << 28 and cuda.memory_stats()["allocated_bytes.all.current"] == cuda.memory_allocated()
+    assert "reserved_bytes.all.peak" in cuda.memory_summary()
+    assert cuda.memory_allocated(1) == 0
+
+
+def test_seeds(driver: Driver) -> None:
+    cuda.manual_seed_all(7)
+    first = pyapp.rand(3, device="cuda").tolist()
+    state = cuda.get_rng_state()
+    second = pyapp.rand(3, device="cuda").tolist()
+    cuda.set_rng_state(state)
+    assert pyapp.rand(3, device="cuda").tolist() == second
+    cuda.manual_seed(7)
+    assert pyapp.rand(3, device="cuda").tolist() == first and cuda.initial_seed() == 7
+
+
+# ---- user-defined kernels
+
+
+@pytest.fixture
+def example(driver: Driver, tmp_path: Path, patch: pytest.MonkeyPatch) -> Any:
+    patch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    spec = importlib.util.spec_from_file_location("fused_rms_norm", EXAMPLE / "fused_rms_norm.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_example_on_a_card(example: Any, driver: Driver) -> None:
+    random = np.random.RandomState(3)
+    arrays = [random.randn(2, 3, 20), random.randn(2, 3, 20), random.rand(20) + 0.5]
+    found, expected = (
+        [pyapp.tensor(a.astype("float32")).to(d).requires_grad_() for a in arrays] for d in ("cuda", "cpu")
+    )
+    y, z = example.add_rms_norm(*found), example.add_rms_norm.definition(*expected)
+    np.testing.assert_allclose(y.detach().cpu().numpy(), z.detach().numpy(), rtol=2e-5, atol=2e-6)
+    weights = pyapp.arange(y.numel(), dtype="float32").reshape(y.shape)
+    (y * weights.to("cuda")).sum().backward()
+    (z * weights).sum().backward()
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a.grad.cpu().numpy(), b.grad.numpy(), rtol=1e-4, atol=1e-4)
+    names = [name for _, name in driver.launches]
+    assert "add_rms_norm" in names and "add_rms_norm_backward" in names
+    x, residual, weight = (t.detach() for t in found)
+    with pyapp.no_grad():
+        graph = pyapp.capture(lambda: example.add_rms_norm(x * 2.0, residual, weight) + x)
+        x.copy_(x * 3.0)
+        replayed = graph.replay().cpu().numpy().copy()
+        again = example.add_rms_norm.definition(x.cpu() * 2.0, residual.cpu(), weight.cpu()) + x.cpu()
+    np.testing.assert_allclose(replayed, again.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_arguments_that_do_not_fit(example: Any, driver: Driver) -> None:
+    kernel = example.CUDA_KERNELS.add_rms_norm
+    x, weight = pyapp.ones(4, 4, device="cuda"), pyapp.ones(4, device="cuda")
+
+    def refused(error: type[Exception], match: str, *arguments: Any, **settings: Any) -> None:
+        with pytest.raises(error, match=match):
+            kernel(*arguments, **({"blocks": 1} | settings))
+
+    refused(TypeError, "got 2 arguments", x, x)
+    refused(TypeError, "x must be float32", x, x.half(), x, weight, 4, 4, 1e-5)
+    refused(ValueError, "is not dense", x, x.t(), x, weight, 4, 4, 1e-5)
+    refused(ValueError, r"weight, .*is not on a card", x, x, x, weight.cpu(), 4, 4, 1e-5)
+    refused(RuntimeError, "tensors are on cuda:0 and cuda:1", x, x, x, weight.to("cuda:1"), 4, 4, 1e-5)
+    refused(TypeError, "rows must be a whole number", x, x, x, weight, 4.5, 4, 1e-5)
+    refused(ValueError, "blocks is -1", x, x, x, weight, 4, 4, 1e-5, blocks=-1)
+    refused(ValueError, "threads is 2,048, and may be 1 to 1,024", x, x, x, weight, 4, 4, 1e-5, threads=2048)
+    refused(ValueError, "shared is 300,000", x, x, x, weight, 4, 4, 1e-5, shared=300_000)
+    launched = len(driver.launches)
+    kernel(x, x, x, weight, 0, 4, 1e-5, blocks=0)
+    assert len(driver.launches) == launched
+    with pytest.raises(ValueError, match="is not on the CPU"):
+        example.KERNELS.add_rms_norm(x, x, x, weight, 4, 4, 1e-5)
+
+
+def test_sources_that_are_wrong(driver: Driver, tmp_path: Path) -> None:
+    path = tmp_path / "mine.cu"
+    with pytest.raises(KernelError, match=r"cannot be read.*mine\.cu|mine\.cu.*cannot be read"):
+        load(path, f="x | n |")
+    path.write_text("__global__ void f(float *x, intptr_t n) {\n}\n")
+    with pytest.raises(KernelError, match='C\\+\\+ name.*extern "C"'):
+        load(path, f="x | n |")
+    path.write_text('extern "C" __global__ void f(float *x, int n) {\n}\n')
+    with pytest.raises(KernelError, match="no kernel 'g'"):
+        load(path, g="x | n |")
+    with pytest.raises(ValueError, match="argument 2 is a size, but the C function takes 'int'"):
+        load(path, f="x | n |")
+    path.write_text(
+        '#include <stdint.h>\nextern "C" __global__ void f(float *x, intptr_t n) {\n    x[0] = nothing;\n}\n'
+    )
+    kernels = load(path, f="x | n |")
+    x = pyapp.ones(1, device="cuda")
+    with pytest.raises(KernelError, match=r"(?s)mine\.cu.*does not compile.*nothing"):
+        kernels.f(x, 1, blocks=1)
+    assert (x + 1.0).tolist() == [2.0]
+    with pytest.raises(AttributeError, match="no kernel 'g' was named"):
+        _ = kernels.g
+
+
+# ---- what goes wrong
+
+
+def test_an_old_driver_and_an_old_card(patch: pytest.MonkeyPatch) -> None:
+    driver = install(patch, Driver())
+    driver.version = 12040
+    with pytest.raises(ValueError, match=r"driver is too old: it is for CUDA 12\.4, and 13\.0 is needed.*newer driver"):
+        pyapp.zeros(1, device="cuda")
+    assert not cuda.is_available()
+    old = install(patch, Driver(capability=(7, 0)))
+    with pytest.raises(ValueError, match=r"compute capability 7\.0; the kernels need 7\.5"):
+        pyapp.zeros(1, device="cuda")
+    old.start_code = 100
+    patch.setattr(nvidia, "_pids", [])
+    with pytest.raises(ValueError, match="the CUDA driver does not start: CUDA_ERROR_NO_DEVICE"):
+        pyapp.zeros(1, device="cuda")
+    assert pyapp.zeros(1).tolist() == [0.0]
+
+
+def test_a_process_that_was_forked(driver: Driver, patch: pytest.MonkeyPatch) -> None:
+    x = pyapp.ones(2, device="cuda")
+    patch.setattr(nvidia, "_pids", [os.getpid() + 1])
+    backend: Any = x.device.backend
+    patch.setattr(backend.card, "_thread", threading.local())
+    for use in (x.tolist, lambda: x + x, lambda: pyapp.ones(100_000, device="cuda")):
+        with pytest.raises(KernelError, match="before this process was forked.*spawn"):
+            use()
+    assert pyapp.ones(2).tolist() == [1.0, 1.0]
+
+
+def test_memory_ends_while_loading_and_training(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    install(patch, Driver(memory=6 << 20))
+    model = nn.Sequential(*(nn.Linear(512, 512) for _ in range(8)))
+    path = tmp_path / "model.safetensors"
+    pyapp.save(model.state_dict(), path)
+    with pytest.raises(MemoryError, match=r"cannot allocate 1,048,576 bytes on cuda:0 \(tensors hold .* are free\)"):
+        model.to("cuda")
+    with pytest.raises(MemoryError, match="on cuda:0"):
+        pyapp.load(path, map_location="cuda")
+    del model
+    gc.collect()
+    cuda.empty_cache()
+    small = nn.Linear(256, 256).to("cuda")
+    before = [x.tolist()[:2] for x in small.parameters()]
+    optimizer = pyapp.optim.AdamW(small.parameters(), lr=0.1)
+    with pytest.raises(MemoryError, match="use a smaller model, batch or context"):
+        small(pyapp.ones(4000, 256, device="cuda")).square().sum().backward()
+    gc.collect()
+    cuda.empty_cache()
+    assert [x.tolist()[:2] for x in small.parameters()] == before
+    small(pyapp.ones(3, 256, device="cuda")).square().sum().backward()
+    optimizer.step()
+    assert small.weight.grad is not None and [x.tolist()[:2] for x in small.parameters()] != before
+
+
+def test_a_kernel_that_does_not_compile(driver: Driver, patch: pytest.MonkeyPatch) -> None:
+    x = pyapp.ones(3, device="cuda")
+
+    def fails(source: str, text: str, headers: Any) -> bytes:
+        raise KernelError(f"does not compile for sm_90:\n{source}.cu(3): error: what is this", where=f"{source}.cu")
+
+    with patch.context() as inner:
+        backend: Any = x.device.backend
+        inner.setattr(backend.card, "compile", fails)
+        inner.setenv("PYAPP_CUDA_CACHE", "/nowhere")
+        with pytest.raises(KernelError, match=r"(?s)native/cuda/sort\.cu.*does not compile.*sort\.cu\(3\): error"):
+            x.sort()
+    assert x.sort().values.tolist() == [1.0] * 3
+
+
+def test_a_kernel_that_goes_beyond_its_memory(driver: Driver) -> None:
+    x = pyapp.ones(3, device="cuda")
+    driver.cuMemcpyDtoHAsync = lambda *_: (700,)  # type: ignore[method-assign]
+    with pytest.raises(KernelError, match="CUDA_ERROR_ILLEGAL_ADDRESS.*started anew"):
+        x.tolist()
+    assert backend_module.Cuda is type(x.device.backend)
+
+
+def test_logits_that_are_not_numbers(driver: Driver) -> None:
+    from pyapp.text.options import SamplingOptions
+    from pyapp.text.sampling import Sampler
+
+    x = pyapp.full((8,), float("nan")).to("cuda")
+    sampler = Sampler(SamplingOptions(seed=1), 8, 4, x.device)
+    with pytest.raises((RuntimeError, ValueError), match="NaN"):
+        sampler.sample(x)
+    assert isinstance(x + 1.0, Tensor)
