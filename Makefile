@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SETUP := $(PYTHON) scripts/setup.py
 
-.PHONY: help run site page wheel test test-native test-pyodide test-e2e test-oracle test-sanitize test-cuda test-cuda-compile lint format bench lock clean \
+.PHONY: help run site page wheel test test-native test-pyodide test-e2e test-oracle test-sanitize test-cuda test-cuda-compile lint format bench bench-cuda lock clean \
 	ready browser-ready lint-ready
 
 help: ## list the targets
@@ -77,6 +77,10 @@ format: lint-ready ready ## format everything
 bench: browser-ready ready site ## measure speed beside peers (BENCH_OPTIONS="--only stories15M"; see bench/)
 	@$(SETUP) bench
 	$(RUN) -m bench $(BENCH_OPTIONS)
+
+bench-cuda: ready ## measure a card's speed beside torch's, where that is installed (BENCH_OPTIONS="--only decode")
+	@$(SETUP) cuda
+	$(RUN) -m bench.cuda $(BENCH_OPTIONS)
 
 lock: ready ## resolve the development packages anew, to the newest allowed versions
 	$(RUN) -m scripts.lock

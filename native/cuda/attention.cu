@@ -4,6 +4,7 @@
  * to HEADS_EACH heads that read the same keys; then the parts are joined. More: tiles of 64 tokens (flash.h), float16
  * caches by tensor cores, with queries and weights in two terms of 16 bits that together have the precision of float32. */
 #include "flash.h"
+#include "positions.h"
 
 enum { Q8_COLUMNS = 32 };
 
@@ -25,24 +26,16 @@ DEVICE float cached_number(const char *row, int64_t column, int type, int64_t di
     return (float)((const int8_t *)row)[column] * f16_to_float((uint16_t)(scale[0] | scale[1] << 8));
 }
 
-/* Whether tokens at position[text] .. of every text lie within the cache. */
-DEVICE void check_positions(const launch &record, int32_t *status, const int32_t *position, int64_t texts,
-                            int64_t tokens, int64_t capacity)
-{
-    FOR_EACH(text, texts)
-    if (position[text] < 0 || position[text] + tokens > capacity)
-        report(KERNEL_POSITION_RANGE);
-}
-
-STEP(cached_attention, 0, PARTS(texts, 256), 256, 0)
+DEVICE bool can_attend(const launch &record, int32_t *status)
 {
     const int64_t *d = record.dims, kv_heads = d[cached_attention_kv_heads];
     if (kv_heads <= 0 || d[cached_attention_heads] % kv_heads || d[cached_attention_head_dim] > 4096 ||
-        !row_bytes_of(d[cached_attention_type], d[cached_attention_head_dim]) || d[cached_attention_window] < 0)
+        !row_bytes_of(d[cached_attention_type], d[cached_attention_head_dim]) || d[cached_attention_window] < 0) {
         report(KERNEL_BAD_ARGUMENT);
-    else
-        check_positions(record, status, (const int32_t *)record.pointers[cached_attention_position],
-                        d[cached_attention_texts], d[cached_attention_tokens], d[cached_attention_capacity]);
+        return false;
+    }
+    return are_inside(record, status, (const int32_t *)record.pointers[cached_attention_position],
+                      d[cached_attention_texts], d[cached_attention_tokens], d[cached_attention_capacity]);
 }
 
 struct cached {
@@ -286,7 +279,7 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, HEAD_UNITS *SPLITS *PARTS
      4 * (4 * 8 * PARTS(head_dim, 8) + 4096 + 512))
 {
     DYNAMIC_SHARED(float, shared);
-    if (failed || !COMPILED(VARIED % 2))
+    if (failed || !can_attend(record, status) || !COMPILED(VARIED % 2))
         return;
     const cached c = cached_of(record);
     const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity;
@@ -312,7 +305,7 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, HEAD_UNITS *SPLITS *PARTS
 STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0), 128, 0)
 {
     __shared__ float weights[64];
-    if (failed || !COMPILED(VARIED % 2))
+    if (failed || !can_attend(record, status) || !COMPILED(VARIED % 2))
         return;
     const cached c = cached_of(record);
     const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity;
@@ -403,7 +396,7 @@ KERNEL(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 0, texts *heads *PARTS(tok
        MAX(FLOATS_SHARED, CHOOSE(type == TYPE_float16, 2 * 64 * 4 * (HALVES_ROW(head_dim)), 0)))
 {
     DYNAMIC_SHARED(float, shared);
-    if (failed || !COMPILED(VARIED % 2 == 0))
+    if (failed || !can_attend(record, status) || !COMPILED(VARIED % 2 == 0))
         return;
     const cached c = cached_of(record);
     const int64_t tiles = PARTS(c.tokens, FLASH_ROWS), chunks = PARTS(c.dims, FLASH_COLUMNS);
@@ -418,16 +411,6 @@ KERNEL(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 0, texts *heads *PARTS(tok
     }
 }
 
-STEP(cache_write, 0, PARTS(texts, 256), 256, 0)
-{
-    const int64_t *d = record.dims;
-    if (!row_bytes_of(d[cache_write_type], d[cache_write_head_dim]))
-        report(KERNEL_BAD_ARGUMENT);
-    else
-        check_positions(record, status, (const int32_t *)record.pointers[cache_write_position], d[cache_write_texts],
-                        d[cache_write_tokens], d[cache_write_capacity]);
-}
-
 /* A warp for each 32 columns of a row. */
 KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
 {
@@ -435,7 +418,12 @@ KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
                   dims = d[cache_write_head_dim], pieces = PARTS(dims, 32);
     const int type = (int)d[cache_write_type];
     const int64_t row_bytes = row_bytes_of(type, dims), units = d[cache_write_texts] * tokens * heads * pieces;
-    if (failed)
+    if (!row_bytes) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    if (failed || !are_inside(record, status, (const int32_t *)record.pointers[cache_write_position],
+                              d[cache_write_texts], tokens, d[cache_write_capacity]))
         return;
     FOR_EACH_BLOCK(block, PARTS(units, 4))
     {

@@ -126,13 +126,6 @@ DEVICE void multiply_tiles(float sums[8][4], const uint16_t *a, const uint16_t *
     }
 }
 
-/* For each of two 16-bit numbers: all bits where it is infinite or NaN. */
-template <int TYPE> DEVICE uint32_t not_finite(uint32_t pair)
-{
-    const uint32_t exponent = TYPE == TYPE_float16 ? 0x7c00u : 0x7f80u;
-    return ((pair & exponent) == exponent ? 0xffffu : 0) | ((pair >> 16 & exponent) == exponent ? 0xffff0000u : 0);
-}
-
 template <int TYPE> DEVICE uint32_t ones_where(uint32_t low, uint32_t high)
 {
     const uint32_t one = TYPE == TYPE_float16 ? 0x3c00u : 0x3f80u;

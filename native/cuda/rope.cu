@@ -1,28 +1,29 @@
 /* Rotary position embedding (Su et al., RoFormer, 2021). */
-#include "gpu.h"
+#include "positions.h"
 
-STEP(rope_f32, 0, MAX(PARTS(texts, 256), 1), 256, 0)
+DEVICE bool can_turn(const launch &record, int32_t *status)
 {
     const int64_t *d = record.dims, tokens = d[rope_f32_tokens], rotated = d[rope_f32_rotated];
     const int32_t *position = (const int32_t *)record.pointers[rope_f32_position];
-    if (rotated % 2 || rotated < 0 || rotated > d[rope_f32_head_dim] || (!position && d[rope_f32_texts] > 1))
+    if (rotated % 2 || rotated < 0 || rotated > d[rope_f32_head_dim] || (!position && d[rope_f32_texts] > 1)) {
         report(KERNEL_BAD_ARGUMENT);
-    else if (tokens > d[rope_f32_positions])
+        return false;
+    }
+    if (tokens > d[rope_f32_positions]) {
         report(KERNEL_POSITION_RANGE);
-    else if (position)
-        FOR_EACH(text, d[rope_f32_texts])
-    if (position[text] < 0 || position[text] + tokens > d[rope_f32_positions])
-        report(KERNEL_POSITION_RANGE);
+        return false;
+    }
+    return !position || are_inside(record, status, position, d[rope_f32_texts], tokens, d[rope_f32_positions]);
 }
 
 /* A thread turns a pair, or copies two columns that are not turned. */
-KERNEL(rope_f32, PARTS(texts *tokens *heads *PARTS(head_dim, 2), 128), 128, 0)
+KERNEL(rope_f32, MAX(PARTS(texts *tokens *heads *PARTS(head_dim, 2), 128), 1), 128, 0)
 {
     const int64_t *d = record.dims, tokens = d[rope_f32_tokens], heads = d[rope_f32_heads], dims = d[rope_f32_head_dim],
                   rotated = d[rope_f32_rotated], pairs = PARTS(dims, 2);
     const int32_t *position = (const int32_t *)record.pointers[rope_f32_position];
     const float *table = (const float *)record.pointers[rope_f32_table];
-    if (failed)
+    if (failed || !can_turn(record, status))
         return;
     FOR_EACH(i, d[rope_f32_texts] * tokens * heads * pairs)
     {

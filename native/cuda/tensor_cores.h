@@ -106,4 +106,11 @@ template <int TYPE> DEVICE float half_of(uint32_t pair, int which)
     const uint16_t half = (uint16_t)(pair >> 16 * which);
     return load_float(&half, 0, TYPE);
 }
+
+/* For each of two 16-bit numbers: all bits where it is infinite or NaN. */
+template <int TYPE> DEVICE uint32_t not_finite(uint32_t pair)
+{
+    const uint32_t exponent = TYPE == TYPE_float16 ? 0x7c00u : 0x7f80u;
+    return ((pair & exponent) == exponent ? 0xffffu : 0) | ((pair >> 16 & exponent) == exponent ? 0xffff0000u : 0);
+}
 #endif

@@ -216,8 +216,10 @@ class Driver:
         function, blocks, _, _, threads, _, _, shared, stream, values, extra = arguments
         assert stream in self.streams and extra == 0
         assert shared <= 48 << 10 or shared <= self._granted.get(function, 0), "shared memory that was not asked for"
-        pointers = (ctypes.c_void_p * 3).from_address(values)
-        self.launches.append((stream, self._functions[function][2]))
+        library, _, name = self._functions[function]
+        count = library.emulator_arguments(name.encode()) if hasattr(library, "emulator_arguments") else 3
+        pointers = (ctypes.c_void_p * count).from_address(values)
+        self.launches.append((stream, name))
         self.card.launch(self._functions[function], blocks, threads, shared, pointers)
         return (0,)
 

@@ -207,25 +207,28 @@ _USERS = re.compile(r"__global__\s+void\s+(\w+)\s*\(([^)]*)\)\s*\{")
 
 
 def of_users(text: str) -> str:
-    """A user's source as C++: with the emulator, and a function that launches its kernels by name."""
-    cases = []
+    """A user's source as C++: with the emulator, a function that launches its kernels by name, and one that tells how
+    many arguments they have."""
+    runs, counts = "", ""
     for name, arguments in _USERS.findall(text):
-        types = [
-            re.sub(r"\b(const|__restrict__)\b|\w+$", "", part.strip()) for part in arguments.split(",") if part.strip()
-        ]
+        parts = [part.strip() for part in arguments.split(",") if part.strip()]
+        types = [re.sub(r"\b(const|__restrict__)\b|\w+$", "", part) for part in parts]
         values = ", ".join(f"*({kind} *)emulator::values[{i}]" for i, kind in enumerate(types))
-        cases.append(
-            f'if (!strcmp(name, "{name}")) return emulator::run(blocks, threads, shared, [] {{ {name}({values}); }});'
-        )
+        chosen = f'if (!strcmp(name, "{name}")) return '
+        runs += f"{chosen}emulator::run(blocks, threads, shared, [] {{ {name}({values}); }});\n"
+        counts += f"{chosen}{len(parts)};\n"
     return f"""#include "emulator.h"
-{text.replace("extern __shared__", "// extern __shared__")}
+{text}
 namespace emulator {{ static void **values; }}
-extern "C" __attribute__((visibility("default"))) const char *emulator_launch_users(
-    const char *name, int blocks, int threads, int shared, void **values)
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+EXPORTED const char *emulator_launch_users(const char *name, int blocks, int threads, int shared, void **values)
 {{
     emulator::values = values;
-    {" ".join(cases)}
-    return "there is no such kernel";
+    {runs}return "there is no such kernel";
+}}
+EXPORTED int emulator_arguments(const char *name)
+{{
+    {counts}return 0;
 }}
 """
 

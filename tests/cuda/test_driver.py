@@ -5,6 +5,7 @@ user-defined kernels, and what goes wrong.
 from __future__ import annotations
 
 import gc
+import importlib
 import importlib.util
 import os
 import threading
@@ -17,8 +18,6 @@ import pytest
 
 import pyapp
 from pyapp import Tensor, cuda, nn
-from pyapp.engine import device as devices
-from pyapp.engine import storage
 from pyapp.engine.devices import cuda as backend_module
 from pyapp.engine.gpu import nvidia
 from pyapp.errors import KernelError
@@ -28,6 +27,8 @@ from . import emulated
 from .driver_double import Driver, install
 
 pytestmark = [pytest.mark.native_only, pytest.mark.skipif(emulated.REAL, reason="needs the double of the driver")]
+devices: Any = importlib.import_module("pyapp.engine.device")  # pyapp.engine.device is the class
+storage: Any = importlib.import_module("pyapp.engine.storage")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fused_rms_norm"
 
 
@@ -152,6 +153,14 @@ def test_memory_is_counted(driver: Driver) -> None:
     assert free < total == 1 << 28 and cuda.memory_stats()["allocated_bytes.all.current"] == cuda.memory_allocated()
     assert "reserved_bytes.all.peak" in cuda.memory_summary()
     assert cuda.memory_allocated(1) == 0
+
+
+def test_large_copies_pass_through_pinned_memory(driver: Driver) -> None:
+    values = np.random.RandomState(0).randn(3_300_000).astype("float32")  # more than three pieces
+    x = pyapp.from_numpy(values).to("cuda")
+    assert len(driver.pinned) == 2  # the word that kernels report in, and the staging memory
+    np.testing.assert_array_equal(x.cpu().numpy(), values)
+    assert len(driver.pinned) == 2 and x.device == "cuda:0"
 
 
 def test_seeds(driver: Driver) -> None:

@@ -49,10 +49,12 @@ def story(model: Llama2c) -> tuple[list[np.ndarray], list[int]]:
     return found, tokens
 
 
-@pytest.mark.parametrize("kind", [None, "q8_0", "q4_0", "q5_1"])
+@pytest.mark.parametrize("kind", [None, "q8_0", "q4_0", "q5_1", "float16", "bfloat16"])
 def test_llama2c_decodes_by_graph(kind: str | None) -> None:
     model = llama()
-    if kind is not None:
+    if kind in ("float16", "bfloat16"):
+        model.to(kind)
+    elif kind is not None:
         model.requires_grad_(False)
         quantize(model, kind)
     expected, tokens = story(model)

@@ -23,8 +23,21 @@ _FLOATS = (_F32, _dtype.float16, _dtype.bfloat16, _dtype.float64)
 _RMS_NORM = K["rms_norm_f32"]
 
 
+_WIDEN = {_dtype.float16: K["f16_to_f32"], _dtype.bfloat16: K["bf16_to_f32"]}
+
+
+def _widened(x: Tensor, weight: Tensor | None) -> Tensor | None:
+    """A weight of 16 bits in float32 where x is float32, as in a model of 16-bit parameters."""
+    if weight is None or x.dtype is not _F32 or weight.dtype not in _WIDEN or not weight.is_contiguous():
+        return weight
+    wide = empty_contiguous(weight.shape, _F32, weight.device)
+    _WIDEN[weight.dtype].launch(weight.numel() >> 10, wide, weight, weight.numel())
+    return wide
+
+
 @claims("_rms_norm")
 def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Any:
+    weight = _widened(x, weight)  # type: ignore[assignment]
     if x.dtype is not _F32 or not is_plain(weight):
         return _normalize(x, weight, None, epsilon)
     x, rows, columns, stride = rows_of(x)
@@ -167,6 +180,7 @@ def _takes_norm(x: Tensor, weight: Any, bias: Any) -> bool:
 
 @claims("layer_norm")
 def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Any:
+    weight, bias = _widened(x, weight), _widened(x, bias)  # type: ignore[assignment]
     if not _takes_norm(x, weight, bias):
         return _normalize(x, weight, bias, epsilon)
     x, rows, columns, stride = rows_of(x)

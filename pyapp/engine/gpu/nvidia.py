@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...errors import KernelError
@@ -22,6 +22,8 @@ LEAST_CAPABILITY = (7, 5)
 LEAST_DRIVER = 13000  # the version of CUDA that a driver has: 1000 * major + 10 * minor
 BLOCKS_EACH = 32  # of a multiprocessor: more than it holds at once
 SLAB = 1 << 20
+PIECE = 4 << 20  # bytes of host memory that a copy passes through at a time
+STAGED = 1 << 20  # bytes of the smallest copy that does
 PLENTY_SHARED = 48 << 10  # bytes of dynamic shared memory that a kernel has to ask for
 _INSTALL = "Install NVIDIA's packages with pip install 'pyapp[cuda]'"
 _pids: list[int] = []  # of the process that has opened the driver
@@ -187,6 +189,7 @@ class NvidiaCard(Card):
         self._thread = threading.local()
         self._enter()
         self.stream = self.new_stream(0)
+        self._staging: list[tuple[int, Any]] = []  # two halves of memory that the card reads by itself, with their events
         self._shared: dict[int, int] = {}  # dynamic shared memory that a function was granted
 
     def _call(self, what: str, name: str, *arguments: Any) -> Any:
@@ -232,14 +235,50 @@ class NvidiaCard(Card):
         self._call("freeing memory", "cuMemFree", address)
 
     def write(self, address: int, source: int, nbytes: int) -> None:
+        """In pieces through two halves of memory that the card reads by itself: the one is filled while the other is
+        copied. Less goes directly: the driver keeps it when the call returns."""
         self._enter()
-        self._call("copying to the card", "cuMemcpyHtoDAsync", address, source, nbytes, self.stream)
-        self._call("copying to the card", "cuStreamSynchronize", self.stream)
+        if nbytes < STAGED:
+            self._call("copying to the card", "cuMemcpyHtoDAsync", address, source, nbytes, self.stream)
+            self._call("copying to the card", "cuStreamSynchronize", self.stream)
+            return
+        for at, place, done in self._pieces(nbytes):
+            size = min(PIECE, nbytes - at)
+            self._call("copying to the card", "cuEventSynchronize", done)
+            ctypes.memmove(place, source + at, size)
+            self._call("copying to the card", "cuMemcpyHtoDAsync", address + at, place, size, self.stream)
+            self._call("copying to the card", "cuEventRecord", done, self.stream)
 
     def read(self, target: int, address: int, nbytes: int) -> None:
         self._enter()
-        self._call("copying from the card", "cuMemcpyDtoHAsync", target, address, nbytes, self.stream)
-        self._call("copying from the card", "cuStreamSynchronize", self.stream)
+        if nbytes < STAGED:
+            self._call("copying from the card", "cuMemcpyDtoHAsync", target, address, nbytes, self.stream)
+            self._call("copying from the card", "cuStreamSynchronize", self.stream)
+            return
+        waiting: list[tuple[int, int, Any]] = []
+        for at, place, done in self._pieces(nbytes):
+            if len(waiting) == 2:
+                self._take(target, *waiting.pop(0), nbytes)
+            self._call("copying from the card", "cuEventSynchronize", done)
+            self._call(
+                "copying from the card", "cuMemcpyDtoHAsync", place, address + at, min(PIECE, nbytes - at), self.stream
+            )
+            self._call("copying from the card", "cuEventRecord", done, self.stream)
+            waiting.append((at, place, done))
+        for piece in waiting:
+            self._take(target, *piece, nbytes)
+
+    def _take(self, target: int, at: int, place: int, done: Any, nbytes: int) -> None:
+        self._call("copying from the card", "cuEventSynchronize", done)
+        ctypes.memmove(target + at, place, min(PIECE, nbytes - at))
+
+    def _pieces(self, nbytes: int) -> Iterator[tuple[int, int, Any]]:
+        """Where each piece begins, the half of the staging memory that it passes through, and that half's event."""
+        if not self._staging:
+            memory = int(self._call("allocating host memory", "cuMemHostAlloc", 2 * PIECE, 1))  # of every context
+            self._staging = [(memory + half * PIECE, self.new_event(False)) for half in range(2)]
+        for number, at in enumerate(range(0, nbytes, PIECE)):
+            yield at, *self._staging[number % 2]
 
     def copy(self, to: int, source: int, nbytes: int) -> None:
         self._enter()

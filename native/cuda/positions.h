@@ -1,0 +1,19 @@
+/* Positions of texts in a cache or a table. */
+#ifndef PYAPP_POSITIONS_H
+#define PYAPP_POSITIONS_H
+#include "gpu.h"
+
+/* Whether tokens at position[text] .. of every text lie within the cache; else that is reported. For whole warps: every
+ * kernel looks for itself, since a launch that only looks takes as long as a small kernel. */
+DEVICE bool are_inside(const launch &record, int32_t *status, const int32_t *position, int64_t texts, int64_t tokens,
+                       int64_t capacity)
+{
+    bool outside = false;
+    for (int64_t text = LANE; text < texts; text += 32)
+        outside = outside || position[text] < 0 || position[text] + tokens > capacity;
+    outside = __any_sync(EVERY_LANE, outside);
+    if (outside)
+        report(KERNEL_POSITION_RANGE);
+    return !outside;
+}
+#endif
