@@ -239,9 +239,9 @@ template <int W> DEVICE void mixed_product(const launch &record, mixed_tile *til
         }                                                                                                              \
     }
 
-STEP(linear_f16, 1, CHOOSE(rows <= 8, 0, PARTS(rows, 128) * PARTS(outputs, 64)), 256,
-     0){MIXED(float16)} STEP(linear_bf16, 1, CHOOSE(rows <= 8, 0, PARTS(rows, 128) * PARTS(outputs, 64)), 256,
-                             0){MIXED(bfloat16)}
+STEP(linear_f16, 1, CHOOSE(rows <= 8, 0, PARTS(rows, 128) * PARTS(outputs, 64)), 256, 0) { MIXED(float16); }
+
+STEP(linear_bf16, 1, CHOOSE(rows <= 8, 0, PARTS(rows, 128) * PARTS(outputs, 64)), 256, 0) { MIXED(bfloat16); }
 
 #define LINEAR(x, w)                                                                                                   \
     {                                                                                                                  \

@@ -17,7 +17,7 @@ DEVICE bool can_turn(const launch &record, int32_t *status)
 }
 
 /* A thread turns a pair, or copies two columns that are not turned. */
-KERNEL(rope_f32, MAX(PARTS(texts *tokens *heads *PARTS(head_dim, 2), 128), 1), 128, 0)
+KERNEL(rope_f32, PARTS(texts *tokens *heads *PARTS(head_dim, 2), 128), 128, 0)
 {
     const int64_t *d = record.dims, tokens = d[rope_f32_tokens], heads = d[rope_f32_heads], dims = d[rope_f32_head_dim],
                   rotated = d[rope_f32_rotated], pairs = PARTS(dims, 2);

@@ -145,6 +145,8 @@ def test_the_sources_have_the_kernels_of_the_c_files_of_their_names() -> None:
         ("KERNEL(no_such_kernel, 1, 32, 0)", "is no kernel"),
         ("KERNEL(exp_f32, rows, 32, 0)", "'rows' is no dim of the kernel 'exp_f32'"),
         ("KERNEL(exp_f32, PARTS(count, 32", "does not end"),
+        ("KERNEL(exp_f32, 1, 32, 0) {} STEP(exp_f32, 1, 1, 32, 0)", "does not begin its line"),
+        ("#define TWICE(x) TWICE(x)\nKERNEL(exp_f32, TWICE(count), 32, 0)", "contains itself"),
     ],
 )
 def test_lines_that_do_not_fit_are_refused(line: str, error: str, tmp_path: Path) -> None:
