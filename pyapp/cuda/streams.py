@@ -77,12 +77,12 @@ class Stream:
         self.wait_event(stream.record_event())
 
     def __enter__(self) -> Stream:
-        self._before.append(self._backend.stream)
-        self._backend.stream = self._own
+        self._before.append(self._backend.chosen)
+        self._backend.chosen = self._own
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._backend.stream = self._before.pop()
+        self._backend.chosen = self._before.pop()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and other._backend is self._backend and other._own is self._own
@@ -148,7 +148,7 @@ class Event:
 def current_stream(device: Any = None) -> Stream:
     """The stream in which this thread launches."""
     backend = backend_of(device)
-    return Stream._of(backend, backend.stream)
+    return Stream._of(backend, backend.chosen)
 
 
 def default_stream(device: Any = None) -> Stream:
@@ -159,7 +159,7 @@ def default_stream(device: Any = None) -> Stream:
 def set_stream(stream: Stream | None) -> None:
     """Makes a stream the current one of this thread; None changes nothing."""
     if stream is not None:
-        stream._backend.stream = stream._own
+        stream._backend.chosen = stream._own
 
 
 @contextmanager

@@ -23,8 +23,7 @@ class Backend:
     index: int | None = None  # of several devices of a type: which one this is
     host_visible = False  # whether the process may read and write the memory at an address
     kernels: Collection[str] = ()  # the names in kernels.h that this device runs
-    allocated = 0  # bytes that `allocate` has given and `free` has not taken back, where a device counts them
-    peak_in_use = 0  # the most of them that storages held, but for small ones
+    counts_use = False  # whether `note_kept` is called for every large storage
     own_workspaces = False  # whether kernels have working memory of their own, and write none of what is given
 
     def allocate(self, nbytes: int) -> Any:
@@ -55,10 +54,13 @@ class Backend:
         """Waits until everything that was launched has run."""
 
     @property
-    def stream(self) -> Any:
-        """What this thread launches in, where a device has several streams; None: its own. Freed memory serves the next
-        tensor of its stream alone."""
+    def stream(self) -> int | None:
+        """The number of the stream that this thread launches in, where a device has several; None: its own. Freed
+        memory serves the next tensor of its stream alone."""
         return None
+
+    def note_kept(self, nbytes: int) -> None:
+        """How much of the memory that was allocated is kept for new tensors."""
 
     def describe_memory(self) -> str:
         """What is used and free of a device's own memory, for the error when there is none left; may be empty."""

@@ -58,9 +58,8 @@ class Pool:
     def take(self, capacity: int) -> Any:
         """The address of a block. MemoryError when the device has none left."""
         address = self._found(capacity)
-        if self.device is not cpu:
-            backend = self.device.backend
-            backend.peak_in_use = max(backend.peak_in_use, backend.allocated - _kept_large(self.device))
+        if self.device is not cpu and self.device.backend.counts_use:
+            self.device.backend.note_kept(_kept_large(self.device))
         return address
 
     def _found(self, capacity: int) -> Any:

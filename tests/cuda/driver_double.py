@@ -252,6 +252,7 @@ def install(patch: pytest.MonkeyPatch, driver: Driver) -> Driver:
     emulated.open_emulated(None)  # compiles the kernels
     patch.setattr(nvidia, "_driver", lambda: driver)
     patch.setattr(nvidia, "_pids", [])
+    patch.setattr(nvidia, "_present", nvidia._Present())
     patch.setattr(nvidia, "compiler_version", lambda: driver.cards[0].compiler)
     patch.setattr(nvidia.NvidiaCard, "compile", lambda self, *arguments: driver.cards[0].compile(*arguments))
     patch.setattr(nvidia.NvidiaCard, "products", lambda self: None)

@@ -27,7 +27,8 @@ def _launch(gradient: Tensor | None, log_probs: Tensor, *rest: Any) -> Tensor:
     _CTC.launch(
         steps * count * (2 * longest + 1) >> 4, losses := empty_contiguous((count,), float32, device), gradient,
         dense(log_probs), dense(labels), dense(input_lengths), dense(target_lengths),
-        log_probs if own else Storage(4 * room * workspaces, device), steps, count, classes, longest, blank, room, workspaces,
+        log_probs if own else Storage(4 * room * workspaces, device), steps, count, classes, longest, blank, room,
+        workspaces,
     )  # fmt: skip
     return losses
 

@@ -87,6 +87,7 @@ class Cuda(Backend):
 
     host_visible = False
     own_workspaces = True
+    counts_use = True
 
     def __init__(self, card: Card, index: int | None = None) -> None:
         self.card = card
@@ -95,6 +96,7 @@ class Cuda(Backend):
         self.kernels = set(self._plans)
         self.limit: int | None = None  # bytes that `allocate` gives at most; None: what the card has
         self.allocated = self.peak = 0  # bytes that were allocated: now, and at most
+        self.peak_in_use = 0  # the most of them that tensors held, but for small ones
         self._sizes: dict[int, int] = {}
         self._slabs: dict[int, list[int]] = {}  # free small blocks by size
         self._slab_left: tuple[int, int] = (0, 0)  # where the next small block is cut: address, end
@@ -115,12 +117,18 @@ class Cuda(Backend):
     # ---- streams
 
     @property
-    def stream(self) -> Stream | None:
+    def stream(self) -> int | None:
+        chosen = self._thread.stream
+        return None if chosen is None else chosen.number
+
+    @property
+    def chosen(self) -> Stream | None:
+        """The stream in which this thread launches; None: the card's own."""
         return self._thread.stream
 
-    @stream.setter
-    def stream(self, chosen: Stream | None) -> None:
-        self._thread.stream = chosen
+    @chosen.setter
+    def chosen(self, stream: Stream | None) -> None:
+        self._thread.stream = stream
 
     def stream_of(self, chosen: Stream | None) -> Any:
         """The card's stream; None is the card's own."""
@@ -169,6 +177,9 @@ class Cuda(Backend):
                 self._slabs.setdefault(size, []).append(address.value)
             else:
                 self.card.free(address.value)
+
+    def note_kept(self, nbytes: int) -> None:
+        self.peak_in_use = max(self.peak_in_use, self.allocated - nbytes)
 
     def _memory(self, nbytes: int) -> int:
         """Memory of the device itself. MemoryError where there is none left."""

@@ -153,6 +153,16 @@ typedef long long intptr_t;
 """
 
 
+class _Present(threading.local):
+    """The card that a thread has chosen last, and its process."""
+
+    card: Card | None = None
+    pid = 0
+
+
+_present = _Present()
+
+
 class NvidiaCard(Card):
     """One card."""
 
@@ -186,10 +196,9 @@ class NvidiaCard(Card):
         self.compiler = compiler_version()
         self.total_memory = int(self._call("asking the card", "cuDeviceTotalMem", self._device))
         self._context = self._call("opening the card", "cuDevicePrimaryCtxRetain", self._device)
-        self._thread = threading.local()
         self._enter()
         self.stream = self.new_stream(0)
-        self._staging: list[tuple[int, Any]] = []  # two halves of memory that the card reads by itself, with their events
+        self._staging: list[tuple[int, Any]] = []  # two halves of pinned memory, with their events
         self._shared: dict[int, int] = {}  # dynamic shared memory that a function was granted
 
     def _call(self, what: str, name: str, *arguments: Any) -> Any:
@@ -197,10 +206,10 @@ class NvidiaCard(Card):
 
     def _enter(self) -> None:
         """Makes the card the one of this thread."""
-        if getattr(self._thread, "pid", None) != os.getpid():
+        if _present.card is not self or _present.pid != os.getpid():
             _opened()
             self._call("choosing the card", "cuCtxSetCurrent", self._context)
-            self._thread.pid = os.getpid()
+            _present.card, _present.pid = self, os.getpid()
 
     def compile(self, source: str, text: str, headers: dict[str, str]) -> bytes:
         return compile_source(source, text, headers, self.architecture)[0]
