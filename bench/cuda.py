@@ -257,7 +257,7 @@ def training_figures(runs: int) -> Iterator[Figure]:
     def step_of(P: Any) -> Call:
         nn = P.nn
 
-        class Block(nn.Module):  # type: ignore[name-defined, misc]
+        class Block(nn.Module):  # type: ignore[name-defined]
             def __init__(self) -> None:
                 super().__init__()
                 self.norms = nn.ModuleList(nn.LayerNorm(768) for _ in range(2))

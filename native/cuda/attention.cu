@@ -279,7 +279,7 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, HEAD_UNITS *SPLITS *PARTS
      4 * (4 * 8 * PARTS(head_dim, 8) + 4096 + 512))
 {
     DYNAMIC_SHARED(float, shared);
-    if (failed || !can_attend(record, status) || !COMPILED(VARIED % 2))
+    if (!can_attend(record, status) || failed || !COMPILED(VARIED % 2))
         return;
     const cached c = cached_of(record);
     const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity;
@@ -305,7 +305,7 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, HEAD_UNITS *SPLITS *PARTS
 STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0), 128, 0)
 {
     __shared__ float weights[64];
-    if (failed || !can_attend(record, status) || !COMPILED(VARIED % 2))
+    if (!can_attend(record, status) || failed || !COMPILED(VARIED % 2))
         return;
     const cached c = cached_of(record);
     const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity;
@@ -396,7 +396,7 @@ KERNEL(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 0, texts *heads *PARTS(tok
        MAX(FLOATS_SHARED, CHOOSE(type == TYPE_float16, 2 * 64 * 4 * (HALVES_ROW(head_dim)), 0)))
 {
     DYNAMIC_SHARED(float, shared);
-    if (failed || !can_attend(record, status) || !COMPILED(VARIED % 2 == 0))
+    if (!can_attend(record, status) || failed || !COMPILED(VARIED % 2 == 0))
         return;
     const cached c = cached_of(record);
     const int64_t tiles = PARTS(c.tokens, FLASH_ROWS), chunks = PARTS(c.dims, FLASH_COLUMNS);
@@ -422,8 +422,9 @@ KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
-    if (failed || !are_inside(record, status, (const int32_t *)record.pointers[cache_write_position],
-                              d[cache_write_texts], tokens, d[cache_write_capacity]))
+    if (!are_inside(record, status, (const int32_t *)record.pointers[cache_write_position], d[cache_write_texts],
+                    tokens, d[cache_write_capacity]) ||
+        failed)
         return;
     FOR_EACH_BLOCK(block, PARTS(units, 4))
     {

@@ -4,7 +4,8 @@
 #include "gpu.h"
 
 /* Whether tokens at position[text] .. of every text lie within the cache; else that is reported. For whole warps: every
- * kernel looks for itself, since a launch that only looks takes as long as a small kernel. */
+ * kernel looks for itself, since a launch that only looks takes as long as a small kernel. It looks before it asks whether
+ * something has failed: warps of a block must not find that at different times. */
 DEVICE bool are_inside(const launch &record, int32_t *status, const int32_t *position, int64_t texts, int64_t tokens,
                        int64_t capacity)
 {

@@ -23,7 +23,7 @@ KERNEL(rope_f32, PARTS(texts *tokens *heads *PARTS(head_dim, 2), 128), 128, 0)
                   rotated = d[rope_f32_rotated], pairs = PARTS(dims, 2);
     const int32_t *position = (const int32_t *)record.pointers[rope_f32_position];
     const float *table = (const float *)record.pointers[rope_f32_table];
-    if (failed || !can_turn(record, status))
+    if (!can_turn(record, status) || failed)
         return;
     FOR_EACH(i, d[rope_f32_texts] * tokens * heads * pairs)
     {

@@ -65,7 +65,7 @@ class EmulatedCard(cards.Card):
         self.launched: list[str] = []
         self._names: dict[int, str] = {}
         self._folder = tempfile.TemporaryDirectory()
-        self._recording: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
+        self._recording: list[tuple[Callable[..., Any], tuple[Any, ...]]] | None = None
 
     def compile(self, source: str, text: str, headers: dict[str, str]) -> bytes:
         with tempfile.TemporaryDirectory() as name:
@@ -104,13 +104,13 @@ class EmulatedCard(cards.Card):
 
     def launch(self, function: Any, blocks: int, threads: int, shared: int, arguments: Any) -> None:
         if hasattr(function[0], "emulator_launch_users"):
-            kept = [ctypes.create_string_buffer(ctypes.string_at(address, 8), 8) for address in arguments]
-            self._do(self._launch_users, function, blocks, threads, shared, kept)
+            values = [ctypes.create_string_buffer(ctypes.string_at(address, 8), 8) for address in arguments]
+            self._do(self._launch_users, function, blocks, threads, shared, values)
             return
         record, status, scratch = list(arguments)
         kept = ctypes.create_string_buffer(ctypes.string_at(record, 280), 280)
-        values = [ctypes.c_uint64.from_address(address).value for address in (status, scratch)]
-        self._do(self._launch, function, blocks, threads, shared, kept, *values)
+        numbers = [ctypes.c_uint64.from_address(address).value for address in (status, scratch)]
+        self._do(self._launch, function, blocks, threads, shared, kept, *numbers)
 
     def _launch(self, function: Any, blocks: int, threads: int, shared: int, record: Any, *values: int) -> None:
         library, address, name = function
@@ -126,7 +126,7 @@ class EmulatedCard(cards.Card):
         error = library.emulator_launch_users(name.encode(), blocks, threads, shared, values)
         assert not error, f"{name}: {error.decode()}"
 
-    def _do(self, call: Callable[..., None], *arguments: Any) -> None:
+    def _do(self, call: Callable[..., Any], *arguments: Any) -> None:
         """Now, or when the graph runs that is being recorded."""
         if self._recording is None:
             call(*arguments)

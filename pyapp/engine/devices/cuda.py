@@ -299,7 +299,7 @@ class Cuda(Backend):
         arguments = self._arguments
         base = ctypes.addressof(ctypes.c_ubyte.from_buffer(records))
         for at in range(0, count * RECORD_BYTES, RECORD_BYTES):
-            if (product := self._product(records, at)) is not None:
+            if (product := self._product(records, at)) is not None and self._products is not None:
                 needed = product[0].workspace
                 workspace = 0 if not needed else self._scratch_of(needed) if scratch is None else scratch
                 self.card.start_product(self._products, *product, workspace)
