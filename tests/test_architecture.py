@@ -25,7 +25,8 @@ LAYERS = [
         "nn",
         "formats",
         "hub",
-        *"amp backends compiler distributions extension fft jit linalg random settings special testing utils".split(),
+        *("extension", "extension_arguments", "extension_cuda"),
+        *"amp backends compiler distributions fft jit linalg random settings special testing utils".split(),
     },
     {"optim", "adapters"},
     {"models", "text", "train", "audio", "cuda", "distributed", "func", "datasets", "onnx", "vision"},
@@ -44,6 +45,8 @@ NEIGHBOURS = {
     ("onnx", "text"),  # what makes a pattern slow
     ("hub", "formats"),  # the index of a model in several files
     ("nn", "formats"),  # Weights opens files
+    ("extension", "extension_arguments"), ("extension", "extension_cuda"),  # kernels of C, and of CUDA
+    ("extension_cuda", "extension_arguments"),
 }  # fmt: skip
 
 # Packages that may import only from these.
