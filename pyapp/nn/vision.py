@@ -105,6 +105,11 @@ def mean_of_places(x: Tensor) -> Tensor:
     return x.mean((2, 3))
 
 
+def mean_of_patches(x: Tensor) -> Tensor:
+    """x (B, T, D) → (B, D)."""
+    return x.mean(1)
+
+
 def divisible(channels: float, divisor: int, least: int) -> int:
     """`channels` rounded to a multiple of `divisor`: at least `least`, at most a tenth less."""
     found = max(least, int(channels + divisor / 2) // divisor * divisor)

@@ -83,6 +83,26 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "hidden_sizes": [8, 12, 32], "patch_sizes": [7, 3, 3], "strides": [4, 2, 2], "num_attention_heads": [1, 2, 4],
         "mlp_ratios": [2, 2, 2], "decoder_hidden_size": 16, **_LABELS,
     },
+    "swin": {
+        "model_type": "swin", "image_size": [24, 16], "patch_size": 2, "embed_dim": 8, "depths": [2, 3],
+        "num_heads": [2, 4], "window_size": 3, "mlp_ratio": 2.0, **_LABELS,
+    },
+    "swin_placed": {
+        "model_type": "swin", "image_size": 16, "patch_size": 2, "embed_dim": 8, "depths": [2, 2], "num_heads": [2, 1],
+        "window_size": 4, "mlp_ratio": 1.5, "qkv_bias": False, "use_absolute_embeddings": True, **_LABELS,
+    },
+    "donut": {
+        "model_type": "vision-encoder-decoder",
+        "encoder": {
+            "model_type": "donut-swin", "image_size": [20, 28], "patch_size": 2, "embed_dim": 8, "depths": [2, 2],
+            "num_heads": [2, 4], "window_size": 4, "mlp_ratio": 2.0,
+        },
+        "decoder": {
+            "model_type": "mbart", "vocab_size": 40, "d_model": 12, "encoder_layers": 2, "encoder_attention_heads": 4,
+            "encoder_ffn_dim": 20, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 20,
+            "max_position_embeddings": 16, "scale_embedding": True, "forced_eos_token_id": None,
+        },
+    },
     "trocr": {
         "model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit", **_SIZES, "qkv_bias": False},
         "decoder": _TROCR | {"cross_attention_hidden_size": 16},
@@ -98,11 +118,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
 # The class of transformers that a configuration is read with, where the task does not tell it.
 CLASSES = {("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher"}
 # Run with weights in block types.
-QUANTISED = "vit deit beit dinov2 convnext resnet mobilenet_v2 efficientnet clip siglip yolos segformer trocr".split()
+QUANTISED = (
+    "vit deit beit dinov2 convnext resnet mobilenet_v2 efficientnet clip siglip yolos segformer swin donut trocr"
+).split()
 # Run on another device.
 OTHER_DEVICE = (
-    "vit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos segformer trocr".split()
-)
+    "vit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos segformer swin donut trocr"
+).split()
 WITH_TOKENS = ("image-to-text", "zero-shot-image-classification")  # tasks whose models read texts too
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # two texts, or their beginnings
 
@@ -112,7 +134,8 @@ def sizes(name: str) -> list[tuple[int, int]]:
     config = CONFIGS[name]
     own = config.get("encoder", config.get("vision_config", config)).get("image_size", 32)
     first = (own, own) if isinstance(own, int) else tuple(own)
-    return [first, (16, 20)] if config["model_type"] in ANY_SIZE else [first]
+    placed = config.get("use_absolute_embeddings")  # transformers resizes these tables for square pictures only
+    return [first, (16, 20)] if config["model_type"] in ANY_SIZE and not placed else [first]
 
 
-ANY_SIZE = "dinov2 convnext resnet mobilenet_v2 efficientnet yolos segformer".split()
+ANY_SIZE = "dinov2 convnext resnet mobilenet_v2 efficientnet yolos segformer swin".split()

@@ -94,13 +94,15 @@ def test_outputs_and_gradients_are_those_of_transformers(name: str, task: str) -
         np.testing.assert_allclose(shown(values), wanted, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["trocr", "trocr_small"])
+@pytest.mark.parametrize("name", ["trocr", "trocr_small", "donut"])
 def test_texts_are_those_of_transformers(name: str) -> None:
     model, pictures = make(name, "image-to-text"), pyapp.from_numpy(picture(2, *sizes(name)[0]))
     for beams, expected in golden(name)["image-to-text"]["texts"].items():
         config = {"decoder_start_token_id": 2, "eos_token_id": 5, "num_beams": int(beams), "max_new_tokens": 8}
         *_, found = search(model, pictures, None, SearchOptions.from_files(config, {}, {}))
         assert found == expected
+    if model.pixels is None:
+        return
     with pytest.raises(ArgumentError, match="takes 12 x 12"):
         list(search(model, pyapp.zeros(1, 3, 12, 16), None, SearchOptions.from_files(config, {}, {})))
 

@@ -25,6 +25,11 @@ def pair(values: Mapping[str, Any], name: str, default: Any) -> tuple[int, int]:
     return found[0], found[1]
 
 
+def _sizes(values: Mapping[str, Any], image: Any, patch: Any) -> dict[str, tuple[int, int]]:
+    """image_size and patch_size; the usual ones where the file says nothing."""
+    return {"image_size": pair(values, "image_size", image), "patch_size": pair(values, "patch_size", patch)}
+
+
 def check_numbers(name: str, given: Any, most: int, least: int = 1, count: int | None = None) -> None:
     """ModelError unless a field is a list of whole numbers from `least` to `most`: `count` of them, None: up to 16."""
     plausible = all(type(n) is int and least <= n <= most for n in given)
@@ -94,11 +99,7 @@ class PatchConfig(PictureConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored."""
-        sizes = {
-            "image_size": pair(values, "image_size", cls.image),
-            "patch_size": pair(values, "patch_size", cls.patch),
-        }
-        return super().from_dict({**values, **sizes})
+        return super().from_dict({**values, **_sizes(values, cls.image, cls.patch)})
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -109,3 +110,48 @@ class PatchConfig(PictureConfig):
     def patches(self) -> int:
         """The number of patches of a picture."""
         return self.grid[0] * self.grid[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowConfig(PictureConfig):
+    """The fields of Swin, and of encoders like it."""
+
+    image_size: tuple[int, int]
+    patch_size: tuple[int, int]
+    embed_dim: int = 96
+    depths: tuple[int, ...] = (2, 2, 6, 2)
+    num_heads: tuple[int, ...] = (3, 6, 12, 24)
+    window_size: int = 7
+    mlp_ratio: float = 4.0
+    qkv_bias: bool = True
+    hidden_act: str = "gelu"
+    use_absolute_embeddings: bool = False
+    layer_norm_eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_numbers("depths", self.depths, DEEPEST)
+        check_numbers("num_heads", self.num_heads, 1 << 12, count=len(self.depths))
+        require(self.window_size <= 256, f"window_size is {self.window_size:,}, expected at most 256")
+        require(self.hidden_size <= WIDEST, f"embed_dim is {self.embed_dim:,}: the last stage is too wide")
+        require(0 < self.mlp_ratio <= 64, f"mlp_ratio is {self.mlp_ratio}, expected at most 64")
+        for stage, heads in enumerate(self.num_heads):
+            width = self.embed_dim << stage
+            require(width % heads == 0, f"{heads} num_heads do not divide the width {width} of stage {stage + 1}")
+        rows, columns = self.grid
+        require(1 <= rows * columns <= PATCHES, f"{rows:,} x {columns:,} patches are too many, or none")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        return super().from_dict({**values, **_sizes(values, 224, 4)})
+
+    @property
+    def hidden_size(self) -> int:
+        """The width of the last stage."""
+        return self.embed_dim << (len(self.depths) - 1)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """The rows and columns of patches of a picture."""
+        return self.image_size[0] // self.patch_size[0], self.image_size[1] // self.patch_size[1]
