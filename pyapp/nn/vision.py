@@ -147,6 +147,31 @@ class ConvolutionNorm(Module):
         return x if self.activation is None else self.activation(x)
 
 
+class FrozenBatchNorm2d(Module):
+    """The norm of batches (B, C, H, W) with the statistics, weights and biases of its first training, which no training
+    changes.
+    """
+
+    def __init__(self, channels: int, epsilon: float = 1e-5) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        for name, make in (("weight", ops.ones), ("bias", ops.zeros)):
+            self.register_buffer(name, make(channels))
+        for name, make in (("running_mean", ops.zeros), ("running_var", ops.ones)):
+            self.register_buffer(name, make(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W) → (B, C, H, W)."""
+        return ops.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.epsilon)
+
+
+def freeze_norms(module: Module) -> None:
+    """Replaces the norms of batches of a network's filters by frozen ones."""
+    for part in module.modules():
+        if isinstance(part, ConvolutionNorm):
+            part.normalization = FrozenBatchNorm2d(part.normalization.num_features, part.normalization.eps)
+
+
 class LayerScale(Module):
     """x times a vector (Touvron et al. 2021, arXiv 2103.17239), called lambda1 in files."""
 

@@ -44,12 +44,16 @@ def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
     model = getattr(transformers, CLASSES.get((name, task), usual))(made).float()
     model.save_pretrained(folder)
     stored = load_file(folder / "model.safetensors")
+    frozen = any(type(module).__name__.endswith("FrozenBatchNorm2d") for module in model.modules())
+    norms = tuple(key.removesuffix("running_var") for key in stored if frozen and key.endswith("running_var"))
     buffers = {key for key in stored if key.endswith(("running_mean", "running_var", "num_batches_tracked"))}
+    buffers |= {key for key in stored if norms and key.startswith(norms)}
     for key, value in stored.items():
         if value.is_floating_point():
             stored[key] = torch.from_numpy(picture_weights(key, tuple(value.shape)))
     save_file(stored, folder / "model.safetensors", {"format": "pt"})
     model = type(model).from_pretrained(folder, attn_implementation="eager").float().eval()
+    model.requires_grad_(True)
     for module in model.modules():  # transformers leaves this table without memory
         if type(module).__name__ == "TrOCRSinusoidalPositionalEmbedding":
             module.weights = module.get_embedding(*module.weights.shape, module.padding_idx)

@@ -18,6 +18,17 @@ _WORDS = {
     "max_position_embeddings": 8,
 }  # fmt: skip
 
+_QUERIES = {
+    "num_queries": 5,
+    "d_model": 16,
+    "encoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "encoder_ffn_dim": 20,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 2,
+    "decoder_ffn_dim": 24,
+}
+
 CONFIGS: dict[str, dict[str, Any]] = {
     "vit": {"model_type": "vit", **_SIZES, **_LABELS, "image_size": [12, 8]},
     "deit": {"model_type": "deit", **_SIZES, **_LABELS},
@@ -78,6 +89,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "yolos", **_SIZES, **_LABELS, "image_size": [12, 8], "num_detection_tokens": 3,
         "use_mid_position_embeddings": False, "qkv_bias": False,
     },
+    "detr": {"model_type": "detr", **_QUERIES, **_LABELS, "backbone_config": {
+        "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2,
+        "out_features": ["stage2"],
+    }},
+    "table_transformer": {"model_type": "table-transformer", **_QUERIES, **_LABELS, "backbone_config": {
+        "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [6, 12], "depths": [2, 1], "num_stages": 2,
+        "layer_type": "basic", "out_features": ["stage2"],
+    }},
     "segformer": {
         "model_type": "segformer", "num_encoder_blocks": 3, "depths": [1, 2, 1], "sr_ratios": [4, 2, 1],
         "hidden_sizes": [8, 12, 32], "patch_sizes": [7, 3, 3], "strides": [4, 2, 2], "num_attention_heads": [1, 2, 4],
@@ -119,11 +138,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
 CLASSES = {("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher"}
 # Run with weights in block types.
 QUANTISED = (
-    "vit deit beit dinov2 convnext resnet mobilenet_v2 efficientnet clip siglip yolos segformer swin donut trocr"
+    "vit deit beit dinov2 convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr segformer swin donut trocr"
 ).split()
 # Run on another device.
 OTHER_DEVICE = (
-    "vit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos segformer swin donut trocr"
+    "vit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr segformer swin donut trocr"
 ).split()
 WITH_TOKENS = ("image-to-text", "zero-shot-image-classification")  # tasks whose models read texts too
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # two texts, or their beginnings
@@ -138,4 +157,4 @@ def sizes(name: str) -> list[tuple[int, int]]:
     return [first, (16, 20)] if config["model_type"] in ANY_SIZE and not placed else [first]
 
 
-ANY_SIZE = "dinov2 convnext resnet mobilenet_v2 efficientnet yolos segformer swin".split()
+ANY_SIZE = "dinov2 convnext resnet mobilenet_v2 efficientnet yolos segformer swin detr table-transformer".split()

@@ -165,3 +165,35 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         for value in (None, 3, {"model_type": "bert"}, {}, {"model_type": ["vit"]}):
             with pytest.raises(ModelError, match="encoder"):
                 module_of(name).Config.from_dict(config | {"encoder": value})
+
+
+def test_names_of_timms_networks() -> None:
+    """Detectors of older files have the names of timm's library (saved by it: resnet18 and resnet50)."""
+    before = "model.backbone.conv_encoder.model."
+    for old, new in (
+        ("conv1.weight", "embedder.embedder.convolution.weight"),
+        ("bn1.running_var", "embedder.embedder.normalization.running_var"),
+        ("layer2.0.conv1.weight", "encoder.stages.1.layers.0.layer.0.convolution.weight"),
+        ("layer4.1.bn3.bias", "encoder.stages.3.layers.1.layer.2.normalization.bias"),
+        ("layer2.0.downsample.0.weight", "encoder.stages.1.layers.0.shortcut.convolution.weight"),
+        ("layer2.0.downsample.1.running_mean", "encoder.stages.1.layers.0.shortcut.normalization.running_mean"),
+    ):
+        assert module_of("detr").renamed(before + old) == before + new
+    assert module_of("detr").renamed("model.encoder.layers.0.fc1.bias") == "model.encoder.layers.0.fc1.bias"
+
+
+def test_backbones_of_detectors() -> None:
+    config = {key: value for key, value in CONFIGS["detr"].items() if key != "backbone_config"}
+    read = module_of("detr").Config.from_dict
+    assert read(config | {"backbone": "resnet34"}).backbone.depths == (3, 4, 6, 3)
+    given = {"model_type": "timm_backbone", "backbone": "resnet101.a1_in1k"}
+    assert read(config | {"backbone_config": given}).backbone.depths == (3, 4, 23, 3)
+    assert read(read(config).to_dict()) == read(config)
+    for change, message in (
+        ({"backbone": "efficientnet_b0"}, "efficientnet_b0"), ({"backbone_config": {"model_type": "swin"}}, "swin"),
+        ({"dilation": True}, "dilation"), ({"backbone_config": []}, "not known"),
+        ({"backbone_config": {"model_type": "resnet", "out_features": ["stage2"]}}, "out_features"),
+        ({"position_embedding_type": "learned"}, "learned"),
+    ):  # fmt: skip
+        with pytest.raises(ModelError, match=message):
+            read(config | change)

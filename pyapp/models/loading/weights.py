@@ -299,7 +299,8 @@ def load_buffers(
             model.get_submodule(owner), attribute, checkpoint.read(name, finite=True, device=device).to(buffer.dtype)
         )
         there.add(known)
-    missing = [name for name in buffers if name not in there and name.rpartition(".")[2] in STATISTICS]
+    needed = (*STATISTICS, "weight", "bias")  # the last two are those of frozen batch norms
+    missing = [name for name in buffers if name not in there and name.rpartition(".")[2] in needed]
     if missing:
         raise ModelError(
             f"the statistics of batch norms are missing: {_listed(missing)}",
