@@ -185,7 +185,8 @@ def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BAT
 
     decoder = loaded.settings.get("decoder") or {}
     own = {name: value for name, value in loaded.settings.items() if value is not None}
-    settings = SearchOptions.from_files({**decoder, **own}, loaded.generation, options)
+    generation = {**loaded.generation, **getattr(loaded.model, "generation", {})}
+    settings = SearchOptions.from_files({**decoder, **own}, generation, options)
     images = _listed(images)
     for chosen, prepared in _batches(loaded, images, batch_size):
         written: list[list[int]] = []

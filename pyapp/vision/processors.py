@@ -54,8 +54,8 @@ KEEP_SHAPE = ("CLIP", "Bit", "ConvNext", "MobileNetV2", "Detr", "Yolos", "RTDetr
 OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip",
     "convnext": "ConvNext", "resnet": "ConvNext", "mobilenet_v2": "MobileNetV2", "efficientnet": "EfficientNet",
-    "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos", "rt_detr": "RTDetr",
-    "segformer": "Segformer", "sam": "Sam",
+    "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos",
+    "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam",
 }  # fmt: skip
 
 

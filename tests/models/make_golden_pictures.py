@@ -63,8 +63,8 @@ def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
 def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
     pictures = torch.from_numpy(picture(2, *size))
     if task == "image-to-text":
-        found = model(pixel_values=pictures, decoder_input_ids=torch.tensor(TOKENS))
-        return [found.logits]
+        tokens = "input_ids" if type(model).__name__.startswith("Blip") else "decoder_input_ids"
+        return [model(pixel_values=pictures, **{tokens: torch.tensor(TOKENS)}).logits]
     if task == "zero-shot-image-classification":
         return [model(pixel_values=pictures, input_ids=torch.tensor(TOKENS)).logits_per_image]
     found = model(pixel_values=pictures)

@@ -122,6 +122,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "max_position_embeddings": 16, "scale_embedding": True, "forced_eos_token_id": None,
         },
     },
+    "blip": {
+        "model_type": "blip", "vision_config": _SIZES,
+        "text_config": _WORDS | {
+            "encoder_hidden_size": 16, "max_position_embeddings": 16, "bos_token_id": 2, "sep_token_id": 5,
+            "pad_token_id": 1,
+        },
+    },
     "trocr": {
         "model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit", **_SIZES, "qkv_bias": False},
         "decoder": _TROCR | {"cross_attention_hidden_size": 16},
@@ -135,14 +142,19 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 # The class of transformers that a configuration is read with, where the task does not tell it.
-CLASSES = {("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher"}
+CLASSES = {
+    ("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher",
+    ("blip", "image-to-text"): "BlipForConditionalGeneration",
+}
 # Run with weights in block types.
 QUANTISED = (
-    "vit deit beit dinov2 convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr segformer swin donut trocr"
+    "vit deit beit dinov2 convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr segformer swin "
+    "donut blip trocr"
 ).split()
 # Run on another device.
 OTHER_DEVICE = (
-    "vit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr segformer swin donut trocr"
+    "vit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr segformer swin "
+    "donut blip trocr"
 ).split()
 WITH_TOKENS = ("image-to-text", "zero-shot-image-classification")  # tasks whose models read texts too
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # two texts, or their beginnings
