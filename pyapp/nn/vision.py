@@ -75,6 +75,11 @@ def as_map(x: Tensor, rows: int, columns: int) -> Tensor:
     return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], rows, columns)
 
 
+def over_channels(x: Tensor, norm: LayerNorm) -> Tensor:
+    """The norm of each pixel's channels: x (B, C, H, W) → (B, C, H, W)."""
+    return norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
 def token(width: int) -> Tensor:
     """The parameter (1, 1, width) of a token that stands before the patches."""
     return new_parameter(ops.zeros, 1, 1, width)

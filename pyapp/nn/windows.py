@@ -51,6 +51,20 @@ def seams(window: int, shift: int) -> list[list[Any]]:
     return [[None, hidden(columns)], [hidden(rows), both]]
 
 
+def in_windows(x: Tensor, window: int) -> Tensor:
+    """x (B, R * window, C * window, D) → (B, R, C, window², D)."""
+    batch, rows, columns, width = x.shape[0], x.shape[1] // window, x.shape[2] // window, x.shape[3]
+    x = x.reshape(batch, rows, window, columns, window, width).transpose(2, 3)
+    return x.reshape(batch, rows, columns, window * window, width)
+
+
+def out_of_windows(x: Tensor, window: int) -> Tensor:
+    """x (B, R, C, window², D) → (B, R * window, C * window, D)."""
+    batch, rows, columns, _, width = x.shape
+    x = x.reshape(batch, rows, columns, window, window, width).transpose(2, 3)
+    return x.reshape(batch, rows * window, columns * window, width)
+
+
 class WindowAttention(SelfAttention):
     """Self-attention within each window, with a bias for each head and distance."""
 
@@ -113,12 +127,8 @@ class WindowLayer(Module):
             y = ops.pad(y, [0, 0, 0, right, 0, below])
         if shift:
             y = y.roll((-shift, -shift), (1, 2))
-        rows, columns = y.shape[1] // window, y.shape[2] // window
-        y = y.reshape(x.shape[0], rows, window, columns, window, width).transpose(2, 3)
-        y = y.reshape(x.shape[0], rows, columns, window * window, width)
-        y = self.attention.output.dense(self.attention._modules["self"].of_windows(y, shift))
-        y = y.reshape(x.shape[0], rows, columns, window, window, width).transpose(2, 3)
-        y = y.reshape(x.shape[0], rows * window, columns * window, width)  # (B, H', W', D)
+        y = self.attention.output.dense(self.attention._modules["self"].of_windows(in_windows(y, window), shift))
+        y = out_of_windows(y, window)  # (B, H', W', D)
         if shift:
             y = y.roll((shift, shift), (1, 2))
         x = x + y[:, :high, :wide].reshape(x.shape)

@@ -22,7 +22,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from pyapp.models._index import MODEL_TYPES, TASKS
-from tests.models.picture_configs import CLASSES, CONFIGS, TOKENS, sizes
+from tests.models.picture_configs import BOXES, CLASSES, CONFIGS, POINT_LABELS, POINTS, TOKENS, sizes
 from tests.models.seeded import direction, picture, picture_weights, shown
 
 FOLDER = Path(__file__).with_name("golden_pictures")
@@ -30,6 +30,7 @@ ENDS = {
     "image-features": "Model",
     "image-classification": "ForImageClassification",
     "image-to-text": "Model",
+    "mask-generation": "Model",
     "object-detection": "ForObjectDetection",
     "semantic-segmentation": "ForSemanticSegmentation",
     "zero-shot-image-classification": "Model",
@@ -67,6 +68,14 @@ def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
         return [model(pixel_values=pictures, **{tokens: torch.tensor(TOKENS)}).logits]
     if task == "zero-shot-image-classification":
         return [model(pixel_values=pictures, input_ids=torch.tensor(TOKENS)).logits_per_image]
+    if task == "mask-generation":
+        points = {"input_points": torch.tensor(POINTS), "input_labels": torch.tensor(POINT_LABELS)}
+        boxes = {"input_boxes": torch.tensor(BOXES)}
+        found = [
+            model(pixel_values=pictures, multimask_output=several, **prompts)
+            for several, prompts in ((True, points), (False, boxes), (True, points | boxes))
+        ]
+        return [part for result in found for part in (result.pred_masks, result.iou_scores)]
     found = model(pixel_values=pictures)
     if task == "object-detection":
         return [found.logits, found.pred_boxes]

@@ -129,6 +129,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "pad_token_id": 1,
         },
     },
+    "sam": {
+        "model_type": "sam",
+        "vision_config": _SIZES | {
+            "output_channels": 8, "mlp_dim": 20, "image_size": 20, "window_size": 3, "global_attn_indexes": [1],
+            "num_pos_feats": 4,
+        },
+        "prompt_encoder_config": {"hidden_size": 8, "image_size": 20, "patch_size": 4, "mask_input_channels": 4},
+        "mask_decoder_config": {
+            "hidden_size": 8, "mlp_dim": 12, "num_attention_heads": 2, "iou_head_hidden_dim": 10,
+        },
+    },
     "trocr": {
         "model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit", **_SIZES, "qkv_bias": False},
         "decoder": _TROCR | {"cross_attention_hidden_size": 16},
@@ -154,8 +165,11 @@ QUANTISED = (
 # Run on another device.
 OTHER_DEVICE = (
     "vit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr segformer swin "
-    "donut blip trocr"
+    "donut blip sam trocr"
 ).split()
+POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
+POINT_LABELS = [[[1, 0]], [[1, -1]]]
+BOXES = [[[2.0, 3.0, 15.0, 19.0]], [[0.0, 0.0, 7.0, 9.0]]]
 WITH_TOKENS = ("image-to-text", "zero-shot-image-classification")  # tasks whose models read texts too
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # two texts, or their beginnings
 

@@ -19,7 +19,7 @@ from pyapp import nn
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.models._index import MODEL_TYPES, TASKS
 from pyapp.text.sequence_to_sequence import SearchOptions, search
-from tests.models.picture_configs import CONFIGS, QUANTISED, TOKENS, WITH_TOKENS, sizes
+from tests.models.picture_configs import BOXES, CONFIGS, POINT_LABELS, POINTS, QUANTISED, TOKENS, WITH_TOKENS, sizes
 from tests.models.seeded import direction, picture, picture_weights, shown
 
 FOLDER = Path(__file__).with_name("golden_pictures")
@@ -57,9 +57,21 @@ def make(name: str, task: str, **changes: Any) -> Any:
     return model.eval()
 
 
-def run(model: Any, task: str, size: tuple[int, int]) -> list[pyapp.Tensor]:
-    pictures = pyapp.from_numpy(picture(2, *size))
-    found = model(pictures, pyapp.tensor(TOKENS)) if task in WITH_TOKENS else model(pictures)
+def run(model: Any, task: str, size: tuple[int, int], device: str = "cpu") -> list[pyapp.Tensor]:
+    """The outputs for two pictures of a size, with the prompts or texts of the task."""
+
+    def on(values: Any) -> pyapp.Tensor:
+        return pyapp.tensor(values).to(device)
+
+    pictures = pyapp.from_numpy(picture(2, *size)).to(device)
+    if task == "mask-generation":
+        points, labels, boxes = on(POINTS), on(POINT_LABELS), on(BOXES)
+        results = (
+            model(pictures, points, labels), model(pictures, boxes=boxes, several=False),
+            model(pictures, points, labels, boxes),
+        )  # fmt: skip
+        return [part for result in results for part in result]
+    found = model(pictures, on(TOKENS)) if task in WITH_TOKENS else model(pictures)
     return list(found) if isinstance(found, tuple) else [found]
 
 
@@ -149,7 +161,9 @@ def test_hostile_lists_are_refused(name: str) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_hostile_configurations_are_refused(name: str) -> None:
     config = CONFIGS[name]
-    parts = [part for part in ("encoder", "decoder", "vision_config", "text_config") if part in config] or [""]
+    parts = [
+        part for part in ("encoder", "decoder", "vision_config", "text_config", "mask_decoder_config") if part in config
+    ] or [""]
     for part in parts:
         own = config[part] if part else config
         for field in ("num_attention_heads", "decoder_attention_heads", "image_size", "hidden_size", "d_model"):
