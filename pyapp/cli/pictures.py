@@ -1,5 +1,5 @@
-"""The commands over pictures: classify-image, detect, embed-image, read, segment. Results on stdout in the order of the
-pictures, everything else on stderr.
+"""The commands over pictures: caption, classify-image, detect, embed-image, read, segment. Results on stdout in the
+order of the pictures, everything else on stderr.
 """
 
 from __future__ import annotations
@@ -164,18 +164,55 @@ def detect(
     )
 
 
+def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
+    """A callback that reads numbers with commas between them, such as `names`."""
+    count = names.count(",") + 1
+
+    def read(context: Any, parameter: Any, value: Any) -> Any:
+        found = []
+        for text in value if isinstance(value, tuple) else (value,) if value is not None else ():
+            try:
+                numbers = [float(part) for part in text.split(",")]
+            except ValueError:
+                numbers = []
+            if len(numbers) != count:
+                raise click.BadParameter(f"{text!r} is not {names}, numbers of pixels with commas between them.")
+            found.append(numbers)
+        return found if isinstance(value, tuple) else found[0] if found else None
+
+    return read
+
+
 @click.command(short_help="Label the areas of pictures.")
 @files_argument
 @model_option
+@click.option(
+    "--point",
+    "points",
+    multiple=True,
+    metavar="X,Y",
+    callback=numbers_of("X,Y"),
+    help="A pixel of the object to cut out, with a model such as SAM; may be given again.",
+)
+@click.option(
+    "--not-point",
+    "others",
+    multiple=True,
+    metavar="X,Y",
+    callback=numbers_of("X,Y"),
+    help="A pixel that is not of the object; may be given again.",
+)
+@click.option("--box", metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"), help="A box around the object.")
 @folder_option
 @type_option
 @threads_option
 @json_option
 def segment(
-    files: tuple[str, ...], model: str, folder: str | None, dtype: str | None, threads: int | None, as_json: bool
-) -> int:
+    files: tuple[str, ...], model: str, points: list[list[float]], others: list[list[float]],
+    box: list[float] | None, folder: str | None, dtype: str | None, threads: int | None, as_json: bool,
+) -> int:  # fmt: skip
     """Label each pixel of each IMAGE with a model such as SegFormer: the labels with their shares of the picture, then
-    its name.
+    its name. With --point or --box, a model such as SAM cuts out the object there.
     """
     from pyapp import tasks, vision
     from pyapp.engine.lazy import np
@@ -195,10 +232,15 @@ def segment(
         found = ", ".join(f"{entry['label']} {entry['share']:.4f}" for entry in values["segments"])
         return [f"{found}\t{files[index]}"]
 
-    return forward(
-        lambda cancel: drawing(tasks.segment_images(list(files), model=model, dtype=dtype, cancel=cancel), draw),
-        JsonView() if as_json else ItemsView(lines),
-    )
+    def run(cancel: Any) -> Any:
+        if not (points or others or box):
+            return tasks.segment_images(list(files), model=model, dtype=dtype, cancel=cancel)
+        labels = [1] * len(points) + [0] * len(others)
+        return tasks.cut_out_objects(
+            list(files), model=model, dtype=dtype, points=[*points, *others], labels=labels, box=box, cancel=cancel
+        )
+
+    return forward(lambda cancel: drawing(run(cancel), draw), JsonView() if as_json else ItemsView(lines))
 
 
 @click.command(short_help="Read the text in pictures.")
@@ -224,4 +266,27 @@ def read(
     )
 
 
-COMMANDS = (classify_image, detect, embed_image, read, segment)
+@click.command(short_help="Say what pictures show.")
+@files_argument
+@model_option
+@click.option(
+    "--num-beams", type=click.IntRange(1, 64), help="Hypotheses of a text; 1 is greedy. [default: the model's]"
+)
+@click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="Length at most. [default: the model's]")
+@type_option
+@threads_option
+@json_option
+def caption(
+    files: tuple[str, ...], model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any
+) -> int:
+    """Write what each IMAGE shows with a model such as BLIP: a line for each picture."""
+    from pyapp import tasks
+
+    use_threads(threads)
+    view: View = JsonView() if as_json else ItemsView(lambda index, values: [" ".join(values["text"].split())])
+    return forward(
+        lambda cancel: tasks.read_images(list(files), model=model, dtype=dtype, cancel=cancel, **options), view
+    )
+
+
+COMMANDS = (caption, classify_image, detect, embed_image, read, segment)

@@ -31,7 +31,8 @@ INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")  # th
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 # Hugging Face's files beside the weights, by role.
 COMPANIONS = {
-    f"{role}.json": role for role in ("config", "generation_config", "preprocessor_config", "tokenizer_config")
+    f"{role}.json": role
+    for role in ("config", "generation_config", "preprocessor_config", "processor_config", "tokenizer_config")
 }
 
 Report = Callable[[Event], None]
@@ -40,7 +41,7 @@ Report = Callable[[Event], None]
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
     """The files of a name by role ("model", "tokenizer", "config", "generation_config", "preprocessor_config",
-    "tokenizer_config"; all but the model are optional), and the registry's entry, if any.
+    "processor_config", "tokenizer_config"; all but the model are optional), and the registry's entry, if any.
     """
 
     name: str

@@ -33,7 +33,15 @@ from pyapp.text.options import SamplingOptions, check_number
 from .chat import chat, drafter_of, load_chat
 from .core import BREATH, Breath, Events, Remote, Result, error_event, given, only_here, reported, task
 from .keeper import keeper
-from .pictures import classify_images, detect_objects, embed_images, match_images, read_images, segment_images
+from .pictures import (
+    classify_images,
+    cut_out_objects,
+    detect_objects,
+    embed_images,
+    match_images,
+    read_images,
+    segment_images,
+)
 from .speech import listen, load_speech, transcribe
 from .texts import answer, classify, embed, fill_mask, label, pipeline, rerank, translate
 from .training import finetune, merge, train_speech, train_story
@@ -41,10 +49,10 @@ from .training import finetune, merge, train_speech, train_story
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice",
     "Partial", "Progress", "Segment", "Thought", "Token", "answer", "chat", "classify", "classify_images",
-    "detect_objects", "embed", "embed_images", "error_event", "fill_mask", "finetune", "generate", "inspect",
-    "label", "listen", "load", "load_chat", "load_speech", "match_images", "merge", "models", "pipeline",
-    "quantize", "read_images", "rerank", "segment_images", "set_threads", "task", "train_speech", "train_story",
-    "transcribe", "translate", "unload",
+    "cut_out_objects", "detect_objects", "embed", "embed_images", "error_event", "fill_mask", "finetune",
+    "generate", "inspect", "label", "listen", "load", "load_chat", "load_speech", "match_images", "merge", "models",
+    "pipeline", "quantize", "read_images", "rerank", "segment_images", "set_threads", "task", "train_speech",
+    "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
 
 

@@ -70,6 +70,7 @@ LOADERS: Mapping[str, Loader] = {
     "match-image": load_picture_model_for("zero-shot-image-classification"),
     "detect": load_picture_model_for("object-detection"),
     "segment": load_picture_model_for("semantic-segmentation"),
+    "cut-out": load_picture_model_for("mask-generation"),
     "read": load_picture_model_for("image-to-text"),
 }
 KINDS = {

@@ -196,6 +196,10 @@ class ImageProcessor:
             x = (x - mean) / std
         return x / std if self.include_top else x.contiguous()
 
+    def seen(self, height: int, width: int) -> tuple[int, int]:
+        """The size of a picture (height, width) in the model's input, before it is cropped or padded."""
+        return self._target(height, width) if self.do_resize else (height, width)
+
     def _target(self, height: int, width: int) -> tuple[int, int]:
         """The size to resize a picture to."""
         size, short, long = self.size, self.size.get("shortest_edge"), self.size.get("longest_edge")

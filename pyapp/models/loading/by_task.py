@@ -64,6 +64,7 @@ TASK_OF_CLASS = {
     "VisionEncoderDecoderModel": "image-to-text",
     "ForObjectDetection": "object-detection",
     "ForSemanticSegmentation": "semantic-segmentation",
+    "SamModel": "mask-generation",
     "CLIPModel": "zero-shot-image-classification",
     "SiglipModel": "zero-shot-image-classification",
 }
