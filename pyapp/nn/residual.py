@@ -10,7 +10,7 @@ from typing import Any
 from ..engine import Tensor
 from .layers.containers import ModuleList, Sequential
 from .layers.gated import activation_named
-from .layers.pooling import MaxPool2d
+from .layers.pooling import AvgPool2d, MaxPool2d
 from .module import Module
 from .vision import ConvolutionNorm
 
@@ -28,23 +28,52 @@ class ResidualEmbeddings(Module):
         return self.pooler(self.embedder(pixel_values))
 
 
+class DeepEmbeddings(Module):
+    """Three filters of 3 x 3 pixels, the first of which halves the picture's sides, and a pool, which halves them too
+    (He et al. 2018, arXiv 1812.01187).
+    """
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        width, half = config.embedding_size, config.embedding_size // 2
+        sizes = [(config.num_channels, half, 2), (half, half, 1), (half, width, 1)]
+        self.embedder = Sequential(*(ConvolutionNorm(*pair, 3, step, config.hidden_act) for *pair, step in sizes))
+        self.pooler = MaxPool2d(3, 2, 1)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, 3, H, W) → (B, C, H / 4, W / 4)."""
+        return self.pooler(self.embedder(pixel_values))
+
+
+def shortcut_of(config: Any, before: int, width: int, stride: int, first: bool) -> Module | None:
+    """What a layer, the `first` of its stage or a later one, does with its input before the sum; None: nothing. With
+    `config.pooled_shortcuts` a pool of 2 x 2 comes first where the sides are halved (arXiv 1812.01187).
+    """
+    needed = before != width or stride != 1
+    if not config.pooled_shortcuts:
+        return ConvolutionNorm(before, width, 1, stride) if needed else None
+    basic = config.layer_type == "basic"
+    if before != width if basic else stride == 2:
+        return Sequential(AvgPool2d(2, 2, 0, ceil_mode=True), ConvolutionNorm(before, width, 1))
+    return ConvolutionNorm(before, width, 1, stride) if needed or (basic and first) else None
+
+
 class ResidualLayer(Module):
     """Two filters of 3 x 3, or a bottleneck: one between two of 1 x 1; their sum with the input, or with its
     projection.
     """
 
-    def __init__(self, config: Any, before: int, width: int, stride: int) -> None:
+    def __init__(self, config: Any, before: int, width: int, stride: int, first: bool) -> None:
         super().__init__()
         parts = [ConvolutionNorm(before, width, 3, stride, "relu"), ConvolutionNorm(width, width, 3)]
         if config.layer_type == "bottleneck":
             inner = width // config.reduction
-            first, second = (stride, 1) if config.downsample_in_bottleneck else (1, stride)
+            own, next_one = (stride, 1) if config.downsample_in_bottleneck else (1, stride)
             parts = [
-                ConvolutionNorm(before, inner, 1, first, "relu"), ConvolutionNorm(inner, inner, 3, second, "relu"),
+                ConvolutionNorm(before, inner, 1, own, "relu"), ConvolutionNorm(inner, inner, 3, next_one, "relu"),
                 ConvolutionNorm(inner, width, 1),
             ]  # fmt: skip
-        same = before == width and stride == 1
-        self.shortcut = None if same else ConvolutionNorm(before, width, 1, stride)
+        self.shortcut = shortcut_of(config, before, width, stride, first)
         self.layer = Sequential(*parts)
         self.activation = activation_named(config.hidden_act)
 
@@ -60,7 +89,9 @@ class ResidualStage(Module):
     def __init__(self, config: Any, before: int, width: int, depth: int, stride: int) -> None:
         super().__init__()
         sizes = [(before, stride), *[(width, 1)] * (depth - 1)]
-        self.layers = Sequential(*(ResidualLayer(config, channels, width, step) for channels, step in sizes))
+        self.layers = Sequential(
+            *(ResidualLayer(config, channels, width, step, i == 0) for i, (channels, step) in enumerate(sizes))
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, C, H, W) → (B, C', H', W')."""
@@ -79,8 +110,14 @@ class ResidualStages(Module):
             for i, depth in enumerate(config.depths)
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) → (B, C', H', W')."""
+    def maps(self, x: Tensor) -> list[Tensor]:
+        """x (B, C, H, W) → the map (B, C', H', W') of each stage."""
+        found = []
         for stage in self.stages:
             x = stage(x)
-        return x
+            found.append(x)
+        return found
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W) → (B, C', H', W')."""
+        return self.maps(x)[-1]

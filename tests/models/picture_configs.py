@@ -29,6 +29,22 @@ _QUERIES = {
     "decoder_ffn_dim": 24,
 }
 
+_RT_DETR = {
+    "model_type": "rt_detr",
+    **_LABELS,
+    "encoder_hidden_dim": 8,
+    "encoder_in_channels": [16, 24, 32],
+    "encoder_ffn_dim": 12,
+    "encoder_attention_heads": 2,
+    "d_model": 16,
+    "decoder_in_channels": [8, 8, 8],
+    "decoder_ffn_dim": 20,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 4,
+    "num_queries": 6,
+    "num_denoising": 0,
+}
+
 CONFIGS: dict[str, dict[str, Any]] = {
     "vit": {"model_type": "vit", **_SIZES, **_LABELS, "image_size": [12, 8]},
     "deit": {"model_type": "deit", **_SIZES, **_LABELS},
@@ -97,6 +113,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [6, 12], "depths": [2, 1], "num_stages": 2,
         "layer_type": "basic", "out_features": ["stage2"],
     }},
+    "rt_detr": _RT_DETR | {"backbone_config": {
+        "model_type": "rt_detr_resnet", "embedding_size": 6, "hidden_sizes": [8, 16, 24, 32], "depths": [2, 1, 1, 1],
+        "out_features": ["stage2", "stage3", "stage4"],
+    }},
+    "rt_detr_basic": _RT_DETR | {"hidden_expansion": 0.5, "backbone_config": {
+        "model_type": "rt_detr_resnet", "embedding_size": 8, "hidden_sizes": [8, 16, 24, 32], "depths": [2, 1, 1, 1],
+        "layer_type": "basic", "out_features": ["stage2", "stage3", "stage4"],
+    }},
     "segformer": {
         "model_type": "segformer", "num_encoder_blocks": 3, "depths": [1, 2, 1], "sr_ratios": [4, 2, 1],
         "hidden_sizes": [8, 12, 32], "patch_sizes": [7, 3, 3], "strides": [4, 2, 2], "num_attention_heads": [1, 2, 4],
@@ -159,12 +183,12 @@ CLASSES = {
 }
 # Run with weights in block types.
 QUANTISED = (
-    "vit deit beit dinov2 convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr segformer swin "
+    "vit deit beit dinov2 convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin "
     "donut blip trocr"
 ).split()
 # Run on another device.
 OTHER_DEVICE = (
-    "vit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr segformer swin "
+    "vit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin "
     "donut blip sam trocr"
 ).split()
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
@@ -178,6 +202,7 @@ def sizes(name: str) -> list[tuple[int, int]]:
     """The sizes (height, width) of the pictures that the tests show a model."""
     config = CONFIGS[name]
     own = config.get("encoder", config.get("vision_config", config)).get("image_size", 32)
+    own = (64, 96) if config["model_type"] == "rt_detr" else own  # multiples of its coarsest step
     first = (own, own) if isinstance(own, int) else tuple(own)
     placed = config.get("use_absolute_embeddings")  # transformers resizes these tables for square pictures only
     return [first, (16, 20)] if config["model_type"] in ANY_SIZE and not placed else [first]

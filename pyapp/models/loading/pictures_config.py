@@ -162,6 +162,7 @@ class ResidualConfig(PictureConfig):
     """The fields of ResNet, and of models that see by one."""
 
     reduction: ClassVar[int] = 4  # of the channels inside a bottleneck
+    pooled_shortcuts: ClassVar[bool] = False
 
     embedding_size: int = 64
     hidden_sizes: tuple[int, ...] = (256, 512, 1024, 2048)
