@@ -37,7 +37,9 @@ class DeepEmbeddings(Module):
         super().__init__()
         width, half = config.embedding_size, config.embedding_size // 2
         sizes = [(config.num_channels, half, 2), (half, half, 1), (half, width, 1)]
-        self.embedder = Sequential(*(ConvolutionNorm(*pair, 3, step, config.hidden_act) for *pair, step in sizes))
+        self.embedder = Sequential(
+            *(ConvolutionNorm(before, after, 3, step, config.hidden_act) for before, after, step in sizes)
+        )
         self.pooler = MaxPool2d(3, 2, 1)
 
     def forward(self, pixel_values: Tensor) -> Tensor:

@@ -140,7 +140,7 @@ class ConvolutionNorm(Module):
         super().__init__()
         padding = 0 if tensorflow else (kernel - 1) // 2 * dilation
         self.convolution = Conv2d(before, width, kernel, stride, padding, dilation, groups, bias=False)
-        self.normalization = BatchNorm2d(width, epsilon)
+        self.normalization: Module = BatchNorm2d(width, epsilon)
         self.activation = None if activation is None else activation_named(activation)
         self.sizes = (kernel, stride, dilation) if tensorflow else None
 
@@ -173,7 +173,7 @@ class FrozenBatchNorm2d(Module):
 def freeze_norms(module: Module) -> None:
     """Replaces the norms of batches of a network's filters by frozen ones."""
     for part in module.modules():
-        if isinstance(part, ConvolutionNorm):
+        if isinstance(part, ConvolutionNorm) and isinstance(part.normalization, BatchNorm2d):
             part.normalization = FrozenBatchNorm2d(part.normalization.num_features, part.normalization.eps)
 
 
