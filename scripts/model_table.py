@@ -39,7 +39,8 @@ GGUF files may have any of ggml's types. The kernels compute with most of them; 
 type while they are read, piece by piece: TYPES. Those in iq1_m, iq3_xxs, q1_0, tq1_0 and tq2_0 keep their values; the
 others change at most as much as float32 does in q8_0. Such a model takes more memory than its file.
 
-Models of llama2.c (`pyapp/models/llama2c.py`) and Whisper (`pyapp/models/whisper/`) have loaders of their own.
+Models of llama2.c (`pyapp/models/llama2c.py`), Whisper (`pyapp/models/whisper/`) and Stable Diffusion
+(`pyapp/models/diffusion/`: 1.5, 2.1, XL, turbo and LCM, from folders of diffusers) have loaders of their own.
 Experts keep their block types too: a token reads the matrices of its own experts only.
 
 | model_type | tasks | GGUF | parity | Pyodide | quantised | other device |

@@ -1,9 +1,10 @@
-"""The commands over pictures: caption, classify-image, detect, embed-image, read, segment. Results on stdout in the
-order of the pictures, everything else on stderr.
+"""The commands over pictures: caption, classify-image, detect, embed-image, imagine, read, segment. Results on stdout
+in the order of the pictures, everything else on stderr.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -16,6 +17,7 @@ from pyapp.cli.running import forward, json_option, threads_option, use_threads
 from pyapp.cli.texts import ItemsView, model_option, type_option
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Item
+from pyapp.formats.sink import open_sink
 
 files_argument = click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="IMAGE…")
 
@@ -289,4 +291,55 @@ def caption(
     )
 
 
-COMMANDS = (caption, classify_image, detect, embed_image, read, segment)
+@click.command(short_help="Draw pictures of texts.")
+@click.argument("prompts", nargs=-1, required=True, metavar="PROMPT…")
+@model_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(),
+    default="imagined.png",
+    show_default=True,
+    help="The PNG file; of several prompts, NAME-1.png, NAME-2.png …",
+)
+@click.option("--negative-prompt", metavar="TEXT", default="", help="What the pictures should not show.")
+@click.option("-s", "--steps", type=click.IntRange(min=1), help="Steps. [default: what suits the model]")
+@click.option(
+    "--guidance", type=click.FloatRange(0, 100), help="How much the prompt counts. [default: what suits the model]"
+)
+@click.option("--height", type=click.IntRange(min=8), help="Pixels. [default: the model's]")
+@click.option("--width", type=click.IntRange(min=8), help="Pixels. [default: the model's]")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed draws the same.")
+@click.option(
+    "--schedule",
+    type=click.Choice(["ddim", "euler", "euler-ancestral", "lcm"]),
+    help="How noise is taken away. [default: the model's]",
+)
+@type_option
+@threads_option
+@json_option
+def imagine(
+    prompts: tuple[str, ...], model: str, output: str, dtype: str | None, threads: int | None, as_json: bool,
+    **options: Any,
+) -> int:  # fmt: skip
+    """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo and LCM forms): the names of the
+    files that were written.
+    """
+    from pyapp import tasks
+
+    use_threads(threads)
+    path = Path(output)
+    several = len(prompts) > 1
+    targets = [path.with_stem(f"{path.stem}-{i + 1}") if several else path for i in range(len(prompts))]
+
+    def write(index: int, values: Any) -> None:
+        with open_sink(targets[index]) as sink:
+            sink.write(base64.b64decode(values["png"]))
+
+    return forward(
+        lambda cancel: drawing(tasks.imagine(list(prompts), model=model, dtype=dtype, cancel=cancel, **options), write),
+        JsonView() if as_json else ItemsView(lambda index, values: [str(targets[index])]),
+    )
+
+
+COMMANDS = (caption, classify_image, detect, embed_image, imagine, read, segment)

@@ -38,6 +38,7 @@ from .pictures import (
     cut_out_objects,
     detect_objects,
     embed_images,
+    imagine,
     match_images,
     read_images,
     segment_images,
@@ -50,9 +51,9 @@ __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice",
     "Partial", "Progress", "Segment", "Thought", "Token", "answer", "chat", "classify", "classify_images",
     "cut_out_objects", "detect_objects", "embed", "embed_images", "error_event", "fill_mask", "finetune",
-    "generate", "inspect", "label", "listen", "load", "load_chat", "load_speech", "match_images", "merge", "models",
-    "pipeline", "quantize", "read_images", "rerank", "segment_images", "set_threads", "task", "train_speech",
-    "train_story", "transcribe", "translate", "unload",
+    "generate", "imagine", "inspect", "label", "listen", "load", "load_chat", "load_speech", "match_images",
+    "merge", "models", "pipeline", "quantize", "read_images", "rerank", "segment_images", "set_threads", "task",
+    "train_speech", "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
 
 

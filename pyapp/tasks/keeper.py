@@ -56,6 +56,15 @@ def load_picture_model_for(task: str) -> Loader:
     return load
 
 
+def load_diffusion_model(
+    source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any
+) -> Any:
+    """The loader of models that draw."""
+    from pyapp.models.diffusion.load import load_diffusion
+
+    return load_diffusion(source, report=report, cancel=cancel, **options)
+
+
 # By the registry's task of a model: its loader; its description, and the command that uses it.
 LOADERS: Mapping[str, Loader] = {
     "generate": load_text,
@@ -70,6 +79,7 @@ LOADERS: Mapping[str, Loader] = {
     "match-image": load_picture_model_for("zero-shot-image-classification"),
     "detect": load_picture_model_for("object-detection"),
     "segment": load_picture_model_for("semantic-segmentation"),
+    "imagine": load_diffusion_model,
     "cut-out": load_picture_model_for("mask-generation"),
     "read": load_picture_model_for("image-to-text"),
 }

@@ -5,6 +5,7 @@ A picture is a file (a path, bytes, a ByteSource) or a tensor uint8 (height, wid
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyapp.engine.lazy import np
 from pyapp.engine.ops import cat, interpolate, tensor
 from pyapp.errors import OptionError
 from pyapp.events import Done, Event, Item, Progress
+from pyapp.formats.png import encode_png
 from pyapp.text.options import check_number
 from pyapp.vision.processors import Prepared
 
@@ -256,8 +258,38 @@ def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BAT
     yield Done("complete", {"count": len(images)})
 
 
+def drawn_texts(loaded: Any, prompts: Sequence[str], **options: Any) -> Work:
+    """Items with `png`, a picture of each prompt as base64 of a PNG file, `size` [height, width] and `seed`.
+
+    Options: negative_prompt, steps, guidance, height, width, seed, schedule ("ddim", "euler", "euler-ancestral",
+    "lcm"); pyapp.models.diffusion.sampling.ImagineOptions says what they mean.
+    """
+    from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
+
+    unknown = [name for name in options if name not in ImagineOptions.__dataclass_fields__]
+    if unknown:
+        known = ", ".join(ImagineOptions.__dataclass_fields__)
+        raise OptionError(f"{unknown[0]!r:.60} is no option", where="options", hint=f"Options: {known}")
+    prompts = checked_texts(prompts)
+    if not prompts:
+        raise OptionError("at least one prompt is needed", where="prompts")
+    settings = ImagineOptions(**options)
+    yield None
+    drawing = Drawing(loaded, prompts, settings)
+    for i in range(drawing.steps):
+        yield None
+        drawing.step(i)
+        yield Progress("drawing", i + 1, drawing.steps, "steps")
+    for index, pixels in enumerate(drawing.pictures()):
+        png = base64.b64encode(encode_png(pixels.numpy())).decode()
+        yield Item(index, {"png": png, "size": [drawing.height, drawing.width], "seed": settings.seed})
+        yield None
+    yield Done("complete", {"count": len(prompts), "steps": drawing.steps})
+
+
 classify_images = stream_of("classify-image", label_images, remote=False)
 match_images = stream_of("match-image", match_labels, remote=False)
+imagine = stream_of("imagine", drawn_texts, remote=False)
 detect_objects = stream_of("detect", find_objects, remote=False)
 segment_images = stream_of("segment", label_areas, remote=False)
 cut_out_objects = stream_of("cut-out", cut_out, remote=False)
