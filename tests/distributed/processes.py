@@ -15,6 +15,7 @@ from pyapp import Tensor, nn, optim
 from pyapp import distributed as dist
 from pyapp.distributed.optim import ZeroRedundancyOptimizer
 from pyapp.engine.launch import capture
+from pyapp.errors import ProcessError
 from pyapp.nn.parallel import DistributedDataParallel
 from pyapp.utils.data import DistributedSampler
 
@@ -160,9 +161,38 @@ def smaller_groups() -> None:
 
 
 @check
-def a_call_ends_a_recording() -> None:
-    x = pyapp.ones(2)
-    refuses(RuntimeError, "waits for other processes", lambda: capture(lambda: dist.all_reduce(x)))
+def a_graph_repeats_calls() -> None:
+    rank = dist.get_rank()
+    x, every = pyapp.ones(2), pyapp.zeros(2, 2)
+
+    def step() -> Tensor:
+        y = x * 2
+        dist.all_reduce(y)
+        dist.all_gather_into_tensor(every, y + rank)
+        dist.broadcast(y, 1)
+        return y + 1
+
+    graph = capture(step)
+    assert graph.outputs.tolist() == [5, 5] and every.tolist() == [[4, 4], [5, 5]]
+    for value in (2.0, 3.0):
+        x.assign([value + 10 * rank, value])
+        assert graph.replay().tolist() == [2 * (2 * value + 10) + 1, 4 * value + 1]
+        assert every.tolist() == [[4 * value + 20, 4 * value], [4 * value + 21, 4 * value + 1]]
+    refuses(RuntimeError, "ends at another place", lambda: capture(lambda: dist.all_reduce(x, async_op=True)))
+    refuses(RuntimeError, "waits for other processes", lambda: capture(lambda: dist.send(x, 1 - rank)))
+
+
+@check
+def different_calls_are_named() -> None:
+    rank = dist.get_rank()
+    shapes = "[2]", "[3]"
+    told = f"rank {rank} calls all_reduce of {rank + 2} float32 in {shapes[rank]} by SUM, but rank {1 - rank} calls "
+    refuses(ProcessError, told, lambda: dist.all_reduce(pyapp.zeros(2 + rank)))
+    x = pyapp.zeros(2)
+    calls = [lambda: dist.all_reduce(x), lambda: dist.broadcast(x, 0)]
+    refuses(ProcessError, ("broadcast", "all_reduce")[rank], calls[rank])
+    refuses(ProcessError, "float64", lambda: dist.all_reduce(x.double() if rank else x))
+    dist.all_reduce(x)  # the group can be used afterwards
 
 
 # -- training
