@@ -270,17 +270,18 @@ def run_at_replays(call: Callable[[], None]) -> None:
         use_pools(recorder.pools)
 
 
-def run_in_order(call: Callable[[], None], tensors: tuple[Any, ...]) -> None:
-    """Runs `call()` now, and again at this place among the kernels in each replay of the Graph that is being recorded:
-    for what the host does with `tensors` between two kernels, such as a sum over processes. The call's own kernels are
-    not recorded."""
+def run_in_order(prepare: Callable[[], Callable[[], Any]], tensors: tuple[Any, ...]) -> None:
+    """Runs the function that `prepare()` gives now, and again at this place among the kernels in each replay of the
+    Graph that is being recorded: for what the host does with `tensors` between two kernels, such as a sum over
+    processes. The function's own kernels are not recorded."""
     recorder = _thread.recorder
     if recorder is None:
-        call()
+        prepare()()
         return
     _thread.recorder = None
     use_pools(None)
     try:
+        call = prepare()
         call()
     finally:
         _thread.recorder = recorder

@@ -76,7 +76,7 @@ def _run(
         begin().wait()
 
     caller.agree(f"{name} of {like}")
-    run_in_order(call, tuple(tensors))
+    run_in_order(lambda: call, tuple(tensors))
     return None
 
 
