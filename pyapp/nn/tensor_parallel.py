@@ -19,7 +19,7 @@ of a feed-forward). A module with queries has `heads`, nn.heads.Heads or a numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm, prod
 from typing import Any
@@ -163,7 +163,7 @@ class DividedEmbedding(Embedding):
 
 def parallelize(model: Module, group: ProcessGroup) -> Module:
     """Makes a model, which all processes have, one that they compute together: each keeps its part of the parameters.
-    ModelError for a model that cannot be divided. (`models.load_model(…, tensor_parallel=group)` reads the parts alone.)
+    ModelError for a model that cannot be divided. `models.load_model(…, tensor_parallel=group)` reads only the parts.
     """
     kinds = {id(p): p.dtype.block if p.dtype.is_quantized else 1 for p in model.parameters()}
     parts = divide(model, group, lambda parameter: kinds[id(parameter)])
@@ -173,7 +173,9 @@ def parallelize(model: Module, group: ProcessGroup) -> Module:
             for name, parameter in [*module._parameters.items()]:
                 if id(parameter) in parts:
                     if id(parameter) not in made:
-                        made[id(parameter)] = Parameter(parts[id(parameter)].of(parameter.detach()), requires_grad=False)
+                        made[id(parameter)] = Parameter(
+                            parts[id(parameter)].of(parameter.detach()), requires_grad=False
+                        )
                     setattr(module, name, made[id(parameter)])
     return model
 
@@ -365,9 +367,3 @@ class _Division:
 
 def _has_parameters(module: Module) -> bool:
     return next(iter(module.parameters()), None) is not None
-
-
-def elements(model: Module, parts: Mapping[str, Part]) -> Iterator[tuple[Tensor, int]]:
-    """(parameter, elements of the whole of which it is a part) of a divided model; `parts` by name."""
-    for name, parameter in model.named_parameters():
-        yield parameter, prod(parts[name].shape) if name in parts else parameter.numel()
