@@ -34,6 +34,7 @@ from pyapp.cli.running import (
     use_threads,
 )
 from pyapp.cli.serve import serve
+from pyapp.cli.together import run_together, tensor_parallel_option
 from pyapp.cli.train_script import TrainGroup
 from pyapp.cli.transcribe import transcribe
 from pyapp.cli.views import (
@@ -134,6 +135,7 @@ for command in (*texts.COMMANDS, *pictures.COMMANDS, finetune, merge):
 @click.option("--echo/--no-echo", default=True, help="Print the prompt before its continuation.  [default: echo]")
 @click.option("--eager", is_flag=True, help="Run op by op, without the recorded graph.")
 @threads_option
+@tensor_parallel_option
 @json_option
 @generation_options(DEFAULTS.max_new_tokens)
 def generate(
@@ -147,6 +149,7 @@ def generate(
     eager: bool,
     draft: str | None,
     threads: int | None,
+    processes: int,
     as_json: bool,
     **settings: Any,
 ) -> int:
@@ -156,27 +159,26 @@ def generate(
     karpathy/tinyllamas:stories15M.bin; by default the embedded story model.
     """
     from pyapp import tasks
+    from pyapp.tasks.keeper import known
 
-    prompt = read_prompt(prompt)
+    if server is not None and processes > 1:
+        raise click.UsageError("--tensor-parallel and --server exclude each other.")
     options = settings_of(settings)
     use_threads(threads)
-    chosen = model_or_server(model, server)
-    several = max(options["samples"], options["beams"]) > 1
-    plain: View = SeveralView(prompt if echo else "") if several else StoryView(prompt if echo else "")
-    return forward(
-        lambda cancel: tasks.generate(
-            chosen,
-            prompt,
-            options,
-            tokenizer=tokenizer,
-            draft=draft,
-            eager=eager,
-            dtype=dtype,
-            adapter=adapter,
-            cancel=cancel,
-        ),
-        JsonView() if as_json else plain,
-    )
+
+    def write(leader: Any) -> int:
+        text = read_prompt(prompt)
+        several = max(options["samples"], options["beams"]) > 1
+        plain: View = SeveralView(text if echo else "") if several else StoryView(text if echo else "")
+        chosen, more = model_or_server(model, server), {"tokenizer": tokenizer, "dtype": dtype, "adapter": adapter}
+        if leader is not None:
+            chosen, more = leader.load(known(model, "generate"), **more), {}
+        return forward(
+            lambda cancel: tasks.generate(chosen, text, options, draft=draft, eager=eager, cancel=cancel, **more),
+            JsonView() if as_json else plain,
+        )
+
+    return run_together(processes, write)
 
 
 @cli.command(short_help="List the named models and the known architectures.")

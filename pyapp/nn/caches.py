@@ -396,6 +396,9 @@ class BatchCache:
     "float32", "float16" or "q8_0", as in FixedCache.
     """
 
+    # Methods that change the memory, and those that give caches over it: processes that compute together share them.
+    CHANGES, VIEWS = ("copy", "reorder", "swap", "take"), ("text", "first")
+
     def __init__(
         self, texts: int, layers: int, kv_heads: int, capacity: int, head_dim: int, device: Device | str = cpu,
         dtype: Any = "float32",
@@ -441,6 +444,21 @@ class BatchCache:
             raise ArgumentError(f"BatchCache: {length} tokens are not within the capacity of {self.capacity}")
         with no_grad():
             target.narrow(3, 0, length).copy_(source.narrow(3, 0, length))
+
+    def swap(self, first: int, second: int, lengths: tuple[int, int]) -> None:
+        """Exchanges two texts; `lengths` are how many tokens each has."""
+        one, other = self._slot(first), self._slot(second)
+        with no_grad():
+            kept = one.narrow(3, 0, lengths[0]).clone() if lengths[0] else None
+            if lengths[1]:
+                self._copy(one, other, lengths[1])
+            if kept is not None:
+                other.narrow(3, 0, lengths[0]).copy_(kept)
+
+    def take(self, other: BatchCache) -> None:
+        """Copies all texts of a cache with fewer texts of the same capacity."""
+        with no_grad():
+            self.memory.narrow(1, 0, other.texts).copy_(other.memory)
 
     def reorder(self, order: Sequence[int], length: int | None = None) -> None:
         """Text i becomes what text order[i] was, as beam search and samplers need it: the first `length` tokens (all,

@@ -12,6 +12,8 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pyapp.distributed.leading import Leader
+
 from .engine import Engine
 from .fields import parse_object
 from .metrics import Metrics
@@ -27,10 +29,10 @@ JSON_TYPES = ("application/json", "")
 class Context:
     """The server's state. One thread, `aside`, splits texts into tokens, so that the event loop goes on."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, leader: Leader | None = None) -> None:
         self.settings = settings
         self.engine = Engine()
-        self.models = Models(settings, self.engine)
+        self.models = Models(settings, self.engine, leader)
         self.metrics = Metrics(self.engine, self.models, lambda: self.in_flight)
         self.draining = False
         self.in_flight = 0

@@ -307,14 +307,7 @@ class Scheduler:
 
     def _swap(self, first: int, second: int) -> None:
         one, other = self._rows[first], self._rows[second]
-        sizes = [len(row.tokens) for row in (one, other)]
-        memory = self._cache.memory  # (2 layers, rows, KV, capacity, D)
-        with no_grad():
-            kept = memory.narrow(1, first, 1).narrow(3, 0, sizes[0]).clone() if sizes[0] else None
-            if sizes[1]:
-                self._cache.copy(second, first, sizes[1])
-            if kept is not None:
-                memory.narrow(1, second, 1).narrow(3, 0, sizes[0]).copy_(kept)
+        self._cache.swap(first, second, (len(one.tokens), len(other.tokens)))
         self._rows[first], self._rows[second] = other, one
 
     def _copy(self, source: Row, target: Row, length: int) -> None:
@@ -325,8 +318,7 @@ class Scheduler:
         rows = min(max(2 * len(self._rows), self.rows_multiple), self._places)
         larger = new_cache(self.model, self.capacity, self._cache_type, texts=rows)
         if self._cache is not None:
-            with no_grad():
-                larger.memory.narrow(1, 0, len(self._rows)).copy_(self._cache.memory)
+            larger.take(self._cache)
         self._cache = larger
         self._rows += [Row() for _ in range(rows - len(self._rows))]
         self._steps.clear()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pyapp import hub
+from pyapp.distributed.leading import Leader
 from pyapp.errors import ModelError, OptionError, PyappError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint
@@ -56,8 +57,8 @@ class ServedModel:
 class Models:
     """The models by name."""
 
-    def __init__(self, settings: Settings, engine: Engine) -> None:
-        self._settings, self._engine = settings, engine
+    def __init__(self, settings: Settings, engine: Engine, leader: Leader | None = None) -> None:
+        self._settings, self._engine, self._leader = settings, engine, leader
         self._loading = asyncio.Lock()
         given = settings.models or tuple(entry.id for entry in hub.models() if entry.kind == "embedded")
         self.by_name: dict[str, ServedModel] = {}
@@ -144,7 +145,10 @@ class Models:
         if settings.dtype is not None and model.task != "transcribe":
             more["dtype"] = settings.dtype
         source = known(model.source, model.task)
-        loaded = LOADERS[model.task](source, None, lambda event: None, Cancel(), **more)
+        if self._leader is not None and model.task == "generate":
+            loaded: Any = self._leader.load(source, **more)
+        else:
+            loaded = LOADERS[model.task](source, None, lambda event: None, Cancel(), **more)
         runner: Any = None
         if model.task == "generate":
             runner = Scheduler(

@@ -14,6 +14,7 @@ from typing import Any
 
 import uvicorn
 
+from pyapp.distributed.leading import Leader
 from pyapp.errors import PyappError
 
 from .app import make_app
@@ -87,11 +88,14 @@ class Server(uvicorn.Server):
 
 
 def run(
-    settings: Settings, *, certificate: str | None = None, private_key: str | None = None, verbose: bool = False
-) -> int:
-    """Serves until a signal; returns the exit code. PyappError for a model that cannot be loaded."""
+    settings: Settings, *, certificate: str | None = None, private_key: str | None = None, verbose: bool = False,
+    leader: Leader | None = None,
+) -> int:  # fmt: skip
+    """Serves until a signal; returns the exit code. PyappError for a model that cannot be loaded. `leader`: of the
+    processes that compute language models together.
+    """
     log_as_json(verbose)
-    context = Context(settings)
+    context = Context(settings, leader)
     failed: list[Exception] = []
 
     def end(error: Exception | None = None) -> None:

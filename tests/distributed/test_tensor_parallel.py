@@ -4,7 +4,10 @@ files; what cannot be divided is named.
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,9 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp.engine import quant
+from pyapp.distributed.leading import Leader, OutOfStep, follow
+from pyapp.engine import capture, quant
+from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.processes.group import ProcessGroup
 from pyapp.errors import ModelError
 from pyapp.events import Cancel
@@ -20,7 +25,7 @@ from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.formats.convert import quantize_file
 from pyapp.formats.parts import read_part
 from pyapp.formats.source import FileSource
-from pyapp.models.load import build
+from pyapp.models.load import LoadedModel, build
 from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.nn.tensor_parallel import divide, parallelize
 from pyapp.text.generate import Session
@@ -205,3 +210,115 @@ def test_parts_of_tensors(files: dict[str, Path]) -> None:
         part = read_part(checkpoint, name, [(8, 2)], (100, 60))
         np.testing.assert_array_equal(part.numpy(), quant.dequantize(checkpoint.read(name)).numpy()[8:10, 100:160])
         assert read_part(checkpoint, name, [(8, 2)], (256, 512)).dtype is checkpoint.read(name).dtype
+
+
+# -- one process leads
+
+
+def loader(name: str, log: list[Any] | None = None) -> Any:
+    def load(salt: int, *, tensor_parallel: ProcessGroup, report: Any = None, cancel: Any = None) -> LoadedModel:
+        if salt < 0:
+            raise ModelError(f"rank {tensor_parallel.rank()} has no such file")
+        model = parallelize(make(name, salt), tensor_parallel)
+        if log is not None:
+            log.append(weakref.ref(model))
+        return LoadedModel(name, model, None, {})  # type: ignore[arg-type]
+
+    return load
+
+
+def led(name: str, work: Callable[[Leader], Any], size: int = 2, log: list[Any] | None = None) -> Any:
+    """The result of `work(leader)`, which the other ranks follow."""
+    load = loader(name, log)
+
+    def run(group: ProcessGroup) -> Any:
+        if group.rank():
+            return follow(group, load)
+        leader = Leader(group, load)
+        try:
+            return work(leader)
+        finally:
+            leader.end()
+
+    return in_ranks(size, run)[0]
+
+
+def test_the_others_follow_sessions_and_caches_of_several_texts() -> None:
+    alone = make("llama", 1)
+
+    def work(leader: Leader) -> None:
+        model = leader.load(1).model
+        assert model.config is not None and model.device.type == "cpu"
+        tokens, logits = written(model)
+        expected, close = written(alone)
+        assert tokens == expected and np.abs(logits - close).max() < 1e-5
+        session = Session(model, 40, eager=True)
+        session.feed(TEXT)
+        session.rewind(4)
+        assert np.abs(numbers(session.feed(TEXT[4:])) - close[0]).max() < 1e-5
+        with pytest.raises(ModelError, match="outside the model's vocabulary"):
+            session.feed([96])
+        several(model, alone)
+
+    led("llama", work)
+
+
+def several(*models: Any) -> None:
+    """Texts in one cache that is copied, exchanged, put in another order and made larger: the same for each model."""
+
+    def results_of(model: Any) -> np.ndarray:
+        small = model.new_cache(16, texts=2)
+        with pyapp.no_grad():
+            for i, text in enumerate(([5, 9, 3], [7, 8, 40])):
+                model.forward_cached(
+                    int32_tensor(text, model.device), int32_tensor([0], model.device), small.text(i), True
+                )
+            cache = model.new_cache(16, texts=4)
+            cache.take(small)
+            cache.copy(0, 2, 3)
+            cache.swap(0, 1, (3, 3))
+            cache.reorder([2, 0, 1, 3], 3)
+            inputs = int32_tensor([11, 12, 13, 3, 3, 3], model.device)
+            tokens, places = inputs.narrow(0, 0, 3).reshape(3, 1), inputs.narrow(0, 3, 3)
+            first = cache.first(3)
+            graph = capture(lambda: model.forward_cached(tokens, places, first, last_only=False))
+            results = [numbers(graph.outputs)]
+            inputs.assign([21, 22, 23, 4, 4, 2])
+            results.append(numbers(graph.replay()))
+        return np.stack(results)
+
+    found = [results_of(model) for model in models]
+    assert np.abs(found[0] - found[1]).max() < 1e-5
+
+
+def test_models_that_are_not_used_any_more_are_free() -> None:
+    log: list[Any] = []
+
+    def work(leader: Leader) -> None:
+        for salt in (1, 2):
+            written(leader.load(salt).model)
+        last = leader.load(3)  # the message has the keys of what is gone
+        gc.collect()
+        assert [model() is None for model in log] == [True] * 4 + [False] * 2 and last.model
+
+    led("llama", work, log=log)
+
+
+def test_errors_of_one_process() -> None:
+    def missing(leader: Leader) -> None:
+        with pytest.raises(ModelError, match="rank 0 has no such file"):
+            leader.load(-1)
+        assert written(leader.load(1).model)[0]  # they go on
+
+    led("llama", missing)
+
+    def out_of_step(leader: Leader) -> None:
+        model = leader.load(1).model
+        cache = model.new_cache(4)
+        with pytest.raises(OutOfStep, match="a call failed in one process only"):
+            model.forward_cached(int32_tensor([1], model.device), int32_tensor([4], model.device), cache)
+        with pytest.raises(OutOfStep):
+            model.new_cache(4)
+
+    with pytest.raises(IndexError):
+        led("llama", out_of_step)

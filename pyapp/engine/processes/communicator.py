@@ -92,7 +92,7 @@ def late_ranks(rank: int, what: str, seconds: float) -> ProcessError:
     """The error of a rank that has waited for the others in a call."""
     return ProcessError(
         f"{what}: the other ranks did not come within {seconds:g} s", where=f"rank {rank}",
-        hint="A rank makes fewer calls than the others, or hangs; `timeout` of init_process_group says how long to wait",
+        hint="A rank makes fewer calls, or hangs; `timeout` of init_process_group says how long to wait",
     )  # fmt: skip
 
 
@@ -147,6 +147,10 @@ class Communicator(ABC):
         calls = [data.decode() for data in self.all_gather_bytes(call.encode())]
         if any(other != call for other in calls):
             raise different_calls(self.rank, calls)
+
+    def announce(self, data: bytes | None) -> bytes:
+        """The bytes of the first rank, on all; the others give None, and wait for it as long as it takes."""
+        return self.all_gather_bytes(data or b"")[0]
 
     @abstractmethod
     def barrier(self) -> Work:

@@ -88,8 +88,9 @@ def init_process_group(
     """Joins the processes of this run, which all call it, into one group.
 
     backend: "mpi", for tensors of the CPU; those of other devices are copied there and back. torch's "gloo" is another
-    name for it here. `timeout`, a timedelta or seconds, is how long to wait for the others, here (by default
-    five minutes) and in each call (half an hour). `init_method` is "env://" or None. `world_size` and `rank` are checked if they are given: what started the processes has set them.
+    name for it here. `timeout`, a timedelta or seconds, is how long to wait for the others, here (by default five
+    minutes) and in each call (half an hour). `init_method` is "env://" or None. `world_size` and `rank` are checked if
+    they are given: what started the processes has set them.
 
     ProcessError where a library or a rank is missing; OptionError for an unknown backend.
     """

@@ -11,6 +11,7 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 from zlib import crc32
 
@@ -38,6 +39,7 @@ _OF_BOOLS = {
 _HERE, _ALL_HERE = 32001, 32002  # tags of the messages by which ranks meet; MPI guarantees tags up to 32767
 _LOOK = 0.005  # seconds between two looks for a message
 _SPINS = 500  # looks at a call without a pause between them, which wait for ranks that are nearly there
+_HEAD = 512  # bytes that are sent at once when one rank announces something
 _GRACE = 5.0  # seconds that the other ranks wait longer than the first, which knows who is absent
 
 
@@ -157,6 +159,21 @@ class Mpi(Communicator):
         if numbers[0] != own or numbers[1] != -own:
             raise different_calls(self.rank, [data.decode() for data in self.all_gather_bytes(call.encode())])
 
+    def announce(self, data: bytes | None) -> bytes:
+        """As Communicator.announce. Ranks that wait for long sleep."""
+        head = bytearray(_HEAD)
+        if data is not None:
+            head[:4] = len(data).to_bytes(4, "little")
+            head[4 : 4 + len(data)] = data[: _HEAD - 4]
+            del head[_HEAD:]
+        self._wait(self._handle.Ibcast([head, self._mpi.BYTE], root=0), "announce", inf)
+        length = int.from_bytes(head[:4], "little")
+        if length <= _HEAD - 4:
+            return bytes(head[4 : 4 + length])
+        whole = bytearray(length) if data is None else bytearray(data)
+        self._wait(self._handle.Ibcast([whole, self._mpi.BYTE], root=0), "announce")
+        return bytes(whole)
+
     def barrier(self) -> Work:
         return self._work(self._handle.Ibarrier())
 
@@ -187,16 +204,17 @@ class Mpi(Communicator):
     def _work(self, request: Any, *kept: object) -> Work:
         return Work(lambda: self._wait(request, "a call"), lambda: bool(request.Test()), kept=kept)
 
-    def _wait(self, request: Any, what: str) -> None:
-        """Waits for a call of MPI. ProcessError where it fails, or takes longer than `seconds`."""
+    def _wait(self, request: Any, what: str, seconds: float | None = None) -> None:
+        """Waits for a call of MPI. ProcessError where it fails, or takes longer than `seconds`; None: the group's."""
+        seconds = self.seconds if seconds is None else seconds
         try:
             for _ in range(_SPINS):
                 if request.Test():
                     return
-            end, pause = time.monotonic() + self.seconds, 0.0
+            end, pause = time.monotonic() + seconds, 0.0
             while not request.Test():
                 if time.monotonic() > end:
-                    raise late_ranks(self.rank, what, self.seconds)
+                    raise late_ranks(self.rank, what, seconds)
                 time.sleep(pause)  # 0 lets other processes of this core run
                 pause = min(pause + 1e-6, _LOOK / 5)
         except self._mpi.Exception as error:
