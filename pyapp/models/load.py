@@ -390,6 +390,7 @@ def load_speech_model(
     *,
     dtype: str | None = None,
     device: Device | str | None = None,
+    tensor_parallel: ProcessGroup | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedSpeechModel:
@@ -399,7 +400,8 @@ def load_speech_model(
 
     `tokenizer` (tokenizer.json, or openai's .tiktoken) is needed if none is beside the model or in it. `dtype`
     ("float32", "float16", "q8_0") is the type to convert the matrices to; None keeps their type, except that small
-    models become float32. `device`: where the model computes. `report` receives Progress in bytes. The parameters
+    models become float32. `device`: where the model computes. `tensor_parallel`: a group of processes that all load
+    the model, and then make the same calls of it, as in load_model. `report` receives Progress in bytes. The parameters
     do not require gradients: call `model.requires_grad_()` to train those that are not quantised. Returns when
     everything is read. Raises ModelNotFoundError, DownloadError, FileFormatError, ModelError, and Cancelled once
     `cancel` is set.
@@ -422,7 +424,7 @@ def load_speech_model(
             opened[role] = open_source(given)
             if opened[role] is not given:
                 stack.callback(close_source, opened[role])
-        return _load(name, opened, dtype, device, report, cancel)
+        return _load(name, opened, dtype, device, tensor_parallel, report, cancel)
 
 
 def _load(
@@ -430,6 +432,7 @@ def _load(
     files: Mapping[str, ByteSource],
     dtype: str | None,
     device: Device | str | None,
+    group: ProcessGroup | None,
     report: Callable[[Event], None],
     cancel: Cancel,
 ) -> LoadedSpeechModel:
@@ -454,7 +457,7 @@ def _load(
 
     stored = sum(info.nbytes for info in checkpoint.tensors.values())
     dtype = "float32" if dtype is None and stored <= EXACT_SPEECH_BYTES else dtype
-    model = build_whisper(checkpoint, config, generation, dtype=dtype, device=device, progress=progress)
+    model = build_whisper(checkpoint, config, generation, dtype=dtype, device=device, progress=progress, group=group)
     if words.vocab_size > model.config.n_vocab:
         raise ModelError(
             f"the tokenizer has {words.vocab_size:,} tokens, the model {model.config.n_vocab:,}", where=where,

@@ -58,6 +58,14 @@ class Part:
         count = sum(count for _, count in self.ranges)
         return *self.shape[: self.dim], count, *self.shape[self.dim + 1 :]
 
+    def of_rows(self, start: int, count: int) -> Part:
+        """What the process has of some rows, as a part of those rows."""
+        shape = (count, *self.shape[1:])
+        if self.dim:
+            return Part(shape, self.dim, self.ranges)
+        inside = [(max(first, start), min(first + n, start + count)) for first, n in self.ranges]
+        return Part(shape, 0, tuple((first - start, end - first) for first, end in inside if first < end))
+
     def of(self, x: Tensor) -> Tensor:
         """The part of a whole tensor, as a copy. Of a matrix in blocks it is one, unless it begins or ends within
         blocks or bands; then it is float32.
@@ -115,6 +123,10 @@ class SummedLinear(ResidualLinear):
         first = self.group.rank() == 0
         y = ops.linear(x, self.weight, self.bias if first else None, residual if first else None)
         return sum_of_ranks(y, self.group)
+
+    def summed(self, x: Tensor) -> Tensor:
+        """The sum of other tensors of the processes, in the memory of x."""
+        return sum_of_ranks(x, self.group)
 
 
 class SummedTransposedLinear(TransposedLinear):
@@ -314,7 +326,7 @@ class _Division:
             if slopes is not None:
                 module.slopes = slopes
         else:
-            module.heads = queries[1]
+            module.heads, module.first_head = queries[1], queries[0]
         if hasattr(self.model, "kv_heads"):
             self.model.kv_heads = keys
 

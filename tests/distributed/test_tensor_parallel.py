@@ -4,6 +4,7 @@ files; what cannot be divided is named.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import json
 import weakref
@@ -27,11 +28,14 @@ from pyapp.formats.parts import read_part
 from pyapp.formats.source import FileSource
 from pyapp.models.load import LoadedModel, build
 from pyapp.models.loading.writing_gguf import gguf_view
+from pyapp.models.whisper.files import build_whisper
 from pyapp.nn.tensor_parallel import divide, parallelize
 from pyapp.text.generate import Session
 from tests.distributed.thread_ranks import in_ranks
 from tests.models.decoder_configs import CONFIGS, SMALL
 from tests.models.test_decoders import TEXT, make, numbers
+from tests.models.whisper_model import DEEP
+from tests.models.whisper_model import weights as whisper_weights
 from tests.together import check_each
 
 pytestmark = pytest.mark.native_only
@@ -210,6 +214,40 @@ def test_parts_of_tensors(files: dict[str, Path]) -> None:
         part = read_part(checkpoint, name, [(8, 2)], (100, 60))
         np.testing.assert_array_equal(part.numpy(), quant.dequantize(checkpoint.read(name)).numpy()[8:10, 100:160])
         assert read_part(checkpoint, name, [(8, 2)], (256, 512)).dtype is checkpoint.read(name).dtype
+
+
+# -- Whisper
+
+
+@pytest.mark.parametrize("dtype, close", [(None, 1e-5), ("q8_0", 0.05)])
+def test_whisper_in_two_processes(tmp_path: Path, dtype: str | None, close: float) -> None:
+    """Three heads of audio and six of text; greedy steps of two rows by a Graph, and the scores of all heads."""
+    config = dataclasses.replace(DEEP, n_audio_state=192, n_text_state=192)
+    path = tmp_path / "model.safetensors"
+    write_safetensors(path, {name: pyapp.tensor(value) for name, value in whisper_weights(config).items()})
+    mel = pyapp.from_numpy(np.random.default_rng(3).standard_normal((1, config.n_mels, 60), "f4"))
+
+    def results(group: ProcessGroup | None = None) -> tuple[Any, list[np.ndarray]]:
+        source = Counted(path)
+        with open_checkpoint(source) as checkpoint, pyapp.no_grad():
+            checkpoint.config = config.to_dict() | {"model_type": "whisper"}
+            model = build_whisper(checkpoint, dtype=dtype, group=group)
+            audio = model.encode(mel)
+            found = [numbers(audio), numbers(model.decode(pyapp.tensor([[1, 7, 9]]), audio))]
+            with model.new_session(audio, rows=2) as session:
+                found.append(session.feed([1, 7, 9]))
+                for tokens in ([4, 9], [11, 3], [60, 2]):
+                    found.append(np.array(session.step(tokens)))
+                    session.reorder([1, 0])
+            found += model.cross_attention([1, 7, 9, 20], audio)
+        return model, found
+
+    whole, alone = results()
+    for model, found in in_ranks(2, results):
+        for a, b in zip(found, alone, strict=True):
+            assert a.shape == b.shape and np.abs(a - b).max() < close * max(1.0, np.abs(b).max())
+        own, every = (sum(p.nbytes for p in m.parameters()) for m in (model, whole))
+        assert own < 0.66 * every  # three heads are one and two
 
 
 # -- one process leads
