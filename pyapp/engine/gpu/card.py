@@ -27,6 +27,10 @@ class Card:
     most_blocks: int  # of one launch: enough to fill the card a few times
     slab: int  # bytes that small blocks of memory are cut from; 0: each is allocated by itself
     compiler: str  # its name and version: part of the key of what is kept on disk
+    stream: int = 0  # the driver's pointer to the order of the calls, for other libraries
+
+    def enter(self) -> None:
+        """Makes the card the one of this thread, for other libraries."""
 
     def compile(self, source: str, text: str, headers: dict[str, str]) -> bytes:
         """Compiles a source for this card. KernelError with the compiler's log."""

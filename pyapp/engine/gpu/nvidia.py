@@ -164,15 +164,16 @@ class NvidiaCard(Card):
         self.total_memory = int(self._call("asking the card", "cuDeviceTotalMem", self._device))
         self._context = self._call("opening the card", "cuDevicePrimaryCtxRetain", self._device)
         self._thread = threading.local()
-        self._enter()
+        self.enter()
         self._stream = self._call("making a stream", "cuStreamCreate", 1)  # not blocked by the default stream
+        self.stream = int(self._stream)
         self._shared: dict[int, int] = {}  # dynamic shared memory that a function was granted
 
     def _call(self, what: str, name: str, *arguments: Any) -> Any:
         return _checked(self._driver, getattr(self._driver, name)(*arguments), what)
 
-    def _enter(self) -> None:
-        """Makes the card the one of this thread."""
+    def enter(self) -> None:
+        """As Card.enter."""
         if getattr(self._thread, "pid", None) != os.getpid():
             _opened()
             self._call("choosing the card", "cuCtxSetCurrent", self._context)
@@ -182,14 +183,14 @@ class NvidiaCard(Card):
         return compile_source(source, text, headers, self.architecture)[0]
 
     def load(self, image: bytes) -> Any:
-        self._enter()
+        self.enter()
         return self._call("loading kernels", "cuModuleLoadData", image)
 
     def function(self, module: Any, name: str) -> Any:
         return self._call(f"finding the kernel {name}", "cuModuleGetFunction", module, name.encode())
 
     def launch(self, function: Any, blocks: int, threads: int, shared: int, arguments: Any) -> None:
-        self._enter()
+        self.enter()
         if shared > PLENTY_SHARED and self._shared.get(id(function), 0) < shared:
             code = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._call("asking for shared memory", "cuFuncSetAttribute", function, code, shared)
@@ -200,51 +201,51 @@ class NvidiaCard(Card):
         )  # fmt: skip
 
     def allocate(self, nbytes: int) -> int | None:
-        self._enter()
+        self.enter()
         status, address = self._driver.cuMemAlloc(nbytes)
         if status == self._driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
             return None
         return int(_checked(self._driver, (status, address), f"allocating {nbytes:,} bytes"))
 
     def free(self, address: int) -> None:
-        self._enter()
+        self.enter()
         self._call("freeing memory", "cuMemFree", address)
 
     def write(self, address: int, source: int, nbytes: int) -> None:
-        self._enter()
+        self.enter()
         self._call("copying to the card", "cuMemcpyHtoDAsync", address, source, nbytes, self._stream)
         self._call("copying to the card", "cuStreamSynchronize", self._stream)
 
     def read(self, target: int, address: int, nbytes: int) -> None:
-        self._enter()
+        self.enter()
         self._call("copying from the card", "cuMemcpyDtoHAsync", target, address, nbytes, self._stream)
         self._call("copying from the card", "cuStreamSynchronize", self._stream)
 
     def copy(self, to: int, source: int, nbytes: int) -> None:
-        self._enter()
+        self.enter()
         self._call("copying", "cuMemcpyDtoDAsync", to, source, nbytes, self._stream)
 
     def clear(self, address: int, nbytes: int) -> None:
-        self._enter()
+        self.enter()
         self._call("clearing memory", "cuMemsetD8Async", address, 0, nbytes, self._stream)
 
     def shared_word(self) -> tuple[int, Any]:
-        self._enter()
+        self.enter()
         seen = int(self._call("allocating host memory", "cuMemHostAlloc", 64, 2))  # CU_MEMHOSTALLOC_DEVICEMAP
         ctypes.memset(seen, 0, 64)
         address = int(self._call("mapping host memory", "cuMemHostGetDevicePointer", seen, 0))
         return address, ctypes.c_int32.from_address(seen)
 
     def synchronize(self) -> None:
-        self._enter()
+        self.enter()
         self._call("waiting for the card", "cuStreamSynchronize", self._stream)
 
     def free_memory(self) -> int:
-        self._enter()
+        self.enter()
         return int(self._call("asking for free memory", "cuMemGetInfo")[0])
 
     def begin_capture(self) -> None:
-        self._enter()
+        self.enter()
         mode = self._driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         self._call("beginning a graph", "cuStreamBeginCapture", self._stream, mode)
 
@@ -256,7 +257,7 @@ class NvidiaCard(Card):
             self._call("freeing a graph", "cuGraphDestroy", graph)
 
     def run_graph(self, graph: Any) -> None:
-        self._enter()
+        self.enter()
         self._call("running a graph", "cuGraphLaunch", graph.executable, self._stream)
 
 
