@@ -4,6 +4,7 @@
     python deploy/simulate.py check MODEL service.json       # the same servers under load, beside what is predicted
     python deploy/simulate.py table service.json             # replicas, speed, latencies, cost for 10^3 … 10^6 users
     python deploy/simulate.py rack service.json              # a rack is lost
+    python deploy/simulate.py page dist                      # the built page: bytes of a visit, what a CDN sees
 
 A replica is simulated turn by turn, as pyapp/serve/scheduler.py works: a turn is one pass of a prompt and one step of
 all texts that are being written. Only the times of a pass and of a step of so many rows are measured. The events are
@@ -613,6 +614,47 @@ def run_closed(service: Service, replicas: int, clients: int, each: int, prompt:
     return clients * each * output / float(env.now)
 
 
+# -- the page
+
+
+@dataclass(frozen=True)
+class Visits:
+    """Bytes and requests of a visit to the built page: the first, with all files; a later one, which asks whether there
+    is a new version; and the first after a new version, with the files that every version changes.
+    """
+
+    first: int
+    first_requests: int
+    later: int
+    later_requests: int
+    update: int
+
+    def a_day(self, visits: int, new: float, updates: float) -> dict[str, float]:
+        """What the network in front sees on a day: `new` is the share of first visits, `updates` that of visits after a
+        new version. Gigabytes, requests, and gigabits per second in the busiest hour (a tenth of the day's visits).
+        """
+        total = visits * (new * self.first + (1 - new) * self.later + updates * self.update)
+        asked = visits * (new * self.first_requests + (1 - new) * self.later_requests)
+        return {"GB": total / 1e9, "requests": asked, "Gbit/s at most": 0.1 * total * 8 / 3600 / 1e9}
+
+
+def visits_of(folder: Path) -> Visits:
+    """Of the page in a folder, by its manifest.json. Files are sent as .br, where that is there. HTTP's headers are
+    counted with 500 bytes a request.
+    """
+    files = [entry["path"] for entry in json.loads((folder / "manifest.json").read_text())["files"]]
+
+    def sent(path: str) -> int:
+        packed = folder / f"{path}.br"
+        return (packed if packed.is_file() else folder / path).stat().st_size + 500
+
+    asked = ["index.html", "service-worker.js", "manifest.json"]  # the page itself comes from the service worker
+    changed = [path for path in files if "/pyapp-" in path or path.endswith((".js", ".css", ".html"))]
+    return Visits(
+        sum(map(sent, [*files, *asked[1:]])), len(files) + 2, sum(map(sent, asked[1:])), 2, sum(map(sent, changed))
+    )  # fmt: skip
+
+
 # -- the command
 
 
@@ -631,7 +673,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, more in (("measure", ("model", "service")), ("check", ("model", "service")), ("table", ("service",)),
-                       ("rack", ("service",))):  # fmt: skip
+                       ("rack", ("service",)), ("page", ("folder",))):  # fmt: skip
         command = commands.add_parser(name)
         for argument in more:
             command.add_argument(argument)
@@ -640,6 +682,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_argument("--users", type=int, nargs="+", default=[10**3, 10**4, 10**5, 10**6])
         command.add_argument("--seconds", type=float, default=40.0)
     given = parser.parse_args(arguments)
+    if given.command == "page":
+        visits = visits_of(Path(given.folder))
+        print(f"first visit: {visits.first / 1e6:.2f} MB in {visits.first_requests} requests")
+        print(f"later visit: {visits.later / 1e3:.1f} kB in {visits.later_requests} requests")
+        print(f"the first after a new version: {visits.update / 1e6:.2f} MB more")
+        for new in (1.0, 0.3, 0.05):
+            told = visits.a_day(10**6, new, 0.1)
+            print(f"10^6 visits a day, {new:.0%} of them new:", {name: round(value, 1) for name, value in told.items()})
+        return 0
     if given.command == "measure":
         Path(given.service).write_text(as_json(measure(given.model)))
         print(Path(given.service).read_text(), end="")
