@@ -161,7 +161,7 @@ class Models:
 
 
 class Front:
-    """Takes requests by HTTP, and gives each to a replica."""
+    """Takes requests by HTTP, and gives each to a replica; to another one if that dies before its answer begins."""
 
     def __init__(self, models: Any) -> None:
         self._models = models.options(stream=True)
@@ -173,17 +173,21 @@ class Front:
         headers = [(name, value) for name, value in request.headers.raw if name.decode() not in HOP]
         headers.append((b"content-length", str(len(body)).encode()))
         asked = Asked(request.method, request.url.path, request.url.query.encode(), headers, body, beginning(body))
-        for tried in range(TRIES):
+        for _ in range(TRIES):
             try:
                 pieces = self._models.answer.remote(asked)
                 status, given = await anext(pieces)
-                break
-            except RayActorError:  # it had not begun to answer
-                if tried == TRIES - 1:
-                    return refusal(503, "the replicas die")
-        answer = StreamingResponse(pieces, status_code=status)
-        answer.raw_headers = [pair for pair in given if pair[0].decode().lower() not in ("transfer-encoding",)]
-        return answer
+                kept = [pair for pair in given if pair[0].decode().lower() not in HOP]
+                streamed = any(name.lower() == b"content-type" and b"event-stream" in value for name, value in kept)
+                # Of an answer that is not streamed nothing has been sent yet: it can be asked again as a whole.
+                content = pieces if streamed else b"".join([piece async for piece in pieces])
+            except RayActorError:  # the replica died
+                continue
+            answer = StreamingResponse(content, status) if streamed else Response(content, status)
+            sizes = [pair for pair in answer.raw_headers if pair[0] == b"content-length"]
+            answer.raw_headers = [*kept, *sizes]
+            return answer
+        return refusal(503, "the replicas die")
 
 
 def refusal(status: int, what: str) -> Response:

@@ -36,7 +36,7 @@ from typing import Any
 import simpy
 
 PASS = 128  # tokens of a prompt that are read in one pass
-CELL = 48  # replicas that are simulated
+CELL = 24  # replicas that are simulated
 ROOT = Path(__file__).resolve().parents[1]
 ROWS = (1, 2, 4, 8, 16)  # texts at once whose steps are timed
 
@@ -330,7 +330,7 @@ def conversations(users: float, work: Workload, seed: int = 1) -> Callable[[simp
 
 
 def of_users(
-    service: Service, work: Workload, users: float, replicas: int, route: str, seconds: float = 240.0, seed: int = 1,
+    service: Service, work: Workload, users: float, replicas: int, route: str, seconds: float = 120.0, seed: int = 1,
     events: Any = None,
 ) -> Results:  # fmt: skip
     """A run of users; of many replicas, a cell with its share of them."""
@@ -342,7 +342,7 @@ def of_users(
 
 
 def replicas_for(
-    service: Service, work: Workload, users: float, route: str, first: float = 1.0, seconds: float = 240.0
+    service: Service, work: Workload, users: float, route: str, first: float = 1.0, seconds: float = 120.0
 ) -> tuple[int, Results]:
     """The fewest replicas with which 99 of 100 requests see their first token within `first` seconds, and no queue
     grows.

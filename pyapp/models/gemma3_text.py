@@ -88,7 +88,7 @@ class Config(DecoderConfig):
 class Attention(GroupedQueryAttention):
     """Self-attention whose queries and keys are normalised, head by head."""
 
-    tensor_parallel = GroupedQueryAttention.tensor_parallel | {"q_norm": ("whole",), "k_norm": ("whole",)}
+    tensor_parallel = {**GroupedQueryAttention.tensor_parallel, "q_norm": ("whole",), "k_norm": ("whole",)}
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         super().__init__(layer, config.hidden_size, config.attention(layer), rotary, bias=config.attention_bias)

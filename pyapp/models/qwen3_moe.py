@@ -69,7 +69,7 @@ class Config(DecoderConfig):
 class Attention(GroupedQueryAttention):
     """Self-attention whose queries and keys are normalised, head by head."""
 
-    tensor_parallel = GroupedQueryAttention.tensor_parallel | {"q_norm": ("whole",), "k_norm": ("whole",)}
+    tensor_parallel = {**GroupedQueryAttention.tensor_parallel, "q_norm": ("whole",), "k_norm": ("whole",)}
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         heads = config.heads(window=config.window(layer))

@@ -179,7 +179,7 @@ def parallelize(model: Module, group: ProcessGroup) -> Module:
     """
     kinds = {id(p): p.dtype.block if p.dtype.is_quantized else 1 for p in model.parameters()}
     parts = divide(model, group, lambda parameter: kinds[id(parameter)])
-    made: dict[int, Parameter] = {}
+    made: dict[int, Tensor] = {}
     with no_grad():
         for module in model.modules():
             for name, parameter in [*module._parameters.items()]:
@@ -361,7 +361,7 @@ class _Division:
         self._set(layer.weight, 0, ((first, count),))
         if isinstance(layer, Embedding):
             self._become(layer, DividedEmbedding)
-            layer.first, layer.count, layer.most = first, count, most  # type: ignore[attr-defined]
+            layer.first, layer.count, layer.most = first, count, most
             return
         if layer.bias is not None:
             self._set(layer.bias, 0, ((first, count),))

@@ -17,7 +17,6 @@ from pyapp.engine.storage import release_memory
 from pyapp.errors import ModelError, OptionError
 from pyapp.formats.checkpoint import Checkpoint, TensorInfo
 from pyapp.formats.mixtures import MIXTURES, Mixture
-from pyapp.formats.parts import read_part, runs_of
 from pyapp.nn import Embedding, Linear, Module, Parameter, TransposedLinear
 from pyapp.nn.layers.experts import Experts
 from pyapp.nn.layers.joined import JoinedLinear
@@ -496,6 +495,8 @@ def whole_bytes(model: Module) -> int:
 
 def _read_part_of(checkpoint: Checkpoint, plan: Stored, part: Part, device: Device | str | None) -> Tensor:
     """A process's part of a parameter. It alone is read, unless the file has other values."""
+    from pyapp.formats.parts import read_part, runs_of
+
     if plan.values is not None:
         return part.of(read_plan(checkpoint, plan, device))
     columns = part.ranges[0] if part.dim == 1 else None

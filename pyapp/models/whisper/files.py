@@ -10,7 +10,6 @@ from pyapp.engine.blocks.layout import READABLE
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.formats import Checkpoint
-from pyapp.formats.parts import read_part
 from pyapp.formats.safe_json import parse_json
 from pyapp.formats.source import read_whole
 
@@ -143,6 +142,8 @@ def build_whisper(
         if part is None or checkpoint.tensors[names[name]].shape != part.shape:
             value = checkpoint.read(names[name], finite=True, device=device)
         else:
+            from pyapp.formats.parts import read_part
+
             rows = ((0, part.shape[0]),) if part.dim else part.ranges
             columns = part.ranges[0] if part.dim else None
             value = read_part(checkpoint, names[name], rows, columns, finite=True, device=device)
