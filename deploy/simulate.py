@@ -196,17 +196,18 @@ class LeastBusy:
 
 
 class ByPrefix:
-    """The replica that has the conversation's beginning, by rendezvous hashing; the next in the order if it has more
-    than `bound` times the mean of the requests (Mirrokni et al. 2018, arXiv 1608.01350).
+    """The replica that has the conversation's beginning, by rendezvous hashing, while it has a free row and at most
+    `bound` times the mean of the requests (Mirrokni et al. 2018, arXiv 1608.01350); else the least busy one.
     """
 
     def __init__(self, bound: float = 1.25) -> None:
         self.bound = bound
 
     def __call__(self, job: Job, replicas: Sequence[Replica]) -> Replica:
-        limit = self.bound * (sum(replica.load for replica in replicas) + 1) / len(replicas) + 1
-        order = sorted(replicas, key=lambda replica: _weight(job.conversation, id(replica)), reverse=True)
-        return next((replica for replica in order if replica.load < limit), order[0])
+        mean = sum(replica.load for replica in replicas) / len(replicas)
+        own = max(replicas, key=lambda replica: _weight(job.conversation, id(replica)))
+        limit = min(self.bound * mean + 1, own.service.rows)
+        return own if own.load < limit else min(replicas, key=lambda replica: replica.load)
 
 
 def _weight(conversation: int, replica: int) -> bytes:

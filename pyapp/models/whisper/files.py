@@ -137,7 +137,7 @@ def build_whisper(
         model = Whisper.empty(Config.from_dict(checkpoint.config) if known else config_of_tensors(checkpoint))
     total, done = sum(info.nbytes for info in checkpoint.tensors.values()), 0
 
-    def read(name: str, part: Part | None) -> Any:
+    def read(name: str, part: Part | None = None) -> Any:
         nonlocal done
         if part is None or checkpoint.tensors[names[name]].shape != part.shape:
             value = checkpoint.read(names[name], finite=True, device=device)

@@ -85,14 +85,14 @@ def parts(name: str) -> list[str]:
 def fill(
     model: Whisper,
     names: Iterable[str],
-    read: Callable[[str, Part | None], Tensor],
+    read: Callable[..., Tensor],
     dtype: str | None = None,
     where: str | None = None,
     device: Device | str | None = None,
     taken: Mapping[int, Part] | None = None,
 ) -> None:
-    """Assigns tensors to `model` (Whisper.empty); `read(name, part)` returns the tensor with openai's name, or a part
-    of it, on `device` (None: the CPU). `taken`: what this process has of the model's parameters, by their ids.
+    """Assigns tensors to `model` (Whisper.empty); `read(name)` returns the tensor with openai's name, and
+    `read(name, part)` a part of it, on `device` (None: the CPU). `taken`: what this process has of the model's parameters, by their ids.
 
     The matrices become `dtype` (WEIGHT_DTYPES); vectors, positions and convolutions are float32. ModelError for a name
     that is not among `names`, and for one of another shape.
@@ -113,15 +113,18 @@ def fill(
         for i, source in enumerate(sources):
             own = None if part is None else part.of_rows(i * height, height)
             rows = (height, *shape[1:]) if own is None else own.own_shape
-            value = _checked(source, read(source, own), rows, where) if source else ops.zeros(rows, device=device)
-            found.append(value)
+            if source:
+                value = read(source) if own is None else read(source, own)
+                found.append(_checked(source, value, rows, where))
+            else:
+                found.append(ops.zeros(rows, device=device))
         matrix = isinstance(owner, Linear | Embedding) and attribute == "weight"
         value = _joined([converted(part, dtype) if matrix else _dense(part) for part in found])
         setattr(owner, attribute, Parameter(value, requires_grad=False))
     if POSITIONS in known:
         encoder = model.encoder
         shape = (encoder.context, encoder.conv2.shape[0])
-        encoder.positions = _dense(_checked(POSITIONS, read(POSITIONS, None), shape, where))
+        encoder.positions = _dense(_checked(POSITIONS, read(POSITIONS), shape, where))
 
 
 def _checked(name: str, value: Tensor, shape: tuple[int, ...], where: str | None) -> Tensor:
