@@ -92,7 +92,8 @@ def fill(
     taken: Mapping[int, Part] | None = None,
 ) -> None:
     """Assigns tensors to `model` (Whisper.empty); `read(name)` returns the tensor with openai's name, and
-    `read(name, part)` a part of it, on `device` (None: the CPU). `taken`: what this process has of the model's parameters, by their ids.
+    `read(name, part)` a part of it, on `device` (None: the CPU). `taken`: what this process has of the model's
+    parameters, by their ids.
 
     The matrices become `dtype` (WEIGHT_DTYPES); vectors, positions and convolutions are float32. ModelError for a name
     that is not among `names`, and for one of another shape.
