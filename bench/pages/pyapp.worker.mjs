@@ -4,6 +4,7 @@
 // loadTraining(packages, name), trainingFigure(package), records(name, rounds, every), stream(megabytes).
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 import { openPool } from "../modules/worker/pool.js";
+import { addLibrary } from "../modules/worker/unpack.js";
 
 const FILES = ["__init__", "shapes", "workload", "speech_workload", "ops_workload", "report", "training", "records"];
 const folder = new URL("../pyodide/", import.meta.url).href;
@@ -12,6 +13,8 @@ async function start() {
   const pyodide = await loadPyodide({ indexURL: folder, packageBaseUrl: folder });
   const loaded = await pyodide.loadPackage(["numpy", "pyapp"], { messageCallback: () => {} });
   if (loaded.length < 2) throw new Error("numpy or pyapp was not loaded: is the site whole?");
+  const lock = await (await fetch(`${folder}pyodide-lock.json`)).json();
+  addLibrary(pyodide, await (await fetch(folder + lock.packages["python-later"].file_name)).arrayBuffer());
   pyodide.FS.mkdir("/home/pyodide/bench");
   for (const name of FILES) {
     const text = await (await fetch(new URL(`../bench/${name}.py`, import.meta.url))).text();

@@ -1,6 +1,7 @@
 // Starts the site's own Pyodide, with the site's own wheels, and runs pytest in it. Messages: {line} and {exit, summary}.
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 import { openPool } from "../modules/worker/pool.js";
+import { addLibrary } from "../modules/worker/unpack.js";
 import { createEncoder, loadTokenizers } from "../modules/worker/tokenizer.js";
 
 const SITE = new URL("../", import.meta.url);
@@ -30,6 +31,8 @@ async function start() {
   const loaded = await pyodide.loadPackage(wanted, { messageCallback: () => {} });
   const missing = wanted.filter((name) => !loaded.some((item) => item.name === name));
   if (missing.length) throw new Error(`not loaded, or with a wrong hash: ${missing.join(", ")}`);
+  const lock = JSON.parse(new TextDecoder().decode(await bytesOf("pyodide/pyodide-lock.json")));
+  addLibrary(pyodide, (await bytesOf(`pyodide/${lock.packages["python-later"].file_name}`)).buffer);
   return pyodide;
 }
 
