@@ -38,7 +38,7 @@ PYAPP_PARTS = {
 
 def split_wheel(wheel: Path, folder: Path, parts: Mapping[str, Callable[[str], bool]]) -> list[Path]:
     """Writes `wheel` into `folder` without the members that belong to one of `parts`, and each of these as a wheel of
-    that name: a member goes to the first part that takes its name."""
+    that name: a member goes to the first part that takes its name. A part without members is not written."""
     _, version, tags = wheel.name.split("-", 2)
     names = {package: package.replace("-", "_") for package in parts}
     paths = {package: folder / f"{name}-{version}-{tags}" for package, name in names.items()}
@@ -48,6 +48,10 @@ def split_wheel(wheel: Path, folder: Path, parts: Mapping[str, Callable[[str], b
             taker = next((package for package, takes in parts.items() if takes(member.filename)), None)
             (first if taker is None else archives[taker]).writestr(member, source.read(member))
         for package, archive in archives.items():
+            if not archive.namelist():
+                archive.close()
+                paths.pop(package).unlink()
+                continue
             metadata = zipfile.ZipInfo(f"{names[package]}-{version}.dist-info/METADATA", source.infolist()[0].date_time)
             archive.writestr(metadata, f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
             archive.close()

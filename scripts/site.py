@@ -141,6 +141,9 @@ def lock_file(packages: list[Path]) -> dict[str, Any]:
     """Our own lock file: Pyodide's ABI from its own lock file, and exactly `packages`, which are in the same folder."""
     info = json.loads((NODE_MODULES / "pyodide" / LOCK_FILE).read_text())["info"]
     entries = [lock_entry(wheel) for wheel in sorted(packages, key=lambda path: path.name)]
+    names = {entry["name"] for entry in entries}
+    for entry in entries:  # without tools for relaxed SIMD there are no kernels for it
+        entry["depends"] = [name for name in entry["depends"] if name in names]
     return {"info": info, "packages": {entry["name"]: entry for entry in entries}}
 
 

@@ -15,8 +15,8 @@ const LOCK_FILE = "pyodide-lock.json";
 const PROGRAM = "pyodide.asm.wasm";
 const LIBRARY = "python_stdlib.zip";
 
-/** The kernels for this browser. */
-export const kernels = () => `pyapp-${bestInstructionSet()}`;
+/** The package with the best kernels for this browser that were built. @param {LockFile} lock */
+export const kernelsOf = ({ packages }) => [`pyapp-${bestInstructionSet()}`, "pyapp-simd"].find((name) => packages[name]);
 
 /** In the service worker's bookkeeping: this cache exists after the first visit. */
 const VISITED = "pyapp-meta";
@@ -140,7 +140,7 @@ export function readNow(url) {
 export function fetchParts(packages) {
   const lock = fetchFile(LOCK_FILE).then(async (response) => {
     const found = await response.json();
-    const names = ["pyapp", kernels(), ...packages].map((name) => found.packages[name].file_name);
+    const names = ["pyapp", kernelsOf(found), ...packages].map((name) => found.packages[name].file_name);
     arrival.expect(found.info.sizes ?? {}, [PROGRAM, LIBRARY, ...names]);
     return found;
   });
@@ -153,8 +153,7 @@ export function fetchParts(packages) {
     library: lock.then(() => fetchFile(LIBRARY)).then(readWhole),
   };
   /** @type {Record<string, Promise<ArrayBuffer>>} */
-  const wheels = {};
-  for (const name of ["pyapp", kernels()]) wheels[name] = lock.then((found) => fetchWheel(found, name));
+  const wheels = { pyapp: lock.then((found) => fetchWheel(found, "pyapp")), kernels: lock.then((found) => fetchWheel(found, kernelsOf(found))) };
   // Each file that arrives costs time of this thread. So the other packages, which are needed last, are requested last.
   for (const name of packages) wheels[name] = program.then(() => lock).then((found) => fetchWheel(found, name));
   for (const part of [...Object.values(parts), ...Object.values(wheels)]) part.catch(() => {}); // reported where it is awaited

@@ -6,7 +6,7 @@
  */
 import { UserError } from "../shared/protocol.js";
 import { bestInstructionSet } from "../shared/features.js";
-import { PYODIDE, kernels, withParts } from "./parts.js";
+import { PYODIDE, withParts } from "./parts.js";
 import { unpackWheel } from "./unpack.js";
 
 /** Must be increased when the list below changes. */
@@ -52,7 +52,7 @@ export async function startRuntime({ store, onStage, parts }) {
   marks.python = performance.now();
   onStage("Loading the engine");
   unpackWheel(pyodide, await parts.wheels.pyapp, lock);
-  unpackWheel(pyodide, await parts.wheels[kernels()], lock);
+  unpackWheel(pyodide, await parts.wheels.kernels, lock);
   if (store && !snapshot) keepSnapshot(pyodide, store, snapshotName);
   if (snapshot) reseed(pyodide);
   marks.wheel = performance.now();
