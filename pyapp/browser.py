@@ -124,6 +124,7 @@ def import_tasks() -> None:
     import pyapp.audio.transcribe
     import pyapp.engine.devices.cpu
     import pyapp.engine.ops.activation
+    import pyapp.engine.ops.conv
     import pyapp.engine.ops.elementwise.exponential
     import pyapp.engine.ops.elementwise.trigonometry
     import pyapp.formats.block_tensors

@@ -14,8 +14,9 @@ const FILE_MODE = 0o100666;
 /** @param {any} pyodide @param {ArrayBuffer} wheel @param {{info: {python: string}}} lock */
 export function unpackWheel(pyodide, wheel, { info }) {
   const members = storedMembers(wheel);
-  if (!members) return pyodide.unpackArchive(wheel, "wheel");
-  writeFiles(pyodide.FS, `/lib/python${info.python.split(".", 2).join(".")}/site-packages`, members);
+  const place = `/lib/python${info.python.split(".", 2).join(".")}/site-packages`;
+  if (!members) return pyodide.unpackArchive(wheel, "wheel", { extractDir: place });
+  writeFiles(pyodide.FS, place, members);
   forgetFolders(pyodide);
 }
 
