@@ -11,10 +11,10 @@ const folder = new URL("../pyodide/", import.meta.url).href;
 
 async function start() {
   const pyodide = await loadPyodide({ indexURL: folder, packageBaseUrl: folder });
-  const loaded = await pyodide.loadPackage(["numpy", "pyapp"], { messageCallback: () => {} });
-  if (loaded.length < 2) throw new Error("numpy or pyapp was not loaded: is the site whole?");
   const lock = await (await fetch(`${folder}pyodide-lock.json`)).json();
   addLibrary(pyodide, await (await fetch(folder + lock.packages["python-later"].file_name)).arrayBuffer());
+  const loaded = await pyodide.loadPackage(["numpy", "pyapp"], { messageCallback: () => {} });
+  if (loaded.length < 2) throw new Error("numpy or pyapp was not loaded: is the site whole?");
   pyodide.FS.mkdir("/home/pyodide/bench");
   for (const name of FILES) {
     const text = await (await fetch(new URL(`../bench/${name}.py`, import.meta.url))).text();

@@ -27,12 +27,12 @@ function lineWriter() {
 async function start() {
   const folder = new URL("pyodide/", SITE).href;
   const pyodide = await loadPyodide({ indexURL: folder, packageBaseUrl: folder });
+  const lock = JSON.parse(new TextDecoder().decode(await bytesOf("pyodide/pyodide-lock.json")));
+  addLibrary(pyodide, (await bytesOf(`pyodide/${lock.packages["python-later"].file_name}`)).buffer);
   const wanted = ["numpy", "pyapp", "micropip", "jinja2"];
   const loaded = await pyodide.loadPackage(wanted, { messageCallback: () => {} });
   const missing = wanted.filter((name) => !loaded.some((item) => item.name === name));
   if (missing.length) throw new Error(`not loaded, or with a wrong hash: ${missing.join(", ")}`);
-  const lock = JSON.parse(new TextDecoder().decode(await bytesOf("pyodide/pyodide-lock.json")));
-  addLibrary(pyodide, (await bytesOf(`pyodide/${lock.packages["python-later"].file_name}`)).buffer);
   return pyodide;
 }
 
