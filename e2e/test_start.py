@@ -179,7 +179,7 @@ ASK = """async ([method, params]) => {
 def test_what_comes_later_is_fetched_again_where_it_did_not_arrive(
     plain_browser: BrowserContext, changeable: ChangeableSite
 ) -> None:
-    """The story begins without the later parts. What needs them says that one is missing, and works when it is there:
+    """A story and a transcript do without the later parts. What needs them says that one is missing, and works when it is there:
     a task that waits for them, and an import in the middle of another."""
     model = "pyappPage.app.choices.generate.model.id"
     with watched(plain_browser.new_page()) as story:
@@ -191,6 +191,10 @@ def test_what_comes_later_is_fetched_again_where_it_did_not_arrive(
             transcript = {"segments": [{"text": "One day", "start": 0, "end": 1}], "format": "srt"}
             story.settings(max_new_tokens=8)
             story.write("One day")
+            story.page.evaluate("location.hash = '#transcribe'")
+            story.page.locator("#samples button").first.click()
+            TranscribePage(story.page).wait_done()
+            story.page.evaluate("location.hash = '#story'")
             failed = story.page.evaluate(ASK, ["export", transcript])
             assert "missing on the server" in failed["what"] and "_later-" in failed["where"]
             failed = story.page.evaluate(ASK, ["generate", several])

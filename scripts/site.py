@@ -69,8 +69,8 @@ INCOMPRESSIBLE = {".png", ".woff2", ".jpg", ".gif"}
 # Statements whose imports become byte code: what the page runs before its first token, and NumPy.
 START_IMPORTS = """
 import asyncio, base64, codecs, collections.abc, contextlib, ctypes, dataclasses, enum, functools, hashlib, inspect, io
-import importlib.metadata, itertools, json, math, operator, pathlib, random, re, string, struct, time, traceback
-import types, typing, unicodedata, weakref, zipfile
+import encodings.utf_8_sig, importlib.metadata, itertools, json, math, operator, pathlib, random, re, string, struct
+import time, traceback, types, typing, unicodedata, weakref, zipfile
 import pyodide.ffi, pyodide.code, pyodide.http
 import numpy
 import pyapp
