@@ -179,8 +179,8 @@ ASK = """async ([method, params]) => {
 def test_what_comes_later_is_fetched_again_where_it_did_not_arrive(
     plain_browser: BrowserContext, changeable: ChangeableSite
 ) -> None:
-    """A story and a transcript do without the later parts. What needs them says that one is missing, and works when it is there:
-    a task that waits for them, and an import in the middle of another."""
+    """A story and a transcript do without the later parts. What needs them says that one is missing, and works when it
+    is there: a task that waits for them, and an import in the middle of another."""
     model = "pyappPage.app.choices.generate.model.id"
     with watched(plain_browser.new_page()) as story:
         story.expected_errors.append("404")
