@@ -46,6 +46,10 @@ class ServerError(PyappError, OSError):
     """A server cannot be reached, or refuses a request."""
 
 
+class LatePartError(PyappError, ImportError):
+    """A part of the page's Python that was not needed until now could not be fetched."""
+
+
 class StorageFullError(PyappError, OSError):
     """The disk, or the browser's storage, is full."""
 

@@ -14,7 +14,8 @@ import { mayShare, threadsFor } from "./modules/shared/threads.js";
 import { makeAnswers, waitForAnswer } from "./modules/worker/lab-answers.js";
 import { LabFiles } from "./modules/worker/lab-files.js";
 import { limitNetwork } from "./modules/worker/lab-network.js";
-import { Python } from "./modules/worker/python.js";
+import { readNow } from "./modules/worker/parts.js";
+import { LATER, Python } from "./modules/worker/python.js";
 import { openStore } from "./modules/worker/store.js";
 
 const SCAN_INTERVAL = 2000; // ms between two looks for changed files while a cell runs
@@ -28,38 +29,25 @@ const interrupts = mayShare() ? new Int32Array(new SharedArrayBuffer(4)) : null;
 const answers = makeAnswers();
 const python = new Python(openStore(), (notice) => postMessage("marks" in notice ? { ...notice, interrupts, answers } : notice));
 const [, threads] = self.name.split(" ");
-python.start(["numpy"], threadsFor(threads));
+python.start(["numpy", "numpy-later", ...LATER], threadsFor(threads));
 const started = start();
 started.catch(() => {}); // "failed" was posted; requests report it too
 
 async function start() {
   const { pyodide } = await python.runtime;
-  await Promise.all([python.install("numpy"), python.install("numpy-later")]);
+  await Promise.all([python.install("numpy"), python.install("numpy-later"), python.installLater()]);
   if (interrupts) pyodide.setInterruptBuffer(interrupts);
   const lab = pyodide.pyimport("pyapp.lab.worker");
   lab.connect({
     site: siteUrl("./"),
     allowed: hosts,
     micropip: () => python.install("micropip"),
-    read: readNow,
+    read: (/** @type {string} */ path) => readNow(siteUrl(path)), // a file of the site
     ask: answers ? ask : undefined,
     sleep: interrupts ? sleep : undefined,
   });
   lab.start();
   return { lab, files: new LabFiles(pyodide.FS, lab.HOME) };
-}
-
-/** A file of the site, for Python, which cannot wait for promises here. @param {string} path @returns {Uint8Array | undefined} */
-function readNow(path) {
-  const request = new XMLHttpRequest();
-  request.open("GET", siteUrl(path), false);
-  request.responseType = "arraybuffer";
-  try {
-    request.send();
-  } catch {
-    return undefined; // offline
-  }
-  return request.status === 200 ? new Uint8Array(request.response) : undefined;
 }
 
 /** Waits as `time.sleep` does, until Stop ends it: Python then raises KeyboardInterrupt. @param {number} seconds */

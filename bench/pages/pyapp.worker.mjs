@@ -4,12 +4,15 @@
 // loadTraining(packages, name), trainingFigure(package), records(name, rounds, every), stream(megabytes).
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 import { openPool } from "../modules/worker/pool.js";
+import { addLibrary } from "../modules/worker/unpack.js";
 
 const FILES = ["__init__", "shapes", "workload", "speech_workload", "ops_workload", "report", "training", "records"];
 const folder = new URL("../pyodide/", import.meta.url).href;
 
 async function start() {
   const pyodide = await loadPyodide({ indexURL: folder, packageBaseUrl: folder });
+  const lock = await (await fetch(`${folder}pyodide-lock.json`)).json();
+  addLibrary(pyodide, await (await fetch(folder + lock.packages["python-later"].file_name)).arrayBuffer());
   const loaded = await pyodide.loadPackage(["numpy", "pyapp"], { messageCallback: () => {} });
   if (loaded.length < 2) throw new Error("numpy or pyapp was not loaded: is the site whole?");
   pyodide.FS.mkdir("/home/pyodide/bench");

@@ -7,10 +7,11 @@ A task ends with exactly one `Done` or `Error`; it never raises an exception. Cl
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyapp.errors import OptionError
 from pyapp.events import (
@@ -33,19 +34,21 @@ from pyapp.text.options import SamplingOptions, check_number
 from .chat import chat, drafter_of, load_chat
 from .core import BREATH, Breath, Events, Remote, Result, error_event, given, only_here, reported, task
 from .keeper import keeper
-from .pictures import (
-    classify_images,
-    cut_out_objects,
-    detect_objects,
-    embed_images,
-    imagine,
-    match_images,
-    read_images,
-    segment_images,
-)
 from .speech import listen, load_speech, transcribe
-from .texts import answer, classify, embed, fill_mask, label, pipeline, rerank, translate
-from .training import finetune, merge, train_speech, train_story
+
+if TYPE_CHECKING:
+    from .pictures import (
+        classify_images,
+        cut_out_objects,
+        detect_objects,
+        embed_images,
+        imagine,
+        match_images,
+        read_images,
+        segment_images,
+    )
+    from .texts import answer, classify, embed, fill_mask, label, pipeline, rerank, translate
+    from .training import finetune, merge, train_speech, train_story
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice",
@@ -55,6 +58,27 @@ __all__ = [
     "merge", "models", "pipeline", "quantize", "read_images", "rerank", "segment_images", "set_threads", "task",
     "train_speech", "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
+
+# Modules that are imported on the first use of one of their tasks: the page's first story does without them.
+_LATE = {
+    "pictures": (
+        "classify_images cut_out_objects detect_objects embed_images imagine match_images read_images segment_images"
+    ),
+    "texts": "answer classify embed fill_mask label pipeline rerank translate",
+    "training": "finetune merge train_speech train_story",
+}
+_MODULES = {name: module for module, names in _LATE.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})
 
 
 def unload() -> None:

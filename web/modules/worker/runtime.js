@@ -52,6 +52,7 @@ export async function startRuntime({ store, onStage, parts }) {
   marks.python = performance.now();
   onStage("Loading the engine");
   unpackWheel(pyodide, await parts.wheels.pyapp, lock);
+  unpackWheel(pyodide, await parts.wheels.kernels, lock);
   if (store && !snapshot) keepSnapshot(pyodide, store, snapshotName);
   if (snapshot) reseed(pyodide);
   marks.wheel = performance.now();
