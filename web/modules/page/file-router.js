@@ -24,8 +24,9 @@ export class FileRouter {
     this.views = views;
     setUpDropping((files, folder) => this.take(files, folder), (types) => this.#plan(types));
     addEventListener("paste", (event) => {
-      const files = [...(event.clipboardData?.files ?? [])];
-      if (!files.length || event.clipboardData.types.includes("text/plain")) return; // a text is pasted into its field
+      const { clipboardData } = event;
+      const files = [...(clipboardData?.files ?? [])];
+      if (!files.length || clipboardData?.types.includes("text/plain")) return; // a text is pasted into its field
       event.preventDefault();
       this.take(files);
     });
@@ -55,14 +56,15 @@ export class FileRouter {
     const given = VIEWS.find(({ id }) => id === wanted);
     if (wanted && !given) throw new UserError(`The page has no view "${wanted}".`, { hint: `The views are ${VIEWS.map(({ id }) => id).join(", ")}.` });
     const kinds = sorted(files);
-    const [kind] = ["model", "notebook", "sound", "text", "unknown"].filter((one) => kinds.has(/** @type {any} */ (one)));
-    if (!kind) throw new UserError("There are no files in this folder.", { where: folder, hint: "Drop a recording, a text, or the files of a model." });
-    const taken = kinds.get(/** @type {any} */ (kind));
+    const kind = /** @type {const} */ (["model", "notebook", "sound", "text", "unknown"]).find((one) => kinds.has(one));
+    const taken = kind && kinds.get(kind);
+    if (!taken) throw new UserError("There are no files in this folder.", { where: folder, hint: "Drop a recording, a text, or the files of a model." });
     if (kind === "model") await this.#takeModel(taken, folder, given);
     else {
       const view = given ?? this.#viewFor(kind, taken);
       if (!view) throw new UserError("This page cannot use this kind of file.", { where: taken[0].name, hint: "Drop a recording, a video, or the files of a model." });
       const loaded = await this.views.open(view);
+      if (!loaded.drop) throw new UserError(`The view “${view.title}” takes no files but those of models.`, { where: taken[0].name });
       loaded.drop(taken, folder);
     }
     const left = files.filter((file) => !taken.includes(file) && !file.name.startsWith("."));
@@ -101,8 +103,9 @@ export class FileRouter {
     for (const request of await cache.keys()) {
       if (!request.url.startsWith(siteUrl("./"))) continue; // of another copy of this page
       const response = await cache.match(request);
-      const name = decodeURIComponent(response.headers.get("X-File-Name"));
-      files.push(new File([await response.blob()], name, { type: response.headers.get("Content-Type") }));
+      if (!response) continue; // another tab has taken it
+      const name = decodeURIComponent(response.headers.get("X-File-Name") ?? "shared");
+      files.push(new File([await response.blob()], name, { type: response.headers.get("Content-Type") ?? "" }));
       await cache.delete(request);
     }
     if (files.length) await this.take(files);

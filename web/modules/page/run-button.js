@@ -34,11 +34,11 @@ export class RunButton {
   }
 
   stop() {
-    if (!this.running) return;
-    const { gently } = this;
+    const { gently, controller } = this;
+    if (!controller) return;
     this.gently = null;
     if (gently) gently();
-    else this.controller.abort();
+    else controller.abort();
     this.text.textContent = gently ? "Finishing…" : "Stopping…";
   }
 

@@ -1,6 +1,7 @@
 /**
  * Starts Python in this worker, runs tasks of its adapter `pyapp.browser` by name, and cancels them by the request's id.
  */
+import { present } from "../shared/present.js";
 import { Cancelled, UserError, eventFromError } from "../shared/protocol.js";
 import { mayShare } from "../shared/threads.js";
 import { fetchParts, fetchWheel } from "./parts.js";
@@ -79,7 +80,7 @@ export class Python {
    * @param {"numpy" | "numpy-later" | "jinja2" | "markupsafe" | "micropip"} name
    */
   async install(name) {
-    const { pyodide, lock, wheels } = await this.runtime;
+    const { pyodide, lock, wheels } = await present(this.runtime, "Python");
     this.installed[name] ??= (wheels[name] ?? fetchWheel(lock, name)).then((wheel) => unpackWheel(pyodide, wheel, lock)).catch((error) => {
       delete this.installed[name];
       delete wheels[name]; // the page was offline: the next call fetches it again
@@ -99,8 +100,9 @@ export class Python {
 
   /** What the page is told: an error after a thread was lost is about that. @param {{type: string}[]} events */
   #told(events) {
-    if (this.pool?.lost == null) return events;
-    return events.map((event) => (event.type === "error" ? threadLost(this.pool.lost) : event));
+    const lost = this.pool?.lost;
+    if (lost == null) return events;
+    return events.map((event) => (event.type === "error" ? threadLost(lost) : event));
   }
 
   /**

@@ -86,12 +86,13 @@ function fromTable(text, comma) {
 
 /** The cells of a table in RFC 4180's form. @param {string} text @param {string} comma @returns {string[][]} */
 function tableRows(text, comma) {
-  /** @type {string[][]} */
-  const rows = [[]];
+  /** @type {string[]} */
+  let row = [];
+  const rows = [row];
   let cell = "";
   let quoted = false;
   const end = () => {
-    rows.at(-1).push(cell);
+    row.push(cell);
     cell = "";
   };
   for (let i = 0; i < text.length; i += 1) {
@@ -103,9 +104,9 @@ function tableRows(text, comma) {
     else if (!quoted && letter === comma) end();
     else if (!quoted && letter === "\n") {
       end();
-      rows.push([]);
+      rows.push((row = []));
     } else cell += letter;
   }
   end();
-  return rows.filter((row) => row.some(Boolean));
+  return rows.filter((cells) => cells.some(Boolean));
 }
