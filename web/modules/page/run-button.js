@@ -42,6 +42,11 @@ export class RunButton {
     this.text.textContent = gently ? "Finishing…" : "Stopping…";
   }
 
+  /** Says that the work can be stopped, after Stop has ended a part of it gently. */
+  offerStop() {
+    if (this.running) this.text.textContent = "Stop";
+  }
+
   /** @param {string} label while nothing runs */
   setLabel(label) {
     this.label = label;

@@ -33,8 +33,8 @@ const KNOWN = "speech-languages"; // the storage key of the last model's languag
 const PEAKS = 1200; // bars of a waveform: more than a screen shows
 const PROMPT = 200; // characters before the place where a transcription goes on
 const SHORTEST_WINDOW = 15; // seconds; most models have windows of 30
-const QUICK = 4; // seconds in which a live recording is read once more, or, if it is long,
-const QUICK_SHARE = 1 / 15; // this part of its length
+const QUICK = 8; // seconds in which a live recording is read once more, or, if it is long,
+const QUICK_SHARE = 1 / 8; // this part of its length
 
 export class TranscribeView {
   /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models */
@@ -82,6 +82,7 @@ export class TranscribeView {
     byId("record-tab").addEventListener("click", () => (this.tabButton.running ? this.tabButton.stop() : this.record("tab")));
     byId("transcribe").addEventListener("click", () => this.#toggle());
     byId("go-on-transcribing").addEventListener("click", () => this.transcribe(true));
+    byId("read-again").addEventListener("click", () => this.transcribe());
     this.sheet.addEventListener("edited", () => this.#edited());
     this.sheet.addEventListener("version", ({ detail }) => this.#choose(detail));
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.keeper.timer !== undefined && this.keeper.save());
@@ -456,7 +457,7 @@ export class TranscribeView {
     this.sheet.expect(`Recording, ${time}`);
     this.sheet.begin(task, "Recording.");
     this.keeper.begin(`Recording, ${time}`, true);
-    const version = this.keeper.beginVersion({ model: title, task, segments: this.sheet.transcript.segments });
+    const version = this.keeper.beginVersion({ model: title, task, segments: this.sheet.transcript.segments, live: true });
     this.keeper.save();
     this.button.button.hidden = true;
     byId("live").hidden = false;
@@ -470,7 +471,7 @@ export class TranscribeView {
       await this.#keep(live);
       this.sheet.end(done);
       this.#complete(version, done, live.heard ? live.duration : version.reached);
-      if (live.heard && version.complete && this.sheet.recording) await this.#readAgain(signal, version);
+      if (live.heard && version.complete && this.sheet.recording) await this.#readAgain(source, signal, version);
     } catch (error) {
       await live.finish();
       await this.#keep(live).catch(() => {}); // the first error is the one to show
@@ -505,15 +506,15 @@ export class TranscribeView {
 
   /**
    * Transcribes the whole of a live recording once more, where that is quick: with all of the sound the model hears better
-   * than piece by piece. The live text stays until then, and if it was edited.
-   * @param {AbortSignal} signal @param {import("./transcript-keeper.js").Version} live
+   * than piece by piece. The live text stays until then, and if it was edited. Where it is not quick, or was stopped, a button offers it.
+   * @param {"microphone" | "tab"} source @param {AbortSignal} signal @param {import("./transcript-keeper.js").Version} live
    */
-  async #readAgain(signal, live) {
+  async #readAgain(source, signal, live) {
     const { transcript } = this.sheet;
     const recording = present(this.sheet.recording, "the recording");
     const { duration } = recording.overview;
-    const expected = this.windowTime * Math.ceil(duration / SHORTEST_WINDOW);
-    if (expected > Math.max(QUICK, duration * QUICK_SHARE)) return;
+    live.again = this.windowTime * Math.ceil(duration / SHORTEST_WINDOW);
+    if (live.again > Math.max(QUICK, duration * QUICK_SHARE)) return;
     const options = this.settings.options(this.choice.model);
     /** @type {import("./transcript.js").Segment[]} */
     const segments = [];
@@ -525,6 +526,7 @@ export class TranscribeView {
     };
     await this.keeper.save();
     this.sheet.state = "working";
+    (source === "tab" ? this.tabButton : this.recordButton).offerStop();
     try {
       const params = { model: this.choice.present.id, audio: recording.wav, name: recording.name, options };
       const done = await this.engine.call("transcribe", params, { signal, onEvent });

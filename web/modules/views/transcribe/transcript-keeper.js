@@ -6,8 +6,8 @@
  *
  * @typedef {import("./transcript.js").Segment} Segment
  * @typedef {{made: number, model: string, task: string, language: string | null, guess: number | null, edited: boolean,
- *   complete: boolean, reached: number, segments: Segment[]}} Version
- *   `made` in milliseconds; `reached`: seconds of the recording that it covers; `guess`: the share of its text that may be one
+ *   complete: boolean, reached: number, segments: Segment[], live?: boolean, again?: number}} Version
+ *   `live`: heard piece by piece; `again`: the seconds that reading the whole takes; `made` in milliseconds; `reached`: seconds of the recording that it covers; `guess`: the share of its text that may be one
  * @typedef {{name: string, live: boolean, overview: import("./transcript-sheet.js").Overview | null, versions: Version[], current: number}} KeptTranscript
  *   `live`: while it is recorded its files are pieces of samples
  */
@@ -97,10 +97,10 @@ export class TranscriptKeeper {
     tabMemory.set(SHOWN, null);
   }
 
-  /** Begins a version. @param {{model: string, task: string, segments: Segment[]}} what @returns {Version} */
-  beginVersion({ model, task, segments }) {
+  /** Begins a version. @param {{model: string, task: string, segments: Segment[], live?: boolean}} what @returns {Version} */
+  beginVersion({ model, task, segments, live = false }) {
     /** @type {Version} */
-    const version = { made: Date.now(), model, task, language: null, guess: null, edited: false, complete: false, reached: 0, segments };
+    const version = { made: Date.now(), model, task, language: null, guess: null, edited: false, complete: false, reached: 0, segments, live };
     const content = present(this.content, "the transcript");
     content.versions.push(version);
     content.current = content.versions.length - 1;

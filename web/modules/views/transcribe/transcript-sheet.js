@@ -8,7 +8,7 @@ import { Announcer } from "../../page/announcer.js";
 import { byId, copyText, h } from "../../page/dom.js";
 import { Player } from "./player.js";
 import { ProgressLine } from "../../page/progress-line.js";
-import { clock } from "./times.js";
+import { clock, spoken } from "./times.js";
 import { Transcript } from "./transcript.js";
 import { setUpDownloads } from "./transcript-export.js";
 import { stem } from "./transcript-keeper.js";
@@ -132,7 +132,7 @@ export class TranscriptSheet extends EventTarget {
     byId("transcript-foot").hidden = true;
     byId("transcript-ending").textContent = "";
     byId("undo-edit").hidden = true;
-    byId("unfinished").hidden = true;
+    byId("unfinished").hidden = byId("heard-live").hidden = true;
     this.#doubt(null);
   }
 
@@ -163,7 +163,7 @@ export class TranscriptSheet extends EventTarget {
   resume(said) {
     byId("transcript-empty").hidden = true;
     byId("transcript").hidden = false;
-    byId("unfinished").hidden = true;
+    byId("unfinished").hidden = byId("heard-live").hidden = true;
     byId("transcript-ending").textContent = "";
     this.state = "working";
     this.announcer.say(said);
@@ -257,6 +257,10 @@ export class TranscriptSheet extends EventTarget {
       return h("option", { value: number }, what);
     }));
     select.value = String(shown ? versions.indexOf(shown) : -1);
+    const better = versions.some(({ live, complete, model, task }) => !live && complete && model === shown?.model && task === shown.task);
+    byId("heard-live").hidden = !this.recording || !shown?.live || !shown.complete || better || shown.segments.length === 0;
+    const time = shown?.again && Number.isFinite(shown.again) ? ` That takes about ${spoken(Math.max(1, Math.round(shown.again)))}.` : "";
+    byId("heard-live-text").textContent = `This was heard while the sound came in. With the whole recording the model often hears better.${time}`;
     byId("unfinished").hidden = !this.recording || !shown || shown.complete;
     const end = shown?.reached ? `This transcript ends at ${clock(shown.reached)} of ${clock(this.recording?.overview.duration ?? 0)}.` : "This recording is not transcribed yet.";
     byId("unfinished-text").textContent = end;
