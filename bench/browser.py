@@ -131,7 +131,7 @@ def llama_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
 def block_figures(kind: str, runs: int) -> Iterator[Figure]:
     """How fast a product in a block format reads its weights, beside how fast they can be read at all: the ratio is the
     share of the memory's bandwidth."""
-    with chromium() as (server, browser):
+    with chromium() as (_, browser), site(isolated=True) as server:  # isolated pages have a finer clock
         page = _open(browser, f"{server.url}pages/pyapp.html")
         environment = call(page, "loadBlocks", kind=kind)
         pairs = [call(page, "sampleBlocks") for _ in range(runs + 1)][1:]

@@ -32,7 +32,7 @@ export class SettingsFields {
     this.values = memory.get(remembered, {});
     if (!Number.isInteger(this.values.seed) || this.values.seed < 0 || this.values.seed > LARGEST_SEED) delete this.values.seed;
     if (typeof this.values.keep_seed !== "boolean") delete this.values.keep_seed;
-    /** By name. @type {Map<string, {number: HTMLInputElement, limit: (highest: number) => void, reset: () => void}>} */
+    /** By name. @type {Map<string, {number: HTMLInputElement, set: (value: number) => void, limit: (highest: number) => void, reset: () => void}>} */
     this.inputs = new Map();
     this.seed = h("input", { type: "number", id: `${prefix}seed`, min: 0, max: LARGEST_SEED, step: 1, inputmode: "numeric" });
     this.keep = h("input", { type: "checkbox", id: `${prefix}keep-seed` });
@@ -111,7 +111,7 @@ export class SettingsFields {
       if (document.activeElement === number) return; // the user is typing: the number is checked when the field loses focus
       show(this.values[name] ?? initial); // the stored value is used again with a model that allows it
     };
-    this.inputs.set(name, { number, limit, reset });
+    this.inputs.set(name, { number, set, limit, reset });
     show(this.values[name] ?? initial);
     return h("div", { class: "slider" }, h("label", { class: "field-label", for: id }, label), number, range, note, h("p", { class: "help", id: `${id}-help` }, help));
   }
