@@ -18,7 +18,7 @@ SAMPLE_SECONDS = 0.6  # a sample repeats its call for at least this long
 
 
 def build(name: str, kind: str) -> Llama2c:
-    """A random model of a shape, in f32 or with every matrix in q8_0."""
+    """A random model of a shape, in f32 or with every matrix in a block format."""
     model = Llama2c(SHAPES[name], initialize=False)
     for path, owner, shape in model.slots():
         weight = (
@@ -116,8 +116,8 @@ def stream(megabytes: int = 192) -> float:
 
 
 class BlockStream:
-    """Matrix × vector products with more weights than caches hold: 192 MB in a block format, rows of 11008 (llama's down
-    projection); and 192 MB of f32, which is how fast weights can be read at all. Both in pieces of about 3 MB."""
+    """Matrix × vector products with more weights than caches hold: 192 MB in a block format, in rows of 11008 (llama's
+    down projection), and 192 MB of f32, which is how fast weights can be read at all; both in pieces of about 3 MB."""
 
     def __init__(self, kind: str) -> None:
         rows, columns, repeats = 64, 11008, 8

@@ -660,6 +660,8 @@ def test_dropped_files_go_where_they_belong(transcribe: TranscribePage) -> None:
     expect(transcribe.page.locator("#model-error [role=alert]")).to_contain_text("weights.bin")
     transcribe.close_dialog()
     transcribe.page.evaluate(drop, ["diary.docx", "AAAA"])
+    expect(transcribe.page.locator("#view-error [role=alert]")).to_contain_text("This is a document")
+    transcribe.page.evaluate(drop, ["talk.xyz", "AAAA"])
     transcribe.wait_refused("could not be read as sound")
 
 

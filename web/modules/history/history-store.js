@@ -274,8 +274,8 @@ async function takesBlobs(database) {
   return takes;
 }
 
-/** @returns {Promise<IDBDatabase>} */
-function openDatabase() {
+/** Rejects, too, where the browser refuses even to look at `indexedDB`. @returns {Promise<IDBDatabase>} */
+async function openDatabase() {
   const request = indexedDB.open(DATABASE, 1);
   request.onupgradeneeded = () => {
     request.result.createObjectStore(ENTRIES, { keyPath: "id" });

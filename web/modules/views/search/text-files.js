@@ -3,6 +3,7 @@
  *
  * @typedef {{name: string, text: string}} NamedText
  */
+import { decoded } from "../../shared/decoded.js";
 import { UserError } from "../../shared/protocol.js";
 
 const NAMES = /\.(txt|text|md|markdown|rst|log|srt|vtt|html?|json|jsonl|csv|tsv|xml|ya?ml|tex|org)$/i;
@@ -35,18 +36,6 @@ export async function readTexts(files) {
     throw new UserError("There is no text in these files.", { where: skipped.slice(0, 5).join(", "), hint: "Choose .txt, .md, .json or .csv files." });
   }
   return { texts, skipped };
-}
-
-/** @param {ArrayBuffer} bytes @returns {string | null} null if it is no text */
-function decoded(bytes) {
-  const [first, second] = new Uint8Array(bytes, 0, Math.min(2, bytes.byteLength));
-  const encoding = first === 0xff && second === 0xfe ? "utf-16le" : first === 0xfe && second === 0xff ? "utf-16be" : "utf-8";
-  try {
-    const text = new TextDecoder(encoding, { fatal: true }).decode(bytes).replace(/\r\n?/g, "\n");
-    return text.includes("\0") ? null : text;
-  } catch {
-    return null;
-  }
 }
 
 /** @param {string} name @param {string} text @returns {NamedText[]} */

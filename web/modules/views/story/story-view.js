@@ -9,6 +9,8 @@ import { ModelCard } from "../../page/model-card.js";
 import { RunButton } from "../../page/run-button.js";
 import { SettingsFields } from "../../page/settings-fields.js";
 import { isShown } from "../../page/shell.js";
+import { decoded } from "../../shared/decoded.js";
+import { UserError } from "../../shared/protocol.js";
 import { StoryOutput } from "./story-output.js";
 
 const OPENINGS = ["Once upon a time, there was a little", "Long ago, there was a young dragon", "Mia was a clever"];
@@ -224,9 +226,11 @@ export class StoryView {
 
   /** Begins the story with a text file. The field can undo it. @param {File[]} files one file */
   async drop([file]) {
+    const text = decoded(await file.arrayBuffer());
+    if (text === null) throw new UserError("This is no text in UTF-8 or UTF-16.", { where: file.name, hint: "Save it as plain text, then drop it again." });
     this.prompt.focus();
     this.prompt.select();
-    document.execCommand("insertText", false, (await file.text()).trim());
+    document.execCommand("insertText", false, text.trim());
   }
 
   /** @param {import("../../shared/protocol.js").TaskEvent} event */
