@@ -31,7 +31,7 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
         for kind in ROW_KINDS:
             found[f"{place}/rows/{kind}"] = partial(module.row_figures, kind, runs)
         for shape in SHAPES:
-            for kind in ("f32", "q8_0"):
+            for kind in ("f32", "q8_0", "q4_0"):
                 found[f"{place}/{shape}/{kind}"] = partial(module.model_figures, shape, kind, runs, with_peers)
     for shape in LLAMAS:
         for kind in LLAMA_KINDS:

@@ -82,10 +82,14 @@ def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
         environment = [call(page, "load", shape=shape, kind=kind) for page in ours.values()][0]
         pages = {}
         for version in peer_versions() if with_peers else []:
-            page = _open(browser, f"{server.url}pages/wllama.html?version={version}")
             gguf = write_gguf(shape, kind, WEIGHTS)
-            call(page, "load", gguf=f"../weights/{gguf.name}", context=SHAPES[shape].max_seq_len)
-            pages[f"wllama {version}"] = page
+            for who, host, threads in (
+                (f"wllama {version}", server, 1),
+                (f"wllama {version}, {THREADS} threads", isolated, THREADS),
+            ):
+                page = _open(browser, f"{host.url}pages/wllama.html?version={version}&threads={threads}")
+                call(page, "load", gguf=f"../weights/{gguf.name}", context=SHAPES[shape].max_seq_len)
+                pages[who] = page
         for name in FIGURES:
             whose = ["pyapp"] if name == "eager" else [*ours, *pages]
             samples: dict[str, list[float]] = {who: [] for who in whose}
@@ -131,7 +135,7 @@ def llama_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
 def block_figures(kind: str, runs: int) -> Iterator[Figure]:
     """How fast a product in a block format reads its weights, beside how fast they can be read at all: the ratio is the
     share of the memory's bandwidth."""
-    with chromium() as (server, browser):
+    with chromium() as (_, browser), site(isolated=True) as server:  # isolated pages have a finer clock
         page = _open(browser, f"{server.url}pages/pyapp.html")
         environment = call(page, "loadBlocks", kind=kind)
         pairs = [call(page, "sampleBlocks") for _ in range(runs + 1)][1:]

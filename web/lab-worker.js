@@ -8,6 +8,7 @@
  * Its name is "pyapp" and the number of threads, as that of worker.js. `?hosts=` in its address names the hosts that cells may reach.
  */
 import { allowOwnScripts } from "./modules/shared/trusted-types.js";
+import { present } from "./modules/shared/present.js";
 import { UserError, eventFromError } from "./modules/shared/protocol.js";
 import { siteUrl } from "./modules/shared/site.js";
 import { mayShare, threadsFor } from "./modules/shared/threads.js";
@@ -34,7 +35,7 @@ const started = start();
 started.catch(() => {}); // "failed" was posted; requests report it too
 
 async function start() {
-  const { pyodide } = await python.runtime;
+  const { pyodide } = await present(python.runtime, "Python");
   await Promise.all([python.install("numpy"), python.install("numpy-later"), python.installLater()]);
   if (interrupts) pyodide.setInterruptBuffer(interrupts);
   const lab = pyodide.pyimport("pyapp.lab.worker");
@@ -43,26 +44,29 @@ async function start() {
     allowed: hosts,
     micropip: () => python.install("micropip"),
     read: (/** @type {string} */ path) => readNow(siteUrl(path)), // a file of the site
-    ask: answers ? ask : undefined,
-    sleep: interrupts ? sleep : undefined,
+    ask: answers && interrupts ? () => ask(answers, interrupts) : undefined,
+    sleep: interrupts ? (/** @type {number} */ seconds) => sleep(seconds, interrupts) : undefined,
   });
   lab.start();
   return { lab, files: new LabFiles(pyodide.FS, lab.HOME) };
 }
 
-/** Waits as `time.sleep` does, until Stop ends it: Python then raises KeyboardInterrupt. @param {number} seconds */
-function sleep(seconds) {
+/** Waits as `time.sleep` does, until Stop ends it: Python then raises KeyboardInterrupt. @param {number} seconds @param {Int32Array} stop */
+function sleep(seconds, stop) {
   const longest = 1e6; // ms; Python asks again for the rest
-  Atomics.wait(interrupts, 0, 0, Math.min(seconds * 1000, longest));
+  Atomics.wait(stop, 0, 0, Math.min(seconds * 1000, longest));
 }
 
 /** The request whose code runs. */
 let current = 0;
 
-/** A line that the reader writes. @returns {string | undefined} undefined: the cell is stopped */
-function ask() {
-  const line = waitForAnswer(answers, () => postMessage({ id: current, events: [{ type: "asked" }] }));
-  if (line === undefined) Atomics.store(interrupts, 0, 0); // Python raises KeyboardInterrupt by itself
+/**
+ * A line that the reader writes. @param {import("./modules/worker/lab-answers.js").Answers} shared @param {Int32Array} stop
+ * @returns {string | undefined} undefined: the cell is stopped
+ */
+function ask(shared, stop) {
+  const line = waitForAnswer(shared, () => postMessage({ id: current, events: [{ type: "asked" }] }));
+  if (line === undefined) Atomics.store(stop, 0, 0); // Python raises KeyboardInterrupt by itself
   return line;
 }
 

@@ -16,7 +16,7 @@ const PROGRAM = "pyodide.asm.wasm";
 const LIBRARY = "python_stdlib.zip";
 
 /** The package with the best kernels for this browser that were built. @param {LockFile} lock */
-export const kernelsOf = ({ packages }) => [`pyapp-${bestInstructionSet()}`, "pyapp-simd"].find((name) => packages[name]);
+export const kernelsOf = ({ packages }) => (packages[`pyapp-${bestInstructionSet()}`] ? `pyapp-${bestInstructionSet()}` : "pyapp-simd");
 
 /** In the service worker's bookkeeping: this cache exists after the first visit. */
 const VISITED = "pyapp-meta";

@@ -1,6 +1,7 @@
 /**
  * Starts Python in this worker, runs tasks of its adapter `pyapp.browser` by name, and cancels them by the request's id.
  */
+import { present } from "../shared/present.js";
 import { Cancelled, UserError, eventFromError } from "../shared/protocol.js";
 import { mayShare } from "../shared/threads.js";
 import { PYODIDE, fetchParts, fetchWheel, readNow } from "./parts.js";
@@ -86,7 +87,7 @@ export class Python {
    * @param {"numpy" | "numpy-later" | "jinja2" | "markupsafe" | "micropip" | "python-later" | "pyapp-later"} name
    */
   async install(name) {
-    const runtime = await this.runtime;
+    const runtime = await present(this.runtime, "Python");
     const { lock, wheels } = runtime;
     this.installed[name] ??= (wheels[name] ?? fetchWheel(lock, name)).then((wheel) => this.#unpack(runtime, name, wheel)).catch((error) => {
       delete this.installed[name];
@@ -136,8 +137,9 @@ export class Python {
 
   /** What the page is told: an error after a thread was lost is about that. @param {{type: string}[]} events */
   #told(events) {
-    if (this.pool?.lost == null) return events;
-    return events.map((event) => (event.type === "error" ? threadLost(this.pool.lost) : event));
+    const lost = this.pool?.lost;
+    if (lost == null) return events;
+    return events.map((event) => (event.type === "error" ? threadLost(lost) : event));
   }
 
   /**
