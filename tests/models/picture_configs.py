@@ -101,7 +101,7 @@ CLASSES = {("deit_teacher", "image-classification"): "DeiTForImageClassification
 QUANTISED = "vit deit beit dinov2 convnext resnet mobilenet_v2 efficientnet clip siglip yolos segformer trocr".split()
 # Run on another device.
 OTHER_DEVICE = (
-    "vit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos segformer trocr".split()
+    "vit deit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos segformer trocr".split()
 )
 WITH_TOKENS = ("image-to-text", "zero-shot-image-classification")  # tasks whose models read texts too
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # two texts, or their beginnings
