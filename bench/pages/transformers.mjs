@@ -1,5 +1,5 @@
 // transformers.js (onnxruntime in WebAssembly): the embeddings of texts, one thread.
-import { env, pipeline } from "../peers/@huggingface/transformers/dist/transformers.min.js";
+import { AutoModel, AutoTokenizer, FeatureExtractionPipeline, env } from "../peers/@huggingface/transformers/dist/transformers.min.js";
 
 const ort = new URL("../peers/onnxruntime-web/dist/ort-wasm-simd-threaded", import.meta.url).href;
 env.allowRemoteModels = false;
@@ -11,7 +11,9 @@ env.backends.onnx.wasm.numThreads = 1;
 let embed;
 
 async function load({ folder }) {
-  embed = await pipeline("feature-extraction", folder, { dtype: "fp32", device: "wasm" });
+  const tokenizer = await AutoTokenizer.from_pretrained(folder);
+  const model = await AutoModel.from_pretrained(folder, { dtype: "fp32", device: "wasm" });
+  embed = new FeatureExtractionPipeline({ task: "feature-extraction", model, tokenizer });
   return env.version;
 }
 
