@@ -5,7 +5,7 @@ const ort = new URL("../peers/onnxruntime-web/dist/ort-wasm-simd-threaded", impo
 env.allowRemoteModels = false;
 env.allowLocalModels = true;
 env.useBrowserCache = false;
-env.localModelPath = new URL("../weights/", import.meta.url).href;
+env.localModelPath = new URL("../weights/", import.meta.url).pathname;
 env.backends.onnx.wasm.wasmPaths = { mjs: `${ort}.asyncify.mjs`, wasm: `${ort}.asyncify.wasm` };
 env.backends.onnx.wasm.numThreads = 1;
 let embed;
