@@ -100,6 +100,21 @@ class LlamaWorkload(Decoder):
         super().__init__(load_model(path).model, DECODE[name], LLAMA_PROMPT)
 
 
+class EmbedderWorkload:
+    """A folder of sentence-transformers, and how many texts it embeds in a second."""
+
+    def __init__(self, folder: str) -> None:
+        self.embed = pyapp.pipeline("embed", folder)
+
+    def vectors(self, texts: list[str]) -> Any:
+        return self.embed(texts)
+
+    def figure(self, texts: list[str]) -> float:
+        start = time.perf_counter()
+        self.embed(texts)
+        return len(texts) / (time.perf_counter() - start)
+
+
 def stream(megabytes: int = 192) -> float:
     """GB/s at which a matrix × vector product in f32 reads its weights: the floor of decoding."""
     rows = megabytes * 1_000_000 // (4 * 4096)

@@ -49,13 +49,15 @@ Experts keep their block types too: a token reads the matrices of its own expert
 
 
 def configurations() -> Iterator[tuple[str, str, Any]]:
-    """(model_type, name, module) of each configuration that has a golden file."""
+    """(model_type, name, module) of each configuration that has a golden file, and of the text decoder in it."""
     for file in sorted(TESTS.glob("*_configs.py")):
         module = importlib.import_module(f"tests.models.{file.stem}")
         folder = TESTS / f"golden_{file.stem.removesuffix('_configs')}s"
         for name, config in module.CONFIGS.items():
             if (folder / f"{name}.json").is_file():
                 yield config["model_type"], name, module
+                if isinstance(decoder := config.get("decoder"), dict):
+                    yield decoder["model_type"], name, module
 
 
 def runs_in_browser(module: Any) -> bool:

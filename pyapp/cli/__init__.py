@@ -190,11 +190,11 @@ def models(as_json: bool) -> int:
     return forward(lambda cancel: tasks.models(), JsonView() if as_json else ModelsView())
 
 
-@cli.command(short_help="Print what a model file has in it.")
+@cli.command(short_help="Print what a model file or folder has in it.")
 @click.argument("file", type=click.Path())
 @json_option
 def inspect(file: str, as_json: bool) -> int:
-    """Print the content of a model file: its configuration, metadata, and tensors."""
+    """Print the content of a model file, or of a model's folder: its configuration, metadata, and tensors."""
     from pyapp import tasks
 
     return forward(lambda cancel: tasks.inspect(file), JsonView() if as_json else InspectView())

@@ -182,10 +182,22 @@ async def generate(
 
 @task
 async def inspect(source: Any) -> Events:
-    """The content of a model file, from its header: Done carries `file format size config metadata tensors totals`."""
+    """The content of a model file, or of the weights of a model's folder, from its header: Done carries `file format
+    size config metadata tensors totals`. `config` is that of the file, or else config.json's.
+    """
     from pyapp import formats
 
-    yield Done("complete", formats.inspect(source))
+    if not isinstance(source, str | os.PathLike) or not os.path.isdir(source):
+        yield Done("complete", formats.inspect(source))
+        return
+    from pyapp import hub
+    from pyapp.models.load import read_settings
+
+    files = hub.resolve(source).files
+    found = formats.inspect(files["model"])
+    if not found["config"] and "config" in files:
+        found["config"] = read_settings(files["config"])
+    yield Done("complete", found)
 
 
 @task
