@@ -73,7 +73,7 @@ class Running:
         self.answers: list[Answer] = []
         self._open = True
 
-    def add(self, prompt: Prompt, count: int) -> None:
+    def add(self, prompt: Prompt, count: int, priority: int) -> None:
         """`count` texts of a prompt, with seeds one after the other."""
         for number in range(count):
             options, answer = prompt.options, Answer()
@@ -81,9 +81,10 @@ class Running:
                 options = replace(options, seed=(options.seed + number) % (1 << 64))
             self.answers.append(answer)
             self.context.in_flight += 1
-            self.context.models.submit(
-                self.model, Text(prompt.ids, options, prompt.stops, answer.emit, prompt.continuing, answer.cancel)
-            )
+            text = Text(
+                prompt.ids, options, prompt.stops, answer.emit, prompt.continuing, answer.cancel, priority
+            )  # fmt: skip
+            self.context.models.submit(self.model, text)
 
     def close(self) -> None:
         if self._open:
@@ -125,14 +126,16 @@ class Running:
                 task.cancel()
 
 
-def submit(context: Context, model: ServedModel, prompts: Sequence[Prompt], count: int) -> Running:
-    """`count` texts of each prompt."""
+def submit(
+    context: Context, model: ServedModel, prompts: Sequence[Prompt], count: int, priority: int = 0
+) -> Running:  # fmt: skip
+    """`count` texts of each prompt. Those with a lower priority go first."""
     for prompt in prompts:
         model.runner.check(prompt.ids, prompt.options)
     context.admit(count * len(prompts))
     running = Running(context, model)
     for prompt in prompts:
-        running.add(prompt, count)
+        running.add(prompt, count, priority)
     return running
 
 
@@ -168,6 +171,12 @@ def stream_options(fields: Fields) -> tuple[bool, bool]:
     usage = options.flag("include_usage")
     options.end(("include_obfuscation",))
     return stream, usage
+
+
+def priority_of(fields: Fields) -> int:
+    """vLLM's `priority`: requests with a lower one go first."""
+    found: int = fields.whole("priority", 0, -(1 << 31), (1 << 31) - 1)
+    return found
 
 
 def line(value: dict[str, Any]) -> str:
@@ -336,6 +345,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
     options = options_of(fields, context.settings, (top or 0) if wanted else None)
     count = fields.whole("n", 1, 1, MOST_TEXTS)
     stream, usage = stream_options(fields)
+    priority = priority_of(fields)
     tools = Tools(fields)
     variables = fields.mapping("chat_template_kwargs") or {}
     effort = fields.text("reasoning_effort")
@@ -350,7 +360,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
     model = await context.models.get(name, "generate")
     request.scope["pyapp.log"]["model"] = model.name
     prompt = await context.aside(lambda: chat_prompt(model, messages, options, tools, variables))
-    running = submit(context, model, [prompt], count)
+    running = submit(context, model, [prompt], count, priority)
     voices = [Voice(prompt, tools) for _ in range(count)]
     choices = [Choice(index) for index in range(count)]
     head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": model.name}
@@ -489,6 +499,7 @@ async def completions(request: Request, context: Context) -> Response:
     wanted = fields.whole("logprobs", None, 0, 20)
     options = options_of(fields, context.settings, wanted, most=16)
     count = fields.whole("n", 1, 1, MOST_TEXTS)
+    priority = priority_of(fields)
     echo = fields.flag("echo")
     stream, usage = stream_options(fields)
     best = fields.whole("best_of", count, 1, MOST_TEXTS)
@@ -503,7 +514,7 @@ async def completions(request: Request, context: Context) -> Response:
     model = await context.models.get(name, "generate")
     request.scope["pyapp.log"]["model"] = model.name
     ready = await context.aside(lambda: [completion_prompt(model, prompt, options) for prompt in prompts])
-    running = submit(context, model, ready, count)
+    running = submit(context, model, ready, count, priority)
     starts = [
         (prompt if isinstance(prompt, str) else model.loaded.tokenizer.decode(prompt)) if echo else ""
         for prompt in prompts for _ in range(count)
