@@ -34,18 +34,22 @@ class Context:
         self.metrics = Metrics(self.engine, self.models, lambda: self.in_flight)
         self.draining = False
         self.in_flight = 0
+        self.tokens_in_flight = 0
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="tokens")
 
     async def aside(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._aside, function)
 
-    def admit(self, count: int = 1) -> None:
-        """Problem 429 for more requests than may wait."""
-        if self.in_flight + count > self.settings.queue:
-            raise Problem(
-                f"{self.in_flight} requests wait or run; at most {self.settings.queue} may", status=429,
-                code="rate_limit_exceeded", headers={"Retry-After": "1"},
-            )  # fmt: skip
+    def admit(self, count: int = 1, tokens: int = 0) -> None:
+        """Problem 429 for more requests, or more tokens of prompts, than may wait."""
+        settings = self.settings
+        busy = None
+        if self.in_flight + count > settings.queue:
+            busy = f"{self.in_flight} requests wait or run; at most {settings.queue} may"
+        elif self.tokens_in_flight and self.tokens_in_flight + tokens > settings.queue_tokens:
+            busy = f"prompts of {self.tokens_in_flight:,} tokens wait or run; at most {settings.queue_tokens:,} may"
+        if busy:
+            raise Problem(busy, status=429, code="rate_limit_exceeded", headers={"Retry-After": "1"})
 
     def close(self) -> None:
         self.engine.stop()

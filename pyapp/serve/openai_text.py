@@ -71,6 +71,7 @@ class Running:
     def __init__(self, context: Context, model: ServedModel) -> None:
         self.context, self.model = context, model
         self.answers: list[Answer] = []
+        self._tokens = 0
         self._open = True
 
     def add(self, prompt: Prompt, count: int, priority: int) -> None:
@@ -81,6 +82,8 @@ class Running:
                 options = replace(options, seed=(options.seed + number) % (1 << 64))
             self.answers.append(answer)
             self.context.in_flight += 1
+            self.context.tokens_in_flight += len(prompt.ids)
+            self._tokens += len(prompt.ids)
             text = Text(
                 prompt.ids, options, prompt.stops, answer.emit, prompt.continuing, answer.cancel, priority
             )  # fmt: skip
@@ -90,6 +93,7 @@ class Running:
         if self._open:
             self._open = False
             self.context.in_flight -= len(self.answers)
+            self.context.tokens_in_flight -= self._tokens
             for answer in self.answers:
                 answer.cancel.set()
 
@@ -132,7 +136,7 @@ def submit(
     """`count` texts of each prompt. Those with a lower priority go first."""
     for prompt in prompts:
         model.runner.check(prompt.ids, prompt.options)
-    context.admit(count * len(prompts))
+    context.admit(count * len(prompts), count * sum(len(prompt.ids) for prompt in prompts))
     running = Running(context, model)
     for prompt in prompts:
         running.add(prompt, count, priority)

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp import tasks
 from pyapp.events import Done, Error, Event, Item
+from pyapp.tasks.texts import embed_every_token
 
 from .answers import Answer, cancelled_by_leaving
 from .batching import Batch, Job
@@ -208,6 +209,18 @@ async def embed(request: Request, context: Context) -> Response:
     model = await context.models.get(None, "embed")
     vectors = await embedded(request, context, model, texts)
     return JSONResponse([shortened(vector, len(vector)) for vector in vectors] if of_length_1 else vectors)
+
+
+async def embed_all(request: Request, context: Context) -> Response:
+    """TEI's /embed_all: for each text an array with a vector for each token, before they are pooled."""
+    fields = Fields(await context.json(request))
+    texts = fields.texts("inputs", MOST_INPUTS)
+    fields.end(("truncate", "truncation_direction", "prompt_name"))
+    assert texts is not None
+    check_length(context, texts, "inputs")
+    model = await context.models.get(None, "embed")
+    found = await by_task(request, context, model, len(texts), lambda **more: embed_every_token(texts, **more))
+    return JSONResponse([values["embeddings"] for values in found])
 
 
 async def similarity(request: Request, context: Context) -> Response:

@@ -73,6 +73,18 @@ def embed_texts(
     yield Done("complete", {"count": len(texts), "dimensions": dimensions, "similarity": settings.similarity})
 
 
+def embed_tokens(loaded: Any, texts: Sequence[str], *, batch_size: int = BATCH_SIZE) -> Work:
+    """Items with `embeddings`: a vector for each token of a text, before they are pooled."""
+    texts = checked_texts(texts)
+    encodings = yield from encoded(loaded, texts, None, loaded.model.most)
+    for index, vectors in batches(loaded, encodings, loaded.model.encoder, batch_size):
+        if isinstance(vectors, Event):
+            yield vectors
+            continue
+        yield Item(index, {"embeddings": vectors[: len(encodings[index])]})
+    yield Done("complete", {"count": len(texts)})
+
+
 def classify_texts(
     loaded: Any,
     texts: Sequence[str],
@@ -245,7 +257,7 @@ WORK: Mapping[str, Callable[..., Work]] = {
     "question-answering": answer_questions,
 }
 # The loader of a task, where it has another name.
-LOADED_FOR = {"rerank": "classify", "embed-image": "match-image"}
+LOADED_FOR = {"rerank": "classify", "embed-image": "match-image", "embed-tokens": "embed"}
 
 
 async def _stream(
@@ -287,7 +299,7 @@ def stream_of(name: str, work: Callable[..., Work], remote: bool = True) -> Call
         cancel: Cancel | None = None, **options: Any,
     ) -> Events:  # fmt: skip
         if isinstance(model, Remote) and not remote:
-            raise OptionError("a server's models do not take pictures", where="model")
+            raise OptionError("a server's models do not do this", where="model")
         async with aclosing(_stream(name, work, arguments, model, key, dtype, cancel, options)) as events:
             async for event in events:
                 yield event
@@ -301,6 +313,7 @@ def stream_of(name: str, work: Callable[..., Work], remote: bool = True) -> Call
 
 embed = stream_of("embed", embed_texts)
 classify = stream_of("classify", classify_texts)
+embed_every_token = stream_of("embed-tokens", embed_tokens, remote=False)
 rerank = stream_of("rerank", rerank_texts)
 fill_mask = stream_of("fill-mask", fill_masks)
 translate = stream_of("translate", translate_texts)
