@@ -21,11 +21,14 @@ from .settings import Settings
 
 T = TypeVar("T")
 Handler = Callable[[Request, "Context"], Coroutine[Any, Any, Response]]
+ASIDE = 4  # threads
 JSON_TYPES = ("application/json", "")
 
 
 class Context:
-    """The server's state. One thread, `aside`, splits texts into tokens, so that the event loop goes on."""
+    """The server's state. Threads `aside` split texts into tokens and compile forms, so that the event loop and the
+    engine go on, and a long text does not stop a short one.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -35,7 +38,7 @@ class Context:
         self.draining = False
         self.in_flight = 0
         self.tokens_in_flight = 0
-        self._aside = ThreadPoolExecutor(1, thread_name_prefix="tokens")
+        self._aside = ThreadPoolExecutor(ASIDE, thread_name_prefix="aside")
 
     async def aside(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._aside, function)

@@ -14,7 +14,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from pyapp.errors import PyappError
+from pyapp.errors import OptionError, PyappError
 from pyapp.events import Done, Error, Event, Token
 from pyapp.text.chat_template import ChatTemplate, sources
 from pyapp.text.generate import prompt_ids
@@ -68,8 +68,8 @@ class Prompt:
 class Running:
     """The texts of one request. `close` cancels those that are not complete, and gives their places free."""
 
-    def __init__(self, context: Context, model: ServedModel) -> None:
-        self.context, self.model = context, model
+    def __init__(self, context: Context, model: ServedModel, form: Any) -> None:
+        self.context, self.model, self._form = context, model, form
         self.answers: list[Answer] = []
         self._tokens = 0
         self._open = True
@@ -85,8 +85,8 @@ class Running:
             self.context.tokens_in_flight += len(prompt.ids)
             self._tokens += len(prompt.ids)
             text = Text(
-                prompt.ids, options, prompt.stops, answer.emit, prompt.continuing, answer.cancel, priority
-            )  # fmt: skip
+                prompt.ids, options, prompt.stops, answer.emit, prompt.continuing, answer.cancel, priority, self._form
+            )
             self.context.models.submit(self.model, text)
 
     def close(self) -> None:
@@ -130,14 +130,21 @@ class Running:
                 task.cancel()
 
 
-def submit(
-    context: Context, model: ServedModel, prompts: Sequence[Prompt], count: int, priority: int = 0
+async def submit(
+    context: Context, model: ServedModel, prompts: Sequence[Prompt], count: int, param: str, priority: int = 0
 ) -> Running:  # fmt: skip
-    """`count` texts of each prompt. Those with a lower priority go first."""
+    """`count` texts of each prompt, which the field `param` gave. Those with a lower priority go first."""
     for prompt in prompts:
-        model.runner.check(prompt.ids, prompt.options)
+        try:
+            model.runner.check(prompt.ids, prompt.options)
+        except OptionError as error:
+            what = f"{param}: {error.what}. {error.hint}"
+            raise Problem(what, param=param, code="context_length_exceeded") from None
+    form = None
+    if prompts[0].options.has_form:
+        form = await context.aside(lambda: model.runner.form_of(prompts[0].options))
     context.admit(count * len(prompts), count * sum(len(prompt.ids) for prompt in prompts))
-    running = Running(context, model)
+    running = Running(context, model, form)
     for prompt in prompts:
         running.add(prompt, count, priority)
     return running
@@ -364,7 +371,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
     model = await context.models.get(name, "generate")
     request.scope["pyapp.log"]["model"] = model.name
     prompt = await context.aside(lambda: chat_prompt(model, messages, options, tools, variables))
-    running = submit(context, model, [prompt], count, priority)
+    running = await submit(context, model, [prompt], count, "messages", priority)
     voices = [Voice(prompt, tools) for _ in range(count)]
     choices = [Choice(index) for index in range(count)]
     head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": model.name}
@@ -518,7 +525,7 @@ async def completions(request: Request, context: Context) -> Response:
     model = await context.models.get(name, "generate")
     request.scope["pyapp.log"]["model"] = model.name
     ready = await context.aside(lambda: [completion_prompt(model, prompt, options) for prompt in prompts])
-    running = submit(context, model, ready, count, priority)
+    running = await submit(context, model, ready, count, "prompt", priority)
     starts = [
         (prompt if isinstance(prompt, str) else model.loaded.tokenizer.decode(prompt)) if echo else ""
         for prompt in prompts for _ in range(count)

@@ -21,7 +21,7 @@ import time
 from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyapp.engine import capture, no_grad
 from pyapp.engine.buffers import int32_tensor, writer
@@ -35,12 +35,10 @@ from pyapp.text.generate import Writer, check_tokenizer, new_tokens
 from pyapp.text.options import SamplingOptions
 from pyapp.text.sampling import Sampler
 from pyapp.text.session import PROMPT_PASS, LanguageModel, capacity_of, new_cache
+from pyapp.text.structured import CompiledForm, TextForm, compiled_form
 from pyapp.text.tokenizer import Tokenizer
 
 from .blocks import START, BlockPool, name_of
-
-if TYPE_CHECKING:
-    from pyapp.text.structured import TextForm
 
 log = logging.getLogger("pyapp.serve")
 BLOCK = 32  # tokens whose keys and values lie together
@@ -57,7 +55,7 @@ class Text:
 
     `emit` gets Tokens and, last, a Done or an Error; the engine's thread calls it. `stops` are the ids that end the
     text. `continuing`: the text follows other text, so that a space at its beginning is kept. Texts with a lower
-    `priority` go first.
+    `priority` go first. `form`: the one that the options ask for, if it has been made (Scheduler.form_of).
     """
 
     ids: Sequence[int]
@@ -67,6 +65,7 @@ class Text:
     continuing: bool = True
     cancel: Cancel = field(default_factory=Cancel)
     priority: int = 0
+    form: CompiledForm | None = None
     begun: float = field(default_factory=time.perf_counter)
 
 
@@ -115,7 +114,7 @@ class Load:
 
 class Scheduler:
     """The texts of one model. `rows` texts run at once, each of at most `context` tokens; `cache_bytes` limits the
-    memory of their keys and values. All methods but `load` belong to the engine's thread.
+    memory of their keys and values. All methods but `load` and `form_of` belong to the engine's thread.
     """
 
     def __init__(
@@ -167,6 +166,14 @@ class Scheduler:
                 f"{len(ids)} tokens are too long: there is room for {self.capacity}", where="prompt",
                 hint="Shorten it, or start the server with a larger --context",
             )  # fmt: skip
+
+    def form_of(self, options: SamplingOptions) -> CompiledForm | None:
+        """The form that the options ask for. It may take seconds, and any thread may call it. OptionError for one that
+        is not supported.
+        """
+        if not options.has_form:
+            return None
+        return compiled_form(options, self.tokenizer, self.vocab_size, self.device)
 
     def add(self, text: Text) -> None:
         self._wait(Writing(text))
@@ -239,10 +246,9 @@ class Scheduler:
         options = text.options
         self.check(text.ids, options)
         writing.most = most = new_tokens(options, self.capacity, text.ids)
-        if options.has_form:
-            from pyapp.text import structured  # most texts do without
-
-            writing.form = structured.form_of(options, self.tokenizer, self.vocab_size, self.device, most)
+        form = text.form or self.form_of(options)
+        if form is not None:
+            writing.form = TextForm(form, most)
         sampler = Sampler(options, self.vocab_size, self.capacity + 1, self.device, writing.form)
         sampler.accept(text.ids, prompt=True)
         writing.sampler = sampler

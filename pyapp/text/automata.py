@@ -16,6 +16,7 @@ from pyapp.errors import OptionError
 
 NFA_STATES = 60_000
 STATES = 10_000
+WORK = 2_000_000  # states that are looked at while free edges are followed: a second or two
 LAST_CHARACTER = 0x10FFFF
 SURROGATES = (0xD800, 0xDFFF)
 
@@ -318,11 +319,17 @@ def compile_expression(expression: Expression, where: str = "form") -> Automaton
         raise too_large(where) from None
     starts = sorted({0, *(at for edges in graph.edges for low, high, _ in edges for at in (low, high + 1) if at < 256)})
     column_of = bytes(bisect_right(starts, byte) - 1 for byte in range(256))
-    closures = _closures(graph, last)
+    closures = _closures(graph, last, where)
     numbers: dict[frozenset[int], int] = {}
 
+    work = 0
+
     def number(states: Iterable[int]) -> int:
+        nonlocal work
         closed = frozenset().union(*(closures[state] for state in states))
+        work += len(closed)
+        if work > WORK:
+            raise too_large(where)
         if closed not in numbers:
             if len(numbers) >= STATES:
                 raise too_large(where)
@@ -359,9 +366,9 @@ def compile_expression(expression: Expression, where: str = "form") -> Automaton
     return Automaton(rows, column_of, accepting)
 
 
-def _closures(graph: _Graph, last: int) -> list[frozenset[int]]:
+def _closures(graph: _Graph, last: int, where: str) -> list[frozenset[int]]:
     """For each state those that it reaches for free and that read a byte or end the text."""
-    found = []
+    found, work = [], 0
     for start in range(len(graph.edges)):
         seen, waiting = {start}, [start]
         while waiting:
@@ -370,6 +377,9 @@ def _closures(graph: _Graph, last: int) -> list[frozenset[int]]:
                     seen.add(state)
                     waiting.append(state)
         found.append(frozenset(state for state in seen if graph.edges[state] or state == last))
+        work += len(seen)
+        if work > WORK:
+            raise too_large(where)
     return found
 
 
