@@ -198,6 +198,11 @@ class Gate:
     def _refusal(self, scope: Any, headers: Headers) -> Problem | None:
         """Why a request may not go on: its key, or a page of another site that opens a websocket."""
         settings = self._context.settings
+        if self._context.connections() > settings.connections and scope["path"] not in OPEN:
+            return Problem(
+                f"more than {settings.connections:,} connections are open", status=503, code="too_many_connections",
+                headers={"Retry-After": "1", "Connection": "close"},
+            )  # fmt: skip
         origin = headers.get("origin")
         if scope["type"] == "websocket" and origin is not None:  # browsers ask for no permission (CORS) here
             if urlsplit(origin).netloc != headers.get("host") and not {origin, "*"} & {*settings.origins}:

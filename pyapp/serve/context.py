@@ -35,6 +35,7 @@ class Context:
         self.engine = Engine()
         self.models = Models(settings, self.engine)
         self.metrics = Metrics(self.engine, self.models, lambda: self.in_flight)
+        self.connections: Callable[[], int] = lambda: 0  # that are open; the server knows
         self.draining = False
         self.in_flight = 0
         self.tokens_in_flight = 0

@@ -104,11 +104,12 @@ def run(
     context.engine.on_death = lambda: loop[0].call_soon_threadsafe(end)
     config = uvicorn.Config(
         make_app(context, end), host=settings.host, port=settings.port, log_config=None, access_log=False,
-        ws="websockets-sansio", ws_max_size=WS_MESSAGE, limit_concurrency=settings.connections, server_header=False,
+        ws="websockets-sansio", ws_max_size=WS_MESSAGE, server_header=False,
         timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=max(int(settings.grace), 0),
         ssl_certfile=certificate, ssl_keyfile=private_key,
     )  # fmt: skip
     server = Server(config, context)
+    context.connections = lambda: len(server.server_state.connections)
 
     async def serve() -> None:
         loop.append(asyncio.get_running_loop())
