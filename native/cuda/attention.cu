@@ -21,13 +21,28 @@ DEVICE float cached(const char *row, int64_t column, int type, int64_t dims)
     return (float)((const int8_t *)row)[column] * f16_to_float((uint16_t)(scale[0] | scale[1] << 8));
 }
 
-/* Whether tokens at position[text] .. of every text lie within the cache. */
+/* Whether tokens at position[text] .. of every text lie within the cache, and so do the parts of the text up to there. */
 DEVICE void check_positions(const launch &record, int32_t *status, const int32_t *position, int64_t texts,
-                            int64_t tokens, int64_t capacity)
+                            int64_t tokens, int64_t capacity, const int32_t *table, int64_t parts, int64_t blocks)
 {
     FOR_EACH(text, texts)
-    if (position[text] < 0 || position[text] + tokens > capacity)
-        report(KERNEL_POSITION_RANGE);
+    {
+        const int64_t end = position[text] + tokens;
+        if (position[text] < 0 || end > capacity * parts)
+            report(KERNEL_POSITION_RANGE);
+        else
+            for (int64_t part = 0; table && part * capacity < end; part++)
+                if (table[text * parts + part] < 0 || table[text * parts + part] >= blocks)
+                    report(KERNEL_POSITION_RANGE);
+    }
+}
+
+/* The number of the cache's row for a position of a text; table may be NULL. */
+DEVICE int64_t row_at(const int32_t *table, int64_t parts, int64_t text, int64_t kv_heads, int64_t kv_head,
+                      int64_t capacity, int64_t position)
+{
+    const int64_t block = table ? table[text * parts + position / capacity] : text;
+    return (block * kv_heads + kv_head) * capacity + position % capacity;
 }
 
 STEP(cached_attention, 0, PARTS(texts, 256), 256, 0)
@@ -38,7 +53,10 @@ STEP(cached_attention, 0, PARTS(texts, 256), 256, 0)
         report(KERNEL_BAD_ARGUMENT);
     else
         check_positions(record, status, (const int32_t *)record.pointers[cached_attention_position],
-                        d[cached_attention_texts], d[cached_attention_tokens], d[cached_attention_capacity]);
+                        d[cached_attention_texts], d[cached_attention_tokens], d[cached_attention_capacity],
+                        (const int32_t *)record.pointers[cached_attention_table],
+                        record.pointers[cached_attention_table] ? d[cached_attention_parts] : 1,
+                        d[cached_attention_blocks]);
 }
 
 KERNEL(cached_attention, texts *tokens *heads, 128, 4 * 5 * head_dim)
@@ -48,7 +66,9 @@ KERNEL(cached_attention, texts *tokens *heads, 128, 4 * 5 * head_dim)
                   kv_heads = d[cached_attention_kv_heads], dims = d[cached_attention_head_dim],
                   window = d[cached_attention_window];
     const int type = (int)d[cached_attention_type];
-    const int64_t row_bytes = row_bytes_of(type, dims), cache_bytes = d[cached_attention_capacity] * row_bytes;
+    const int64_t row_bytes = row_bytes_of(type, dims), capacity = d[cached_attention_capacity],
+                  parts = d[cached_attention_parts];
+    const int32_t *table = (const int32_t *)record.pointers[cached_attention_table];
     const float *slopes = (const float *)record.pointers[cached_attention_slopes];
     const float softcap = record.floats[cached_attention_softcap];
     const float scale = record.floats[cached_attention_scale] / (softcap != 0 ? softcap : 1.0f);
@@ -61,9 +81,9 @@ KERNEL(cached_attention, texts *tokens *heads, 128, 4 * 5 * head_dim)
         const int64_t visible = ((const int32_t *)record.pointers[cached_attention_position])[text] +
                                 (d[cached_attention_causal] ? token % tokens + 1 : tokens);
         const int64_t hidden = window && visible > window ? visible - window : 0;
-        const int64_t cache = text * kv_heads + head / (heads / kv_heads);
-        const char *k = (const char *)record.pointers[cached_attention_k] + cache * cache_bytes;
-        const char *v = (const char *)record.pointers[cached_attention_v] + cache * cache_bytes;
+        const int64_t kv_head = head / (heads / kv_heads);
+        const char *k = (const char *)record.pointers[cached_attention_k];
+        const char *v = (const char *)record.pointers[cached_attention_v];
         const float *q =
             (const float *)record.pointers[cached_attention_q] + token * d[cached_attention_q_stride] + head * dims;
         float *y = (float *)record.pointers[cached_attention_y] + token * d[cached_attention_y_stride] + head * dims;
@@ -73,7 +93,7 @@ KERNEL(cached_attention, texts *tokens *heads, 128, 4 * 5 * head_dim)
         attend(
             out, dims, hidden, visible,
             [=](int64_t key) {
-                const char *row = k + key * row_bytes;
+                const char *row = k + row_at(table, parts, text, kv_heads, kv_head, capacity, key) * row_bytes;
                 float sums[4] = {0}, sum;
                 for (int64_t column = 0; column < dims; column++)
                     sums[column % 4] += query[column] * cached(row, column, type, dims);
@@ -82,7 +102,10 @@ KERNEL(cached_attention, texts *tokens *heads, 128, 4 * 5 * head_dim)
                     sum = softcap * tanhf(sum);
                 return seen(sum + slope * (float)(key - (visible - 1)));
             },
-            [=](int64_t key, int64_t column) { return cached(v + key * row_bytes, column, type, dims); },
+            [=](int64_t key, int64_t column) {
+                const int64_t row = row_at(table, parts, text, kv_heads, kv_head, capacity, key);
+                return cached(v + row * row_bytes, column, type, dims);
+            },
             [=](int64_t column, float value) { y[column] = value; });
     }
 }
@@ -94,7 +117,9 @@ STEP(cache_write, 0, PARTS(texts, 256), 256, 0)
         report(KERNEL_BAD_ARGUMENT);
     else
         check_positions(record, status, (const int32_t *)record.pointers[cache_write_position], d[cache_write_texts],
-                        d[cache_write_tokens], d[cache_write_capacity]);
+                        d[cache_write_tokens], d[cache_write_capacity],
+                        (const int32_t *)record.pointers[cache_write_table],
+                        record.pointers[cache_write_table] ? d[cache_write_parts] : 1, d[cache_write_blocks]);
 }
 
 /* A warp for each 32 columns of a row. */
@@ -109,15 +134,16 @@ KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
     FOR_EACH_BLOCK(block, PARTS(units, 4))
     {
         const int64_t unit = block * 4 + WARP, row = unit / pieces, token = row / heads, text = token / tokens;
-        const int64_t column = unit % pieces * 32 + LANE, head = text * heads + row % heads;
+        const int64_t column = unit % pieces * 32 + LANE;
         const bool there = unit < units && column < dims;
         const float *x =
             (const float *)record.pointers[cache_write_x] + token * d[cache_write_x_stride] + row % heads * dims;
         const float value = there ? x[column] : 0.0f;
         char *to = (char *)record.pointers[cache_write_cache];
         if (unit < units)
-            to += (head * d[cache_write_capacity] + ((const int32_t *)record.pointers[cache_write_position])[text] +
-                   token % tokens) *
+            to += row_at((const int32_t *)record.pointers[cache_write_table], d[cache_write_parts], text, heads,
+                         row % heads, d[cache_write_capacity],
+                         ((const int32_t *)record.pointers[cache_write_position])[text] + token % tokens) *
                   row_bytes;
         if (type != TYPE_uint8) {
             if (there)

@@ -85,6 +85,15 @@ MIB = 1 << 20
 )
 @option(
     LIMITS,
+    "--queue-tokens",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    metavar="TOKENS",
+    help="Tokens of the prompts that wait or run; more are refused with status 429.",
+)
+@option(
+    LIMITS,
     "--connections",
     type=click.IntRange(min=1),
     default=1000,

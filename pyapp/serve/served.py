@@ -21,9 +21,9 @@ from pyapp.formats import open_checkpoint
 from pyapp.models.load import read_settings, settings_of
 from pyapp.models.loading.by_task import TASK_OF_CLASS
 from pyapp.tasks.keeper import LOADERS, known
-from pyapp.tasks.texts import embed_texts
+from pyapp.tasks.texts import embed_encoded, encoded_for_embedding
 
-from .batching import Batch, Batcher
+from .batching import Batch, Batcher, result_of
 from .engine import Engine
 from .problems import Problem
 from .scheduler import Scheduler, Text
@@ -156,7 +156,8 @@ class Models:
                 cache_type=settings.cache_type, cache_bytes=settings.cache_bytes,
             )  # fmt: skip
         elif model.task == "embed":
-            runner = Batcher(lambda texts: embed_texts(loaded, texts))
+            _, skipped = result_of(encoded_for_embedding(loaded, []))
+            runner = Batcher(lambda encodings: embed_encoded(loaded, encodings, skipped))
         model.loaded, model.runner = loaded, runner
         seconds = round(time.perf_counter() - start, 3)
         log.info("model loaded", extra={"fields": {"model": model.name, "task": model.task, "seconds": seconds}})

@@ -22,6 +22,7 @@ from .context import Context
 from .settings import Settings
 
 log = logging.getLogger("pyapp.serve")
+WS_MESSAGE = 16 << 20  # bytes of a message of a websocket: OpenAI's limit of a buffer of sound
 KEEP_ALIVE = 30  # seconds that an idle connection stays open
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -106,11 +107,13 @@ def run(
     loop: list[asyncio.AbstractEventLoop] = []
     context.engine.on_death = lambda: loop[0].call_soon_threadsafe(end)
     config = uvicorn.Config(
-        make_app(context, end), host=settings.host, port=settings.port, log_config=None, access_log=False, ws="none",
-        limit_concurrency=settings.connections, timeout_keep_alive=KEEP_ALIVE, server_header=False,
-        timeout_graceful_shutdown=max(int(settings.grace), 0), ssl_certfile=certificate, ssl_keyfile=private_key,
+        make_app(context, end), host=settings.host, port=settings.port, log_config=None, access_log=False,
+        ws="websockets-sansio", ws_max_size=WS_MESSAGE, server_header=False,
+        timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=max(int(settings.grace), 0),
+        ssl_certfile=certificate, ssl_keyfile=private_key,
     )  # fmt: skip
     server = Server(config, context)
+    context.connections = lambda: len(server.server_state.connections)
 
     async def serve() -> None:
         loop.append(asyncio.get_running_loop())

@@ -395,9 +395,6 @@ def compile_expression(expression: Expression, where: str = "form") -> Automaton
     return Automaton(rows, column_of, accepting)
 
 
-PRINT = False
-
-
 def too_large(where: str) -> OptionError:
     return OptionError(
         "this form is too large", where=where, hint="Allow fewer repetitions and alternatives, or less nesting"

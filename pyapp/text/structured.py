@@ -164,6 +164,11 @@ def form_of(options: SamplingOptions, tokenizer: Tokenizer, size: int, device: D
     """The form that the options ask for, of a text of at most `left` tokens, for logits (size,) on a device.
     OptionError for what is not supported.
     """
+    return TextForm(compiled_form(options, tokenizer, size, device), left)
+
+
+def compiled_form(options: SamplingOptions, tokenizer: Tokenizer, size: int, device: Device) -> CompiledForm:
+    """As form_of, for any number of texts; the last ones are kept. It may take seconds, on any thread."""
     known = _known.setdefault(tokenizer, _Known())
     stops = sorted(tokenizer.stop_ids.union(options.stop_tokens))
     try:
@@ -185,4 +190,4 @@ def form_of(options: SamplingOptions, tokenizer: Tokenizer, size: int, device: D
     known.forms[key] = compiled
     while len(known.forms) > FORMS:
         known.forms.popitem(last=False)
-    return TextForm(compiled, left)
+    return compiled

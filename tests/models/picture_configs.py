@@ -188,8 +188,8 @@ QUANTISED = (
 ).split()
 # Run on another device.
 OTHER_DEVICE = (
-    "vit deit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin "
-    "donut blip sam trocr"
+    "vit deit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer "
+    "swin donut blip sam trocr"
 ).split()
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
