@@ -199,7 +199,7 @@ void multiply_packed(const product *p, range rows, int64_t n, int64_t end, int64
         const int64_t a_at = i * p->a_row + k * p->a_column;
         left_rows a = {p->a + a_at, p->a_row, 1};
         const uint16_t *halves = (const void *)p->a;
-        if (p->a_row == 1 && p->a_kind == KIND_F32 && (ready > 0 || left >= GEMM_ROWS + LANES)) {
+        if (GEMM_DIRECT && p->a_row == 1 && p->a_kind == KIND_F32 && (ready > 0 || left >= GEMM_ROWS + LANES)) {
             if (!ready) {
                 ready = (left - LANES) / GEMM_ROWS < TOGETHER ? (left - LANES) / GEMM_ROWS : TOGETHER;
                 pack_tiles(packed, a.first, p->a_column, depth, ready);

@@ -47,10 +47,14 @@ def _stacked(results: list[Any]) -> Any:
     return map_structure(lambda _: next(columns), results[0])
 
 
+def _slice(xs: Any, k: int) -> Any:
+    return map_structure(lambda x: x[k], xs)
+
+
 def map(f: Callable[[Any], Any], xs: Any) -> Any:
     """f of each slice along the first dim, stacked."""
     count = flatten(xs)[0].shape[0]
-    return _stacked([f(map_structure(lambda x, k=k: x[k], xs)) for k in range(count)])
+    return _stacked([f(_slice(xs, k)) for k in range(count)])
 
 
 def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
@@ -66,7 +70,7 @@ def scan(
     count = flatten(xs)[0].shape[0] if length is None else length
     found = []
     for k in range(count - 1, -1, -1) if reverse else range(count):
-        init, result = f(init, None if xs is None else map_structure(lambda x, k=k: x[k], xs))
+        init, result = f(init, None if xs is None else _slice(xs, k))
         found.append(result)
     found = found[::-1] if reverse else found
     return init, None if builtins.all(result is None for result in found) else _stacked(found)

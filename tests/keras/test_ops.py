@@ -9,7 +9,7 @@ import numpy as np
 from pyapp import Tensor, keras
 from tests.together import check_each
 
-K = keras.ops
+K: Any = keras.ops
 _random = np.random.RandomState(0)
 X, Y = _random.randn(3, 4).astype("float32"), _random.randn(3, 4).astype("float32")
 CUBE = _random.randn(2, 3, 4).astype("float32")

@@ -118,9 +118,9 @@ class _Lookup(Layer):
             raise ValueError(f"layer {self.name} ({type(self).__name__}) has no vocabulary: call adapt() first")
         every = self.get_vocabulary()
         if self.invert:
-            ids = np.asarray(inputs.numpy() if isinstance(inputs, Tensor) else inputs)
-            found = [every[k] if 0 <= k < len(every) else self.oov_token for k in ids.reshape(-1).tolist()]
-            return np.array(found).reshape(ids.shape)
+            places = np.asarray(inputs.numpy() if isinstance(inputs, Tensor) else inputs)
+            found = [every[k] if 0 <= k < len(every) else self.oov_token for k in places.reshape(-1).tolist()]
+            return np.array(found).reshape(places.shape)
         first = len(self._special)
         known = {word: first + place for place, word in enumerate(self.words)}
         masked = first > self.unknown
