@@ -24,7 +24,9 @@ from pyapp.events import (
     Notice,
     Partial,
     Progress,
+    Region,
     Segment,
+    TextLine,
     Thought,
     Token,
 )  # fmt: skip
@@ -42,17 +44,18 @@ from .pictures import (
     read_images,
     segment_images,
 )
+from .reading import read
 from .speech import listen, load_speech, transcribe
 from .texts import answer, classify, embed, fill_mask, label, pipeline, rerank, translate
-from .training import finetune, merge, train_speech, train_story
+from .training import finetune, merge, train_reader, train_speech, train_story
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice",
-    "Partial", "Progress", "Segment", "Thought", "Token", "answer", "chat", "classify", "classify_images",
-    "cut_out_objects", "detect_objects", "embed", "embed_images", "error_event", "fill_mask", "finetune",
-    "generate", "inspect", "label", "listen", "load", "load_chat", "load_speech", "match_images", "merge", "models",
-    "pipeline", "quantize", "read_images", "rerank", "segment_images", "set_threads", "task", "train_speech",
-    "train_story", "transcribe", "translate", "unload",
+    "Partial", "Progress", "Region", "Segment", "TextLine", "Thought", "Token", "answer", "chat", "classify",
+    "classify_images", "cut_out_objects", "detect_objects", "embed", "embed_images", "error_event", "fill_mask",
+    "finetune", "generate", "inspect", "label", "listen", "load", "load_chat", "load_speech", "match_images",
+    "merge", "models", "pipeline", "quantize", "read", "read_images", "rerank", "segment_images", "set_threads",
+    "task", "train_reader", "train_speech", "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
 
 

@@ -56,6 +56,12 @@ def load_picture_model_for(task: str) -> Loader:
     return load
 
 
+def load_reader(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any) -> Any:
+    from pyapp.models.loading.reading import load_reading_model
+
+    return load_reading_model(source, report=report, cancel=cancel, **options)
+
+
 # By the registry's task of a model: its loader; its description, and the command that uses it.
 LOADERS: Mapping[str, Loader] = {
     "generate": load_text,
@@ -71,13 +77,15 @@ LOADERS: Mapping[str, Loader] = {
     "detect": load_picture_model_for("object-detection"),
     "segment": load_picture_model_for("semantic-segmentation"),
     "cut-out": load_picture_model_for("mask-generation"),
-    "read": load_picture_model_for("image-to-text"),
+    "image-to-text": load_picture_model_for("image-to-text"),
+    "read": load_reader,
 }
 KINDS = {
     "generate": ("writes text", "pyapp generate"),
     "chat": ("answers in a conversation", "pyapp chat"),
     "transcribe": ("hears speech", "pyapp transcribe --model"),
     "embed": ("turns texts into vectors", "pyapp embed --model"),
+    "read": ("reads text in pictures", "pyapp read --model"),
 }
 # The registry's tasks of models that do the work of another one too.
 ALSO = {"generate": ("chat",)}
