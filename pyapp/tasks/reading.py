@@ -67,8 +67,8 @@ def read_pages(
 
     layout: "page" finds lines and tables; "line" reads the whole picture as one line, which is usual for models such as
     TrOCR; None: what is usual for the model. tables: ruled tables are found. straighten: pages that are not straight
-    are turned. threshold (0 to 1): lines of less confidence are left out. The other options are those of a model such as
-    TrOCR (text.sequence_to_sequence.SearchOptions).
+    are turned. threshold (0 to 1): lines of less confidence are left out. The other options are those of a model such
+    as TrOCR (text.sequence_to_sequence.SearchOptions).
     """
     from pyapp.models.loading.reading import LoadedReader
 
