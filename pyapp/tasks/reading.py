@@ -232,7 +232,7 @@ def _values(page: Layout, lines: Mapping[tuple[int, int], TextLine], shape: tupl
     for number, region in enumerate(page.regions):
         own = [lines[number, i].to_dict() for i in range(len(region.lines)) if (number, i) in lines]
         own = [{name: line[name] for name in LINE_FIELDS if name in line} for line in own]
-        if not own and region.table is None:
+        if not own:  # no text, or a table of a picture that is none
             continue
         entry: dict[str, Any] = {
             "kind": "text" if region.table is None else "table", **_place(page, region.box), "lines": own,

@@ -14,7 +14,8 @@ from .components import Components, components
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-GRID = 24  # blocks along the longer side, in which the level of the paper is measured
+SMALLEST_BLOCK = 48  # pixels: larger than most dark boxes are high
+GRID = 20  # blocks along the longer side, in which the level of the paper is measured
 PAPER = 80  # percentile of a block that is paper
 NEAR = 24  # pixels: the darkest ink is measured in blocks of this size
 SHARE = 0.4  # of the contrast of the darkest ink nearby is ink
@@ -22,7 +23,7 @@ FAINTEST = 14  # of 255: less contrast is no ink
 NOISE = 4.0  # standard deviations of the noise are no ink
 NOISY = 7.0  # of 255: with more noise, pixels are averaged first
 BOX_SIDE = 12  # pixels at least of a dark box with light text
-BOX_RIM = 0.85  # of the rim of a dark box is dark
+BOX_RIM = 0.8  # of the rim of a dark box is dark
 RIM = 2  # pixels of the rim that stay ink
 SOLID = 0.35  # of the usual height of characters: thicker ink may be a dark box
 
@@ -66,7 +67,7 @@ def _threshold(grey: NDArray[np.uint8]) -> NDArray[np.bool_]:
     if noise > NOISY:
         values = averaged(values)
         noise /= 2.5
-    size = max(16, -(-max(grey.shape) // GRID))
+    size = max(SMALLEST_BLOCK, -(-max(grey.shape) // GRID))
     contrast = spread(_median_of_nine(block_values(values, size, PAPER)), size, grey.shape) - values
     darkest = spread(_most_of_nine(block_values(contrast, NEAR, 99)), NEAR, grey.shape)
     return contrast > np.maximum(SHARE * darkest, max(FAINTEST, NOISE * noise))
@@ -133,7 +134,7 @@ def _open_boxes(mask: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.
     for i in np.flatnonzero(np.minimum(width, height) >= least).tolist():
         left, top, right, bottom = found.box(i)
         inner = mask[top:bottom, left:right].copy()
-        rim = np.concatenate([inner[1], inner[-2], inner[:, 1], inner[:, -2]])
+        rim = np.concatenate([inner[RIM], inner[-RIM - 1], inner[:, RIM], inner[:, -RIM - 1]])
         if rim.mean() >= BOX_RIM and inner.mean() > 0.5 and not inner[RIM:-RIM, RIM:-RIM].all():
             flipped[top:bottom, left:right] = True
             inner[RIM:-RIM, RIM:-RIM] ^= True

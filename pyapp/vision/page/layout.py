@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyapp.engine.lazy import np
 
 from .components import components
-from .ink import dark_on_light, find_ink, usual_height
+from .ink import find_ink, usual_height
 from .lines import Line, find_lines
 from .order import in_order
 from .rules import find_rules
@@ -61,10 +61,14 @@ class Layout:
 
 
 def whole_line(grey: NDArray[np.uint8]) -> Layout:
-    """A grey picture uint8 (H, W) as one line."""
-    height, width = grey.shape
-    line = Line(0, 0, width, height, float(height))
-    return Layout(Turn(0.0, height, width), dark_on_light(grey), [Region((0, 0, width, height), [line])])
+    """A grey picture uint8 (H, W) as one line, around its ink."""
+    ink = find_ink(grey)
+    rows, columns = np.flatnonzero(ink.mask.any(1)), np.flatnonzero(ink.mask.any(0))
+    turn = Turn(0.0, *grey.shape)
+    if not len(rows):
+        return Layout(turn, ink.grey, [])
+    box = int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
+    return Layout(turn, ink.grey, [Region(box, [Line(*box, float(box[3] - box[1]))])])
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,10 @@ def find_layout(grey: NDArray[np.uint8], tables: bool = True, straighten: bool =
     turn = Turn(angle, *grey.shape)
     if angle:
         ink = find_ink(turn.pixels(grey, _paper(grey)))
+        rest = skew(ink.mask)  # dark boxes are open now
+        if rest:
+            turn = Turn(angle + rest, *grey.shape)
+            ink = find_ink(turn.pixels(grey, _paper(grey)))
     mask, straight = ink.mask, ink.grey
     usual = usual_height(components(mask))
     rules = find_rules(mask, usual)
