@@ -13,7 +13,7 @@ from io import BytesIO
 from typing import Any
 
 from pyapp.engine import Tensor
-from pyapp.errors import ArgumentError, FileFormatError, OptionError
+from pyapp.errors import ArgumentError, FileFormatError, OptionError, PyappError
 from pyapp.formats import BytesSource, open_source
 from pyapp.formats.source import close_source
 
@@ -55,7 +55,7 @@ async def read_image_async(source: Any, mode: str = "RGB") -> Tensor:
 
 def grey_pages(source: Any) -> Iterator[Any]:
     """The grey pages, arrays uint8 (H, W), of a picture (as for `read_image`, or a tensor uint8 (H, W, 1 or 3)) or of a
-    PDF, whose pages the library pypdfium2 draws. ImportError without it, FileFormatError for a PDF that is damaged or
+    PDF, whose pages the library pypdfium2 draws. PyappError without it, FileFormatError for a PDF that is damaged or
     has a password.
     """
     if isinstance(source, Tensor):
@@ -75,7 +75,10 @@ def _pdf_pages(data: bytes | memoryview, name: str) -> Iterator[Any]:
     try:
         import pypdfium2
     except ImportError as error:
-        raise ImportError("PDFs are drawn by pypdfium2, which is not installed: pip install pyapp[pdf]") from error
+        raise PyappError(
+            "the Python package `pypdfium2`, which draws the pages of PDFs, is missing", where=name,
+            hint="pip install 'pyapp[pdf]', or give pictures of the pages",
+        ) from error  # fmt: skip
     try:
         document = pypdfium2.PdfDocument(bytes(data))
     except pypdfium2.PdfiumError as error:

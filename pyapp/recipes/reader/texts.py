@@ -175,7 +175,7 @@ def _cased(text: str, chooser: Chooser) -> str:
 def words(chooser: Chooser, length: int) -> str:
     """Words of one language with punctuation between them, about `length` characters."""
     language = _choose_language(chooser)
-    opening, closing = LANGUAGES[language][3] if chooser.chance(0.5) else '""'
+    quotes = LANGUAGES[language][3] if chooser.chance(0.5) else '""'
     shout, title = chooser.chance(0.07), chooser.chance(0.08)
     parts: list[str] = []
     size, starts = 0, chooser.chance(0.45)
@@ -196,7 +196,7 @@ def words(chooser: Chooser, length: int) -> str:
             if ending == "/":
                 one += word(chooser, language)
         elif chooser.chance(0.03):
-            one = opening + one + closing
+            one = quotes[0] + one + quotes[1]
         elif chooser.chance(0.02):
             one = one + "-" + word(chooser, language)
         elif chooser.chance(0.012):
@@ -341,7 +341,7 @@ def line_text(chooser: Chooser, longest: int = 48, readable: bool = False) -> st
     """The text of a line: characters of ALPHABET, without spaces around it or two of them together."""
     kinds = [(share, make) for share, make in KINDS if make in READABLE or not readable]
     draw, length = chooser.random() * sum(share for share, _ in kinds), int(chooser.between(2, longest))
-    chosen = words
+    chosen: Callable[[Chooser, int], str] = words
     for share, make in kinds:
         draw -= share
         if draw < 0:

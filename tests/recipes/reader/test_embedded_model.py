@@ -43,7 +43,7 @@ def test_a_page_gives_the_same_text_everywhere(loaded: Any) -> None:
     assert values["text"] == TEXT
     table = next(region for region in values["regions"] if region["kind"] == "table")
     assert [(cell["row"], cell["column"]) for cell in table["cells"]] == [(i, j) for i in range(3) for j in range(2)]
-    assert values["angle"] == pytest.approx(-1.0, abs=0.12)
+    assert values["angle"] == pytest.approx(-1.0, abs=0.25)
 
 
 def _running() -> bool:
