@@ -15,6 +15,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,10 @@ def by_tesseract(pictures: Sequence[np.ndarray]) -> list[str]:
     return found
 
 
+def _after(text: str, match: re.Match[str]) -> str:
+    return match[1] + text
+
+
 def escaped(text: str) -> str:
     return text.replace("|", "\\|") or " "
 
@@ -101,7 +106,7 @@ def main() -> None:
         card = CARD.read_text(encoding="utf-8")
         for pattern, entries in ((_TABLE, rows), (_FAILURES, failures)):
             text = "".join("| " + " | ".join(map(escaped, entry)) + " |\n" for entry in entries)
-            card, count = pattern.subn(lambda match, text=text: match[1] + text, card)
+            card, count = pattern.subn(partial(_after, text), card)
             if count != 1:
                 raise SystemExit(f"{CARD} has no place for {pattern.pattern!r}")
         CARD.write_text(card, encoding="utf-8")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 
-def helper_pool(helpers: int, begin: Callable[..., None], *arguments: Any) -> ProcessPoolExecutor:
+def helper_pool(helpers: int, begin: Callable[..., object], *arguments: Any) -> ProcessPoolExecutor:
     """A pool of processes, each of which first calls `begin(*arguments)`. Submit work under interrupts_blocked().
 
     Processes, because threads would keep the interpreter from the model; spawned, because kernels may have threads,
@@ -34,6 +34,6 @@ def interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(begin: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+def _begin(begin: Callable[..., object], arguments: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # if it could not be blocked
     begin(*arguments)

@@ -108,7 +108,7 @@ def _pictures(image: Any) -> Iterator[NDArray[np.uint8]]:
 
 def _regions(index: int, page: Layout) -> Iterator[Region]:
     for number, region in enumerate(page.regions):
-        table = {}
+        table: dict[str, Any] = {}
         if region.table is not None:
             cells = [
                 {"row": cell.row, "column": cell.column, "row_span": cell.row_span, "column_span": cell.column_span,
@@ -161,7 +161,7 @@ def _text_line(index: int, region: int, place: int, page: Layout, line: Line, le
 def _by_scores(loaded: Any, crops: Sequence[NDArray[np.uint8]], options: Any) -> Iterator[tuple[int, Found | None]]:
     """(number, what was read) of each crop, by a reader of lines; lines of about the same width are read together."""
     height = loaded.model.config.height
-    widths = [min(WIDEST, scaled_width(*crop.shape, height)) for crop in crops]
+    widths = [min(WIDEST, scaled_width(crop.shape[0], crop.shape[1], height)) for crop in crops]
     order = sorted(range(len(crops)), key=lambda i: widths[i])
     first = 0
     while first < len(order):
@@ -179,7 +179,7 @@ def _by_scores(loaded: Any, crops: Sequence[NDArray[np.uint8]], options: Any) ->
         for row, i in enumerate(chosen):
             places = -(-widths[i] // PIXELS_PER_PLACE)
             scale = crops[i].shape[0] / height
-            inked = (pixels[row, 0, :, : widths[i]] > INKED).any(0)
+            inked: Any = (pixels[row, 0, :, : widths[i]] > INKED).any(0)
             yield i, spelled_words(best_path(scores[row, :places]), loaded.model.config.alphabet, inked, scale)
         first = last
 

@@ -78,7 +78,8 @@ def installed() -> dict[str, Sequence[Font]]:
         raise PyappError(f"the program {PROGRAM} is missing", hint="Install the package fontconfig")
     form = "%{file}\t%{index}\t%{family[0]}\t%{style[0]}\t%{charset}\n"
     listed = subprocess.run([program, "--format", form], capture_output=True, text=True, timeout=60, check=True).stdout
-    wanted, found = {*SEEN, *UNSEEN}, {}
+    wanted = {*SEEN, *UNSEEN}
+    found: dict[str, list[Font]] = {}
     for fields in sorted(line.split("\t") for line in listed.split("\n")):
         if len(fields) != 5:  # the last line, and names with line breaks
             continue
@@ -95,7 +96,7 @@ def installed() -> dict[str, Sequence[Font]]:
             f"only {len(found)} of {len(wanted)} families of fonts are installed",
             hint="docs/reader.md lists Debian's packages that have them",
         )
-    return found
+    return dict(found)
 
 
 def _characters(charset: str) -> set[int]:

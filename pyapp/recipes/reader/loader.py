@@ -40,7 +40,7 @@ def prepared(pixels: NDArray[np.uint8], height: int) -> NDArray[np.float32]:
     """A grey picture uint8 (H, W) → float32 (height, W')."""
     from PIL import Image
 
-    size = min(WIDEST, scaled_width(*pixels.shape, height)), height
+    size = min(WIDEST, scaled_width(pixels.shape[0], pixels.shape[1], height)), height
     return ink(np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BILINEAR)))
 
 
