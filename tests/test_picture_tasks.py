@@ -217,13 +217,13 @@ def test_masks_of_points_and_boxes(top: Path) -> None:
 
 
 def test_texts_and_quantised_weights(top: Path) -> None:
-    events = run(tasks.read_images([top / "0.png", top / "1.png"], model=str(top / "trocr"), num_beams=2))
+    events = run(tasks.read([top / "0.png", top / "1.png"], model=str(top / "trocr"), num_beams=2))
     texts = [event.values["text"] for event in events if isinstance(event, Item)]
     assert len(texts) == 2 and all(set(text.split()) <= set(WORDS) for text in texts)
     files = {path.name: BytesSource(path.read_bytes(), path.name) for path in (top / "trocr").iterdir()}
     loaded = load_image_model(files, "image-to-text", dtype="float16")
     assert loaded.model.decoder.output_projection.weight.dtype is pyapp.float16
-    assert isinstance(run(tasks.read_images(str(top / "0.png"), model=loaded))[-1], Done)
+    assert isinstance(run(tasks.read(str(top / "0.png"), model=loaded))[-1], Done)
     features = load_image_model(top / "deit", "image-features").model
     assert features.pooler is None and features(pyapp.zeros(1, 3, 12, 12)).shape == (1, 11, 16)
 

@@ -21,6 +21,7 @@ from pyapp.cli.finetune import finetune, merge
 from pyapp.cli.grouped import DEFAULTS, GroupedCommand, generation_options, settings_of
 from pyapp.cli.onnx import run_onnx
 from pyapp.cli.processes import run as run_processes
+from pyapp.cli.read import read
 from pyapp.cli.running import (
     READER_LEFT,
     adapter_option,
@@ -42,6 +43,7 @@ from pyapp.cli.views import (
     JsonView,
     ModelsView,
     QuantizeView,
+    ReaderTrainView,
     SeveralView,
     SpeechTrainView,
     StoryView,
@@ -121,7 +123,7 @@ cli.add_command(chat)
 cli.add_command(run_onnx)
 cli.add_command(serve)
 cli.add_command(run_processes)
-for command in (*texts.COMMANDS, *pictures.COMMANDS, finetune, merge):
+for command in (*texts.COMMANDS, *pictures.COMMANDS, read, finetune, merge):
     cli.add_command(command)
 
 
@@ -277,3 +279,28 @@ def speech(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **se
     given = {name: value for name, value in settings.items() if value is not None}
     view: View = JsonView() if as_json else SpeechTrainView()
     return forward(lambda cancel: tasks.train_speech(out_dir, resume=resume, cancel=cancel, **given), view)
+
+
+@train.command("reader")
+@click.option(
+    "--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/reader"), show_default=True,
+    help="The folder for the model, the loss curve and the checkpoint.",
+)  # fmt: skip
+@click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps. [default: those of the embedded model]")
+@click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same model.")
+@click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
+@threads_option
+@json_option
+def train_reader(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any) -> int:
+    """Train the small reader of printed lines from scratch: writes texts, prints them with the installed fonts, trains
+    its weights.
+
+    Needs fontconfig, fonts and word lists (docs/reader.md lists Debian's packages). Ctrl-C writes a checkpoint; the
+    same command continues from it. The same seed gives the same model with the same fonts.
+    """
+    from pyapp import tasks
+
+    use_threads(threads)
+    given = {name: value for name, value in settings.items() if value is not None}
+    view: View = JsonView() if as_json else ReaderTrainView()
+    return forward(lambda cancel: tasks.train_reader(out_dir, resume=resume, cancel=cancel, **given), view)

@@ -1,5 +1,5 @@
-"""The commands over pictures: caption, classify-image, detect, embed-image, imagine, read, segment. Results on stdout
-in the order of the pictures, everything else on stderr.
+"""The commands over pictures: caption, classify-image, detect, embed-image, imagine, segment. Results on stdout in the
+order of the pictures, everything else on stderr.
 """
 
 from __future__ import annotations
@@ -245,29 +245,6 @@ def segment(
     return forward(lambda cancel: drawing(run(cancel), draw), JsonView() if as_json else ItemsView(lines))
 
 
-@click.command(short_help="Read the text in pictures.")
-@files_argument
-@model_option
-@click.option(
-    "--num-beams", type=click.IntRange(1, 64), help="Hypotheses of a text; 1 is greedy. [default: the model's]"
-)
-@click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="Length at most. [default: the model's]")
-@type_option
-@threads_option
-@json_option
-def read(
-    files: tuple[str, ...], model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any
-) -> int:
-    """Read the text in each IMAGE with a model such as TrOCR, which reads one line: a line for each picture."""
-    from pyapp import tasks
-
-    use_threads(threads)
-    view: View = JsonView() if as_json else ItemsView(lambda index, values: [" ".join(values["text"].split())])
-    return forward(
-        lambda cancel: tasks.read_images(list(files), model=model, dtype=dtype, cancel=cancel, **options), view
-    )
-
-
 @click.command(short_help="Say what pictures show.")
 @files_argument
 @model_option
@@ -342,4 +319,4 @@ def imagine(
     )
 
 
-COMMANDS = (caption, classify_image, detect, embed_image, imagine, read, segment)
+COMMANDS = (caption, classify_image, detect, embed_image, imagine, segment)

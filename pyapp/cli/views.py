@@ -290,6 +290,16 @@ class SpeechTrainView(TrainView):
         click.echo(f"held-out loss {results['held_out_loss']:.4f} nats per token")
 
 
+class ReaderTrainView(TrainView):
+    """The same for the reader of printed lines."""
+
+    def results(self, results: Mapping[str, Any]) -> None:
+        click.echo(f"{results['folder']}: {results['parameters']:,} parameters, {size(results['size'])} as float16")
+        click.echo(f"{results['steps']:,} steps, {results['lines']:,} lines")
+        errors = ", ".join(f"{100 * error:.2f} % {name}" for name, error in results["character_errors"].items())
+        click.echo(f"characters wrong in fonts that training has not seen: {errors}")
+
+
 def size(count: float) -> str:
     """A number of bytes in readable units."""
     if count < 1000:

@@ -25,7 +25,9 @@ from pyapp.events import (
     Notice,
     Partial,
     Progress,
+    Region,
     Segment,
+    TextLine,
     Thought,
     Token,
 )  # fmt: skip
@@ -47,16 +49,17 @@ if TYPE_CHECKING:
         read_images,
         segment_images,
     )
+    from .reading import read
     from .texts import answer, classify, embed, fill_mask, label, pipeline, rerank, translate
-    from .training import finetune, merge, train_speech, train_story
+    from .training import finetune, merge, train_reader, train_speech, train_story
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice",
-    "Partial", "Progress", "Segment", "Thought", "Token", "answer", "chat", "classify", "classify_images",
-    "cut_out_objects", "detect_objects", "embed", "embed_images", "error_event", "fill_mask", "finetune",
-    "generate", "imagine", "inspect", "label", "listen", "load", "load_chat", "load_speech", "match_images",
-    "merge", "models", "pipeline", "quantize", "read_images", "rerank", "segment_images", "set_threads", "task",
-    "train_speech", "train_story", "transcribe", "translate", "unload",
+    "Partial", "Progress", "Region", "Segment", "TextLine", "Thought", "Token", "answer", "chat", "classify",
+    "classify_images", "cut_out_objects", "detect_objects", "embed", "embed_images", "error_event", "fill_mask",
+    "finetune", "generate", "imagine", "inspect", "label", "listen", "load", "load_chat", "load_speech",
+    "match_images", "merge", "models", "pipeline", "quantize", "read", "read_images", "rerank", "segment_images",
+    "set_threads", "task", "train_reader", "train_speech", "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
 
 # Modules that are imported on the first use of one of their tasks: the page's first story does without them.
@@ -64,8 +67,9 @@ _LATE = {
     "pictures": (
         "classify_images cut_out_objects detect_objects embed_images imagine match_images read_images segment_images"
     ),
+    "reading": "read",
     "texts": "answer classify embed fill_mask label pipeline rerank translate",
-    "training": "finetune merge train_speech train_story",
+    "training": "finetune merge train_reader train_speech train_story",
 }
 _MODULES = {name: module for module, names in _LATE.items() for name in names.split()}
 
