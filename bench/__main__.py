@@ -1,8 +1,8 @@
 """python -m bench [--only REGEX] [--runs 5] [--no-peers] [--out bench/output/figures.jsonl]
 
 Prints the median of each figure, its range, and the ratio to each peer in the same run. Peers: `npm ci` in bench/
-brings wllama (llama.cpp for browsers) and TensorFlow.js; `pip install .[bench]` brings gguf, which writes wllama's
-weights; llama-cpp-python, torch and sentence-transformers, where installed, are measured natively.
+brings wllama (llama.cpp for browsers), transformers.js and TensorFlow.js; `pip install .[bench]` brings gguf, which
+writes wllama's weights; llama-cpp-python, torch and sentence-transformers, where installed, are measured natively.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
         for kind in ROW_KINDS:
             found[f"{place}/rows/{kind}"] = partial(module.row_figures, kind, runs)
         for shape in SHAPES:
-            for kind in ("f32", "q8_0"):
+            for kind in ("f32", "q8_0", "q4_0"):
                 found[f"{place}/{shape}/{kind}"] = partial(module.model_figures, shape, kind, runs, with_peers)
     for shape in LLAMAS:
         for kind in LLAMA_KINDS:
@@ -43,6 +43,7 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
                 )
     for threads in (1, 2):
         found[f"native/embeddings/{threads} thread"] = partial(embeddings.native_figures, threads, runs, with_peers)
+    found["chromium/embeddings"] = partial(embeddings.browser_figures, runs, with_peers)
     for kind in ("f32", "q8_0"):
         found[f"chromium/whisper-tiny/{kind}"] = partial(speech.browser_figures, kind, runs)
         found[f"native/whisper-tiny/{kind}"] = partial(speech.native_figures, kind, runs)

@@ -54,7 +54,8 @@ def chromium() -> Iterator[tuple[SiteServer, Browser]]:
         browser.close()
 
 
-def _open(browser: Browser, address: str) -> Page:
+def open_page(browser: Browser, address: str) -> Page:
+    """A bench page that answers calls."""
     page = browser.new_context().new_page()
     page.set_default_timeout(600_000)
     page.goto(address)
@@ -76,16 +77,20 @@ def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
     """Decode, eager decode and prompt of one model, ours and the peers', `runs` samples each in turn."""
     with chromium() as (server, browser), site(isolated=True) as isolated:
         ours = {
-            "pyapp": _open(browser, f"{server.url}pages/pyapp.html"),
-            THREADED: _open(browser, f"{isolated.url}pages/pyapp.html?threads={THREADS}"),
+            "pyapp": open_page(browser, f"{server.url}pages/pyapp.html"),
+            THREADED: open_page(browser, f"{isolated.url}pages/pyapp.html?threads={THREADS}"),
         }
         environment = [call(page, "load", shape=shape, kind=kind) for page in ours.values()][0]
         pages = {}
         for version in peer_versions() if with_peers else []:
-            page = _open(browser, f"{server.url}pages/wllama.html?version={version}")
             gguf = write_gguf(shape, kind, WEIGHTS)
-            call(page, "load", gguf=f"../weights/{gguf.name}", context=SHAPES[shape].max_seq_len)
-            pages[f"wllama {version}"] = page
+            for who, host, threads in (
+                (f"wllama {version}", server, 1),
+                (f"wllama {version}, {THREADS} threads", isolated, THREADS),
+            ):
+                page = open_page(browser, f"{host.url}pages/wllama.html?version={version}&threads={threads}")
+                call(page, "load", gguf=f"../weights/{gguf.name}", context=SHAPES[shape].max_seq_len)
+                pages[who] = page
         for name in FIGURES:
             whose = ["pyapp"] if name == "eager" else [*ours, *pages]
             samples: dict[str, list[float]] = {who: [] for who in whose}
@@ -106,11 +111,11 @@ def llama_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
     """Decode and a prompt of 512 of a Llama from a GGUF file, ours and the peers'."""
     gguf = write_gguf(shape, kind, WEIGHTS)
     with chromium() as (server, browser):
-        ours = _open(browser, f"{server.url}pages/pyapp.html")
+        ours = open_page(browser, f"{server.url}pages/pyapp.html")
         environment = call(ours, "loadLlama", shape=shape, gguf=f"../weights/{gguf.name}")
         pages = {}
         for version in peer_versions() if with_peers else []:
-            page = _open(browser, f"{server.url}pages/wllama.html?version={version}")
+            page = open_page(browser, f"{server.url}pages/wllama.html?version={version}")
             call(page, "load", gguf=f"../weights/{gguf.name}", context=LLAMAS[shape].max_seq_len)
             pages[f"wllama {version}"] = page
         for name in ("decode", "prompt"):
@@ -131,8 +136,8 @@ def llama_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
 def block_figures(kind: str, runs: int) -> Iterator[Figure]:
     """How fast a product in a block format reads its weights, beside how fast they can be read at all: the ratio is the
     share of the memory's bandwidth."""
-    with chromium() as (server, browser):
-        page = _open(browser, f"{server.url}pages/pyapp.html")
+    with chromium() as (_, browser), site(isolated=True) as server:  # isolated pages have a finer clock
+        page = open_page(browser, f"{server.url}pages/pyapp.html")
         environment = call(page, "loadBlocks", kind=kind)
         pairs = [call(page, "sampleBlocks") for _ in range(runs + 1)][1:]
         samples = {"pyapp": [ours for ours, _ in pairs], "stream": [stream for _, stream in pairs]}
@@ -142,7 +147,7 @@ def block_figures(kind: str, runs: int) -> Iterator[Figure]:
 def row_figures(kind: str, runs: int) -> Iterator[Figure]:
     """Multiplications in a product of several rows with weights in a block format."""
     with chromium() as (server, browser):
-        page = _open(browser, f"{server.url}pages/pyapp.html")
+        page = open_page(browser, f"{server.url}pages/pyapp.html")
         environment = call(page, "loadRows", kind=kind)
         samples = [call(page, "sampleBlocks") for _ in range(runs + 1)][1:]
         for i, rows in enumerate(ROWS):
@@ -153,7 +158,7 @@ def row_figures(kind: str, runs: int) -> Iterator[Figure]:
 def stream_figures(runs: int) -> Iterator[Figure]:
     """How fast weights can be read at all: from memory (192 MB) and from the cache (1 MB)."""
     with chromium() as (server, browser):
-        page = _open(browser, f"{server.url}pages/pyapp.html")
+        page = open_page(browser, f"{server.url}pages/pyapp.html")
         for megabytes in (192, 1):
             samples = [float(call(page, "stream", megabytes=megabytes)) for _ in range(runs)]
             yield Figure(f"chromium/stream/{megabytes} MB", "GB/s", {"pyapp": samples}, {"browser": browser.version})

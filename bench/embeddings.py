@@ -1,6 +1,8 @@
-"""Embeddings of 1,000 sentences with all-MiniLM-L6-v2's shape: ours, and sentence-transformers on torch.
+"""Embeddings of 1,000 sentences with all-MiniLM-L6-v2's shape: ours, beside sentence-transformers on torch natively,
+beside transformers.js in Chromium.
 
-The weights are random, the folder is one that both load: what sentence-transformers writes.
+The weights are random, the folder is one that all load: what sentence-transformers writes, with the ONNX file that
+transformers.js wants.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from .browser import WEIGHTS
+from .browser import PEERS, WEIGHTS, call, chromium, open_page
+from .minilm_onnx import write_bert
 from .report import Figure
 from .shapes import SENTENCES
 
@@ -24,6 +27,7 @@ CONFIG = {
     "max_position_embeddings": 512, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "pad_token_id": 0,
 }  # fmt: skip
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+NAME, BATCH, CLOSE = "minilm-l6", 32, 1e-4
 
 
 def words() -> list[str]:
@@ -43,8 +47,8 @@ def write_folder() -> Path:
     from pyapp.formats.safetensors import write_safetensors
     from pyapp.models.bert import TASKS, Config
 
-    path = WEIGHTS / "minilm-l6"
-    if (path / "modules.json").exists():
+    path = WEIGHTS / NAME
+    if (path / "onnx" / "model.onnx").exists():
         return path
     (path / "1_Pooling").mkdir(parents=True, exist_ok=True)
     pyapp.manual_seed(0)
@@ -84,7 +88,15 @@ def write_folder() -> Path:
     }  # fmt: skip
     for name, value in files.items():
         (path / f"{name}.json").write_text(json.dumps(value))
+    write_bert(path / "onnx" / "model.onnx", {name: value.numpy() for name, value in state.items()}, CONFIG)
     return path
+
+
+def check_equal(ours: Any, theirs: Any) -> None:
+    """ValueError where vectors of the same texts differ."""
+    apart = np.abs(np.array(ours) - np.array(theirs)).max()
+    if apart > CLOSE:
+        raise ValueError(f"the embeddings differ by {apart:g}: they are not of one model")
 
 
 def native_figures(threads: int, runs: int, with_peers: bool = True) -> Iterator[Figure]:
@@ -103,10 +115,8 @@ def native_figures(threads: int, runs: int, with_peers: bool = True) -> Iterator
 
         torch.set_num_threads(threads)
         theirs = SentenceTransformer(str(folder), device="cpu")
-        apart = np.abs(np.array(ours(texts[:8])) - theirs.encode(texts[:8])).max()
-        if apart > 1e-4:
-            raise ValueError(f"the embeddings differ by {apart:g}: they are not of one model")
-        who["sentence-transformers"] = lambda: theirs.encode(texts, batch_size=32, show_progress_bar=False)
+        check_equal(ours(texts[:8]), theirs.encode(texts[:8]))
+        who["sentence-transformers"] = lambda: theirs.encode(texts, batch_size=BATCH, show_progress_bar=False)
     samples: dict[str, list[float]] = {name: [] for name in who}
     for turn in range(runs + 1):
         for name, run in who.items():
@@ -116,3 +126,25 @@ def native_figures(threads: int, runs: int, with_peers: bool = True) -> Iterator
                 samples[name].append(len(texts) / (time.perf_counter() - start))
     title = f"native/embeddings/{threads} thread" + ("s" if threads > 1 else "")
     yield Figure(title, "1/s", samples, environment())
+
+
+def browser_figures(runs: int, with_peers: bool = True) -> Iterator[Figure]:
+    """As native_figures, in Chromium on one thread, beside transformers.js."""
+    write_folder()
+    texts = sentences()
+    with chromium() as (server, browser):
+        ours = open_page(browser, f"{server.url}pages/pyapp.html")
+        environment = call(ours, "loadEmbedder", folder=f"../weights/{NAME}")
+        pages = {"pyapp": ours}
+        if with_peers and (PEERS / "@huggingface" / "transformers").is_dir():
+            theirs = open_page(browser, f"{server.url}pages/transformers.html")
+            name = f"transformers.js {call(theirs, 'load', folder=NAME)}"
+            check_equal(call(ours, "vectors", texts=texts[:8]), call(theirs, "vectors", texts=texts[:8]))
+            pages[name] = theirs
+        samples: dict[str, list[float]] = {name: [] for name in pages}
+        for turn in range(runs + 1):  # the first of each warms up
+            for name, page in pages.items():
+                value = call(page, "embeddings" if page is ours else "figure", texts=texts, batch=BATCH)
+                if turn:
+                    samples[name].append(float(value))
+        yield Figure("chromium/embeddings", "1/s", samples, {**environment, "browser": browser.version})

@@ -8,7 +8,7 @@ import importlib.util
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .browser import _open, call, chromium
+from .browser import call, chromium, open_page
 from .ops_workload import IN_NUMPY, NAMES, OpsWorkload
 from .report import Figure
 
@@ -53,7 +53,7 @@ def native_figures(runs: int, with_peers: bool = True) -> Iterator[Figure]:
 
 def browser_figures(runs: int, with_peers: bool = True) -> Iterator[Figure]:
     with chromium() as (server, browser):
-        page = _open(browser, f"{server.url}pages/pyapp.html")
+        page = open_page(browser, f"{server.url}pages/pyapp.html")
         environment = call(page, "loadOps", packages=["pyapp", "numpy"] if with_peers else ["pyapp"])
 
         def of(package: str) -> Callable[[str], float]:

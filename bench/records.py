@@ -111,10 +111,10 @@ def main() -> None:
     if not arguments.chromium:
         print(report(arguments.name, arguments.rounds, arguments.all))
         return
-    from .browser import _open, call, chromium  # needs Playwright
+    from .browser import call, chromium, open_page  # needs Playwright
 
     with chromium() as (server, browser):
-        page = _open(browser, f"{server.url}pages/pyapp.html")
+        page = open_page(browser, f"{server.url}pages/pyapp.html")
         print(call(page, "records", name=arguments.name, rounds=min(arguments.rounds, 3), every=arguments.all))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-from .browser import THREADED, THREADS, _open, call, chromium, site
+from .browser import THREADED, THREADS, call, chromium, open_page, site
 from .report import Figure
 
 UNITS = {"mel": "s", "encoder": "s", "decoder": "tok/s", "window": "s"}
@@ -25,8 +25,8 @@ def sampled(
 def browser_figures(kind: str, runs: int) -> Iterator[Figure]:
     with chromium() as (server, browser), site(isolated=True) as isolated:
         pages = {
-            "pyapp": _open(browser, f"{server.url}pages/pyapp.html"),
-            THREADED: _open(browser, f"{isolated.url}pages/pyapp.html?threads={THREADS}"),
+            "pyapp": open_page(browser, f"{server.url}pages/pyapp.html"),
+            THREADED: open_page(browser, f"{isolated.url}pages/pyapp.html?threads={THREADS}"),
         }
         environment = [call(page, "loadSpeech", kind=kind) for page in pages.values()][0]
 

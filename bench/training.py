@@ -230,10 +230,10 @@ IN_NUMPY = ("MLP 64-64-10",)
 
 def browser_figures(name: str, runs: int, with_peers: bool = True) -> Iterator[Figure]:
     """The compiled step in Chromium, beside TensorFlow.js (WebAssembly; `npm ci` in bench/) and NumPy in Pyodide."""
-    from .browser import PEERS, _open, call, chromium
+    from .browser import PEERS, call, chromium, open_page
 
     with chromium() as (server, browser):
-        page = _open(browser, f"{server.url}pages/pyapp.html")
+        page = open_page(browser, f"{server.url}pages/pyapp.html")
         packages = ["pyapp", "numpy"] if with_peers and name in IN_NUMPY else ["pyapp"]
         about = {**call(page, "loadTraining", packages=packages, name=name), "browser": browser.version}
 
@@ -242,7 +242,7 @@ def browser_figures(name: str, runs: int, with_peers: bool = True) -> Iterator[F
 
         who = {package: of(package) for package in packages}
         if with_peers and name in IN_TFJS and (PEERS / "@tensorflow").is_dir():
-            peer = _open(browser, f"{server.url}pages/tfjs.html")
+            peer = open_page(browser, f"{server.url}pages/tfjs.html")
             about |= call(peer, "load", name=name)
             who["tfjs"] = lambda: float(call(peer, "sample", seconds=SAMPLE_SECONDS))
         samples: dict[str, list[float]] = {w: [] for w in who}

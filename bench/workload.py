@@ -18,7 +18,7 @@ SAMPLE_SECONDS = 0.6  # a sample repeats its call for at least this long
 
 
 def build(name: str, kind: str) -> Llama2c:
-    """A random model of a shape, in f32 or with every matrix in q8_0."""
+    """A random model of a shape, in f32 or with every matrix in a block format."""
     model = Llama2c(SHAPES[name], initialize=False)
     for path, owner, shape in model.slots():
         weight = (
@@ -100,6 +100,21 @@ class LlamaWorkload(Decoder):
         super().__init__(load_model(path).model, DECODE[name], LLAMA_PROMPT)
 
 
+class EmbedderWorkload:
+    """A folder of sentence-transformers, and how many texts it embeds in a second."""
+
+    def __init__(self, folder: str) -> None:
+        self.embed = pyapp.pipeline("embed", folder)
+
+    def vectors(self, texts: list[str]) -> Any:
+        return self.embed(texts)
+
+    def figure(self, texts: list[str]) -> float:
+        start = time.perf_counter()
+        self.embed(texts)
+        return len(texts) / (time.perf_counter() - start)
+
+
 def stream(megabytes: int = 192) -> float:
     """GB/s at which a matrix × vector product in f32 reads its weights: the floor of decoding."""
     rows = megabytes * 1_000_000 // (4 * 4096)
@@ -116,35 +131,33 @@ def stream(megabytes: int = 192) -> float:
 
 
 class BlockStream:
-    """Matrix × vector products with more weights than caches hold: in a block format, 4096 × 11008 (llama's down
-    projection), as many of them as make 192 MB; and 192 MB of f32, which is how fast weights can be read at all."""
+    """Matrix × vector products with more weights than caches hold: 192 MB in a block format, in rows of 11008 (llama's
+    down projection), and 192 MB of f32, which is how fast weights can be read at all; both in pieces of about 3 MB."""
 
     def __init__(self, kind: str) -> None:
-        rows, columns, repeats = 64, 11008, 64
+        rows, columns, repeats = 64, 11008, 8
         random = pyapp.randn(rows, columns, generator=Generator(1))
         blocks = bytes(quant.to_blocks(quant.quantize(random, kind)).data) * repeats
-        count = -(-192_000_000 // quant.packed_bytes((rows * repeats, columns), kind))
+        piece = quant.packed_bytes((rows * repeats, columns), kind)
+        count = -(-192_000_000 // piece)
         self.weights = [quant.from_blocks(blocks, (rows * repeats, columns), kind) for _ in range(count)]
-        self.nbytes = count * quant.packed_bytes((rows * repeats, columns), kind)
-        self.dense = pyapp.ones(192_000_000 // (4 * columns), columns)
+        self.dense = [pyapp.ones(piece // (4 * columns), columns) for _ in range(count)]
+        self.nbytes = [count * piece, sum(4 * weight.numel() for weight in self.dense)]
         self.x = pyapp.randn(1, columns, generator=Generator(2))
 
-    def sample(self) -> tuple[float, float]:
-        """GB/s of the fastest pass over the blocks and of the fastest over the f32, in turn: what else runs on the
-        machine slows some of the passes, and both alike."""
-        fastest, spent = [0.0, 0.0], 0.0
+    def sample(self, passes: int = 10) -> tuple[float, float]:
+        """GB/s of the blocks and of the f32, in turn, by the fastest time of each piece: a piece takes a fraction of a
+        millisecond, so that also on a busy machine some passes over it are not interrupted."""
+        fastest = [[float("inf")] * len(self.weights) for _ in range(2)]
         with no_grad():
-            while spent < 2 * SAMPLE_SECONDS:
-                for i, (weights, nbytes) in enumerate(
-                    ((self.weights, self.nbytes), ([self.dense], 4 * self.dense.numel()))
-                ):
-                    start = time.perf_counter()
-                    for weight in weights:
+            for _ in range(passes):
+                for times, weights in zip(fastest, (self.weights, self.dense), strict=True):
+                    for i, weight in enumerate(weights):
+                        start = time.perf_counter()
                         ops.linear(self.x, weight)
-                    seconds = time.perf_counter() - start
-                    fastest[i] = max(fastest[i], nbytes / seconds / 1e9)
-                    spent += seconds
-        return fastest[0], fastest[1]
+                        times[i] = min(times[i], time.perf_counter() - start)
+        blocks, dense = (nbytes / sum(times) / 1e9 for nbytes, times in zip(self.nbytes, fastest, strict=True))
+        return blocks, dense
 
 
 class BlockRows:

@@ -166,9 +166,15 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
         page.evaluate(GIVE, [how, [(name, kind, base64.b64encode(data).decode()) for name, kind, data in files]])
 
     give("drop", ("holiday.jpg", "image/jpeg", b"no"))
-    expect(refused).to_contain_text("cannot use this kind of file")
+    expect(refused).to_contain_text("This is a picture, which the page cannot use.")
     expect(refused).to_contain_text("holiday.jpg")
     expect(overlay).to_be_hidden()
+    give("drop", ("models.7z", "", b"no"))
+    expect(refused).to_contain_text("This is an archive")
+    give("drop", ("game.xyz", "", b"no"))
+    expect(refused).to_contain_text("cannot use this kind of file")
+    give("drop", ("fox.txt", "text/plain", b"\0\xff"))
+    expect(refused).to_contain_text("no text in UTF-8 or UTF-16")
 
     give("dragenter", ("", "text/plain", b"x"))
     expect(overlay).to_have_text("Drop to begin a story with this text")

@@ -102,6 +102,8 @@ def test_a_visit_asks_for_few_files(first_visit: FirstVisit, dist: Path) -> None
     models = json.loads((dist / "registry.json").read_text())["models"]
     model = next(model for model in models if model["kind"] == "embedded" and model["task"] == "transcribe")
     assert {path.removeprefix("/") for path in asked} == {*ours, *(file["path"] for file in model["files"])}
+    archives = {path.split("/")[-1].split("-")[0] for path in first_visit.requests if path.endswith((".whl", ".zip"))}
+    assert archives in ({"python_stdlib.zip", "pyapp", kernels, "numpy"} for kernels in ("pyapp_relaxed", "pyapp_simd"))
 
 
 def test_a_later_visit_starts_from_a_snapshot(visited: BrowserContext, isolated: SiteServer, dist: Path) -> None:
@@ -163,6 +165,43 @@ def test_a_language_chosen_before_the_model_is_there(
         tab.wait_done()
         expect(tab.page.locator("#metric-language")).to_have_text("German")
         assert tab.page.locator("#speech-language").input_value() == "de"
+
+
+ASK = """async ([method, params]) => {
+  try {
+    return await pyappPage.app.engine.call(method, params);
+  } catch (error) {
+    return { what: error.what, where: error.where };
+  }
+}"""
+
+
+def test_what_comes_later_is_fetched_again_where_it_did_not_arrive(
+    plain_browser: BrowserContext, changeable: ChangeableSite
+) -> None:
+    """A story and a transcript do without the later parts. What needs them says that one is missing, and works when it
+    is there: a task that waits for them, and an import in the middle of another."""
+    model = "pyappPage.app.choices.generate.model.id"
+    with watched(plain_browser.new_page()) as story:
+        story.expected_errors.append("404")
+        with changeable.changed({}, missing=["_later-"]):
+            story.open(changeable.url)
+            several = {"prompt": "One day", "options": {"samples": 2, "max_new_tokens": 4}}
+            several["model"] = story.page.evaluate(model)
+            transcript = {"segments": [{"text": "One day", "start": 0, "end": 1}], "format": "srt"}
+            story.settings(max_new_tokens=8)
+            story.write("One day")
+            story.page.evaluate("location.hash = '#transcribe'")
+            story.page.locator("#samples button").first.click()
+            TranscribePage(story.page).wait_done()
+            story.page.evaluate("location.hash = '#story'")
+            failed = story.page.evaluate(ASK, ["export", transcript])
+            assert "missing on the server" in failed["what"] and "_later-" in failed["where"]
+            failed = story.page.evaluate(ASK, ["generate", several])
+            assert "pyapp.text.several" in failed["what"] and "_later-" in failed["where"]
+            story.write("One day")
+        assert story.page.evaluate(ASK, ["generate", several])["reason"] == "complete"
+        assert "One day" in story.page.evaluate(ASK, ["export", transcript])["text"]
 
 
 def test_a_worker_that_does_not_load_is_reported(plain_browser: BrowserContext, changeable: ChangeableSite) -> None:

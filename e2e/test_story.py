@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
+from e2e.conftest import watched
 from e2e.model_files import write_pair
 from e2e.page import StoryPage
 from pyapp import tasks
@@ -305,6 +306,28 @@ def test_the_history_on_a_full_disk_and_without_blobs(browser: BrowserContext) -
     assert titles == ["one"]  # what is there stays
     assert (revision, entries) == (1, 2)
     assert kept == ["said", [["more", "", "de"], ["sound", "audio/wav", "abc"]]]
+
+
+# A browser in which the visitor has refused all storage: even a look at it is an error.
+REFUSED = """for (const name of ["localStorage", "sessionStorage", "indexedDB", "caches"])
+  Object.defineProperty(window, name, { get() { throw new DOMException("denied", "SecurityError") } });
+delete Navigator.prototype.serviceWorker"""
+
+
+def test_all_views_open_where_the_browser_refuses_all_storage(browser: BrowserContext, isolated: SiteServer) -> None:
+    page = browser.new_page()
+    page.add_init_script(REFUSED)
+    with watched(page) as story:
+        story.open(isolated.url)
+        story.settings(max_new_tokens=8)
+        assert story.write("One day")
+        page.locator("#history-story summary").click()
+        expect(page.locator("#history-story")).to_contain_text("keeps nothing for this page")
+        expect(page.locator("#history-story .history-row")).to_have_count(1)
+        for view in ("transcribe", "chat", "search", "lab"):
+            page.evaluate(f"location.hash = '#{view}'")
+            page.wait_for_function(f"() => pyappPage.{view} !== undefined")
+        assert page.locator("[role=alert]:visible").count() == 0
 
 
 def test_a_story_that_cannot_be_kept_stays_and_the_oldest_can_be_deleted(story: StoryPage) -> None:

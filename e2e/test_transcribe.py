@@ -531,6 +531,29 @@ def test_microphone(microphone: TranscribePage, dist: Path) -> None:
     page.evaluate("Object.defineProperty(pyappPage.transcribe, 'windowTime', { value: Infinity, writable: true }), 1")
 
 
+def test_live_text_of_a_slow_model_can_be_read_once_more(microphone: TranscribePage) -> None:
+    """It stays, a button tells how long the other pass takes, and a reload shows the button again."""
+    page = microphone.page
+    slow = "{ get: () => 50, set() {}, configurable: true }"
+    page.evaluate(f"Object.defineProperty(pyappPage.transcribe, 'windowTime', {slow}), 1")
+    page.get_by_role("button", name="Record", exact=True).click()
+    microphone.until("(document.querySelector('#transcript')?.innerText ?? '').trim().length > 3", timeout=30)
+    page.wait_for_timeout(1500)
+    page.get_by_role("button", name="Stop", exact=True).click()
+    microphone.wait_done()
+    live = page.locator("#heard-live")
+    expect(live).to_contain_text(re.compile("That takes about (50 seconds|1 minute 40 seconds)"))
+    assert microphone.text()
+    page.evaluate("pyappPage.transcribe.keeper.save()")
+    page.reload()
+    expect(live).to_be_visible()
+    live.get_by_role("button", name="Read it once more").click()
+    expect(live).to_be_hidden()
+    microphone.wait_done()
+    expect(live).to_be_hidden()
+    assert microphone.text() and not page.evaluate("pyappPage.transcribe.keeper.version.live")
+
+
 def test_a_refused_microphone(transcribe: TranscribePage) -> None:
     transcribe.page.context.clear_permissions()
     transcribe.page.get_by_role("button", name="Record", exact=True).click()
@@ -637,6 +660,8 @@ def test_dropped_files_go_where_they_belong(transcribe: TranscribePage) -> None:
     expect(transcribe.page.locator("#model-error [role=alert]")).to_contain_text("weights.bin")
     transcribe.close_dialog()
     transcribe.page.evaluate(drop, ["diary.docx", "AAAA"])
+    expect(transcribe.page.locator("#view-error [role=alert]")).to_contain_text("This is a document")
+    transcribe.page.evaluate(drop, ["talk.xyz", "AAAA"])
     transcribe.wait_refused("could not be read as sound")
 
 

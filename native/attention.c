@@ -24,6 +24,8 @@ typedef struct tile {
     int rows, adjusted;                        /* adjusted: scores are more than scaled products */
     int64_t head_dim, padded, type, row_bytes; /* padded: head_dim in whole vectors */
     int64_t block;                             /* keys that are read at a time */
+    const int32_t *places;                     /* where the text's parts of `capacity` tokens lie */
+    int64_t kv_heads, kv_head, capacity;
     float scale, softcap;
     float largest[ROWS], total[ROWS], correction[ROWS];
     float scores[ROWS][KEYS];
@@ -77,10 +79,16 @@ static __attribute__((noinline)) void decode_q8(float *to, const char *from, int
         }
 }
 
-/* Keys (or values) first .. first + count - 1 as floats. */
+/* The number of the cache's row for a position of a text whose parts lie at `places`. */
+INLINE int64_t row_at(const int32_t *places, int64_t kv_heads, int64_t kv_head, int64_t capacity, int64_t position)
+{
+    return (places[position / capacity] * kv_heads + kv_head) * capacity + position % capacity;
+}
+
+/* Keys (or values) first .. first + count - 1 as floats; they lie in one part of the cache. */
 INLINE const float *cache_rows(tile *t, const char *cache, int64_t first, int64_t count)
 {
-    const char *from = cache + first * t->row_bytes;
+    const char *from = cache + row_at(t->places, t->kv_heads, t->kv_head, t->capacity, first) * t->row_bytes;
     if (t->type == TYPE_float32)
         return (const float *)from;
     if (t->type == TYPE_float16)
@@ -288,12 +296,20 @@ static void attend(tile *t, const char *k, const char *v)
     }
 }
 
-/* Whether tokens at position[text] .. of every text lie within the cache. */
-INLINE int within(const int32_t *position, int64_t texts, int64_t tokens, int64_t capacity)
+/* Whether tokens at position[text] .. of every text lie within the cache, and so do the parts of the text up to there. */
+SMALL_CODE static int within(const int32_t *position, int64_t texts, int64_t tokens, int64_t capacity,
+                             const int32_t *table, int64_t parts, int64_t blocks)
 {
-    for (int64_t text = 0; text < texts; text++)
-        if (position[text] < 0 || position[text] + tokens > capacity)
+    if (parts <= 0 || capacity <= 0)
+        return 0;
+    for (int64_t text = 0; text < texts; text++) {
+        const int64_t end = position[text] + tokens;
+        if (position[text] < 0 || end > capacity * parts)
             return 0;
+        for (int64_t part = 0; table && part * capacity < end; part++)
+            if (table[text * parts + part] < 0 || table[text * parts + part] >= blocks)
+                return 0;
+    }
     return 1;
 }
 
@@ -318,7 +334,9 @@ KERNEL(cached_attention)
     t.row_bytes = row_bytes_of(t.type, dims);
     if (kv_heads <= 0 || heads % kv_heads || padded > SPACE || !t.row_bytes || window < 0)
         return KERNEL_BAD_ARGUMENT;
-    if (!within(position, texts, tokens, capacity))
+    const int32_t *table = record->pointers[cached_attention_table];
+    const int64_t parts = table ? d[cached_attention_parts] : 1;
+    if (!within(position, texts, tokens, capacity, table, parts, d[cached_attention_blocks]))
         return KERNEL_POSITION_RANGE;
     const int64_t group = heads / kv_heads, rows = tokens * group, most = tokens == 1 ? DECODE_ROWS : ROWS;
     const int64_t tile_rows = SPACE / padded < most ? SPACE / padded : most, tiles = (rows + tile_rows - 1) / tile_rows;
@@ -326,12 +344,19 @@ KERNEL(cached_attention)
     t.head_dim = dims;
     t.padded = padded;
     t.block = t.type == TYPE_float32 || SPACE / dims > KEYS ? KEYS : SPACE / dims;
+    for (; table && capacity % t.block; t.block--) /* what is read at a time lies in one part */
+        ;
+    t.kv_heads = kv_heads;
+    t.capacity = capacity;
     t.softcap = softcap;
     t.scale = softcap != 0 ? scale / softcap : scale;
     t.adjusted = softcap != 0 || slopes || window;
     for (int64_t unit = worker; unit < texts * kv_heads * tiles; unit += workers) {
         const int64_t cache = unit / tiles, first = unit % tiles * tile_rows; /* cache: text and kv head */
         const int64_t text = cache / kv_heads, kv_head = cache % kv_heads;
+        const int32_t own = (int32_t)text;
+        t.places = table ? table + text * parts : &own;
+        t.kv_head = kv_head;
         t.rows = (int)(rows - first < tile_rows ? rows - first : tile_rows);
         for (int row = 0; row < t.rows; row++) {
             const int64_t token = (first + row) / group, head = kv_head * group + (first + row) % group;
@@ -341,7 +366,7 @@ KERNEL(cached_attention)
             t.hidden[row] = window && t.visible[row] > window ? t.visible[row] - window : 0;
             t.slope[row] = slopes ? slopes[head] : 0.0f;
         }
-        attend(&t, k + cache * capacity * t.row_bytes, v + cache * capacity * t.row_bytes);
+        attend(&t, k, v);
     }
     return KERNEL_OK;
 }
@@ -384,19 +409,22 @@ KERNEL(cache_write)
     const int64_t texts = d[cache_write_texts], tokens = d[cache_write_tokens], heads = d[cache_write_heads],
                   dims = d[cache_write_head_dim], type = d[cache_write_type];
     const int64_t capacity = d[cache_write_capacity], row_bytes = row_bytes_of(type, dims);
+    const int32_t *table = record->pointers[cache_write_table];
+    const int64_t parts = table ? d[cache_write_parts] : 1;
     int64_t first, last;
     if (texts <= 0 || tokens <= 0 || heads <= 0 || dims <= 0)
         return KERNEL_OK;
     if (!row_bytes)
         return KERNEL_BAD_ARGUMENT;
-    if (!within(position, texts, tokens, capacity))
+    if (!within(position, texts, tokens, capacity, table, parts, d[cache_write_blocks]))
         return KERNEL_POSITION_RANGE;
     worker_share(texts * tokens * heads, 1, worker, workers, &first, &last);
     for (int64_t i = first; i < last; i++) {
-        const int64_t token = i / heads, text = token / tokens, head = text * heads + i % heads;
+        const int64_t token = i / heads, text = token / tokens;
+        const int32_t own = (int32_t)text, *places = table ? table + text * parts : &own;
         const float *from = x + token * d[cache_write_x_stride] + i % heads * dims;
         char *to = (char *)record->pointers[cache_write_cache] +
-                   (head * capacity + position[text] + token % tokens) * row_bytes;
+                   row_at(places, heads, i % heads, capacity, position[text] + token % tokens) * row_bytes;
         if (type == TYPE_float32)
             memcpy(to, from, (size_t)row_bytes);
         else if (type == TYPE_float16)

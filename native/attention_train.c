@@ -59,6 +59,7 @@ typedef struct unit {
     float *queries, *gradients, *out; /* (BLOCK, padded): of one block; queries are scaled */
     float *turned;                    /* (padded, BLOCK) */
     int64_t first, rows;              /* the block: its rows */
+    int64_t wide, tall;               /* rows that are computed: in whole vectors, in whole tiles */
     int64_t start, visible;           /* keys that its rows attend to, in whole tiles */
     int32_t seen[BLOCK]; /* keys that each row attends to, and masked keys before them; neither decreases */
     int32_t hidden[BLOCK];
@@ -125,14 +126,14 @@ INLINE void multiply(columns n, float *c, const float *a, int64_t a_row, int64_t
 static __attribute__((noinline)) void mix_keys(const unit *u, columns n, float *out, const float *weights,
                                                const float *v)
 {
-    multiply(n, out, weights + u->start * BLOCK, 1, BLOCK, v + u->start * n.padded, BLOCK, u->visible - u->start, 0);
+    multiply(n, out, weights + u->start * BLOCK, 1, BLOCK, v + u->start * n.padded, u->tall, u->visible - u->start, 0);
 }
 
 /* (keys, padded) += sum over the block's rows of weight * q. */
 static __attribute__((noinline)) void mix_rows(const unit *u, columns n, float *out, const float *weights,
                                                const float *q)
 {
-    multiply(n, out + u->start * n.padded, weights + u->start * BLOCK, BLOCK, 1, q, u->visible - u->start, BLOCK, 1);
+    multiply(n, out + u->start * n.padded, weights + u->start * BLOCK, BLOCK, 1, q, u->visible - u->start, u->rows, 1);
 }
 
 /* At most LANES halves; the rest is zero. */
@@ -275,6 +276,8 @@ COMPACT void set_block(unit *u, int64_t first)
     float scales[BLOCK];
     u->first = first;
     u->rows = rows < BLOCK ? rows : BLOCK;
+    u->wide = round_up(u->rows, WIDE * LANES);
+    u->tall = round_up(u->rows, TILE);
     for (int64_t row = 0; row < BLOCK; row++) {
         const int64_t at = first + (row < u->rows ? row : u->rows - 1), token = at / u->group;
         const int64_t seen = token + p->after + 1, hidden = token - p->before;
@@ -317,7 +320,7 @@ COMPACT void leave_out_padding(unit *u, int64_t batch, int64_t kv_head)
 /* weights[key][row] = k . q, -inf for masked keys; and the largest of each row. */
 static __attribute__((noinline)) void score(unit *u)
 {
-    for (int64_t row = 0; row < BLOCK; row += WIDE * LANES) {
+    for (int64_t row = 0; row < u->wide; row += WIDE * LANES) {
         vfloat largest[WIDE];
         for (int j = 0; j < WIDE; j++)
             largest[j] = vsplat(-INFINITE);
@@ -345,7 +348,7 @@ static __attribute__((noinline)) void score(unit *u)
 /* The largest score of each row after masking. */
 COMPACT void find_largest(unit *u)
 {
-    for (int64_t row = 0; row < BLOCK; row += LANES) {
+    for (int64_t row = 0; row < u->wide; row += LANES) {
         vfloat largest = vsplat(-INFINITE);
         for (int64_t key = u->start; key < u->visible; key++)
             largest = vmax(largest, vload(u->weights + key * BLOCK + row));
@@ -365,7 +368,7 @@ INLINE vfloat inverse_of(const unit *u, int64_t row, vfloat sum)
 /* weights = exp(weights - largest), and one over their sum. */
 static __attribute__((noinline)) void weigh(unit *u)
 {
-    for (int64_t row = 0; row < BLOCK; row += LANES) {
+    for (int64_t row = 0; row < u->wide; row += LANES) {
         const vfloat most = vload(u->largest + row), largest = vselect(most == -INFINITE, vzero(), most);
         vfloat sum = vzero();
         for (int64_t key = u->start; key < u->visible; key++) {
@@ -381,7 +384,7 @@ static __attribute__((noinline)) void weigh(unit *u)
 /* slopes = weights * (v . g - their weighted mean). */
 static __attribute__((noinline)) void slope(unit *u)
 {
-    for (int64_t row = 0; row < BLOCK; row += WIDE * LANES) {
+    for (int64_t row = 0; row < u->wide; row += WIDE * LANES) {
         vfloat delta[WIDE] = {0};
         for (int64_t key = u->start; key < u->visible; key += TILE) {
             vfloat sums[TILE][WIDE] = {0};
@@ -398,7 +401,7 @@ static __attribute__((noinline)) void slope(unit *u)
             vstore(u->delta + row + j * LANES, delta[j] * vload(u->inverse + row + j * LANES));
     }
     for (int64_t i = u->start * BLOCK; i < u->visible * BLOCK; i += BLOCK)
-        for (int64_t row = 0; row < BLOCK; row += LANES)
+        for (int64_t row = 0; row < u->wide; row += LANES)
             vstore(u->slopes + i + row,
                    vload(u->weights + i + row) * (vload(u->slopes + i + row) - vload(u->delta + row)));
 }
@@ -432,7 +435,7 @@ static __attribute__((noinline)) void score_tiles(float *weights, const float *k
 /* weights[i][row] = k . q for keys first .. first + count - 1, -inf for masked keys. */
 COMPACT void score_keys(unit *u, int64_t first, int64_t count)
 {
-    for (int64_t row = 0; row < BLOCK; row += WIDE * LANES) {
+    for (int64_t row = 0; row < u->wide; row += WIDE * LANES) {
         score_tiles(u->weights + row, u->k + first * u->key.dims, u->turned + row, u->key.dims, count / TILE);
         for (int64_t at = row; first + count > u->seen[row] && at < row + WIDE * LANES; at++)
             for (int64_t i = u->seen[at] > first ? u->seen[at] - first : 0; i < count; i++)
@@ -463,7 +466,7 @@ static __attribute__((noinline)) void weigh_column(float *weights, int64_t count
 /* Turns the scores of `count` keys into weights, and adds them to the sums. */
 static __attribute__((noinline)) void weigh_keys(unit *u, int64_t count, float sums[BLOCK], float correction[BLOCK])
 {
-    for (int64_t row = 0; row < BLOCK; row += WIDE * LANES) {
+    for (int64_t row = 0; row < u->wide; row += WIDE * LANES) {
         vfloat largest[WIDE];
         UNROLL for (int j = 0; j < WIDE; j++) largest[j] = vload(u->largest + row + j * LANES);
         for (int64_t i = 0; i < count; i++) /* interleaved, because each sum waits for the one before */
@@ -505,7 +508,7 @@ static __attribute__((noinline)) void mix_rest(float *out, int64_t padded, const
 /* out = out * correction + weights * v */
 COMPACT void mix_values(unit *u, const float *v, int64_t count, const float correction[BLOCK])
 {
-    for (int64_t row = 0; row < BLOCK; row += TILE) {
+    for (int64_t row = 0; row < u->tall; row += TILE) {
         const columns n = u->value;
         float *out = u->out + row * n.padded;
         const int64_t done = mix_wide(out, n.padded, u->weights + row, v, count, correction + row, n.width);

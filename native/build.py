@@ -249,6 +249,13 @@ def copy_header(out: Path) -> Path:
     return header
 
 
+def write_signature(out: Path) -> Path:
+    """signature() beside the kernels of the page: Python there takes a fiftieth of a second to compute it."""
+    path = out / "kernels.signature"
+    path.write_text(signature())
+    return path
+
+
 def copy_cuda(out: Path) -> list[Path]:
     """Copies the CUDA sources, and the headers that they include, to `out`/cuda: they are compiled where they run."""
     folder = out / "cuda"
@@ -363,12 +370,13 @@ def build_relaxed(out: Path) -> Path | None:
 
 
 def build_wasm(out: Path | str = DEFAULT_OUT) -> list[Path]:
-    """Builds libpyapp_simd.so and, where the tools allow, libpyapp_relaxed.so into `out`, with kernels.h beside them.
+    """Builds libpyapp_simd.so and, where the tools allow, libpyapp_relaxed.so into `out`, with kernels.h and its
+    signature beside them.
 
     Raises BuildError without Emscripten or on a failing source.
     """
     out = Path(out)
-    built = [copy_header(out), build_simd128(out), build_relaxed(out)]
+    built = [copy_header(out), write_signature(out), build_simd128(out), build_relaxed(out)]
     return [path for path in built if path]
 
 

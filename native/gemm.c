@@ -170,11 +170,27 @@ static __attribute__((noinline)) void narrow(uint16_t *to, const float *from, co
         narrow_row(to, from, add, count, KIND_BF16);
 }
 
+/* How many tiles of rows that lie side by side are packed together: each line of their memory is read once then. */
+enum { TOGETHER = 4 };
+
+/* `tiles` tiles of a left operand whose rows lie side by side, a whole vector at a time: what is too much is overwritten
+ * by the next column of the tile. */
+static __attribute__((noinline)) void pack_tiles(float *to, const float *from, int64_t k_stride, int64_t k,
+                                                 int64_t tiles)
+{
+    for (int64_t i = 0; i < k; i++, to += GEMM_ROWS, from += k_stride)
+        for (int64_t t = 0; t < tiles; t++)
+            UNROLL for (int q = 0; q < GEMM_ROWS; q += LANES)
+                vstore(to + t * GEMM_ROWS * APART + q, vload(from + t * GEMM_ROWS + q));
+}
+
 /* Rows of c with the columns n .. end - 1, whose right operand is packed, for rows k .. k + depth - 1 of it. */
 void multiply_packed(const product *p, range rows, int64_t n, int64_t end, int64_t k, int64_t depth, const float *right)
 {
     static const float zeros[PANEL];
-    float packed[GEMM_ROWS * APART], row_add[GEMM_ROWS][PANEL];
+    float packed[TOGETHER * GEMM_ROWS * APART], row_add[GEMM_ROWS][PANEL];
+    const float *first = packed;
+    int64_t ready = 0; /* tiles that are packed and not used */
     const float *add = k ? p->c : p->add;
     const int64_t add_row = k ? p->c_row : p->add_row, panels = (end - n + PANEL - 1) / PANEL;
     for (int64_t i = rows.first; i < rows.last; i += GEMM_ROWS) {
@@ -183,7 +199,16 @@ void multiply_packed(const product *p, range rows, int64_t n, int64_t end, int64
         const int64_t a_at = i * p->a_row + k * p->a_column;
         left_rows a = {p->a + a_at, p->a_row, 1};
         const uint16_t *halves = (const void *)p->a;
-        if (!GEMM_DIRECT || tall % GEMM_FEW || p->a_column != 1 || !p->a_row) {
+        if (GEMM_DIRECT && p->a_row == 1 && p->a_kind == KIND_F32 && (ready > 0 || left >= GEMM_ROWS + LANES)) {
+            if (!ready) {
+                ready = (left - LANES) / GEMM_ROWS < TOGETHER ? (left - LANES) / GEMM_ROWS : TOGETHER;
+                pack_tiles(packed, a.first, p->a_column, depth, ready);
+                first = packed;
+            }
+            a = (left_rows){first, 1, GEMM_ROWS};
+            first += GEMM_ROWS * APART;
+            ready--;
+        } else if (!GEMM_DIRECT || tall % GEMM_FEW || p->a_column != 1 || !p->a_row) {
             pack_panel(packed, GEMM_ROWS, p->a_kind == KIND_F32 ? (const void *)a.first : halves + a_at, tall, p->a_row,
                        p->a_column, depth, p->a_kind);
             a = (left_rows){packed, 1, GEMM_ROWS};

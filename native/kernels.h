@@ -464,21 +464,23 @@ KERNEL(normalize_weights_backward,
 
 /* Of the three kernels below: `texts` texts of `tokens` tokens each follow one another; row t of text b has the position
  * position[b] + t. A cache is (texts, kv_heads, capacity, head_dim) of the type float32 or float16, or uint8: then a row is
- * q8_0, head_dim int8 numbers and an f16 scale for each 32 of them. */
+ * q8_0, head_dim int8 numbers and an f16 scale for each 32 of them. With a table (texts, parts) int32 it is (blocks,
+ * kv_heads, capacity, head_dim), and part i of text b, the positions i * capacity ..., lies in block table[b, i] (paged
+ * attention, Kwon et al. 2023, arXiv 2309.06180); without one, parts and blocks are not read. */
 
 /* Rotary embedding of the first `rotated` columns of each head; the others are copied. table is (positions, rotated / 2, 2)
  * of cos and sin. x is (texts * tokens, heads, head_dim), tokens x_stride apart. interleaved 1 turns the pairs (2i, 2i + 1),
  * 0 the pairs (i, i + rotated / 2). Without position, one text begins at 0. */
 KERNEL(rope_f32, "y x table position? | texts tokens heads head_dim rotated y_stride x_stride positions interleaved |")
 /* Writes x (texts * tokens, heads, head_dim), f32, to the cache. */
-KERNEL(cache_write, "cache x position | texts tokens heads head_dim capacity x_stride type |")
+KERNEL(cache_write, "cache x position table? | texts tokens heads head_dim capacity x_stride type parts blocks |")
 /* y, q (texts * tokens, heads, head_dim), f32; k, v caches. Query head h reads kv head h / (heads / kv_heads). With causal 1,
  * row t sees the cached positions 0 .. position[b] + t; else all rows see 0 .. position[b] + tokens - 1; of these, with a
  * window, at most the last `window`. A score is softcap * tanh(q . k * scale / softcap), without softcap (0) q . k * scale,
  * plus slopes[h] * (key - last visible key). */
 KERNEL(cached_attention,
-       "y q k v position slopes? | texts tokens heads kv_heads head_dim capacity y_stride q_stride causal "
-       "window type | scale softcap")
+       "y q k v position slopes? table? | texts tokens heads kv_heads head_dim capacity y_stride q_stride causal "
+       "window type parts blocks | scale softcap")
 /* Attention of whole sequences, with or without a mask, for float32, float16 and bfloat16: `type` is that of all but the
  * mask and the workspace; sums are f32. q (batch, tokens, heads, head_dim), k (batch, keys, kv_heads, head_dim), v (batch,
  * keys, kv_heads, value_dim), y (batch, tokens, heads, value_dim). Batch entries and tokens of q, k and v have any strides;

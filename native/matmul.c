@@ -3,10 +3,12 @@
 
 enum { FEW_ROWS = 4 };
 
+INLINE int few_rows(const product *p, int64_t m) { return p->a_column == 1 && p->b_row == 1 && m < FEW_ROWS; }
+
 /* Rows and columns of each batch item in range of `units` of one of the two, numbered through all items. */
-static void multiply_items(const launch *record, const product *first, range units, int by_columns, int kind)
+static void multiply_items(const launch *record, const product *first, int64_t m, range units, int by_columns, int kind)
 {
-    const int64_t *d = record->dims, m = d[matmul_f32_m], n = d[matmul_f32_n];
+    const int64_t *d = record->dims, n = d[matmul_f32_n];
     const int64_t unit = by_columns ? PANEL : GEMM_ROWS, length = by_columns ? n : m, each = (length + unit - 1) / unit;
     for (int64_t u = units.first; u < units.last;) {
         const int64_t item = u / each, begin = u % each, left = units.last - u;
@@ -17,7 +19,7 @@ static void multiply_items(const launch *record, const product *first, range uni
         p.a = (const void *)((const char *)p.a + item * d[matmul_f32_a_batch] * element);
         p.b = (const char *)p.b + item * d[matmul_f32_b_batch] * element;
         p.c = (void *)((char *)p.c + item * d[matmul_f32_c_batch] * element);
-        const int few = p.a_column == 1 && p.b_row == 1 && m < FEW_ROWS;
+        const int few = few_rows(&p, m);
         const range some_rows = by_columns ? rows : cut, some_columns = by_columns ? cut : columns;
         if (kind != KIND_F32)
             multiply_halves(&p, some_rows, some_columns, kind, few);
@@ -29,8 +31,8 @@ static void multiply_items(const launch *record, const product *first, range uni
 
 static int matmul(const launch *record, int worker, int workers, int kind)
 {
-    const int64_t *d = record->dims, batch = d[matmul_f32_batch], m = d[matmul_f32_m], n = d[matmul_f32_n],
-                  k = d[matmul_f32_k];
+    const int64_t *d = record->dims, n = d[matmul_f32_n], k = d[matmul_f32_k];
+    int64_t batch = d[matmul_f32_batch], m = d[matmul_f32_m];
     const product p = {.c = record->pointers[matmul_f32_c],
                        .a = record->pointers[matmul_f32_a],
                        .b = record->pointers[matmul_f32_b],
@@ -42,11 +44,17 @@ static int matmul(const launch *record, int worker, int workers, int kind)
                        .c_row = d[matmul_f32_c_row]};
     if (m == 0 || n == 0)
         return KERNEL_OK;
+    /* Items that lie one after the other and share their right operand are one matrix: it is packed once. */
+    if (d[matmul_f32_b_batch] == 0 && d[matmul_f32_a_batch] == m * p.a_row && d[matmul_f32_c_batch] == m * p.c_row &&
+        !few_rows(&p, m)) {
+        m *= batch;
+        batch = 1;
+    }
     const int by_columns = n >= m;
     const int64_t unit = by_columns ? PANEL : GEMM_ROWS, length = by_columns ? n : m;
     range units;
     worker_share(batch * ((length + unit - 1) / unit), 1, worker, workers, &units.first, &units.last);
-    multiply_items(record, &p, units, by_columns, kind);
+    multiply_items(record, &p, m, units, by_columns, kind);
     return KERNEL_OK;
 }
 

@@ -25,6 +25,7 @@ from pyapp.events import Cancel, Done, Event, Item, Metric, Partial, Thought, To
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import check_range
 from pyapp.late_linalg import defer_linalg
+from pyapp.late_parts import find_late_parts
 from pyapp.tasks.core import Result
 from pyapp.tasks.keeper import keeper
 from pyapp.text.charsmap import take_charsmap
@@ -98,7 +99,7 @@ class PageCancel(Cancel):
 
 def install(host: Any) -> None:
     """Stores the worker's functions: `createEncoder(json)`, `readInto(source, view, offset)` and `isStopped(number)`.
-    Models compute on its `pool`, where there is one.
+    Models compute on its `pool`, and imports find its `parts`, where there are any.
     """
     global _host
     _host = host
@@ -108,6 +109,9 @@ def install(host: Any) -> None:
     if threads is not None:
         pool.connect(threads)
         keeper.device = "pool"
+    parts = getattr(host, "parts", None)
+    if parts is not None:
+        find_late_parts(parts)
     defer_linalg()
 
 
@@ -120,6 +124,7 @@ def import_tasks() -> None:
     import pyapp.audio.transcribe
     import pyapp.engine.devices.cpu
     import pyapp.engine.ops.activation
+    import pyapp.engine.ops.conv
     import pyapp.engine.ops.elementwise.exponential
     import pyapp.engine.ops.elementwise.trigonometry
     import pyapp.formats.block_tensors

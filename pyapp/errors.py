@@ -22,6 +22,15 @@ class PyappError(Exception):
         return f"{text}. {self.hint}" if self.hint else text
 
 
+def shown(value: object, most: int = 80) -> str:
+    """A value in a message, at most so many characters; a whole number that Python refuses to write, too."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        text = f"{'an' if isinstance(value, int) else 'a'} {type(value).__name__} too large to show"
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 class FileFormatError(PyappError, ValueError):
     """A file is truncated, hostile or of an unknown kind."""
 
@@ -44,6 +53,10 @@ class DownloadError(PyappError, OSError):
 
 class ServerError(PyappError, OSError):
     """A server cannot be reached, or refuses a request."""
+
+
+class LatePartError(PyappError, ImportError):
+    """A part of the page's Python that was not needed until now could not be fetched."""
 
 
 class StorageFullError(PyappError, OSError):

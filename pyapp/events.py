@@ -210,6 +210,46 @@ class Item(Event):
 
 
 @dataclass(frozen=True)
+class Region(Event):
+    """A block of text or a table that was found in picture `index` of a reading, before its lines are read: `region`
+    counts those of the picture from 0 in the order of reading, `kind` is "text" or "table", `lines` how many lines it
+    has. `box` is left, top, right, bottom in pixels, and `corners` are those of the region in a picture that is not
+    straight, [x, y] each, from the left top one on. A table has `rows`, `columns` and `cells`: mappings with row,
+    column, row_span, column_span, box and corners.
+    """
+
+    type: ClassVar[str] = "region"
+    index: int
+    region: int
+    kind: str
+    lines: int
+    box: tuple[float, ...]
+    corners: tuple[Any, ...]
+    rows: int | None = None
+    columns: int | None = None
+    cells: tuple[Mapping[str, Any], ...] | None = None
+
+
+@dataclass(frozen=True)
+class TextLine(Event):
+    """A line that was read in picture `index`: `line` counts those of its region from 0, `confidence` is from 0 to 1,
+    `words` are mappings with text, confidence, box and corners, `cell` is the number of its table's cell. `box` and
+    `corners` are those of a Region. Lines come in any order.
+    """
+
+    type: ClassVar[str] = "line"
+    index: int
+    region: int
+    line: int
+    text: str
+    confidence: float
+    box: tuple[float, ...]
+    corners: tuple[Any, ...]
+    words: tuple[Mapping[str, Any], ...] = ()
+    cell: int | None = None
+
+
+@dataclass(frozen=True)
 class Done(Event):
     """The last event of a successful task: the reason of its end, and its results by name in JSON."""
 

@@ -9,8 +9,6 @@ Needs espeak-ng, which speaks the samples.
 from __future__ import annotations
 
 import argparse
-import hashlib
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,10 +18,9 @@ import numpy as np
 from pyapp.audio import SAMPLE_RATE, write_wav
 from pyapp.recipes.speech.scenes import Scene, record
 from pyapp.recipes.speech.voices import Voice, speak
+from scripts.embedded_files import MODELS, embed
 
-ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "web" / "models" / "speech"
-REGISTRY = ROOT / "pyapp" / "registry.json"
+FOLDER = MODELS / "speech"
 FILES = ("model.safetensors", "config.json", "tokenizer.json", "generation_config.json", "preprocessor_config.json")
 PAUSE = 0.6  # seconds between sentences, and around them
 
@@ -66,26 +63,12 @@ def write_samples(folder: Path) -> None:
         write_wav(folder / name, record(np.concatenate(pieces), scene, random), SAMPLE_RATE)
 
 
-def enter(text: str, path: str, data: bytes) -> str:
-    """The registry's text, with the size and the hash of the file at `path`."""
-    entry = re.compile(rf'("path": "{re.escape(path)}", "size": )\d+(,\s*"sha256": ")[0-9a-f]*"')
-    changed, count = entry.subn(rf'\g<1>{len(data)}\g<2>{hashlib.sha256(data).hexdigest()}"', text)
-    if count != 1:
-        raise SystemExit(f"{REGISTRY} does not list {path} once")
-    return changed
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Put a trained speech model into the site.")
     parser.add_argument("folder", type=Path, help="what `pyapp train speech` wrote")
     source: Path = parser.parse_args().folder
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    registry = REGISTRY.read_text(encoding="utf-8")
-    for name in FILES:
-        shutil.copyfile(source / name, FOLDER / name)
-        registry = enter(registry, f"models/speech/{name}", (FOLDER / name).read_bytes())
+    embed(source, FOLDER, FILES)
     write_samples(FOLDER / "samples")
-    REGISTRY.write_text(registry, encoding="utf-8")
     total = sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file())
     print(f"{FOLDER}: {total / 1e6:.2f} MB")
 

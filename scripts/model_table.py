@@ -39,7 +39,8 @@ GGUF files may have any of ggml's types. The kernels compute with most of them; 
 type while they are read, piece by piece: TYPES. Those in iq1_m, iq3_xxs, q1_0, tq1_0 and tq2_0 keep their values; the
 others change at most as much as float32 does in q8_0. Such a model takes more memory than its file.
 
-Models of llama2.c (`pyapp/models/llama2c.py`) and Whisper (`pyapp/models/whisper/`) have loaders of their own.
+Models of llama2.c (`pyapp/models/llama2c.py`), Whisper (`pyapp/models/whisper/`) and Stable Diffusion
+(`pyapp/models/diffusion/`: 1.5, 2.1, XL, turbo and LCM, from folders of diffusers) have loaders of their own.
 Experts keep their block types too: a token reads the matrices of its own experts only.
 
 | model_type | tasks | GGUF | parity | Pyodide | quantised | other device |
@@ -48,13 +49,15 @@ Experts keep their block types too: a token reads the matrices of its own expert
 
 
 def configurations() -> Iterator[tuple[str, str, Any]]:
-    """(model_type, name, module) of each configuration that has a golden file."""
+    """(model_type, name, module) of each configuration that has a golden file, and of the text decoder in it."""
     for file in sorted(TESTS.glob("*_configs.py")):
         module = importlib.import_module(f"tests.models.{file.stem}")
         folder = TESTS / f"golden_{file.stem.removesuffix('_configs')}s"
         for name, config in module.CONFIGS.items():
             if (folder / f"{name}.json").is_file():
                 yield config["model_type"], name, module
+                if isinstance(decoder := config.get("decoder"), dict):
+                    yield decoder["model_type"], name, module
 
 
 def runs_in_browser(module: Any) -> bool:

@@ -36,9 +36,17 @@ import brotli
 from pyapp.models._index import GGUF_ARCHITECTURES, MODEL_TYPES, TASKS
 
 from . import wheels
+from .archive_parts import (
+    LIBRARY_LATER,
+    NUMPY_LATER,
+    PYAPP_LATER,
+    PYAPP_PARTS,
+    is_late_numpy,
+    modules_in,
+    split_library,
+    split_wheel,
+)
 from .bundle import copy_bundled
-from .numpy_parts import PACKAGE as NUMPY_LATER
-from .numpy_parts import split_numpy
 
 ROOT = wheels.ROOT
 WEB = ROOT / "web"
@@ -46,6 +54,7 @@ NODE_MODULES = ROOT / "node_modules"
 CACHE = ROOT / "build" / "site"
 PYODIDE_FILES = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm"]
 LOCK_FILE = "pyodide-lock.json"
+LIBRARY = "python_stdlib.zip"
 LIBRARIES = {
     "tokenizers/tokenizers.min.mjs": "@huggingface/tokenizers/dist/tokenizers.min.mjs",
     "mediabunny/mediabunny.min.mjs": "mediabunny/dist/bundles/mediabunny.min.mjs",
@@ -53,15 +62,15 @@ LIBRARIES = {
 # The page's name of a model's task.
 PAGE_TASKS = {"causal-lm": "chat", "features": "embed"}
 # What a package of the lock file needs besides itself.
-DEPENDS = {"numpy": [NUMPY_LATER], "jinja2": ["markupsafe"]}
+DEPENDS = {"pyapp": list(PYAPP_PARTS), "numpy": [NUMPY_LATER], "jinja2": ["markupsafe"]}
 SMALLEST_COMPRESSED = 1024  # below this a copy saves nothing
 INCOMPRESSIBLE = {".png", ".woff2", ".jpg", ".gif"}
 
 # Statements whose imports become byte code: what the page runs before its first token, and NumPy.
 START_IMPORTS = """
 import asyncio, base64, codecs, collections.abc, contextlib, ctypes, dataclasses, enum, functools, hashlib, inspect, io
-import importlib.metadata, itertools, json, math, operator, pathlib, random, re, string, struct, time, traceback
-import types, typing, unicodedata, weakref, zipfile
+import encodings.utf_8_sig, importlib.metadata, itertools, json, math, operator, pathlib, random, re, string, struct
+import time, traceback, types, typing, unicodedata, weakref, zipfile
 import pyodide.ffi, pyodide.code, pyodide.http
 import numpy
 import pyapp
@@ -75,7 +84,7 @@ def file_sha256(path: Path) -> str:
 
 def compiled_archives(ours: Path, numpy: Path, plain_host: bool) -> dict[str, Path]:
     """The standard library, NumPy and our wheel with byte code for Pyodide's Python; made anew after a change."""
-    stdlib = NODE_MODULES / "pyodide" / "python_stdlib.zip"
+    stdlib = NODE_MODULES / "pyodide" / LIBRARY
     scripts = [Path(__file__).with_name("compile_python.py"), Path(__file__).with_name("compile_python.mjs")]
     key = hashlib.sha256(f"{START_IMPORTS}{plain_host}".encode())
     for path in [stdlib, numpy, ours, *scripts, NODE_MODULES / "pyodide" / "package.json"]:
@@ -107,8 +116,13 @@ def compiled_archives(ours: Path, numpy: Path, plain_host: bool) -> dict[str, Pa
     return archives
 
 
+def pyodide_version() -> str:
+    version: str = json.loads((NODE_MODULES / "pyodide" / "package.json").read_text())["version"]
+    return version
+
+
 def lock_entry(wheel: Path) -> dict[str, Any]:
-    """One package of a pyodide-lock.json. The page itself decides when it needs NumPy, and all of it."""
+    """One package of a pyodide-lock.json. The page itself decides when it needs NumPy, and the later parts."""
     name, version = wheel.name.split("-")[:2]
     return {
         "name": name.replace("_", "-"),
@@ -127,6 +141,9 @@ def lock_file(packages: list[Path]) -> dict[str, Any]:
     """Our own lock file: Pyodide's ABI from its own lock file, and exactly `packages`, which are in the same folder."""
     info = json.loads((NODE_MODULES / "pyodide" / LOCK_FILE).read_text())["info"]
     entries = [lock_entry(wheel) for wheel in sorted(packages, key=lambda path: path.name)]
+    names = {entry["name"] for entry in entries}
+    for entry in entries:  # without tools for relaxed SIMD there are no kernels for it
+        entry["depends"] = [name for name in entry["depends"] if name in names]
     return {"info": info, "packages": {entry["name"]: entry for entry in entries}}
 
 
@@ -220,12 +237,17 @@ def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     pyodide = staged / "pyodide"
     pyodide.mkdir()
     files = [NODE_MODULES / "pyodide" / name for name in PYODIDE_FILES]
-    packages = [archives[ours.name], *map(wheels.pure, wheels.download("page"))]
-    for path in [*files, archives["python_stdlib.zip"], *packages]:
+    packages = list(map(wheels.pure, wheels.download("page")))
+    for path in [*files, *packages]:
         shutil.copyfile(path, pyodide / path.name)
-    lock = lock_file([*packages, *split_numpy(archives[numpy.name], pyodide)])
+    packages += split_wheel(archives[numpy.name], pyodide, {NUMPY_LATER: is_late_numpy})
+    packages += split_wheel(archives[ours.name], pyodide, PYAPP_PARTS)
+    _, library_later = split_library(archives[LIBRARY], pyodide, pyodide_version())
+    lock = lock_file([*packages, library_later])
+    late = [pyodide / lock["packages"][name]["file_name"] for name in (LIBRARY_LATER, PYAPP_LATER)]
+    lock["info"]["later"] = " ".join(modules_in(late))  # an import of one of these waits for them (pyapp/late_parts.py)
     # A memory snapshot of Python remembers where modules lie in this archive: the page keeps one per archive.
-    lock["info"]["stdlib_sha256"] = file_sha256(pyodide / "python_stdlib.zip")
+    lock["info"]["stdlib_sha256"] = file_sha256(pyodide / LIBRARY)
     # For the progress of a first visit: the bytes that arrive, decompressed.
     lock["info"]["sizes"] = {path.name: path.stat().st_size for path in sorted(pyodide.iterdir())}
     (pyodide / LOCK_FILE).write_text(json.dumps(lock, indent=1) + "\n")

@@ -19,7 +19,7 @@ PACKAGE = ROOT / "pyapp"
 # The layers of pyapp, lowest first: a module may import from lower layers and from its own package.
 LAYERS = [
     {"errors", "interrupts", "_index"},
-    {"events", "late_linalg"},
+    {"events", "late_linalg", "late_parts"},
     {"engine"},
     {
         "nn",

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pyapp import cli, tasks
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Error, Event, Metric, Notice, Progress
+from pyapp.formats import write_safetensors
 from tests.text.small_model import write_model
 
 pytestmark = pytest.mark.native_only
@@ -148,13 +150,15 @@ def test_errors(model: Path, tmp_path: Path, here: Here) -> None:
     (damaged / "tokenizer.bin").write_bytes((model.parent / "tokenizer.bin").read_bytes())
     (damaged / "model.bin").write_bytes(model.read_bytes()[:-10])
     (tmp_path / "tok.bin").write_bytes((model.parent / "tokenizer.bin").read_bytes()[:50])
+    empty = tmp_path / "empty"
+    empty.mkdir()
     cases: list[tuple[list[object], str]] = [
         (["generate", tmp_path / "nothing.bin"], "no such file"),
         (["generate", "no model has this name"], "no model has this name"),
         (["generate", damaged], "model.bin"),
         (["generate", model, "--tokenizer", tmp_path / "tok.bin"], "tok.bin"),
         (["inspect", tmp_path / "nothing.bin"], "no such file"),
-        (["inspect", tmp_path], "is a directory"),
+        (["inspect", empty], "there is no file of weights"),
         (["inspect", __file__], "test_cli.py"),
         (["generate", model, "--temperature", "nan"], "temperature"),
     ]
@@ -181,6 +185,14 @@ def test_inspect(model: Path, here: Here) -> None:
     event = json.loads(out)
     assert code == 0 and event["type"] == "done" and event["config"]["dim"] == 32
     assert here("inspect", model.parent / "tokenizer.bin")[0] == 0
+
+
+def test_inspect_a_folder(tmp_path: Path, here: Here) -> None:
+    write_safetensors(tmp_path / "model.safetensors", {"lm_head.weight": np.zeros((4, 2), np.float32)})
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "hidden_size": 2}')
+    code, out, error = here("inspect", tmp_path)
+    assert code == 0 and not error
+    assert "model.safetensors: safetensors" in out and "hidden_size  2" in out and "lm_head.weight" in out
 
 
 def test_models(here: Here) -> None:

@@ -78,9 +78,9 @@ def test_the_registry_is_what_the_page_expects() -> None:
         seen.add(model["id"])
         roles = [file["role"] for file in model["files"]]
         assert len(set(roles)) == len(roles) and "model" in roles
-        assert model["task"] in ("generate", "chat", "transcribe", "embed")
+        assert model["task"] in ("generate", "chat", "transcribe", "embed", "read")
         alone = model["files"][0]["path"].endswith(".gguf") or model["files"][0]["path"].startswith("ggml-")
-        assert roles == ["model"] if alone else "tokenizer" in roles
+        assert roles == ["model"] if alone else ("config" if model["task"] == "read" else "tokenizer") in roles
         if model["task"] == "transcribe" and not alone:
             assert {"config", "generation_config", "preprocessor_config"} <= set(roles)
         if model["kind"] == "hub":
@@ -177,7 +177,7 @@ def test_names_of_the_registry_come_before_files(tmp_path: Path, monkeypatch: py
     [
         (
             "storys15M",
-            r"no model has this name\. Did you mean stories15M\? Known names are stories, speech, stories15M-q4_0",
+            r"no model has this name\. Did you mean stories15M\? Known names are stories, speech, reader, stories15M",
         ),
         ("no/such/file.bin", "no such file or folder"),
         ("./absent", "no such file or folder"),

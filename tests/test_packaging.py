@@ -159,7 +159,8 @@ def test_the_manifest_lists_every_file_as_it_is(site: Path) -> None:
 
 def test_the_lock_file_has_the_hashes_of_its_packages(site: Path) -> None:
     lock = json.loads((site / "pyodide" / "pyodide-lock.json").read_text())
-    assert set(lock["packages"]) == {"pyapp", "numpy", "numpy-later", "micropip", "jinja2", "markupsafe"}
+    names = "jinja2 markupsafe micropip numpy numpy-later pyapp pyapp-later pyapp-relaxed pyapp-simd python-later"
+    assert set(lock["packages"]) == set(names.split())
     for package in lock["packages"].values():
         assert digest((site / "pyodide" / package["file_name"]).read_bytes()) == package["sha256"]
 
@@ -177,6 +178,69 @@ def test_numpy_comes_in_two_parts(site: Path) -> None:
     assert {"numpy/linalg/__init__.pyc", "numpy/random/__init__.pyc", "numpy/fft/__init__.pyc"} < others
     wanted = {line.split(",")[0].replace(".py", ".pyc") if ".py," in line else line.split(",")[0] for line in listed}
     assert wanted <= names | others
+
+
+def test_the_first_story_fetches_what_it_imports_and_no_more(site: Path) -> None:
+    lock = json.loads((site / "pyodide" / "pyodide-lock.json").read_text())
+    packages = lock["packages"]
+    assert set(packages["pyapp"]["depends"]) == {"pyapp-relaxed", "pyapp-simd", "pyapp-later"}
+
+    def members(package: str) -> set[str]:
+        with zipfile.ZipFile(site / "pyodide" / packages[package]["file_name"]) as archive:
+            return {name for name in archive.namelist() if not name.startswith(package.replace("-", "_") + "-")}
+
+    first, later = members("pyapp"), members("pyapp-later")
+    assert not first & later
+    assert {"pyapp/tasks/__init__.pyc", "pyapp/models/llama2c.pyc", "pyapp/audio/transcribe.pyc"} < first
+    assert {name.rpartition(".")[2] for name in first} <= {"pyc", "h", "signature"}
+    for others in ("keras", "onnx", "lab", "train", "tasks/texts", "tasks/pictures", "vision"):
+        assert not [name for name in first if name.startswith(f"pyapp/{others}")], others
+        assert [name for name in later if name.startswith(f"pyapp/{others}")], others
+    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pyapp").rglob("*.py")}
+    absent = {name for name in sources if name.startswith(("pyapp/recipes/", "pyapp/serve/"))}
+    assert {name.removesuffix("c") for name in first | later if name.endswith((".py", ".pyc"))} == sources - absent
+    for kernels in ("relaxed", "simd"):
+        assert members(f"pyapp-{kernels}") == {f"pyapp/_native/libpyapp_{kernels}.so"}
+    names = lock["info"]["later"].split()
+    assert {"pyapp.keras", "pyapp.keras.models", "unittest", "encodings.koi8_r"} < set(names)
+    assert not {"pyapp", "pyapp.browser", "json", "pyodide.ffi", "encodings.utf_8"} & set(names)
+
+
+def test_the_parts_of_the_library_join(site: Path, tmp_path: Path) -> None:
+    """As the page does it: what zipfile reads from the joined archive is what the two parts have."""
+    lock = json.loads((site / "pyodide" / "pyodide-lock.json").read_text())
+    parts = [site / "pyodide" / "python_stdlib.zip", site / "pyodide" / lock["packages"]["python-later"]["file_name"]]
+    script = (
+        f"import {{ joined }} from {json.dumps(str(ROOT / 'web/modules/worker/unpack.js'))};"
+        "import { readFileSync, writeFileSync } from 'node:fs';"
+        f"const [first, later] = {json.dumps([str(path) for path in parts])}.map((path) => readFileSync(path));"
+        f"writeFileSync({json.dumps(str(tmp_path / 'joined.zip'))}, joined(first, later));"
+    )
+    (tmp_path / "join.mjs").write_text(script)
+    subprocess.run(["node", str(tmp_path / "join.mjs")], check=True, timeout=60, stdin=subprocess.DEVNULL)
+    expected: dict[str, int] = {}
+    for path in parts:
+        with zipfile.ZipFile(path) as archive:
+            expected |= {member.filename: member.CRC for member in archive.infolist()}
+    with zipfile.ZipFile(tmp_path / "joined.zip") as archive:
+        assert {member.filename: member.CRC for member in archive.infolist()} == expected
+        assert archive.testzip() is None
+
+
+# Bytes of a first visit to a story, compressed at the quality of a quick build; a bound, a few percent above today's.
+FIRST_PARTS = {"pyapp": 1_000_000, "python_stdlib.zip": 1_270_000, "pyapp-relaxed": 125_000, "worker.js": 18_000}
+
+
+def test_the_first_parts_stay_small(site: Path) -> None:
+    """What is imported at the start is fetched before the first word: see pyapp.browser.import_tasks."""
+    packages = json.loads((site / "pyodide" / "pyodide-lock.json").read_text())["packages"]
+    sizes = {}
+    for name in FIRST_PARTS:
+        places = {"python_stdlib.zip": "pyodide/python_stdlib.zip", "worker.js": "worker.js"}
+        path = site / (places.get(name) or f"pyodide/{packages[name]['file_name']}")
+        sizes[name] = len(brotli.compress(path.read_bytes(), quality=6, lgwin=24))
+    too_large = {name: size for name, size in sizes.items() if size > FIRST_PARTS[name]}
+    assert not too_large, f"larger than {FIRST_PARTS}"
 
 
 def test_precompressed_copies_hold_the_same_bytes(site: Path) -> None:

@@ -30,6 +30,9 @@ CLASSES = {
     "deit_teacher": ("image-classification", "DeiTForImageClassificationWithTeacher"),
     "resnet": ("image-classification", "ResNetForImageClassification"),
     "yolos": ("object-detection", "YolosForObjectDetection"),
+    "sam": ("mask-generation", "SamModel"),
+    "blip": ("image-to-text", "BlipForConditionalGeneration"),
+    "detr": ("object-detection", "DetrForObjectDetection"),
     "segformer": ("semantic-segmentation", "SegformerForSemanticSegmentation"),
     "clip": ("zero-shot-image-classification", "CLIPModel"),
     "siglip": ("zero-shot-image-classification", "SiglipModel"),
@@ -51,12 +54,20 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
         processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 12, "width": 12}}
         if name == "segformer":
             processor = {"image_processor_type": "SegformerImageProcessor", "size": {"height": 32, "width": 32}}
-        if name == "yolos":
+        if name == "sam":
+            processor = {
+                "image_processor_type": "SamImageProcessor", "do_pad": True, "size": {"longest_edge": 20},
+                "pad_size": {"height": 20, "width": 20},
+            }  # fmt: skip
+        if name in ("yolos", "detr"):
             processor = {
                 "image_processor_type": "YolosImageProcessor",
                 "size": {"shortest_edge": 32, "longest_edge": 64},
             }
-        (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+        if name == "sam":  # as newer files have it
+            (folder / "processor_config.json").write_text(json.dumps({"image_processor": processor}))
+        else:
+            (folder / "preprocessor_config.json").write_text(json.dumps(processor))
         if task in WITH_TOKENS:
             (folder / "tokenizer.json").write_text(tokenizer_json())
         if task == "image-to-text":
@@ -168,14 +179,51 @@ def test_areas_are_those_of_the_resized_scores(top: Path) -> None:
         assert list(shares.values()) == sorted(shares.values(), reverse=True)
 
 
+def test_masks_of_points_and_boxes(top: Path) -> None:
+    """The mask of the best score, brought to the picture's own size without the padding."""
+    files, loaded = [top / "0.png", top / "1.png"], load_image_model(top / "sam", "mask-generation")
+    prompts = {"points": [[3, 4], [9, 2]], "labels": [1, 0], "box": [1, 1, 10, 12]}
+    events = run(tasks.cut_out_objects(files, model=str(top / "sam"), **prompts))
+    assert isinstance(events[-1], Done), events[-1]
+    shares = []
+    for item in (event for event in events if isinstance(event, Item)):
+        image = pyapp.from_numpy(pictures()[item.index])
+        high, wide = image.shape[:2]
+        prepared = loaded.processor([image])
+        assert prepared.pixel_values.shape == (1, 3, 20, 20)
+        scale = 20 / max(high, wide)
+        size = [max(1, int(side * scale + 0.5)) for side in (high, wide)]
+        moved = pyapp.tensor([size[1] / wide, size[0] / high])
+        with pyapp.no_grad():
+            masks, scores = loaded.model(
+                prepared.pixel_values, (pyapp.tensor([[3.0, 4.0], [9.0, 2.0]]) * moved).reshape(1, 1, 2, 2),
+                pyapp.tensor([[[1, 0]]]), (pyapp.tensor([[1.0, 1.0], [10.0, 12.0]]) * moved).reshape(1, 1, 4),
+                several=False,
+            )  # fmt: skip
+            mask = nn.functional.interpolate(masks[0], size=(20, 20), mode="bilinear")[:, :, : size[0], : size[1]]
+            wanted = nn.functional.interpolate(mask, size=(high, wide), mode="bilinear").numpy()[0, 0] > 0
+        numbers, lengths = np.array(item.values["runs"]).T
+        assert np.array_equal(np.repeat(numbers, lengths).reshape(item.values["size"]), wanted)
+        (segment,) = item.values["segments"]
+        assert segment["share"] == pytest.approx(wanted.mean()) and segment["score"] == pytest.approx(scores.item())
+        shares.append(segment["share"])
+    for options, message in (
+        ({}, "points or a box"), ({"points": [[1, 2]], "labels": [2]}, "1 or 0"), ({"box": [1, 2, 3]}, "4 numbers"),
+        ({"points": [["a", 2]]}, "points"), ({"points": [[float("nan"), 2]]}, "points"),
+        ({"points": [[1, 2]], "labels": [1, 0]}, "each of 1 points"),
+    ):  # fmt: skip
+        (error,) = (event for event in run(tasks.cut_out_objects(files, model=loaded, **options)) if event.what)
+        assert message in str(error)
+
+
 def test_texts_and_quantised_weights(top: Path) -> None:
-    events = run(tasks.read_images([top / "0.png", top / "1.png"], model=str(top / "trocr"), num_beams=2))
+    events = run(tasks.read([top / "0.png", top / "1.png"], model=str(top / "trocr"), num_beams=2))
     texts = [event.values["text"] for event in events if isinstance(event, Item)]
     assert len(texts) == 2 and all(set(text.split()) <= set(WORDS) for text in texts)
     files = {path.name: BytesSource(path.read_bytes(), path.name) for path in (top / "trocr").iterdir()}
     loaded = load_image_model(files, "image-to-text", dtype="float16")
     assert loaded.model.decoder.output_projection.weight.dtype is pyapp.float16
-    assert isinstance(run(tasks.read_images(str(top / "0.png"), model=loaded))[-1], Done)
+    assert isinstance(run(tasks.read(str(top / "0.png"), model=loaded))[-1], Done)
     features = load_image_model(top / "deit", "image-features").model
     assert features.pooler is None and features(pyapp.zeros(1, 3, 12, 12)).shape == (1, 11, 16)
 
@@ -262,6 +310,13 @@ def test_commands(top: Path) -> None:
         assert vision.read_image(drawn / f"{i}.png").shape == pixels.shape
     lines("detect", files[0], files[0], "-m", str(top / "yolos"), "-o", str(drawn), code=1)
     assert len(lines("segment", *files, "-m", str(top / "segformer"), "-o", str(drawn))) == 2
+    cut = lines(
+        "segment", files[0], "-m", str(top / "sam"), "--point", "3,4", "--not-point", "9,2", "-o", str(drawn / "c")
+    )
+    assert re.fullmatch(r"object [01]\.\d{4}\t.*0\.png", cut[0]) and (drawn / "c" / "0.png").is_file()
+    lines("segment", files[0], "-m", str(top / "sam"), "--box", "3,4", code=1)
+    assert len(lines("caption", *files, "-m", str(top / "blip"), "-n", "3")) == 2
+    assert lines("detect", files[0], "-m", str(top / "detr"), "--threshold", "0")
     for i, pixels in enumerate(pictures()):
         found = vision.read_image(drawn / f"{i}.png").numpy()
         assert found.shape == pixels.shape and (abs(found - 0.5 * pixels) <= 128).all() and (found != pixels).any()

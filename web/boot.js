@@ -50,7 +50,7 @@ import { allowOwnScripts } from "./modules/shared/trusted-types.js";
     root.dataset.boot = "failed";
     function show() {
       var reason = document.getElementById("boot-reason");
-      reason.textContent = why + (browsers ? reason.textContent : "");
+      if (reason) reason.textContent = why + (browsers ? reason.textContent : "");
     }
     if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", show);
     else show();
@@ -81,8 +81,8 @@ import { allowOwnScripts } from "./modules/shared/trusted-types.js";
     var threads = null;
     var model = null;
     try {
-      threads = JSON.parse(localStorage.getItem("pyapp.threads"));
-      model = JSON.parse(localStorage.getItem("pyapp." + task[1]));
+      threads = JSON.parse(localStorage.getItem("pyapp.threads") || "null");
+      model = JSON.parse(localStorage.getItem("pyapp." + task[1]) || "null");
     } catch (error) {
       // the first of the list, and as many threads as there are cores for
     }

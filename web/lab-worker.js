@@ -8,13 +8,15 @@
  * Its name is "pyapp" and the number of threads, as that of worker.js. `?hosts=` in its address names the hosts that cells may reach.
  */
 import { allowOwnScripts } from "./modules/shared/trusted-types.js";
+import { present } from "./modules/shared/present.js";
 import { UserError, eventFromError } from "./modules/shared/protocol.js";
 import { siteUrl } from "./modules/shared/site.js";
 import { mayShare, threadsFor } from "./modules/shared/threads.js";
 import { makeAnswers, waitForAnswer } from "./modules/worker/lab-answers.js";
 import { LabFiles } from "./modules/worker/lab-files.js";
 import { limitNetwork } from "./modules/worker/lab-network.js";
-import { Python } from "./modules/worker/python.js";
+import { readNow } from "./modules/worker/parts.js";
+import { LATER, Python } from "./modules/worker/python.js";
 import { openStore } from "./modules/worker/store.js";
 
 const SCAN_INTERVAL = 2000; // ms between two looks for changed files while a cell runs
@@ -28,53 +30,43 @@ const interrupts = mayShare() ? new Int32Array(new SharedArrayBuffer(4)) : null;
 const answers = makeAnswers();
 const python = new Python(openStore(), (notice) => postMessage("marks" in notice ? { ...notice, interrupts, answers } : notice));
 const [, threads] = self.name.split(" ");
-python.start(["numpy"], threadsFor(threads));
+python.start(["numpy", "numpy-later", ...LATER], threadsFor(threads));
 const started = start();
 started.catch(() => {}); // "failed" was posted; requests report it too
 
 async function start() {
-  const { pyodide } = await python.runtime;
-  await Promise.all([python.install("numpy"), python.install("numpy-later")]);
+  const { pyodide } = await present(python.runtime, "Python");
+  await Promise.all([python.install("numpy"), python.install("numpy-later"), python.installLater()]);
   if (interrupts) pyodide.setInterruptBuffer(interrupts);
   const lab = pyodide.pyimport("pyapp.lab.worker");
   lab.connect({
     site: siteUrl("./"),
     allowed: hosts,
     micropip: () => python.install("micropip"),
-    read: readNow,
-    ask: answers ? ask : undefined,
-    sleep: interrupts ? sleep : undefined,
+    read: (/** @type {string} */ path) => readNow(siteUrl(path)), // a file of the site
+    ask: answers && interrupts ? () => ask(answers, interrupts) : undefined,
+    sleep: interrupts ? (/** @type {number} */ seconds) => sleep(seconds, interrupts) : undefined,
   });
   lab.start();
   return { lab, files: new LabFiles(pyodide.FS, lab.HOME) };
 }
 
-/** A file of the site, for Python, which cannot wait for promises here. @param {string} path @returns {Uint8Array | undefined} */
-function readNow(path) {
-  const request = new XMLHttpRequest();
-  request.open("GET", siteUrl(path), false);
-  request.responseType = "arraybuffer";
-  try {
-    request.send();
-  } catch {
-    return undefined; // offline
-  }
-  return request.status === 200 ? new Uint8Array(request.response) : undefined;
-}
-
-/** Waits as `time.sleep` does, until Stop ends it: Python then raises KeyboardInterrupt. @param {number} seconds */
-function sleep(seconds) {
+/** Waits as `time.sleep` does, until Stop ends it: Python then raises KeyboardInterrupt. @param {number} seconds @param {Int32Array} stop */
+function sleep(seconds, stop) {
   const longest = 1e6; // ms; Python asks again for the rest
-  Atomics.wait(interrupts, 0, 0, Math.min(seconds * 1000, longest));
+  Atomics.wait(stop, 0, 0, Math.min(seconds * 1000, longest));
 }
 
 /** The request whose code runs. */
 let current = 0;
 
-/** A line that the reader writes. @returns {string | undefined} undefined: the cell is stopped */
-function ask() {
-  const line = waitForAnswer(answers, () => postMessage({ id: current, events: [{ type: "asked" }] }));
-  if (line === undefined) Atomics.store(interrupts, 0, 0); // Python raises KeyboardInterrupt by itself
+/**
+ * A line that the reader writes. @param {import("./modules/worker/lab-answers.js").Answers} shared @param {Int32Array} stop
+ * @returns {string | undefined} undefined: the cell is stopped
+ */
+function ask(shared, stop) {
+  const line = waitForAnswer(shared, () => postMessage({ id: current, events: [{ type: "asked" }] }));
+  if (line === undefined) Atomics.store(stop, 0, 0); // Python raises KeyboardInterrupt by itself
   return line;
 }
 

@@ -155,8 +155,8 @@ async function keepNewest() {
 async function fill(manifest, current) {
   const cache = await caches.open(PREFIX + manifest.version);
   const have = new Set((await cache.keys()).map((request) => request.url));
-  const old = current?.complete ? await caches.open(PREFIX + current.version) : null;
-  const same = new Map(old ? current.files.map(({ path, sha256 }) => [sha256, path]) : []);
+  const old = await caches.open(PREFIX + (current?.version ?? manifest.version));
+  const same = new Map(current?.complete ? current.files.map(({ path, sha256 }) => [sha256, path]) : []);
   const missing = manifest.files.filter(({ path }) => !/\.(br|gz)$/.test(path) && !have.has(SCOPE + path));
   const work = async () => {
     for (let file = missing.pop(); file; file = missing.pop()) {
@@ -169,7 +169,7 @@ async function fill(manifest, current) {
 
 /** Fetches a file of the manifest. The browser checks its hash (`integrity`). @param {{path: string, sha256: string}} file */
 async function fetchChecked({ path, sha256 }) {
-  const bytes = sha256.match(/../g).map((pair) => String.fromCharCode(parseInt(pair, 16))).join("");
+  const bytes = sha256.replace(/../g, (pair) => String.fromCharCode(parseInt(pair, 16)));
   const response = await fetch(SCOPE + path, { cache: "no-cache", integrity: `sha256-${btoa(bytes)}` });
   if (!response.ok) throw new Error(`${path}: ${response.status}`);
   return response;

@@ -5,14 +5,14 @@
  */
 import { allowOwnScripts } from "./modules/shared/trusted-types.js";
 import { UserError, eventFromError } from "./modules/shared/protocol.js";
-import { Python } from "./modules/worker/python.js";
+import { LATER, Python } from "./modules/worker/python.js";
 import { threadsFor } from "./modules/shared/threads.js";
 import { openStore } from "./modules/worker/store.js";
 import { ModelFiles } from "./modules/worker/model-files.js";
 import { handlersFor } from "./modules/worker/handlers.js";
 
 /** Packages that a task needs at once. @type {Record<string, string[]>} */
-const PACKAGES = { transcribe: ["numpy"], chat: ["markupsafe", "jinja2"], embed: ["numpy"] };
+const PACKAGES = { transcribe: ["numpy"], chat: ["markupsafe", "jinja2", ...LATER], embed: ["numpy", ...LATER] };
 
 allowOwnScripts();
 const running = new Map(); // request id -> AbortController

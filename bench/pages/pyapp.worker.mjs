@@ -1,15 +1,23 @@
 // The site's own Pyodide and wheels, with bench/ beside them; the worker's name is the number of threads.
 // Methods: load(shape, kind), loadLlama(shape, gguf), loadSpeech(kind),
-// loadBlocks(kind), loadRows(kind), sampleBlocks(), figure(name), loadOps(packages), opFigure(package, name),
+// loadEmbedder(folder), vectors(texts), embeddings(texts), loadBlocks(kind), loadRows(kind), sampleBlocks(), figure(name), loadOps(packages), opFigure(package, name),
 // loadTraining(packages, name), trainingFigure(package), records(name, rounds, every), stream(megabytes).
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 import { openPool } from "../modules/worker/pool.js";
+import { addLibrary } from "../modules/worker/unpack.js";
+import { encoderOf } from "../modules/worker/token-encoder.js";
 
 const FILES = ["__init__", "shapes", "workload", "speech_workload", "ops_workload", "report", "training", "records"];
+const EMBEDDER = [
+  "config.json", "model.safetensors", "modules.json", "sentence_bert_config.json", "tokenizer.json", "tokenizer_config.json",
+  "1_Pooling/config.json",
+];
 const folder = new URL("../pyodide/", import.meta.url).href;
 
 async function start() {
   const pyodide = await loadPyodide({ indexURL: folder, packageBaseUrl: folder });
+  const lock = await (await fetch(`${folder}pyodide-lock.json`)).json();
+  addLibrary(pyodide, await (await fetch(folder + lock.packages["python-later"].file_name)).arrayBuffer());
   const loaded = await pyodide.loadPackage(["numpy", "pyapp"], { messageCallback: () => {} });
   if (loaded.length < 2) throw new Error("numpy or pyapp was not loaded: is the site whole?");
   pyodide.FS.mkdir("/home/pyodide/bench");
@@ -48,6 +56,26 @@ const methods = {
     pyodide.FS.unlink(path);
     const about = pyodide.pyimport("bench.workload").environment().toJs({ dict_converter: Object.fromEntries });
     return { ...about, heap: pyodide._module.HEAPU8.length };
+  },
+  async loadEmbedder(pyodide, { folder }) {
+    const { Tokenizer } = await import("../tokenizers/tokenizers.min.mjs");
+    pyodide.pyimport("pyapp.browser").install({ createEncoder: (json) => encoderOf(Tokenizer, json) });
+    const path = "/home/pyodide/embedder";
+    pyodide.FS.mkdirTree(`${path}/1_Pooling`);
+    for (const name of EMBEDDER) {
+      const response = await fetch(new URL(`${folder}/${name}`, import.meta.url));
+      if (!response.ok) throw new Error(`${name}: status ${response.status}`);
+      pyodide.FS.writeFile(`${path}/${name}`, new Uint8Array(await response.arrayBuffer()));
+    }
+    workload?.destroy();
+    workload = pyodide.pyimport("bench.workload").EmbedderWorkload(path);
+    return pyodide.pyimport("bench.workload").environment().toJs({ dict_converter: Object.fromEntries });
+  },
+  async vectors(pyodide, { texts }) {
+    return workload.vectors(pyodide.toPy(texts)).toJs();
+  },
+  async embeddings(pyodide, { texts }) {
+    return workload.figure(pyodide.toPy(texts));
   },
   async loadSpeech(pyodide, { kind }) {
     workload?.destroy();

@@ -1,6 +1,8 @@
-// wllama (llama.cpp in WebAssembly) on the same shapes, greedy, one thread. ?version=2 (its last release with SIMD quantised
+// wllama (llama.cpp in WebAssembly) on the same shapes, greedy. ?threads=1 … ?version=2 (its last release with SIMD quantised
 // kernels, driven token by token) or 3 (completions, with the engine's own timings).
-const version = new URLSearchParams(location.search).get("version");
+const parameters = new URLSearchParams(location.search);
+const version = parameters.get("version");
+const threads = Number(parameters.get("threads") ?? 1);
 const base = new URL(`../peers/wllama-${version}/esm/`, import.meta.url).href;
 const { Wllama } = await import(`${base}index.js`);
 const logger = { debug() {}, log() {}, warn() {}, error: console.error };
@@ -15,7 +17,7 @@ async function load({ gguf, context }) {
   await engine?.exit();
   engine = new Wllama(paths, { logger });
   const file = await (await fetch(new URL(gguf, location.href))).blob();
-  await engine.loadModel([file], { n_threads: 1, n_ctx: context, n_batch: 512, ...(version === "3" ? { n_parallel: 1, warmup: true } : {}) });
+  await engine.loadModel([file], { n_threads: threads, n_ctx: context, n_batch: 512, ...(version === "3" ? { n_parallel: 1, warmup: true } : {}) });
 }
 
 /** Version 2: [ms of the prompt, ms of the new tokens]. */

@@ -26,6 +26,31 @@ DEVICE float cached_number(const char *row, int64_t column, int type, int64_t di
     return (float)((const int8_t *)row)[column] * f16_to_float((uint16_t)(scale[0] | scale[1] << 8));
 }
 
+/* Whether tokens at position[text] .. of every text lie within the cache, and so do the parts of the text up to there: as
+ * are_inside. Without a table, a text is one part. */
+DEVICE bool are_cached(const launch &record, int32_t *status, const int32_t *position, int64_t texts, int64_t tokens,
+                       int64_t capacity, const int32_t *table, int64_t parts, int64_t blocks)
+{
+    if (!are_inside(record, status, position, texts, tokens, table ? capacity * parts : capacity))
+        return false;
+    bool outside = false;
+    for (int64_t i = LANE; table && i < texts * parts; i += 32)
+        if (i % parts * capacity < position[i / parts] + tokens)
+            outside = outside || table[i] < 0 || table[i] >= blocks;
+    outside = __any_sync(EVERY_LANE, outside);
+    if (outside)
+        report(KERNEL_POSITION_RANGE);
+    return !outside;
+}
+
+/* The number of the cache's row for a position of a text; table may be NULL. */
+DEVICE int64_t row_at(const int32_t *table, int64_t parts, int64_t text, int64_t kv_heads, int64_t kv_head,
+                      int64_t capacity, int64_t position)
+{
+    const int64_t block = table ? table[text * parts + position / capacity] : text;
+    return (block * kv_heads + kv_head) * capacity + (table ? position % capacity : position);
+}
+
 DEVICE bool can_attend(const launch &record, int32_t *status)
 {
     const int64_t *d = record.dims, kv_heads = d[cached_attention_kv_heads];
@@ -34,16 +59,18 @@ DEVICE bool can_attend(const launch &record, int32_t *status)
         report(KERNEL_BAD_ARGUMENT);
         return false;
     }
-    return are_inside(record, status, (const int32_t *)record.pointers[cached_attention_position],
-                      d[cached_attention_texts], d[cached_attention_tokens], d[cached_attention_capacity]);
+    return are_cached(record, status, (const int32_t *)record.pointers[cached_attention_position],
+                      d[cached_attention_texts], d[cached_attention_tokens], d[cached_attention_capacity],
+                      (const int32_t *)record.pointers[cached_attention_table], d[cached_attention_parts],
+                      d[cached_attention_blocks]);
 }
 
 struct cached {
     const float *q, *slopes;
-    const int32_t *position;
+    const int32_t *position, *table;
     const char *k, *v;
     float *y;
-    int64_t texts, tokens, heads, kv_heads, group, dims, capacity, y_stride, q_stride, window, row_bytes;
+    int64_t texts, tokens, heads, kv_heads, group, dims, capacity, parts, y_stride, q_stride, window, row_bytes;
     float scale, softcap;
     int type;
     bool causal;
@@ -66,6 +93,8 @@ DEVICE cached cached_of(const launch &record)
     c.group = c.heads / c.kv_heads;
     c.dims = d[cached_attention_head_dim];
     c.capacity = d[cached_attention_capacity];
+    c.table = (const int32_t *)record.pointers[cached_attention_table];
+    c.parts = d[cached_attention_parts];
     c.y_stride = d[cached_attention_y_stride];
     c.q_stride = d[cached_attention_q_stride];
     c.window = d[cached_attention_window];
@@ -83,6 +112,12 @@ DEVICE int64_t last_key(const cached &c, int64_t text, int64_t token)
     return c.position[text] + (c.causal ? token + 1 : c.tokens);
 }
 DEVICE int64_t first_key(const cached &c, int64_t last) { return c.window && last > c.window ? last - c.window : 0; }
+
+/* Where a key's row begins in a cache, in bytes. */
+DEVICE int64_t place_of(const cached &c, int64_t text, int64_t head, int64_t key)
+{
+    return row_at(c.table, c.parts, text, c.kv_heads, head / c.group, c.capacity, key) * c.row_bytes;
+}
 
 DEVICE float score_of(const cached &c, float product, float slope, int64_t key, int64_t last)
 {
@@ -140,10 +175,9 @@ DEVICE void attend_part(const cached &c, float *shared, float *scratch, int64_t 
     const int64_t last = last_key(c, text, token), first = first_key(c, last);
     const int64_t each = PARTS(PARTS(last - first, splits), SPLIT_KEYS) * SPLIT_KEYS;
     const int64_t from = first + split * each, to = smaller(from + each, last);
-    const int64_t cache = (text * c.kv_heads + head / c.group) * c.capacity * c.row_bytes;
     const int unit = TYPE == TYPE_uint8 ? 8 : 16;
-    const bool aligned = (uint64_t)c.k % unit == 0 && (uint64_t)c.v % unit == 0 && c.row_bytes % unit == 0 &&
-                         cache % unit == 0 && c.dims % PIECE == 0;
+    const bool aligned =
+        (uint64_t)c.k % unit == 0 && (uint64_t)c.v % unit == 0 && c.row_bytes % unit == 0 && c.dims % PIECE == 0;
     FOR_THREADS(i, HEADS * padded)
     {
         const int64_t h = i / padded, column = i % padded;
@@ -171,7 +205,7 @@ DEVICE void attend_part(const cached &c, float *shared, float *scratch, int64_t 
                 for (int u = 0; u < UNROLLED; u++) {
                     const int64_t key = start + pass + u * keys + own_key;
                     if (key < to && at < c.dims && pass + u * keys < SPLIT_KEYS)
-                        load_piece<TYPE>(x[u], c.k + cache + key * c.row_bytes, at, c.dims, aligned);
+                        load_piece<TYPE>(x[u], c.k + place_of(c, text, head, key), at, c.dims, aligned);
                     else
                         for (int i = 0; i < PIECE; i++)
                             x[u][i] = 0;
@@ -230,7 +264,7 @@ DEVICE void attend_part(const cached &c, float *shared, float *scratch, int64_t 
                 for (int u = 0; u < UNROLLED; u++) {
                     const int64_t key = start + pass + u * groups;
                     if (key < to && pass + u * groups < SPLIT_KEYS)
-                        load_piece<TYPE>(x[u], c.v + cache + key * c.row_bytes, column, c.dims, aligned);
+                        load_piece<TYPE>(x[u], c.v + place_of(c, text, head, key), column, c.dims, aligned);
                     else
                         for (int i = 0; i < PIECE; i++)
                             x[u][i] = 0;
@@ -340,20 +374,17 @@ struct prompt {
     static constexpr int TYPE = TYPE_float16, TERMS = 2;
     const cached &c;
     int64_t text, head, rows, depth, second_depth, columns, segments;
-    const char *k, *v;
     float slope;
-    halves_matrix others_first, values;
+    halves_matrix others_first, values; /* of a cache without a table */
 
     DEVICE_MEMBER prompt(const cached &of, int64_t text_, int64_t head_)
         : c(of), text(text_), head(head_), rows(of.tokens), depth(of.dims), second_depth(0), columns(of.dims),
           segments(1)
     {
         const int64_t cache = (text * c.kv_heads + head / c.group) * c.capacity * c.row_bytes;
-        k = c.k + cache;
-        v = c.v + cache;
         slope = c.slopes ? c.slopes[head] : 0.0f;
-        others_first = halves_matrix{(const uint16_t *)k, c.dims};
-        values = halves_matrix{(const uint16_t *)v, c.dims};
+        others_first = halves_matrix{(const uint16_t *)(c.k + cache), c.dims};
+        values = halves_matrix{(const uint16_t *)(c.v + cache), c.dims};
     }
     DEVICE_MEMBER void select(int64_t) const {}
     DEVICE_MEMBER void range(int64_t row, int64_t last_row, int64_t *first, int64_t *last) const
@@ -379,11 +410,11 @@ struct prompt {
     }
     template <bool> DEVICE_MEMBER float other_at(int64_t other, int64_t column) const
     {
-        return cached_number(k + other * c.row_bytes, column, c.type, c.dims);
+        return cached_number(c.k + place_of(c, text, head, other), column, c.type, c.dims);
     }
     DEVICE_MEMBER float value_at(int64_t other, int64_t column) const
     {
-        return cached_number(v + other * c.row_bytes, column, c.type, c.dims);
+        return cached_number(c.v + place_of(c, text, head, other), column, c.type, c.dims);
     }
     DEVICE_MEMBER void state(int64_t, const softmax_state &) const {}
     DEVICE_MEMBER void result(int64_t row, int64_t column, float value) const
@@ -404,9 +435,9 @@ KERNEL(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 0, texts *heads *PARTS(tok
     {
         const int64_t chunk = i % chunks, tile = tiles - 1 - i / chunks % tiles, unit = i / chunks / tiles;
         prompt task(c, unit / c.heads, unit % c.heads); /* the longest first */
-        if (HAS_TENSOR_CORES && COMPILED_TYPE(float16) && c.type == TYPE_float16)
+        if (HAS_TENSOR_CORES && COMPILED_TYPE(float16) && c.type == TYPE_float16 && !c.table)
             flash_halves(task, tile * FLASH_ROWS, chunk * FLASH_COLUMNS, (uint16_t *)shared);
-        else if (!HAS_TENSOR_CORES || COMPILED(VARIED / 2 != TYPE_float16))
+        else /* rows in blocks have no common distance, which copies of whole tiles need */
             flash_floats(task, tile * FLASH_ROWS, chunk * FLASH_COLUMNS, shared);
     }
 }
@@ -422,22 +453,24 @@ KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
-    if (!are_inside(record, status, (const int32_t *)record.pointers[cache_write_position], d[cache_write_texts],
-                    tokens, d[cache_write_capacity]) ||
+    const int32_t *const table = (const int32_t *)record.pointers[cache_write_table];
+    if (!are_cached(record, status, (const int32_t *)record.pointers[cache_write_position], d[cache_write_texts],
+                    tokens, d[cache_write_capacity], table, d[cache_write_parts], d[cache_write_blocks]) ||
         failed)
         return;
     FOR_EACH_BLOCK(block, PARTS(units, 4))
     {
         const int64_t unit = block * 4 + WARP, row = unit / pieces, token = row / heads, text = token / tokens;
-        const int64_t column = unit % pieces * 32 + LANE, head = text * heads + row % heads;
+        const int64_t column = unit % pieces * 32 + LANE;
         const bool there = unit < units && column < dims;
         const float *x =
             (const float *)record.pointers[cache_write_x] + token * d[cache_write_x_stride] + row % heads * dims;
         const float value = there ? x[column] : 0.0f;
         char *to = (char *)record.pointers[cache_write_cache];
         if (unit < units)
-            to += (head * d[cache_write_capacity] + ((const int32_t *)record.pointers[cache_write_position])[text] +
-                   token % tokens) *
+            to += row_at((const int32_t *)record.pointers[cache_write_table], d[cache_write_parts], text, heads,
+                         row % heads, d[cache_write_capacity],
+                         ((const int32_t *)record.pointers[cache_write_position])[text] + token % tokens) *
                   row_bytes;
         if (type != TYPE_uint8) {
             if (there)

@@ -105,6 +105,11 @@ class LiveTranscriber:
         """Seconds that the last decoding took, of at most one window."""
         return self._cost
 
+    @property
+    def speaking(self) -> bool:
+        """Whether an utterance has begun that no pause has ended yet."""
+        return bool(self._utterance or self._hypothesis)
+
     def doubt(self) -> Doubt | None:
         """The warning if what was said so far may be a guess; call it after `finish`."""
         return self._confidence.doubt()

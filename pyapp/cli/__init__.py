@@ -21,6 +21,7 @@ from pyapp.cli.finetune import finetune, merge
 from pyapp.cli.grouped import DEFAULTS, GroupedCommand, generation_options, settings_of
 from pyapp.cli.onnx import run_onnx
 from pyapp.cli.processes import run as run_processes
+from pyapp.cli.read import read
 from pyapp.cli.running import (
     READER_LEFT,
     adapter_option,
@@ -34,6 +35,7 @@ from pyapp.cli.running import (
     use_threads,
 )
 from pyapp.cli.serve import serve
+from pyapp.cli.together import run_together, tensor_parallel_option
 from pyapp.cli.train_script import TrainGroup
 from pyapp.cli.transcribe import transcribe
 from pyapp.cli.views import (
@@ -41,6 +43,7 @@ from pyapp.cli.views import (
     JsonView,
     ModelsView,
     QuantizeView,
+    ReaderTrainView,
     SeveralView,
     SpeechTrainView,
     StoryView,
@@ -120,7 +123,7 @@ cli.add_command(chat)
 cli.add_command(run_onnx)
 cli.add_command(serve)
 cli.add_command(run_processes)
-for command in (*texts.COMMANDS, *pictures.COMMANDS, finetune, merge):
+for command in (*texts.COMMANDS, *pictures.COMMANDS, read, finetune, merge):
     cli.add_command(command)
 
 
@@ -134,6 +137,7 @@ for command in (*texts.COMMANDS, *pictures.COMMANDS, finetune, merge):
 @click.option("--echo/--no-echo", default=True, help="Print the prompt before its continuation.  [default: echo]")
 @click.option("--eager", is_flag=True, help="Run op by op, without the recorded graph.")
 @threads_option
+@tensor_parallel_option
 @json_option
 @generation_options(DEFAULTS.max_new_tokens)
 def generate(
@@ -147,6 +151,7 @@ def generate(
     eager: bool,
     draft: str | None,
     threads: int | None,
+    processes: int,
     as_json: bool,
     **settings: Any,
 ) -> int:
@@ -156,27 +161,26 @@ def generate(
     karpathy/tinyllamas:stories15M.bin; by default the embedded story model.
     """
     from pyapp import tasks
+    from pyapp.tasks.keeper import known
 
-    prompt = read_prompt(prompt)
+    if server is not None and processes > 1:
+        raise click.UsageError("--tensor-parallel and --server exclude each other.")
     options = settings_of(settings)
     use_threads(threads)
-    chosen = model_or_server(model, server)
-    several = max(options["samples"], options["beams"]) > 1
-    plain: View = SeveralView(prompt if echo else "") if several else StoryView(prompt if echo else "")
-    return forward(
-        lambda cancel: tasks.generate(
-            chosen,
-            prompt,
-            options,
-            tokenizer=tokenizer,
-            draft=draft,
-            eager=eager,
-            dtype=dtype,
-            adapter=adapter,
-            cancel=cancel,
-        ),
-        JsonView() if as_json else plain,
-    )
+
+    def write(leader: Any) -> int:
+        text = read_prompt(prompt)
+        several = max(options["samples"], options["beams"]) > 1
+        plain: View = SeveralView(text if echo else "") if several else StoryView(text if echo else "")
+        chosen, more = model_or_server(model, server), {"tokenizer": tokenizer, "dtype": dtype, "adapter": adapter}
+        if leader is not None:
+            chosen, more = leader.load(known(model, "generate"), **more), {}
+        return forward(
+            lambda cancel: tasks.generate(chosen, text, options, draft=draft, eager=eager, cancel=cancel, **more),
+            JsonView() if as_json else plain,
+        )
+
+    return run_together(processes, write)
 
 
 @cli.command(short_help="List the named models and the known architectures.")
@@ -188,11 +192,11 @@ def models(as_json: bool) -> int:
     return forward(lambda cancel: tasks.models(), JsonView() if as_json else ModelsView())
 
 
-@cli.command(short_help="Print what a model file has in it.")
+@cli.command(short_help="Print what a model file or folder has in it.")
 @click.argument("file", type=click.Path())
 @json_option
 def inspect(file: str, as_json: bool) -> int:
-    """Print the content of a model file: its configuration, metadata, and tensors."""
+    """Print the content of a model file, or of a model's folder: its configuration, metadata, and tensors."""
     from pyapp import tasks
 
     return forward(lambda cancel: tasks.inspect(file), JsonView() if as_json else InspectView())
@@ -275,3 +279,28 @@ def speech(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **se
     given = {name: value for name, value in settings.items() if value is not None}
     view: View = JsonView() if as_json else SpeechTrainView()
     return forward(lambda cancel: tasks.train_speech(out_dir, resume=resume, cancel=cancel, **given), view)
+
+
+@train.command("reader")
+@click.option(
+    "--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/reader"), show_default=True,
+    help="The folder for the model, the loss curve and the checkpoint.",
+)  # fmt: skip
+@click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps. [default: those of the embedded model]")
+@click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same model.")
+@click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
+@threads_option
+@json_option
+def train_reader(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any) -> int:
+    """Train the small reader of printed lines from scratch: writes texts, prints them with the installed fonts, trains
+    its weights.
+
+    Needs fontconfig, fonts and word lists (docs/reader.md lists Debian's packages). Ctrl-C writes a checkpoint; the
+    same command continues from it. The same seed gives the same model with the same fonts.
+    """
+    from pyapp import tasks
+
+    use_threads(threads)
+    given = {name: value for name, value in settings.items() if value is not None}
+    view: View = JsonView() if as_json else ReaderTrainView()
+    return forward(lambda cancel: tasks.train_reader(out_dir, resume=resume, cancel=cancel, **given), view)

@@ -1,9 +1,10 @@
-"""The commands over pictures: classify-image, detect, embed-image, read, segment. Results on stdout in the order of the
-pictures, everything else on stderr.
+"""The commands over pictures: caption, classify-image, detect, embed-image, imagine, segment. Results on stdout in the
+order of the pictures, everything else on stderr.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -16,6 +17,7 @@ from pyapp.cli.running import forward, json_option, threads_option, use_threads
 from pyapp.cli.texts import ItemsView, model_option, type_option
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Item
+from pyapp.formats.sink import open_sink
 
 files_argument = click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="IMAGE…")
 
@@ -164,18 +166,55 @@ def detect(
     )
 
 
+def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
+    """A callback that reads numbers with commas between them, such as `names`."""
+    count = names.count(",") + 1
+
+    def read(context: Any, parameter: Any, value: Any) -> Any:
+        found = []
+        for text in value if isinstance(value, tuple) else (value,) if value is not None else ():
+            try:
+                numbers = [float(part) for part in text.split(",")]
+            except ValueError:
+                numbers = []
+            if len(numbers) != count:
+                raise click.BadParameter(f"{text!r} is not {names}, numbers of pixels with commas between them.")
+            found.append(numbers)
+        return found if isinstance(value, tuple) else found[0] if found else None
+
+    return read
+
+
 @click.command(short_help="Label the areas of pictures.")
 @files_argument
 @model_option
+@click.option(
+    "--point",
+    "points",
+    multiple=True,
+    metavar="X,Y",
+    callback=numbers_of("X,Y"),
+    help="A pixel of the object to cut out, with a model such as SAM; may be given again.",
+)
+@click.option(
+    "--not-point",
+    "others",
+    multiple=True,
+    metavar="X,Y",
+    callback=numbers_of("X,Y"),
+    help="A pixel that is not of the object; may be given again.",
+)
+@click.option("--box", metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"), help="A box around the object.")
 @folder_option
 @type_option
 @threads_option
 @json_option
 def segment(
-    files: tuple[str, ...], model: str, folder: str | None, dtype: str | None, threads: int | None, as_json: bool
-) -> int:
+    files: tuple[str, ...], model: str, points: list[list[float]], others: list[list[float]],
+    box: list[float] | None, folder: str | None, dtype: str | None, threads: int | None, as_json: bool,
+) -> int:  # fmt: skip
     """Label each pixel of each IMAGE with a model such as SegFormer: the labels with their shares of the picture, then
-    its name.
+    its name. With --point or --box, a model such as SAM cuts out the object there.
     """
     from pyapp import tasks, vision
     from pyapp.engine.lazy import np
@@ -195,13 +234,18 @@ def segment(
         found = ", ".join(f"{entry['label']} {entry['share']:.4f}" for entry in values["segments"])
         return [f"{found}\t{files[index]}"]
 
-    return forward(
-        lambda cancel: drawing(tasks.segment_images(list(files), model=model, dtype=dtype, cancel=cancel), draw),
-        JsonView() if as_json else ItemsView(lines),
-    )
+    def run(cancel: Any) -> Any:
+        if not (points or others or box):
+            return tasks.segment_images(list(files), model=model, dtype=dtype, cancel=cancel)
+        labels = [1] * len(points) + [0] * len(others)
+        return tasks.cut_out_objects(
+            list(files), model=model, dtype=dtype, points=[*points, *others], labels=labels, box=box, cancel=cancel
+        )
+
+    return forward(lambda cancel: drawing(run(cancel), draw), JsonView() if as_json else ItemsView(lines))
 
 
-@click.command(short_help="Read the text in pictures.")
+@click.command(short_help="Say what pictures show.")
 @files_argument
 @model_option
 @click.option(
@@ -211,10 +255,10 @@ def segment(
 @type_option
 @threads_option
 @json_option
-def read(
+def caption(
     files: tuple[str, ...], model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any
 ) -> int:
-    """Read the text in each IMAGE with a model such as TrOCR, which reads one line: a line for each picture."""
+    """Write what each IMAGE shows with a model such as BLIP: a line for each picture."""
     from pyapp import tasks
 
     use_threads(threads)
@@ -224,4 +268,55 @@ def read(
     )
 
 
-COMMANDS = (classify_image, detect, embed_image, read, segment)
+@click.command(short_help="Draw pictures of texts.")
+@click.argument("prompts", nargs=-1, required=True, metavar="PROMPT…")
+@model_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(),
+    default="imagined.png",
+    show_default=True,
+    help="The PNG file; of several prompts, NAME-1.png, NAME-2.png …",
+)
+@click.option("--negative-prompt", metavar="TEXT", default="", help="What the pictures should not show.")
+@click.option("-s", "--steps", type=click.IntRange(min=1), help="Steps. [default: what suits the model]")
+@click.option(
+    "--guidance", type=click.FloatRange(0, 100), help="How much the prompt counts. [default: what suits the model]"
+)
+@click.option("--height", type=click.IntRange(min=8), help="Pixels. [default: the model's]")
+@click.option("--width", type=click.IntRange(min=8), help="Pixels. [default: the model's]")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed draws the same.")
+@click.option(
+    "--schedule",
+    type=click.Choice(["ddim", "euler", "euler-ancestral", "lcm"]),
+    help="How noise is taken away. [default: the model's]",
+)
+@type_option
+@threads_option
+@json_option
+def imagine(
+    prompts: tuple[str, ...], model: str, output: str, dtype: str | None, threads: int | None, as_json: bool,
+    **options: Any,
+) -> int:  # fmt: skip
+    """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo and LCM forms): the names of the
+    files that were written.
+    """
+    from pyapp import tasks
+
+    use_threads(threads)
+    path = Path(output)
+    several = len(prompts) > 1
+    targets = [path.with_stem(f"{path.stem}-{i + 1}") if several else path for i in range(len(prompts))]
+
+    def write(index: int, values: Any) -> None:
+        with open_sink(targets[index]) as sink:
+            sink.write(base64.b64decode(values["png"]))
+
+    return forward(
+        lambda cancel: drawing(tasks.imagine(list(prompts), model=model, dtype=dtype, cancel=cancel, **options), write),
+        JsonView() if as_json else ItemsView(lambda index, values: [str(targets[index])]),
+    )
+
+
+COMMANDS = (caption, classify_image, detect, embed_image, imagine, segment)

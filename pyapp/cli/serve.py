@@ -9,6 +9,7 @@ import click
 
 from pyapp.cli.grouped import GroupedCommand, option
 from pyapp.cli.running import threads_option, use_threads
+from pyapp.cli.together import run_together, tensor_parallel_option
 from pyapp.errors import PyappError
 from pyapp.text.options import CACHE_TYPES
 
@@ -84,6 +85,15 @@ MIB = 1 << 20
 )
 @option(
     LIMITS,
+    "--queue-tokens",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    metavar="TOKENS",
+    help="Tokens of the prompts that wait or run; more are refused with status 429.",
+)
+@option(
+    LIMITS,
     "--connections",
     type=click.IntRange(min=1),
     default=1000,
@@ -146,11 +156,12 @@ MIB = 1 << 20
     help="Time of running requests after SIGTERM.",
 )
 @threads_option
+@tensor_parallel_option
 @click.pass_context
 def serve(
     command: click.Context, models: tuple[str, ...], api_key_file: str | None, cors: tuple[str, ...],
     tls_certificate: str | None, tls_key: str | None, cache_memory: int, body_limit: int, prompt_limit: int,
-    output_limit: int, body_timeout: float, timeout: float, threads: int | None, **given: Any,
+    output_limit: int, body_timeout: float, timeout: float, threads: int | None, processes: int, **given: Any,
 ) -> int:  # fmt: skip
     """Serve models over HTTP, in OpenAI's interface.
 
@@ -173,7 +184,10 @@ def serve(
         read_seconds=body_timeout, seconds=timeout, **given,
     )  # fmt: skip
     verbose = bool(command.parent and command.parent.params.get("verbose"))
-    return run(settings, certificate=tls_certificate, private_key=tls_key, verbose=verbose)
+    return run_together(
+        processes,
+        lambda leader: run(settings, certificate=tls_certificate, private_key=tls_key, verbose=verbose, leader=leader),
+    )
 
 
 def read_keys(name: str | None) -> tuple[str, ...]:

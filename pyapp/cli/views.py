@@ -198,8 +198,8 @@ class InspectView(View):
 COMMANDS_OF = {
     "causal-lm": "chat, generate", "features": "embed", "masked-lm": "fill-mask", "question-answering": "answer",
     "seq2seq-lm": "translate", "sequence-classification": "classify, rerank", "token-classification": "label",
-    "image-classification": "classify-image", "image-to-text": "read", "object-detection": "detect",
-    "semantic-segmentation": "segment",
+    "image-classification": "classify-image", "image-to-text": "caption, read",
+    "mask-generation": "segment --point, --box", "object-detection": "detect", "semantic-segmentation": "segment",
     "zero-shot-image-classification": "classify-image --labels, embed-image",
 }  # fmt: skip
 
@@ -288,6 +288,16 @@ class SpeechTrainView(TrainView):
         click.echo(f"{results['folder']}: {results['parameters']:,} parameters, {size(results['size'])} as int8")
         click.echo(f"{results['steps']:,} steps, {results['windows']:,} windows, {results['hours']:.1f} hours of sound")
         click.echo(f"held-out loss {results['held_out_loss']:.4f} nats per token")
+
+
+class ReaderTrainView(TrainView):
+    """The same for the reader of printed lines."""
+
+    def results(self, results: Mapping[str, Any]) -> None:
+        click.echo(f"{results['folder']}: {results['parameters']:,} parameters, {size(results['size'])} as float16")
+        click.echo(f"{results['steps']:,} steps, {results['lines']:,} lines")
+        errors = ", ".join(f"{100 * error:.2f} % {name}" for name, error in results["character_errors"].items())
+        click.echo(f"characters wrong in fonts that training has not seen: {errors}")
 
 
 def size(count: float) -> str:

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 from typing import Any
 
+from ..engine.processes import nccl
 from ..engine.processes.collectives import *  # noqa: F403
 from ..engine.processes.collectives import __all__ as _calls
 from ..engine.processes.communicator import ReduceOp, Work
@@ -26,7 +27,7 @@ from ..errors import ProcessError
 __all__ = [
     *_calls, "ProcessGroup", "ReduceOp", "Work", "destroy_process_group", "get_backend", "get_global_rank",
     "get_group_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_process_group",
-    "is_available", "is_initialized", "is_mpi_available", "new_group",
+    "is_available", "is_initialized", "is_mpi_available", "is_nccl_available", "new_group",
 ]  # fmt: skip
 
 
@@ -39,6 +40,15 @@ class group:
 def is_mpi_available() -> bool:
     """Whether mpi4py is installed. It is not imported, which would start MPI."""
     return importlib.util.find_spec("mpi4py") is not None
+
+
+def is_nccl_available() -> bool:
+    """Whether NCCL is installed."""
+    try:
+        nccl.load()
+    except ProcessError:
+        return False
+    return True
 
 
 def is_available() -> bool:
@@ -58,7 +68,7 @@ def get_world_size(group: ProcessGroup | None = None) -> int:
 
 
 def get_backend(group: ProcessGroup | None = None) -> str:
-    """ "mpi"."""
+    """ "mpi" or "nccl"."""
     return group_or_world(group).member().name
 
 

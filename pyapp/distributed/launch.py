@@ -1,4 +1,4 @@
-"""Starts the processes of a run: `pyapp run -n 2 SCRIPT.py`, by MPI's mpirun.
+"""Starts the processes of a run by MPI's mpirun: `pyapp run -n 2 SCRIPT.py`, `pyapp serve --tensor-parallel 2`.
 
 Each process runs pyapp.distributed.process, which gives the script torchrun's environment: RANK, WORLD_SIZE,
 LOCAL_RANK, LOCAL_WORLD_SIZE. When one fails, mpirun ends the others, and the last line names it.
@@ -10,15 +10,17 @@ import importlib.metadata
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import ProcessError
 
-REPORTS = "PYAPP_RANK_REPORTS"  # the folder where processes say how they ended
+REPORTS = "PYAPP_RANK_REPORTS"  # the folder where processes say who they are and how they ended
+LED = "PYAPP_LED"  # for commands that the first process leads: the process whose stdin it reads
 _LONGEST = 2000  # characters of stderr in which mpirun's words are looked for
 # mpirun's words about a process that a signal ended.
 _KILLED = re.compile(r"process rank (\d+) with PID (\d+) on node \S+\s+exited\s+on\s+signal (\d+) \(([^)]*)\)")
@@ -42,8 +44,10 @@ def mpirun() -> Path:
     return Path(known)
 
 
-def command(script: str, arguments: Sequence[str], processes: int, hosts: str | None = None) -> list[str]:
-    """What starts `processes` processes of a script. `hosts`: the machines, as "one:4,two:4"."""
+def command(program: Sequence[str], processes: int, hosts: str | None = None) -> list[str]:
+    """What starts `processes` processes of a program: a script with its arguments, or "-m", a module and its arguments.
+    `hosts`: the machines, as "one:4,two:4".
+    """
     options = ["-n", str(processes), "--bind-to", "none"]
     options += ["--host", hosts] if hosts else ["--oversubscribe"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
@@ -51,7 +55,7 @@ def command(script: str, arguments: Sequence[str], processes: int, hosts: str | 
     for name in sorted(os.environ):
         if hosts and name.startswith(("PYAPP_", "OMP_", "CUDA_", "NCCL_", "HF_")):
             options += ["-x", name]
-    return [str(mpirun()), *options, sys.executable, "-m", "pyapp.distributed.process", script, *arguments]
+    return [str(mpirun()), *options, sys.executable, "-m", "pyapp.distributed.process", *program]
 
 
 def run(
@@ -63,18 +67,41 @@ def run(
     """
     if not Path(script).is_file():
         raise ProcessError("there is no such file", where=script)
+    return _run([script, *arguments], processes, hosts, say, os.environ)
+
+
+def run_led(
+    arguments: Sequence[str], processes: int, say: Callable[[str], None] = lambda line: print(line, file=sys.stderr)
+) -> int:
+    """Runs a command of pyapp's in several processes, of which the first leads (leading.py): it has stdin and stdout,
+    and gets the signals that come here. Returns its exit code.
+    """
+    return _run(["-m", "pyapp", *arguments], processes, None, say, os.environ | {LED: str(os.getpid())})
+
+
+def led_processes() -> int | None:
+    """How many processes `run_led` has started, in one of them; else None."""
+    return int(os.environ["WORLD_SIZE"]) if LED in os.environ and "WORLD_SIZE" in os.environ else None
+
+
+def _run(
+    program: Sequence[str], processes: int, hosts: str | None, say: Callable[[str], None], given: Mapping[str, str]
+) -> int:
     folder = tempfile.mkdtemp(prefix="pyapp-run-")
-    environment = os.environ | {REPORTS: folder}
+    environment, led = {**given, REPORTS: folder}, LED in given
     # Without this, processes that wait take the whole time of their cores.
     environment.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
     killed: re.Match[str] | None = None
     before = ""
     try:
         started = subprocess.Popen(
-            command(script, arguments, processes, hosts), env=environment, stderr=subprocess.PIPE, text=True,
-            errors="replace",
+            command(program, processes, hosts), env=environment, stderr=subprocess.PIPE, text=True, errors="replace",
+            start_new_session=led,  # so that Ctrl-C in a terminal does not end mpirun before the leader
+            stdin=subprocess.DEVNULL if led else None,  # mpirun does not tell where it ends
         )  # fmt: skip
         assert started.stderr is not None
+        if led:
+            _forward_signals(Path(folder), started)
         try:
             for line in started.stderr:
                 before = f"{before} {line}"[-_LONGEST:]  # mpirun breaks lines
@@ -86,6 +113,9 @@ def run(
             started.wait()
             raise
         first = _first_failure(Path(folder))
+        told = Path(folder, "code-0")
+        if told.is_file() and code == 0 and first is None:
+            return int(told.read_text())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if code == 0 and first is None:
@@ -100,6 +130,19 @@ def run(
         return 128 + int(signal)
     say(f"pyapp run: mpirun ended with code {code}")
     return code
+
+
+def _forward_signals(folder: Path, started: subprocess.Popen[str]) -> None:
+    """Gives signals to the leader, which ends the run; to mpirun if there is none yet."""
+
+    def forward(number: int, frame: object) -> None:
+        try:
+            os.kill(int(Path(folder, "pid-0").read_text()), number)
+        except (OSError, ValueError):
+            started.terminate()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, forward)
 
 
 def _first_failure(folder: Path) -> tuple[int, int, str] | None:

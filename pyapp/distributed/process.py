@@ -1,5 +1,5 @@
-"""One process of a run: `mpirun -n 2 python -m pyapp.distributed.process SCRIPT.py …`. It gives the script torchrun's
-environment, and ends all processes when the script fails in this one.
+"""One process of a run: `mpirun -n 2 python -m pyapp.distributed.process SCRIPT.py …`, or `… -m MODULE …`. It gives
+the script torchrun's environment, and ends all processes when the script fails in this one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from .launch import REPORTS
+from .launch import LED, REPORTS
 
 # torchrun's names, and those of mpirun (Open MPI; MPICH).
 _NAMES = {
@@ -22,17 +22,28 @@ _NAMES = {
 
 
 def main() -> None:
-    script, *_ = sys.argv[1:]
     for name, theirs in _NAMES.items():
         found = next((os.environ[other] for other in theirs if other in os.environ), None)
         if found is not None:
             os.environ[name] = found
-    sys.argv[:] = sys.argv[1:]
-    sys.path[0] = str(Path(script).resolve().parent)
+    _report("pid", str(os.getpid()))
+    if LED in os.environ and os.environ.get("RANK", "0") == "0":
+        _take_stdin(os.environ[LED])
+    script, *arguments = sys.argv[1:]
     try:
-        runpy.run_path(script, run_name="__main__")
+        if script == "-m":
+            sys.argv[:] = arguments
+            sys.path[0] = ""
+            runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv[:] = [script, *arguments]
+            sys.path[0] = str(Path(script).resolve().parent)
+            runpy.run_path(script, run_name="__main__")
     except SystemExit as left:
         if left.code in (None, 0):
+            return
+        if LED in os.environ and isinstance(left.code, int) and not _running():
+            _report("code", str(left.code))  # a command that ended in all processes, and told its error
             return
         code = left.code if isinstance(left.code, int) else 1
         if code != left.code:
@@ -44,13 +55,34 @@ def main() -> None:
         _fail(130 if isinstance(error, KeyboardInterrupt) else 1, f"failed with {told[:200]}")
 
 
-def _fail(code: int, what: str) -> None:
-    """Reports how this process ended, and ends all."""
+def _take_stdin(process: str) -> None:
+    """Reads from the stdin of another process of this machine, if it has one."""
+    try:
+        file = os.open(f"/proc/{int(process)}/fd/0", os.O_RDONLY)
+    except (OSError, ValueError):
+        return
+    os.dup2(file, 0)
+    os.close(file)
+
+
+def _report(kind: str, text: str) -> None:
+    """Tells the process that started this one something, by a file of this rank."""
     rank, folder = os.environ.get("RANK", "0"), os.environ.get(REPORTS)
     if folder is not None and os.path.isdir(folder):
-        unfinished = Path(folder, f".rank-{rank}")
-        unfinished.write_text(f"{rank}\n{code}\n{what}", encoding="utf-8")
-        unfinished.rename(Path(folder, f"rank-{rank}"))
+        unfinished = Path(folder, f".{kind}-{rank}")
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.rename(Path(folder, f"{kind}-{rank}"))
+
+
+def _running() -> bool:
+    """Whether this process is in a group that has not ended."""
+    group = sys.modules.get("pyapp.engine.processes.group")
+    return group is not None and group.is_initialized()
+
+
+def _fail(code: int, what: str) -> None:
+    """Reports how this process ended, and ends all."""
+    _report("rank", f"{os.environ.get('RANK', '0')}\n{code}\n{what}")
     sys.stdout.flush()
     sys.stderr.flush()
     mpi = sys.modules.get("mpi4py.MPI")

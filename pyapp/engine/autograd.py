@@ -263,6 +263,60 @@ class RemovableHandle:
         self.remove()
 
 
+class _Slices:
+    """Gradients of slices that share no element, before they are copied to that of their source: zeros are written only
+    where the slices leave something out.
+    """
+
+    MOST = 16  # each is compared with those before it
+
+    def __init__(self, whole: Tensor) -> None:
+        self.whole = whole  # uninitialised, dense
+        self.parts: list[tuple[Tensor, Tensor]] = []  # a view of it, its gradient
+        self._boxes: list[list[tuple[int, int]]] = []
+
+    def take(self, part: Tensor, gradient: Tensor) -> bool:
+        """Whether this slice can wait beside the others."""
+        box = _box(part, self.whole)
+        if box is None or len(self.parts) == self.MOST or gradient.shape != part.shape:
+            return False
+        for other in self._boxes:
+            if not any(end <= first or last <= start for (start, end), (first, last) in zip(box, other, strict=True)):
+                return False
+        self._boxes.append(box)
+        self.parts.append((part, gradient))
+        return True
+
+    def complete(self) -> Tensor:
+        """The gradient of the source."""
+        if sum(part.numel() for part, _ in self.parts) < self.whole.numel():
+            self.whole.fill_(0)
+        for part, gradient in self.parts:
+            part.copy_(gradient)
+        return self.whole
+
+
+def _box(part: Tensor, whole: Tensor) -> list[tuple[int, int]] | None:
+    """Which elements of a dense tensor a view of it has: a range for each dim. None where they are no such ranges."""
+    at = part.offset - whole.offset
+    sizes: dict[int, int] = {}
+    box: list[tuple[int, int]] = []
+    if not whole.numel():
+        return None
+    for n, step in zip(part.shape, part.strides, strict=True):
+        if n != 1:
+            sizes[step] = n
+    for n, step in zip(whole.shape, whole.strides, strict=True):
+        if n == 1:
+            continue
+        first, at = divmod(at, step)
+        last = first + sizes.pop(step, 1)
+        if last > n:
+            return None
+        box.append((first, last))
+    return None if sizes else box
+
+
 class _Pending:
     """Pending gradients, by node or leaf. A sum gets new memory, which is private until the sum is complete, so further
     terms are added in place. A backward pass that records a graph writes nothing in place.
@@ -272,10 +326,13 @@ class _Pending:
         self.in_place = not create_graph
         self.leaves: dict[int, Tensor] = {}
         self._sums: dict[int, Tensor] = {}
+        self._slices: dict[int, tuple[Edge, _Slices]] = {}
         self._own: set[int] = set()
 
     def add(self, edge: Edge, gradient: Tensor) -> None:
         key = id(edge)
+        if key in self._slices:
+            self._complete(key)
         known = self._sums.get(key)
         if isinstance(edge, Tensor):
             self.leaves[key] = edge
@@ -298,20 +355,40 @@ class _Pending:
         edge = node.edges[0]
         assert edge is not None
         key = id(edge)
+        if key in self._slices:
+            slices = self._slices[key][1]
+            if slices.whole.dtype is gradient.dtype and slices.take(node.op.forward(slices.whole, *where), gradient):
+                return True
+            self._complete(key)
         known = self._sums.get(key)
         if known is not None and known.dtype is not gradient.dtype:
             return False
         if key in self._own and known is not None:
             node.op.forward(known, *where)._accumulate(gradient)
             return True
+        if known is None:
+            slices = _Slices(gradient.new_empty(source.shape))
+            if slices.take(node.op.forward(slices.whole, *where), gradient):
+                self._slices[key] = edge, slices
+                if isinstance(edge, Tensor):
+                    self.leaves[key] = edge
+                return True
         whole = gradient.new_zeros(source.shape)
         node.op.forward(whole, *where).copy_(gradient)
         self.add(edge, whole)
         self._own.add(key)
         return True
 
+    def _complete(self, key: int) -> None:
+        """Turns waiting slices into a sum."""
+        edge, slices = self._slices.pop(key)
+        self.add(edge, slices.complete())
+        self._own.add(key)
+
     def take(self, edge: Edge) -> Tensor | None:
         """The complete gradient; afterwards other code may share it."""
+        if id(edge) in self._slices:
+            self._complete(id(edge))
         self._own.discard(id(edge))
         return self._sums.pop(id(edge), None)
 

@@ -270,6 +270,25 @@ def run_at_replays(call: Callable[[], None]) -> None:
         use_pools(recorder.pools)
 
 
+def run_in_order(prepare: Callable[[], Callable[[], Any]], tensors: tuple[Any, ...]) -> None:
+    """Runs the function that `prepare()` gives now, and again at this place among the kernels in each replay of the
+    Graph that is being recorded: for what the host does with `tensors` between two kernels, such as a sum over
+    processes. The function's own kernels are not recorded."""
+    recorder = _thread.recorder
+    if recorder is None:
+        prepare()()
+        return
+    _thread.recorder = None
+    use_pools(None)
+    try:
+        call = prepare()
+        call()
+    finally:
+        _thread.recorder = recorder
+        use_pools(recorder.pools)
+    record_call(call, tensors)
+
+
 def note_setting(of: Any, name: str) -> None:
     """Tells the Graph that is being recorded that it holds while this attribute is the same object."""
     recorder = _thread.recorder
@@ -435,5 +454,6 @@ __all__ = [
     "recorder",
     "refuse_capture",
     "run_at_replays",
+    "run_in_order",
     "stop_capture",
 ]

@@ -14,6 +14,7 @@ A vjp is `vjp(grad, output, *args) -> gradients aligned with args` (None where t
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 from weakref import ref
@@ -30,6 +31,7 @@ from .user_errors import MISTAKES, describe, names_itself, tell
 Kernel = Callable[..., Any]
 OPS: dict[str, Op] = {}
 RESERVED: dict[str, str] = {}  # names of the package's own ops, imported or not, and the modules that have them
+LATE_CLAIMS: dict[str, str] = {}  # by the name of the op: the module with its claim, imported at the op's first call
 _CLAIMS: dict[str, Kernel] = {}  # by the name of the op, which may be defined later
 _CLAIMS_IN_PLACE: dict[str, Callable[..., bool]] = {}
 
@@ -62,6 +64,19 @@ def claims_in_place(name: str) -> Callable[[Callable[..., bool]], Callable[..., 
     return register
 
 
+def _claim_of(name: str) -> Kernel | None:
+    """The claim of one of the package's own ops."""
+    if name in _CLAIMS or name not in LATE_CLAIMS:
+        return _CLAIMS.get(name)
+
+    def claim(*args: Any) -> Any:
+        if name not in _CLAIMS:
+            importlib.import_module(LATE_CLAIMS[name])
+        return _CLAIMS[name](*args)
+
+    return claim
+
+
 class Op:
     """A named operation on tensors; call it like a function. Its first argument is a Tensor (or a list of them)."""
 
@@ -80,7 +95,7 @@ class Op:
         self.host: Kernel | None = None  # a primitive's implementation in NumPy, on the CPU alone
         # What runs it by kernels of native/kernels.h, on any device that has them.
         ours = module.startswith("pyapp.")
-        self.claim: Kernel | None = _CLAIMS.get(name) if ours else None
+        self.claim: Kernel | None = _claim_of(name) if ours else None
         # The same, into its first argument; False: not this one.
         self.claim_in_place: Callable[..., bool] | None = _CLAIMS_IN_PLACE.get(name) if ours else None
         self.autocast: Rule | None = None  # how it runs in a region of autocast, where that changes it

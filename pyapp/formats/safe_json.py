@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pyapp.errors import FileFormatError
 
 DEEPEST, PASSES = 200, 64
+MOST_VALUES = 1 << 20
 FEW = 4  # passes that clear most files
 CHUNK = 1 << 16  # bytes that are split at a time
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -42,6 +44,22 @@ def json_object(text: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def check_values(value: object) -> None:
+    """ValueError for lists and mappings that are nested deeper than DEEPEST, or are too many to write as JSON: such as
+    those that contain themselves.
+    """
+    waiting, count = [(value, 0)], 0
+    while waiting:
+        found, depth = waiting.pop()
+        inner = found.values() if isinstance(found, Mapping) else found if isinstance(found, list | tuple) else ()
+        if inner and depth >= DEEPEST:
+            raise ValueError("it is nested too deeply")
+        count += len(inner)
+        if count > MOST_VALUES:
+            raise ValueError(f"it has more than {MOST_VALUES:,} values")
+        waiting += [(part, depth + 1) for part in inner]
 
 
 def check_nesting(data: bytes) -> None:

@@ -39,8 +39,8 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model of the registry; `kind` is "embedded" or "hub", `task` is "generate" (text) or "transcribe" (speech).
-    `aliases` are its other names.
+    """A model of the registry; `kind` is "embedded" or "hub", `task` is "generate" (text), "transcribe" (speech) or
+    "read" (pictures). `aliases` are its other names.
     """
 
     id: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -31,7 +31,8 @@ INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")  # th
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 # Hugging Face's files beside the weights, by role.
 COMPANIONS = {
-    f"{role}.json": role for role in ("config", "generation_config", "preprocessor_config", "tokenizer_config")
+    f"{role}.json": role
+    for role in ("config", "generation_config", "preprocessor_config", "processor_config", "tokenizer_config")
 }
 
 Report = Callable[[Event], None]
@@ -40,7 +41,7 @@ Report = Callable[[Event], None]
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
     """The files of a name by role ("model", "tokenizer", "config", "generation_config", "preprocessor_config",
-    "tokenizer_config"; all but the model are optional), and the registry's entry, if any.
+    "processor_config", "tokenizer_config"; all but the model are optional), and the registry's entry, if any.
     """
 
     name: str
@@ -143,6 +144,37 @@ def resolve(
         for shard in _shards(found["model"]):  # they are placed beside their index
             get(ModelFile("shard", str(PurePosixPath(chosen).with_name(shard)), None, None, repo, revision))
     return ModelFiles(text, found)
+
+
+def resolve_files(
+    name: str | os.PathLike[str],
+    choose: Callable[[Sequence[str]], Sequence[str]],
+    *,
+    report: Report | None = None,
+    cancel: Cancel | None = None,
+    offline: bool = False,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> dict[str, Path]:
+    """The files of a folder, or of a repository on the hub, whose paths `choose` picks among all, by these paths: for
+    models of several parts. Errors are those of `resolve`.
+    """
+    text = os.fspath(name)
+    folder = Path(text).expanduser()
+    if folder.is_dir():
+        names = sorted(path.relative_to(folder).as_posix() for path in folder.glob("**/*") if path.is_file())
+        return {path: folder / path for path in choose(names)}
+    match = HUB_NAME.fullmatch(text)
+    if not match or match["file"] or folder.exists():
+        raise _unknown(text)
+    repo, revision = match["repo"], match["revision"] or "main"
+    names = list_files(repo, revision, cancel=cancel, offline=offline, cache_dir=cache_dir)
+    return {
+        path: fetch(
+            repo, path, revision, size=None, sha256=None, report=report, cancel=cancel, offline=offline,
+            cache_dir=cache_dir,
+        )
+        for path in choose(sorted(names))
+    }  # fmt: skip
 
 
 def find_entry(name: str, task: str | None = None) -> ModelEntry | None:

@@ -22,16 +22,24 @@ from . import (
     models,
     ops,
     optimizers,
+    random,
     regularizers,
     saving,
     utils,
 )
 from .core import Input, KerasTensor, Layer
+from .initializers import Initializer
+from .losses import Loss
+from .metrics import Metric
 from .models import Functional, Model, Sequential
+from .optimizers import Optimizer
+from .regularizers import Regularizer
+from .variables import Variable
 
 __all__ = [
-    "Functional", "Input", "KerasTensor", "Layer", "Model", "Sequential", "activations", "callbacks", "constraints",
-    "initializers", "layers", "losses", "metrics", "models", "ops", "optimizers", "regularizers", "saving", "utils",
+    "Functional", "Initializer", "Input", "KerasTensor", "Layer", "Loss", "Metric", "Model", "Optimizer", "Regularizer",
+    "Sequential", "Variable", "activations", "callbacks", "constraints", "initializers", "layers", "losses", "metrics",
+    "models", "ops", "optimizers", "random", "regularizers", "saving", "utils",
 ]  # fmt: skip
 
 

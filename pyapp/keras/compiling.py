@@ -110,9 +110,10 @@ class CompiledMetrics:
     def build(self, y: list[Any], outputs: list[Tensor]) -> None:
         """Makes the metrics; their kinds may depend on the labels' shapes."""
         self.metrics = []
-        for given in (self._given, self._weighted):
-            for k, (part, weighted) in enumerate(given):
-                if part is None or k >= len(outputs):
+        for k in range(len(outputs)):
+            for given in (self._given, self._weighted):
+                part, weighted = given[k] if k < len(given) else (None, False)
+                if part is None:
                     continue
                 for one in part if isinstance(part, (list, tuple)) else [part]:
                     self.metrics.append((k, metrics.for_labels(one, y[k], outputs[k]), weighted))

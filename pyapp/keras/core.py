@@ -56,6 +56,11 @@ def training_mode(training: bool | None) -> Iterator[None]:
         _thread.training = before
 
 
+def inherited_training() -> bool | None:
+    """The `training` of the calls that are under way; None outside of them."""
+    return _thread.training
+
+
 def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
     """The same lists, tuples and dicts, with function(leaf) in place of each leaf."""
     if isinstance(structure, Mapping):
@@ -200,6 +205,9 @@ class Layer(Configured, Module):
                 for key in [key for key, layer in self._modules.items() if id(layer) in gone]:
                     del self._modules[key]
             value = tracked(self, name, value)
+            if isinstance(value, Variable) and not getattr(value, "is_parameter", False):  # a weight made outside
+                if all(value is not known for known in (*self._buffers.values(), *self._weight_order)):
+                    self.register_buffer(name, value)
         super().__setattr__(name, value)
 
     # -- to be written by layers

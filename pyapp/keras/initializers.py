@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod, sqrt
 from typing import Any
 
@@ -11,8 +10,6 @@ from ..engine.dtype import as_dtype
 from ..engine.ops.random import Generator
 from ..nn import init
 from .lookup import Configured, Lookup
-
-Initializer = Callable[..., Tensor]
 
 
 def fans(shape: tuple[int, ...]) -> tuple[float, float]:
@@ -26,8 +23,8 @@ def fans(shape: tuple[int, ...]) -> tuple[float, float]:
     return float(window * shape[-2]), float(window * shape[-1])
 
 
-class _Initializer(Configured):
-    """Base: `initializer(shape, dtype)` gives a tensor."""
+class Initializer(Configured):
+    """Base: `initializer(shape, dtype)` gives a tensor. One of your own writes `__call__`."""
 
     def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
         return self.fill(ops.empty(tuple(shape), dtype="float32")).to(as_dtype(dtype))
@@ -37,17 +34,17 @@ class _Initializer(Configured):
         raise NotImplementedError
 
 
-class Zeros(_Initializer):
+class Zeros(Initializer):
     def fill(self, x: Tensor) -> Tensor:
         return x.fill_(0.0)
 
 
-class Ones(_Initializer):
+class Ones(Initializer):
     def fill(self, x: Tensor) -> Tensor:
         return x.fill_(1.0)
 
 
-class Constant(_Initializer):
+class Constant(Initializer):
     def __init__(self, value: Any = 0.0) -> None:
         self.value = value
 
@@ -55,7 +52,7 @@ class Constant(_Initializer):
         return x.copy_(ops.as_tensor(self.value).to(x.dtype).expand(x.shape))
 
 
-class Identity(_Initializer):
+class Identity(Initializer):
     def __init__(self, gain: float = 1.0) -> None:
         self.gain = gain
 
@@ -65,7 +62,7 @@ class Identity(_Initializer):
         return x.copy_(ops.eye(x.shape[0], x.shape[1]) * self.gain)
 
 
-class _Random(_Initializer):
+class _Random(Initializer):
     """Base of random values. With a seed each call gives the same values, as in Keras."""
 
     def __init__(self, seed: int | None) -> None:
@@ -176,5 +173,5 @@ class Orthogonal(_Random):
         return x.copy_(init.orthogonal_(flat, self.gain, self._generator).reshape(x.shape))
 
 
-_lookup = Lookup("initializer", globals(), _Initializer)
+_lookup = Lookup("initializer", globals(), Initializer)
 get = _lookup.get

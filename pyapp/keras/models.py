@@ -168,6 +168,23 @@ class Model(Layer):
         return [] if self.graph is None else flatten(self.graph.outputs)
 
     @property
+    def input(self) -> Any:
+        """The symbolic input of the model, or its inputs."""
+        if not self.inputs:
+            return super().input
+        return self.inputs[0] if len(self.inputs) == 1 else self._structure("inputs")
+
+    @property
+    def output(self) -> Any:
+        """The symbolic output of the model, or its outputs."""
+        if not self.outputs:
+            return super().output
+        return self.outputs[0] if len(self.outputs) == 1 else self._structure("outputs")
+
+    def _structure(self, of: str) -> Any:
+        return getattr(self, of) if self.graph is None else getattr(self.graph, of)
+
+    @property
     def input_shape(self) -> Any:
         shapes = [leaf.shape for leaf in self.inputs]
         return shapes[0] if len(shapes) == 1 else shapes
@@ -295,6 +312,12 @@ class Model(Layer):
 
     def _gather(self, x: Any, y: Any, y_pred: Any, loss: Tensor, sample_weight: Any) -> None:
         _track(self._loss_tracker, loss, batch_size_of(x))
+        if type(self).compute_metrics is Model.compute_metrics:
+            self._update_metrics(y, y_pred, sample_weight)
+        else:
+            self._last_logs = dict(self.compute_metrics(x, y, y_pred, sample_weight))
+
+    def _update_metrics(self, y: Any, y_pred: Any, sample_weight: Any) -> None:
         outputs = flatten(y_pred)
         if self._compiled_metrics is None:
             self._prepare(outputs)
@@ -410,7 +433,20 @@ class Model(Layer):
         found |= {tracker.name: tracker.result() for tracker in self._output_trackers}
         if self._compiled_metrics is not None:
             found |= self._compiled_metrics.results()
+        for metric in self._own_metrics:
+            result = metric.result()
+            found |= result if isinstance(result, Mapping) else {metric.name: result}
         return dict(sorted(found.items()))
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """Losses and metrics since the last reset, by name."""
+        return self.logs()
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+        """Adds a batch to the metrics of `compile`; returns all numbers so far. A subclass may write its own, which
+        returns what is reported."""
+        self._update_metrics(y, y_pred, sample_weight)
+        return self.get_metrics_result()
 
     def reset_metrics(self) -> None:
         """Begins the numbers again."""
@@ -429,13 +465,17 @@ class Model(Layer):
         one, "compile_metrics". All begin again with each epoch. A subclass may say which it has.
         """
         compiled = [] if self._compiled is None else [self._loss_tracker]
-        own = [
+        return [*compiled, *self._own_metrics, *([] if self._compiled_metrics is None else [self._compiled_metrics])]
+
+    @property
+    def _own_metrics(self) -> list[Metric]:
+        """The metrics that are attributes of the model or its layers."""
+        return [
             value
             for module in self.modules()
             for name, value in vars(module).items()
             if isinstance(value, Metric) and name != "_loss_tracker"
         ]
-        return [*compiled, *own, *([] if self._compiled_metrics is None else [self._compiled_metrics])]
 
     @property
     def metrics_names(self) -> list[str]:
@@ -477,6 +517,7 @@ class Model(Layer):
             validation_steps=validation_steps, validation_freq=validation_freq,
             verbose=1 if verbose == "auto" else int(verbose),
         )  # fmt: skip
+        self.optimizer.finalize_variable_values(self.trainable_weights)
         return self.history
 
     def evaluate(
@@ -514,7 +555,7 @@ class Model(Layer):
             listeners.tell("on_predict_batch_begin", k)
             structure = self.predict_on_batch(inputs)
             found.append(flatten(structure))
-            listeners.tell("on_predict_batch_end", k, {})
+            listeners.tell("on_predict_batch_end", k, {"outputs": structure})
         if not found:
             raise ValueError("predict: there is no data")
         listeners.tell("on_predict_end")
@@ -525,9 +566,14 @@ class Model(Layer):
     def predict_on_batch(self, x: Any) -> Any:
         """The outputs for one batch, as NumPy arrays."""
         with no_grad():
-            outputs = self(x, training=False)
+            outputs = self.predict_step(x)
         self.clear_losses()
         return map_structure(lambda leaf: leaf.numpy(), outputs)
+
+    def predict_step(self, data: Any) -> Any:
+        """The outputs for a batch. A subclass may write its own."""
+        x, _, _ = as_batch(data) if isinstance(data, tuple) else (data, None, None)
+        return self(x, training=False)
 
     def train_on_batch(
         self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None, return_dict: bool = False
@@ -580,6 +626,13 @@ class Model(Layer):
 
     def get_config(self) -> dict[str, Any]:
         return saving.functional_config(self) if self.graph is not None else super().get_config()
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Any:
+        """The model that `get_config` describes, with new weights."""
+        if "calls" in config:
+            return saving.functional_from_config(cls, config, custom_objects)
+        return super().from_config(config)
 
 
 Functional = Model
@@ -685,8 +738,8 @@ class Sequential(Model):
         return saving.sequential_config(self)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Any:
-        return saving.sequential_from_config(cls, config)
+    def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Any:
+        return saving.sequential_from_config(cls, config, custom_objects)
 
 
 def clone_model(model: Model) -> Any:

@@ -13,7 +13,7 @@ import pyapp
 
 from ..engine import Tensor, as_dtype
 from ..train.batches import is_array
-from . import activations
+from . import activations, control_flow, nn_functions
 from .core import Function, KerasTensor, flatten, record, unique_name
 
 
@@ -29,7 +29,7 @@ def convert_to_numpy(x: Any) -> Any:
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Tensor:
     """start, start + step, … below stop; one number is the stop. int32 for whole numbers, float32 otherwise."""
     first, last = (0, start) if stop is None else (start, stop)
-    whole = all(isinstance(value, int) for value in (first, last, step or 1))
+    whole = builtins.all(isinstance(value, int) for value in (first, last, step or 1))
     return pyapp.arange(first, last, step or 1, dtype=as_dtype(dtype or ("int32" if whole else "float32")))
 
 
@@ -65,8 +65,11 @@ def stack(x: Any, axis: int = 0) -> Tensor:
     return pyapp.stack(list(x), axis)
 
 
-def expand_dims(x: Tensor, axis: int) -> Tensor:
-    return x.unsqueeze(axis)
+def expand_dims(x: Tensor, axis: Any) -> Tensor:
+    axes = [axis] if isinstance(axis, int) else list(axis)
+    for place in sorted(k % (x.ndim + len(axes)) for k in axes):
+        x = x.unsqueeze(place)
+    return x
 
 
 def transpose(x: Tensor, axes: Any = None) -> Tensor:
@@ -95,6 +98,7 @@ def take(x: Tensor, indices: Any, axis: int | None = None) -> Tensor:
     ids = pyapp.as_tensor(indices).to("int64")
     if axis is None:
         return x.reshape(-1)[ids]
+    ids = pyapp.where(ids < 0, ids + x.shape[axis], ids)
     found = x.index_select(axis, ids.reshape(-1))
     axis %= x.ndim
     return found.reshape(*x.shape[:axis], *ids.shape, *x.shape[axis + 1 :])
@@ -121,9 +125,13 @@ def pad(x: Tensor, pad_width: Any, mode: str = "constant", constant_values: floa
     pairs = [pad_width] * x.ndim if isinstance(pad_width[0], int) else list(pad_width)
     pairs = [pairs[0]] * x.ndim if len(pairs) == 1 else pairs
     widths = [int(n) for pair in reversed(pairs) for n in pair]
-    kinds = {"symmetric": None, "constant": "constant", "reflect": "reflect"}
-    if kinds.get(mode) is None:
-        raise ValueError(f"pad: mode is constant or reflect, not {mode!r:.40}")
+    if mode not in ("constant", "reflect", "symmetric"):
+        raise ValueError(f"pad: mode is constant, reflect or symmetric, not {mode!r:.40}")
+    if mode == "symmetric":
+        for axis, (before, after) in enumerate(pairs):
+            start, end = x.narrow(axis, 0, before), x.narrow(axis, x.shape[axis] - after, after)
+            x = pyapp.cat([start.flip(axis), x, end.flip(axis)], axis)
+        return x
     if mode == "constant":
         return pyapp.nn.functional.pad(x, widths, value=constant_values or 0.0)
     return pyapp.nn.functional.pad(x, widths, mode=mode)
@@ -230,13 +238,268 @@ def rsqrt(x: Tensor) -> Tensor:
     return pyapp.rsqrt(x)
 
 
+def equal(x1: Any, x2: Any) -> Tensor:
+    """Where the elements are equal."""
+    return pyapp.eq(pyapp.as_tensor(x1), x2)
+
+
+def not_equal(x1: Any, x2: Any) -> Tensor:
+    return pyapp.ne(pyapp.as_tensor(x1), x2)
+
+
+def divide_no_nan(x1: Any, x2: Any) -> Tensor:
+    """x1 / x2, and 0 where x2 is 0."""
+    a, b = pyapp.as_tensor(x1), pyapp.as_tensor(x2)
+    return pyapp.where(b == 0, 0.0, a / pyapp.where(b == 0, 1.0, b))
+
+
+def round(x: Tensor, decimals: int = 0) -> Tensor:
+    return pyapp.round(x, decimals=decimals) if decimals else pyapp.round(x)
+
+
+def clip(x: Any, x_min: Any, x_max: Any) -> Tensor:
+    return pyapp.clamp(pyapp.as_tensor(x), x_min, x_max)
+
+
+def real(x: Tensor) -> Tensor:
+    return x
+
+
+def imag(x: Tensor) -> Tensor:
+    return pyapp.zeros_like(x)
+
+
+def heaviside(x1: Tensor, x2: Any) -> Tensor:
+    return pyapp.heaviside(x1, pyapp.as_tensor(x2).to(x1.dtype))
+
+
+def cbrt(x: Tensor) -> Tensor:
+    return x.sign() * x.abs() ** (1 / 3)
+
+
+def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The mean; of whole numbers in float32."""
+    values = pyapp.as_tensor(x)
+    values = values if values.dtype.is_floating_point else values.float()
+    return values.mean(tuple(builtins.range(values.ndim)) if axis is None else axis, keepdims)
+
+
+def prod(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    for place in sorted((k % x.ndim for k in _axes(axis, x)), reverse=True):
+        x = pyapp.prod(x, place, keepdim=keepdims)
+    return x
+
+
+def _axes(axis: Any, x: Tensor) -> list[int]:
+    return list(builtins.range(x.ndim)) if axis is None else [axis] if isinstance(axis, int) else list(axis)
+
+
+def cumsum(x: Tensor, axis: int | None = None, dtype: Any = None) -> Tensor:
+    found = pyapp.cumsum(x.reshape(-1), 0) if axis is None else pyapp.cumsum(x, axis)
+    return found if dtype is None else found.to(as_dtype(dtype))
+
+
+def cumprod(x: Tensor, axis: int | None = None, dtype: Any = None) -> Tensor:
+    found = pyapp.cumprod(x.reshape(-1), 0) if axis is None else pyapp.cumprod(x, axis)
+    return found if dtype is None else found.to(as_dtype(dtype))
+
+
+def median(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The middle value, or the mean of the two in the middle."""
+    return quantile(x, 0.5, axis, keepdims=keepdims)
+
+
+def quantile(x: Tensor, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+    shares = pyapp.as_tensor(q).to(x.dtype)
+    if isinstance(axis, (tuple, list)):
+        places = [k % x.ndim for k in axis]
+        kept = [k for k in builtins.range(x.ndim) if k not in places]
+        found = quantile(x.permute(*kept, *places).reshape(*(x.shape[k] for k in kept), -1), q, -1, method)
+        shape = [1 if k in places else x.shape[k] for k in builtins.range(x.ndim)]
+        return found.reshape(*shares.shape, *shape) if keepdims else found
+    return pyapp.quantile(x, shares, axis, keepdim=keepdims, interpolation=method)
+
+
+def percentile(x: Tensor, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+    return quantile(x, pyapp.as_tensor(q).to(x.dtype) / 100, axis, method, keepdims)
+
+
+def logsumexp(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    return pyapp.logsumexp(x, tuple(_axes(axis, x)), keepdim=keepdims)
+
+
+def norm(x: Tensor, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The norm of vectors, or of matrices for two axes."""
+    return pyapp.linalg.norm(x, ord, tuple(axis) if isinstance(axis, list) else axis, keepdims)
+
+
+def ptp(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    return max(x, axis, keepdims) - min(x, axis, keepdims)
+
+
+def nanmax(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    return max(pyapp.where(x.isnan(), float("-inf"), x), axis, keepdims)
+
+
+def nanmin(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    return min(pyapp.where(x.isnan(), float("inf"), x), axis, keepdims)
+
+
+def digitize(x: Tensor, bins: Any) -> Tensor:
+    """The number of the range between `bins` in which each element lies."""
+    return pyapp.searchsorted(pyapp.as_tensor(bins).to(x.dtype), x.contiguous(), right=True).to("int32")
+
+
+def segment_max(data: Tensor, segment_ids: Any, num_segments: int | None = None, sorted: bool = False) -> Tensor:
+    ids = pyapp.as_tensor(segment_ids).to("int64")
+    count = int(ids.max().item()) + 1 if num_segments is None else num_segments
+    first = pyapp.full((count, *data.shape[1:]), float("-inf"), dtype=data.dtype)
+    places = ids.reshape(-1, *(1,) * (data.ndim - 1)).expand(data.shape)
+    return first.scatter_reduce(0, places, data, "amax")
+
+
+def in_top_k(targets: Any, predictions: Tensor, k: int) -> Tensor:
+    """Whether the score of the target is one of the k highest."""
+    ids = pyapp.as_tensor(targets).to("int64")
+    return (predictions > predictions.gather(-1, ids.unsqueeze(-1))).sum(-1) < k
+
+
+def array_split(x: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+    return list(pyapp.tensor_split(x, indices_or_sections, axis))
+
+
+def tril(x: Tensor, k: int = 0) -> Tensor:
+    return pyapp.tril(x, k)
+
+
+def triu(x: Tensor, k: int = 0) -> Tensor:
+    return pyapp.triu(x, k)
+
+
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
+    return pyapp.tril(pyapp.ones(N, N if M is None else M, dtype=as_dtype(dtype or "float32")), k)
+
+
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
+    rows, columns = pyapp.arange(N).unsqueeze(-1), pyapp.arange(N if M is None else M)
+    return (columns - rows == k).to(as_dtype(dtype or "float32"))
+
+
+def multi_hot(inputs: Any, num_classes: int, axis: int = -1, dtype: Any = None) -> Tensor:
+    found = one_hot(inputs, num_classes, dtype=dtype)
+    return found.amax(-2) if found.ndim > 1 else found
+
+
+def slice_update(inputs: Tensor, start_indices: Any, updates: Tensor) -> Tensor:
+    """A copy with `updates` from these places on."""
+    found = inputs.clone()
+    where = tuple(
+        builtins.slice(int(start), int(start) + size) for start, size in zip(start_indices, updates.shape, strict=True)
+    )
+    found[where] = updates.to(inputs.dtype)
+    return found
+
+
+def scatter_update(inputs: Tensor, indices: Any, updates: Any, reduction: Any = None) -> Tensor:
+    """A copy with the values at the places `indices` (N, dims)."""
+    if reduction not in (None, "add"):
+        raise NotImplementedError(f"scatter_update: reduction is None or 'add', not {reduction!r}")
+    places = tuple(pyapp.as_tensor(indices).to("int64").unbind(-1))
+    return inputs.index_put(places, pyapp.as_tensor(updates).to(inputs.dtype), accumulate=reduction == "add")
+
+
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Tensor:
+    """The choice of the first condition that holds."""
+    found = pyapp.as_tensor(default)
+    for condition, choice in builtins.reversed(list(builtins.zip(condlist, choicelist, strict=True))):
+        found = pyapp.where(pyapp.as_tensor(condition), pyapp.as_tensor(choice), found)
+    return found
+
+
+def tensordot(x1: Tensor, x2: Tensor, axes: Any = 2) -> Tensor:
+    return pyapp.tensordot(x1, x2, axes)
+
+
+def inv(x: Tensor) -> Tensor:
+    return pyapp.linalg.inv(x)
+
+
+def det(x: Tensor) -> Tensor:
+    return pyapp.linalg.det(x)
+
+
+def cholesky(x: Tensor) -> Tensor:
+    return pyapp.linalg.cholesky(x)
+
+
+def solve(a: Tensor, b: Tensor) -> Tensor:
+    return pyapp.linalg.solve(a, b)
+
+
+def svd(x: Tensor, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    return pyapp.linalg.svd(x, full_matrices=full_matrices) if compute_uv else pyapp.linalg.svdvals(x)
+
+
+def eigh(x: Tensor) -> Any:
+    return pyapp.linalg.eigh(x)
+
+
+def lstsq(a: Tensor, b: Tensor, rcond: Any = None) -> Tensor:
+    return pyapp.linalg.lstsq(a, b)[0]
+
+
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0
+) -> Any:
+    """`num` numbers from start to stop, without the last one if not `endpoint`."""
+    first, last = (pyapp.as_tensor(value).float() for value in (start, stop))
+    count = builtins.max(num - 1 if endpoint else num, 1)
+    steps = pyapp.arange(num, dtype=as_dtype("float32")).reshape(-1, *(1,) * (last - first).ndim)
+    found = (first + steps * ((last - first) / count)).to(as_dtype(dtype or "float32")).movedim(0, axis)
+    return (found, (last - first) / count) if retstep else found
+
+
+def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
+    if x1 is None and x2 is None:
+        return nonzero(condition)
+    return pyapp.where(pyapp.as_tensor(condition).to("bool"), x1, x2)
+
+
+def nonzero(x: Tensor) -> Any:
+    """The places of what is not 0: a tensor for each dim."""
+    return tuple(place.to("int32") for place in pyapp.nonzero(x).unbind(-1))
+
+
+def saturate_cast(x: Tensor, dtype: Any) -> Tensor:
+    """Another dtype, whose limits are kept."""
+    kind = as_dtype(dtype)
+    limits: Any = pyapp.finfo(kind) if kind.is_floating_point else pyapp.iinfo(kind)
+    return x.clamp(limits.min, limits.max).to(kind)
+
+
+def zeros(shape: Any, dtype: Any = None) -> Tensor:
+    return pyapp.zeros(shape, dtype=as_dtype(dtype or "float32"))
+
+
+def ones(shape: Any, dtype: Any = None) -> Tensor:
+    return pyapp.ones(shape, dtype=as_dtype(dtype or "float32"))
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+    return pyapp.full(shape, fill_value, dtype=as_dtype(dtype or "float32"))
+
+
+def is_tensor(x: Any) -> bool:
+    return isinstance(x, Tensor)
+
+
+@functools.cache  # not a name of this module: it could hide a function of Python's
 def __getattr__(name: str) -> Any:
     """pyapp's function, or the activation, of that name."""
     found = vars(activations).get(name) or getattr(pyapp, name, None)
     if name[:1] == "_" or not callable(found):
         raise AttributeError(f"keras.ops has no function {name!r}")
-    made = globals()[name] = _for_symbols(found, name)
-    return made
+    return _for_symbols(found, name)
 
 
 def _for_symbols(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -250,6 +513,9 @@ def _for_symbols(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return call
 
 
+for _module in (control_flow, nn_functions):
+    for _name in _module.__all__:
+        globals()[_name] = _for_symbols(getattr(_module, _name), _name)
 for _name, _value in list(globals().items()):
     if (
         callable(_value)

@@ -39,6 +39,8 @@ __all__ = [
 class Optimizer(Configured):
     """Base. `learning_rate` may be changed at any time; `iterations` counts the steps. Gradients are clipped by value,
     by the norm of each, or by the norm of all. `weight_decay` shrinks the weights by learning_rate * weight_decay.
+    With `use_ema` moving averages of the weights replace them at the end of `fit`, and after each
+    `ema_overwrite_frequency` steps. `gradient_accumulation_steps`: the mean of so many gradients is one step.
     """
 
     states: tuple[str, ...] = ()  # what is kept for each weight
@@ -46,16 +48,27 @@ class Optimizer(Configured):
     def __init__(
         self, learning_rate: Any = 0.001, weight_decay: float | None = None, clipnorm: float | None = None,
         clipvalue: float | None = None, global_clipnorm: float | None = None, use_ema: bool = False,
-        name: str | None = None, **others: Any,
+        ema_momentum: float = 0.99, ema_overwrite_frequency: int | None = None,
+        gradient_accumulation_steps: int | None = None, name: str | None = None, **others: Any,
     ) -> None:  # fmt: skip
         lr = others.pop("lr", None)
         if lr is not None:
             raise TypeError(f"{type(self).__name__}: the argument is called learning_rate")
-        for ignored in ("ema_momentum", "ema_overwrite_frequency", "jit_compile"):
-            others.pop(ignored, None)
-        if use_ema or any(value is not None for value in others.values()):
-            wrong = "use_ema" if use_ema else ", ".join(k for k, v in others.items() if v is not None)
+        others.pop("jit_compile", None)
+        if any(value is not None for value in others.values()):
+            wrong = ", ".join(k for k, v in others.items() if v is not None)
             raise TypeError(f"{type(self).__name__} has no setting {wrong}")
+        if not 0 <= ema_momentum <= 1:
+            raise ValueError(f"{type(self).__name__}: ema_momentum is in [0, 1], not {ema_momentum}")
+        for setting, value in (
+            ("ema_overwrite_frequency", ema_overwrite_frequency),
+            ("gradient_accumulation_steps", gradient_accumulation_steps),
+        ):
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"{type(self).__name__}: {setting} is a positive integer, not {value!r}")
+        self.use_ema, self.ema_momentum, self.ema_overwrite_frequency = use_ema, ema_momentum, ema_overwrite_frequency
+        self.gradient_accumulation_steps = gradient_accumulation_steps
+        self._gathered = 0  # gradients since the last step
         if sum(value is not None for value in (clipnorm, clipvalue, global_clipnorm)) > 1:
             raise ValueError(f"{type(self).__name__}: only one of clipnorm, clipvalue and global_clipnorm")
         self.name = name or type(self).__name__.lower()
@@ -73,6 +86,7 @@ class Optimizer(Configured):
         self.iterations = 0
         self.variables: list[Tensor] = []
         self._kept: dict[int, dict[str, Tensor]] = {}
+        self._beside: dict[int, dict[str, Tensor]] = {}  # averages of weights, sums of gradients
         self._undecayed: set[int] = set()
 
     @property
@@ -101,6 +115,8 @@ class Optimizer(Configured):
                     stop_capture(f"{type(self).__name__} makes its state: the first step cannot be captured", True)
                     self.variables.append(weight)
                     self._kept[id(weight)] = {name: self.first_state(name, weight) for name in self.states}
+                    made = (("average", self.use_ema), ("gathered", self.gradient_accumulation_steps))
+                    self._beside[id(weight)] = {name: ops.zeros_like(weight) for name, wanted in made if wanted}
 
     def first_state(self, name: str, weight: Tensor) -> Tensor:
         return ops.zeros_like(weight)
@@ -116,8 +132,10 @@ class Optimizer(Configured):
         pairs = [(g, w) for g, w in zip(grads, weights, strict=True) if g is not None]
         self.build(w for _, w in pairs)
         with no_grad():
-            clipped = self._clipped([g for g, _ in pairs])
-
+            given = self._mean_gradients(pairs) if self.gradient_accumulation_steps else [g for g, _ in pairs]
+            if given is None:
+                return
+            clipped = self._clipped(given)
             recording = recorder()
             by_decay: dict[bool, Any] = {}
             for grad, (_, weight) in zip(clipped, pairs, strict=True):
@@ -127,9 +145,49 @@ class Optimizer(Configured):
                     numbers = self.numbers(self.learning_rate, decays)
                     by_decay[decays] = numbers = HeldNumbers(numbers) if recording is not None else numbers
                 self.launch(weight, grad, self._kept[id(weight)], numbers)
+            if self.use_ema:
+                self._average([w for _, w in pairs])
             self.iterations += 1
         if recording is not None:
             recording.actions.append(lambda: self._renew(by_decay))
+
+    def _mean_gradients(self, pairs: list[tuple[Any, Tensor]]) -> list[Tensor] | None:
+        """The mean of the gradients since the last step, if this is the time of a step; else they are kept."""
+        stop_capture(f"{type(self).__name__} gathers gradients: only some steps change the weights")
+        count = self.gradient_accumulation_steps or 1
+        sums = [self._beside[id(weight)]["gathered"] for _, weight in pairs]
+        self._gathered += 1
+        for total, (grad, _) in zip(sums, pairs, strict=True):
+            total.add_(grad)
+        if self._gathered < count:
+            return None
+        self._gathered = 0
+        means = [total / count for total in sums]
+        for total in sums:
+            total.zero_()
+        return means
+
+    def _average(self, weights: list[Tensor]) -> None:
+        """Adds the weights to their moving averages; the first step begins them."""
+        frequency = self.ema_overwrite_frequency
+        if frequency:
+            stop_capture(f"{type(self).__name__} writes averages into the weights: only some steps do")
+        momentum = self.ema_momentum if self.iterations else 0.0
+        for weight in weights:
+            self._beside[id(weight)]["average"].mul_(momentum).add_(weight * (1 - momentum))
+        if frequency and (self.iterations + 1) % frequency == 0:
+            self._write_averages(weights)
+
+    def _write_averages(self, weights: Iterable[Tensor]) -> None:
+        for weight in weights:
+            if id(weight) in self._beside:
+                weight.copy_(self._beside[id(weight)]["average"])
+
+    def finalize_variable_values(self, var_list: Iterable[Tensor]) -> None:
+        """At the end of a training: with `use_ema` the weights become their averages."""
+        if self.use_ema:
+            with no_grad():
+                self._write_averages(var_list)
 
     def _renew(self, by_decay: dict[bool, HeldNumbers]) -> None:
         """Writes the numbers of the next step for a replay of a Graph, and counts the step."""
@@ -169,8 +227,11 @@ class Optimizer(Configured):
         """The number of steps, the learning rate, and the states of the weights in the order of `build`."""
         return {
             "iterations": self.iterations, "learning_rate": self._rate,
-            "states": [self._kept[id(w)] for w in self.variables],
+            "states": [self._states(w) for w in self.variables],
         }  # fmt: skip
+
+    def _states(self, weight: Tensor) -> dict[str, Tensor]:
+        return {**self._kept[id(weight)], **self._beside[id(weight)]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a state of state_dict. ValueError where the shapes do not fit."""
@@ -178,14 +239,13 @@ class Optimizer(Configured):
         if len(states) != len(self.variables):
             raise ValueError(f"the state has {len(states)} weights, the optimiser {len(self.variables)}")
         for weight, entry in zip(self.variables, states, strict=True):
-            if entry.keys() != self._kept[id(weight)].keys() or any(
-                v.shape != self._kept[id(weight)][k].shape for k, v in entry.items()
-            ):
+            own = self._states(weight)
+            if entry.keys() != own.keys() or any(v.shape != own[k].shape for k, v in entry.items()):
                 raise ValueError(f"the state does not fit {type(self).__name__}")
         with no_grad():
             for weight, entry in zip(self.variables, states, strict=True):
                 for name, value in entry.items():
-                    self._kept[id(weight)][name].copy_(value)
+                    self._states(weight)[name].copy_(value)
         self.iterations, self._rate = int(state["iterations"]), float(state["learning_rate"])
 
 

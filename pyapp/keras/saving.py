@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,29 @@ def register_keras_serializable(package: str = "Custom", name: str | None = None
         return kind
 
     return register
+
+
+@contextmanager
+def custom_object_scope(objects: Mapping[str, type]) -> Iterator[None]:
+    """Inside, models that use these classes can be loaded by name."""
+    before = {name: CLASSES.get(name) for name in objects}
+    CLASSES.update(objects)
+    try:
+        yield
+    finally:
+        for name, kind in before.items():
+            if kind is None:
+                CLASSES.pop(name, None)
+            else:
+                CLASSES[name] = kind
+
+
+CustomObjectScope = custom_object_scope
+
+
+def get_custom_objects() -> dict[str, Any]:
+    """The classes that files may name; more can be added."""
+    return CLASSES
 
 
 # -- configurations

@@ -8,13 +8,17 @@ from typing import Any
 
 from ..engine.lazy import np
 from ..engine.ops.random import manual_seed
-from .core import clear_session
+from ..train.batches import as_batch
+from .core import KerasTensor, clear_session
 from .models import clone_model
-from .saving import register_keras_serializable
+from .saving import CustomObjectScope, custom_object_scope, get_custom_objects, register_keras_serializable
+from .sources import image_dataset_from_directory, timeseries_dataset_from_array
 
 __all__ = [
-    "PyDataset", "Sequence", "clear_session", "clone_model", "normalize", "pad_sequences",
-    "register_keras_serializable", "set_random_seed", "split_dataset", "to_categorical",
+    "CustomObjectScope", "PyDataset", "Sequence", "clear_session", "clone_model", "custom_object_scope",
+    "get_custom_objects", "image_dataset_from_directory", "is_keras_tensor", "normalize", "pack_x_y_sample_weight",
+    "pad_sequences", "register_keras_serializable", "set_random_seed", "split_dataset",
+    "timeseries_dataset_from_array", "to_categorical", "unpack_x_y_sample_weight",
 ]  # fmt: skip
 
 
@@ -36,6 +40,23 @@ class PyDataset:
 
 
 Sequence = PyDataset
+
+
+def is_keras_tensor(x: Any) -> bool:
+    """Whether x is a symbolic tensor."""
+    return isinstance(x, KerasTensor)
+
+
+def unpack_x_y_sample_weight(data: Any) -> Any:
+    """(x, y, sample_weight) of a batch, with None for what it lacks."""
+    return as_batch(data)
+
+
+def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    """A batch as `train_step` gets it."""
+    if y is None:
+        return (x,) if isinstance(x, (list, tuple)) else x
+    return (x, y) if sample_weight is None else (x, y, sample_weight)
 
 
 def set_random_seed(seed: int) -> None:

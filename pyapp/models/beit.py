@@ -26,6 +26,7 @@ from pyapp.nn.vision import (
     token,
     with_tokens,
 )
+from pyapp.nn.windows import bias_of_pairs, pair_distances
 
 from .loading.config import require
 from .loading.pictures_config import PatchConfig
@@ -80,11 +81,9 @@ def distance_index(rows: int, columns: int) -> Tensor:
     """The row of the table of biases for each pair of tokens, int64 (T, T): patches by their distance in rows and
     columns, and three more for the class token to others, others to it, and itself.
     """
-    places = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij")).reshape(2, -1)  # (2, patches)
-    apart = places[:, :, None] - places[:, None, :] + np.array([rows - 1, columns - 1])[:, None, None]
     distances = (2 * rows - 1) * (2 * columns - 1)
     index = np.empty((rows * columns + 1,) * 2, "int64")
-    index[1:, 1:] = apart[0] * (2 * columns - 1) + apart[1]
+    index[1:, 1:] = pair_distances(rows, columns)
     index[0], index[:, 0], index[0, 0] = distances, distances + 1, distances + 2
     return ops.tensor(index)
 
@@ -95,7 +94,6 @@ class RelativePositionBias(Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         rows, columns = self.grid = config.grid
-        self.heads = config.num_attention_heads
         self.relative_position_bias_table = new_parameter(
             ops.zeros, (2 * rows - 1) * (2 * columns - 1) + 3, config.num_attention_heads
         )
@@ -106,9 +104,7 @@ class RelativePositionBias(Module):
         table = self.relative_position_bias_table
         if self._index is None or self._index.device is not table.device:
             self._index = distance_index(*self.grid).to(table.device)
-        tokens = self._index.shape[0]
-        found = table.index_select(0, self._index.reshape(-1))  # (T * T, H)
-        return found.transpose(0, 1).reshape(1, self.heads, tokens, tokens)
+        return bias_of_pairs(table, self._index)
 
 
 class Layer(Module):

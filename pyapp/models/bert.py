@@ -12,8 +12,7 @@ from typing import Any
 
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module
-from pyapp.nn.encoders import BertLayers, Encoder, Headed, LinearHead, Pooler, Transform, Words, visible_keys
-from pyapp.nn.parameter import new_parameter
+from pyapp.nn.encoders import BertLayers, Encoder, Headed, LinearHead, Pooler, Predictions, visible_keys
 
 from .loading.config import check_fields, read_config, require
 from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf, encoder_settings, rows_in
@@ -107,28 +106,14 @@ class Bert(Encoder):
         return self.encoder(self.embeddings(ids, type_ids), visible_keys(attention_mask))
 
 
-class Predictions(Module):
-    """Scores of all words for each token; the matrix is that of the embeddings unless the configuration says no."""
-
-    def __init__(self, config: Config, table: Embedding) -> None:
-        super().__init__()
-        self.transform = Transform(config.hidden_size, config.hidden_size, config.hidden_act, config.layer_norm_eps)
-        self.bias = new_parameter(ops.zeros, config.vocab_size)
-        self.decoder = Words(config.hidden_size, config.vocab_size, table if config.tie_word_embeddings else None)
-        self.decoder.bias = self.bias
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, T, D) → (B, T, V)."""
-        return self.decoder(self.transform(x))
-
-
 class BertForMaskedLM(Headed):
     """Scores of the words that may stand at each token."""
 
     def __init__(self, config: Config) -> None:
         super().__init__("bert", Bert(config, pooler=False))
         self.cls = Module()
-        self.cls.predictions = Predictions(config, self.encoder.word_embeddings)
+        table = self.encoder.word_embeddings if config.tie_word_embeddings else None
+        self.cls.predictions = Predictions(config, config.hidden_size, table)
 
     def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, T, V)."""

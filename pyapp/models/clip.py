@@ -13,33 +13,17 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module
 from pyapp.nn.encoders import first_token
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.towers import PictureAndText, PositionedPatches, TextTower, Tower
+from pyapp.nn.towers import PictureAndText, PositionedPatches, TextTower, Tower, at_ends
 from pyapp.nn.vision import ImageModel, check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import PatchConfig
-from .loading.towers_config import TextConfig, TowersConfig
+from .loading.towers_config import ClipTextConfig, TowersConfig
 
 MODEL_TYPES = ("clip",)
 BASE = ""
 IGNORED = r".*\.position_ids"
-OLDER_END = 2  # the eos_token_id of older files, whose texts end with their largest token
 WIDEST = 1 << 16  # numbers of a vector
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClipTextConfig(TextConfig):
-    """The fields of text_config."""
-
-    vocab_size: int = 49408
-    hidden_size: int = 512
-    intermediate_size: int = 2048
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 8
-    max_position_embeddings: int = 77
-    hidden_act: str = "quick_gelu"
-    layer_norm_eps: float = 1e-5
-    eos_token_id: int = 49407
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,12 +87,7 @@ class Clip(PictureAndText):
 
     def text_features(self, ids: Tensor) -> Tensor:
         x = self.text_model(ids)  # (N, T, D)
-        end, rows = self.config.text_config.eos_token_id, ids.tolist()
-        ends = [
-            row.index(max(row) if end == OLDER_END else end) if end in row or end == OLDER_END else 0 for row in rows
-        ]
-        places = ops.tensor([i * ids.shape[1] + at for i, at in enumerate(ends)], dtype="int64", device=x.device)
-        return self.text_projection(x.reshape(-1, x.shape[2]).index_select(0, places))
+        return self.text_projection(at_ends(x, ids, self.config.text_config.eos_token_id))
 
 
 TASKS: Mapping[str, Callable[[Config], Module]] = {"zero-shot-image-classification": Clip}

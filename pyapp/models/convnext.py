@@ -13,7 +13,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import ImageHead, ImageModel, check_pictures
+from pyapp.nn.vision import ImageHead, ImageModel, check_pictures, over_channels
 
 from .loading.config import require
 from .loading.pictures_config import PictureConfig, check_stages
@@ -40,11 +40,6 @@ class Config(PictureConfig):
         super().__post_init__()
         check_stages(self.hidden_sizes, self.depths)
         require(self.patch_size <= 1 << 10, f"patch_size is {self.patch_size:,}, expected at most 1,024")
-
-
-def over_channels(x: Tensor, norm: LayerNorm) -> Tensor:
-    """The norm of each pixel's channels: x (B, C, H, W) → (B, C, H, W)."""
-    return norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 class Embeddings(Module):

@@ -20,8 +20,7 @@ from pyapp.nn.encoders import (
     Intermediate,
     LinearHead,
     NormedResidual,
-    Transform,
-    Words,
+    Predictions,
     as_bias,
     attend,
     first_token,
@@ -306,21 +305,6 @@ class DebertaV2(Encoder):
         return self.encoder(self.embeddings(ids, type_ids, own), visible_keys(attention_mask), own)
 
 
-class Predictions(Module):
-    """Scores of all words for each token, with BERT's names."""
-
-    def __init__(self, config: Config, table: Embedding) -> None:
-        super().__init__()
-        self.transform = Transform(config.hidden_size, config.width, config.hidden_act, config.layer_norm_eps)
-        self.bias = new_parameter(ops.zeros, config.vocab_size)
-        self.decoder = Words(config.width, config.vocab_size, table if config.tie_word_embeddings else None)
-        self.decoder.bias = self.bias
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, T, D) → (B, T, V)."""
-        return self.decoder(self.transform(x))
-
-
 class TiedPredictions(Module):
     """Scores of all words for each token, with the names of DeBERTa's own files; the matrix is the table of words."""
 
@@ -343,7 +327,8 @@ class DebertaV2ForMaskedLM(Headed):
         super().__init__(BASE, DebertaV2(config))
         if config.legacy:
             self.cls = Module()
-            self.cls.predictions = Predictions(config, self.encoder.word_embeddings)
+            table = self.encoder.word_embeddings if config.tie_word_embeddings else None
+            self.cls.predictions = Predictions(config, config.width, table)
         else:
             self.lm_predictions = Module()
             self.lm_predictions.lm_head = TiedPredictions(config)

@@ -84,6 +84,8 @@ class Attention(SelfAttention):
         self.grouped = config.num_key_value_heads > 1
         self.query_key_value = Linear(size, self.heads.width, bias=config.bias)
         self.dense = ResidualLinear(size, size, bias=config.bias)
+        parts = ("groups",) if self.grouped else ("queries", "keys", "keys")
+        self.tensor_parallel = {"query_key_value": ("outputs", *parts), "dense": ("inputs", "queries")}
 
     def forward(self, x: Tensor, text: Text, residual: Tensor | None = None) -> Tensor:
         """x (..., T, hidden_size) → residual + attention (..., T, hidden_size)."""
@@ -104,6 +106,8 @@ def _groups_together(qkv: Tensor, heads: Heads) -> Tensor:
 
 class FeedForward(Module):
     """dense_4h_to_h(activation(dense_h_to_4h x)), added to the residual."""
+
+    tensor_parallel = {"dense_h_to_4h": ("outputs", "inner"), "dense_4h_to_h": ("inputs", "inner")}
 
     def __init__(self, config: Config) -> None:
         super().__init__()

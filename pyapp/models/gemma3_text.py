@@ -88,6 +88,8 @@ class Config(DecoderConfig):
 class Attention(GroupedQueryAttention):
     """Self-attention whose queries and keys are normalised, head by head."""
 
+    tensor_parallel = {**GroupedQueryAttention.tensor_parallel, "q_norm": ("whole",), "k_norm": ("whole",)}
+
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         super().__init__(layer, config.hidden_size, config.attention(layer), rotary, bias=config.attention_bias)
         self.q_norm = OffsetRMSNorm(config.head_dim, config.rms_norm_eps)

@@ -77,6 +77,8 @@ class Config:
 class Attention(SelfAttention):
     """Self-attention from one projection of queries, keys and values."""
 
+    tensor_parallel = {"c_attn": ("outputs", "queries", "keys", "keys"), "c_proj": ("inputs", "queries")}
+
     def __init__(self, config: Config, layer: int) -> None:
         scale = 1 / sqrt(config.head_dim) if config.scale_attn_weights else 1.0
         scale = scale / (layer + 1) if config.scale_attn_by_inverse_layer_idx else scale
@@ -91,6 +93,8 @@ class Attention(SelfAttention):
 
 class FeedForward(Module):
     """c_proj(activation(c_fc x)), added to the residual."""
+
+    tensor_parallel = {"c_fc": ("outputs", "inner"), "c_proj": ("inputs", "inner")}
 
     def __init__(self, config: Config) -> None:
         super().__init__()

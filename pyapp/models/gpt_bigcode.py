@@ -86,6 +86,8 @@ class Attention(SelfAttention):
         super().__init__(layer, heads, None)
         self.c_attn = Linear(config.n_embd, heads.width)
         self.c_proj = ResidualLinear(config.n_embd, config.n_embd)
+        parts = ("groups",) if heads.kv_heads > 1 else ("queries", "keys", "keys")
+        self.tensor_parallel = {"c_attn": ("outputs", *parts), "c_proj": ("inputs", "queries")}
 
     def forward(self, x: Tensor, text: Text, residual: Tensor) -> Tensor:
         """x and residual (..., T, n_embd) → residual + attention (..., T, n_embd)."""
@@ -97,6 +99,8 @@ class Attention(SelfAttention):
 
 class FeedForward(Module):
     """c_proj(activation(c_fc x)), added to the residual."""
+
+    tensor_parallel = {"c_fc": ("outputs", "inner"), "c_proj": ("inputs", "inner")}
 
     def __init__(self, config: Config) -> None:
         super().__init__()

@@ -40,6 +40,8 @@ class Config(DecoderConfig):
 class Attention(SelfAttention):
     """Self-attention from one projection: query, key and value of one head after another."""
 
+    tensor_parallel = {"query_key_value": ("outputs", "groups"), "dense": ("inputs", "queries")}
+
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         heads, size = config.heads(), config.hidden_size
         super().__init__(layer, heads, rotary)
@@ -54,6 +56,8 @@ class Attention(SelfAttention):
 
 class FeedForward(Module):
     """dense_4h_to_h(activation(dense_h_to_4h x)), added to the residual."""
+
+    tensor_parallel = {"dense_h_to_4h": ("outputs", "inner"), "dense_4h_to_h": ("inputs", "inner")}
 
     def __init__(self, config: Config) -> None:
         super().__init__()

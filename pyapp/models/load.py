@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyapp.engine.storage import release_memory
-from pyapp.errors import FileFormatError, ModelError
+from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
 from pyapp.formats.safe_json import json_object
@@ -25,6 +25,7 @@ from ._index import GGUF_ARCHITECTURES, MODEL_TYPES, TASKS
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
+    from pyapp.engine.processes.group import ProcessGroup
     from pyapp.models.whisper import Whisper
     from pyapp.text.generate import LanguageModel
     from pyapp.text.tokenizer import Tokenizer
@@ -59,6 +60,7 @@ def load_model(
     dtype: str | None = None,
     device: Device | str | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    tensor_parallel: ProcessGroup | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedModel:
@@ -68,7 +70,9 @@ def load_model(
     `tokenizer` and `config` (config.json) are needed if none is beside the model or in it. `dtype` ("q4_0", "Q4_K_M",
     "float16" …) is the type to convert the matrices to while they are read; None keeps their type, except that small
     quantised models become float32. `device`: where the model computes. `adapter`: a folder with a LoRA adapter, which
-    is merged into weights in floating point, and stays beside quantised ones (pyapp.adapters). `report` receives
+    is merged into weights in floating point, and stays beside quantised ones (pyapp.adapters). `tensor_parallel`: a
+    group of processes (pyapp.distributed) that all load the model, read their parts of it, and then make the same calls
+    of it with the same arguments, which compute it together (docs/distributed.md). `report` receives
     Progress in bytes (download, reading). The parameters do not require gradients: call `model.requires_grad_()` to
     train those that are not quantised. Returns when everything is read. Raises ModelNotFoundError, DownloadError,
     FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
@@ -97,7 +101,7 @@ def load_model(
         if checkpoint is not source:
             _forget_vocabulary(checkpoint)
         release_memory()
-        model = build(checkpoint, report, cancel, settings, dtype, device)
+        model = build(checkpoint, report, cancel, settings, dtype, device, group=tensor_parallel)
     finally:
         if checkpoint is not source and checkpoint.source is not source:
             checkpoint.close()
@@ -105,6 +109,11 @@ def load_model(
 
     check_tokenizer(text, model.config.vocab_size)
     if adapter is not None:
+        if tensor_parallel is not None:
+            raise OptionError(
+                "cannot be added to a model that several processes compute together", where="adapter",
+                hint="Merge it into the model before: pyapp merge",
+            )  # fmt: skip
         from pyapp.adapters import load_adapter, merge_adapters
 
         load_adapter(model, adapter)
@@ -245,8 +254,11 @@ def build(
     dtype: str | None = None,
     device: Device | str | None = None,
     task: str = "causal-lm",
+    group: ProcessGroup | None = None,
 ) -> Any:
-    """The model of a checkpoint. `model_type` in its configuration names the architecture; else it is llama2.c's."""
+    """The model of a checkpoint. `model_type` in its configuration names the architecture; else it is llama2.c's.
+    `group`: processes that compute it together.
+    """
     settings = settings_of(checkpoint, settings)
 
     def progress(done: int, total: int) -> None:
@@ -254,6 +266,11 @@ def build(
         report(Progress("reading the model", done, total, "bytes"))
 
     name = module_of(settings, checkpoint.source.name, task)
+    if name is None and group is not None:
+        raise ModelError(
+            "models of llama2.c's form run in one process", where=checkpoint.source.name,
+            hint="Take one of Hugging Face's or llama.cpp's form for several processes",
+        )  # fmt: skip
     if name is None:
         model = _build_llama2c(checkpoint, progress, device)
         if dtype is not None:
@@ -263,11 +280,19 @@ def build(
         model = model if device is None else model.to(device)
     else:
         module = importlib.import_module(f"pyapp.models.{name}")
-        model = read_model(module, module.TASKS[task], checkpoint, settings, dtype, device, progress)
-    small = sum(parameter.nbytes for parameter in model.parameters()) <= EXACT_TEXT_BYTES
-    if dtype is None and small:
+        model = read_model(module, module.TASKS[task], checkpoint, settings, dtype, device, progress, group)
+    if dtype is None and _bytes_of(model) <= EXACT_TEXT_BYTES:
         model.dequantize()
     return model
+
+
+def _bytes_of(model: Any) -> int:
+    """Bytes of the parameters, of all processes."""
+    if "divided" not in vars(model):
+        return sum(parameter.nbytes for parameter in model.parameters())
+    from pyapp.models.loading.weights import whole_bytes
+
+    return whole_bytes(model)
 
 
 def _build_llama2c(checkpoint: Checkpoint, progress: Callable[[int, int], None], device: Device | str | None) -> Any:
@@ -291,15 +316,18 @@ def read_model(
     dtype: str | None = None,
     device: Device | str | None = None,
     progress: Callable[[int, int], None] | None = None,
+    group: ProcessGroup | None = None,
 ) -> Any:
-    """A model of the class `kind` of an architecture's module, with the weights of a checkpoint."""
+    """A model of the class `kind` of an architecture's module, with the weights of a checkpoint. `group`: processes
+    that compute it together.
+    """
     from pyapp.models.loading.weights import ignored_by, load_weights
 
     config, model, stored = empty_model(module, kind, checkpoint, settings)
     load_weights(
         model, checkpoint, stored=stored, base=getattr(kind, "base_model_prefix", ""), dtype=dtype, device=device,
         progress=progress, config=config.to_dict(), renames=getattr(module, "renamed", None),
-        ignored=ignored_by(module),
+        ignored=ignored_by(module), group=group,
     )  # fmt: skip
     model.eval()
     return model
@@ -362,6 +390,7 @@ def load_speech_model(
     *,
     dtype: str | None = None,
     device: Device | str | None = None,
+    tensor_parallel: ProcessGroup | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedSpeechModel:
@@ -371,7 +400,8 @@ def load_speech_model(
 
     `tokenizer` (tokenizer.json, or openai's .tiktoken) is needed if none is beside the model or in it. `dtype`
     ("float32", "float16", "q8_0") is the type to convert the matrices to; None keeps their type, except that small
-    models become float32. `device`: where the model computes. `report` receives Progress in bytes. The parameters
+    models become float32. `device`: where the model computes. `tensor_parallel`: a group of processes that all load
+    the model, and then make the same calls of it, as in load_model. `report` receives Progress in bytes. The parameters
     do not require gradients: call `model.requires_grad_()` to train those that are not quantised. Returns when
     everything is read. Raises ModelNotFoundError, DownloadError, FileFormatError, ModelError, and Cancelled once
     `cancel` is set.
@@ -394,7 +424,7 @@ def load_speech_model(
             opened[role] = open_source(given)
             if opened[role] is not given:
                 stack.callback(close_source, opened[role])
-        return _load(name, opened, dtype, device, report, cancel)
+        return _load(name, opened, dtype, device, tensor_parallel, report, cancel)
 
 
 def _load(
@@ -402,6 +432,7 @@ def _load(
     files: Mapping[str, ByteSource],
     dtype: str | None,
     device: Device | str | None,
+    group: ProcessGroup | None,
     report: Callable[[Event], None],
     cancel: Cancel,
 ) -> LoadedSpeechModel:
@@ -426,7 +457,7 @@ def _load(
 
     stored = sum(info.nbytes for info in checkpoint.tensors.values())
     dtype = "float32" if dtype is None and stored <= EXACT_SPEECH_BYTES else dtype
-    model = build_whisper(checkpoint, config, generation, dtype=dtype, device=device, progress=progress)
+    model = build_whisper(checkpoint, config, generation, dtype=dtype, device=device, progress=progress, group=group)
     if words.vocab_size > model.config.n_vocab:
         raise ModelError(
             f"the tokenizer has {words.vocab_size:,} tokens, the model {model.config.n_vocab:,}", where=where,

@@ -60,16 +60,26 @@ class Config:
         """As JSON values."""
         return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
+    @property
+    def width(self) -> int:
+        """The width of hidden states."""
+        return self.d_model
+
+    @property
+    def source_width(self) -> None:
+        """The source's hidden states have the decoder's width."""
+
 
 class Stack(Module):
-    """The embeddings of the encoder or the decoder."""
+    """The embeddings of the encoder or the decoder; `table` has the words of both."""
 
-    def __init__(self, config: Config, table: Embedding) -> None:
+    def __init__(self, config: Config, table: Embedding | None) -> None:
         super().__init__()
         width = config.d_model
         self.scale = width**0.5 if config.scale_embedding else 1.0
         self.embed_tokens = Embedding(config.vocab_size, width, config.pad_token_id)
-        self.embed_tokens.weight = table.weight
+        if table is not None:
+            self.embed_tokens.weight = table.weight
         self.embed_positions = Embedding(config.max_position_embeddings + OFFSET, width)
         self.layernorm_embedding = LayerNorm(width)
         self.layer_norm = LayerNorm(width)
@@ -144,7 +154,7 @@ class Encoder(Stack):
 class Decoder(Stack):
     """The decoder."""
 
-    def __init__(self, config: Config, table: Embedding) -> None:
+    def __init__(self, config: Config, table: Embedding | None = None) -> None:
         super().__init__(config, table)
         self.layers = ModuleList(
             DecoderLayer(
@@ -194,4 +204,21 @@ class MBart(SequenceToSequence):
         return self.lm_head(self.model.decoder(tokens, memory)) + self.final_logits_bias
 
 
-TASKS: Mapping[str, Callable[[Config], Module]] = {"seq2seq-lm": MBart}
+class MBartTextDecoder(Module):
+    """The decoder alone, which writes the text of what another encoder has read."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.model = Module()
+        self.model.decoder = Decoder(config)
+        table = self.model.decoder.embed_tokens if config.tie_word_embeddings else None
+        self.lm_head = Words(config.d_model, config.vocab_size, table, bias=False)
+
+    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """tokens (R, T) at the positions that the memory says → logits (R, T, V)."""
+        return self.lm_head(self.model.decoder(tokens, memory))
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {"seq2seq-lm": MBart, "text-decoder": MBartTextDecoder}

@@ -34,6 +34,11 @@ class Config(DecoderConfig):
 class Attention(SelfAttention):
     """Self-attention with biases; in some models the queries and keys are normalised, head by head."""
 
+    tensor_parallel = {
+        "q_proj": ("outputs", "queries"), "k_proj": ("outputs", "keys"), "v_proj": ("outputs", "keys"),
+        "q_layernorm": ("whole",), "k_layernorm": ("whole",), "dense": ("inputs", "queries"),
+    }  # fmt: skip
+
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         heads, size = config.heads(), config.hidden_size
         super().__init__(layer, heads, rotary)
@@ -56,6 +61,8 @@ class Attention(SelfAttention):
 
 class FeedForward(Module):
     """fc2(activation(fc1 x)), added to the residual."""
+
+    tensor_parallel = {"fc1": ("outputs", "inner"), "fc2": ("inputs", "inner")}
 
     def __init__(self, config: Config) -> None:
         super().__init__()

@@ -34,6 +34,8 @@ class Config(DecoderConfig):
 class Attention(SelfAttention):
     """Self-attention from one projection of queries, keys and values."""
 
+    tensor_parallel = {"qkv_proj": ("outputs", "queries", "keys", "keys"), "o_proj": ("inputs", "queries")}
+
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         heads = config.heads(window=config.sliding_window)
         super().__init__(layer, heads, rotary)
@@ -47,6 +49,8 @@ class Attention(SelfAttention):
 
 class FeedForward(Module):
     """A gated feed-forward layer from one projection of gate and values."""
+
+    tensor_parallel = {"gate_up_proj": ("outputs", "inner", "inner"), "down_proj": ("inputs", "inner")}
 
     def __init__(self, config: Config) -> None:
         super().__init__()

@@ -69,6 +69,8 @@ class Config(DecoderConfig):
 class Attention(GroupedQueryAttention):
     """Self-attention whose queries and keys are normalised, head by head."""
 
+    tensor_parallel = {**GroupedQueryAttention.tensor_parallel, "q_norm": ("whole",), "k_norm": ("whole",)}
+
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         heads = config.heads(window=config.window(layer))
         super().__init__(layer, config.hidden_size, heads, rotary, bias=config.attention_bias)

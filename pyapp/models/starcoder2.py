@@ -34,6 +34,8 @@ class Config(DecoderConfig):
 class FeedForward(Module):
     """c_proj(activation(c_fc x)), added to the residual."""
 
+    tensor_parallel = {"c_fc": ("outputs", "inner"), "c_proj": ("inputs", "inner")}
+
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.activation = activation_named(config.hidden_act)

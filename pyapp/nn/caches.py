@@ -8,7 +8,7 @@ queries (T, H, D) to the stored keys and values; H is a multiple of KV.
 - `SequenceCache`: another sequence; every query attends to all of it. `CrossCache` in float32, `Int8CrossCache` in
   int8.
 - `TextCache`: the `LayerCache`s of all layers of a decoder. `KVCache` has a `FixedCache` for each, `BatchCache` one for
-  several texts.
+  several texts, `PagedCache` one for several texts in blocks of a common memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from ..engine.user_errors import describe
 from ..errors import ArgumentError
 from .heads import Heads
 
-__all__ = ["BatchCache", "CrossCache", "FixedCache", "GrowingCache", "Int8CrossCache", "KVCache", "RotatingCache"]
+__all__ = [
+    "BatchCache", "CrossCache", "FixedCache", "GrowingCache", "Int8CrossCache", "KVCache", "PagedCache",
+    "RotatingCache",
+]  # fmt: skip
 
 
 class LayerCache(Protocol):
@@ -225,18 +228,21 @@ class FixedCache(_LayerCache):
         self._take(keys, values, head_dim)
 
     @classmethod
-    def over(cls, keys: Tensor, values: Tensor, head_dim: int | None = None) -> FixedCache:
+    def over(
+        cls, keys: Tensor, values: Tensor, head_dim: int | None = None, block_table: Tensor | None = None
+    ) -> FixedCache:
         """An empty cache in existing memory: `keys` and `values` (KV, capacity, D), or (B, KV, capacity, D) for B
-        texts, dense. head_dim is D, which memory in q8_0 does not tell.
+        texts, dense; with a block_table (B, parts) int32, (blocks, KV, block, D) (engine/ops/kv_cache.py). head_dim is
+        D, which memory in q8_0 does not tell.
         """
         self = cls.__new__(cls)
-        self._take(keys, values, keys.shape[-1] if head_dim is None else head_dim)
+        self._take(keys, values, keys.shape[-1] if head_dim is None else head_dim, block_table)
         return self
 
-    def _take(self, keys: Tensor, values: Tensor, head_dim: int) -> None:
+    def _take(self, keys: Tensor, values: Tensor, head_dim: int, block_table: Tensor | None = None) -> None:
         super().__init__()
-        self.keys, self.values, self.head_dim = keys, values, head_dim
-        self.capacity = keys.shape[-2]
+        self.keys, self.values, self.head_dim, self.block_table = keys, values, head_dim, block_table
+        self.capacity = keys.shape[-2] * (1 if block_table is None else block_table.shape[1])
 
     @property
     def nbytes(self) -> int:
@@ -244,16 +250,17 @@ class FixedCache(_LayerCache):
 
     def write(self, keys: Tensor, values: Tensor, position: Tensor) -> None:
         """As LayerCache.write."""
-        ops.cache_write(self.keys, keys, position)
-        ops.cache_write(self.values, values, position)
+        ops.cache_write(self.keys, keys, position, self.block_table)
+        ops.cache_write(self.values, values, position, self.block_table)
 
     def attend(self, q: Tensor, position: Tensor, heads: Heads | None = None) -> Tensor:
         """As LayerCache.attend."""
         if heads is None:
-            return ops.cached_attention(q, self.keys, self.values, position)
+            return ops.cached_attention(q, self.keys, self.values, position, block_table=self.block_table)
         return ops.cached_attention(
-            q, self.keys, self.values, position, heads.scale, heads.window, heads.softcap, heads.slopes
-        )
+            q, self.keys, self.values, position, heads.scale, heads.window, heads.softcap, heads.slopes,
+            self.block_table,
+        )  # fmt: skip
 
     def rotary_attention(self, qkv: Tensor, heads: Heads, table: Tensor | None, position: Tensor) -> Tensor:
         """As LayerCache.rotary_attention, in one call of the kernels."""
@@ -264,7 +271,7 @@ class FixedCache(_LayerCache):
             )
         return ops.cached_self_attention(
             qkv, table, position, self.keys, self.values, heads.interleaved, heads.scale, heads.window, heads.softcap,
-            heads.slopes, self.head_dim,
+            heads.slopes, self.head_dim, self.block_table,
         )  # fmt: skip
 
     def _append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -396,6 +403,9 @@ class BatchCache:
     "float32", "float16" or "q8_0", as in FixedCache.
     """
 
+    # Methods that change the memory, and those that give caches over it: processes that compute together share them.
+    CHANGES, VIEWS = ("copy", "reorder"), ("text", "first", "paged")
+
     def __init__(
         self, texts: int, layers: int, kv_heads: int, capacity: int, head_dim: int, device: Device | str = cpu,
         dtype: Any = "float32",
@@ -424,6 +434,20 @@ class BatchCache:
         if not 1 <= count <= self.texts:
             raise ArgumentError(f"BatchCache: has {self.texts} texts, not {count}")
         return BatchCache.__new__(BatchCache)._take(self.memory.narrow(1, 0, count), self.head_dim)
+
+    def paged(self, texts: int, blocks: int, block: int, capacity: int) -> PagedCache:
+        """A cache of its own for `texts` texts of at most `capacity` tokens each, with memory for `blocks` blocks of
+        `block` tokens; layers, heads and dtype are those of this one. All entries of its table are 0.
+        """
+        if min(texts, blocks, block, capacity) < 1:
+            raise ArgumentError(
+                f"PagedCache: {texts} texts of {capacity} tokens, {blocks} blocks of {block}; 1 or more each"
+            )
+        layers, _, kv_heads, _, width = self.memory.shape
+        device = self.memory.device
+        memory = empty(layers, blocks, kv_heads, block, width, dtype=self.memory.dtype, device=device)
+        parts = -(-capacity // block)
+        return PagedCache(memory, self.head_dim, zeros(texts, parts, dtype=int32, device=device), capacity)
 
     def _slot(self, index: int) -> Tensor:
         if not 0 <= index < self.texts:
@@ -464,6 +488,46 @@ class BatchCache:
             while source != target:
                 place, source = source, waiting.pop(source)
                 self._copy(slots[place], kept if source == target else slots[source], length)
+
+    @property
+    def nbytes(self) -> int:
+        return self.memory.nbytes
+
+
+class PagedCache:
+    """The caches of a decoder's layers for several texts, in blocks of a common memory (Kwon et al. 2023, arXiv
+    2309.06180): a BatchCache whose texts take memory as they grow, and may share blocks.
+
+    `memory` is (2 * layers, blocks, KV, block, D): the keys of layer i at 2 i, its values at 2 i + 1. `block_table` (B,
+    parts) int32 says where the texts lie: the positions i * block … of text b are in block block_table[b, i]. Whoever
+    owns the cache writes the table, by `place`. What a block holds is undefined until tokens are written.
+    """
+
+    CHANGES, VIEWS = ("place",), ("beside", "first")  # as BatchCache's
+
+    def __init__(self, memory: Tensor, head_dim: int, block_table: Tensor, capacity: int) -> None:
+        self.memory, self.head_dim, self.block_table = memory, head_dim, block_table
+        self.texts, self.capacity = block_table.shape[0], capacity
+        parts = [part.squeeze(0) for part in memory.split(1)]  # (blocks, KV, block, D) each
+        self.layers = [
+            FixedCache.over(*pair, head_dim, block_table) for pair in zip(parts[::2], parts[1::2], strict=True)
+        ]
+
+    def beside(self, texts: int) -> PagedCache:
+        """A cache of other texts in the same memory."""
+        table = zeros(texts, self.block_table.shape[1], dtype=int32, device=self.memory.device)
+        return PagedCache(self.memory, self.head_dim, table, self.capacity)
+
+    def first(self, count: int) -> PagedCache:
+        """A cache of the first `count` texts over the same memory and table."""
+        if not 1 <= count <= self.texts:
+            raise ArgumentError(f"PagedCache: has {self.texts} texts, not {count}")
+        return PagedCache(self.memory, self.head_dim, self.block_table.narrow(0, 0, count), self.capacity)
+
+    def place(self, text: int, start: int, blocks: Sequence[int]) -> None:
+        """The parts start … of a text lie in these blocks."""
+        if blocks:
+            self.block_table.narrow(0, text, 1).narrow(1, start, len(blocks)).assign(blocks)
 
     @property
     def nbytes(self) -> int:

@@ -133,6 +133,11 @@ class SelfAttention(Module):
 class GroupedQueryAttention(SelfAttention):
     """Self-attention with the projections q_proj, k_proj, v_proj and o_proj (Ainslie et al. 2023, arXiv 2305.13245)."""
 
+    tensor_parallel: Mapping[str, tuple[str, ...]] = {
+        "q_proj": ("outputs", "queries"), "k_proj": ("outputs", "keys"), "v_proj": ("outputs", "keys"),
+        "o_proj": ("inputs", "queries"),
+    }  # fmt: skip  # by nn/tensor_parallel.py
+
     def __init__(
         self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable | None, *, bias: bool = False,
         output_bias: bool | None = None,
@@ -158,6 +163,11 @@ class DecoderStack(Module):
     """The embedding, the layers and the last norm. A layer is called with (x, text)."""
 
     tokens, blocks, last_norm = "embed_tokens", "layers", "norm"  # the names of the parts
+
+    @property
+    def tensor_parallel(self) -> Mapping[str, tuple[str, ...]]:
+        """How several processes divide the parts (nn/tensor_parallel.py)."""
+        return {self.tokens: ("vocabulary",)}
 
     def __init__(self, vocab_size: int, hidden_size: int, layers: Iterable[Module], norm: Module) -> None:
         super().__init__()
@@ -196,10 +206,12 @@ class CausalLanguageModel(Module):
     """
 
     base_model_prefix = "model"  # the first part of the names of all tensors but the head's
+    tensor_parallel: Mapping[str, tuple[str, ...]] = {"lm_head": ("vocabulary",)}
 
     def __init__(self, config: Any, model: DecoderStack, *, bias: bool = False) -> None:
         super().__init__()
         self.config = config
+        self.kv_heads: int = config.num_key_value_heads  # of the caches
         setattr(self, self.base_model_prefix, model)
         self.lm_head = Linear(config.hidden_size, config.vocab_size, bias=bias)
         if config.tie_word_embeddings:
@@ -233,7 +245,7 @@ class CausalLanguageModel(Module):
             if rotary is not None:
                 rotary.upto(capacity, self.device)
         return decoder_cache(
-            texts, config.num_hidden_layers, config.num_key_value_heads, capacity, config.head_dim, self.device, dtype
+            texts, config.num_hidden_layers, self.kv_heads, capacity, config.head_dim, self.device, dtype
         )
 
     @property

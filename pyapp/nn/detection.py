@@ -1,14 +1,214 @@
-"""The common parts of models that find objects in pictures: heads, and objects of their outputs."""
+"""The common parts of models that find objects in pictures: what they see by, attention between places and queries,
+heads, and the objects of their outputs.
+
+Parameters have the names of Hugging Face's files.
+"""
 
 from __future__ import annotations
 
+import re
+from math import pi
 from typing import Any
 
-from ..engine import Tensor, ops
+from ..engine import Device, Tensor, ops
+from ..engine.lazy import np
+from .encoders import attend
 from .layers.containers import ModuleList
-from .layers.linear import Linear
+from .layers.convolution import Conv2d
+from .layers.embedding import Embedding
+from .layers.gated import activation_named
+from .layers.linear import Linear, ResidualLinear
+from .layers.normalization import LayerNorm
 from .module import Module
-from .vision import ImageModel
+from .residual import ResidualEmbeddings, ResidualStages
+from .vision import ImageModel, as_sequence, check_pictures, freeze_norms
+
+# Names of timm's ResNets, by which older files call these.
+TIMM = re.compile(
+    r"(?P<before>.*conv_encoder\.model\.)(?:layer(?P<stage>\d+)\.(?P<layer>\d+)\.)?(?P<part>"
+    r"conv(?P<conv>\d)|bn(?P<norm>\d)|downsample\.(?P<down>[01]))\.(?P<rest>\w+)"
+)
+
+
+def from_timm(name: str) -> str:
+    """The name of a tensor of a ResNet that timm's library made; other names as they are."""
+    found = TIMM.fullmatch(name)
+    if found is None:
+        return name
+    kind = "convolution" if found["conv"] or found["down"] == "0" else "normalization"
+    if found["stage"] is None:
+        return f"{found['before']}embedder.embedder.{kind}.{found['rest']}"
+    layer = f"{found['before']}encoder.stages.{int(found['stage']) - 1}.layers.{found['layer']}"
+    part = "shortcut" if found["down"] else f"layer.{int(found['conv'] or found['norm']) - 1}"
+    return f"{layer}.{part}.{kind}.{found['rest']}"
+
+
+class Backbone(Module):
+    """A ResNet with frozen norms, of which the last map is seen, below the names `conv_encoder.model`."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.conv_encoder = Module()
+        self.conv_encoder.model = Module()
+        self.conv_encoder.model.embedder = ResidualEmbeddings(config)
+        self.conv_encoder.model.encoder = ResidualStages(config)
+        freeze_norms(self)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, 3, H, W) → (B, C, H', W')."""
+        network = self.conv_encoder.model
+        return network.encoder(network.embedder(pixel_values))
+
+
+def sines_of_places(rows: int, columns: int, width: int, device: Device | str | None = None) -> Tensor:
+    """The positions of the places of a map, (1, rows * columns, width): sines and cosines of the row, then those of the
+    column, each as a part of a turn (Carion et al. 2020, arXiv 2005.12872).
+    """
+    speeds = 10000.0 ** (2 * (np.arange(width // 2) // 2) / (width // 2))
+
+    def waves(count: int) -> Any:
+        angles = (np.arange(1, count + 1) / (count + 1e-6) * 2 * pi)[:, None] / speeds  # (count, width / 2)
+        return np.where(np.arange(width // 2) % 2, np.cos(angles), np.sin(angles))
+
+    shape = (rows, columns, width // 2)
+    down, along = np.broadcast_to(waves(rows)[:, None], shape), np.broadcast_to(waves(columns)[None], shape)
+    return ops.tensor(np.concatenate([down, along], 2).reshape(1, -1, width).astype("float32"), device=device)
+
+
+class PositionedAttention(Module):
+    """Attention whose queries and keys have positions, and whose values have none."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.q_proj = Linear(width, width)
+        self.k_proj = Linear(width, width)
+        self.v_proj = Linear(width, width)
+        self.out_proj = ResidualLinear(width, width)
+
+    def forward(
+        self, x: Tensor, places: Tensor, residual: Tensor, source: Tensor | None = None, sources: Tensor | None = None
+    ) -> Tensor:
+        """x (B, T, D) at places (1 or B, T, D), attending to source (B, S, D) at sources (1 or B, S, D), None: to x →
+        residual + attention (B, T, D).
+        """
+        q = x + places
+        k, v = (q, x) if source is None or sources is None else (source + sources, source)
+        parts = [
+            layer(y).reshape(*y.shape[:2], self.heads, -1)
+            for layer, y in ((self.q_proj, q), (self.k_proj, k), (self.v_proj, v))
+        ]
+        return self.out_proj(attend(parts[0], parts[1], parts[2], None), residual)
+
+
+class PlacesLayer(Module):
+    """A layer of the encoder: attention of places to each other, and a feed-forward part, each with a residual and a
+    norm: after them, or before each part (`first`).
+    """
+
+    def __init__(self, width: int, heads: int, inner: int, activation: str, first: bool = False) -> None:
+        super().__init__()
+        self.first = first
+        self.self_attn = PositionedAttention(width, heads)
+        self.self_attn_layer_norm = LayerNorm(width)
+        self.fc1 = Linear(width, inner)
+        self.fc2 = ResidualLinear(inner, width)
+        self.final_layer_norm = LayerNorm(width)
+        self.activation = activation_named(activation)
+
+    def feed_forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (B, T, D) → residual + (B, T, D)."""
+        return self.fc2(self.activation(self.fc1(x)), residual)
+
+    def forward(self, x: Tensor, places: Tensor) -> Tensor:
+        """x (B, S, D) at places (1, S, D) → (B, S, D)."""
+        if self.first:
+            x = self.self_attn(self.self_attn_layer_norm(x), places, x)
+            return self.feed_forward(self.final_layer_norm(x), x)
+        x = self.self_attn_layer_norm(self.self_attn(x, places, x))
+        return self.final_layer_norm(self.feed_forward(x, x))
+
+
+class QueriesLayer(PlacesLayer):
+    """A layer of the decoder: the queries attend to each other, then to the places."""
+
+    def __init__(self, width: int, heads: int, inner: int, activation: str, first: bool = False) -> None:
+        super().__init__(width, heads, inner, activation, first)
+        self.encoder_attn = PositionedAttention(width, heads)
+        self.encoder_attn_layer_norm = LayerNorm(width)
+
+    def read(self, x: Tensor, queries: Tensor, source: Tensor, places: Tensor) -> Tensor:
+        """x (B, Q, D) of queries (1, Q, D), source (B, S, D) at places (1, S, D) → (B, Q, D)."""
+        if self.first:
+            x = self.self_attn(self.self_attn_layer_norm(x), queries, x)
+            x = self.encoder_attn(self.encoder_attn_layer_norm(x), queries, x, source, places)
+            return self.feed_forward(self.final_layer_norm(x), x)
+        x = self.self_attn_layer_norm(self.self_attn(x, queries, x))
+        x = self.encoder_attn_layer_norm(self.encoder_attn(x, queries, x, source, places))
+        return self.final_layer_norm(self.feed_forward(x, x))
+
+
+class PlacesEncoder(Module):
+    """The encoder's layers; `first`: norms come first, and one more at the end."""
+
+    def __init__(self, config: Any, first: bool) -> None:
+        super().__init__()
+        self.layers = ModuleList(
+            PlacesLayer(
+                config.d_model, config.encoder_attention_heads, config.encoder_ffn_dim, config.activation_function,
+                first,
+            )
+            for _ in range(config.encoder_layers)
+        )  # fmt: skip
+        self.layernorm = LayerNorm(config.d_model) if first else None
+
+    def forward(self, x: Tensor, places: Tensor) -> Tensor:
+        """x (B, S, D) at places (1, S, D) → (B, S, D)."""
+        for layer in self.layers:
+            x = layer(x, places)
+        return x if self.layernorm is None else self.layernorm(x)
+
+
+class QueriesDecoder(Module):
+    """The decoder's layers and its norm."""
+
+    def __init__(self, config: Any, first: bool) -> None:
+        super().__init__()
+        self.layers = ModuleList(
+            QueriesLayer(
+                config.d_model, config.decoder_attention_heads, config.decoder_ffn_dim, config.activation_function,
+                first,
+            )
+            for _ in range(config.decoder_layers)
+        )  # fmt: skip
+        self.layernorm = LayerNorm(config.d_model)
+
+    def forward(self, queries: Tensor, source: Tensor, places: Tensor) -> Tensor:
+        """queries (1, Q, D), source (B, S, D) at places (1, S, D) → (B, Q, D)."""
+        x = ops.zeros(source.shape[0], queries.shape[1], queries.shape[2], device=queries.device)
+        for layer in self.layers:
+            x = layer.read(x, queries, source, places)
+        return self.layernorm(x)
+
+
+class PlacesAndQueries(Module):
+    """What DETR sees by, its encoder of places and its decoder of queries."""
+
+    def __init__(self, config: Any, first: bool) -> None:
+        super().__init__()
+        self.backbone = Backbone(config.backbone)
+        self.input_projection = Conv2d(config.backbone.hidden_sizes[-1], config.d_model, 1)
+        self.query_position_embeddings = Embedding(config.num_queries, config.d_model)
+        self.encoder = PlacesEncoder(config, first)
+        self.decoder = QueriesDecoder(config, first)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, 3, H, W) → what the queries have found (B, Q, D)."""
+        x = self.input_projection(self.backbone(pixel_values))  # (B, D, rows, columns)
+        places = sines_of_places(int(x.shape[2]), int(x.shape[3]), int(x.shape[1]), x.device)
+        numbers = ops.arange(self.query_position_embeddings.num_embeddings, dtype="int32", device=x.device)
+        queries = self.query_position_embeddings(numbers).unsqueeze(0)  # (1, Q, D)
+        return self.decoder(queries, self.encoder(as_sequence(x), places), places)
 
 
 class PredictionHead(Module):
@@ -57,3 +257,21 @@ class Detector(ImageModel):
                     own.append({"label": names[best], "score": row[best], "box": corners})
             found.append(sorted(own, key=lambda item: -item["score"]))
         return found
+
+
+class QueryDetector(Detector):
+    """DETR: labels and boxes of what its queries have found. `first`: the norms of its layers come first."""
+
+    first = False
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        self.model = PlacesAndQueries(config, self.first)
+        self.class_labels_classifier = Linear(config.d_model, len(config.labels) + 1)
+        self.bbox_predictor = PredictionHead(config.d_model, config.d_model, 4)
+
+    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+        check_pictures(type(self).__name__, pixel_values, self.config.num_channels)
+        x = self.model(pixel_values)
+        return self.class_labels_classifier(x), ops.sigmoid(self.bbox_predictor(x))

@@ -231,6 +231,21 @@ class Words(Linear):
             self.weight = table.weight
 
 
+class Predictions(Module):
+    """Scores of all words: those of a transform of the hidden states to `width` (BERT's head, by its names)."""
+
+    def __init__(self, config: Any, width: int, table: Embedding | None) -> None:
+        super().__init__()
+        self.transform = Transform(config.hidden_size, width, config.hidden_act, config.layer_norm_eps)
+        self.bias = new_parameter(ops.zeros, config.vocab_size)
+        self.decoder = Words(width, config.vocab_size, table)
+        self.decoder.bias = self.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, D) → (B, T, V)."""
+        return self.decoder(self.transform(x))
+
+
 class NormedWords(Module):
     """Scores of all words: those of layer_norm(gelu(dense(x))) (RoBERTa's head)."""
 

@@ -9,6 +9,7 @@ from typing import Any
 from ..engine import Tensor, as_dtype
 from ..engine.dtype import Default
 from ..engine.ops import empty, zeros
+from ..engine.thread_local import ThreadLocal
 from ..errors import ArgumentTypeError
 
 __all__ = ["Buffer", "Parameter"]
@@ -42,10 +43,13 @@ def is_lazy(param: Any) -> bool:
     return isinstance(param, Tensor) and param.is_parameter and not param.numel()
 
 
-class Initialization:
-    """Whether new layers allocate and fill their parameters."""
+class _Initialization(ThreadLocal):
+    """Whether new layers of this thread allocate and fill their parameters."""
 
     on = True
+
+
+Initialization = _Initialization()
 
 
 @contextmanager

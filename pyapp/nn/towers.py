@@ -95,6 +95,19 @@ class TextEmbeddings(Module):
         return self.token_embedding(ids) + first_rows(self.position_embedding, ids.shape[1])
 
 
+OLDER_END = 2  # the eos_token_id of older files, whose texts end with their largest token
+
+
+def at_ends(x: Tensor, ids: Tensor, end: int) -> Tensor:
+    """x (N, T, D) of ids (N, T) → the vectors (N, D) at the first end token of each text; at its first token if there
+    is none.
+    """
+    rows = ids.tolist()
+    ends = [row.index(max(row) if end == OLDER_END else end) if end in row or end == OLDER_END else 0 for row in rows]
+    places = ops.tensor([i * ids.shape[1] + at for i, at in enumerate(ends)], dtype="int64", device=x.device)
+    return x.reshape(-1, x.shape[2]).index_select(0, places)
+
+
 class TextTower(Module):
     """Embeddings, layers and a norm."""
 
@@ -108,8 +121,15 @@ class TextTower(Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """ids (N, T) → hidden states (N, T, D)."""
+        return self.states(ids)[1]
+
+    def states(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """ids (N, T) → the hidden states (N, T, D) before the last layer, and those after it and the norm."""
         check_ids(self, ids, None)
-        return self.final_layer_norm(self.encoder(self.embeddings(ids)))
+        x = before = self.embeddings(ids)
+        for layer in self.encoder.layers:
+            before, x = x, layer(x)
+        return before, self.final_layer_norm(x)
 
 
 class PositionedPatches(Module):

@@ -75,6 +75,11 @@ def as_map(x: Tensor, rows: int, columns: int) -> Tensor:
     return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], rows, columns)
 
 
+def over_channels(x: Tensor, norm: LayerNorm) -> Tensor:
+    """The norm of each pixel's channels: x (B, C, H, W) → (B, C, H, W)."""
+    return norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
 def token(width: int) -> Tensor:
     """The parameter (1, 1, width) of a token that stands before the patches."""
     return new_parameter(ops.zeros, 1, 1, width)
@@ -105,6 +110,11 @@ def mean_of_places(x: Tensor) -> Tensor:
     return x.mean((2, 3))
 
 
+def mean_of_patches(x: Tensor) -> Tensor:
+    """x (B, T, D) → (B, D)."""
+    return x.mean(1)
+
+
 def divisible(channels: float, divisor: int, least: int) -> int:
     """`channels` rounded to a multiple of `divisor`: at least `least`, at most a tenth less."""
     found = max(least, int(channels + divisor / 2) // divisor * divisor)
@@ -130,7 +140,7 @@ class ConvolutionNorm(Module):
         super().__init__()
         padding = 0 if tensorflow else (kernel - 1) // 2 * dilation
         self.convolution = Conv2d(before, width, kernel, stride, padding, dilation, groups, bias=False)
-        self.normalization = BatchNorm2d(width, epsilon)
+        self.normalization: Module = BatchNorm2d(width, epsilon)
         self.activation = None if activation is None else activation_named(activation)
         self.sizes = (kernel, stride, dilation) if tensorflow else None
 
@@ -140,6 +150,31 @@ class ConvolutionNorm(Module):
             x = padded_as_tensorflow(x, *self.sizes)
         x = self.normalization(self.convolution(x))
         return x if self.activation is None else self.activation(x)
+
+
+class FrozenBatchNorm2d(Module):
+    """The norm of batches (B, C, H, W) with the statistics, weights and biases of its first training, which no training
+    changes.
+    """
+
+    def __init__(self, channels: int, epsilon: float = 1e-5) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        for name, make in (("weight", ops.ones), ("bias", ops.zeros)):
+            self.register_buffer(name, make(channels))
+        for name, make in (("running_mean", ops.zeros), ("running_var", ops.ones)):
+            self.register_buffer(name, make(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W) → (B, C, H, W)."""
+        return ops.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.epsilon)
+
+
+def freeze_norms(module: Module) -> None:
+    """Replaces the norms of batches of a network's filters by frozen ones."""
+    for part in module.modules():
+        if isinstance(part, ConvolutionNorm) and isinstance(part.normalization, BatchNorm2d):
+            part.normalization = FrozenBatchNorm2d(part.normalization.num_features, part.normalization.eps)
 
 
 class LayerScale(Module):

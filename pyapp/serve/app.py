@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -19,16 +20,20 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketState
 
 from . import openai_text, speech, tgi, vectors
 from .context import Context, Handler
+from .openapi import description
 from .page import WithPage, check_site
 from .problems import Problem, of_exception
+from .realtime import realtime
 from .sampling import NAMES
 
 log = logging.getLogger("pyapp.serve")
 OPEN = ("/health", "/ready")  # without a key
+KEY_PROTOCOL = "openai-insecure-api-key."  # OpenAI's subprotocol that carries a key
 REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 
 
@@ -50,6 +55,10 @@ async def ready(request: Request, context: Context) -> Response:
 
 async def metrics(request: Request, context: Context) -> Response:
     return Response(context.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def openapi(request: Request, context: Context) -> Response:
+    return JSONResponse(description(bool(context.settings.keys)))
 
 
 async def models(request: Request, context: Context) -> Response:
@@ -75,6 +84,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/health", health),
     ("GET", "/ready", ready),
     ("GET", "/metrics", metrics),
+    ("GET", "/openapi.json", openapi),
     ("GET", "/v1/models", models),
     ("GET", "/v1/models/{name:path}", model),
     ("POST", "/v1/chat/completions", openai_text.chat_completions),
@@ -89,6 +99,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/generate_stream", tgi.generate_stream),
     ("POST", "/tokenize", tgi.tokenize),
     ("POST", "/embed", vectors.embed),
+    ("POST", "/embed_all", vectors.embed_all),
     ("POST", "/rerank", vectors.rerank),
     ("POST", "/similarity", vectors.similarity),
     ("POST", "/predict", vectors.predict),
@@ -117,6 +128,24 @@ def endpoint_of(handler: Handler, context: Context) -> Callable[[Request], Any]:
     return endpoint
 
 
+def socket_endpoint(context: Context) -> Callable[[WebSocket], Any]:
+    """/v1/realtime: what is refused before the connection stands is an answer as of every route."""
+
+    async def endpoint(socket: WebSocket) -> None:
+        try:
+            if not context.engine.alive:
+                raise Problem("the engine died; the server ends", status=503, code="engine_dead")
+            await realtime(socket, context)
+        except Exception as error:
+            problem = of_exception(error, NAMES)
+            if problem.status >= 500 and not isinstance(error, Problem):
+                log.error("a request failed", exc_info=True, extra={"fields": {"request": socket.scope["pyapp.id"]}})
+            if socket.client_state is WebSocketState.CONNECTING:
+                await socket.send_denial_response(answer_of(problem))
+
+    return endpoint
+
+
 def answer_of(problem: Problem) -> Response:
     return JSONResponse(problem.body(), problem.status, headers=problem.headers)
 
@@ -136,7 +165,7 @@ class Gate:
         self._app, self._context = app, context
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         start, headers = time.perf_counter(), Headers(scope=scope)
@@ -147,32 +176,50 @@ class Gate:
 
         async def sending(message: Any) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
                 status = message["status"]
                 MutableHeaders(scope=message)["x-request-id"] = scope["pyapp.id"]
+            elif message["type"] == "websocket.accept":
+                status = 101
             await send(message)
 
         try:
-            if self._allowed(scope, headers):
+            refusal = self._refusal(scope, headers)
+            if refusal is None:
                 with self._context.models.holding():
                     await self._app(scope, receive, sending)
-            else:
-                refusal = Problem(
-                    "the key is wrong or missing: send Authorization: Bearer KEY", status=401, code="invalid_api_key",
-                    headers={"WWW-Authenticate": "Bearer"},
-                )  # fmt: skip
+            elif scope["type"] == "http":
                 await answer_of(refusal)(scope, receive, sending)
+            else:
+                await WebSocket(scope, receive, sending).send_denial_response(answer_of(refusal))
         finally:
             self._note(scope, status, time.perf_counter() - start)
 
-    def _allowed(self, scope: Any, headers: Headers) -> bool:
-        keys = self._context.settings.keys
-        if not keys or scope["path"] in OPEN or scope["method"] == "OPTIONS":
-            return True
+    def _refusal(self, scope: Any, headers: Headers) -> Problem | None:
+        """Why a request may not go on: its key, or a page of another site that opens a websocket."""
+        settings = self._context.settings
+        if self._context.connections() > settings.connections and scope["path"] not in OPEN:
+            return Problem(
+                f"more than {settings.connections:,} connections are open", status=503, code="too_many_connections",
+                headers={"Retry-After": "1", "Connection": "close"},
+            )  # fmt: skip
+        origin = headers.get("origin")
+        if scope["type"] == "websocket" and origin is not None:  # browsers ask for no permission (CORS) here
+            if urlsplit(origin).netloc != headers.get("host") and not {origin, "*"} & {*settings.origins}:
+                return Problem("pages of other sites may not ask: see --cors", status=403, code="origin_not_allowed")
+        if not settings.keys or scope["path"] in OPEN or scope.get("method") == "OPTIONS":
+            return None
         kind, _, key = headers.get("authorization", "").partition(" ")
-        given = key.strip().encode() if kind.lower() == "bearer" else b""
-        fits = [hmac.compare_digest(given, known.encode()) for known in keys]  # all of them, so that it takes one time
-        return any(fits)
+        given = key.strip() if kind.lower() == "bearer" else ""
+        for protocol in scope.get("subprotocols", ()):  # browsers cannot send the header with a websocket
+            given = given or protocol.removeprefix(KEY_PROTOCOL) if protocol.startswith(KEY_PROTOCOL) else given
+        fits = [hmac.compare_digest(given.encode(), known.encode()) for known in settings.keys]  # always all of them
+        if any(fits):
+            return None
+        return Problem(
+            "the key is wrong or missing: send Authorization: Bearer KEY", status=401, code="invalid_api_key",
+            headers={"WWW-Authenticate": "Bearer"},
+        )  # fmt: skip
 
     def _note(self, scope: Any, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", None) or "other"
@@ -181,7 +228,8 @@ class Gate:
         metrics.seconds.labels(route).observe(seconds)
         if route in (*OPEN, "/metrics") and status < 500:
             return
-        about = {"request": scope["pyapp.id"], "method": scope["method"], "route": route, "status": status}
+        method = scope.get("method", "WEBSOCKET")
+        about = {"request": scope["pyapp.id"], "method": method, "route": route, "status": status}
         log.info("request", extra={"fields": about | {"seconds": round(seconds, 4)} | fields})
 
 
@@ -215,9 +263,10 @@ def make_app(context: Context, on_failure: Callable[[Exception], None] = lambda 
             await asyncio.sleep(min(max(context.settings.idle / 4, 0.05), 10))
             await context.models.unload_idle()
 
-    routes: list[Route] = [
+    routes: list[BaseRoute] = [
         Route(path, endpoint_of(handler, context), methods=[method]) for method, path, handler in ROUTES
     ]
+    routes.append(WebSocketRoute("/v1/realtime", socket_endpoint(context)))
     middleware = [Middleware(Gate, context=context)]
     if context.settings.page is not None:
         check_site(context.settings.page)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from pyapp.events import Cancel, Done, Error, Event, Item
 from pyapp.tasks import error_event
 
+T = TypeVar("T")
 TOGETHER = 256  # texts of several requests
 
 
 @dataclass(eq=False)
 class Batch:
-    """The texts of one request. `emit` gets an Item for each, with its index, and a Done or an Error."""
+    """The texts of one request, as the model's work takes them. `emit` gets an Item for each, with its index, and a
+    Done or an Error.
+    """
 
     texts: list[Any]
     emit: Callable[[Event], None]
@@ -104,6 +107,16 @@ class Job:
     def fail(self, error: Exception) -> None:
         self._cancel.set()
         self._emit(error_event(error))
+
+
+def result_of(work: Generator[Any, None, T]) -> T:
+    """What a generator returns, without its events."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as found:
+            result: T = found.value
+            return result
 
 
 def steps(events: AsyncGenerator[Event, None]) -> Iterator[Event | None]:

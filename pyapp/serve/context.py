@@ -12,6 +12,8 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pyapp.distributed.leading import Leader
+
 from .engine import Engine
 from .fields import parse_object
 from .metrics import Metrics
@@ -21,31 +23,39 @@ from .settings import Settings
 
 T = TypeVar("T")
 Handler = Callable[[Request, "Context"], Coroutine[Any, Any, Response]]
+ASIDE = 4  # threads
 JSON_TYPES = ("application/json", "")
 
 
 class Context:
-    """The server's state. One thread, `aside`, splits texts into tokens, so that the event loop goes on."""
+    """The server's state. Threads `aside` split texts into tokens and compile forms, so that the event loop and the
+    engine go on, and a long text does not stop a short one.
+    """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, leader: Leader | None = None) -> None:
         self.settings = settings
         self.engine = Engine()
-        self.models = Models(settings, self.engine)
+        self.models = Models(settings, self.engine, leader)
         self.metrics = Metrics(self.engine, self.models, lambda: self.in_flight)
+        self.connections: Callable[[], int] = lambda: 0  # that are open; the server knows
         self.draining = False
         self.in_flight = 0
-        self._aside = ThreadPoolExecutor(1, thread_name_prefix="tokens")
+        self.tokens_in_flight = 0
+        self._aside = ThreadPoolExecutor(ASIDE, thread_name_prefix="aside")
 
     async def aside(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._aside, function)
 
-    def admit(self, count: int = 1) -> None:
-        """Problem 429 for more requests than may wait."""
-        if self.in_flight + count > self.settings.queue:
-            raise Problem(
-                f"{self.in_flight} requests wait or run; at most {self.settings.queue} may", status=429,
-                code="rate_limit_exceeded", headers={"Retry-After": "1"},
-            )  # fmt: skip
+    def admit(self, count: int = 1, tokens: int = 0) -> None:
+        """Problem 429 for more requests, or more tokens of prompts, than may wait."""
+        settings = self.settings
+        busy = None
+        if self.in_flight + count > settings.queue:
+            busy = f"{self.in_flight} requests wait or run; at most {settings.queue} may"
+        elif self.tokens_in_flight and self.tokens_in_flight + tokens > settings.queue_tokens:
+            busy = f"prompts of {self.tokens_in_flight:,} tokens wait or run; at most {settings.queue_tokens:,} may"
+        if busy:
+            raise Problem(busy, status=429, code="rate_limit_exceeded", headers={"Retry-After": "1"})
 
     def close(self) -> None:
         self.engine.stop()

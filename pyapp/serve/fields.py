@@ -57,6 +57,10 @@ class Fields:
     def given(self, name: str) -> bool:
         return self._values.get(name) is not None
 
+    def has(self, name: str) -> bool:
+        """Whether the field is there; it may be null."""
+        return name in self._values
+
     def any(self, name: str, default: Any = None) -> Any:
         self._left.discard(name)
         value = self._values.get(name)

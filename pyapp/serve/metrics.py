@@ -49,11 +49,15 @@ class _Now:
         loaded = GaugeMetricFamily("pyapp_model_loaded", "Whether a model is in memory", labels=["model", "task"])
         waiting = GaugeMetricFamily("pyapp_texts_waiting", "Texts in the queue", labels=["model"])
         running = GaugeMetricFamily("pyapp_texts_running", "Texts that are being written", labels=["model"])
-        used = GaugeMetricFamily("pyapp_cache_used", "Share of the cache in use", labels=["model"])
+        used = GaugeMetricFamily("pyapp_cache_used", "Share of the cache that texts use", labels=["model"])
+        kept = GaugeMetricFamily("pyapp_cache_kept", "Share of the cache that is kept for prompts that begin alike",
+                                 labels=["model"])  # fmt: skip
         prompt = CounterMetricFamily("pyapp_prompt_tokens", "Tokens of prompts", labels=["model"])
         reused = CounterMetricFamily("pyapp_prompt_tokens_reused", "Tokens of prompts that were in the cache",
                                      labels=["model"])  # fmt: skip
         new = CounterMetricFamily("pyapp_new_tokens", "Tokens written", labels=["model"])
+        anew = CounterMetricFamily("pyapp_texts_preempted", "Texts that gave their memory back for others",
+                                   labels=["model"])  # fmt: skip
         passes = CounterMetricFamily("pyapp_steps", "Steps of the texts together", labels=["model"])
         for model in self._models.by_name.values():
             loaded.add_metric([model.name, model.task], float(model.loaded is not None))
@@ -62,9 +66,11 @@ class _Now:
                 load, name = scheduler.load, [model.name]
                 waiting.add_metric(name, load.waiting)
                 running.add_metric(name, load.running)
-                used.add_metric(name, load.cached_tokens / load.cache_tokens)
+                used.add_metric(name, load.used_blocks / load.blocks)
+                kept.add_metric(name, load.kept_blocks / load.blocks)
                 prompt.add_metric(name, scheduler.prompt_tokens)
                 reused.add_metric(name, scheduler.reused_tokens)
                 new.add_metric(name, scheduler.new_tokens)
                 passes.add_metric(name, scheduler.steps)
-        yield from (loaded, waiting, running, used, prompt, reused, new, passes)
+                anew.add_metric(name, scheduler.preempted)
+        yield from (loaded, waiting, running, used, kept, prompt, reused, new, passes, anew)

@@ -14,7 +14,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from pyapp.errors import PyappError
+from pyapp.errors import OptionError, PyappError
 from pyapp.events import Done, Error, Event, Token
 from pyapp.text.chat_template import ChatTemplate, sources
 from pyapp.text.generate import prompt_ids
@@ -68,12 +68,13 @@ class Prompt:
 class Running:
     """The texts of one request. `close` cancels those that are not complete, and gives their places free."""
 
-    def __init__(self, context: Context, model: ServedModel) -> None:
-        self.context, self.model = context, model
+    def __init__(self, context: Context, model: ServedModel, form: Any) -> None:
+        self.context, self.model, self._form = context, model, form
         self.answers: list[Answer] = []
+        self._tokens = 0
         self._open = True
 
-    def add(self, prompt: Prompt, count: int) -> None:
+    def add(self, prompt: Prompt, count: int, priority: int) -> None:
         """`count` texts of a prompt, with seeds one after the other."""
         for number in range(count):
             options, answer = prompt.options, Answer()
@@ -81,14 +82,18 @@ class Running:
                 options = replace(options, seed=(options.seed + number) % (1 << 64))
             self.answers.append(answer)
             self.context.in_flight += 1
-            self.context.models.submit(
-                self.model, Text(prompt.ids, options, prompt.stops, answer.emit, prompt.continuing, answer.cancel)
+            self.context.tokens_in_flight += len(prompt.ids)
+            self._tokens += len(prompt.ids)
+            text = Text(
+                prompt.ids, options, prompt.stops, answer.emit, prompt.continuing, answer.cancel, priority, self._form
             )
+            self.context.models.submit(self.model, text)
 
     def close(self) -> None:
         if self._open:
             self._open = False
             self.context.in_flight -= len(self.answers)
+            self.context.tokens_in_flight -= self._tokens
             for answer in self.answers:
                 answer.cancel.set()
 
@@ -125,14 +130,23 @@ class Running:
                 task.cancel()
 
 
-def submit(context: Context, model: ServedModel, prompts: Sequence[Prompt], count: int) -> Running:
-    """`count` texts of each prompt."""
+async def submit(
+    context: Context, model: ServedModel, prompts: Sequence[Prompt], count: int, param: str, priority: int = 0
+) -> Running:  # fmt: skip
+    """`count` texts of each prompt, which the field `param` gave. Those with a lower priority go first."""
     for prompt in prompts:
-        model.runner.check(prompt.ids, prompt.options)
-    context.admit(count * len(prompts))
-    running = Running(context, model)
+        try:
+            model.runner.check(prompt.ids, prompt.options)
+        except OptionError as error:
+            what = f"{param}: {error.what}. {error.hint}"
+            raise Problem(what, param=param, code="context_length_exceeded") from None
+    form = None
+    if prompts[0].options.has_form:
+        form = await context.aside(lambda: model.runner.form_of(prompts[0].options))
+    context.admit(count * len(prompts), count * sum(len(prompt.ids) for prompt in prompts))
+    running = Running(context, model, form)
     for prompt in prompts:
-        running.add(prompt, count)
+        running.add(prompt, count, priority)
     return running
 
 
@@ -168,6 +182,12 @@ def stream_options(fields: Fields) -> tuple[bool, bool]:
     usage = options.flag("include_usage")
     options.end(("include_obfuscation",))
     return stream, usage
+
+
+def priority_of(fields: Fields) -> int:
+    """vLLM's `priority`: requests with a lower one go first."""
+    found: int = fields.whole("priority", 0, -(1 << 31), (1 << 31) - 1)
+    return found
 
 
 def line(value: dict[str, Any]) -> str:
@@ -336,6 +356,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
     options = options_of(fields, context.settings, (top or 0) if wanted else None)
     count = fields.whole("n", 1, 1, MOST_TEXTS)
     stream, usage = stream_options(fields)
+    priority = priority_of(fields)
     tools = Tools(fields)
     variables = fields.mapping("chat_template_kwargs") or {}
     effort = fields.text("reasoning_effort")
@@ -350,7 +371,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
     model = await context.models.get(name, "generate")
     request.scope["pyapp.log"]["model"] = model.name
     prompt = await context.aside(lambda: chat_prompt(model, messages, options, tools, variables))
-    running = submit(context, model, [prompt], count)
+    running = await submit(context, model, [prompt], count, "messages", priority)
     voices = [Voice(prompt, tools) for _ in range(count)]
     choices = [Choice(index) for index in range(count)]
     head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": model.name}
@@ -489,6 +510,7 @@ async def completions(request: Request, context: Context) -> Response:
     wanted = fields.whole("logprobs", None, 0, 20)
     options = options_of(fields, context.settings, wanted, most=16)
     count = fields.whole("n", 1, 1, MOST_TEXTS)
+    priority = priority_of(fields)
     echo = fields.flag("echo")
     stream, usage = stream_options(fields)
     best = fields.whole("best_of", count, 1, MOST_TEXTS)
@@ -503,7 +525,7 @@ async def completions(request: Request, context: Context) -> Response:
     model = await context.models.get(name, "generate")
     request.scope["pyapp.log"]["model"] = model.name
     ready = await context.aside(lambda: [completion_prompt(model, prompt, options) for prompt in prompts])
-    running = submit(context, model, ready, count)
+    running = await submit(context, model, ready, count, "prompt", priority)
     starts = [
         (prompt if isinstance(prompt, str) else model.loaded.tokenizer.decode(prompt)) if echo else ""
         for prompt in prompts for _ in range(count)

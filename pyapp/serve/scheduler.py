@@ -3,19 +3,25 @@
 New texts join between two steps and finished ones leave at once. A prompt is read in passes of PROMPT_PASS tokens,
 one between two steps, so that a long prompt does not stop the others.
 
-The tokens of a text do not depend on its company. A prompt is read alone and always in the same passes. A decode step
-computes every row in the same way whatever the number of rows: where the matrix kernels round rows differently for
-some numbers of rows, the step runs on a multiple of four rows (`rows_multiple`).
+Keys and values lie in blocks of a memory of fixed size (nn.PagedCache, serve/blocks.py). A text takes blocks as it
+grows. When there are none, the text that matters least gives its own back and is read anew later. Prompts that begin
+alike share blocks.
+
+The tokens of a text do not depend on its company. A decode step computes every row in the same way whatever the number
+of rows: where the matrix kernels round rows differently for some numbers of rows, the step runs on a multiple of four
+rows (`rows_multiple`). If they round alike for all numbers (`rows_alike`), it does not matter in which passes a prompt
+was read, so any block can be shared, those of answers too. Otherwise only whole passes are shared, and a text that is
+read anew takes the same passes and steps.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyapp.engine import capture, no_grad
 from pyapp.engine.buffers import int32_tensor, writer
@@ -28,15 +34,18 @@ from pyapp.text.generate import Writer, check_tokenizer, new_tokens
 from pyapp.text.options import SamplingOptions
 from pyapp.text.sampling import Sampler
 from pyapp.text.session import PROMPT_PASS, LanguageModel, capacity_of, new_cache
+from pyapp.text.structured import CompiledForm, TextForm, compiled_form
 from pyapp.text.tokenizer import Tokenizer
 
-if TYPE_CHECKING:
-    from pyapp.text.structured import TextForm
+from .blocks import START, BlockPool, name_of
 
 log = logging.getLogger("pyapp.serve")
-BLOCK = 4  # rows that the matrix kernels compute together
+BLOCK = 32  # tokens whose keys and values lie together
+TOGETHER = 4  # rows that the matrix kernels compute together
 SAME_IN_COMPANY = "with more rows, this model's products would round a text otherwise than alone"
-PROBED = (1, 2, 3, 5)  # numbers of rows that are compared with 2 * BLOCK rows
+PROBED = (1, 2, 3, 5)  # numbers of rows that are compared with 2 * TOGETHER rows
+PASSES = (1, 2, 3, 5, 17, 32, 68)  # numbers of tokens of passes that are compared with one pass of them all
+KEPT = 2  # times the memory of texts of full length that run at once: what is kept for later prompts is in it
 
 
 @dataclass(eq=False)
@@ -44,7 +53,8 @@ class Text:
     """A text to be written: the tokens of its prompt, its settings, and where its events go.
 
     `emit` gets Tokens and, last, a Done or an Error; the engine's thread calls it. `stops` are the ids that end the
-    text. `continuing`: the text follows other text, so that a space at its beginning is kept.
+    text. `continuing`: the text follows other text, so that a space at its beginning is kept. Texts with a lower
+    `priority` go first. `form`: the one that the options ask for, if it has been made (Scheduler.form_of).
     """
 
     ids: Sequence[int]
@@ -53,37 +63,41 @@ class Text:
     emit: Callable[[Event], None]
     continuing: bool = True
     cancel: Cancel = field(default_factory=Cancel)
+    priority: int = 0
+    form: CompiledForm | None = None
     begun: float = field(default_factory=time.perf_counter)
 
 
-class Row:
-    """A place of the cache. `tokens` are in it; the first `read` of them came in whole passes of a prompt."""
+class Writing:
+    """A text and how far it has come.
 
-    def __init__(self) -> None:
-        self.tokens: list[int] = []
-        self.read = 0
-        self.text: Writing | None = None
+    `known` are the tokens of its prompt and those that were chosen; the first `length` are in the cache, in `blocks`.
+    `names` are the names of its full blocks. `prompt_end`: what is before it is read in passes, the rest in steps.
+    """
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+        self.known = list(text.ids)
+        self.prompt_end = len(self.known)
+        self.length = 0
+        self.blocks: list[int] = []
+        self.names: list[bytes] = []
+        self.place: int | None = None  # among the rows of the step
+        self.reused = 0
+        self.first = True  # it has not given its memory back
+        self.sampler: Sampler | None = None  # from here on: known when the text first runs
+        self.words: Any = None
+        self.form: TextForm | None = None
+        self.most = 0
 
     @property
-    def decoding(self) -> bool:
-        return self.text is not None and self.text.sampled is not None
+    def order(self) -> tuple[int, float]:
+        """What is smaller goes first."""
+        return self.text.priority, self.text.begun
 
-    def shared(self, ids: Sequence[int]) -> int:
-        """How many tokens of a prompt are here, in whole passes. The last token of a prompt must be read anew."""
-        most = min(self.read, (len(ids) - 1) // PROMPT_PASS * PROMPT_PASS)
-        same = 0
-        while same < most and self.tokens[same : same + PROMPT_PASS] == list(ids[same : same + PROMPT_PASS]):
-            same += PROMPT_PASS
-        return same
-
-
-class Writing:
-    """A text in a row: what chooses its tokens and turns them into events."""
-
-    def __init__(self, text: Text, sampler: Sampler, words: Writer, form: TextForm | None, most: int) -> None:
-        self.text, self.sampler, self.words, self.form, self.most = text, sampler, words, form, most
-        self.sampled: int | None = None  # the token that the next step reads
-        self.reused = 0
+    @property
+    def reading(self) -> bool:
+        return self.length < self.prompt_end
 
 
 @dataclass(frozen=True)
@@ -92,13 +106,14 @@ class Load:
 
     waiting: int
     running: int
-    cached_tokens: int
-    cache_tokens: int
+    used_blocks: int
+    kept_blocks: int
+    blocks: int
 
 
 class Scheduler:
     """The texts of one model. `rows` texts run at once, each of at most `context` tokens; `cache_bytes` limits the
-    memory of their keys and values. All methods but `load` belong to the engine's thread.
+    memory of their keys and values. All methods but `load` and `form_of` belong to the engine's thread.
     """
 
     def __init__(
@@ -110,38 +125,38 @@ class Scheduler:
         self.vocab_size = model.config.vocab_size
         self.device = getattr(model, "device", cpu)
         self._cache_type = cache_type
-        row_bytes = new_cache(model, 64, cache_type, texts=1).nbytes // 64
-        self.rows_multiple, rows = self._probe(rows)
-        known = context or capacity_of(model, None)
-        affordable = cache_bytes // row_bytes // self.rows_multiple
-        if context is None:
-            known = max(min(known, affordable), 1)
-        self.capacity = capacity_of(model, known)
-        self._row_bytes = row_bytes * self.capacity
-        fitting = cache_bytes // self._row_bytes // self.rows_multiple * self.rows_multiple
-        if not fitting:
+        block_bytes = new_cache(model, BLOCK, cache_type, texts=1).nbytes
+        affordable = cache_bytes // block_bytes - 1  # one is for rows that only fill a step
+        wanted = capacity_of(model, context)
+        self.capacity = wanted if context is not None else max(min(wanted, affordable * BLOCK), 1)
+        self._parts = -(-self.capacity // BLOCK)
+        if affordable < self._parts:
             raise OptionError(
-                f"{self.rows_multiple} texts of {self.capacity} tokens need {self.rows_multiple * self._row_bytes:,} "
-                f"bytes of cache, more than {cache_bytes:,}",
+                f"a text of {self.capacity} tokens needs {(self._parts + 1) * block_bytes:,} bytes of cache, more than "
+                f"{cache_bytes:,}",
                 where="context", hint="Set a smaller context, a larger --cache-memory, or --cache-type q8_0",
             )  # fmt: skip
-        whole = -(-rows // self.rows_multiple) * self.rows_multiple
-        self.most_rows = min(rows, fitting)
-        self._places = min(whole, fitting)  # with those that only fill a step
-        self.waiting: deque[Text] = deque()
-        self._rows: list[Row] = []
+        self.rows_multiple, self.most_rows = self._probe(rows)
+        self.rows_alike = self.rows_multiple == 1 and self._passes_alike()
+        self._blocks = min(affordable, KEPT * self.most_rows * self._parts)
+        self.waiting: list[Writing] = []  # in order
+        self.prompt_tokens = self.reused_tokens = self.new_tokens = self.steps = self.preempted = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begins with an empty cache."""
+        self._running: list[Writing] = []
+        self._decoding: list[Writing] = []  # each at its `place`
+        self._pool = BlockPool(self._blocks, first=1)
         self._cache: Any = None
         self._steps: dict[int, Callable[[list[int]], Tensor]] = {}  # by the number of rows
-        self.prompt_tokens = self.reused_tokens = self.new_tokens = self.steps = 0
 
     # -- the texts
 
     @property
     def load(self) -> Load:
-        running = [row for row in self._rows if row.text is not None]
-        return Load(
-            len(self.waiting), len(running), sum(len(row.tokens) for row in running), self.most_rows * self.capacity
-        )
+        pool = self._pool
+        return Load(len(self.waiting), len(self._running), pool.used, pool.kept, pool.count)
 
     def check(self, ids: Sequence[int], options: SamplingOptions) -> None:
         """OptionError for a prompt that is too long."""
@@ -151,8 +166,16 @@ class Scheduler:
                 hint="Shorten it, or start the server with a larger --context",
             )  # fmt: skip
 
+    def form_of(self, options: SamplingOptions) -> CompiledForm | None:
+        """The form that the options ask for. It may take seconds, and any thread may call it. OptionError for one that
+        is not supported.
+        """
+        if not options.has_form:
+            return None
+        return compiled_form(options, self.tokenizer, self.vocab_size, self.device)
+
     def add(self, text: Text) -> None:
-        self.waiting.append(text)
+        self._wait(Writing(text))
 
     def turn(self) -> bool:
         """One pass of a prompt and one step of the texts that are being written. Whether there is more to do."""
@@ -160,176 +183,251 @@ class Scheduler:
         self._admit()
         self._read_prompt()
         self._decode()
-        return bool(self.waiting) or any(row.text is not None for row in self._rows)
+        return bool(self.waiting or self._running)
 
     def fail(self, error: Exception) -> None:
         """Ends all texts with an error; forgets the cache, whose content is unknown."""
         event = error_event(error)
-        for text in [*self.waiting, *(row.text.text for row in self._rows if row.text is not None)]:
-            text.emit(event)
+        for writing in [*self.waiting, *self._running]:
+            writing.text.emit(event)
         self.waiting.clear()
-        self._rows, self._cache, self._steps = [], None, {}
+        self._forget()
+
+    def _wait(self, writing: Writing) -> None:
+        insort(self.waiting, writing, key=lambda writing: writing.order)
 
     def _drop_cancelled(self) -> None:
-        if any(text.cancel.is_set() for text in self.waiting):
-            for text in [text for text in self.waiting if text.cancel.is_set()]:
-                self.waiting.remove(text)
-                text.emit(Done("cancelled", {"prompt_tokens": len(text.ids), "new_tokens": 0}))
-        for row in self._rows:
-            if row.text is not None and row.text.text.cancel.is_set():
-                self._finish(row, "cancelled")
+        for writing in [writing for writing in self.waiting if writing.text.cancel.is_set()]:
+            self.waiting.remove(writing)
+            self._end(writing, "cancelled")
+        for writing in [writing for writing in self._running if writing.text.cancel.is_set()]:
+            self._leave(writing)
+            self._end(writing, "cancelled")
 
     def _admit(self) -> None:
+        """Lets texts run that wait, while there are rows and memory; those that matter less make place for them."""
         while self.waiting:
-            free = [row for row in self._rows if row.text is None]
-            running = len(self._rows) - len(free)
-            if running >= self.most_rows:
-                return
-            if not free:
-                self._grow()
+            first = self.waiting[0]
+            if not (len(self._running) < self.most_rows and self._fits(first)):
+                last = max(self._running, key=lambda writing: writing.order, default=None)
+                if last is None or last.text.priority <= first.text.priority:
+                    return
+                self._preempt(last)
                 continue
-            text = self.waiting.popleft()
+            self.waiting.pop(0)
             try:
-                writing = self._writing(text)
+                if first.sampler is None:
+                    self._prepare(first)
             except Exception as error:  # of this text alone: its form cannot be met …
-                text.emit(error_event(error))
+                first.text.emit(error_event(error))
                 continue
-            best = max(self._rows, key=lambda row: row.shared(text.ids))
-            shared = best.shared(text.ids)
-            # A row that shares nothing takes the text, so that what the others have read stays of use.
-            row = best if shared and best.text is None else min(free, key=lambda row: row.read)
-            if shared and row is not best:
-                self._copy(best, row, shared)
-            row.tokens = list(text.ids[:shared])
-            row.read, row.text, writing.reused = shared, writing, shared
-            self.reused_tokens += shared
-            self.prompt_tokens += len(text.ids)
+            self._running.append(first)
 
-    def _writing(self, text: Text) -> Writing:
+    def _fits(self, writing: Writing) -> bool:
+        """Whether there is memory for what a text has to read, and for the next block of each text."""
+        if not self._running:
+            return True
+        left = 0
+        for other in self._running:
+            left += max(-(-other.prompt_end // BLOCK) - len(other.blocks), 0) + 1
+        needed, before = -(-(len(writing.known) + 1) // BLOCK), START
+        for part in range(self._shareable(writing) // BLOCK):
+            before = name_of(before, writing.known[part * BLOCK : (part + 1) * BLOCK])
+            block = self._pool.known(before)
+            if block is None:
+                break
+            needed -= not self._pool.is_kept(block)
+        return needed + left <= self._pool.available
+
+    def _prepare(self, writing: Writing) -> None:
+        """Makes what chooses the tokens of a text and turns them into events."""
+        text = writing.text
         options = text.options
         self.check(text.ids, options)
-        most = new_tokens(options, self.capacity, text.ids)
-        form = None
-        if options.has_form:
-            from pyapp.text import structured  # most texts do without
-
-            form = structured.form_of(options, self.tokenizer, self.vocab_size, self.device, most)
-        sampler = Sampler(options, self.vocab_size, self.capacity + 1, self.device, form)
+        writing.most = most = new_tokens(options, self.capacity, text.ids)
+        form = text.form or self.form_of(options)
+        if form is not None:
+            writing.form = TextForm(form, most)
+        sampler = Sampler(options, self.vocab_size, self.capacity + 1, self.device, writing.form)
         sampler.accept(text.ids, prompt=True)
-        return Writing(text, sampler, Writer(self.tokenizer, options, text.continuing or form is not None), form, most)
+        writing.sampler = sampler
+        writing.words = Writer(self.tokenizer, options, text.continuing or writing.form is not None)
+        self.prompt_tokens += len(text.ids)
 
     def _read_prompt(self) -> None:
-        """The next pass of the prompt that came first."""
-        reading = [row for row in self._rows if row.text is not None and row.text.sampled is None]
+        """The next pass of the prompt that goes first."""
+        reading = [writing for writing in self._running if writing.reading]
         if not reading:
             return
-        row = min(reading, key=lambda row: row.text.text.begun)  # type: ignore[union-attr]
-        writing = row.text
-        assert writing is not None
-        start = len(row.tokens)
-        part = list(writing.text.ids[start : start + PROMPT_PASS])
+        writing = min(reading, key=lambda writing: writing.order)
+        self._share(writing)
+        if not writing.reading:  # a text that is read anew, and found all of it
+            self._join(writing)
+            return
+        start = writing.length
+        whole = PROMPT_PASS - start % PROMPT_PASS  # so that passes end where others do
+        part = writing.known[start : min(start + whole, writing.prompt_end)]
+        if not self._reserve(writing, start + len(part)):
+            return
+        self._prompt.place(0, 0, writing.blocks)
         with no_grad():
             logits = self.model.forward_cached(
-                int32_tensor(part, self.device), int32_tensor([start], self.device),
-                self._cache.text(self._rows.index(row)), last_only=True,
-            )  # fmt: skip
-        row.tokens += part
-        if len(part) == PROMPT_PASS:
-            row.read = len(row.tokens)
-        if len(row.tokens) == len(writing.text.ids):
-            self._take_token(row, logits.reshape(self.vocab_size))
+                int32_tensor(part, self.device), int32_tensor([start], self.device), self._prompt, last_only=True
+            )
+        writing.length += len(part)
+        if self.rows_alike or writing.length % PROMPT_PASS == 0:
+            self._name_blocks(writing)
+        if writing.reading:
+            return
+        if writing.length == len(writing.known):
+            self._take_token(writing, logits.reshape(self.vocab_size))
+        if writing in self._running:
+            self._join(writing)
+
+    def _shareable(self, writing: Writing) -> int:
+        """How many tokens of a text need not be read if blocks hold them; the last one's logits are needed."""
+        most = min(writing.prompt_end, len(writing.known) - 1)
+        return most // BLOCK * BLOCK if self.rows_alike else most // PROMPT_PASS * PROMPT_PASS
+
+    def _share(self, writing: Writing) -> None:
+        """Takes blocks that hold what the text reads next, instead of reading it."""
+        step, most = (BLOCK if self.rows_alike else PROMPT_PASS), self._shareable(writing)
+        while writing.length % step == 0 and writing.length < most and len(writing.blocks) * BLOCK == writing.length:
+            names, before = [], writing.names[-1] if writing.names else START
+            for start in range(writing.length, writing.length + step, BLOCK):
+                before = name_of(before, writing.known[start : start + BLOCK])
+                names.append(before)
+            if any(self._pool.known(name) is None for name in names):
+                return
+            writing.blocks += [block for name in names if (block := self._pool.share(name)) is not None]
+            writing.names += names
+            writing.length += step
+            if writing.first:
+                writing.reused += step
+                self.reused_tokens += step
+
+    def _name_blocks(self, writing: Writing) -> None:
+        """Lets other texts find the blocks that are full."""
+        for part in range(len(writing.names), writing.length // BLOCK):
+            before = writing.names[-1] if writing.names else START
+            writing.names.append(name_of(before, writing.known[part * BLOCK : (part + 1) * BLOCK]))
+            self._pool.name(writing.blocks[part], writing.names[-1])
 
     def _decode(self) -> None:
-        self._gather()
-        count = sum(row.decoding for row in self._rows)
+        """One step of the texts whose prompts were read."""
+        for writing in sorted(self._decoding, key=lambda writing: writing.order):
+            if writing.place is not None:
+                self._reserve(writing, writing.length + 1)
+        decoding = list(self._decoding)
+        count = len(decoding)
         if not count:
             return
         whole = -(-count // self.rows_multiple) * self.rows_multiple
-        tokens = [row.text.sampled if row.decoding else 0 for row in self._rows[:whole]]  # type: ignore[union-attr]
         run = self._steps.get(whole)
         if run is None:
             run = self._steps[whole] = self._stepper(whole)
-        logits = run([*tokens, *(len(row.tokens) for row in self._rows[:whole])])  # type: ignore[list-item]  # (B, V)
+        rest = [0] * (whole - count)  # rows for nobody: their table says block 0
+        tokens = [writing.known[writing.length] for writing in decoding]
+        logits = run([*tokens, *rest, *(writing.length for writing in decoding), *rest])  # (B, V)
         self.steps += 1
-        decoding = list(zip(self._rows[:count], tokens[:count], logits.unbind(0)[:count], strict=True))
-        for row, token, scores in decoding:
-            row.tokens.append(token)  # type: ignore[arg-type]
-            self._take_token(row, scores)
+        for writing, scores in zip(decoding, logits.unbind(0)[:count], strict=True):
+            writing.length += 1
+            if self.rows_alike and writing.length % BLOCK == 0:
+                self._name_blocks(writing)
+            if writing.length == len(writing.known):  # else it is read anew, and its next token is known
+                self._take_token(writing, scores)
 
-    def _take_token(self, row: Row, logits: Tensor) -> None:
-        """Chooses the next token of a row's text for logits (V,)."""
-        writing = row.text
-        assert writing is not None
-        text, words = writing.text, writing.words
+    def _take_token(self, writing: Writing, logits: Tensor) -> None:
+        """Chooses the next token of a text for logits (V,)."""
+        text, words, sampler = writing.text, writing.words, writing.sampler
+        assert sampler is not None
         try:
-            token = writing.sampler.sample(logits)
+            token = sampler.sample(logits)
             if token in text.stops:
-                self._finish(row, "stop")
+                self._leave(writing)
+                self._end(writing, "stop")
                 return
-            writing.sampler.accept((token,))
+            sampler.accept((token,))
             event = words.write(token) if text.options.logprobs is None else words.write_scored(token, logits)
         except Exception as error:  # of this text alone: NaN …
-            row.text, row.tokens, row.read = None, [], 0
+            self._leave(writing)
             text.emit(error_event(error))
             return
         self.new_tokens += 1
-        writing.sampled = token
+        writing.known.append(token)
         text.emit(event)
         ending = words.ending(writing.form) or ("context" if words.count == writing.most else None)
         if ending:
-            self._finish(row, ending)
+            self._leave(writing)
+            self._end(writing, ending)
 
-    def _finish(self, row: Row, reason: str) -> None:
-        """The text ends; what its row holds stays of use for prompts that begin alike."""
-        writing, row.text = row.text, None
-        assert writing is not None
-        row.read = min(row.read, (self.capacity - 1) // PROMPT_PASS * PROMPT_PASS)  # steps write behind it
-        del row.tokens[row.read :]
-        if rest := writing.words.finish():
-            writing.text.emit(rest)
-        results: dict[str, Any] = {
-            "prompt_tokens": len(writing.text.ids), "new_tokens": writing.words.count, "seed": writing.sampler.seed,
-            "reused_tokens": writing.reused,
-        }  # fmt: skip
-        if writing.words.stop_string is not None:
-            results["stop_string"] = writing.words.stop_string
+    def _end(self, writing: Writing, reason: str) -> None:
+        """Tells the end of a text."""
+        results: dict[str, Any] = {"prompt_tokens": len(writing.text.ids), "new_tokens": 0}
+        if writing.sampler is not None:
+            words = writing.words
+            if rest := words.finish():
+                writing.text.emit(rest)
+            results |= {"new_tokens": words.count, "seed": writing.sampler.seed, "reused_tokens": writing.reused}
+            if words.stop_string is not None:
+                results["stop_string"] = words.stop_string
         writing.text.emit(Done(reason, results))
 
-    # -- the rows of the cache
+    # -- rows and memory
 
-    def _gather(self) -> None:
-        """Texts that are being written move to the first rows, which the step reads."""
-        count = sum(row.decoding for row in self._rows)
-        gaps = [place for place in range(count) if not self._rows[place].decoding]
-        late = [place for place in range(count, len(self._rows)) if self._rows[place].decoding]
-        for target, source in zip(gaps, late, strict=True):
-            self._swap(target, source)
+    def _reserve(self, writing: Writing, length: int) -> bool:
+        """Blocks for the first `length` tokens of a text. False if it had to give back its own instead."""
+        taken = len(writing.blocks)
+        while len(writing.blocks) * BLOCK < length:
+            block = self._pool.take()
+            if block is not None:
+                writing.blocks.append(block)
+                continue
+            last = max(self._running, key=lambda writing: writing.order)
+            self._preempt(last)
+            if last is writing:
+                return False
+        self._allocate()
+        if writing.place is not None:
+            self._cache.place(writing.place, taken, writing.blocks[taken:])
+        return True
 
-    def _swap(self, first: int, second: int) -> None:
-        one, other = self._rows[first], self._rows[second]
-        sizes = [len(row.tokens) for row in (one, other)]
-        memory = self._cache.memory  # (2 layers, rows, KV, capacity, D)
-        with no_grad():
-            kept = memory.narrow(1, first, 1).narrow(3, 0, sizes[0]).clone() if sizes[0] else None
-            if sizes[1]:
-                self._cache.copy(second, first, sizes[1])
-            if kept is not None:
-                memory.narrow(1, second, 1).narrow(3, 0, sizes[0]).copy_(kept)
-        self._rows[first], self._rows[second] = other, one
+    def _preempt(self, writing: Writing) -> None:
+        """A text gives its memory back and waits. What it has read is read anew, unless blocks still hold it."""
+        self._leave(writing)
+        self.preempted += 1
+        writing.length, writing.blocks, writing.names, writing.first = 0, [], [], False
+        written = len(writing.known) > len(writing.text.ids)
+        # The last token is read in a step: its logits choose the next one.
+        writing.prompt_end = len(writing.known) - 1 if written and self.rows_alike else len(writing.text.ids)
+        self._wait(writing)
 
-    def _copy(self, source: Row, target: Row, length: int) -> None:
-        self._cache.copy(self._rows.index(source), self._rows.index(target), length)
+    def _leave(self, writing: Writing) -> None:
+        """A text runs no longer; what its blocks hold stays of use for prompts that begin alike."""
+        self._running.remove(writing)
+        if writing.place is not None:
+            last = self._decoding.pop()
+            if last is not writing:
+                self._decoding[writing.place] = last
+                last.place = writing.place
+                self._cache.place(last.place, 0, last.blocks)
+            self._cache.place(len(self._decoding), 0, [0])
+            writing.place = None
+        self._pool.release(writing.blocks)
 
-    def _grow(self) -> None:
-        """Memory for twice as many rows."""
-        rows = min(max(2 * len(self._rows), self.rows_multiple), self._places)
-        larger = new_cache(self.model, self.capacity, self._cache_type, texts=rows)
-        if self._cache is not None:
-            with no_grad():
-                larger.memory.narrow(1, 0, len(self._rows)).copy_(self._cache.memory)
-        self._cache = larger
-        self._rows += [Row() for _ in range(rows - len(self._rows))]
-        self._steps.clear()
+    def _join(self, writing: Writing) -> None:
+        """A text whose prompt was read takes part in the next steps."""
+        writing.place = len(self._decoding)
+        self._decoding.append(writing)
+        self._cache.place(writing.place, 0, writing.blocks)
+
+    def _allocate(self) -> None:
+        """The memory of all texts, when the first one comes."""
+        if self._cache is None:
+            like = new_cache(self.model, 1, self._cache_type, texts=1)
+            places = -(-self.most_rows // self.rows_multiple) * self.rows_multiple
+            self._cache = like.paged(places, self._blocks + 1, BLOCK, self.capacity)
+            self._prompt = self._cache.beside(1)
 
     def _stepper(self, count: int) -> Callable[[list[int]], Tensor]:
         """The step of the first `count` rows: of their tokens and positions it gives the logits (B, V) float32, which
@@ -359,11 +457,11 @@ class Scheduler:
         return run
 
     def _probe(self, rows: int) -> tuple[int, int]:
-        """(of how many rows a step must have a multiple, 1 or BLOCK, and how many it may have, at most `rows`), so that
-        no row depends on their number. Products of many rows may sum in another order than those of few.
+        """(of how many rows a step must have a multiple, 1 or TOGETHER, and how many it may have, at most `rows`), so
+        that no row depends on their number. Products of many rows may sum in another order than those of few.
         """
-        few = 2 * BLOCK
-        most = max(few, -(-rows // BLOCK) * BLOCK)
+        few = 2 * TOGETHER
+        most = max(few, -(-rows // TOGETHER) * TOGETHER)
         cache = new_cache(self.model, 2, self._cache_type, texts=most)
         ids = [(7919 * row + 13) % self.vocab_size for row in range(most)]
 
@@ -376,12 +474,30 @@ class Scheduler:
                 return bytes(y.narrow(0, 0, min(count, few)).contiguous().data_view())
 
         known = logits(few)
-        multiple = next((BLOCK for count in PROBED if not known.startswith(logits(count))), 1)
+        multiple = next((TOGETHER for count in PROBED if not known.startswith(logits(count))), 1)
         if rows <= few or logits(most) == known:
             return multiple, rows
         good, bad = few, most
-        while bad - good > BLOCK:
-            middle = (good + bad) // 2 // BLOCK * BLOCK
+        while bad - good > TOGETHER:
+            middle = (good + bad) // 2 // TOGETHER * TOGETHER
             good, bad = (middle, bad) if logits(middle) == known else (good, middle)
         log.info("fewer texts together", extra={"fields": {"rows": good, "asked": rows, "why": SAME_IN_COMPANY}})
         return multiple, good
+
+    def _passes_alike(self) -> bool:
+        """Whether a token's keys and values do not depend on the number of tokens that are read with it."""
+        total = min(sum(PASSES), self.capacity)
+        ids = [(7919 * place + 13) % self.vocab_size for place in range(total)]
+
+        def read(sizes: Sequence[int]) -> bytes:
+            """The keys and values of the tokens, read in passes of these sizes."""
+            cache, start = new_cache(self.model, total, self._cache_type, texts=1), 0
+            with no_grad():
+                while start < total:
+                    part = ids[start : start + (sizes[0] if sizes else total)]
+                    place, sizes = int32_tensor([start], self.device), sizes[1:]
+                    self.model.forward_cached(int32_tensor(part, self.device), place, cache.text(0), last_only=True)
+                    start += len(part)
+            return bytes(cache.memory.reshape(-1).storage.read())
+
+        return read(PASSES) == read((total,))

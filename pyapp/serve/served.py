@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from pyapp import hub
+from pyapp.distributed.leading import Leader
 from pyapp.errors import ModelError, OptionError, PyappError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint
 from pyapp.models.load import read_settings, settings_of
 from pyapp.models.loading.by_task import TASK_OF_CLASS
 from pyapp.tasks.keeper import LOADERS, known
-from pyapp.tasks.texts import embed_texts
+from pyapp.tasks.texts import embed_encoded, encoded_for_embedding
 
-from .batching import Batch, Batcher
+from .batching import Batch, Batcher, result_of
 from .engine import Engine
 from .problems import Problem
 from .scheduler import Scheduler, Text
@@ -56,8 +57,8 @@ class ServedModel:
 class Models:
     """The models by name."""
 
-    def __init__(self, settings: Settings, engine: Engine) -> None:
-        self._settings, self._engine = settings, engine
+    def __init__(self, settings: Settings, engine: Engine, leader: Leader | None = None) -> None:
+        self._settings, self._engine, self._leader = settings, engine, leader
         self._loading = asyncio.Lock()
         given = settings.models or tuple(entry.id for entry in hub.models() if entry.kind == "embedded")
         self.by_name: dict[str, ServedModel] = {}
@@ -144,7 +145,10 @@ class Models:
         if settings.dtype is not None and model.task != "transcribe":
             more["dtype"] = settings.dtype
         source = known(model.source, model.task)
-        loaded = LOADERS[model.task](source, None, lambda event: None, Cancel(), **more)
+        if self._leader is not None and model.task == "generate":
+            loaded: Any = self._leader.load(source, **more)
+        else:
+            loaded = LOADERS[model.task](source, None, lambda event: None, Cancel(), **more)
         runner: Any = None
         if model.task == "generate":
             runner = Scheduler(
@@ -152,7 +156,8 @@ class Models:
                 cache_type=settings.cache_type, cache_bytes=settings.cache_bytes,
             )  # fmt: skip
         elif model.task == "embed":
-            runner = Batcher(lambda texts: embed_texts(loaded, texts))
+            _, skipped = result_of(encoded_for_embedding(loaded, []))
+            runner = Batcher(lambda encodings: embed_encoded(loaded, encodings, skipped))
         model.loaded, model.runner = loaded, runner
         seconds = round(time.perf_counter() - start, 3)
         log.info("model loaded", extra={"fields": {"model": model.name, "task": model.task, "seconds": seconds}})

@@ -14,6 +14,7 @@ from typing import Any
 
 import uvicorn
 
+from pyapp.distributed.leading import Leader
 from pyapp.errors import PyappError
 
 from .app import make_app
@@ -21,6 +22,7 @@ from .context import Context
 from .settings import Settings
 
 log = logging.getLogger("pyapp.serve")
+WS_MESSAGE = 16 << 20  # bytes of a message of a websocket: OpenAI's limit of a buffer of sound
 KEEP_ALIVE = 30  # seconds that an idle connection stays open
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -87,11 +89,14 @@ class Server(uvicorn.Server):
 
 
 def run(
-    settings: Settings, *, certificate: str | None = None, private_key: str | None = None, verbose: bool = False
-) -> int:
-    """Serves until a signal; returns the exit code. PyappError for a model that cannot be loaded."""
+    settings: Settings, *, certificate: str | None = None, private_key: str | None = None, verbose: bool = False,
+    leader: Leader | None = None,
+) -> int:  # fmt: skip
+    """Serves until a signal; returns the exit code. PyappError for a model that cannot be loaded. `leader`: of the
+    processes that compute language models together.
+    """
     log_as_json(verbose)
-    context = Context(settings)
+    context = Context(settings, leader)
     failed: list[Exception] = []
 
     def end(error: Exception | None = None) -> None:
@@ -102,11 +107,13 @@ def run(
     loop: list[asyncio.AbstractEventLoop] = []
     context.engine.on_death = lambda: loop[0].call_soon_threadsafe(end)
     config = uvicorn.Config(
-        make_app(context, end), host=settings.host, port=settings.port, log_config=None, access_log=False, ws="none",
-        limit_concurrency=settings.connections, timeout_keep_alive=KEEP_ALIVE, server_header=False,
-        timeout_graceful_shutdown=max(int(settings.grace), 0), ssl_certfile=certificate, ssl_keyfile=private_key,
+        make_app(context, end), host=settings.host, port=settings.port, log_config=None, access_log=False,
+        ws="websockets-sansio", ws_max_size=WS_MESSAGE, server_header=False,
+        timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=max(int(settings.grace), 0),
+        ssl_certfile=certificate, ssl_keyfile=private_key,
     )  # fmt: skip
     server = Server(config, context)
+    context.connections = lambda: len(server.server_state.connections)
 
     async def serve() -> None:
         loop.append(asyncio.get_running_loop())

@@ -18,7 +18,7 @@ class Settings:
     - page: the folder of a built site, which browsers get at "/"; None: no page.
     - rows: texts of a model that are written at once. context: tokens of prompt and text. cache_bytes: of the keys and
       values of one model; cache_type as in SamplingOptions.
-    - queue: requests that wait or run at once; more get status 429.
+    - queue, queue_tokens: requests that wait or run at once, and the tokens of their prompts; more get status 429.
     - body_bytes, prompt_characters, output_tokens: limits of one request. read_seconds: until its body must be here.
       seconds: until its answer must be complete.
     - grace: seconds that running requests have after SIGTERM. idle: seconds until an unused model is unloaded; 0:
@@ -38,6 +38,7 @@ class Settings:
     cache_type: str = "f32"
     cache_bytes: int = 1 << 30
     queue: int = 128
+    queue_tokens: int = 1_000_000
     connections: int = 1000
     body_bytes: int = 100 << 20
     prompt_characters: int = 1_000_000
@@ -51,7 +52,16 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_number("port", self.port, 0, 65535, whole=True)
-        for name in ("rows", "queue", "connections", "body_bytes", "prompt_characters", "output_tokens", "cache_bytes"):
+        for name in (
+            "rows",
+            "queue",
+            "queue_tokens",
+            "connections",
+            "body_bytes",
+            "prompt_characters",
+            "output_tokens",
+            "cache_bytes",
+        ):
             check_number(name, getattr(self, name), 1, 1 << 50, whole=True)
         if self.rows > 256:
             raise OptionError(f"must be at most 256, not {self.rows}", where="rows")

@@ -14,9 +14,10 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp import tasks
 from pyapp.events import Done, Error, Event, Item
+from pyapp.tasks.texts import embed_every_token, encoded_for_embedding
 
 from .answers import Answer, cancelled_by_leaving
-from .batching import Batch, Job
+from .batching import Batch, Job, result_of
 from .context import Context
 from .fields import Fields
 from .openai_text import check_length
@@ -59,7 +60,11 @@ async def embedded(request: Request, context: Context, model: ServedModel, texts
     """The vectors of texts, computed together with those of other requests."""
     if not texts:
         return []
-    start = lambda answer: context.models.submit(model, Batch(texts, answer.emit, answer.cancel))  # noqa: E731
+    encodings, _ = await context.aside(lambda: result_of(encoded_for_embedding(model.loaded, texts)))
+    tokens = sum(map(len, encodings))
+    context.admit(tokens=tokens)
+    request.scope["pyapp.log"]["prompt_tokens"] = tokens
+    start = lambda answer: context.models.submit(model, Batch(encodings, answer.emit, answer.cancel))  # noqa: E731
     return [values["embedding"] for values in await items_of(request, context, model, len(texts), start)]
 
 
@@ -93,14 +98,6 @@ async def by_task(
 def cosine(one: list[float], other: list[float]) -> float:
     lengths = math.sqrt(sum(x * x for x in one) * sum(x * x for x in other))
     return sum(x * y for x, y in zip(one, other, strict=True)) / lengths if lengths else 0.0
-
-
-def counted(model: ServedModel, texts: list[str]) -> int:
-    """The tokens of texts, as far as the model reads them."""
-    most = model.loaded.model.most if model.task == "embed" else model.loaded.model.encoder.most
-    tokenizer = model.loaded.tokenizer
-    limit = min(most, tokenizer.max_length or most)
-    return sum(min(len(row), limit) for row in tokenizer.encode_batch(texts)) if texts else 0
 
 
 # -- OpenAI
@@ -139,7 +136,7 @@ async def embeddings(request: Request, context: Context) -> Response:
         if dimensions > len(vectors[0]):
             raise fields.wrong("dimensions", f"the model has {len(vectors[0])}")
         vectors = [shortened(vector, dimensions) for vector in vectors]
-    used = await context.aside(lambda: counted(model, texts))
+    used = request.scope["pyapp.log"]["prompt_tokens"]
     data = [
         {"object": "embedding", "index": index, "embedding": as_base64(vector) if form == "base64" else vector}
         for index, vector in enumerate(vectors)
@@ -208,6 +205,18 @@ async def embed(request: Request, context: Context) -> Response:
     model = await context.models.get(None, "embed")
     vectors = await embedded(request, context, model, texts)
     return JSONResponse([shortened(vector, len(vector)) for vector in vectors] if of_length_1 else vectors)
+
+
+async def embed_all(request: Request, context: Context) -> Response:
+    """TEI's /embed_all: for each text an array with a vector for each token, before they are pooled."""
+    fields = Fields(await context.json(request))
+    texts = fields.texts("inputs", MOST_INPUTS)
+    fields.end(("truncate", "truncation_direction", "prompt_name"))
+    assert texts is not None
+    check_length(context, texts, "inputs")
+    model = await context.models.get(None, "embed")
+    found = await by_task(request, context, model, len(texts), lambda **more: embed_every_token(texts, **more))
+    return JSONResponse([values["embeddings"] for values in found])
 
 
 async def similarity(request: Request, context: Context) -> Response:

@@ -7,10 +7,11 @@ A task ends with exactly one `Done` or `Error`; it never raises an exception. Cl
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyapp.errors import OptionError
 from pyapp.events import (
@@ -24,7 +25,9 @@ from pyapp.events import (
     Notice,
     Partial,
     Progress,
+    Region,
     Segment,
+    TextLine,
     Thought,
     Token,
 )  # fmt: skip
@@ -33,19 +36,53 @@ from pyapp.text.options import SamplingOptions, check_number
 from .chat import chat, drafter_of, load_chat
 from .core import BREATH, Breath, Events, Remote, Result, error_event, given, only_here, reported, task
 from .keeper import keeper
-from .pictures import classify_images, detect_objects, embed_images, match_images, read_images, segment_images
 from .speech import listen, load_speech, transcribe
-from .texts import answer, classify, embed, fill_mask, label, pipeline, rerank, translate
-from .training import finetune, merge, train_speech, train_story
+
+if TYPE_CHECKING:
+    from .pictures import (
+        classify_images,
+        cut_out_objects,
+        detect_objects,
+        embed_images,
+        imagine,
+        match_images,
+        read_images,
+        segment_images,
+    )
+    from .reading import read
+    from .texts import answer, classify, embed, fill_mask, label, pipeline, rerank, translate
+    from .training import finetune, merge, train_reader, train_speech, train_story
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice",
-    "Partial", "Progress", "Segment", "Thought", "Token", "answer", "chat", "classify", "classify_images",
-    "detect_objects", "embed", "embed_images", "error_event", "fill_mask", "finetune", "generate", "inspect",
-    "label", "listen", "load", "load_chat", "load_speech", "match_images", "merge", "models", "pipeline",
-    "quantize", "read_images", "rerank", "segment_images", "set_threads", "task", "train_speech", "train_story",
-    "transcribe", "translate", "unload",
+    "Partial", "Progress", "Region", "Segment", "TextLine", "Thought", "Token", "answer", "chat", "classify",
+    "classify_images", "cut_out_objects", "detect_objects", "embed", "embed_images", "error_event", "fill_mask",
+    "finetune", "generate", "imagine", "inspect", "label", "listen", "load", "load_chat", "load_speech",
+    "match_images", "merge", "models", "pipeline", "quantize", "read", "read_images", "rerank", "segment_images",
+    "set_threads", "task", "train_reader", "train_speech", "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
+
+# Modules that are imported on the first use of one of their tasks: the page's first story does without them.
+_LATE = {
+    "pictures": (
+        "classify_images cut_out_objects detect_objects embed_images imagine match_images read_images segment_images"
+    ),
+    "reading": "read",
+    "texts": "answer classify embed fill_mask label pipeline rerank translate",
+    "training": "finetune merge train_reader train_speech train_story",
+}
+_MODULES = {name: module for module, names in _LATE.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})
 
 
 def unload() -> None:
@@ -149,10 +186,22 @@ async def generate(
 
 @task
 async def inspect(source: Any) -> Events:
-    """The content of a model file, from its header: Done carries `file format size config metadata tensors totals`."""
+    """The content of a model file, or of the weights of a model's folder, from its header: Done carries `file format
+    size config metadata tensors totals`. `config` is that of the file, or else config.json's.
+    """
     from pyapp import formats
 
-    yield Done("complete", formats.inspect(source))
+    if not isinstance(source, str | os.PathLike) or not os.path.isdir(source):
+        yield Done("complete", formats.inspect(source))
+        return
+    from pyapp import hub
+    from pyapp.models.load import read_settings
+
+    files = hub.resolve(source).files
+    found = formats.inspect(files["model"])
+    if not found["config"] and "config" in files:
+        found["config"] = read_settings(files["config"])
+    yield Done("complete", found)
 
 
 @task

@@ -56,6 +56,21 @@ def load_picture_model_for(task: str) -> Loader:
     return load
 
 
+def load_diffusion_model(
+    source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any
+) -> Any:
+    """The loader of models that draw."""
+    from pyapp.models.diffusion.load import load_diffusion
+
+    return load_diffusion(source, report=report, cancel=cancel, **options)
+
+
+def load_reader(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any) -> Any:
+    from pyapp.models.loading.reading import load_reading_model
+
+    return load_reading_model(source, report=report, cancel=cancel, **options)
+
+
 # By the registry's task of a model: its loader; its description, and the command that uses it.
 LOADERS: Mapping[str, Loader] = {
     "generate": load_text,
@@ -70,13 +85,17 @@ LOADERS: Mapping[str, Loader] = {
     "match-image": load_picture_model_for("zero-shot-image-classification"),
     "detect": load_picture_model_for("object-detection"),
     "segment": load_picture_model_for("semantic-segmentation"),
-    "read": load_picture_model_for("image-to-text"),
+    "imagine": load_diffusion_model,
+    "cut-out": load_picture_model_for("mask-generation"),
+    "image-to-text": load_picture_model_for("image-to-text"),
+    "read": load_reader,
 }
 KINDS = {
     "generate": ("writes text", "pyapp generate"),
     "chat": ("answers in a conversation", "pyapp chat"),
     "transcribe": ("hears speech", "pyapp transcribe --model"),
     "embed": ("turns texts into vectors", "pyapp embed --model"),
+    "read": ("reads text in pictures", "pyapp read --model"),
 }
 # The registry's tasks of models that do the work of another one too.
 ALSO = {"generate": ("chat",)}

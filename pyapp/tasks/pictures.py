@@ -5,15 +5,17 @@ A picture is a file (a path, bytes, a ByteSource) or a tensor uint8 (height, wid
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
-from pyapp.engine.ops import cat, interpolate
+from pyapp.engine.ops import cat, interpolate, tensor
 from pyapp.errors import OptionError
 from pyapp.events import Done, Event, Item, Progress
+from pyapp.formats.png import encode_png
 from pyapp.text.options import check_number
 from pyapp.vision.processors import Prepared
 
@@ -22,6 +24,7 @@ from .texts import check_top, ranked, ranked_labels, stream_of
 
 BATCH_SIZE = 4  # pictures
 TEXTS = 32  # of a batch
+LARGEST = 1 << 20  # a place in a picture, in pixels
 
 
 def _batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[tuple[range, Prepared]]:
@@ -163,15 +166,71 @@ def label_areas(loaded: Any, images: Sequence[Any]) -> Work:
             logits = loaded.model(prepared.pixel_values).to("float32")  # (1, labels, h, w)
             logits = interpolate(logits, size=prepared.sizes[0], mode="bilinear", align_corners=False)
         numbers = logits.cpu().numpy()[0].argmax(0).reshape(-1)  # (H * W,)
-        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-        lengths = np.diff(starts, append=numbers.size)
         counts = np.bincount(numbers, minlength=len(names)).tolist()
         segments = [
             {"label": names[i], "number": i, "share": counts[i] / numbers.size}
             for i in sorted(range(len(names)), key=lambda i: -counts[i]) if counts[i]
         ]  # fmt: skip
-        runs = np.stack([numbers[starts], lengths], 1).tolist()
-        yield Item(chosen.start, {"segments": segments, "size": list(prepared.sizes[0]), "runs": runs})
+        yield Item(chosen.start, {"segments": segments, "size": list(prepared.sizes[0]), "runs": _runs(numbers)})
+        yield Progress("pictures", chosen.stop, len(images), "pictures")
+    yield Done("complete", {"count": len(images)})
+
+
+def _runs(numbers: Any) -> list[list[int]]:
+    """An array of pixels' numbers (H * W,) as [number, pixels] of each run of equal ones."""
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    found: list[list[int]] = np.stack([numbers[starts], np.diff(starts, append=numbers.size)], 1).tolist()
+    return found
+
+
+def cut_out(
+    loaded: Any, images: Sequence[Any], *, points: Sequence[Sequence[float]] = (),
+    labels: Sequence[int] | None = None, box: Sequence[float] | None = None,
+) -> Work:  # fmt: skip
+    """Items with `segments`, `size` [height, width] and `runs`: what points and a box show in each picture, by a model
+    such as SAM. points: [x, y] in pixels; labels: 1 where a point is of the object, 0 where it is not (None: all 1);
+    box: left, top, right, bottom in pixels. The one segment is the mask of the best score: `label` "object", number 1,
+    its `share` of the picture and its `score`.
+    """
+    kinds = [1] * len(points) if labels is None else list(labels)
+    if not points and box is None:
+        raise OptionError("points or a box are needed", where="points", hint="Say where the object is, in pixels")
+    if len(kinds) != len(points) or any(kind not in (0, 1) for kind in kinds):
+        raise OptionError(f"{kinds!r:.60}: expected 1 or 0 for each of {len(points)} points", where="labels")
+    for name, places, count in (("points", points, 2), ("box", [] if box is None else [box], 4)):
+        for place in places:
+            for number in place:
+                check_number(name, number, -LARGEST, LARGEST)
+            if len(place) != count:
+                raise OptionError(f"{list(place)!r:.60}: expected {count} numbers", where=name)
+    images = _listed(images)
+    for chosen, prepared in _batches(loaded, images, 1):
+        yield None
+        height, width = prepared.sizes[0]
+        seen = loaded.processor.seen(height, width)  # the picture's size in the model's input
+        scale = tensor([seen[1] / width, seen[0] / height])
+        found_points = found_labels = found_box = None
+        if points:
+            found_points = (tensor(points, dtype="float32") * scale).reshape(1, 1, -1, 2).to(loaded.model.device)
+            found_labels = tensor(kinds).reshape(1, 1, -1).to(loaded.model.device)
+        if box is not None:
+            corners = tensor(box, dtype="float32").reshape(2, 2) * scale
+            found_box = corners.reshape(1, 1, 4).to(loaded.model.device)
+        several = box is None and len(points) == 1  # only one point can have several meanings
+        with no_grad():
+            features = loaded.model.features(prepared.pixel_values)
+            yield None
+            masks, scores = loaded.model.masks(features, found_points, found_labels, found_box, several=several)
+            best = int(scores.reshape(-1).argmax())
+            mask = masks.reshape(1, -1, *masks.shape[3:]).narrow(1, best, 1)  # (1, 1, h, w)
+            mask = interpolate(mask, size=loaded.model.pixels, mode="bilinear", align_corners=False)
+            mask = mask[:, :, : seen[0], : seen[1]]
+            mask = interpolate(mask, size=(height, width), mode="bilinear", align_corners=False)
+        inside = (mask.cpu().numpy()[0, 0] > 0).reshape(-1).astype("int64")
+        segment = {
+            "label": "object", "number": 1, "share": float(inside.mean()), "score": float(scores.reshape(-1)[best]),
+        }  # fmt: skip
+        yield Item(chosen.start, {"segments": [segment], "size": [height, width], "runs": _runs(inside)})
         yield Progress("pictures", chosen.stop, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
 
@@ -185,7 +244,8 @@ def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BAT
 
     decoder = loaded.settings.get("decoder") or {}
     own = {name: value for name, value in loaded.settings.items() if value is not None}
-    settings = SearchOptions.from_files({**decoder, **own}, loaded.generation, options)
+    generation = {**loaded.generation, **getattr(loaded.model, "generation", {})}
+    settings = SearchOptions.from_files({**decoder, **own}, generation, options)
     images = _listed(images)
     for chosen, prepared in _batches(loaded, images, batch_size):
         written: list[list[int]] = []
@@ -198,9 +258,40 @@ def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BAT
     yield Done("complete", {"count": len(images)})
 
 
+def drawn_texts(loaded: Any, prompts: Sequence[str], **options: Any) -> Work:
+    """Items with `png`, a picture of each prompt as base64 of a PNG file, `size` [height, width] and `seed`.
+
+    Options: negative_prompt, steps, guidance, height, width, seed, schedule ("ddim", "euler", "euler-ancestral",
+    "lcm"); pyapp.models.diffusion.sampling.ImagineOptions says what they mean.
+    """
+    from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
+
+    unknown = [name for name in options if name not in ImagineOptions.__dataclass_fields__]
+    if unknown:
+        known = ", ".join(ImagineOptions.__dataclass_fields__)
+        raise OptionError(f"{unknown[0]!r:.60} is no option", where="options", hint=f"Options: {known}")
+    prompts = checked_texts(prompts)
+    if not prompts:
+        raise OptionError("at least one prompt is needed", where="prompts")
+    settings = ImagineOptions(**options)
+    yield None
+    drawing = Drawing(loaded, prompts, settings)
+    for i in range(drawing.steps):
+        yield None
+        drawing.step(i)
+        yield Progress("drawing", i + 1, drawing.steps, "steps")
+    for index, pixels in enumerate(drawing.pictures()):
+        png = base64.b64encode(encode_png(pixels.numpy())).decode()
+        yield Item(index, {"png": png, "size": [drawing.height, drawing.width], "seed": settings.seed})
+        yield None
+    yield Done("complete", {"count": len(prompts), "steps": drawing.steps})
+
+
 classify_images = stream_of("classify-image", label_images, remote=False)
 match_images = stream_of("match-image", match_labels, remote=False)
+imagine = stream_of("imagine", drawn_texts, remote=False)
 detect_objects = stream_of("detect", find_objects, remote=False)
 segment_images = stream_of("segment", label_areas, remote=False)
+cut_out_objects = stream_of("cut-out", cut_out, remote=False)
 embed_images = stream_of("embed-image", vectors_of_images, remote=False)
-read_images = stream_of("read", texts_of_images, remote=False)
+read_images = stream_of("image-to-text", texts_of_images, remote=False)

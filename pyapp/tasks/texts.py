@@ -6,7 +6,7 @@ gives the same as functions that return when everything is done.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyapp
 from pyapp.engine import Tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Item, Progress
+from pyapp.text.encoding import Encoding
 from pyapp.text.spans import softmax
 
 from .core import Breath, Events, Remote, Result, only_here, task
@@ -43,8 +44,14 @@ def embed_texts(
     `prompt` is put before each text, or the model's prompt of that name, or its default prompt. `normalize`: vectors of
     length 1; None: as the model's folder says.
     """
-    from pyapp.models.sentences import normalized
+    encodings, skipped = yield from encoded_for_embedding(loaded, texts, prompt, prompt_name)
+    yield from embed_encoded(loaded, encodings, skipped, normalize, batch_size)
 
+
+def encoded_for_embedding(
+    loaded: Any, texts: Sequence[str], prompt: str | None = None, prompt_name: str | None = None
+) -> Generator[Progress, None, tuple[list[Encoding], int]]:
+    """Progress while texts are split into tokens; returns their encodings with the prompt, and the prompt's tokens."""
     model, settings = loaded.model, loaded.model.settings
     texts = checked_texts(texts)
     name = settings.default_prompt if prompt_name is None and prompt is None else prompt_name
@@ -56,8 +63,18 @@ def embed_texts(
     start = settings.prompts[name] if name is not None else prompt or ""
     # The tokens of the prompt and those before it, as sentence-transformers counts them: without the last special one.
     skipped = len(loaded.tokenizer.encode(start, eos=False)) if start else 0
-    rows = encoded(loaded, [start + text for text in texts] if start else texts, None, model.most)
-    encodings = yield from rows
+    encodings = yield from encoded(loaded, [start + text for text in texts] if start else texts, None, model.most)
+    return encodings, skipped
+
+
+def embed_encoded(
+    loaded: Any, encodings: Sequence[Encoding], skipped: int, normalize: bool | None = None,
+    batch_size: int = BATCH_SIZE,
+) -> Work:  # fmt: skip
+    """As embed_texts, of what encoded_for_embedding gives."""
+    from pyapp.models.sentences import normalized
+
+    model, settings = loaded.model, loaded.model.settings
 
     def run(ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
         y: Tensor = model(ids, mask, types, skipped)
@@ -70,7 +87,19 @@ def embed_texts(
             continue
         dimensions = len(vector)
         yield Item(index, {"embedding": vector})
-    yield Done("complete", {"count": len(texts), "dimensions": dimensions, "similarity": settings.similarity})
+    yield Done("complete", {"count": len(encodings), "dimensions": dimensions, "similarity": settings.similarity})
+
+
+def embed_tokens(loaded: Any, texts: Sequence[str], *, batch_size: int = BATCH_SIZE) -> Work:
+    """Items with `embeddings`: a vector for each token of a text, before they are pooled."""
+    texts = checked_texts(texts)
+    encodings = yield from encoded(loaded, texts, None, loaded.model.most)
+    for index, vectors in batches(loaded, encodings, loaded.model.encoder, batch_size):
+        if isinstance(vectors, Event):
+            yield vectors
+            continue
+        yield Item(index, {"embeddings": vectors[: len(encodings[index])]})
+    yield Done("complete", {"count": len(texts)})
 
 
 def classify_texts(
@@ -245,7 +274,7 @@ WORK: Mapping[str, Callable[..., Work]] = {
     "question-answering": answer_questions,
 }
 # The loader of a task, where it has another name.
-LOADED_FOR = {"rerank": "classify", "embed-image": "match-image"}
+LOADED_FOR = {"rerank": "classify", "embed-image": "match-image", "embed-tokens": "embed"}
 
 
 async def _stream(
@@ -287,7 +316,7 @@ def stream_of(name: str, work: Callable[..., Work], remote: bool = True) -> Call
         cancel: Cancel | None = None, **options: Any,
     ) -> Events:  # fmt: skip
         if isinstance(model, Remote) and not remote:
-            raise OptionError("a server's models do not take pictures", where="model")
+            raise OptionError("a server's models do not do this", where="model")
         async with aclosing(_stream(name, work, arguments, model, key, dtype, cancel, options)) as events:
             async for event in events:
                 yield event
@@ -301,6 +330,7 @@ def stream_of(name: str, work: Callable[..., Work], remote: bool = True) -> Call
 
 embed = stream_of("embed", embed_texts)
 classify = stream_of("classify", classify_texts)
+embed_every_token = stream_of("embed-tokens", embed_tokens, remote=False)
 rerank = stream_of("rerank", rerank_texts)
 fill_mask = stream_of("fill-mask", fill_masks)
 translate = stream_of("translate", translate_texts)

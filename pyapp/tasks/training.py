@@ -44,6 +44,20 @@ async def train_speech(
 
 
 @task
+async def train_reader(
+    out: str | os.PathLike[str], *, resume: bool = True, cancel: Cancel | None = None, **settings: Any
+) -> Events:
+    """Trains the reader of printed lines in the folder `out`: the events of pyapp.recipes.reader.train_reader. See
+    train_story.
+    """
+    with needs_recipes():
+        from pyapp.recipes.reader import train_reader as train
+    async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
+        async for event in events:
+            yield event
+
+
+@task
 async def finetune(
     model: str | os.PathLike[str], data: str | os.PathLike[str], out: str | os.PathLike[str], *, resume: bool = True,
     cancel: Cancel | None = None, **settings: Any,

@@ -10,12 +10,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeVar
 
 from pyapp.errors import OptionError
 
 NFA_STATES = 60_000
 STATES = 10_000
+STEPS = 1_000_000  # of building: a form of few states can need very large sets of them
 LAST_CHARACTER = 0x10FFFF
 SURROGATES = (0xD800, 0xDFFF)
 
@@ -85,8 +87,13 @@ EMPTY = Joined(())
 NOTHING = Either(())  # no text at all
 
 
+@cache
+def _byte(value: int) -> Byte:
+    return Byte(value, value)
+
+
 def literal(text: str) -> Expression:
-    return Joined(tuple(Byte(byte, byte) for byte in text.encode("utf-8", "surrogatepass")))
+    return Joined(tuple(map(_byte, text.encode("utf-8", "surrogatepass"))))
 
 
 def joined(*parts: Expression) -> Expression:
@@ -230,6 +237,13 @@ class _Graph:
         self.edges: list[list[tuple[int, int, int]]] = []
         self.free: list[list[int]] = []
         self._where = where
+        self._steps = 0
+
+    def step(self, count: int = 1) -> None:
+        """Counts work. OptionError if it is too much: no form takes long, or much memory."""
+        self._steps += count
+        if self._steps > STEPS:
+            raise too_large(self._where)
 
     def new(self) -> int:
         if len(self.edges) >= NFA_STATES:
@@ -240,6 +254,7 @@ class _Graph:
 
     def build(self, part: Expression, start: int) -> int:
         """Adds an expression that begins in `start`; returns where it ends."""
+        self.step()
         match part:
             case Byte(low, high):
                 end = self.new()
@@ -267,6 +282,7 @@ class _Graph:
                 states, end = [self.new() for _ in edges], self.new()
                 self.free[start].append(states[0])
                 for state, found in zip(states, edges, strict=True):
+                    self.step(len(found))
                     self.edges[state] += [(low, high, states[following]) for low, high, following in found]
                 for number in accepting:
                     self.free[states[number]].append(end)
@@ -308,6 +324,17 @@ class _Graph:
         self.free[none].append(some)
         return some
 
+    def closure(self, start: int, last: int) -> frozenset[int]:
+        """The states that `start` reaches for free and that read a byte or are the last one."""
+        seen, waiting = {start}, [start]
+        while waiting:
+            for state in self.free[waiting.pop()]:
+                if state not in seen:
+                    seen.add(state)
+                    waiting.append(state)
+        self.step(len(seen))
+        return frozenset([state for state in seen if self.edges[state] or state == last])
+
 
 def compile_expression(expression: Expression, where: str = "form") -> Automaton:
     """The automaton of an expression. OptionError, naming `where`, if it needs too many states."""
@@ -318,11 +345,17 @@ def compile_expression(expression: Expression, where: str = "form") -> Automaton
         raise too_large(where) from None
     starts = sorted({0, *(at for edges in graph.edges for low, high, _ in edges for at in (low, high + 1) if at < 256)})
     column_of = bytes(bisect_right(starts, byte) - 1 for byte in range(256))
-    closures = _closures(graph, last)
+    closures: dict[int, frozenset[int]] = {}
     numbers: dict[frozenset[int], int] = {}
 
     def number(states: Iterable[int]) -> int:
-        closed = frozenset().union(*(closures[state] for state in states))
+        parts = []
+        for state in states:
+            if state not in closures:
+                closures[state] = graph.closure(state, last)
+            parts.append(closures[state])
+        graph.step(sum(map(len, parts)))
+        closed = frozenset().union(*parts)
         if closed not in numbers:
             if len(numbers) >= STATES:
                 raise too_large(where)
@@ -337,9 +370,12 @@ def compile_expression(expression: Expression, where: str = "form") -> Automaton
     known: dict[frozenset[int], int] = {}
     for here in waiting:  # grows
         targets: list[set[int] | None] = [None] * len(starts)
+        graph.step(len(starts))
         for state in here:
             for low, high, target in graph.edges[state]:
-                for column in range(column_of[low], column_of[high] + 1):
+                first, end = column_of[low], column_of[high] + 1
+                graph.step(end - first)
+                for column in range(first, end):
                     entry = targets[column]
                     if entry is None:
                         targets[column] = {target}
@@ -357,20 +393,6 @@ def compile_expression(expression: Expression, where: str = "form") -> Automaton
         rows.append(row)
         accepting.append(last in here)
     return Automaton(rows, column_of, accepting)
-
-
-def _closures(graph: _Graph, last: int) -> list[frozenset[int]]:
-    """For each state those that it reaches for free and that read a byte or end the text."""
-    found = []
-    for start in range(len(graph.edges)):
-        seen, waiting = {start}, [start]
-        while waiting:
-            for state in graph.free[waiting.pop()]:
-                if state not in seen:
-                    seen.add(state)
-                    waiting.append(state)
-        found.append(frozenset(state for state in seen if graph.edges[state] or state == last))
-    return found
 
 
 def too_large(where: str) -> OptionError:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
+from decimal import Context, Decimal
+from functools import cache
 from typing import Any
 
 from pyapp.errors import OptionError
 from pyapp.text.automata import (
     EMPTY,
+    NFA_STATES,
     NOTHING,
     Byte,
     Either,
@@ -33,7 +35,7 @@ from pyapp.text.automata import (
     others,
     too_large,
 )
-from pyapp.text.json_schemas import ANNOTATIONS, Unsupported, both, exclude_each_other, is_a, pointed
+from pyapp.text.json_schemas import ANNOTATIONS, Schemas, Unsupported, is_a, is_list_of_texts
 from pyapp.text.number_forms import (
     DIGIT,
     DIGITS,
@@ -57,6 +59,8 @@ KEYWORDS = {
     "null": frozenset(),
 }
 MOST_ITEMS = 300  # that are counted in an array
+LAST_DIGIT, EXACT = Decimal(1).scaleb(-DIGITS), Context(prec=3 * DIGITS)
+MOST_SCHEMAS = 20_000  # that are read: each needs states, and references to one another multiply
 NESTING = 4  # of values of which the schema says nothing, and of a reference in itself
 DATE = r"[12]\d{3}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))"
 TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
@@ -114,6 +118,7 @@ def any_string() -> Expression:
     return string(Repeat(any_spelling(), 0, None))
 
 
+@cache
 def any_value(nesting: int = NESTING) -> Expression:
     """Any JSON value, with arrays and objects in one another to a depth of `nesting`."""
     scalars = (any_string(), joined(INTEGER, FRACTION), literal("true"), literal("false"), literal("null"))
@@ -137,6 +142,8 @@ class Schema:
 
     def __init__(self, schema: Any, where: str = "json_schema") -> None:
         self._root, self._where = schema, where
+        self._schemas = Schemas(schema)
+        self._read = 0
         self._open: list[str] = []  # the references that are being followed
         self._known: dict[tuple[str, ...], Expression] = {}  # by the reference and those that are open
 
@@ -144,6 +151,9 @@ class Schema:
         return self.value(self._root, "#")
 
     def value(self, schema: Any, place: str) -> Expression:
+        self._read += 1
+        if self._read > MOST_SCHEMAS:
+            raise too_large(self._where)
         if schema is True or schema == {}:
             return any_value()
         if schema is False:
@@ -177,13 +187,17 @@ class Schema:
             return self._constants(given, asked, place)
         if name == "oneOf":
             self._check_one(given, place)
-        return Either(tuple(self.value(option, f"{place}/{index}") for index, option in enumerate(given)))
+        return Either(tuple([self.value(option, f"{place}/{index}") for index, option in enumerate(given)]))
 
     def _check_one(self, options: list[Any], place: str) -> None:
         """Refuses options of which two could fit one value."""
         for index, option in enumerate(options):
             for other in range(index):
-                if not exclude_each_other(self._root, options[other], option):
+                try:
+                    apart = self._schemas.exclude_each_other(options[other], option)
+                except Unsupported as error:
+                    raise self._error(str(error), place) from None
+                if not apart:
                     raise self._error(
                         f"{other} and {index} may both fit a value", place,
                         "Give anyOf, or options that differ in their type or in a required property with a const",
@@ -201,7 +215,7 @@ class Schema:
         try:
             schema: Any = True
             for option in options:
-                schema = both(self._root, schema, option)
+                schema = self._schemas.both(schema, option)
         except Unsupported as error:
             raise self._error(str(error), f"{place}/allOf") from None
         return self.value(schema, f"{place}/allOf")
@@ -209,7 +223,7 @@ class Schema:
     def _reference(self, target: Any, place: str) -> Expression:
         """The value that a reference points to; nothing in the NESTING-th one of itself."""
         try:
-            found = pointed(self._root, target)
+            found = self._schemas.pointed(target)
         except Unsupported as error:
             raise self._error(str(error), place) from None
         if self._open.count(target) >= NESTING:
@@ -234,6 +248,8 @@ class Schema:
             raise self._error(f"not a JSON value: {error}", place) from None
         if not texts:
             raise self._error("no value has the type", place)
+        if sum(map(len, texts)) > NFA_STATES:
+            raise too_large(f"{self._where}: {place}")
         return Either(tuple(literal(text) for text in texts))
 
     def _types(self, asked: Mapping[str, Any], place: str) -> list[str]:
@@ -254,7 +270,7 @@ class Schema:
                 raise self._error(f"the keyword {name!r:.40} is not supported here", place)
         if "number" in types:  # which the whole numbers are part of
             types = [kind for kind in types if kind != "integer"]
-        return Either(tuple(getattr(self, f"_{kind}")(asked, place) for kind in types))
+        return Either(tuple([getattr(self, f"_{kind}")(asked, place) for kind in types]))
 
     def _null(self, asked: Mapping[str, Any], place: str) -> Expression:
         return literal("null")
@@ -310,7 +326,7 @@ class Schema:
     def _decimal(self, number: Any, place: str) -> Decimal:
         fits = isinstance(number, int | float) and not isinstance(number, bool) and abs(number) <= LARGEST
         value = Decimal(str(number)) if fits else Decimal(0)
-        if not fits or value != round(value, DIGITS):
+        if not fits or value != value.quantize(LAST_DIGIT, context=EXACT):
             raise self._error(f"must be a number of at most {DIGITS} digits before and after the point", place)
         return value
 
@@ -363,25 +379,22 @@ class Schema:
     def _object(self, asked: Mapping[str, Any], place: str) -> Expression:
         properties, required = asked.get("properties", {}), asked.get("required", [])
         more = asked.get("additionalProperties", True)
-        if not isinstance(properties, Mapping) or not isinstance(required, list):
-            raise self._error("properties must be an object, required a list", place)
+        if not isinstance(properties, Mapping) or not is_list_of_texts(required):
+            raise self._error("properties must be an object, required a list of texts", place)
         missing = [name for name in required if name not in properties]
-        if missing and (more is False or not all(isinstance(name, str) for name in missing)):
+        if missing and more is False:
             raise self._error(f"the required {missing[0]!r:.40} is not among the properties", f"{place}/required")
         properties = {**properties, **dict.fromkeys(missing, more)}
         if not properties:
             if more is False:
                 return literal("{}")
             return mapping(self.value(more, f"{place}/additionalProperties"))
-        parts = tuple(
-            (
-                joined(literal(json.dumps(name, ensure_ascii=False)), COLON,
-                       self.value(schema, f"{place}/properties/{name}")),
-                name in required,
-            )
-            for name, schema in properties.items()
-        )  # fmt: skip
-        return joined(literal("{"), Members(parts, COMMA), literal("}"))
+        needed = frozenset(required)
+        parts = []
+        for name, schema in properties.items():
+            value = self.value(schema, f"{place}/properties/{name}")
+            parts.append((joined(literal(json.dumps(name, ensure_ascii=False)), COLON, value), name in needed))
+        return joined(literal("{"), Members(tuple(parts), COMMA), literal("}"))
 
     def _counts(self, asked: Mapping[str, Any], least: str, most: str, place: str) -> tuple[int, int | None]:
         low, high = asked.get(least, 0), asked.get(most)

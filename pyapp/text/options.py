@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any
 
-from pyapp.errors import OptionError
+from pyapp.errors import OptionError, shown
 
 SEEDS = 1 << 64
 MOST_LOGPROBS = 100
@@ -105,13 +105,14 @@ class SamplingOptions:
         check_number("samples", self.samples, 1, 256, whole=True)
         check_number("beams", self.beams, 1, 256, whole=True)
         check_number("length_penalty", self.length_penalty, -10, 10)
-        if self.early_stopping not in (True, False, "never"):
+        never = isinstance(self.early_stopping, str) and self.early_stopping == "never"
+        if not never and not isinstance(self.early_stopping, bool):
             raise OptionError(
-                f'must be true, false or "never", not {self.early_stopping!r:.80}', where="early_stopping"
+                f'must be true, false or "never", not {shown(self.early_stopping)}', where="early_stopping"
             )
         check_cache_type(self.cache_type)
         if not isinstance(self.rolling, bool):
-            raise OptionError(f"must be true or false, not {self.rolling!r:.80}", where="rolling")
+            raise OptionError(f"must be true or false, not {shown(self.rolling)}", where="rolling")
         object.__setattr__(self, "stop", check_texts("stop", self.stop))
         object.__setattr__(self, "choice", check_texts("choice", self.choice))
         object.__setattr__(self, "stop_tokens", check_ids("stop_tokens", self.stop_tokens))
@@ -131,9 +132,9 @@ class SamplingOptions:
 
     def _check_form(self) -> None:
         if self.regex is not None and not isinstance(self.regex, str):
-            raise OptionError(f"must be a text, not {self.regex!r:.80}", where="regex")
+            raise OptionError(f"must be a text, not {shown(self.regex)}", where="regex")
         if self.json_schema is not None and not isinstance(self.json_schema, bool | Mapping):
-            raise OptionError(f"must be an object, true or false, not {self.json_schema!r:.80}", where="json_schema")
+            raise OptionError(f"must be an object, true or false, not {shown(self.json_schema)}", where="json_schema")
         given = {"json_schema": self.json_schema is not None, "regex": self.regex is not None, "choice": self.choice}
         names = [name for name, value in given.items() if value]
         if len(names) > 1:
@@ -142,6 +143,8 @@ class SamplingOptions:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SamplingOptions:
         """From JSON values; unknown names are refused."""
+        if not isinstance(values, Mapping):
+            raise OptionError(f"must be names and values, not {shown(values)}", where="options")
         known = [entry.name for entry in fields(cls)]
         for name in values:
             if name not in known:
@@ -166,7 +169,7 @@ class SamplingOptions:
 def check_cache_type(value: object) -> str:
     """The dtype of a cache of this type. OptionError for an unknown one."""
     if not isinstance(value, str) or value not in CACHE_TYPES:
-        raise OptionError(f"must be {', '.join(CACHE_TYPES)}, not {value!r:.80}", where="cache_type")
+        raise OptionError(f"must be {', '.join(CACHE_TYPES)}, not {shown(value)}", where="cache_type")
     return CACHE_TYPES[value]
 
 
@@ -174,19 +177,20 @@ def check_number(name: str, value: object, low: float, high: float, whole: bool 
     kind = "a whole number" if whole else "a number"
     fits = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
     if not fits or not low <= value <= high:  # type: ignore[operator]
-        raise OptionError(f"must be {kind} from {low:g} to {high:g}, not {value!r}", where=name)
+        limits = f"{low:,} to {high:,}" if whole else f"{low:g} to {high:g}"
+        raise OptionError(f"must be {kind} from {limits}, not {shown(value)}", where=name)
 
 
 def check_texts(name: str, value: object) -> tuple[str, ...]:
     texts = (value,) if isinstance(value, str) else value
     if not isinstance(texts, Sequence) or not all(isinstance(text, str) and text for text in texts):
-        raise OptionError(f"must be texts of at least one character, not {value!r:.80}", where=name)
+        raise OptionError(f"must be texts of at least one character, not {shown(value)}", where=name)
     return tuple(texts)
 
 
 def check_ids(name: str, value: object) -> tuple[int, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise OptionError(f"must be a list of token ids, not {value!r:.80}", where=name)
+        raise OptionError(f"must be a list of token ids, not {shown(value)}", where=name)
     for number in value:
         check_number(name, number, 0, IDS - 1, whole=True)
     return tuple(int(number) for number in value)
@@ -199,7 +203,7 @@ def check_bias(value: object) -> tuple[tuple[int, float], ...]:
         given = {int(id) if isinstance(id, str) else id: bias for id, bias in pairs}
     except (TypeError, ValueError):
         raise OptionError(
-            f"must give a bias for each token id, not {value!r:.80}", where="logit_bias", hint='Such as {"15": -100}'
+            f"must give a bias for each token id, not {shown(value)}", where="logit_bias", hint='Such as {"15": -100}'
         ) from None
     for id, bias in given.items():
         check_number("logit_bias", id, 0, IDS - 1, whole=True)

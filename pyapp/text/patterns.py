@@ -34,11 +34,12 @@ class Pattern:
             raise self._refusal(f"has {len(pattern):,} characters")
         try:
             tree = parser.parse(pattern, re.ASCII)
-        except (re.error, OverflowError, RecursionError) as error:
+        except (re.error, ValueError, OverflowError, RecursionError) as error:
             raise OptionError(f"{pattern!r:.80} is no regular expression ({error})", where=where) from None
         if tree.state.flags & ~(re.ASCII | re.UNICODE):
             raise self._refusal("sets flags")
         self._items = list(tree)
+        self._known: dict[tuple[tuple[int, int], ...], Expression] = {}
 
     def whole(self) -> Expression:
         """The texts that match as a whole."""
@@ -56,18 +57,21 @@ class Pattern:
         while items and _name(items[-1]) == "AT" and str(items[-1][1]) in ENDS:
             items, after = items[:-1], EMPTY
         if len(items) == 1 and _name(items[0]) == "BRANCH":
-            return Either(tuple(self._found(list(option), before, after) for option in items[0][1][1]))
+            return Either(tuple([self._found(list(option), before, after) for option in items[0][1][1]]))
         return Joined((before, self._sequence(items), after))
 
     def _sequence(self, items: Iterable[Any]) -> Expression:
-        return Joined(tuple(self._item(*item) for item in items))
+        return Joined(tuple([self._item(*item) for item in items]))
 
     def _item(self, code: Any, value: Any) -> Expression:
         match str(code):
             case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
-                return self._spelled(self._ranges(code, value))
+                ranges = tuple(self._ranges(code, value))
+                if ranges not in self._known:
+                    self._known[ranges] = self._spelled(ranges)
+                return self._known[ranges]
             case "BRANCH":
-                return Either(tuple(self._sequence(option) for option in value[1]))
+                return Either(tuple([self._sequence(option) for option in value[1]]))
             case "SUBPATTERN":
                 _, added, removed, inner = value
                 if added or removed:

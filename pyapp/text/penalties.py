@@ -101,6 +101,11 @@ class Penalties:
             for token in before ^ self._forbidden:
                 self._write_late(token)
 
+    @property
+    def forbids(self) -> bool:
+        """Whether some tokens may not come now."""
+        return bool(self._forbidden)
+
     def apply(self, logits: Tensor) -> Tensor:
         """The changed logits (V,) of logits (V,) float32, which stay as they are."""
         if self._bias is not None:

@@ -15,11 +15,12 @@ from pyapp.engine.device import Device, cpu
 from pyapp.engine.ops.random import Generator, rand
 from pyapp.engine.ops.sampling import SampleBuffers, sample
 from pyapp.engine.tensor import Tensor
-from pyapp.errors import KernelError, ModelError
+from pyapp.errors import KernelError, ModelError, OptionError
 from pyapp.text.options import SamplingOptions
 from pyapp.text.penalties import Penalties
 
 DRAWS = 64  # numbers computed at a time
+AGAIN = "Download or export the model again"
 
 
 class Form(Protocol):
@@ -32,6 +33,19 @@ class Form(Protocol):
     def accept(self, token: int) -> None:
         """Goes on with a token of the text."""
         ...
+
+
+def allowed(logits: Tensor, penalties: Penalties | None, form: Form | None) -> Tensor:
+    """logits (V,) as penalties and form change them. The form comes first: where it leaves only tokens that
+    no_repeat_ngram forbids, one of them may come.
+    """
+    changed = logits if penalties is None else penalties.apply(logits)
+    if form is None:
+        return changed
+    fitting = form.apply(changed)
+    if penalties is not None and penalties.forbids and fitting.max().item() == -math.inf:
+        return form.apply(logits)
+    return fitting
 
 
 class Uniform:
@@ -101,29 +115,38 @@ class Sampler:
             self._count += len(ids)
 
     def sample(self, logits: Tensor) -> int:
-        """The next token for logits (V,) float32. ModelError if they are NaN."""
+        """The next token for logits (V,) float32. ModelError if they are NaN or rule out every token, OptionError if
+        no_repeat_ngram does.
+        """
         uniform = 0.0 if self.options.greedy else self._uniform.draw()
-        changed = logits
-        if self._penalties is not None:
-            changed = self._penalties.apply(changed)
-        if self._form is not None:
-            changed = self._form.apply(changed)
+        changed = allowed(logits, self._penalties, self._form)
         try:
             return sample(
                 changed, self._buffers, uniform, self._temperature, self._top_k, self._top_p, self._min_p,
                 self._typical, self._penalty, self._history, self._count,
             )  # fmt: skip
         except KernelError as error:
-            if any(map(math.isnan, logits.read_values())):
+            values = logits.read_values()
+            if any(map(math.isnan, values)):
                 raise not_a_number() from error
-            raise
+            if max(values) > -math.inf and self._penalties is not None and self._penalties.forbids:
+                raise nothing_left(self.options) from error
+            raise ModelError(
+                "the model rules out every token (all logits are -inf): its weights are damaged", hint=AGAIN
+            ) from error
 
 
 def not_a_number() -> ModelError:
     """The error for NaN logits."""
-    return ModelError(
-        "the model's output is not a number (NaN): its weights are damaged", hint="Download or export the model again"
-    )
+    return ModelError("the model's output is not a number (NaN): its weights are damaged", hint=AGAIN)
+
+
+def nothing_left(options: SamplingOptions) -> OptionError:
+    """The error where no_repeat_ngram forbids every token."""
+    return OptionError(
+        f"every token would repeat a sequence of {options.no_repeat_ngram}", where="no_repeat_ngram",
+        hint="Choose a larger number, fewer new tokens, or 0",
+    )  # fmt: skip
 
 
 def log_probabilities(logits: Tensor, token: int, most: int) -> tuple[float, list[tuple[int, float]]]:

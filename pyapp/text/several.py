@@ -19,7 +19,7 @@ from pyapp.text.beams import BeamSearch
 from pyapp.text.generate import Clock, Writer, check_tokenizer, form_of, new_tokens, prompt_ids
 from pyapp.text.options import SamplingOptions
 from pyapp.text.penalties import Penalties
-from pyapp.text.sampling import Sampler
+from pyapp.text.sampling import Sampler, allowed, nothing_left
 from pyapp.text.session import LanguageModel, Session, capacity_of, new_cache
 from pyapp.text.stream import StopMatcher, StreamDecoder
 from pyapp.text.tokenizer import Tokenizer
@@ -189,9 +189,7 @@ class _Rules:
         self._penalties, self._form, self._decoder, self._matcher = penalties, form, decoder, matcher
 
     def apply(self, scores: Tensor) -> Tensor:
-        if self._penalties is not None:
-            scores = self._penalties.apply(scores)
-        return scores if self._form is None else self._form.apply(scores)
+        return allowed(scores, self._penalties, self._form)
 
     def accept(self, token: int) -> str | None:
         if self._penalties is not None:
@@ -240,6 +238,8 @@ def _beams(
         yield Progress("search", len(texts[0].tokens), most, "tokens")
         lanes.branch([text.parent for text in texts])
         rows = lanes.step([text.tokens[-1] for text in texts])
+    if not search.finished[0] and not cancel.is_set():
+        raise nothing_left(options)
     found: list[dict[str, Any]] = []
     for number, text in enumerate(search.best(0)[: options.samples]):
         writer = Writer(tokenizer, options, continuing, sample=number)

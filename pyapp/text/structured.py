@@ -15,6 +15,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from math import inf
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyapp.engine.device import Device
@@ -23,6 +24,7 @@ from pyapp.engine.ops import full, where
 from pyapp.engine.ops.token_masks import token_mask
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import ModelError, OptionError
+from pyapp.formats.safe_json import check_values
 from pyapp.text.automata import Automaton, Either, Expression, compile_expression, literal
 from pyapp.text.json_forms import Schema
 from pyapp.text.options import SamplingOptions
@@ -149,10 +151,10 @@ class _Known:
 _known: WeakKeyDictionary[Tokenizer, _Known] = WeakKeyDictionary()
 
 
-def expression_of(options: SamplingOptions) -> tuple[Expression, str]:
-    """The expression of the form, and the name of its setting."""
+def expression_of(options: SamplingOptions, schema: Any) -> tuple[Expression, str]:
+    """The expression of the form, and the name of its setting. `schema` is the options' schema as JSON reads it."""
     if options.json_schema is not None:
-        return Schema(options.json_schema).expression(), "json_schema"
+        return Schema(schema).expression(), "json_schema"
     if options.regex is not None:
         return Pattern(options.regex, "regex").whole(), "regex"
     return Either(tuple(literal(text) for text in options.choice)), "choice"
@@ -162,11 +164,17 @@ def form_of(options: SamplingOptions, tokenizer: Tokenizer, size: int, device: D
     """The form that the options ask for, of a text of at most `left` tokens, for logits (size,) on a device.
     OptionError for what is not supported.
     """
+    return TextForm(compiled_form(options, tokenizer, size, device), left)
+
+
+def compiled_form(options: SamplingOptions, tokenizer: Tokenizer, size: int, device: Device) -> CompiledForm:
+    """As form_of, for any number of texts; the last ones are kept. It may take seconds, on any thread."""
     known = _known.setdefault(tokenizer, _Known())
     stops = sorted(tokenizer.stop_ids.union(options.stop_tokens))
     try:
-        wanted = json.dumps([options.json_schema, options.regex, options.choice])
-    except (TypeError, ValueError, RecursionError) as error:
+        check_values(options.json_schema)  # json.dumps recurses in C: in a browser that overflows the worker's stack
+        wanted = json.dumps([options.json_schema, options.regex, options.choice], allow_nan=False)
+    except (TypeError, ValueError) as error:
         raise OptionError(f"not JSON: {error!s:.100}", where="json_schema") from None
     key = (wanted, size, device, tuple(stops))
     compiled = known.forms.pop(key, None)
@@ -175,11 +183,11 @@ def form_of(options: SamplingOptions, tokenizer: Tokenizer, size: int, device: D
         if vocabulary is None:
             vocabulary = known.vocabularies[size, device] = Vocabulary(tokenizer, size, device)
         try:
-            expression, where = expression_of(options)
+            expression, where = expression_of(options, json.loads(wanted)[0])
         except RecursionError:
             raise OptionError("the form is nested too deeply", where="json_schema") from None
         compiled = CompiledForm(compile_expression(expression, where), vocabulary, stops, where)
     known.forms[key] = compiled
     while len(known.forms) > FORMS:
         known.forms.popitem(last=False)
-    return TextForm(compiled, left)
+    return compiled

@@ -63,7 +63,10 @@ class NativeBackend:
     def _encode(self, text: str) -> Any:
         try:
             return self._native.encode(text, add_special_tokens=False)
-        except Exception as error:
+        except BaseException as error:
+            # The library's failures in Rust, such as a search that takes too long, are no Exceptions.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             raise ModelError(
                 f"the tokenizers library gives no tokens: {error!s:.200}", where="tokenizer.json"
             ) from error

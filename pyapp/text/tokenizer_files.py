@@ -31,6 +31,8 @@ from pyapp.text.tokenizer import Tokenizer, read_json, read_utf8
 from pyapp.text.vocabulary_files import (
     byte_level_document,
     checked_vocabulary,
+    clip_document,
+    is_clip,
     more_tokens,
     read_merges,
     read_tiktoken,
@@ -208,8 +210,11 @@ def _read_json(
     for number, entry in more_tokens(settings).items():
         vocabulary.setdefault(entry["content"], number)
     merges = read_merges(read_utf8(read_whole(files[MERGES]), files[MERGES].name), files[MERGES].name)
-    words = _words(settings, WORD_PATTERNS["gpt-2"])
-    document = byte_level_document(vocabulary, merges, words=words, settings=settings, where=source.name)
+    if is_clip(settings):
+        document = clip_document(vocabulary, merges, settings=settings, where=source.name)
+    else:
+        words = _words(settings, WORD_PATTERNS["gpt-2"])
+        document = byte_level_document(vocabulary, merges, words=words, settings=settings, where=source.name)
     return Tokenizer(document, settings, end_ids=ends, where=source.name)
 
 

@@ -149,6 +149,51 @@ def byte_level_document(
     )
 
 
+END_OF_WORD = "</w>"  # behind the last piece of a word in CLIP's vocabularies
+CLIP_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+
+
+def is_clip(settings: Mapping[str, Any]) -> bool:
+    """Whether the tokenizer's class is CLIP's."""
+    return str(settings.get("tokenizer_class")).startswith("CLIP")
+
+
+def clip_document(
+    vocabulary: Mapping[str, int],
+    merges: Sequence[tuple[str, str]],
+    *,
+    settings: Mapping[str, Any] | None = None,
+    where: str = "vocab.json",
+) -> dict[str, Any]:
+    """The tokenizer.json of CLIP's vocabulary (Radford et al. 2021): text in small letters, words with an end, special
+    tokens around a text.
+    """
+    settings = settings or {}
+    vocabulary = checked_vocabulary(vocabulary, where)
+    cls, sep = token_name(settings, "bos_token", "<|startoftext|>"), token_name(settings, "eos_token", "<|endoftext|>")
+    if cls not in vocabulary or sep not in vocabulary:
+        raise FileFormatError(f"the vocabulary has no {cls!r:.40} or no {sep!r:.40}", where=where)
+    steps: list[dict[str, Any]] = [
+        {"type": "NFC"}, {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "}, {"type": "Lowercase"},
+    ]  # fmt: skip
+    words = {"type": "Split", "pattern": {"Regex": CLIP_WORDS}, "behavior": "Removed", "invert": True}
+    characters = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    return document(
+        bpe_model(
+            vocabulary, usable_merges(merges, vocabulary), unk_token=sep, continuing_subword_prefix="",
+            end_of_word_suffix=END_OF_WORD,
+        ),
+        added_tokens=named_tokens(settings, vocabulary),
+        normalizer={"type": "Sequence", "normalizers": steps},
+        pre_tokenizer={"type": "Sequence", "pretokenizers": [words, characters]},
+        post_processor={
+            "type": "RobertaProcessing", "sep": [sep, vocabulary[sep]], "cls": [cls, vocabulary[cls]],
+            "trim_offsets": False, "add_prefix_space": False,
+        },
+        decoder=DECODE_STEPS["byte_level"],
+    )  # fmt: skip
+
+
 ROBERTA_CLASSES = ("Roberta", "Bart", "Longformer", "LED", "MVP", "Blenderbot", "Deberta")
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 

@@ -54,7 +54,8 @@ KEEP_SHAPE = ("CLIP", "Bit", "ConvNext", "MobileNetV2", "Detr", "Yolos", "RTDetr
 OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip",
     "convnext": "ConvNext", "resnet": "ConvNext", "mobilenet_v2": "MobileNetV2", "efficientnet": "EfficientNet",
-    "detr": "Detr", "yolos": "Yolos", "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam",
+    "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos",
+    "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam",
 }  # fmt: skip
 
 
@@ -194,6 +195,10 @@ class ImageProcessor:
         if self.do_normalize:
             x = (x - mean) / std
         return x / std if self.include_top else x.contiguous()
+
+    def seen(self, height: int, width: int) -> tuple[int, int]:
+        """The size of a picture (height, width) in the model's input, before it is cropped or padded."""
+        return self._target(height, width) if self.do_resize else (height, width)
 
     def _target(self, height: int, width: int) -> tuple[int, int]:
         """The size to resize a picture to."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 
 from pyapp.engine import Tensor
-from pyapp.errors import FileFormatError, OptionError
-from pyapp.formats import open_source
+from pyapp.errors import ArgumentError, FileFormatError, OptionError, PyappError
+from pyapp.formats import BytesSource, open_source
 from pyapp.formats.source import close_source
 
 PIXEL_LIMIT = 1 << 27  # of a picture: 400 MB in memory
@@ -21,6 +22,7 @@ FILE_LIMIT = 1 << 30  # bytes
 # What Pillow decodes by itself. Others, such as EPS, would start programs of the system.
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "ICO", "TGA")
 CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
+PDF_SCALE = 200 / 72  # 200 pixels an inch
 HINT = "Save it again as PNG or JPEG"
 
 
@@ -49,6 +51,45 @@ async def read_image_async(source: Any, mode: str = "RGB") -> Tensor:
     """As `read_image`, without blocking the page."""
     data, name = _read(source, mode)
     return await _by_browser(data, name, mode) if sys.platform == "emscripten" else _by_pillow(data, name, mode)
+
+
+def grey_pages(source: Any) -> Iterator[Any]:
+    """The grey pages, arrays uint8 (H, W), of a picture (as for `read_image`, or a tensor uint8 (H, W, 1 or 3)) or of a
+    PDF, whose pages the library pypdfium2 draws. PyappError without it, FileFormatError for a PDF that is damaged or
+    has a password.
+    """
+    if isinstance(source, Tensor):
+        if source.ndim != 3 or source.dtype.name != "uint8" or source.shape[2] not in (1, 3) or 0 in source.shape:
+            raise ArgumentError(f"a picture is uint8 (H, W, 1 or 3), not {source.dtype.name} {list(source.shape)}")
+        check_size(source.shape[0], source.shape[1], "the picture")
+        yield (source if source.shape[2] == 1 else _grey(source)).cpu().numpy()[:, :, 0]
+        return
+    data, name = _read(source, "L")
+    if bytes(data[:5]) == b"%PDF-":
+        yield from _pdf_pages(data, name)
+    else:
+        yield read_image(BytesSource(data, name), "L").numpy()[:, :, 0]
+
+
+def _pdf_pages(data: bytes | memoryview, name: str) -> Iterator[Any]:
+    try:
+        import pypdfium2
+    except ImportError as error:
+        raise PyappError(
+            "the Python package `pypdfium2`, which draws the pages of PDFs, is missing", where=name,
+            hint="pip install 'pyapp[pdf]', or give pictures of the pages",
+        ) from error  # fmt: skip
+    try:
+        document = pypdfium2.PdfDocument(bytes(data))
+    except pypdfium2.PdfiumError as error:
+        raise FileFormatError(f"the PDF cannot be opened ({error})", where=name, hint="Save it again") from None
+    try:
+        for page in document:
+            width, height = (side * PDF_SCALE for side in page.get_size())
+            check_size(round(height), round(width), name)
+            yield page.render(scale=PDF_SCALE, grayscale=True).to_numpy().reshape(round(-(-height // 1)), -1)
+    finally:
+        document.close()
 
 
 def from_pixels(data: Any, height: int, width: int, mode: str = "RGB", name: str = "the picture") -> Tensor:

@@ -15,9 +15,17 @@ from pyapp import Tensor, nn, optim
 from pyapp import distributed as dist
 from pyapp.distributed.optim import ZeroRedundancyOptimizer
 from pyapp.engine.launch import capture
+from pyapp.errors import ProcessError
+from pyapp.events import Cancel
+from pyapp.formats import open_checkpoint, write_safetensors
+from pyapp.models.llama import Config, LlamaForCausalLM
+from pyapp.models.load import build
 from pyapp.nn.parallel import DistributedDataParallel
+from pyapp.nn.parameter import skip_initialization
+from pyapp.text.session import Session
 from pyapp.utils.data import DistributedSampler
 
+FOLDER = Path()
 CHECKS: dict[str, Callable[[], None]] = {}
 
 
@@ -160,9 +168,38 @@ def smaller_groups() -> None:
 
 
 @check
-def a_call_ends_a_recording() -> None:
-    x = pyapp.ones(2)
-    refuses(RuntimeError, "waits for other processes", lambda: capture(lambda: dist.all_reduce(x)))
+def a_graph_repeats_calls() -> None:
+    rank = dist.get_rank()
+    x, every = pyapp.ones(2), pyapp.zeros(2, 2)
+
+    def step() -> Tensor:
+        y = x * 2
+        dist.all_reduce(y)
+        dist.all_gather_into_tensor(every, y + rank)
+        dist.broadcast(y, 1)
+        return y + 1
+
+    graph = capture(step)
+    assert graph.outputs.tolist() == [5, 5] and every.tolist() == [[4, 4], [5, 5]]
+    for value in (2.0, 3.0):
+        x.assign([value + 10 * rank, value])
+        assert graph.replay().tolist() == [2 * (2 * value + 10) + 1, 4 * value + 1]
+        assert every.tolist() == [[4 * value + 20, 4 * value], [4 * value + 21, 4 * value + 1]]
+    refuses(RuntimeError, "ends at another place", lambda: capture(lambda: dist.all_reduce(x, async_op=True)))
+    refuses(RuntimeError, "waits for other processes", lambda: capture(lambda: dist.send(x, 1 - rank)))
+
+
+@check
+def different_calls_are_named() -> None:
+    rank = dist.get_rank()
+    shapes = "[2]", "[3]"
+    told = f"rank {rank} calls all_reduce of {rank + 2} float32 in {shapes[rank]} by SUM, but rank {1 - rank} calls "
+    refuses(ProcessError, told, lambda: dist.all_reduce(pyapp.zeros(2 + rank)))
+    x = pyapp.zeros(2)
+    calls = [lambda: dist.all_reduce(x), lambda: dist.broadcast(x, 0)]
+    refuses(ProcessError, ("broadcast", "all_reduce")[rank], calls[rank])
+    refuses(ProcessError, "float64", lambda: dist.all_reduce(x.double() if rank else x))
+    dist.all_reduce(x)  # the group can be used afterwards
 
 
 # -- training
@@ -319,10 +356,61 @@ def parts_of_a_dataset() -> None:
     assert [*short] == [dist.get_rank() + 2 * i for i in range(3)] and len(short) == 3
 
 
+# -- models that all compute together
+
+SETTINGS = {
+    "model_type": "llama", "vocab_size": 4096, "hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": 3,
+    "num_attention_heads": 8, "num_key_value_heads": 4, "tie_word_embeddings": True, "max_position_embeddings": 128,
+}  # fmt: skip
+SPARE = 8 << 20  # bytes that do not grow with the model
+
+
+def memory(name: str) -> int:
+    return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith(name))
+
+
+def load(path: Path, group: dist.ProcessGroup | None = None) -> tuple[nn.Module, int]:
+    """The model of a file in float32, and how much memory grew at most while it was read."""
+    before = memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    with open_checkpoint(path) as checkpoint:
+        model = build(checkpoint, lambda event: None, Cancel(), SETTINGS, "float32", group=group)
+    return model, memory("VmHWM") - before
+
+
+@check
+def a_model_in_two_processes() -> None:
+    rank, path = dist.get_rank(), FOLDER / "model.safetensors"
+    if rank == 0:
+        pyapp.manual_seed(2)
+        with skip_initialization():
+            model = LlamaForCausalLM(Config.from_dict(SETTINGS))
+        shapes = {name: p.shape for name, p in model.named_parameters() if name != "lm_head.weight"}
+        write_safetensors(
+            path, {name: pyapp.randn(*shape).half() * shape[-1] ** -0.5 for name, shape in shapes.items()}
+        )
+    dist.barrier()
+    nn.Linear(64, 64)(pyapp.ones(1, 64))
+    model, peak = load(path, dist.group_or_world(None))
+    held = sum(p.nbytes for p in model.parameters())
+    whole, _ = load(path)
+    every = sum(p.nbytes for p in whole.parameters())
+    assert held < 0.51 * every and peak < 0.6 * every + SPARE, (held, peak, every)
+    sessions = [Session(one, capacity=64) for one in (model, whole)]
+    text = [5, 900, 4000, 33, 2, 71]
+    logits = [session.feed(text) for session in sessions]
+    for _ in range(24):
+        close(*logits, 1e-5)
+        token = int(logits[1].argmax().item())
+        assert int(logits[0].argmax().item()) == token
+        logits = [session.step(token) for session in sessions]
+
+
 def main() -> None:
+    global FOLDER
     folder, *chosen = sys.argv[1:]
     dist.init_process_group("gloo", timeout=60)
-    failed = {}
+    FOLDER, failed = Path(folder), {}
     for name, function in CHECKS.items():
         if chosen and name not in chosen:
             continue

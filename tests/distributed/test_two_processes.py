@@ -57,3 +57,36 @@ def test_a_rank_that_is_absent_is_named(tmp_path: Path) -> None:
     )
     ended = run(script)
     assert ended.returncode == 1 and "rank 1 of 2 did not come to init_process_group within 0.3 s" in ended.stderr
+
+
+def test_a_rank_that_is_late_in_a_call_is_an_error(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, time\nimport pyapp\nfrom pyapp import distributed as dist\n"
+        "dist.init_process_group('mpi', timeout=1.5)\n"
+        "time.sleep(20 if os.environ['RANK'] == '1' else 0)\ndist.all_reduce(pyapp.ones(3))\n"
+    )
+    ended = run(script)
+    told = "all_reduce of 3 float32 in [3] by SUM: the other ranks did not come within 1.5 s"
+    assert ended.returncode == 1 and told in ended.stderr, ended.stderr
+
+
+def test_one_process_without_mpirun_is_a_group(tmp_path: Path) -> None:
+    program = (
+        "import pyapp\nfrom pyapp import distributed as dist\ndist.init_process_group()\nx = pyapp.ones(2)\n"
+        "dist.all_reduce(x)\ndist.barrier()\nassert (dist.get_world_size(), x.tolist()) == (1, [1, 1])\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_missing_library_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mpi4py").mkdir()
+    (tmp_path / "mpi4py" / "__init__.py").write_text("")
+    (tmp_path / "mpi4py" / "MPI.py").write_text("raise RuntimeError('cannot load MPI library')")
+    program = "from pyapp import distributed as dist\ndist.init_process_group()\n"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    assert "there is no MPI library: cannot load MPI library" in ended.stderr
+    assert "pip install 'pyapp[distributed]'" in ended.stderr

@@ -336,17 +336,54 @@ def test_cached_self_attention_kernel_equals_definition(name: str, dtype: str, t
             np.testing.assert_allclose(ours, theirs, rtol=1e-5 if dtype == "float32" else 1e-3, atol=1e-6)
 
 
+@pytest.mark.parametrize("texts", [None, 3])
+@pytest.mark.parametrize("dtype", ["float32", "q8_0"])
+def test_attention_over_blocks(dtype: str, texts: int | None) -> None:
+    """Paged caches give what dense ones do, by the kernels and by the definition."""
+    size, heads, kv, options = 8, 4, 2, {"window": 7, "slopes": SLOPES}
+    lead, starts = ([], [9]) if texts is None else ([texts], [9, 0, 13])
+    qkv, position = normal(*lead, 3, (heads + 2 * kv) * size), int32(*starts)
+    table = int32(*((number * 5 + 3) % 12 for number in range(4 * (texts or 1)))).reshape(-1, 4)  # blocks of 4 tokens
+    dense = _cached(dtype, texts, kv, size)
+    blocks = [pyapp.zeros(12, kv, 4, cache.shape[-1], dtype=cache.dtype) for cache in dense]
+    for memory, cache in zip(blocks, dense, strict=True):
+        for text, row in enumerate(table.tolist()):
+            for part, block in enumerate(row):
+                own = cache if texts is None else cache[text]
+                memory[block].copy_(own[:, 4 * part : 4 * part + 4])
+    expected = ops.cached_self_attention(qkv.clone(), TABLE, position, *dense, head_dim=size, **options).numpy()
+    for only in (False, True):
+        memory = [cache.clone() for cache in blocks]
+        with definitions_only() if only else _nothing():
+            y = ops.cached_self_attention(
+                qkv.clone(), TABLE, position, *memory, head_dim=size, block_table=table, **options
+            )
+        np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5, atol=1e-6 if dtype == "float32" else 2e-2)
+    for text, row in enumerate(table.tolist()):
+        own = [cache if texts is None else cache[text] for cache in dense]
+        found = [pyapp.stack([cache[block] for block in row], 1).reshape(own[0].shape) for cache in memory]
+        for ours, theirs in zip(found, own, strict=True):
+            apart = np.abs(ours.numpy().astype(float) - theirs.numpy())[..., :size]
+            assert apart.max() <= (1e-5 if dtype == "float32" else 255) and (apart > 1e-5).mean() < 0.02
+    with pytest.raises(IndexError):
+        ops.cache_write(memory[0], normal(*lead, 3, kv, size), int32(*([14] * (texts or 1))), table)
+    with pytest.raises(ValueError, match="block table"):
+        ops.cached_attention(normal(*lead, 3, heads, size), *memory, position, block_table=table.reshape(-1, 2))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "q8_0"])
 def test_cache_write_kernel_equals_numpy(dtype: str) -> None:
     x, written = normal(2, 3, 2, 40), []
+    table = int32(3, 0, 1, 2).reshape(2, 2)  # as if each text had two blocks of 16
     for claim in (OPS["cache_write"].claim, None):
-        cache = _cached(dtype, 2, 2, 40)[0]
+        cache, blocks = _cached(dtype, 2, 2, 40)[0], _cached(dtype, 4, 2, 40)[0]
         kept, OPS["cache_write"].claim = OPS["cache_write"].claim, claim
         try:
             ops.cache_write(cache, x, int32(2, 13))
+            ops.cache_write(blocks, x, int32(15, 13), table)
         finally:
             OPS["cache_write"].claim = kept
-        written.append(cache.numpy())
+        written.append(np.concatenate([cache.numpy().ravel(), blocks.numpy().ravel()]))
     np.testing.assert_array_equal(*written)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyapp.engine import ops
+from pyapp.engine import claims, ops
 from pyapp.engine.element_types import opcodes
 from pyapp.engine.launch import KERNELS
 from pyapp.engine.op import _CLAIMS, OPS
@@ -38,9 +38,17 @@ def test_every_kernel_is_named() -> None:
 
 def test_every_claim_is_of_an_op() -> None:
     """A claim of another name would never run: its kernel would be shipped for nothing."""
-    for module in pkgutil.walk_packages(ops.__path__, ops.__name__ + "."):
-        importlib.import_module(module.name)
+    for package in (ops, claims):
+        for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+            importlib.import_module(module.name)
     assert sorted(_CLAIMS.keys() - OPS.keys()) == []
+
+
+def test_late_claims_are_those_of_their_modules() -> None:
+    for name, names in claims.LATE.items():
+        module = importlib.import_module(f"{claims.__name__}.{name}")
+        ours = {op for op, claim in _CLAIMS.items() if claim.__module__ == module.__name__}
+        assert ours == set(names.split()), name
 
 
 @pytest.mark.parametrize("kernel", ["unary", "binary"])

@@ -1351,3 +1351,116 @@ def functions_by_name(keras: Any) -> Any:
         "yy": o.bincount(np.array([1, 1, 3])),
         "zz": o.silu(t),
     }
+
+
+@script
+def changed_pictures(keras: Any) -> Any:
+    """Layers that change pictures, by factors that leave nothing to chance."""
+    layers, x = keras.layers, (np.random.RandomState(0).rand(2, 5, 6, 2) * 255).astype("float32")
+    found = {}
+    for fill in ("reflect", "nearest", "constant"):
+        found[f"turned {fill}"] = layers.RandomRotation((0.1, 0.1), fill, fill_value=7.0)(x, training=True)
+        found[f"moved {fill}"] = layers.RandomTranslation((0.2, 0.2), (-0.3, -0.3), fill)(x, training=True)
+        found[f"zoomed {fill}"] = layers.RandomZoom((0.3, 0.3), (-0.2, -0.2), fill)(x, training=True)
+    found["bright"] = layers.RandomBrightness((0.2, 0.2))(x, training=True)
+    found["evaluation"] = layers.RandomRotation(0.2)(x, training=False)
+    found["resized"] = layers.Resizing(3, 8)(x)
+    found["nearest"] = layers.Resizing(9, 4, interpolation="nearest")(x)
+    found["cropped"] = layers.Resizing(4, 4, crop_to_aspect_ratio=True)(x)
+    found["padded"] = layers.Resizing(4, 4, pad_to_aspect_ratio=True)(x)
+    found["middle"] = layers.CenterCrop(3, 4)(x)
+    found["enlarged middle"] = layers.CenterCrop(7, 7)(x)
+    found["one"] = layers.RandomTranslation((0.2, 0.2), (0.1, 0.1))(x[0], training=True)
+    return found
+
+
+@script
+def einsum_layers(keras: Any) -> Any:
+    layers, einsum = keras.layers, keras.layers.EinsumDense
+    inputs = keras.Input((5, 6))
+    x = einsum("abc,cd->abd", output_shape=(5, 7), bias_axes="d", activation="relu")(inputs)
+    x = einsum("abc,cde->abde", output_shape=(5, 2, 3), bias_axes="de")(x)
+    model = keras.Model(inputs, layers.Dense(3)(layers.Flatten()(x)))
+    start(model)
+    model.compile("adam", "mse")
+    x, y = numbers(16, (5, 6), 3)
+    return fitted(model, x, keras.utils.to_categorical(y, 3))
+
+
+@script
+def volumes(keras: Any) -> Any:
+    layers = keras.layers
+    inputs = keras.Input((4, 4, 4, 2))
+    x = layers.ZeroPadding3D(1)(layers.Conv3D(3, 2, activation="relu")(inputs))
+    x = layers.UpSampling3D(2)(layers.Cropping3D(((0, 1), (1, 0), (1, 1)))(x))
+    x = layers.Conv3DTranspose(2, 3, strides=2, padding="same")(x)
+    outputs = layers.Dense(1)(layers.GlobalMaxPooling3D()(layers.AveragePooling3D(2)(x)))
+    model = keras.Model(inputs, outputs)
+    start(model)
+    model.compile("sgd", "mse")
+    x, y = numbers(8, (4, 4, 4, 2), 2)
+    return fitted(model, x, y.astype("float32"), batch_size=4)
+
+
+@script
+def metric_of_the_model(keras: Any) -> Any:
+    """A metric that is an attribute, a loss of one's own, and a model from its configuration."""
+
+    class Pulled(keras.Model):  # type: ignore[misc]
+        def __init__(self, inner: Any) -> None:
+            super().__init__()
+            self.inner = inner
+            self.pull = keras.metrics.Mean(name="pull")
+
+        def call(self, x: Any) -> Any:
+            return self.inner(x)
+
+        def compute_loss(
+            self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+        ) -> Any:
+            pull = keras.ops.mean(keras.ops.square(y_pred))
+            self.pull.update_state(pull)
+            return keras.ops.mean(keras.ops.square(y - y_pred)) + 0.1 * pull
+
+    class Correct(keras.Metric):  # type: ignore[misc]
+        def __init__(self, name: str = "correct") -> None:
+            super().__init__(name=name)
+            self.count = self.add_variable(shape=(), initializer="zeros", name="count")
+
+        def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+            ops = keras.ops
+            same = ops.equal(ops.cast(ops.reshape(y_true, (-1,)), "int64"), ops.cast(ops.argmax(y_pred, 1), "int64"))
+            self.count.assign_add(ops.sum(ops.cast(same, "float32")))
+
+        def result(self) -> Any:
+            return self.count.value
+
+    inputs = keras.Input((4,))
+    inner = keras.Model(inputs, keras.layers.Dense(2)(keras.layers.Dense(5, activation="tanh")(inputs)))
+    start(inner)
+    copy = keras.Model.from_config(inner.get_config())
+    copy.set_weights(inner.get_weights())
+    features = keras.Model(copy.input, copy.layers[-1].output)
+    model, (x, y) = Pulled(inner), numbers(20, 4, 2)
+    model.compile("sgd")
+    history = model.fit(x, np.eye(2, dtype="float32")[y], batch_size=6, epochs=2, shuffle=False, verbose=0).history
+    copy.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=[Correct()])
+    own = copy.fit(x, y, batch_size=6, epochs=2, shuffle=False, verbose=0).history
+    return {"history": history, "own": own, "features": features.predict(x, verbose=0)}
+
+
+@script
+def averages_and_gathered_gradients(keras: Any) -> Any:
+    x, y = numbers(32, 5, 2)
+    found = {}
+    for name, optimizer in {
+        "gathered": keras.optimizers.SGD(0.1, momentum=0.5, gradient_accumulation_steps=2),
+        "gathered and clipped": keras.optimizers.Adam(0.1, gradient_accumulation_steps=3, clipnorm=0.5),
+        "averages": keras.optimizers.Adam(0.05, use_ema=True, ema_momentum=0.9),
+        "averages in between": keras.optimizers.SGD(0.05, use_ema=True, ema_momentum=0.8, ema_overwrite_frequency=3),
+    }.items():
+        model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
+        start(model)
+        model.compile(optimizer, "mse")
+        found[name] = fitted(model, x, y.astype("float32"))
+    return found

@@ -12,7 +12,7 @@ import pyapp
 from pyapp.nn import quantize
 from pyapp.text.sequence_to_sequence import SearchOptions, search
 from tests.models import sequence_configs, test_sequences
-from tests.models.encoder_configs import CONFIGS, OTHER_DEVICE, batch
+from tests.models.encoder_configs import CONFIGS, OTHER_DEVICE, WIDE, batch
 from tests.models.test_encoders import make
 
 from . import device as _device  # noqa: F401 (registers the mirror)
@@ -43,7 +43,7 @@ def test_encoders(name: str) -> None:
         logits.pow(2).sum().backward()
         found.append((logits.detach().cpu().tolist(), gradients(model)))
     assert found[0] == found[1] and len(found[0][1]) > 20
-    wide = make(name, TASK, hidden_size=32, intermediate_size=64).requires_grad_(False)
+    wide = make(name, TASK, **WIDE[name]).requires_grad_(False)
     assert quantize(wide, "q8_0")
     with pyapp.no_grad():
         expected = outputs(wide, name, "cpu").tolist()

@@ -7,9 +7,9 @@ import pytest
 import pyapp
 from pyapp.models._index import MODEL_TYPES, TASKS
 from pyapp.text.sequence_to_sequence import SearchOptions, search
-from tests.models.picture_configs import CONFIGS, OTHER_DEVICE, TOKENS, WITH_TOKENS, sizes
+from tests.models.picture_configs import CONFIGS, OTHER_DEVICE, sizes
 from tests.models.seeded import picture
-from tests.models.test_pictures import make
+from tests.models.test_pictures import make, run
 
 from . import device as _device  # noqa: F401 (registers the mirror)
 from .test_models import move
@@ -19,24 +19,18 @@ from .test_models import move
 def test_outputs_on_another_device(name: str) -> None:
     task = TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]][-1]
     model = make(name, task)
-    pictures = [pyapp.from_numpy(picture(2, *size)) for size in sizes(name)]
     options = SearchOptions.from_files({"decoder_start_token_id": 2, "eos_token_id": 5}, {}, {"max_new_tokens": 4})
 
-    def run(device: str) -> list[object]:
+    def results(device: str) -> list[object]:
         found: list[object] = []
         with pyapp.no_grad():
-            for x in (x.to(device) for x in pictures):
+            for size in sizes(name):
+                found.append([part.cpu().tolist() for part in run(model, task, size, device)])
                 if task == "image-to-text":
-                    found.append(model(x, pyapp.tensor(TOKENS).to(device)).cpu().tolist())
-                    *_, texts = search(model, x, None, options)
+                    *_, texts = search(model, pyapp.from_numpy(picture(2, *size)).to(device), None, options)
                     found.append(texts)
-                else:
-                    more = [pyapp.tensor(TOKENS).to(device)] if task in WITH_TOKENS else []
-                    parts = model(x, *more)
-                    parts = parts if isinstance(parts, tuple) else (parts,)
-                    found.append([part.cpu().tolist() for part in parts])
         return found
 
-    expected = run("cpu")
+    expected = results("cpu")
     move(model)
-    assert model.device == pyapp.device("mirror") and run("mirror") == expected
+    assert model.device == pyapp.device("mirror") and results("mirror") == expected

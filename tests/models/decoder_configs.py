@@ -144,6 +144,7 @@ IN_GGUF: dict[str, dict[str, Any]] = {
 # Those that the tests run with their weights in block types, and on another device.
 QUANTISED = list(CONFIGS)
 OTHER_DEVICE = [
-    "llama", "mistral", "qwen3", "gemma2", "gemma3", "phi", "falcon-alibi", "gpt2", "gpt_neox", "stablelm-parallel",
-    "mixtral",
+    "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
+    "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
+    "qwen3_moe",
 ]  # fmt: skip

@@ -39,13 +39,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "electra": {"model_type": "electra", **_SIZES, **_LABELS, "embedding_size": 8},
 }  # fmt: skip
 QUANTISED = tuple(CONFIGS)  # run with weights in block types
-OTHER_DEVICE = ("bert", "xlm_roberta", "nomic_bert", "modernbert")  # run on another device
-# Run as GGUF files, with these fields: rows of blocks, and what llama.cpp has of an architecture.
+OTHER_DEVICE = tuple(name for name in CONFIGS if name not in ("roberta", "deberta_v2"))  # run on another device
+# Fields with which rows are whole blocks.
 _WIDE = {"hidden_size": 32, "intermediate_size": 64}
+WIDE = dict.fromkeys(CONFIGS, _WIDE) | {"distilbert": {"dim": 32, "hidden_dim": 64}}
+# Run as GGUF files, with these fields: what llama.cpp has of an architecture.
 IN_GGUF: dict[str, dict[str, Any]] = {
-    "bert": _WIDE, "xlm_roberta": _WIDE | {"hidden_act": "gelu"}, "distilbert": {"dim": 32, "hidden_dim": 64},
-    "nomic_bert": _WIDE, "modernbert": _WIDE,
-}  # fmt: skip
+    name: WIDE[name] for name in ("bert", "xlm_roberta", "distilbert", "nomic_bert", "modernbert")
+}
+IN_GGUF["xlm_roberta"] = _WIDE | {"hidden_act": "gelu"}
 # Tokens of two texts, the second with padding at its end.
 IDS = [[2, 7, 30, 11, 5, 9, 3], [2, 21, 6, 3]]
 LENGTH = 7

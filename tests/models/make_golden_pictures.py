@@ -10,6 +10,7 @@ The weights are not stored: seeded.py makes them here and in the tests.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -22,14 +23,16 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from pyapp.models._index import MODEL_TYPES, TASKS
-from tests.models.picture_configs import CLASSES, CONFIGS, TOKENS, sizes
+from tests.models.picture_configs import BOXES, CLASSES, CONFIGS, POINT_LABELS, POINTS, TOKENS, sizes
 from tests.models.seeded import direction, picture, picture_weights, shown
 
 FOLDER = Path(__file__).with_name("golden_pictures")
+FROZEN = r"backbone\..*running_var"  # of norms that are frozen, where a model has such
 ENDS = {
     "image-features": "Model",
     "image-classification": "ForImageClassification",
     "image-to-text": "Model",
+    "mask-generation": "Model",
     "object-detection": "ForObjectDetection",
     "semantic-segmentation": "ForSemanticSegmentation",
     "zero-shot-image-classification": "Model",
@@ -44,12 +47,16 @@ def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
     model = getattr(transformers, CLASSES.get((name, task), usual))(made).float()
     model.save_pretrained(folder)
     stored = load_file(folder / "model.safetensors")
+    frozen = any(type(module).__name__.endswith("FrozenBatchNorm2d") for module in model.modules())
+    norms = tuple(key.removesuffix("running_var") for key in stored if frozen and re.search(FROZEN, key))
     buffers = {key for key in stored if key.endswith(("running_mean", "running_var", "num_batches_tracked"))}
+    buffers |= {key for key in stored if norms and key.startswith(norms)}
     for key, value in stored.items():
         if value.is_floating_point():
             stored[key] = torch.from_numpy(picture_weights(key, tuple(value.shape)))
     save_file(stored, folder / "model.safetensors", {"format": "pt"})
     model = type(model).from_pretrained(folder, attn_implementation="eager").float().eval()
+    model.requires_grad_(True)
     for module in model.modules():  # transformers leaves this table without memory
         if type(module).__name__ == "TrOCRSinusoidalPositionalEmbedding":
             module.weights = module.get_embedding(*module.weights.shape, module.padding_idx)
@@ -59,10 +66,18 @@ def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
 def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
     pictures = torch.from_numpy(picture(2, *size))
     if task == "image-to-text":
-        found = model(pixel_values=pictures, decoder_input_ids=torch.tensor(TOKENS))
-        return [found.logits]
+        tokens = "input_ids" if type(model).__name__.startswith("Blip") else "decoder_input_ids"
+        return [model(pixel_values=pictures, **{tokens: torch.tensor(TOKENS)}).logits]
     if task == "zero-shot-image-classification":
         return [model(pixel_values=pictures, input_ids=torch.tensor(TOKENS)).logits_per_image]
+    if task == "mask-generation":
+        points = {"input_points": torch.tensor(POINTS), "input_labels": torch.tensor(POINT_LABELS)}
+        boxes = {"input_boxes": torch.tensor(BOXES)}
+        found = [
+            model(pixel_values=pictures, multimask_output=several, **prompts)
+            for several, prompts in ((True, points), (False, boxes), (True, points | boxes))
+        ]
+        return [part for result in found for part in (result.pred_masks, result.iou_scores)]
     found = model(pixel_values=pictures)
     if task == "object-detection":
         return [found.logits, found.pred_boxes]

@@ -18,6 +18,33 @@ _WORDS = {
     "max_position_embeddings": 8,
 }  # fmt: skip
 
+_QUERIES = {
+    "num_queries": 5,
+    "d_model": 16,
+    "encoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "encoder_ffn_dim": 20,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 2,
+    "decoder_ffn_dim": 24,
+}
+
+_RT_DETR = {
+    "model_type": "rt_detr",
+    **_LABELS,
+    "encoder_hidden_dim": 8,
+    "encoder_in_channels": [16, 24, 32],
+    "encoder_ffn_dim": 12,
+    "encoder_attention_heads": 2,
+    "d_model": 16,
+    "decoder_in_channels": [8, 8, 8],
+    "decoder_ffn_dim": 20,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 4,
+    "num_queries": 6,
+    "num_denoising": 0,
+}
+
 CONFIGS: dict[str, dict[str, Any]] = {
     "vit": {"model_type": "vit", **_SIZES, **_LABELS, "image_size": [12, 8]},
     "deit": {"model_type": "deit", **_SIZES, **_LABELS},
@@ -78,10 +105,64 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "yolos", **_SIZES, **_LABELS, "image_size": [12, 8], "num_detection_tokens": 3,
         "use_mid_position_embeddings": False, "qkv_bias": False,
     },
+    "detr": {"model_type": "detr", **_QUERIES, **_LABELS, "backbone_config": {
+        "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2,
+        "out_features": ["stage2"],
+    }},
+    "table_transformer": {"model_type": "table-transformer", **_QUERIES, **_LABELS, "backbone_config": {
+        "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [6, 12], "depths": [2, 1], "num_stages": 2,
+        "layer_type": "basic", "out_features": ["stage2"],
+    }},
+    "rt_detr": _RT_DETR | {"backbone_config": {
+        "model_type": "rt_detr_resnet", "embedding_size": 6, "hidden_sizes": [8, 16, 24, 32], "depths": [2, 1, 1, 1],
+        "out_features": ["stage2", "stage3", "stage4"],
+    }},
+    "rt_detr_basic": _RT_DETR | {"hidden_expansion": 0.5, "backbone_config": {
+        "model_type": "rt_detr_resnet", "embedding_size": 8, "hidden_sizes": [8, 16, 24, 32], "depths": [2, 1, 1, 1],
+        "layer_type": "basic", "out_features": ["stage2", "stage3", "stage4"],
+    }},
     "segformer": {
         "model_type": "segformer", "num_encoder_blocks": 3, "depths": [1, 2, 1], "sr_ratios": [4, 2, 1],
         "hidden_sizes": [8, 12, 32], "patch_sizes": [7, 3, 3], "strides": [4, 2, 2], "num_attention_heads": [1, 2, 4],
         "mlp_ratios": [2, 2, 2], "decoder_hidden_size": 16, **_LABELS,
+    },
+    "swin": {
+        "model_type": "swin", "image_size": [24, 16], "patch_size": 2, "embed_dim": 8, "depths": [2, 3],
+        "num_heads": [2, 4], "window_size": 3, "mlp_ratio": 2.0, **_LABELS,
+    },
+    "swin_placed": {
+        "model_type": "swin", "image_size": 16, "patch_size": 2, "embed_dim": 8, "depths": [2, 2], "num_heads": [2, 1],
+        "window_size": 4, "mlp_ratio": 1.5, "qkv_bias": False, "use_absolute_embeddings": True, **_LABELS,
+    },
+    "donut": {
+        "model_type": "vision-encoder-decoder",
+        "encoder": {
+            "model_type": "donut-swin", "image_size": [20, 28], "patch_size": 2, "embed_dim": 8, "depths": [2, 2],
+            "num_heads": [2, 4], "window_size": 4, "mlp_ratio": 2.0,
+        },
+        "decoder": {
+            "model_type": "mbart", "vocab_size": 40, "d_model": 12, "encoder_layers": 2, "encoder_attention_heads": 4,
+            "encoder_ffn_dim": 20, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 20,
+            "max_position_embeddings": 16, "scale_embedding": True, "forced_eos_token_id": None,
+        },
+    },
+    "blip": {
+        "model_type": "blip", "vision_config": _SIZES,
+        "text_config": _WORDS | {
+            "encoder_hidden_size": 16, "max_position_embeddings": 16, "bos_token_id": 2, "sep_token_id": 5,
+            "pad_token_id": 1,
+        },
+    },
+    "sam": {
+        "model_type": "sam",
+        "vision_config": _SIZES | {
+            "output_channels": 8, "mlp_dim": 20, "image_size": 20, "window_size": 3, "global_attn_indexes": [1],
+            "num_pos_feats": 4,
+        },
+        "prompt_encoder_config": {"hidden_size": 8, "image_size": 20, "patch_size": 4, "mask_input_channels": 4},
+        "mask_decoder_config": {
+            "hidden_size": 8, "mlp_dim": 12, "num_attention_heads": 2, "iou_head_hidden_dim": 10,
+        },
     },
     "trocr": {
         "model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit", **_SIZES, "qkv_bias": False},
@@ -96,13 +177,23 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 # The class of transformers that a configuration is read with, where the task does not tell it.
-CLASSES = {("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher"}
+CLASSES = {
+    ("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher",
+    ("blip", "image-to-text"): "BlipForConditionalGeneration",
+}
 # Run with weights in block types.
-QUANTISED = "vit deit beit dinov2 convnext resnet mobilenet_v2 efficientnet clip siglip yolos segformer trocr".split()
+QUANTISED = (
+    "vit deit beit dinov2 convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin "
+    "donut blip trocr"
+).split()
 # Run on another device.
 OTHER_DEVICE = (
-    "vit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos segformer trocr".split()
-)
+    "vit deit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer "
+    "swin donut blip sam trocr"
+).split()
+POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
+POINT_LABELS = [[[1, 0]], [[1, -1]]]
+BOXES = [[[2.0, 3.0, 15.0, 19.0]], [[0.0, 0.0, 7.0, 9.0]]]
 WITH_TOKENS = ("image-to-text", "zero-shot-image-classification")  # tasks whose models read texts too
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # two texts, or their beginnings
 
@@ -111,8 +202,10 @@ def sizes(name: str) -> list[tuple[int, int]]:
     """The sizes (height, width) of the pictures that the tests show a model."""
     config = CONFIGS[name]
     own = config.get("encoder", config.get("vision_config", config)).get("image_size", 32)
+    own = (64, 96) if config["model_type"] == "rt_detr" else own  # multiples of its coarsest step
     first = (own, own) if isinstance(own, int) else tuple(own)
-    return [first, (16, 20)] if config["model_type"] in ANY_SIZE else [first]
+    placed = config.get("use_absolute_embeddings")  # transformers resizes these tables for square pictures only
+    return [first, (16, 20)] if config["model_type"] in ANY_SIZE and not placed else [first]
 
 
-ANY_SIZE = "dinov2 convnext resnet mobilenet_v2 efficientnet yolos segformer".split()
+ANY_SIZE = "dinov2 convnext resnet mobilenet_v2 efficientnet yolos segformer swin detr table-transformer".split()

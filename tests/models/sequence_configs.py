@@ -28,7 +28,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 QUANTISED = ("t5", "bart", "mbart", "marian")  # run with weights in block types
-OTHER_DEVICE = ("t5", "bart", "marian")  # run on another device
+OTHER_DEVICE = QUANTISED  # run on another device
 # Run as GGUF files, with these fields.
 IN_GGUF = dict.fromkeys(("t5", "flan_t5"), {"d_model": 32, "d_kv": 8, "d_ff": 64})
 IDS = [[5, 17, 30, 8, 21, 12, 3], [9, 26, 14, 31, 1, 1, 1]]

@@ -19,7 +19,7 @@ from pyapp import nn
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.models._index import MODEL_TYPES, TASKS
 from pyapp.text.sequence_to_sequence import SearchOptions, search
-from tests.models.picture_configs import CONFIGS, QUANTISED, TOKENS, WITH_TOKENS, sizes
+from tests.models.picture_configs import BOXES, CONFIGS, POINT_LABELS, POINTS, QUANTISED, TOKENS, WITH_TOKENS, sizes
 from tests.models.seeded import direction, picture, picture_weights, shown
 
 FOLDER = Path(__file__).with_name("golden_pictures")
@@ -57,9 +57,21 @@ def make(name: str, task: str, **changes: Any) -> Any:
     return model.eval()
 
 
-def run(model: Any, task: str, size: tuple[int, int]) -> list[pyapp.Tensor]:
-    pictures = pyapp.from_numpy(picture(2, *size))
-    found = model(pictures, pyapp.tensor(TOKENS)) if task in WITH_TOKENS else model(pictures)
+def run(model: Any, task: str, size: tuple[int, int], device: str = "cpu") -> list[pyapp.Tensor]:
+    """The outputs for two pictures of a size, with the prompts or texts of the task."""
+
+    def on(values: Any) -> pyapp.Tensor:
+        return pyapp.tensor(values).to(device)
+
+    pictures = pyapp.from_numpy(picture(2, *size)).to(device)
+    if task == "mask-generation":
+        points, labels, boxes = on(POINTS), on(POINT_LABELS), on(BOXES)
+        results = (
+            model(pictures, points, labels), model(pictures, boxes=boxes, several=False),
+            model(pictures, points, labels, boxes),
+        )  # fmt: skip
+        return [part for result in results for part in result]
+    found = model(pictures, on(TOKENS)) if task in WITH_TOKENS else model(pictures)
     return list(found) if isinstance(found, tuple) else [found]
 
 
@@ -94,13 +106,15 @@ def test_outputs_and_gradients_are_those_of_transformers(name: str, task: str) -
         np.testing.assert_allclose(shown(values), wanted, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["trocr", "trocr_small"])
+@pytest.mark.parametrize("name", ["trocr", "trocr_small", "donut", "blip"])
 def test_texts_are_those_of_transformers(name: str) -> None:
     model, pictures = make(name, "image-to-text"), pyapp.from_numpy(picture(2, *sizes(name)[0]))
     for beams, expected in golden(name)["image-to-text"]["texts"].items():
         config = {"decoder_start_token_id": 2, "eos_token_id": 5, "num_beams": int(beams), "max_new_tokens": 8}
         *_, found = search(model, pictures, None, SearchOptions.from_files(config, {}, {}))
         assert found == expected
+    if model.pixels is None:
+        return
     with pytest.raises(ArgumentError, match="takes 12 x 12"):
         list(search(model, pyapp.zeros(1, 3, 12, 16), None, SearchOptions.from_files(config, {}, {})))
 
@@ -147,7 +161,9 @@ def test_hostile_lists_are_refused(name: str) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_hostile_configurations_are_refused(name: str) -> None:
     config = CONFIGS[name]
-    parts = [part for part in ("encoder", "decoder", "vision_config", "text_config") if part in config] or [""]
+    parts = [
+        part for part in ("encoder", "decoder", "vision_config", "text_config", "mask_decoder_config") if part in config
+    ] or [""]
     for part in parts:
         own = config[part] if part else config
         for field in ("num_attention_heads", "decoder_attention_heads", "image_size", "hidden_size", "d_model"):
@@ -163,3 +179,35 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         for value in (None, 3, {"model_type": "bert"}, {}, {"model_type": ["vit"]}):
             with pytest.raises(ModelError, match="encoder"):
                 module_of(name).Config.from_dict(config | {"encoder": value})
+
+
+def test_names_of_timms_networks() -> None:
+    """Detectors of older files have the names of timm's library (saved by it: resnet18 and resnet50)."""
+    before = "model.backbone.conv_encoder.model."
+    for old, new in (
+        ("conv1.weight", "embedder.embedder.convolution.weight"),
+        ("bn1.running_var", "embedder.embedder.normalization.running_var"),
+        ("layer2.0.conv1.weight", "encoder.stages.1.layers.0.layer.0.convolution.weight"),
+        ("layer4.1.bn3.bias", "encoder.stages.3.layers.1.layer.2.normalization.bias"),
+        ("layer2.0.downsample.0.weight", "encoder.stages.1.layers.0.shortcut.convolution.weight"),
+        ("layer2.0.downsample.1.running_mean", "encoder.stages.1.layers.0.shortcut.normalization.running_mean"),
+    ):
+        assert module_of("detr").renamed(before + old) == before + new
+    assert module_of("detr").renamed("model.encoder.layers.0.fc1.bias") == "model.encoder.layers.0.fc1.bias"
+
+
+def test_backbones_of_detectors() -> None:
+    config = {key: value for key, value in CONFIGS["detr"].items() if key != "backbone_config"}
+    read = module_of("detr").Config.from_dict
+    assert read(config | {"backbone": "resnet34"}).backbone.depths == (3, 4, 6, 3)
+    given = {"model_type": "timm_backbone", "backbone": "resnet101.a1_in1k"}
+    assert read(config | {"backbone_config": given}).backbone.depths == (3, 4, 23, 3)
+    assert read(read(config).to_dict()) == read(config)
+    for change, message in (
+        ({"backbone": "efficientnet_b0"}, "efficientnet_b0"), ({"backbone_config": {"model_type": "swin"}}, "swin"),
+        ({"dilation": True}, "dilation"), ({"backbone_config": []}, "not known"),
+        ({"backbone_config": {"model_type": "resnet", "out_features": ["stage2"]}}, "out_features"),
+        ({"position_embedding_type": "learned"}, "learned"),
+    ):  # fmt: skip
+        with pytest.raises(ModelError, match=message):
+            read(config | change)

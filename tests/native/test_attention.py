@@ -303,3 +303,73 @@ def test_a_type_that_caches_do_not_have_is_refused(kernels: Kernels) -> None:
             kernels.run("cache_write", position=at, type=code, **{k: v for k, v in sizes.items() if k != "kv_heads"})
             == BAD_ARGUMENT
         )
+
+
+def paged(cache: np.ndarray, table: np.ndarray, size: int, blocks: int) -> np.ndarray:
+    """A cache (texts, heads, capacity, columns) in blocks of `size` tokens, where the table (texts, parts) says."""
+    memory = np.full((blocks, cache.shape[1], size, cache.shape[3]), 77).astype(cache.dtype)
+    for text, row in enumerate(table):
+        for part, block in enumerate(row):
+            own = cache[text, :, part * size : (part + 1) * size]
+            memory[block, :, : own.shape[1]] = own
+    return unaligned(memory)
+
+
+@pytest.mark.parametrize("size", [64, 32, 5])
+@pytest.mark.parametrize("name", ["float32", "q8_0"])
+@pytest.mark.parametrize("tokens, heads, kv_heads, dims", [(1, 6, 2, 48), (20, 2, 1, 33), (3, 9, 3, 64)])
+def test_paged_caches(
+    kernels: Kernels, size: int, name: str, tokens: int, heads: int, kv_heads: int, dims: int
+) -> None:
+    """Three texts whose blocks lie in any order; two share their first one. Windows and slopes go across blocks."""
+    code, convert = TYPES.get(name, (FLOAT32, lambda x: (unaligned(x), x)))
+    starts, parts = [150 - tokens, 65, 3], -(-150 // size)
+    table = np.random.default_rng(3).permutation(3 * parts).astype(np.int32).reshape(3, parts)
+    (k, keys), (v, values) = (convert(normal(3, kv_heads, 150, dims, seed=seed)) for seed in (2, 3))
+    memory = [paged(cache, table, size, 3 * parts) for cache in (k, v)]
+    table[2, 0] = table[1, 0]
+    for cache in (keys, values):
+        cache[2, :, :size] = cache[1, :, :size]
+    for cache in (k, v):
+        cache[2, :, :size] = cache[1, :, :size]
+    q, y, plain = normal(3 * tokens, heads, dims, seed=1), *(np.full((3 * tokens, heads, dims), GUARD) for _ in "12")
+    sizes: dict[str, Any] = {"texts": 3, "type": code, "tokens": tokens, "heads": heads, "kv_heads": kv_heads}
+    sizes |= {"head_dim": dims, "y_stride": heads * dims, "q_stride": heads * dims, "causal": 1, "scale": 0.2}
+    sizes |= {"position": np.array(starts, np.int32), "slopes": np.abs(normal(heads, seed=9)), "window": 100}
+    paging = {"table": table, "parts": parts, "blocks": 3 * parts, "capacity": size}
+    run_checked(kernels, "cached_attention", "y", y=y, q=q, k=memory[0], v=memory[1], **sizes, **paging)
+    run_checked(kernels, "cached_attention", "y", y=plain, q=q, k=k, v=v, capacity=150, **sizes)
+    np.testing.assert_allclose(y, plain, rtol=3e-5, atol=3e-6)
+    if size == 64 and dims <= 64:  # the same keys at a time: the same bits
+        assert y.tobytes() == plain.tobytes()
+
+
+@pytest.mark.parametrize("name", ["float32", *TYPES])
+def test_paged_cache_write(kernels: Kernels, name: str) -> None:
+    code, convert = TYPES.get(name, (FLOAT32, lambda x: (unaligned(x), x)))
+    x, table = normal(2 * 7, 3, 40), np.array([[4, 0, 2], [1, 3, 5]], np.int32)  # two texts of seven tokens
+    rows, _ = convert(x.reshape(2, 7, 3, 40))
+    memory = np.full((6, 3, 8, rows.shape[-1]), 77).astype(rows.dtype)
+    expected, starts = memory.copy(), [5, 16]
+    for text, start in enumerate(starts):
+        for token in range(7):
+            at = start + token
+            expected[table[text, at // 8], :, at % 8] = rows[text, token]
+    sizes: dict[str, Any] = {"texts": 2, "type": code, "tokens": 7, "heads": 3, "head_dim": 40, "capacity": 8}
+    sizes |= {"x_stride": 120, "table": table, "parts": 3, "blocks": 6}
+    run_checked(kernels, "cache_write", "cache", cache=memory, x=x, position=np.array(starts, np.int32), **sizes)
+    np.testing.assert_array_equal(memory, expected)
+
+
+@pytest.mark.parametrize("position, wrong, code", [(15, 9, POSITION_RANGE), (8, 6, POSITION_RANGE),
+                                                   (8, -1, POSITION_RANGE), (0, 6, OK)])  # fmt: skip
+def test_blocks_outside_the_cache(kernels: Kernels, position: int, wrong: int, code: int) -> None:
+    """Only the parts that a text has come to count."""
+    y, x, cache = np.full((2, 2, 4), GUARD), normal(2, 2, 4), np.full((6, 2, 8, 4), GUARD)
+    sizes: dict[str, Any] = {"texts": 1, "type": FLOAT32, "tokens": 2, "heads": 2, "head_dim": 4, "capacity": 8}
+    sizes |= {"table": np.array([[2, wrong]], np.int32), "parts": 2, "blocks": 6}
+    at = np.array([position], np.int32)
+    assert kernels.run("cache_write", cache=cache, x=x, x_stride=8, position=at, **sizes) == code
+    strides: dict[str, Any] = {"y_stride": 8, "q_stride": 8, "causal": 1, "scale": 1.0, "kv_heads": 2}
+    assert kernels.run("cached_attention", y=y, q=x, k=cache, v=cache, position=at, **sizes, **strides) == code
+    assert (cache == GUARD).all() == (y == GUARD).all() == (code != OK)

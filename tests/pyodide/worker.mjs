@@ -1,6 +1,7 @@
 // Starts the site's own Pyodide, with the site's own wheels, and runs pytest in it. Messages: {line} and {exit, summary}.
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 import { openPool } from "../modules/worker/pool.js";
+import { addLibrary } from "../modules/worker/unpack.js";
 import { createEncoder, loadTokenizers } from "../modules/worker/tokenizer.js";
 
 const SITE = new URL("../", import.meta.url);
@@ -26,6 +27,8 @@ function lineWriter() {
 async function start() {
   const folder = new URL("pyodide/", SITE).href;
   const pyodide = await loadPyodide({ indexURL: folder, packageBaseUrl: folder });
+  const lock = JSON.parse(new TextDecoder().decode(await bytesOf("pyodide/pyodide-lock.json")));
+  addLibrary(pyodide, (await bytesOf(`pyodide/${lock.packages["python-later"].file_name}`)).buffer);
   const wanted = ["numpy", "pyapp", "micropip", "jinja2"];
   const loaded = await pyodide.loadPackage(wanted, { messageCallback: () => {} });
   const missing = wanted.filter((name) => !loaded.some((item) => item.name === name));

@@ -64,9 +64,9 @@ class Process:
     def _read(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self.log.append(json.loads(line))
+            self.log.append(json.loads(line) if line.startswith("{") else {"event": line})  # other programs' lines
 
-    def wait_for(self, event: str, seconds: float = 60, **fields: Any) -> dict[str, Any]:
+    def wait_for(self, event: str, seconds: float = 120, **fields: Any) -> dict[str, Any]:
         """The first line of the log with an event and fields."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

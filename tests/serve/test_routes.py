@@ -242,12 +242,17 @@ REFUSED = [
     ("/v1/chat/completions", ASK | {"response_format": {"type": "xml"}}, 400, "response_format.type"),
     ("/v1/chat/completions", ASK | {"response_format": {"type": "json_schema"}}, 400, "response_format.json_schema"),
     ("/v1/chat/completions", ASK | {"messages": [{"role": "user", "content": "x" * 30_000}]}, 400, "messages"),
-    ("/v1/chat/completions", ASK | {"messages": [{"role": "user", "content": "x" * 3_000}]}, 400, "prompt"),
+    ("/v1/chat/completions", ASK | {"messages": [{"role": "user", "content": "x" * 3_000}]}, 400, "messages"),
     ("/v1/chat/completions", ASK | {"messages": [{"role": "user", "content": "\ud800"}]}, 400, "messages"),
     ("/v1/chat/completions", ASK | {"response_format": {"type": "json_schema", "json_schema": {
         "name": "n", "schema": {"type": "string", "minLength": 5, "maxLength": 2}}}}, 400, "response_format"),
     ("/v1/chat/completions", ASK | {"regex": "(a{999}){999}"}, 400, "regex"),
     ("/v1/chat/completions", ASK | {"regex": "(a+)+("}, 400, "regex"),
+    ("/v1/chat/completions", ASK | {"response_format": {"type": "json_schema", "json_schema": {  # seconds of work
+        "name": "n", "schema": {"type": "object", "properties": {f"p{n}": {"type": "integer"} for n in range(900)}}}}},
+     400, "response_format"),
+    ("/v1/chat/completions", ASK | {"priority": 0.5}, 400, "priority"),
+    ("/embed_all", {"inputs": [3]}, 400, "inputs"),
     ("/v1/completions", {"prompt": {"file": "/etc/passwd"}}, 400, "prompt"),
     ("/v1/completions", {"prompt": [5, 999999]}, 400, "prompt"),
     ("/v1/completions", {"prompt": "a", "suffix": "b"}, 400, "suffix"),

@@ -13,7 +13,8 @@ from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Error, Event, Token
 from pyapp.models import load_model
 from pyapp.nn import quantize
-from pyapp.serve.scheduler import BLOCK, Scheduler, Text
+from pyapp.serve.blocks import START, BlockPool, name_of
+from pyapp.serve.scheduler import BLOCK, TOGETHER, Scheduler, Text
 from pyapp.text.generate import Session, generate
 from pyapp.text.options import SamplingOptions
 from pyapp.text.session import PROMPT_PASS
@@ -64,12 +65,8 @@ def run(scheduler: Scheduler, *clients: Client, apart: int = 0) -> None:
 
 
 @pytest.mark.parametrize("kind", ["float32", "q8_0", "q4_0"])
-def test_a_text_is_the_same_alone_and_in_company(loaded: Any, kind: str, tmp_path: Path) -> None:
-    if kind != "float32":
-        folder = tmp_path / "model"
-        write_chat_model(folder, dim=32)
-        loaded = load_model(folder)
-        quantize(loaded.model, kind)
+def test_a_text_is_the_same_alone_and_in_company(kind: str, tmp_path: Path) -> None:
+    loaded = quantized(tmp_path, kind)
     alone = []
     for prompt in PROMPTS:
         client = Client(loaded, prompt)
@@ -182,17 +179,116 @@ def test_texts_end_where_the_context_does(loaded: Any) -> None:
 
 
 def test_the_cache_keeps_to_its_memory(loaded: Any) -> None:
+    """A memory for three texts of full length: more run at once while they are short."""
     row = loaded.model.new_cache(100, texts=1).nbytes
-    scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=16, context=100, cache_bytes=9 * row)
-    assert scheduler.most_rows == 9 // scheduler.rows_multiple * scheduler.rows_multiple
-    run(scheduler, *(Client(loaded, "a") for _ in range(12)))
-    assert scheduler._cache.nbytes <= 9 * row
+    scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=16, context=100, cache_bytes=4 * row)
+    clients = [Client(loaded, f"{number}") for number in range(12)]
+    for client in clients:
+        scheduler.add(client.text)
+    scheduler.turn()
+    assert scheduler.load.running > 4
+    run(scheduler)
+    assert all(len(client.scored) == 12 for client in clients)
+    assert scheduler._cache.nbytes <= 4 * row
     with pytest.raises(OptionError, match="--cache-memory"):
         Scheduler(loaded.model, loaded.tokenizer, context=100, cache_bytes=row // 2)
 
 
+def quantized(tmp_path: Path, kind: str) -> Any:
+    write_chat_model(tmp_path / "model", dim=32)
+    found = load_model(tmp_path / "model")
+    if kind != "float32":
+        quantize(found.model, kind)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["float32", "q8_0"])
+def test_texts_that_give_their_memory_back_stay_the_same(kind: str, tmp_path: Path) -> None:
+    """A memory that is too small for all: some are read anew, in passes or in the same steps."""
+    loaded = quantized(tmp_path, kind)
+    long = {"max_new_tokens": 90}
+    prompts = [*PROMPTS[:2], "z" * 140, PROMPTS[3]]
+    alone = [Client(loaded, prompt, **long) for prompt in prompts]
+    for client in alone:
+        run(Scheduler(loaded.model, loaded.tokenizer, rows=1, context=260), client)
+    small = loaded.model.new_cache(BLOCK, texts=1).nbytes * 11
+    scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=4, context=260, cache_bytes=small)
+    assert scheduler.rows_alike == (kind != "float32")
+    clients = [Client(loaded, prompt, **long) for prompt in prompts]
+    run(scheduler, *clients)
+    assert scheduler.preempted > 0
+    assert [client.scored for client in clients] == [client.scored for client in alone]
+    assert scheduler.load.used_blocks == 0
+
+
+def test_prompts_that_begin_alike_are_read_once(tmp_path: Path) -> None:
+    """Blocks of prompts and of answers are shared, also while they are in use."""
+    loaded = quantized(tmp_path, "q8_0")
+    scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=4, context=400)
+    system = "you are a parrot " * 9  # 153 tokens: four blocks and a part
+    first, second = Client(loaded, system + "one"), Client(loaded, system + "two")
+    run(scheduler, first, second)
+    assert [client.done.results["reused_tokens"] for client in (first, second)] == [0, 4 * BLOCK]
+    assert second.scored == alone_of(loaded, system + "two").scored
+    answer = Client(loaded, "tell me", max_new_tokens=80)
+    run(scheduler, answer)
+    ids = [*answer.text.ids, *(id for id, _ in answer.scored if id is not None)]
+    turn = Client(loaded, "")
+    turn.text.ids = [*ids, 104, 105]  # a conversation goes on: what the model has written needs no reading either
+    run(scheduler, turn)
+    assert turn.done.results["reused_tokens"] == (len(ids) - 1) // BLOCK * BLOCK > len(answer.text.ids)
+    fresh = Client(loaded, "")
+    fresh.text.ids = turn.text.ids
+    run(Scheduler(loaded.model, loaded.tokenizer, rows=1, context=400), fresh)
+    assert turn.scored == fresh.scored
+    same = [Client(loaded, "w" * 200, seed=seed, temperature=1.0) for seed in range(3)]  # as `n` of a request
+    run(scheduler, *same)
+    assert [client.done.results["reused_tokens"] for client in same] == [0, 6 * BLOCK, 6 * BLOCK]
+    assert scheduler.load.kept_blocks > 0 and scheduler.load.used_blocks == 0
+
+
+def alone_of(loaded: Any, prompt: str) -> Client:
+    client = Client(loaded, prompt)
+    run(Scheduler(loaded.model, loaded.tokenizer, rows=1, context=400), client)
+    return client
+
+
+def test_texts_of_lower_priority_go_first(loaded: Any) -> None:
+    scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=1, context=100)
+    ends: list[str] = []
+    clients = {}
+    for name, priority in (("later", 5), ("usual", 0), ("usual again", 0), ("urgent", -1)):
+        client = clients[name] = Client(loaded, name)
+        emit = client.text.emit
+        client.text.emit = lambda event, name=name, emit=emit: (  # type: ignore[misc]
+            emit(event), ends.append(name) if isinstance(event, Done) else None)  # fmt: skip
+        client.text.priority = priority
+        scheduler.add(client.text)
+        scheduler.turn()  # the first one runs when the others come
+    run(scheduler)
+    assert ends == ["urgent", "usual", "usual again", "later"] and scheduler.preempted >= 1
+    for name, client in clients.items():
+        assert client.scored == alone_of(loaded, name).scored
+
+
+def test_the_pool_of_blocks() -> None:
+    pool, names = BlockPool(4, first=1), [name_of(START, [number]) for number in range(4)]
+    taken = [pool.take() for _ in range(4)]
+    assert taken == [1, 2, 3, 4] and pool.take() is None and pool.used == 4
+    for block, name in zip([1, 2, 3], names, strict=False):
+        pool.name(block, name)
+    assert pool.share(names[0]) == 1 and pool.share(names[3]) is None
+    pool.release([1, 2, 3, 4])
+    assert pool.used == 1 and pool.kept == 2 and pool.available == 3
+    assert pool.take() == 4  # it holds nothing of use
+    assert pool.take() == 3 and pool.known(names[2]) is None  # the end of a text goes before its beginning
+    assert pool.share(names[1]) == 2 and pool.take() is None
+    pool.release([1])
+    assert pool.take() == 1
+
+
 def test_rows_that_the_kernels_round_differently_are_found(loaded: Any) -> None:
-    assert Scheduler(loaded.model, loaded.tokenizer, context=64).rows_multiple in (1, BLOCK)
+    assert Scheduler(loaded.model, loaded.tokenizer, context=64).rows_multiple in (1, TOGETHER)
 
 
 def test_a_step_that_fails_ends_all_and_the_next_ones_work(loaded: Any) -> None:

@@ -18,8 +18,8 @@ from pyapp.formats.sentencepiece_model import read_sentencepiece_model
 from pyapp.text.charsmap import CharsMap, take_charsmap
 from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.gguf_vocabulary import GgufVocabulary
-from pyapp.text.pattern_limits import danger
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.pattern_limits import danger, growth
+from pyapp.text.tokenizer import NativeBackend, Tokenizer
 from pyapp.text.tokenizer_files import load_tokenizer
 from pyapp.text.word_patterns import WORD_PATTERNS, name_of_pattern, word_pattern
 from tests.hostile import damaged_texts, peak_memory, survives
@@ -242,6 +242,18 @@ def test_charsmap() -> None:
         r"(.*)\1x",
         r"(?<n>a|\g<n>b)",
         r"(?<n>a+)\k<n>b",
+        "(a?){30}a{30}",
+        "a?" * 30 + "a" * 30,
+        "(a{0,30}){0,30}b",
+        "(a|aa){30}b",
+        "(?:a|){40}b",
+        "a{1,50}a{1,50}a{1,50}b",
+        "((a{1000}){1000}){1000}",
+        "a{0,4294967295}",
+        "(" * 200 + "a" + ")" * 200,
+        "a(?R)?b",
+        "(?(1)a|b)",
+        "(a+",
     ],
 )
 def test_patterns_that_could_take_forever(pattern: str) -> None:
@@ -260,9 +272,51 @@ def test_harmless_patterns() -> None:
         r"(?i:'s|'t)?\p{L}+",
         r"\(a+\)+",
         r"((?=[\p{L}])([^a-z]))*((?=a)b)+",
+        r"(?#why)(?i)a+|(?:\r\n)?\p{N}{1,3}(?=(?:\d{3})*\b)",
+        "|".join(f"(?:w{number})" for number in range(1000)),
     ]
     for pattern in [*plain, r"[^(\s|.,!?)]+"]:
         assert danger(pattern) is None, pattern
+
+
+def replacing(pattern: dict[str, str], content: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [replacing({"String": "a"}, "aa")] * 30,
+        [replacing({"Regex": "."}, "a" * 1000)],
+        [replacing({"Regex": "b*"}, "a")] * 30,
+        [replacing({"String": ""}, "a")] * 30,
+        [{"type": "Sequence", "normalizers": [replacing({"String": "abc"}, "abcabc")] * 10}] * 3,
+        [{"type": "Prepend", "prepend": "a" * 1000}] * 100,
+        [{"type": "Prepend", "prepend": "a" * 100}, *[replacing({"String": "a"}, "aa")] * 6],
+    ],
+)
+def test_normalizers_that_could_fill_the_memory(steps: list[Any]) -> None:
+    whole = words_tokenizer("llama-bpe") | {"normalizer": {"type": "Sequence", "normalizers": steps}}
+    with pytest.raises(ModelError, match="could fill the memory"):
+        Tokenizer(whole)
+
+
+def test_normalizers_of_models_are_no_danger() -> None:
+    for steps in (
+        [{"type": "Prepend", "prepend": "▁"}, replacing({"String": " "}, "▁")],
+        [{"type": "NFKC"}, *[replacing({"Regex": " {2,}"}, " ")] * 3, replacing({"String": "``"}, '"')],
+        [replacing({"Regex": r"\s+"}, " "), {"type": "Lowercase"}, replacing({"String": "…"}, "...")],
+    ):
+        assert growth({"type": "Sequence", "normalizers": steps}) is None
+
+
+@pytest.mark.native_only
+def test_failures_of_the_library_are_errors() -> None:
+    """A search that the library gives up ends in Rust, with an error that is no Exception."""
+    whole = words_tokenizer("llama-bpe")
+    whole["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "a?" * 30 + "a" * 30  # which Tokenizer refuses
+    with pytest.raises(ModelError, match="gives no tokens"):
+        NativeBackend(json.dumps(whole)).encode("a" * 29)
 
 
 def test_special_names_and_settings() -> None:

@@ -4,19 +4,27 @@ Calls that a claim refuses run by the op's definition, or by NumPy on the CPU. A
 its kernels.
 """
 
-from . import (  # noqa: F401
+from ..op import LATE_CLAIMS
+
+# The families that neither a story nor a transcript needs: each is imported when one of its ops is first called.
+LATE = {
+    "ctc": "_ctc _ctc_gradient",
+    "element_updates": "computed_elements update_elements",
+    "losses": "_cross_entropy cross_entropy_backward",
+    "optimizer_steps": "adafactor_step adamw_step muon_step",
+    "pooling": "_max_of_windows _mean_of_windows _places_of_max max_of_windows_backward mean_of_windows_backward",
+}
+LATE_CLAIMS.update((name, f"{__name__}.{module}") for module, names in LATE.items() for name in names.split())
+
+from . import (  # noqa: E402, F401
     attention,
     convolution,
-    element_updates,
     elementwise,
     embedding,
     indexing,
     int8_attention,
     linear,
-    losses,
     normalization,
-    optimizer_steps,
-    pooling,
     reduce,
     reordering,
     sampling,

@@ -43,10 +43,19 @@ def _starts(position: Tensor) -> Tensor:
     return position if position.strides == (1,) else dense(position)
 
 
-def _cache_sizes(cache: Tensor) -> tuple[int, int, int]:
-    """(texts, KV, capacity) of a cache (KV, capacity, ...) or (B, KV, capacity, ...)."""
+def _cache_sizes(cache: Tensor, block_table: Tensor | None) -> tuple[tuple[int, int, int], tuple[int, int]]:
+    """(texts, KV, capacity), (parts, blocks) of a cache (KV, capacity, ...), (B, KV, capacity, ...), or (blocks, KV,
+    capacity, ...) with a block table.
+    """
     kv_heads, capacity = cache.shape[-3:-1]
-    return (cache.shape[0] if len(cache.shape) == 4 else 1), kv_heads, capacity
+    if block_table is not None:
+        return (block_table.shape[0], kv_heads, capacity), (block_table.shape[1], cache.shape[0])
+    return ((cache.shape[0] if len(cache.shape) == 4 else 1), kv_heads, capacity), (1, 0)
+
+
+def _table(block_table: Tensor | None) -> Tensor | None:
+    """A block table as kernels take it."""
+    return None if block_table is None else dense(block_table)
 
 
 def _slopes(slopes: Tensor | None) -> Tensor | None:
@@ -79,16 +88,16 @@ def _rope(x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) 
 
 
 @claims("cache_write")
-def _cache_write(cache: Tensor, x: Tensor, position: Tensor) -> Any:
+def _cache_write(cache: Tensor, x: Tensor, position: Tensor, block_table: Tensor | None = None) -> Any:
     if not _are_caches(cache, cache) or x.dtype is not _F32 or position.dtype is not _I32:
         return NotImplemented
-    check_write(cache, x, position)
+    check_write(cache, x, position, block_table)
     x = _heads(x)
     tokens, heads, size = x.shape[-3:]
-    texts, _, capacity = _cache_sizes(cache)
+    (texts, _, capacity), paging = _cache_sizes(cache, block_table)
     _CACHE_WRITE.launch(
-        x.numel() >> 10, cache, x, _starts(position), texts, tokens, heads, size, capacity, x.strides[-3],
-        CODES[cache.dtype],
+        x.numel() >> 10, cache, x, _starts(position), _table(block_table), texts, tokens, heads, size, capacity,
+        x.strides[-3], CODES[cache.dtype], *paging,
     )  # fmt: skip
     cache.storage.version += 1
     return cache
@@ -97,18 +106,18 @@ def _cache_write(cache: Tensor, x: Tensor, position: Tensor) -> Any:
 @claims("_cached_attention")
 def _cached_attention(
     q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float, window: int | None,
-    softcap: float | None, slopes: Tensor | None,
+    softcap: float | None, slopes: Tensor | None, block_table: Tensor | None,
 ) -> Any:  # fmt: skip
     if not (q.dtype is _F32 and _are_caches(k_cache, v_cache) and position.dtype is _I32):
         return NotImplemented
     q = _heads(q)
     tokens, heads, size = q.shape[-3:]
-    texts, kv_heads, capacity = _cache_sizes(k_cache)
+    (texts, kv_heads, capacity), paging = _cache_sizes(k_cache, block_table)
     y = empty_contiguous(q.shape, _F32, q.device)
     _ATTENTION.launch(
         texts * tokens * heads * size * 256 >> 10, y, q, k_cache, v_cache, _starts(position), _slopes(slopes),
-        texts, tokens, heads, kv_heads, size, capacity, heads * size, q.strides[-3], 1, window or 0,
-        CODES[k_cache.dtype], scale, softcap or 0.0,
+        _table(block_table), texts, tokens, heads, kv_heads, size, capacity, heads * size, q.strides[-3], 1,
+        window or 0, CODES[k_cache.dtype], *paging, scale, softcap or 0.0,
     )  # fmt: skip
     return y
 
@@ -140,8 +149,8 @@ def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> A
         count = min(length, tokens - first)
         _ATTENTION.launch(count * heads * size * length >> 9,
             Part(y, 4 * first * heads * size), Part(q, 4 * first * q.strides[0]), keys, values,
-            _constant(length - count, q.device), None, 1, count, heads, kv_heads, size, length, heads * size,
-            q.strides[0], 0, 0, CODES[_F32], scale, 0.0,
+            _constant(length - count, q.device), None, None, 1, count, heads, kv_heads, size, length, heads * size,
+            q.strides[0], 0, 0, CODES[_F32], 1, 0, scale, 0.0,
         )  # fmt: skip
     return y
 
@@ -149,7 +158,7 @@ def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> A
 @claims("_cached_self_attention")
 def _cached_self_attention(
     qkv: Tensor, table: Tensor | None, position: Tensor, keys: Tensor, values: Tensor, size: int, interleaved: bool,
-    scale: float, window: int | None, softcap: float | None, slopes: Tensor | None,
+    scale: float, window: int | None, softcap: float | None, slopes: Tensor | None, block_table: Tensor | None,
 ) -> Any:  # fmt: skip
     """Four records in one call: rotate q and k in place, write k and v into the cache, attend."""
     if not (qkv.dtype is _F32 and _are_caches(keys, values) and position.dtype is _I32):
@@ -159,17 +168,24 @@ def _cached_self_attention(
     lead = qkv.shape[:-1]
     qkv, rows, width, stride = rows_of(qkv)
     position, slopes = _starts(position), _slopes(slopes)
-    texts, kv_heads, capacity = _cache_sizes(keys)
+    (texts, kv_heads, capacity), paging = _cache_sizes(keys, block_table)
+    blocks = _table(block_table)
     tokens, heads, code = rows // max(texts, 1), width // size - 2 * kv_heads, CODES[keys.dtype]
     new_keys = Part(qkv, heads * size * 4)
     new_values = Part(new_keys, kv_heads * size * 4)
     y = empty_contiguous((*lead, heads * size), _F32, qkv.device)
     records: list[tuple[Any, ...]] = [
-        (_CACHE_WRITE, keys, new_keys, position, texts, tokens, kv_heads, size, capacity, stride, code),
-        (_CACHE_WRITE, values, new_values, position, texts, tokens, kv_heads, size, capacity, stride, code),
         (
-            _ATTENTION, y, qkv, keys, values, position, slopes, texts, tokens, heads, kv_heads, size, capacity,
-            heads * size, stride, 1, window or 0, code, scale, softcap or 0.0,
+            _CACHE_WRITE, keys, new_keys, position, blocks, texts, tokens, kv_heads, size, capacity, stride, code,
+            *paging,
+        ),
+        (
+            _CACHE_WRITE, values, new_values, position, blocks, texts, tokens, kv_heads, size, capacity, stride, code,
+            *paging,
+        ),
+        (
+            _ATTENTION, y, qkv, keys, values, position, slopes, blocks, texts, tokens, heads, kv_heads, size, capacity,
+            heads * size, stride, 1, window or 0, code, *paging, scale, softcap or 0.0,
         ),
     ]  # fmt: skip
     if table is not None:

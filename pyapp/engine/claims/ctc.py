@@ -9,7 +9,6 @@ from ..launch import KERNELS
 from ..native import get_num_threads
 from ..op import claims
 from ..operands import dense
-from ..ops import ctc as _ctc_ops  # noqa: F401 (defines the ops)
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous
 

@@ -10,7 +10,6 @@ from ..element_programs import TENSORS, ElementProgram, HeldNumbers, Numbers
 from ..launch import KERNELS
 from ..op import claims
 from ..operands import dense
-from ..ops import element_updates as _element_updates  # noqa: F401 (defines the op)
 from ..tensor import Tensor
 from .layouts import result_like
 

@@ -9,7 +9,6 @@ from ..element_types import CODES
 from ..launch import KERNELS
 from ..op import claims
 from ..operands import dense
-from ..ops import pool as _pool  # noqa: F401 (defines the ops)
 from ..tensor import Tensor, empty_contiguous
 
 _MAX, _MAX_BACKWARD, _MEAN, _MEAN_BACKWARD = (

@@ -13,7 +13,6 @@ from ..element_types import CODES, opcodes
 from ..launch import KERNELS as K
 from ..op import claims
 from ..operands import dense
-from ..ops import norms as _norms  # noqa: F401 (defines the ops)
 from ..shape import Shape, dense_layout, normalize_dim, normalize_dims, reduced_dims
 from ..tensor import Tensor, empty_contiguous
 from .layouts import in_type

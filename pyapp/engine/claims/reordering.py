@@ -11,9 +11,6 @@ from ..element_types import CODES
 from ..launch import KERNELS, Part
 from ..op import claims
 from ..operands import common_dtype
-from ..ops import padding as _padding  # noqa: F401 (defines the ops)
-from ..ops import reordering as _reordering  # noqa: F401 (defines the ops)
-from ..ops import stacking as _stacking  # noqa: F401 (defines the op)
 from ..ops.index import fill_
 from ..ops.view import copy_strided, dense_copy
 from ..shape import Shape

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ..launch import KERNELS, launch_all
 from ..op import claims
-from ..ops import sampling as _sampling  # noqa: F401 (defines the ops)
-from ..ops import token_masks as _masks  # noqa: F401 (defines the op)
 from ..tensor import Tensor
 
 _SAMPLE, _ARGMAX, _CROSS_ENTROPY = KERNELS["sample_f32"], KERNELS["argmax_f32"], KERNELS["cross_entropy_f32"]

@@ -8,7 +8,6 @@ from .. import dtype as _dtype
 from ..launch import KERNELS
 from ..op import claims
 from ..operands import dense
-from ..ops import spectrum as _spectrum  # noqa: F401 (defines the ops)
 from ..tensor import Tensor, empty_contiguous
 
 _POWER, _LOG_MEL = KERNELS["power_spectrum_f32"], KERNELS["log_mel_f32"]

@@ -35,6 +35,9 @@ class Card:
     stream: Any  # the present one
     compiler: str  # its name and version: part of the key of what is kept on disk
 
+    def enter(self) -> None:
+        """Makes the card the one of this thread, for other libraries."""
+
     def compile(self, source: str, text: str, headers: dict[str, str]) -> bytes:
         """Compiles a source for this card; `source`: its path without ".cu". KernelError with the compiler's log."""
         raise NotImplementedError

@@ -196,7 +196,7 @@ class NvidiaCard(Card):
         self.compiler = compiler_version()
         self.total_memory = int(self._call("asking the card", "cuDeviceTotalMem", self._device))
         self._context = self._call("opening the card", "cuDevicePrimaryCtxRetain", self._device)
-        self._enter()
+        self.enter()
         self.stream = self.new_stream(0)
         self._staging: list[tuple[int, Any]] = []  # two halves of pinned memory, with their events
         self._shared: dict[int, int] = {}  # dynamic shared memory that a function was granted
@@ -204,8 +204,8 @@ class NvidiaCard(Card):
     def _call(self, what: str, name: str, *arguments: Any) -> Any:
         return _checked(self._driver, getattr(self._driver, name)(*arguments), what)
 
-    def _enter(self) -> None:
-        """Makes the card the one of this thread."""
+    def enter(self) -> None:
+        """As Card.enter."""
         if _present.card is not self or _present.pid != os.getpid():
             _opened()
             self._call("choosing the card", "cuCtxSetCurrent", self._context)
@@ -215,14 +215,14 @@ class NvidiaCard(Card):
         return compile_source(source, text, headers, self.architecture)[0]
 
     def load(self, image: bytes) -> Any:
-        self._enter()
+        self.enter()
         return self._call("loading kernels", "cuModuleLoadData", image)
 
     def function(self, module: Any, name: str) -> Any:
         return self._call(f"finding the kernel {name}", "cuModuleGetFunction", module, name.encode())
 
     def launch(self, function: Any, blocks: int, threads: int, shared: int, arguments: Any) -> None:
-        self._enter()
+        self.enter()
         if shared > PLENTY_SHARED and self._shared.get(id(function), 0) < shared:
             code = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._call("asking for shared memory", "cuFuncSetAttribute", function, code, shared)
@@ -233,20 +233,20 @@ class NvidiaCard(Card):
         )  # fmt: skip
 
     def allocate(self, nbytes: int) -> int | None:
-        self._enter()
+        self.enter()
         status, address = self._driver.cuMemAlloc(nbytes)
         if status == self._driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
             return None
         return int(_checked(self._driver, (status, address), f"allocating {nbytes:,} bytes"))
 
     def free(self, address: int) -> None:
-        self._enter()
+        self.enter()
         self._call("freeing memory", "cuMemFree", address)
 
     def write(self, address: int, source: int, nbytes: int) -> None:
         """In pieces through two halves of memory that the card reads by itself: the one is filled while the other is
         copied. Less goes directly: the driver keeps it when the call returns."""
-        self._enter()
+        self.enter()
         if nbytes < STAGED:
             self._call("copying to the card", "cuMemcpyHtoDAsync", address, source, nbytes, self.stream)
             self._call("copying to the card", "cuStreamSynchronize", self.stream)
@@ -259,7 +259,7 @@ class NvidiaCard(Card):
             self._call("copying to the card", "cuEventRecord", done, self.stream)
 
     def read(self, target: int, address: int, nbytes: int) -> None:
-        self._enter()
+        self.enter()
         if nbytes < STAGED:
             self._call("copying from the card", "cuMemcpyDtoHAsync", target, address, nbytes, self.stream)
             self._call("copying from the card", "cuStreamSynchronize", self.stream)
@@ -290,63 +290,63 @@ class NvidiaCard(Card):
             yield at, *self._staging[number % 2]
 
     def copy(self, to: int, source: int, nbytes: int) -> None:
-        self._enter()
+        self.enter()
         self._call("copying", "cuMemcpyDtoDAsync", to, source, nbytes, self.stream)
 
     def clear(self, address: int, nbytes: int) -> None:
-        self._enter()
+        self.enter()
         self._call("clearing memory", "cuMemsetD8Async", address, 0, nbytes, self.stream)
 
     def shared_word(self) -> tuple[int, Any]:
-        self._enter()
+        self.enter()
         seen = int(self._call("allocating host memory", "cuMemHostAlloc", 64, 2))  # CU_MEMHOSTALLOC_DEVICEMAP
         ctypes.memset(seen, 0, 64)
         address = int(self._call("mapping host memory", "cuMemHostGetDevicePointer", seen, 0))
         return address, ctypes.c_int32.from_address(seen)
 
     def synchronize(self) -> None:
-        self._enter()
+        self.enter()
         self._call("waiting for the card", "cuCtxSynchronize")
 
     def new_stream(self, priority: int) -> Any:
-        self._enter()
+        self.enter()
         # 1: not blocked by the driver's default stream
         return self._call("making a stream", "cuStreamCreateWithPriority", 1, priority)
 
     def end_stream(self, stream: Any) -> None:
-        self._enter()
+        self.enter()
         self._call("ending a stream", "cuStreamDestroy", stream)
 
     def wait_for_stream(self, stream: Any) -> None:
-        self._enter()
+        self.enter()
         self._call("waiting for a stream", "cuStreamSynchronize", stream)
 
     def stream_is_done(self, stream: Any) -> bool:
-        self._enter()
+        self.enter()
         return self._is_done("asking a stream", self._driver.cuStreamQuery(stream))
 
     def new_event(self, timing: bool) -> Any:
-        self._enter()
+        self.enter()
         return self._call("making an event", "cuEventCreate", 0 if timing else 2)  # CU_EVENT_DISABLE_TIMING
 
     def end_event(self, event: Any) -> None:
-        self._enter()
+        self.enter()
         self._call("ending an event", "cuEventDestroy", event)
 
     def record_event(self, event: Any, stream: Any) -> None:
-        self._enter()
+        self.enter()
         self._call("recording an event", "cuEventRecord", event, stream)
 
     def hold_stream(self, stream: Any, event: Any) -> None:
-        self._enter()
+        self.enter()
         self._call("waiting for an event", "cuStreamWaitEvent", stream, event, 0)
 
     def wait_for_event(self, event: Any) -> None:
-        self._enter()
+        self.enter()
         self._call("waiting for an event", "cuEventSynchronize", event)
 
     def event_is_done(self, event: Any) -> bool:
-        self._enter()
+        self.enter()
         return self._is_done("asking an event", self._driver.cuEventQuery(event))
 
     def _is_done(self, what: str, result: tuple[Any, ...]) -> bool:
@@ -356,26 +356,26 @@ class NvidiaCard(Card):
         return True
 
     def milliseconds(self, start: Any, end: Any) -> float:
-        self._enter()
+        self.enter()
         return float(self._call("reading events", "cuEventElapsedTime", start, end))
 
     def free_memory(self) -> int:
-        self._enter()
+        self.enter()
         return int(self._call("asking for free memory", "cuMemGetInfo")[0])
 
     def products(self) -> Products | None:
-        self._enter()
+        self.enter()
         library = cublas.load()
         return None if library is None else Products(library)
 
     def start_product(
         self, products: Products, planned: Any, kernel: str, pointers: Sequence[int], workspace: int
     ) -> None:
-        self._enter()
+        self.enter()
         products.run(planned, kernel, pointers, workspace, int(self.stream))
 
     def begin_capture(self) -> None:
-        self._enter()
+        self.enter()
         mode = self._driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         self._call("beginning a graph", "cuStreamBeginCapture", self.stream, mode)
 
@@ -387,7 +387,7 @@ class NvidiaCard(Card):
             self._call("freeing a graph", "cuGraphDestroy", graph)
 
     def run_graph(self, graph: Any) -> None:
-        self._enter()
+        self.enter()
         self._call("running a graph", "cuGraphLaunch", graph.executable, self.stream)
 
 

@@ -4,6 +4,9 @@ A cache is (KV, capacity, D) for one text, or (B, KV, capacity, D) for B texts t
 float32 or float16 numbers, or is uint8 (..., row_bytes(D)): rows in q8_0, which are D int8 numbers, then a float16
 scale for each 32 of them. `position` is int32: (1,) for one text, (B,) for B texts. Row t of text b has the position
 position[b] + t.
+
+Paged caches (Kwon et al. 2023, arXiv 2309.06180): with a `block_table` (B, parts) int32, (1, parts) for one text, a
+cache is (blocks, KV, capacity, D). Part i of text b, the positions i * capacity …, is in the block block_table[b, i].
 """
 
 from __future__ import annotations
@@ -36,13 +39,20 @@ def _columns(cache: Tensor, head_dim: int) -> int:
     return row_bytes(head_dim) if cache.dtype is _dtype.uint8 else head_dim
 
 
-def check_cache(name: str, cache: Tensor, texts: tuple[int, ...], head_dim: int, position: Tensor) -> None:
-    """A cache (KV, capacity, D) and position (1,) for texts (), or (B, KV, capacity, D) and (B,) for texts (B,); else
-    ValueError.
+def check_cache(
+    name: str, cache: Tensor, texts: tuple[int, ...], head_dim: int, position: Tensor, block_table: Tensor | None = None
+) -> None:
+    """A cache (KV, capacity, D) and position (1,) for texts (), or (B, KV, capacity, D) and (B,) for texts (B,); with a
+    block table (blocks, KV, capacity, D). Else ValueError.
     """
     if position.shape != (texts or (1,)) or position.dtype.category != 1:
         wanted = "the position is one integer, (1,)" if not texts else f"positions are integers, ({texts[0]},)"
         raise ValueError(f"{name}: {wanted}, not {describe(position)}")
+    if block_table is not None:
+        count = position.shape[0]
+        if len(block_table.shape) != 2 or block_table.shape[0] != count or block_table.dtype is not _dtype.int32:
+            raise ValueError(f"{name}: a block table is int32 ({count}, parts), not {describe(block_table)}")
+        texts = cache.shape[:1]
     if len(cache.shape) - 3 != len(texts) or cache.shape[:-3] != texts or cache.shape[-1] != _columns(cache, head_dim):
         raise ValueError(f"{name}: heads of {head_dim} for texts {list(texts)} do not fit the cache {describe(cache)}")
 
@@ -69,11 +79,12 @@ def decode_q8(rows: Any, head_dim: int) -> Any:
     return numbers * np.repeat(scales, BLOCK, -1)[..., :head_dim]
 
 
-def check_write(cache: Tensor, x: Tensor, position: Tensor) -> None:
+def check_write(cache: Tensor, x: Tensor, position: Tensor, block_table: Tensor | None = None) -> None:
     """ValueError where x cannot be written to the cache."""
-    if x.ndim != cache.ndim or x.ndim < 3 or x.shape[-2] != cache.shape[-3]:
+    fits = x.ndim == cache.ndim if block_table is None else x.ndim in (3, 4) and cache.ndim == 4
+    if not fits or x.ndim < 3 or x.shape[-2] != cache.shape[-3]:
         raise ValueError(f"cache_write: {describe(x)} is not (T, KV, D) for the cache {describe(cache)}")
-    check_cache("cache_write", cache, x.shape[:-3], x.shape[-1], position)
+    check_cache("cache_write", cache, x.shape[:-3], x.shape[-1], position, block_table)
 
 
 def _starts(name: str, position: Tensor, tokens: int, capacity: int) -> list[int]:
@@ -84,17 +95,33 @@ def _starts(name: str, position: Tensor, tokens: int, capacity: int) -> list[int
     return starts
 
 
+def _check_blocks(name: str, used: Any, blocks: int) -> None:
+    """IndexError where a number of `used` is not of one of the blocks."""
+    if wrong := [number for number in used if not 0 <= number < blocks]:
+        raise IndexError(f"{name}: the block table has {wrong[0]}; there are {blocks} blocks")
+
+
 @function()
 @primitive(name="cache_write")
-def cache_write(cache: Tensor, x: Tensor, position: Tensor) -> Tensor:
+def cache_write(cache: Tensor, x: Tensor, position: Tensor, block_table: Tensor | None = None) -> Tensor:
     """Writes x (T, KV, D) into cache (KV, capacity, D) at position[0] …, or x (B, T, KV, D) into (B, KV, capacity, D)
-    at position[b] …, in place; returns the cache. A uint8 cache takes rows in q8_0. IndexError past its end.
+    at position[b] …, in place; returns the cache. With a block_table (B, parts) int32 the cache is (blocks, KV,
+    capacity, D). A uint8 cache takes rows in q8_0. IndexError past its end.
     """
-    check_write(cache, x, position)
+    check_write(cache, x, position, block_table)
     tokens = x.shape[-3]
     rows = array_of(x).swapaxes(-2, -3)  # (..., KV, T, D)
     encoded = encode_q8(rows) if cache.dtype is _dtype.uint8 else tensor_of(rows, cache.dtype).array()
     into = cache.array().reshape(-1, *cache.shape[-3:])
+    if block_table is not None and tokens:
+        size, table = cache.shape[-2], block_table.array()
+        for b, at in enumerate(_starts("cache_write", position, tokens, size * table.shape[1])):
+            places = np.arange(at, at + tokens)
+            blocks = table[b, places // size]
+            _check_blocks("cache_write", table[b, : (at + tokens - 1) // size + 1].tolist(), cache.shape[0])
+            into[blocks, :, places % size] = encoded.reshape(-1, *encoded.shape[-3:])[b].swapaxes(0, 1)
+        cache.storage.version += 1
+        return cache
     for b, at in enumerate(_starts("cache_write", position, tokens, cache.shape[-2])):
         into[b, :, at : at + tokens] = encoded.reshape(-1, *encoded.shape[-3:])[b]
     cache.storage.version += 1
@@ -110,16 +137,22 @@ def _cache_rows(cache: Tensor, head_dim: int) -> Tensor:
 @op()
 def _cached_attention(
     q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float, window: int | None,
-    softcap: float | None, slopes: Tensor | None,
+    softcap: float | None, slopes: Tensor | None, block_table: Tensor | None,
 ) -> Tensor:  # fmt: skip
     if q.ndim == 4:
-        each = [
-            _cached_attention(
-                *(t[b] for t in (q, k_cache, v_cache)), position[b : b + 1], scale, window, softcap, slopes
-            )
-            for b in range(q.shape[0])
-        ]  # (T, H, D) each
+        each = []  # (T, H, D) each
+        for b in range(q.shape[0]):
+            caches = (k_cache[b], v_cache[b]) if block_table is None else (k_cache, v_cache)
+            blocks = None if block_table is None else block_table[b : b + 1]
+            each.append(_cached_attention(q[b], *caches, position[b : b + 1], scale, window, softcap, slopes, blocks))
         return stack(each) if each else q
+    if block_table is not None:
+        size, parts = k_cache.shape[2], block_table.shape[1]
+        end = _starts("cached_attention", position, q.shape[0], size * parts)[0] + q.shape[0]
+        used = block_table[0, : -(-end // size)]  # (parts in use,)
+        _check_blocks("cached_attention", used.tolist(), k_cache.shape[0])
+        joined = [c.index_select(0, used).transpose(0, 1) for c in (k_cache, v_cache)]  # (KV, parts, capacity, D)
+        k_cache, v_cache = (c.reshape(c.shape[0], -1, c.shape[3]) for c in joined)
     end = _starts("cached_attention", position, q.shape[0], k_cache.shape[1])[0] + q.shape[0]
     seen = [c[:, :end] for c in (k_cache, v_cache)]
     if k_cache.dtype is _dtype.uint8:
@@ -137,9 +170,11 @@ def _check_caches(name: str, heads: int, keys: Tensor, values: Tensor) -> None:
 def cached_attention(
     q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float | None = None,
     window: int | None = None, softcap: float | None = None, slopes: Tensor | None = None,
+    block_table: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Causal attention of q (T, H, D) at positions position[0] … over caches (KV, capacity, D) → (T, H, D); or of q (B,
-    T, H, D) at position[b] … over (B, KV, capacity, D) → (B, T, H, D). H is a multiple of KV.
+    T, H, D) at position[b] … over (B, KV, capacity, D) → (B, T, H, D). H is a multiple of KV. With a block_table (B,
+    parts) int32, or (1, parts) for one text, caches are (blocks, KV, capacity, D).
 
     scale defaults to 1 / sqrt(D). window: each row attends to the last `window` keys at most, its own included (Beltagy
     et al. 2020, arXiv 2004.05150; Mistral, Gemma). softcap c: scores become c tanh(score / c) (Gemma 2, arXiv
@@ -148,17 +183,17 @@ def cached_attention(
     """
     if q.ndim not in (3, 4):
         raise ValueError(f"cached_attention: takes q (T, H, D) or (B, T, H, D), got {describe(q)}")
-    check_cache("cached_attention", k_cache, q.shape[:-3], q.shape[-1], position)
+    check_cache("cached_attention", k_cache, q.shape[:-3], q.shape[-1], position, block_table)
     _check_caches("cached_attention", q.shape[-2], k_cache, v_cache)
     check_score_options("cached_attention", q.shape[-2], window, softcap, slopes)
     scale = 1.0 / sqrt(q.shape[-1]) if scale is None else scale
-    return _cached_attention(q, k_cache, v_cache, position, scale, window, softcap, slopes)
+    return _cached_attention(q, k_cache, v_cache, position, scale, window, softcap, slopes, block_table)
 
 
 @op()
 def _cached_self_attention(
     qkv: Tensor, table: Tensor | None, position: Tensor, keys: Tensor, values: Tensor, size: int, interleaved: bool,
-    scale: float, window: int | None, softcap: float | None, slopes: Tensor | None,
+    scale: float, window: int | None, softcap: float | None, slopes: Tensor | None, block_table: Tensor | None,
 ) -> Tensor:  # fmt: skip
     kv_heads = keys.shape[-3]
     lead, heads = qkv.shape[:-1], qkv.shape[-1] // size - 2 * kv_heads
@@ -169,17 +204,17 @@ def _cached_self_attention(
         rotated = stack(each) if each else rotated
     elif table is not None:
         rotated = _rope(rotated, table, position, interleaved)
-    cache_write(keys, rotated[..., heads:, :], position)
-    cache_write(values, x[..., heads + kv_heads :, :], position)
-    q = rotated[..., :heads, :]
-    return _cached_attention(q, keys, values, position, scale, window, softcap, slopes).reshape(*lead, heads * size)
+    cache_write(keys, rotated[..., heads:, :], position, block_table)
+    cache_write(values, x[..., heads + kv_heads :, :], position, block_table)
+    y = _cached_attention(rotated[..., :heads, :], keys, values, position, scale, window, softcap, slopes, block_table)
+    return y.reshape(*lead, heads * size)
 
 
 @function()
 def cached_self_attention(
     qkv: Tensor, table: Tensor | None, position: Tensor, keys: Tensor, values: Tensor, interleaved: bool = True,
     scale: float | None = None, window: int | None = None, softcap: float | None = None, slopes: Tensor | None = None,
-    head_dim: int | None = None,
+    head_dim: int | None = None, block_table: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Self-attention over a cache, from one projection. qkv (T, (H + 2 KV) * D) = [q, k, v] is overwritten; q and k are
     rotated by `table` as by rope (None: they are not); caches (KV, capacity, D) are written at position[0] … → (T, H *
@@ -196,13 +231,16 @@ def cached_self_attention(
             raise ValueError(f"{name}: the table {describe(table)} does not fit heads of {size}")
     if head_dim is None and keys.dtype is _dtype.uint8:
         raise ValueError(f"{name}: a cache in q8_0 does not tell the size of a head; give head_dim")
-    if len(keys.shape) not in (3, 4) or len(qkv.shape) != len(keys.shape) - 1 or size < 1:
+    lead = len(keys.shape) - 1 if block_table is None else min(max(len(qkv.shape), 2), 3)
+    if len(keys.shape) not in (3, 4) or len(qkv.shape) != lead or size < 1:
         raise ValueError(f"{name}: {describe(qkv)} does not fit caches {describe(keys)} and {describe(values)}")
     if qkv.shape[-1] % size or qkv.shape[-1] <= 2 * keys.shape[-3] * size:
         raise ValueError(f"{name}: {describe(qkv)} is not (T, (H + 2 KV) * D) for caches {describe(keys)}")
     heads = qkv.shape[-1] // size - 2 * keys.shape[-3]
-    check_cache(name, keys, qkv.shape[:-2], size, position)
+    check_cache(name, keys, qkv.shape[:-2], size, position, block_table)
     _check_caches(name, heads, keys, values)
     check_score_options(name, heads, window, softcap, slopes)
     scale = 1.0 / sqrt(size) if scale is None else scale
-    return _cached_self_attention(qkv, table, position, keys, values, size, interleaved, scale, window, softcap, slopes)
+    return _cached_self_attention(
+        qkv, table, position, keys, values, size, interleaved, scale, window, softcap, slopes, block_table
+    )

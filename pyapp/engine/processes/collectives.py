@@ -2,7 +2,8 @@
 in the same order, with tensors of the same shape and dtype.
 
 They change tensors in place, and record no gradients. With `async_op` a call returns a Work at once; the tensors must
-be left alone until its `wait`. `src` and `dst` are numbers among all ranks, also for smaller groups.
+be left alone until its `wait`. Without it, ranks that make different calls get an error that names both, and a Graph
+that is being recorded repeats the call. `src` and `dst` are numbers among all ranks, also for smaller groups.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from ...errors import ArgumentError, ProcessError
 from ..autograd import no_grad
 from ..device import Device
-from ..launch import stop_capture
+from ..launch import run_in_order, stop_capture
 from ..ops import cat, empty
 from ..tensor import Tensor
 from ..user_errors import describe
@@ -30,9 +31,14 @@ __all__ = [
 TAGS = 32000  # of send and recv: below those of MPI's own use here
 
 
-def _communicator(name: str, group: ProcessGroup | None) -> Communicator:
-    stop_capture(f"{name} waits for other processes")
+def _communicator(group: ProcessGroup | None) -> Communicator:
     return group_or_world(group).member()
+
+
+def _unrecorded(name: str, group: ProcessGroup | None) -> Communicator:
+    """The communicator for a call that no Graph can repeat."""
+    stop_capture(f"{name} waits for other processes")
+    return _communicator(group)
 
 
 def _check(name: str, *tensors: Any) -> None:
@@ -56,11 +62,27 @@ def _parts(name: str, whole: Tensor, part: Tensor, count: int) -> None:
         raise ArgumentError(f"{name}: {describe(whole)} has not the elements of {count} ranks of {describe(part)} each")
 
 
-def _done(work: Work, async_op: bool) -> Work | None:
+def _run(
+    name: str, caller: Communicator, async_op: bool, like: str, tensors: Sequence[Tensor], begin: Callable[[], Work]
+) -> Work | None:
+    """Begins a call. Without `async_op`, compares with the other ranks that it is the same (`like` says what must be
+    so), and waits for its end.
+    """
     if async_op:
-        return work
-    work.wait()
+        stop_capture(f"{name} with async_op ends at another place")
+        return begin()
+
+    def call() -> None:
+        begin().wait()
+
+    caller.agree(f"{name} of {like}")
+    run_in_order(lambda: call, tuple(tensors))
     return None
+
+
+def _like(tensor: Tensor) -> str:
+    """What must be the same on all ranks."""
+    return f"{tensor.numel():,} {tensor.dtype.name} in {list(tensor.shape)}"
 
 
 def _in_place(tensor: Tensor, call: Callable[[Tensor], Work]) -> Work:
@@ -82,8 +104,11 @@ def all_reduce(
 ) -> Work | None:
     """Replaces the tensor of each rank by the sum (or another reduction) of those of all ranks."""
     _check("all_reduce", tensor)
-    caller = _communicator("all_reduce", group)
-    return _done(_in_place(tensor, lambda dense: caller.all_reduce(dense, op)), async_op)
+    caller = _communicator(group)
+    return _run(
+        "all_reduce", caller, async_op, f"{_like(tensor)} by {op.name}", [tensor],
+        lambda: _in_place(tensor, lambda dense: caller.all_reduce(dense, op)),
+    )  # fmt: skip
 
 
 def reduce(
@@ -91,15 +116,21 @@ def reduce(
 ) -> Work | None:
     """As all_reduce, for rank `dst` alone; what the tensors of the others then hold is not defined."""
     _check("reduce", tensor)
-    caller, to = _communicator("reduce", group), group_or_world(group).index_of(dst)
-    return _done(_in_place(tensor, lambda dense: caller.reduce(dense, to, op)), async_op)
+    caller, to = _communicator(group), group_or_world(group).index_of(dst)
+    return _run(
+        "reduce", caller, async_op, f"{_like(tensor)} by {op.name} to {dst}", [tensor],
+        lambda: _in_place(tensor, lambda dense: caller.reduce(dense, to, op)),
+    )  # fmt: skip
 
 
 def broadcast(tensor: Tensor, src: int, group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
     """Copies the tensor of rank `src` to all ranks."""
     _check("broadcast", tensor)
-    caller, source = _communicator("broadcast", group), group_or_world(group).index_of(src)
-    return _done(_in_place(tensor, lambda dense: caller.broadcast(dense, source)), async_op)
+    caller, source = _communicator(group), group_or_world(group).index_of(src)
+    return _run(
+        "broadcast", caller, async_op, f"{_like(tensor)} from {src}", [tensor],
+        lambda: _in_place(tensor, lambda dense: caller.broadcast(dense, source)),
+    )  # fmt: skip
 
 
 def all_gather_into_tensor(
@@ -108,10 +139,12 @@ def all_gather_into_tensor(
     """The tensors of all ranks, one after the other, in `output_tensor`, which has as many elements as all of them."""
     name = "all_gather_into_tensor"
     _check(name, output_tensor, input_tensor)
-    caller = _communicator(name, group)
+    caller = _communicator(group)
     _parts(name, output_tensor, input_tensor, caller.size)
-    given = input_tensor.detach().contiguous()
-    return _done(_in_place(output_tensor, lambda dense: caller.all_gather(dense, given)), async_op)
+    return _run(
+        name, caller, async_op, _like(input_tensor), [output_tensor, input_tensor],
+        lambda: _in_place(output_tensor, lambda dense: caller.all_gather(dense, input_tensor.detach().contiguous())),
+    )  # fmt: skip
 
 
 def all_gather(
@@ -119,11 +152,15 @@ def all_gather(
 ) -> Work | None:
     """Writes the tensor of rank i to tensor_list[i], on every rank."""
     _check("all_gather", tensor, *tensor_list)
-    caller = _communicator("all_gather", group)
+    caller = _communicator(group)
     _same("all_gather", tensor_list, tensor, caller.size)
-    every = empty(caller.size, *tensor.shape, dtype=tensor.dtype, device=tensor.device)  # (ranks, …)
-    work = caller.all_gather(every, tensor.detach().contiguous())
-    return _done(work.then(lambda: _spread(every, tensor_list)), async_op)
+
+    def begin() -> Work:
+        every = empty(caller.size, *tensor.shape, dtype=tensor.dtype, device=tensor.device)  # (ranks, …)
+        work = caller.all_gather(every, tensor.detach().contiguous())
+        return work.then(lambda: _spread(every, tensor_list))
+
+    return _run("all_gather", caller, async_op, _like(tensor), [*tensor_list, tensor], begin)
 
 
 def _spread(every: Tensor, tensors: Sequence[Tensor]) -> None:
@@ -139,10 +176,12 @@ def reduce_scatter_tensor(
     """The reduction of the `input` of all ranks, of which rank i gets part i in `output`."""
     name = "reduce_scatter_tensor"
     _check(name, output, input)
-    caller = _communicator(name, group)
+    caller = _communicator(group)
     _parts(name, input, output, caller.size)
-    given = input.detach().contiguous()
-    return _done(_in_place(output, lambda dense: caller.reduce_scatter(dense, given, op)), async_op)
+    return _run(
+        name, caller, async_op, f"{_like(input)} by {op.name}", [output, input],
+        lambda: _in_place(output, lambda dense: caller.reduce_scatter(dense, input.detach().contiguous(), op)),
+    )  # fmt: skip
 
 
 def reduce_scatter(
@@ -151,7 +190,7 @@ def reduce_scatter(
 ) -> Work | None:  # fmt: skip
     """The reduction of input_list[i] of all ranks, in the `output` of rank i."""
     _check("reduce_scatter", output, *input_list)
-    _same("reduce_scatter", input_list, output, _communicator("reduce_scatter", group).size)
+    _same("reduce_scatter", input_list, output, _communicator(group).size)
     with no_grad():
         whole = cat([tensor.detach().reshape(-1) for tensor in input_list])
     return reduce_scatter_tensor(output, whole, op, group, async_op)
@@ -160,14 +199,14 @@ def reduce_scatter(
 def isend(tensor: Tensor, dst: int, group: ProcessGroup | None = None, tag: int = 0) -> Work:
     """Begins to send a tensor to rank `dst`."""
     _check("send", tensor)
-    caller, to = _communicator("send", group), group_or_world(group).index_of(dst)
+    caller, to = _unrecorded("send", group), group_or_world(group).index_of(dst)
     return caller.send(tensor.detach().contiguous(), to, _tag(tag))
 
 
 def irecv(tensor: Tensor, src: int, group: ProcessGroup | None = None, tag: int = 0) -> Work:
     """Begins to receive a tensor of the same shape and dtype from rank `src`."""
     _check("recv", tensor)
-    caller, source = _communicator("recv", group), group_or_world(group).index_of(src)
+    caller, source = _unrecorded("recv", group), group_or_world(group).index_of(src)
     return _in_place(tensor, lambda dense: caller.receive(dense, source, _tag(tag)))
 
 
@@ -193,7 +232,7 @@ def gather(
 ) -> None:
     """Writes the tensor of rank i to gather_list[i] of rank `dst`; the others give no list."""
     _check("gather", tensor, *(gather_list or ()))
-    caller, to = _communicator("gather", group), group_or_world(group).index_of(dst)
+    caller, to = _unrecorded("gather", group), group_or_world(group).index_of(dst)
     if caller.rank != to:
         caller.send(tensor.detach().contiguous(), to, TAGS).wait()
         return
@@ -214,7 +253,7 @@ def scatter(
 ) -> None:
     """Writes scatter_list[i] of rank `src` to the tensor of rank i; the others give no list."""
     _check("scatter", tensor, *(scatter_list or ()))
-    caller, source = _communicator("scatter", group), group_or_world(group).index_of(src)
+    caller, source = _unrecorded("scatter", group), group_or_world(group).index_of(src)
     if caller.rank != source:
         _in_place(tensor, lambda dense: caller.receive(dense, source, TAGS)).wait()
         return
@@ -231,12 +270,13 @@ def scatter(
 
 def barrier(group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
     """Waits until every rank of the group has come here."""
-    return _done(_communicator("barrier", group).barrier(), async_op)
+    caller = _communicator(group)
+    return _run("barrier", caller, async_op, "all ranks", [], caller.barrier)
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | None = None) -> None:
     """Writes the object of rank i to object_list[i], on every rank. Objects are pickled: all ranks must be trusted."""
-    caller = _communicator("all_gather_object", group)
+    caller = _unrecorded("all_gather_object", group)
     if len(object_list) != caller.size:
         raise ArgumentError(f"all_gather_object takes a list of {caller.size} places, got {len(object_list)}")
     object_list[:] = [pickle.loads(data) for data in caller.all_gather_bytes(pickle.dumps(obj))]
@@ -246,7 +286,7 @@ def broadcast_object_list(
     object_list: list[Any], src: int = 0, group: ProcessGroup | None = None, device: Device | str | None = None
 ) -> None:
     """Copies the objects in the list of rank `src` to those of all ranks. They are pickled, as by all_gather_object."""
-    caller, source = _communicator("broadcast_object_list", group), group_or_world(group).index_of(src)
+    caller, source = _unrecorded("broadcast_object_list", group), group_or_world(group).index_of(src)
     data = pickle.dumps(list(object_list)) if caller.rank == source else b""
     found = pickle.loads(caller.all_gather_bytes(data)[source])
     if len(found) != len(object_list):

@@ -1,4 +1,4 @@
-"""What a library for many processes must do for tensors. `mpi.py` implements it."""
+"""What a library for many processes must do for tensors. `mpi.py` and `nccl.py` implement it."""
 
 from __future__ import annotations
 
@@ -65,6 +65,10 @@ class Work:
         return self._waited or self._ended()
 
 
+def _waited(work: Work) -> None:
+    work.wait()
+
+
 def absent_ranks(rank: int, absent: Sequence[int], size: int, seconds: float) -> ProcessError:
     """The error of a rank that has waited for others."""
     who = f"rank{'s' * (len(absent) > 1)} {', '.join(map(str, absent))}"
@@ -74,15 +78,35 @@ def absent_ranks(rank: int, absent: Sequence[int], size: int, seconds: float) ->
     )  # fmt: skip
 
 
+def different_calls(rank: int, calls: Sequence[str]) -> ProcessError:
+    """The error of ranks that have made different calls."""
+    own = calls[rank]
+    other = next(i for i, call in enumerate(calls) if call != own)
+    return ProcessError(
+        f"rank {rank} calls {own}, but rank {other} calls {calls[other]}", where=f"rank {rank}",
+        hint="All ranks make the same calls in the same order, with tensors of the same shape and dtype",
+    )  # fmt: skip
+
+
+def late_ranks(rank: int, what: str, seconds: float) -> ProcessError:
+    """The error of a rank that has waited for the others in a call."""
+    return ProcessError(
+        f"{what}: the other ranks did not come within {seconds:g} s", where=f"rank {rank}",
+        hint="A rank makes fewer calls, or hangs; `timeout` of init_process_group says how long to wait",
+    )  # fmt: skip
+
+
 class Communicator(ABC):
     """The calls of one group, as rank `rank` of `size`. All ranks make the same calls in the same order.
 
-    Tensors are contiguous; `source` and `to` are ranks of this group. A call returns before its results are there.
+    Tensors are contiguous; `source` and `to` are ranks of this group. A call returns before its results are there; when
+    it is waited for, ProcessError for ranks that do not come within `seconds`.
     """
 
-    name: str  # of the backend: "mpi"
+    name: str  # of the backend: "mpi", "nccl"
     rank: int
     size: int
+    seconds: float
 
     @abstractmethod
     def all_reduce(self, tensor: Tensor, op: ReduceOp) -> Work:
@@ -109,6 +133,24 @@ class Communicator(ABC):
 
     @abstractmethod
     def receive(self, tensor: Tensor, source: int, tag: int) -> Work: ...
+
+    def repeated_all_reduce(self, tensor: Tensor, op: ReduceOp) -> Callable[[], None]:
+        """A function that reduces the tensor each time it is called, and returns when the result is there."""
+        return lambda: _waited(self.all_reduce(tensor, op))
+
+    def repeated_all_gather(self, output: Tensor, tensor: Tensor) -> Callable[[], None]:
+        """A function that gathers the tensors each time it is called, and returns when the result is there."""
+        return lambda: _waited(self.all_gather(output, tensor))
+
+    def agree(self, call: str) -> None:
+        """Compares a description of the next call. ProcessError on all ranks if it is not the same on all."""
+        calls = [data.decode() for data in self.all_gather_bytes(call.encode())]
+        if any(other != call for other in calls):
+            raise different_calls(self.rank, calls)
+
+    def announce(self, data: bytes | None) -> bytes:
+        """The bytes of the first rank, on all; the others give None, and wait for it as long as it takes."""
+        return self.all_gather_bytes(data or b"")[0]
 
     @abstractmethod
     def barrier(self) -> Work:

@@ -7,12 +7,13 @@ from datetime import timedelta
 from typing import Any
 
 from ...errors import OptionError, ProcessError
-from . import mpi
+from . import mpi, nccl
 from .communicator import Communicator
 
 TIMEOUT = 300.0  # seconds that init_process_group waits for the others
-# torch's names of backends for the CPU: MPI serves them all.
-_BACKENDS = {"mpi": "mpi", "gloo": "mpi"}
+CALL_TIMEOUT = 1800.0  # seconds that a call waits for the others, as in torch
+# torch's names of backends. MPI serves the CPU; beside NCCL it does what cards do not.
+_BACKENDS = {"mpi": "mpi", "gloo": "mpi", "nccl": "nccl", "cpu:gloo,cuda:nccl": "nccl", "cuda:nccl": "nccl"}
 
 
 class ProcessGroup:
@@ -87,8 +88,10 @@ def init_process_group(
     """Joins the processes of this run, which all call it, into one group.
 
     backend: "mpi", for tensors of the CPU; those of other devices are copied there and back. torch's "gloo" is another
-    name for it here. `timeout`, a timedelta or seconds, is how long to wait for the others. `init_method` is "env://"
-    or None. `world_size` and `rank` are checked if they are given: what started the processes has set them.
+    name for it here. "nccl", for tensors of NVIDIA's cards; those of the CPU go by MPI. `timeout`, a timedelta or
+    seconds, is how long to wait for the others, here (by default five minutes) and in each call (half an hour).
+    `init_method` is "env://" or None. `world_size` and `rank` are checked if they are given: what started the processes
+    has set them.
 
     ProcessError where a library or a rank is missing; OptionError for an unknown backend.
     """
@@ -106,7 +109,9 @@ def init_process_group(
     kind = _BACKENDS.get(str(chosen).lower())
     if kind is None:
         raise OptionError(f"there is no {chosen!r:.60}; choose {', '.join(_BACKENDS)}", where="backend")
-    made = mpi.Mpi.world(seconds)
+    library = nccl.load() if kind == "nccl" else None
+    made: Communicator = mpi.Mpi.world(seconds, CALL_TIMEOUT if timeout is None else seconds)
+    made = made if library is None else nccl.Nccl(made, library)
     for what, wanted, found in (("world_size", world_size, made.size), ("rank", rank, made.rank)):
         if wanted not in (-1, found):
             raise OptionError(f"is {wanted}, but the processes were started with {found}", where=what)

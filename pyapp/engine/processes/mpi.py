@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Sequence
+from array import array
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf
 from typing import Any
+from zlib import crc32
 
 from ...errors import ProcessError
 from ..device import cpu
 from ..dtype import DType
 from ..tensor import Tensor
-from .communicator import Communicator, ReduceOp, Work, absent_ranks
+from .communicator import Communicator, ReduceOp, Work, absent_ranks, different_calls, late_ranks
 
 _INSTALL = "Install it with pip install 'pyapp[distributed]', and start the script with pyapp run -n 2 SCRIPT.py"
 _KINDS = {
@@ -34,6 +38,8 @@ _OF_BOOLS = {
 }  # fmt: skip
 _HERE, _ALL_HERE = 32001, 32002  # tags of the messages by which ranks meet; MPI guarantees tags up to 32767
 _LOOK = 0.005  # seconds between two looks for a message
+_SPINS = 500  # looks at a call without a pause between them, which wait for ranks that are nearly there
+_HEAD = 512  # bytes that are sent at once when one rank announces something
 _GRACE = 5.0  # seconds that the other ranks wait longer than the first, which knows who is absent
 
 
@@ -52,14 +58,17 @@ class Mpi(Communicator):
 
     name = "mpi"
 
-    def __init__(self, mpi: Any, handle: Any) -> None:
-        self._mpi, self._handle = mpi, handle
+    def __init__(self, mpi: Any, handle: Any, seconds: float) -> None:
+        self._mpi, self._handle, self.seconds = mpi, handle, seconds
+        self._compared = array("q", (0, 0))  # a number of a call, and its negative
         handle.Set_errhandler(mpi.ERRORS_RETURN)  # as exceptions of mpi4py
         self.rank, self.size = handle.Get_rank(), handle.Get_size()
 
     @classmethod
-    def world(cls, seconds: float) -> Mpi:
-        """All processes that mpirun has started. ProcessError names those that have not come here within this time."""
+    def world(cls, seconds: float, each: float) -> Mpi:
+        """All processes that mpirun has started. ProcessError names those that have not come here within this time;
+        `each` is how long to wait for them in a call.
+        """
         mpi = load()
         everyone, end = mpi.COMM_WORLD, time.monotonic() + seconds
         rank, size = everyone.Get_rank(), everyone.Get_size()
@@ -77,7 +86,7 @@ class Mpi(Communicator):
             raise absent_ranks(rank, absent, size, seconds)
         answers = [everyone.Isend([memory[0], mpi.BYTE], other, _ALL_HERE) for other in others] if not rank else [sent]
         mpi.Request.Waitall(answers)
-        return cls(mpi, everyone.Dup())
+        return cls(mpi, everyone.Dup(), each)
 
     # -- calls
 
@@ -122,6 +131,49 @@ class Mpi(Communicator):
         own = _Host(tensor)
         return self._work(self._handle.Irecv(own.buffer(self._mpi), source, tag), own).then(own.store)
 
+    def repeated_all_reduce(self, tensor: Tensor, op: ReduceOp) -> Callable[[], None]:
+        """As Communicator.repeated_all_reduce: in the host's memory, one call of MPI's."""
+        if tensor.device is not cpu or tensor.dtype.name not in _KINDS or op is ReduceOp.AVG:
+            return super().repeated_all_reduce(tensor, op)
+        buffer, call = _Host(tensor).buffer(self._mpi), self._operation(tensor.dtype, op)
+        return partial(self._handle.Allreduce, self._mpi.IN_PLACE, buffer, call)
+
+    def repeated_all_gather(self, output: Tensor, tensor: Tensor) -> Callable[[], None]:
+        """As Communicator.repeated_all_gather: in the host's memory, one call of MPI's."""
+        if tensor.device is not cpu:
+            return super().repeated_all_gather(output, tensor)
+        sent, (data, _, kind) = (_Host(x).buffer(self._mpi) for x in (tensor, output))
+        return partial(self._handle.Allgather, sent, [data, sent[1], kind])
+
+    def agree(self, call: str) -> None:
+        """As Communicator.agree: by a number that stands for the call."""
+        if self.size == 1:
+            return
+        own = crc32(call.encode())
+        numbers = self._compared
+        numbers[0], numbers[1] = own, -own
+        request = self._handle.Iallreduce(
+            self._mpi.IN_PLACE, [numbers, 2, self._mpi.INT64_T], op=self._mpi.MAX
+        )  # the largest, and minus the smallest
+        self._wait(request, call)
+        if numbers[0] != own or numbers[1] != -own:
+            raise different_calls(self.rank, [data.decode() for data in self.all_gather_bytes(call.encode())])
+
+    def announce(self, data: bytes | None) -> bytes:
+        """As Communicator.announce. Ranks that wait for long sleep."""
+        head = bytearray(_HEAD)
+        if data is not None:
+            head[:4] = len(data).to_bytes(4, "little")
+            head[4 : 4 + len(data)] = data[: _HEAD - 4]
+            del head[_HEAD:]
+        self._wait(self._handle.Ibcast([head, self._mpi.BYTE], root=0), "announce", inf)
+        length = int.from_bytes(head[:4], "little")
+        if length <= _HEAD - 4:
+            return bytes(head[4 : 4 + length])
+        whole = bytearray(length) if data is None else bytearray(data)
+        self._wait(self._handle.Ibcast([whole, self._mpi.BYTE], root=0), "announce")
+        return bytes(whole)
+
     def barrier(self) -> Work:
         return self._work(self._handle.Ibarrier())
 
@@ -133,7 +185,7 @@ class Mpi(Communicator):
         member = self.rank in ranks
         color = 0 if member else self._mpi.UNDEFINED
         handle = self._handle.Split(color, ranks.index(self.rank) if member else 0)
-        return Mpi(self._mpi, handle) if member else None
+        return Mpi(self._mpi, handle, self.seconds) if member else None
 
     def close(self) -> None:
         self._handle.Free()
@@ -150,13 +202,23 @@ class Mpi(Communicator):
         return getattr(self._mpi, name)
 
     def _work(self, request: Any, *kept: object) -> Work:
-        def end() -> None:
-            try:
-                request.Wait()
-            except self._mpi.Exception as error:
-                raise ProcessError(str(error), where=f"rank {self.rank}", hint="The group cannot be used") from error
+        return Work(lambda: self._wait(request, "a call"), lambda: bool(request.Test()), kept=kept)
 
-        return Work(end, lambda: bool(request.Test()), kept=kept)
+    def _wait(self, request: Any, what: str, seconds: float | None = None) -> None:
+        """Waits for a call of MPI. ProcessError where it fails, or takes longer than `seconds`; None: the group's."""
+        seconds = self.seconds if seconds is None else seconds
+        try:
+            for _ in range(_SPINS):
+                if request.Test():
+                    return
+            end, pause = time.monotonic() + seconds, 0.0
+            while not request.Test():
+                if time.monotonic() > end:
+                    raise late_ranks(self.rank, what, seconds)
+                time.sleep(pause)  # 0 lets other processes of this core run
+                pause = min(pause + 1e-6, _LOOK / 5)
+        except self._mpi.Exception as error:
+            raise ProcessError(str(error), where=f"rank {self.rank}", hint="The group cannot be used") from error
 
 
 class _Host:

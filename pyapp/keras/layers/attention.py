@@ -152,7 +152,8 @@ class _DotAttention(Layer):
         query, value = inputs[:2]
         scores = self.scores(query, inputs[2] if len(inputs) > 2 else value)
         allowed = None
-        if mask is not None and mask[1] is not None:
+        mask = [None if one is None else ops.as_tensor(one) for one in mask or (None, None)]
+        if mask[1] is not None:
             allowed = mask[1].to("bool").unsqueeze(-2)
         if use_causal_mask:
             causal = _causal(scores.shape[-2], scores.shape[-1], scores)
@@ -161,7 +162,7 @@ class _DotAttention(Layer):
         y = (
             F.dropout(weights, self.dropout, generator=self.generator) if training and self.dropout else weights
         ) @ value
-        if mask is not None and mask[0] is not None:
+        if mask[0] is not None:
             y = y * mask[0].to(y.dtype).unsqueeze(-1)
         return (y, weights) if return_attention_scores else y
 

@@ -12,12 +12,12 @@ from .. import activations, constraints, initializers, regularizers
 from ..core import Layer
 
 __all__ = [
-    "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "DepthwiseConv1D", "DepthwiseConv2D",
-    "SeparableConv1D", "SeparableConv2D",
+    "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "DepthwiseConv1D",
+    "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D",
 ]  # fmt: skip
 
 _CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-_TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d}
+_TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 
 
 def sizes(value: Any, dims: int, name: str) -> tuple[int, ...]:
@@ -316,3 +316,9 @@ class Conv2DTranspose(_Transposed):
     """The transpose of a convolution of images."""
 
     dims = 2
+
+
+class Conv3DTranspose(_Transposed):
+    """The transpose of a convolution of volumes."""
+
+    dims = 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ...engine import Tensor, ops
@@ -9,7 +10,7 @@ from .. import activations, constraints, initializers, regularizers
 from ..core import Layer
 from ..masking import set_mask
 
-__all__ = ["Dense", "Embedding"]
+__all__ = ["Dense", "EinsumDense", "Embedding"]
 
 
 class Dense(Layer):
@@ -58,6 +59,74 @@ class Dense(Layer):
         if not inputs.dtype.is_floating_point:
             inputs = inputs.to(self.dtype)
         return self.activation(ops.linear(inputs, self.kernel.T, self.bias))
+
+
+class EinsumDense(Layer):
+    """activation(einsum(equation, x, kernel) + bias), as "abc,cd->abd"; "..." stands for any dims. `output_shape` has
+    the sizes of one output, None where they are those of the input; the bias differs along the letters `bias_axes`.
+    """
+
+    def __init__(
+        self, equation: str, output_shape: Any, activation: Any = None, bias_axes: str | None = None,
+        kernel_initializer: Any = "glorot_uniform", bias_initializer: Any = "zeros", kernel_regularizer: Any = None,
+        bias_regularizer: Any = None, activity_regularizer: Any = None, kernel_constraint: Any = None,
+        bias_constraint: Any = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(activity_regularizer=activity_regularizer, **settings)
+        self.equation = equation.replace(" ", "")
+        operand = r"((?:\.\.\.)?[a-zA-Z]+(?:\.\.\.)?)"
+        parts = re.fullmatch(f"{operand},([a-zA-Z]+)->{operand}", self.equation)
+        if parts is None:
+            raise ValueError(f"EinsumDense: an equation has the form 'ab,bc->ac', not {equation!r}")
+        self.letters = parts.groups()
+        self.sizes = (output_shape,) if isinstance(output_shape, int) else tuple(output_shape)
+        self.activation, self.bias_axes = activations.get(activation), bias_axes
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.bias_initializer = initializers.get(bias_initializer)
+        self.kernel_regularizer = regularizers.get(kernel_regularizer)
+        self.bias_regularizer = regularizers.get(bias_regularizer)
+        self.kernel_constraint = constraints.get(kernel_constraint)
+        self.bias_constraint = constraints.get(bias_constraint)
+        self.bias: Tensor | None = None
+
+    def build(self, input_shape: Any) -> None:
+        given, kernel, found = self.letters
+        sizes = _letter_sizes(given, input_shape)
+        ends = found[::-1] if "..." not in found or found.startswith("...") else found
+        rest = self.sizes[::-1] if ends is not found else self.sizes
+        for letter, size in zip(ends.replace("...", ""), rest, strict=False):
+            if size is not None and sizes.setdefault(letter, size) != size:
+                raise ValueError(f"the output has {size} of {letter!r}, the input {sizes[letter]}")
+        missing = [letter for letter in kernel if letter not in sizes]
+        if missing:
+            raise ValueError(f"{self.equation!r}: output_shape {self.sizes} does not say the size of {missing[0]!r}")
+        self.kernel = self.add_weight(
+            [sizes[letter] for letter in kernel], self.kernel_initializer, name="kernel",
+            regularizer=self.kernel_regularizer, constraint=self.kernel_constraint,
+        )  # fmt: skip
+        if self.bias_axes:
+            letters = found.replace("...", "")
+            first = min(letters.index(letter) for letter in self.bias_axes)
+            shape = [sizes[letter] if letter in self.bias_axes else 1 for letter in letters[first:]]
+            if found.endswith("..."):
+                shape += [1] * (len(input_shape) - len(given.replace("...", "")))
+            self.bias = self.add_weight(
+                shape, self.bias_initializer, name="bias", regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )  # fmt: skip
+
+    def call(self, inputs: Tensor) -> Tensor:
+        found = ops.einsum(self.equation, inputs, self.kernel)
+        return self.activation(found if self.bias is None else found + self.bias)
+
+
+def _letter_sizes(letters: str, shape: Any) -> dict[str, Any]:
+    """The size of each letter of an operand; "..." takes the dims that are left."""
+    before, dots, after = letters.partition("...")
+    if len(before + after) > len(shape) or (not dots and len(before) != len(shape)):
+        raise ValueError(f"inputs of {letters!r} have other dims than {tuple(shape)}")
+    tail = shape[len(shape) - len(after) :] if after else ()
+    return dict(zip(before + after, (*shape[: len(before)], *tail), strict=True))
 
 
 class Embedding(Layer):

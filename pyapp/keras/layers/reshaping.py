@@ -12,8 +12,8 @@ from ..core import Function, Layer
 from ..masking import set_mask
 
 __all__ = [
-    "Cropping1D", "Cropping2D", "Flatten", "Identity", "Lambda", "Masking", "Permute", "RepeatVector", "Reshape",
-    "UpSampling1D", "UpSampling2D", "ZeroPadding1D", "ZeroPadding2D",
+    "Cropping1D", "Cropping2D", "Cropping3D", "Flatten", "Identity", "Lambda", "Masking", "Permute", "RepeatVector",
+    "Reshape", "UpSampling1D", "UpSampling2D", "UpSampling3D", "ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D",
 ]  # fmt: skip
 
 
@@ -148,6 +148,12 @@ class ZeroPadding2D(_Padding):
     dims = 2
 
 
+class ZeroPadding3D(_Padding):
+    """Zeros around volumes (B, D, H, W, C)."""
+
+    dims = 3
+
+
 class _Cropping(Layer):
     dims: int
 
@@ -171,6 +177,12 @@ class Cropping2D(_Cropping):
     """Rows and columns cut off images (B, H, W, C)."""
 
     dims = 2
+
+
+class Cropping3D(_Cropping):
+    """Planes, rows and columns cut off volumes (B, D, H, W, C)."""
+
+    dims = 3
 
 
 class UpSampling1D(Layer):
@@ -201,3 +213,16 @@ class UpSampling2D(Layer):
             return inputs.repeat_interleave(self.size[0], 1).repeat_interleave(self.size[1], 2)
         planes = F.interpolate(inputs.movedim(-1, 1), scale_factor=self.size, mode="bilinear", align_corners=False)
         return planes.movedim(1, -1)
+
+
+class UpSampling3D(Layer):
+    """Volumes (B, D, H, W, C) enlarged by whole factors."""
+
+    def __init__(self, size: Any = (2, 2, 2), data_format: str | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.size = (size,) * 3 if isinstance(size, int) else tuple(size)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        for dim, count in enumerate(self.size, 1):
+            inputs = inputs.repeat_interleave(count, dim)
+        return inputs

@@ -56,6 +56,7 @@ TASK_OF_CLASS = {
     "ForSequenceClassification": "sequence-classification",
     "ForTokenClassification": "token-classification",
     "ForQuestionAnswering": "question-answering",
+    "BlipForConditionalGeneration": "image-to-text",
     "ForConditionalGeneration": "seq2seq-lm",
     "MTModel": "seq2seq-lm",
     "ForImageClassification": "image-classification",
@@ -63,6 +64,7 @@ TASK_OF_CLASS = {
     "VisionEncoderDecoderModel": "image-to-text",
     "ForObjectDetection": "object-detection",
     "ForSemanticSegmentation": "semantic-segmentation",
+    "SamModel": "mask-generation",
     "CLIPModel": "zero-shot-image-classification",
     "SiglipModel": "zero-shot-image-classification",
 }

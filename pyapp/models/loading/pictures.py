@@ -106,8 +106,15 @@ def load_image_model(
 
 
 def _processor(files: Mapping[str, Any], settings: Mapping[str, Any]) -> ImageProcessor:
-    """The image processor of preprocessor_config.json, or the usual one of the architecture."""
-    found = read_settings(files["preprocessor_config"]) if "preprocessor_config" in files else {}
+    """The image processor of preprocessor_config.json, of processor_config.json, which newer files have for all that
+    prepares inputs, or the usual one of the architecture.
+    """
+    found: Mapping[str, Any] = {}
+    if "preprocessor_config" in files:
+        found = read_settings(files["preprocessor_config"])
+    elif "processor_config" in files:
+        own = read_settings(files["processor_config"]).get("image_processor")
+        found = own if isinstance(own, dict) else {}
     parts = (settings.get("encoder"), settings)
     kinds = [str(part.get("model_type", "")) for part in parts if isinstance(part, dict)]
     return ImageProcessor.from_settings(found, kinds[0])

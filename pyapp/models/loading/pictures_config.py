@@ -25,6 +25,11 @@ def pair(values: Mapping[str, Any], name: str, default: Any) -> tuple[int, int]:
     return found[0], found[1]
 
 
+def _sizes(values: Mapping[str, Any], image: Any, patch: Any) -> dict[str, tuple[int, int]]:
+    """image_size and patch_size; the usual ones where the file says nothing."""
+    return {"image_size": pair(values, "image_size", image), "patch_size": pair(values, "patch_size", patch)}
+
+
 def check_numbers(name: str, given: Any, most: int, least: int = 1, count: int | None = None) -> None:
     """ModelError unless a field is a list of whole numbers from `least` to `most`: `count` of them, None: up to 16."""
     plausible = all(type(n) is int and least <= n <= most for n in given)
@@ -94,11 +99,7 @@ class PatchConfig(PictureConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored."""
-        sizes = {
-            "image_size": pair(values, "image_size", cls.image),
-            "patch_size": pair(values, "patch_size", cls.patch),
-        }
-        return super().from_dict({**values, **sizes})
+        return super().from_dict({**values, **_sizes(values, cls.image, cls.patch)})
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -109,3 +110,151 @@ class PatchConfig(PictureConfig):
     def patches(self) -> int:
         """The number of patches of a picture."""
         return self.grid[0] * self.grid[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowConfig(PictureConfig):
+    """The fields of Swin, and of encoders like it."""
+
+    image_size: tuple[int, int]
+    patch_size: tuple[int, int]
+    embed_dim: int = 96
+    depths: tuple[int, ...] = (2, 2, 6, 2)
+    num_heads: tuple[int, ...] = (3, 6, 12, 24)
+    window_size: int = 7
+    mlp_ratio: float = 4.0
+    qkv_bias: bool = True
+    hidden_act: str = "gelu"
+    use_absolute_embeddings: bool = False
+    layer_norm_eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_numbers("depths", self.depths, DEEPEST)
+        check_numbers("num_heads", self.num_heads, 1 << 12, count=len(self.depths))
+        require(self.window_size <= 256, f"window_size is {self.window_size:,}, expected at most 256")
+        require(self.hidden_size <= WIDEST, f"embed_dim is {self.embed_dim:,}: the last stage is too wide")
+        require(0 < self.mlp_ratio <= 64, f"mlp_ratio is {self.mlp_ratio}, expected at most 64")
+        for stage, heads in enumerate(self.num_heads):
+            width = self.embed_dim << stage
+            require(width % heads == 0, f"{heads} num_heads do not divide the width {width} of stage {stage + 1}")
+        rows, columns = self.grid
+        require(1 <= rows * columns <= PATCHES, f"{rows:,} x {columns:,} patches are too many, or none")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        return super().from_dict({**values, **_sizes(values, 224, 4)})
+
+    @property
+    def hidden_size(self) -> int:
+        """The width of the last stage."""
+        return self.embed_dim << (len(self.depths) - 1)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """The rows and columns of patches of a picture."""
+        return self.image_size[0] // self.patch_size[0], self.image_size[1] // self.patch_size[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualConfig(PictureConfig):
+    """The fields of ResNet, and of models that see by one."""
+
+    reduction: ClassVar[int] = 4  # of the channels inside a bottleneck
+    pooled_shortcuts: ClassVar[bool] = False
+
+    embedding_size: int = 64
+    hidden_sizes: tuple[int, ...] = (256, 512, 1024, 2048)
+    depths: tuple[int, ...] = (3, 4, 6, 3)
+    layer_type: str = "bottleneck"
+    hidden_act: str = "relu"
+    downsample_in_first_stage: bool = False
+    downsample_in_bottleneck: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_stages(self.hidden_sizes, self.depths)
+        require(self.layer_type in ("basic", "bottleneck"), f"layer_type is {self.layer_type!r:.60}")
+        require(self.embedding_size <= WIDEST, f"embedding_size is {self.embedding_size:,}")
+        narrow = self.layer_type == "bottleneck" and min(self.hidden_sizes) < self.reduction
+        require(not narrow, f"hidden_sizes {list(self.hidden_sizes)} are too small for bottlenecks")
+
+
+# Of timm's ResNets, which some files name only: layer_type and depths.
+TIMM_RESNETS = {
+    "resnet18": ("basic", (2, 2, 2, 2)), "resnet34": ("basic", (3, 4, 6, 3)), "resnet26": ("bottleneck", (2, 2, 2, 2)),
+    "resnet50": ("bottleneck", (3, 4, 6, 3)), "resnet101": ("bottleneck", (3, 4, 23, 3)),
+    "resnet152": ("bottleneck", (3, 8, 36, 3)),
+}  # fmt: skip
+WIDTHS = {"basic": (64, 128, 256, 512), "bottleneck": (256, 512, 1024, 2048)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backbone(ResidualConfig):
+    """The ResNet that a detector sees by."""
+
+    model_type = "resnet"
+
+
+def read_backbone(values: Mapping[str, Any]) -> Backbone:
+    """The ResNet of a detector's config.json, described by backbone_config or by a name of timm's. ModelError for
+    others.
+    """
+    given = values.get("backbone_config")
+    own: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    kind = own.get("model_type", "timm_backbone" if given is None else None)
+    if kind == "resnet":
+        found = Backbone.from_dict(own)
+        stages, last = len(found.depths), own.get("out_features")
+        whole = last is None or (isinstance(last, list) and last[-1:] == [f"stage{stages}"])
+        require(whole, f"out_features of the backbone is {last!r:.60}: only its last stage is supported")
+        return found
+    name = own.get("backbone") or values.get("backbone") or "resnet50"
+    known = kind == "timm_backbone" and isinstance(name, str) and name.split(".")[0] in TIMM_RESNETS
+    require(known, f"the backbone {name if kind == 'timm_backbone' else kind!r:.60} is not known",
+            f"Known: resnet as Hugging Face's, and timm's {', '.join(TIMM_RESNETS)}")  # fmt: skip
+    dilated = values.get("dilation") is True or own.get("output_stride") not in (None, 32)
+    require(not dilated, "a backbone with dilation is not supported")
+    layer_type, depths = TIMM_RESNETS[name.split(".")[0]]
+    channels = own.get("num_channels", values.get("num_channels", 3))
+    return Backbone(num_channels=channels, layer_type=layer_type, depths=depths, hidden_sizes=WIDTHS[layer_type])
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectorConfig(PictureConfig):
+    """The fields of DETR, and of models like it."""
+
+    backbone: Backbone
+    num_queries: int = 100
+    d_model: int = 256
+    encoder_layers: int = 6
+    encoder_attention_heads: int = 8
+    encoder_ffn_dim: int = 2048
+    decoder_layers: int = 6
+    decoder_attention_heads: int = 8
+    decoder_ffn_dim: int = 2048
+    activation_function: str = "relu"
+    position_embedding_type: str = "sine"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for heads in (self.encoder_attention_heads, self.decoder_attention_heads):
+            require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
+        require(self.d_model % 4 == 0, f"d_model is {self.d_model}, expected a multiple of 4")
+        require(self.d_model <= WIDEST, f"d_model is {self.d_model:,}")
+        require(max(self.encoder_layers, self.decoder_layers) <= DEEPEST, "a model of more than 1,024 layers")
+        require(self.num_queries <= 1 << 14, f"{self.num_queries:,} queries are too many")
+        kind = self.position_embedding_type
+        require(kind == "sine", f"position_embedding_type is {kind!r:.60}, only 'sine' is supported")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        return super().from_dict({**values, "backbone": read_backbone(values)})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        own = super().to_dict()
+        del own["backbone"]
+        return own | {"backbone_config": self.backbone.to_dict()}

@@ -33,6 +33,21 @@ class TextConfig:
         return asdict(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClipTextConfig(TextConfig):
+    """The fields of CLIP's part for texts."""
+
+    vocab_size: int = 49408
+    hidden_size: int = 512
+    intermediate_size: int = 2048
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 8
+    max_position_embeddings: int = 77
+    hidden_act: str = "quick_gelu"
+    layer_norm_eps: float = 1e-5
+    eos_token_id: int = 49407
+
+
 @dataclass(frozen=True)
 class TowersConfig:
     """The configurations of both parts, and `values`, the whole object of the config.json."""

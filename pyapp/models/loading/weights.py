@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from math import lcm, prod
+from typing import TYPE_CHECKING, Any
 
 from pyapp.engine import Device, Tensor, as_dtype, no_grad, quant
 from pyapp.engine.blocks.layout import BLOCK_TYPES, READABLE, SHORTER
 from pyapp.engine.device import cpu
 from pyapp.engine.dtype import float16, float32
+from pyapp.engine.ops import cat, tensor
 from pyapp.engine.storage import release_memory
 from pyapp.errors import ModelError, OptionError
 from pyapp.formats.checkpoint import Checkpoint, TensorInfo
@@ -18,6 +20,10 @@ from pyapp.formats.mixtures import MIXTURES, Mixture
 from pyapp.nn import Embedding, Linear, Module, Parameter, TransposedLinear
 from pyapp.nn.layers.experts import Experts
 from pyapp.nn.layers.joined import JoinedLinear
+
+if TYPE_CHECKING:
+    from pyapp.engine.processes.group import ProcessGroup
+    from pyapp.nn.tensor_parallel import Part
 
 Progress = Callable[[int, int], None]
 
@@ -117,6 +123,7 @@ def load_weights(
     progress: Progress | None = None,
     config: Mapping[str, Any] | None = None,
     strict: bool = True,
+    group: ProcessGroup | None = None,
 ) -> list[str]:
     """Replaces every parameter of `model` by the tensor of that name in a checkpoint; returns the names that were left
     over.
@@ -126,13 +133,15 @@ def load_weights(
     model's name for a name of the file. ignored: names of the file that are no parameters.
     dtype: None keeps block types and 16-bit floats of the matrices and makes all else float32; else a float type, a
     block type ("q4_0", "q8_0" …) or a mixture ("Q4_K_M") of the matrices. `config` gives the mixture the numbers of
-    heads and experts. progress(bytes done, bytes in all) follows each tensor.
+    heads and experts. progress(bytes done, bytes in all) follows each tensor. `group`: processes that compute the model
+    together; each reads its part of the matrices (nn/tensor_parallel.py).
 
     Parameters get no gradients: call `requires_grad_()` to train. ModelError names all missing, misshapen and (with
     `strict`) unexpected tensors at once; NaN and infinite values; OptionError for an unknown dtype.
     """
     plans, left = plans_of(model, checkpoint, stored=stored, base=base, renames=renames, ignored=ignored, strict=strict)
     chosen = _types(plans, dtype, config or {})
+    parts = {} if group is None else _divided(model, checkpoint, plans, chosen, group)
     total = sum(checkpoint.tensors[name].nbytes for _, plan in plans.values() for name in plan.names)
     done, joins = 0, _Joins(model)
     words = [key for key, (slot, _) in plans.items() if isinstance(slot.places[0][0], Embedding)]
@@ -142,13 +151,17 @@ def load_weights(
             slot, plan = plans[key]
             if words and key == words[0]:
                 release_memory(_place(device))
+            part = parts.get(key)
             if slot.is_stack:
                 value = _stack(checkpoint, slot, plan, chosen.get(key), device)
+            elif part is not None:
+                value = _read_part_of(checkpoint, plan, part, device)
             else:
                 value = read_plan(checkpoint, plan, device)
-            if tuple(value.shape) != slot.shape and not (slot.is_stack and value.shape == _flat(slot.shape)):
+            shape = slot.shape if part is None else part.own_shape
+            if tuple(value.shape) != shape and not (slot.is_stack and value.shape == _flat(slot.shape)):
                 raise ModelError(
-                    f"{key!r} is {list(value.shape)} in the file, the configuration asks for {list(slot.shape)}",
+                    f"{key!r} is {list(value.shape)} in the file, the configuration asks for {list(shape)}",
                     where=checkpoint.source.name,
                 )
             read, value = value, value if slot.is_stack else _converted(value, slot, chosen.get(key))
@@ -299,7 +312,8 @@ def load_buffers(
             model.get_submodule(owner), attribute, checkpoint.read(name, finite=True, device=device).to(buffer.dtype)
         )
         there.add(known)
-    missing = [name for name in buffers if name not in there and name.rpartition(".")[2] in STATISTICS]
+    needed = (*STATISTICS, "weight", "bias")  # the last two are those of frozen batch norms
+    missing = [name for name in buffers if name not in there and name.rpartition(".")[2] in needed]
     if missing:
         raise ModelError(
             f"the statistics of batch norms are missing: {_listed(missing)}",
@@ -444,10 +458,65 @@ def read_plan(checkpoint: Checkpoint, plan: Stored, device: Device | str | None 
     elif parts[0].ndim == 2:
         value = quant.concatenate(parts)
     else:
-        from pyapp.engine.ops import cat
-
         value = cat(parts)
     return value if plan.values is None else plan.values(value)
+
+
+def _divided(
+    model: Module, checkpoint: Checkpoint, plans: Mapping[str, tuple[Slot, Stored]], chosen: Mapping[str, str],
+    group: ProcessGroup,
+) -> dict[str, Part]:  # fmt: skip
+    """Makes the model one that a group of processes computes together; what this process has of each parameter, by
+    name.
+    """
+    from pyapp.nn.tensor_parallel import divide
+
+    parameters = {key: id(slot.places[0][0]._parameters[slot.places[0][1]]) for key, (slot, _) in plans.items()}
+    blocks = dict.fromkeys(parameters.values(), 1)
+    for key, (_, plan) in plans.items():
+        kinds = {checkpoint.tensors[name].dtype for name in plan.names} | {chosen.get(key, "")}
+        own = (READABLE[kind].values for kind in kinds if kind in READABLE)
+        blocks[parameters[key]] = lcm(blocks[parameters[key]], *own)
+    parts = divide(model, group, lambda parameter: blocks[id(parameter)])
+    found = {key: parts[parameter] for key, parameter in parameters.items() if parameter in parts}
+    vars(model)["divided"] = found
+    return found
+
+
+def whole_bytes(model: Module) -> int:
+    """Bytes of the parameters; of a model that several processes compute together, those of all."""
+    parts: Mapping[str, Part] = vars(model).get("divided", {})
+    total = 0
+    for name, parameter in model.named_parameters():
+        part = parts.get(name)
+        total += parameter.nbytes if part is None else parameter.nbytes * prod(part.shape) // prod(part.own_shape)
+    return total
+
+
+def _read_part_of(checkpoint: Checkpoint, plan: Stored, part: Part, device: Device | str | None) -> Tensor:
+    """A process's part of a parameter. It alone is read, unless the file has other values."""
+    from pyapp.formats.parts import read_part, runs_of
+
+    if plan.values is not None:
+        return part.of(read_plan(checkpoint, plan, device))
+    columns = part.ranges[0] if part.dim == 1 else None
+    wanted = part.ranges if part.dim == 0 else ((0, part.shape[0]),)
+    found, start = [], 0
+    for name in plan.names:
+        height = checkpoint.tensors[name].shape[0]
+        order: Any = range(height)
+        if plan.rows is not None:  # which row of the file each row of the model is
+            order = plan.rows(tensor([[row] for row in order], dtype="int64")).reshape(-1).tolist()
+        rows = [
+            order[row - start] for first, count in wanted
+            for row in range(max(first, start), min(first + count, start + height))
+        ]  # fmt: skip
+        if rows:
+            found.append(read_part(checkpoint, name, runs_of(rows), columns, finite=True, device=device))
+        start += height
+    if len(found) == 1:
+        return found[0]
+    return quant.concatenate(found) if found[0].ndim == 2 else cat(found)
 
 
 def _flat(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import lcm
 from typing import TYPE_CHECKING, Any
 
+from pyapp.engine.blocks.layout import READABLE
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.formats import Checkpoint
@@ -32,6 +34,8 @@ HEAD_SIZE = 64  # of every published model
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
+    from pyapp.engine.processes.group import ProcessGroup
+    from pyapp.nn.tensor_parallel import Part
 
 Progress = Callable[[int, int], None]
 
@@ -112,10 +116,11 @@ def build_whisper(
     dtype: str | None = None,
     device: Device | str | None = None,
     progress: Progress | None = None,
+    group: ProcessGroup | None = None,
 ) -> Whisper:
     """The model of a checkpoint with openai's or transformers' names. `config` and `generation` are the objects of
     config.json and generation_config.json; `dtype` as in weights.fill; `device` is where the model computes;
-    `progress(bytes done, in all)`.
+    `progress(bytes done, in all)`; `group`: processes that compute the model together (nn/tensor_parallel.py).
 
     Raises ModelError for missing, misshapen or not finite tensors.
     """
@@ -132,18 +137,40 @@ def build_whisper(
         model = Whisper.empty(Config.from_dict(checkpoint.config) if known else config_of_tensors(checkpoint))
     total, done = sum(info.nbytes for info in checkpoint.tensors.values()), 0
 
-    def read(name: str) -> Any:
+    def read(name: str, part: Part | None = None) -> Any:
         nonlocal done
-        value = checkpoint.read(names[name], finite=True, device=device)
+        if part is None or checkpoint.tensors[names[name]].shape != part.shape:
+            value = checkpoint.read(names[name], finite=True, device=device)
+        else:
+            from pyapp.formats.parts import read_part
+
+            rows = ((0, part.shape[0]),) if part.dim else part.ranges
+            columns = part.ranges[0] if part.dim else None
+            value = read_part(checkpoint, names[name], rows, columns, finite=True, device=device)
         done += checkpoint.tensors[names[name]].nbytes
         if progress is not None:
             progress(done, total)
         return value
 
-    fill(model, names, read, dtype, where, device)
+    taken = {} if group is None else _divided(model, checkpoint, names, dtype, group)
+    fill(model, names, read, dtype, where, device, taken)
     model.alignment_heads = alignment_heads(model.config, checkpoint, generation or {})
     model.guess_limits = (generation or {}).get("guess_limits")
     return model
+
+
+def _divided(
+    model: Whisper, checkpoint: Checkpoint, names: Mapping[str, str], dtype: str | None, group: ProcessGroup
+) -> dict[int, Part]:
+    """What this process has of each parameter, by its id."""
+    from pyapp.nn.tensor_parallel import divide
+
+    blocks: dict[int, int] = {}
+    for name, owner, attribute, _ in slots(model):
+        kinds = {checkpoint.tensors[names[part]].dtype for part in parts(name) if part in names} | {dtype or ""}
+        sizes = [READABLE[kind].values for kind in kinds if kind in READABLE]
+        blocks[id(getattr(owner, attribute))] = lcm(*sizes)
+    return divide(model, group, lambda parameter: blocks[id(parameter)])
 
 
 def alignment_heads(

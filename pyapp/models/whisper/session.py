@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     Array = numpy.ndarray[Any, Any]
 
+NO_HEAD = (-1, 0)  # one that another process computes
 CLOSED = "this session is closed: make another one with new_session()"
 
 
@@ -40,7 +41,7 @@ class AudioMemory:
 
     def __init__(self, decoder: Decoder, length: int) -> None:
         config = decoder.config
-        heads, size = config.n_text_head, config.n_text_state // config.n_text_head
+        heads, size = decoder.heads, config.n_text_state // config.n_text_head
         self.decoder = decoder
         self.length = length
         self.layers: list[SequenceCache] = [
@@ -196,8 +197,8 @@ class DecoderSession:
         config = decoder.config
         self.decoder, self.rows, self.eager = decoder, rows, eager
         self.capacity, self.vocab_size = config.n_text_ctx, config.n_vocab
-        self.heads = config.n_text_head
-        size = config.n_text_state // self.heads
+        self.heads = decoder.heads
+        size = config.n_text_state // config.n_text_head
         self._cache = KVCache(config.n_text_layer, rows * self.heads, self.capacity, size, decoder.device)
         self._rows = self._cache.memory.reshape(-1, rows, self.heads, self.capacity, size)  # (2 * layers, R, H, C, D)
         self._texts: list[list[int]] = [[] for _ in range(rows)]
@@ -283,15 +284,21 @@ class DecoderSession:
 
     def watch(self, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
         """feed(), which also returns the scores (heads, T, S) before softmax of each (layer, head) in `heads`."""
-        layers = len(self._cache.layers)
-        outside = [pair for pair in heads if not (0 <= pair[0] < layers and 0 <= pair[1] < self.heads)]
+        layers, every = len(self._cache.layers), self.decoder.config.n_text_head
+        outside = [pair for pair in heads if not (0 <= pair[0] < layers and 0 <= pair[1] < every)]
         if outside:
-            raise ValueError(f"there is no head {outside[0]} among {layers} layers of {self.heads} heads")
-        reading = self._first
-        reading.watched = list(heads)
-        reading.scores = np.empty((len(heads), len(tokens), self.memory.length), np.float32)
+            raise ValueError(f"there is no head {outside[0]} among {layers} layers of {every} heads")
+        reading, attention = self._first, self.decoder.blocks[0].attn
+        first = getattr(attention, "first_head", 0)  # of those that this process computes
+        reading.watched = [
+            (layer, head - first) if 0 <= head - first < self.heads else NO_HEAD for layer, head in heads
+        ]
+        reading.scores = np.zeros((len(heads), len(tokens), self.memory.length), np.float32)
         try:
-            return self.feed(tokens), reading.scores
+            logits, scores = self.feed(tokens), reading.scores
+            if self.heads < every:
+                attention.out.summed(ops.from_numpy(scores))
+            return logits, scores
         finally:
             reading.watched, reading.scores = [], None
 

@@ -125,6 +125,8 @@ class Projections(Linear):
 class SelfAttention(Module):
     """Multi-head attention of a sequence to itself."""
 
+    tensor_parallel = {"qkv": ("outputs", "queries", "keys", "keys"), "out": ("inputs", "queries")}
+
     def __init__(self, state: int, heads: int, causal: bool) -> None:
         super().__init__()
         self.heads, self.causal = heads, causal
@@ -161,6 +163,10 @@ def _int8_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 class CrossAttention(Module):
     """The projections of multi-head attention of the text to the audio."""
 
+    tensor_parallel = {
+        "query": ("outputs", "queries"), "kv": ("outputs", "keys", "keys"), "out": ("inputs", "queries"),
+    }  # fmt: skip
+
     def __init__(self, state: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
@@ -176,13 +182,15 @@ class CrossAttention(Module):
 
     def keys_and_values(self, audio: Tensor) -> tuple[Tensor, Tensor]:
         """audio (B, S, state) → two of (B, S, H, D)."""
-        batch, length, state = audio.shape
-        kv = self.kv(audio).reshape(batch, length, 2 * self.heads, state // self.heads)
+        batch, length, _ = audio.shape
+        kv = self.kv(audio).reshape(batch, length, 2 * self.heads, -1)
         return kv.narrow(2, 0, self.heads), kv.narrow(2, self.heads, self.heads)
 
 
 class FeedForward(Module):
     """Two linear layers with a GELU between them, four times as wide inside."""
+
+    tensor_parallel = {"up": ("outputs", "inner"), "down": ("inputs", "inner")}
 
     def __init__(self, state: int) -> None:
         super().__init__()
@@ -316,6 +324,8 @@ class Encoder(Module):
 class Decoder(Module):
     """Tokens (B, T) and audio (B, S, state) → logits (B, T, V); the head is the embedding."""
 
+    tensor_parallel = {"token_embedding": ("vocabulary",)}
+
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
@@ -348,4 +358,10 @@ class Decoder(Module):
 
     def head(self, x: Tensor) -> Tensor:
         """Logits (..., V) of x (..., state)."""
-        return ops.linear(self.ln(x), self.token_embedding.weight)
+        return self.token_embedding.logits(self.ln(x))
+
+    @property
+    def heads(self) -> int:
+        """The heads that this process computes: all of them, unless several compute the model together."""
+        found: int = self.blocks[0].attn.heads
+        return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyapp.engine import Device, Tensor, no_grad, ops, quant
 from pyapp.engine.dtype import float16, float32, float64, q8_0
@@ -12,6 +12,9 @@ from pyapp.nn import Embedding, LayerNorm, Linear, Module, Parameter
 
 from .model import Whisper
 from .transformer import Convolution, Decoder
+
+if TYPE_CHECKING:
+    from pyapp.nn.tensor_parallel import Part
 
 # dtypes to which the matrices of a model can be converted; None keeps the dtypes of the file.
 WEIGHT_DTYPES = {"float32": float32, "float16": float16, "q8_0": q8_0}
@@ -82,13 +85,15 @@ def parts(name: str) -> list[str]:
 def fill(
     model: Whisper,
     names: Iterable[str],
-    read: Callable[[str], Tensor],
+    read: Callable[..., Tensor],
     dtype: str | None = None,
     where: str | None = None,
     device: Device | str | None = None,
+    taken: Mapping[int, Part] | None = None,
 ) -> None:
-    """Assigns tensors to `model` (Whisper.empty); `read(name)` returns the tensor with openai's name, on `device`
-    (None: the CPU).
+    """Assigns tensors to `model` (Whisper.empty); `read(name)` returns the tensor with openai's name, and
+    `read(name, part)` a part of it, on `device` (None: the CPU). `taken`: what this process has of the model's
+    parameters, by their ids.
 
     The matrices become `dtype` (WEIGHT_DTYPES); vectors, positions and convolutions are float32. ModelError for a name
     that is not among `names`, and for one of another shape.
@@ -103,11 +108,17 @@ def fill(
             raise ModelError(
                 f"the model has no tensor {missing[0]!r}", where=where, hint="It is incomplete, or no Whisper model"
             )
-        rows = (shape[0] // len(sources), *shape[1:])
-        found = [
-            _checked(source, read(source), rows, where) if source else ops.zeros(rows, device=device)
-            for source in sources
-        ]
+        part = (taken or {}).get(id(getattr(owner, attribute)))
+        height = (shape if part is None else part.shape)[0] // len(sources)
+        found = []
+        for i, source in enumerate(sources):
+            own = None if part is None else part.of_rows(i * height, height)
+            rows = (height, *shape[1:]) if own is None else own.own_shape
+            if source:
+                value = read(source) if own is None else read(source, own)
+                found.append(_checked(source, value, rows, where))
+            else:
+                found.append(ops.zeros(rows, device=device))
         matrix = isinstance(owner, Linear | Embedding) and attribute == "weight"
         value = _joined([converted(part, dtype) if matrix else _dense(part) for part in found])
         setattr(owner, attribute, Parameter(value, requires_grad=False))

@@ -210,6 +210,10 @@ class Embedding(Module):
             return ops.embedding(self.weight, ids)
         return embedding(ids, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
 
+    def logits(self, x: Tensor) -> Tensor:
+        """x (..., dim) times every row → (..., num), of models whose last layer is the embedding."""
+        return ops.linear(x, self.weight)
+
     def extra_repr(self) -> str:
         text = f"{self.num_embeddings}, {self.embedding_dim}"
         for name, usual in (("padding_idx", None), ("max_norm", None), ("norm_type", 2.0), ("scale_grad_by_freq", 0)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ...engine import Tensor, ops
 from ...errors import ModelError
@@ -51,6 +51,10 @@ def gated(x: Tensor, activation: str) -> Tensor:
 
 class GatedFeedForward(Module):
     """down_proj(activation(gate_proj x) * up_proj x), added to a residual stream."""
+
+    tensor_parallel: Mapping[str, tuple[str, ...]] = {
+        "gate_proj": ("outputs", "inner"), "up_proj": ("outputs", "inner"), "down_proj": ("inputs", "inner"),
+    }  # fmt: skip
 
     def __init__(self, hidden_size: int, intermediate_size: int, activation: str = "silu", bias: bool = False) -> None:
         super().__init__()

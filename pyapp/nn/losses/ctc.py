@@ -8,7 +8,6 @@ from typing import Any
 
 from ...engine import Tensor
 from ...engine.autocast import in_full_precision
-from ...engine.claims import ctc as _claims  # noqa: F401 (the kernels of ctc_losses)
 from ...engine.lazy import np
 from ...engine.numpy_arrays import array_of
 from ...engine.ops import from_numpy, where

@@ -8,23 +8,19 @@ architecture for end-to-end speech recognition"). The head is not part of the ex
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import sqrt
 
 from pyapp.engine import Tensor, ops
-from pyapp.engine.lazy import np
 from pyapp.engine.ops.random import Generator
 from pyapp.models.whisper import Whisper
 from pyapp.nn import Linear, Module
 from pyapp.nn.init import normal_
-from pyapp.nn.losses.ctc import ctc_loss
 
 ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
-BLANK = 0  # letters count from 1
 
 
 def spell(text: str) -> list[int]:
-    """The letters of a text as numbers from 1, without punctuation."""
+    """The letters of a text as numbers from 1 (0 is the blank), without punctuation."""
     return [ALPHABET.index(letter) + 1 for letter in text.lower() if letter in ALPHABET]
 
 
@@ -41,15 +37,3 @@ class Speller(Module):
         """(logits of the decoder (B, T, vocabulary), log-probabilities of letters (B, positions, letters))."""
         audio = self.whisper.encode(mel)  # (B, positions, state)
         return self.whisper.decode(inputs, audio), ops.log_softmax(self.head(audio), -1)
-
-
-def spelling_loss(scores: Tensor, letters: Sequence[Sequence[int]], heard: Sequence[int]) -> Tensor:
-    """The CTC loss in nats per letter, a scalar.
-
-    `scores` are log-probabilities (B, positions, letters); `letters` are the targets of each row; `heard` is the number
-    of its first positions that contain them.
-    """
-    lengths = np.array([len(row) for row in letters])
-    flat = ops.from_numpy(np.array([letter for row in letters for letter in row], np.int32))
-    total = ctc_loss(scores.transpose(0, 1), flat, np.array(heard), lengths, BLANK, reduction="sum", zero_infinity=True)
-    return total / max(1, int(lengths.sum()))

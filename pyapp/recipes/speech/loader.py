@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 
+from pyapp.recipes.helpers import helper_pool, interrupts_blocked
 from pyapp.recipes.speech.windows import Example, Lesson, WindowMaker
 
 SPREAD = 8  # batches between two takes of the same speech
@@ -41,10 +39,7 @@ class SpeechLoader:
         self._ready: dict[tuple[int, int], Future[Takes]] = {}
         self._pool = None
         if helpers and sys.platform != "emscripten":
-            # Processes, because threads would keep the interpreter from the model; spawned, because kernels may have
-            # threads, with which a process must not fork.
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(helpers, context, _begin, (maker,))
+            self._pool = helper_pool(helpers, _begin, maker)
 
     @property
     def position(self) -> int:
@@ -87,7 +82,7 @@ class SpeechLoader:
             return
         lesson = self._stages[stage].lesson
         if self._pool is not None:
-            with _interrupts_blocked():  # a process that starts here inherits it
+            with interrupts_blocked():  # a process that starts here inherits it
                 self._ready[stage, speech] = self._pool.submit(_speech, speech, lesson)
         else:
             made: Future[Takes] = Future()
@@ -106,26 +101,12 @@ def make_takes(maker: WindowMaker, speech: int, lesson: Lesson) -> Takes:
     return [list(take) for take in zip(*rows, strict=True)]
 
 
-@contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Ctrl-C waits until the block ends. It is for the training, which ends its helpers itself."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 _maker: WindowMaker | None = None  # of a helper
 
 
 def _begin(maker: WindowMaker) -> None:
     global _maker
     _maker = maker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # if it could not be blocked
 
 
 def _speech(speech: int, lesson: Lesson) -> Takes:

@@ -21,11 +21,12 @@ from pyapp.optim import AdamW
 from pyapp.optim.lr_scheduler import LambdaLR, Shape, warmup_cosine
 from pyapp.recipes.speech.export import export
 from pyapp.recipes.speech.grammar.sentences import TEST_SEED, training_sentences, unseen_sentences
-from pyapp.recipes.speech.letters import Speller, spelling_loss
+from pyapp.recipes.speech.letters import Speller
 from pyapp.recipes.speech.loader import SpeechLoader, Stage
 from pyapp.recipes.speech.tokens import SpeechTokens, train_tokens
 from pyapp.recipes.speech.voices import check_program
 from pyapp.recipes.speech.windows import Example, Lesson, WindowMaker
+from pyapp.recipes.spelling import spelling_loss
 from pyapp.text.options import check_number
 from pyapp.train.resumable import ResumableTraining, settings_of
 from pyapp.train.token_rows import IGNORED, padded, token_loss, total_loss

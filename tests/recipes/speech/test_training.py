@@ -20,10 +20,11 @@ from pyapp.formats import open_checkpoint
 from pyapp.models.whisper import Config, Whisper
 from pyapp.recipes.speech import train_speech, training, voices, windows
 from pyapp.recipes.speech.grammar.sentences import training_sentences
-from pyapp.recipes.speech.letters import Speller, spelling_loss
+from pyapp.recipes.speech.letters import Speller
 from pyapp.recipes.speech.loader import SpeechLoader, Stage
 from pyapp.recipes.speech.training import initialize, rates, speech_trainer
 from pyapp.recipes.speech.windows import Lesson, WindowMaker
+from pyapp.recipes.spelling import spelling_loss
 from pyapp.train import checkpoints
 from pyapp.train.trainer import Trainer
 from tests.recipes.speech.parts import LetterTokens, hum

@@ -22,43 +22,51 @@ export class Microphone {
     this.source = source;
     this.onBlock = onBlock;
     this.onLost = onLost;
+    /** @type {MediaStream | null} */
+    this.stream = null;
+    /** @type {AudioContext | null} */
+    this.context = null;
+    /** Sends the sound. @type {AudioWorkletNode | null} */
+    this.node = null;
+    /** Resolves after the last block. @type {Promise<void>} */
+    this.ended = Promise.resolve();
   }
 
   /** Resolves when the microphone records. */
   async open() {
     if (!navigator.mediaDevices?.getUserMedia || typeof AudioWorkletNode === "undefined") throw notHere();
-    this.stream = await (this.source === "tab" ? tabSound() : microphoneSound());
-    this.stream.getAudioTracks()[0].addEventListener("ended", () => this.onLost());
+    const stream = (this.stream = await (this.source === "tab" ? tabSound() : microphoneSound()));
+    stream.getAudioTracks()[0].addEventListener("ended", () => this.onLost());
     try {
-      await this.#listen();
+      await this.#listen(stream);
     } catch (error) {
       this.#release();
       throw error;
     }
   }
 
-  async #listen() {
-    this.context = new AudioContext({ latencyHint: "interactive" }); // at the device's rate: not all browsers connect others
-    await withinTime(this.context.audioWorklet.addModule(siteUrl("modules/audio/capture-worklet.js")), this.source);
-    const resampler = new Resampler(this.context.sampleRate, SAMPLE_RATE);
-    this.node = new AudioWorkletNode(this.context, "capture", { numberOfInputs: 1, numberOfOutputs: 0 });
+  /** @param {MediaStream} stream */
+  async #listen(stream) {
+    const context = (this.context = new AudioContext({ latencyHint: "interactive" })); // at the device's rate: not all browsers connect others
+    await withinTime(context.audioWorklet.addModule(siteUrl("modules/audio/capture-worklet.js")), this.source);
+    const resampler = new Resampler(context.sampleRate, SAMPLE_RATE);
+    const node = (this.node = new AudioWorkletNode(context, "capture", { numberOfInputs: 1, numberOfOutputs: 0 }));
     let begun = () => {};
     /** Resolves at the first sound. @type {Promise<void>} */
-    this.first = new Promise((resolve) => (begun = resolve));
-    /** @type {Promise<void>} */
+    const first = new Promise((resolve) => (begun = resolve));
     this.ended = new Promise((resolve) => {
-      this.node.port.onmessage = ({ data }) => {
+      node.port.onmessage = ({ data }) => {
         begun();
         if (data) return this.onBlock(resampler.process(data));
         this.onBlock(resampler.finish());
         resolve();
       };
     });
-    this.input = this.context.createMediaStreamSource(this.stream);
-    this.input.connect(this.node);
+    this.input = context.createMediaStreamSource(stream);
+    this.input.connect(node);
     // Browsers without an output for sound, and telephones during a call, may never start the context.
-    await withinTime(this.context.resume(), this.source);
-    if (this.source === "microphone") await withinTime(this.first, this.source); // a tab may be silent
+    await withinTime(context.resume(), this.source);
+    if (this.source === "microphone") await withinTime(first, this.source); // a tab may be silent
   }
 
   /** Ends the recording; resolves after the last block was delivered. */

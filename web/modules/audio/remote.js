@@ -26,7 +26,8 @@ export async function fetchRecording(text, { signal, onProgress }) {
   try {
     check(response, where);
     const total = response.headers.has("Content-Encoding") ? null : Number(response.headers.get("Content-Length")) || null;
-    if (total > LARGEST) throw tooLarge(where, total);
+    if (total !== null && total > LARGEST) throw tooLarge(where, total);
+    if (!response.body) throw new UserError("There is no recording at this address: the answer is empty.", { where, hint: "Check the address." });
     const parts = await collect(response.body.getReader(), where, (done) => onProgress(done, total));
     return new File(parts, nameOf(address), { type: response.headers.get("Content-Type")?.split(";")[0] ?? "" });
   } catch (error) {
@@ -50,7 +51,7 @@ function parse(text) {
   return address;
 }
 
-/** @param {string} text */
+/** @param {string} text @returns {URL | null} */
 function urlOf(text) {
   try {
     return new URL(text);

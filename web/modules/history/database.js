@@ -46,7 +46,7 @@ export async function takeRecords(name, table, keep) {
 async function openIfThere(name) {
   try {
     const request = indexedDB.open(name);
-    request.onupgradeneeded = () => request.transaction.abort(); // it would be a new one
+    request.onupgradeneeded = () => request.transaction?.abort(); // it would be a new one
     return await asked(request);
   } catch {
     return null;

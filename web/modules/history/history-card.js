@@ -1,18 +1,19 @@
 /**
  * The card with the history of a view. Its list, and the scripts for it, are loaded when it is first open.
  */
-import { h } from "../page/dom.js";
+import { find, h } from "../page/dom.js";
 import { showError } from "../page/errors.js";
 import { siteUrl } from "../shared/site.js";
 
 /**
  * @typedef {import("./history-store.js").HistoryItem} HistoryItem
  * @typedef {{name: string, open: (item: HistoryItem) => void | Promise<void>, renamed?: (id: string, title: string) => unknown,
- *   removed?: (id: string) => unknown, flush?: () => Promise<unknown>, begin?: {label: string, run: () => unknown},
- *   filesOf?: (item: HistoryItem) => Promise<import("./history-store.js").KeptFile[]>, toFile?: (items: HistoryItem[]) => Promise<Blob>,
- *   fromFile?: (file: File) => Promise<HistoryItem[]>, textOf?: (content: any) => string}} HistoryActions
+ *   removed?: (id: string) => unknown, flush?: () => Promise<unknown>, begin?: {label: string, run: () => unknown}}} CommonActions
+ * @typedef {{filesOf: (item: HistoryItem) => Promise<import("./history-store.js").KeptFile[]>, oneFile?: undefined}} ManyFiles
+ * @typedef {{to: (items: HistoryItem[]) => Promise<Blob>, from: (file: File) => Promise<HistoryItem[]>, textOf: (content: any) => string}} OneFile
+ * @typedef {CommonActions & (ManyFiles | {oneFile: OneFile})} HistoryActions
  *   `name` of the exported file, in the plural; `flush` stores what is not stored yet; `begin` is a button for something new. Everything is
- *   exported as ZIP of filesOf, or by toFile as one JSON file, which fromFile reads (HistoryStore.add explains textOf)
+ *   exported as ZIP of filesOf, or as one JSON file, which can be imported again (HistoryStore.add explains textOf)
  */
 
 export class HistoryCard {
@@ -33,7 +34,7 @@ export class HistoryCard {
     this.details = h("details", { class: "card settings history", id: `history-${store.kind}`, open: title !== undefined },
       h("summary", { class: "card-title" }, h("h2", {}, title ?? "Earlier")), this.body);
     this.details.addEventListener("toggle", () => this.refresh(this.current));
-    if (title === undefined) side.querySelector("details.settings").before(this.details);
+    if (title === undefined) find(side, "details.settings").before(this.details);
     else side.prepend(this.details);
     /** Resolves when the list is there. @type {Promise<void>} */
     this.shown = Promise.resolve();
@@ -43,7 +44,7 @@ export class HistoryCard {
     try {
       if (!this.panel) {
         const { HistoryPanel } = await import(siteUrl("modules/history/history-panel.js"));
-        this.panel ??= new HistoryPanel(this.body, this.store, this.actions, this.errorActions);
+        this.panel ??= /** @type {import("./history-panel.js").HistoryPanel} */ (new HistoryPanel(this.body, this.store, this.actions, this.errorActions));
       }
       await this.panel.render(this.current);
     } catch (error) {

@@ -25,19 +25,24 @@ export class HistoryPanel {
     /** @type {string | null} */
     this.current = null;
     this.renders = 0;
-    const { begin, fromFile, toFile } = actions;
+    const { begin, oneFile } = actions;
     this.begin = begin ? h("button", { type: "button", class: "secondary history-begin", onclick: () => begin.run() }, begin.label) : null;
     this.items = h("ul", { class: "history-list" });
     this.note = h("p", { class: "history-note", role: "status" });
     this.slot = h("div", { class: "error-slot" });
     this.summary = h("p", { class: "history-summary" });
     this.oldest = h("button", { type: "button", class: "secondary danger" });
-    this.all = h("button", { type: "button", class: "secondary", onclick: () => this.exportAll() }, toFile ? "Export all" : "Export all (ZIP)");
+    this.all = h("button", { type: "button", class: "secondary", onclick: () => this.exportAll() }, oneFile ? "Export all" : "Export all (ZIP)");
     this.oldest.addEventListener("click", () => this.#removeOldest());
-    const field = h("input", { type: "file", class: "history-import", accept: ".json,application/json" });
-    field.addEventListener("change", () => this.#import(field));
-    const back = fromFile ? h("label", { class: "secondary file-button" }, field, h("span", {}, "Import…")) : "";
+    const back = oneFile ? this.#importField(oneFile) : "";
     host.replaceChildren(this.begin ?? "", this.items, this.note, this.slot, this.summary, h("div", { class: "history-actions" }, this.all, back, this.oldest));
+  }
+
+  /** @param {import("./history-card.js").OneFile} form */
+  #importField(form) {
+    const field = h("input", { type: "file", class: "history-import", accept: ".json,application/json" });
+    field.addEventListener("change", () => this.#import(field, form));
+    return h("label", { class: "secondary file-button" }, field, h("span", {}, "Import…"));
   }
 
   /** @param {string | null} [current] the id of what the view shows */
@@ -151,33 +156,33 @@ export class HistoryPanel {
         const item = await this.store.read(id);
         if (item) items.push(item);
       }
-      const { name, toFile } = this.actions;
-      const whole = toFile ? await toFile(items) : await this.#zip(items);
+      const { actions } = this;
+      const whole = actions.oneFile ? await actions.oneFile.to(items) : await this.#zip(items, actions.filesOf);
       const url = URL.createObjectURL(whole);
-      h("a", { href: url, download: `${name}-${new Date().toISOString().slice(0, 10)}.${toFile ? "json" : "zip"}` }).click();
+      h("a", { href: url, download: `${actions.name}-${new Date().toISOString().slice(0, 10)}.${actions.oneFile ? "json" : "zip"}` }).click();
       setTimeout(() => URL.revokeObjectURL(url), 60000);
       this.note.textContent = `${entries.length} exported, ${megabytes(whole.size)}.`;
     });
   }
 
-  /** @param {HistoryItem[]} items */
-  async #zip(items) {
+  /** @param {HistoryItem[]} items @param {import("./history-card.js").ManyFiles["filesOf"]} filesOf */
+  async #zip(items, filesOf) {
     const files = [];
     for (const item of items) {
-      for (const { name, blob } of await this.actions.filesOf(item)) files.push({ path: `${folderOf(item.entry)}/${name}`, blob });
+      for (const { name, blob } of await filesOf(item)) files.push({ path: `${folderOf(item.entry)}/${name}`, blob });
     }
     return zipOf(files, (done, total) => (this.note.textContent = `Packing ${megabytes(done)} of ${megabytes(total)}…`));
   }
 
-  /** Adds what an exported file has. @param {HTMLInputElement} field */
-  async #import(field) {
-    const [file] = field.files;
+  /** Adds what an exported file has. @param {HTMLInputElement} field @param {import("./history-card.js").OneFile} form */
+  async #import(field, form) {
+    const file = field.files?.[0];
     if (!file) return;
     await this.#do(async () => {
-      const { name, fromFile, textOf } = this.actions;
+      const { name } = this.actions;
       if (file.size > IMPORT_LIMIT) throw new UserError(`This file is too large for ${name}: ${megabytes(file.size)}, at most ${megabytes(IMPORT_LIMIT)}.`, { where: file.name });
-      const items = await fromFile(file);
-      const added = await this.store.add(items, textOf);
+      const items = await form.from(file);
+      const added = await this.store.add(items, form.textOf);
       await this.render();
       this.note.textContent = added === items.length ? `${added} imported.` : `${added} imported; ${items.length - added} were here already.`;
     });

@@ -12,7 +12,7 @@
  * @typedef {{name: string, type?: string, blob: Blob | ArrayBuffer}} StoredFile
  * @typedef {{entry: HistoryEntry, content: any, files: KeptFile[]}} HistoryItem
  */
-import { UserError, megabytes } from "../shared/protocol.js";
+import { UserError, megabytes, nameOf } from "../shared/protocol.js";
 import { asked, finished, takeRecords } from "./database.js";
 
 const DATABASE = "pyapp-history";
@@ -217,7 +217,7 @@ export class HistoryStore {
       try {
         await work(await this.opened);
       } catch (error) {
-        throw error?.name === "QuotaExceededError" ? await this.#full() : error;
+        throw nameOf(error) === "QuotaExceededError" ? await this.#full() : error;
       } finally {
         this.waiting -= 1;
       }
@@ -274,8 +274,8 @@ async function takesBlobs(database) {
   return takes;
 }
 
-/** @returns {Promise<IDBDatabase>} */
-function openDatabase() {
+/** Rejects, too, where the browser refuses even to look at `indexedDB`. @returns {Promise<IDBDatabase>} */
+async function openDatabase() {
   const request = indexedDB.open(DATABASE, 1);
   request.onupgradeneeded = () => {
     request.result.createObjectStore(ENTRIES, { keyPath: "id" });

@@ -41,9 +41,10 @@ export async function zipOf(files, onProgress = () => {}) {
 /** The path, or with a number if it is taken; without what file systems refuse. @param {string} path @param {Set<string>} names */
 function freeName(path, names) {
   const safe = path.split("/").map((part) => part.replace(/[\\:*?"<>|\u0000-\u001f]/g, "_").replace(/^\.+/, "_").trim() || "_").join("/");
-  const [, stem, ending] = safe.match(/^(.*?)(\.[^./]{1,5})?$/s);
+  const ending = /\.[^./]{1,5}$/.exec(safe)?.[0] ?? "";
+  const stem = safe.slice(0, safe.length - ending.length);
   for (let number = 1; ; number += 1) {
-    const name = number === 1 ? safe : `${stem} (${number})${ending ?? ""}`;
+    const name = number === 1 ? safe : `${stem} (${number})${ending}`;
     if (names.has(name.toLowerCase())) continue;
     names.add(name.toLowerCase());
     return name;

@@ -8,7 +8,8 @@ export class Announcer {
   constructor(region) {
     this.region = region;
     this.waiting = "";
-    this.timer = null;
+    /** @type {number | undefined} */
+    this.timer = undefined;
   }
 
   /** Announces a text now, and discards waiting ones. @param {string} text */
@@ -24,7 +25,7 @@ export class Announcer {
   }
 
   #speak() {
-    this.timer = null;
+    this.timer = undefined;
     const end = Math.max(...[".", "!", "?", "\n"].map((mark) => this.waiting.lastIndexOf(mark))) + 1;
     if (end === 0) return;
     this.region.textContent = this.waiting.slice(0, end).trim();
@@ -33,7 +34,7 @@ export class Announcer {
 
   stop() {
     clearTimeout(this.timer);
-    this.timer = null;
+    this.timer = undefined;
     this.waiting = "";
   }
 }

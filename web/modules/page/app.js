@@ -106,7 +106,8 @@ export class App extends EventTarget {
   }
 
   #showWork() {
-    if (this.work.length) this.#status("busy", this.work.at(-1));
+    const current = this.work.at(-1);
+    if (current !== undefined) this.#status("busy", current);
     else this.#status("ready", "Ready");
   }
 

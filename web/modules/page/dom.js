@@ -1,12 +1,19 @@
 /**
  * Makes and finds elements.
  */
+import { present } from "../shared/present.js";
 
 /**
  * The element of an id. Its kind is that in index.html, or of the call of `h` that makes it (scripts/check_types.mjs).
  * @type {{<K extends keyof ElementsById>(id: K): ElementsById[K], (id: string): HTMLElement}}
  */
 export const byId = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
+
+/**
+ * The first element that a selector finds: one that the page has for sure.
+ * @type {{<K extends keyof HTMLElementTagNameMap>(root: ParentNode, selector: K): HTMLElementTagNameMap[K], (root: ParentNode, selector: string): HTMLElement}}
+ */
+export const find = (/** @type {ParentNode} */ root, /** @type {string} */ selector) => /** @type {any} */ (present(root.querySelector(selector), selector));
 
 /**
  * An element with properties, event listeners ("onclick") and children.
@@ -35,22 +42,42 @@ export function openDialog(dialog) {
 
 /**
  * Copies a text; if the browser refuses, selects it for the user to copy. The button shows the result.
- * @param {EventTarget} target the button @param {string} text @param {HTMLElement} shown the element that shows the text
+ * @param {HTMLButtonElement} button @param {string} text @param {HTMLElement} shown the element that shows the text
  */
-export async function copyText(target, text, shown) {
-  const button = /** @type {HTMLButtonElement} */ (target);
-  button.dataset.label ??= button.textContent;
+export async function copyText(button, text, shown) {
+  const label = (button.dataset.label ??= button.textContent ?? "");
   try {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
   } catch {
-    getSelection().selectAllChildren(shown);
+    getSelection()?.selectAllChildren(shown);
     button.textContent = "Selected: press Ctrl+C";
   }
-  setTimeout(() => (button.textContent = button.dataset.label), 2000);
+  setTimeout(() => (button.textContent = label), 2000);
 }
 
 const kindOf = (/** @type {any} */ value) => (Array.isArray(value) ? "array" : value === null ? "null" : typeof value);
+
+/** What a tab remembers when it is reloaded: sessionStorage, where the browser permits it. */
+export const tabMemory = {
+  /** @param {string} name */
+  get(name) {
+    try {
+      return sessionStorage.getItem(`pyapp.${name}`);
+    } catch {
+      return null;
+    }
+  },
+  /** @param {string} name @param {string | null} value null: forget it */
+  set(name, value) {
+    try {
+      if (value === null) sessionStorage.removeItem(`pyapp.${name}`);
+      else sessionStorage.setItem(`pyapp.${name}`, value);
+    } catch {
+      // The browser refuses storage to this page: a reload shows nothing again.
+    }
+  },
+};
 
 /** localStorage, if there is one: stored settings are optional. */
 export const memory = {
@@ -61,7 +88,7 @@ export const memory = {
    */
   get(name, fallback) {
     try {
-      const value = JSON.parse(localStorage.getItem(`pyapp.${name}`));
+      const value = JSON.parse(localStorage.getItem(`pyapp.${name}`) ?? "null");
       return value !== null && (fallback === null || kindOf(value) === kindOf(fallback)) ? value : fallback;
     } catch {
       return fallback;

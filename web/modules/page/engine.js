@@ -5,6 +5,7 @@
  * while), "answering" (it sends events again).
  * @typedef {import("../shared/protocol.js").TaskEvent} TaskEvent
  */
+import { present } from "../shared/present.js";
 import { UserError } from "../shared/protocol.js";
 
 const STOP_PATIENCE = 2000; // ms from Stop until the worker is terminated
@@ -30,19 +31,23 @@ export class Engine extends EventTarget {
     this.crashes = 0;
     /** @type {object | null} the worker's message when it was ready */
     this.about = null;
-    this.spawn();
+    /** The id of the request to stop, in memory that an isolated worker shares. @type {Int32Array | null} */
+    this.stopFlag = null;
+    this.worker = this.#spawn();
   }
 
-  spawn() {
+  /** Starts a worker. @returns {Worker} */
+  #spawn() {
     this.about = null;
     this.stopFlag = null;
     const early = takeEarly();
-    this.worker = early?.worker ?? globalThis.pyappStartWorker(this.url.href, ["pyapp", ...this.shown()].join(" "));
-    this.worker.onmessage = ({ data }) => this.#receive(data);
-    this.worker.onerror = (event) => (this.about ? this.#suspect(event) : this.#broken(event));
+    const worker = early?.worker ?? present(globalThis.pyappStartWorker, "boot.js")(this.url.href, ["pyapp", ...this.shown()].join(" "));
+    worker.onmessage = ({ data }) => this.#receive(data);
+    worker.onerror = (event) => (this.about ? this.#suspect(event) : this.#broken(event));
     queueMicrotask(() => { // the creator of this engine adds its listeners first
-      for (const event of early?.heard ?? []) /** @type {any} */ (early.worker)[`on${event.type}`](event);
+      for (const event of early?.heard ?? []) /** @type {any} */ (worker)[`on${event.type}`](event);
     });
+    return worker;
   }
 
   /** Terminates the worker with all its requests, and starts another. @param {string} why for the user */
@@ -52,7 +57,7 @@ export class Engine extends EventTarget {
       request.push({ type: "error", what: why, hint: "No stored data is lost. Try again.", action: "retry" });
     }
     this.requests.clear();
-    this.spawn();
+    this.worker = this.#spawn();
     this.dispatchEvent(new CustomEvent("restarted", { detail: { why } }));
   }
 

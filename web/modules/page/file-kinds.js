@@ -1,14 +1,21 @@
 /**
  * What the user's files are: recordings, texts, notebooks, or the files of a model; and the task of a model.
  *
- * @typedef {"sound" | "text" | "notebook" | "model" | "unknown"} Kind
+ * @typedef {"sound" | "text" | "notebook" | "model" | "other" | "unknown"} Kind "other": something that only cells of the Lab read
  */
+import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 
 const MODEL = /\.(gguf|safetensors|bin|pt|onnx)$|^(config|tokenizer|tokenizer_config|generation_config|preprocessor_config|vocab|modules)\.json$|\.index\.json$/i;
 const SOUND = /\.(wav|mp3|m4a|aac|ogg|oga|opus|flac|weba|webm|mp4|m4v|mov|mkv|aif|aiff|caf|amr)$/i;
 const TEXT = /\.(txt|text|md|markdown|rst|log|srt|vtt|html?|json|jsonl|csv|tsv|xml|ya?ml|tex|org)$/i;
 const NOTEBOOK = /\.(ipynb|py)$/i;
+/** Other kinds of files, and what to do with them. @type {{name: RegExp, type: RegExp, what: string, hint: string}[]} */
+const OTHERS = [
+  { name: /\.(png|jpe?g|gif|webp|avif|heic|heif|bmp|tiff?|svg|ico)$/i, type: /^image\//, what: "a picture", hint: "Drop a recording, a video, a text, a notebook or the files of a model." },
+  { name: /\.(pdf|docx?|xlsx?|pptx?|odt|ods|odp|rtf|epub)$/i, type: /^application\/(pdf|rtf|msword|epub\+zip|vnd\.(ms-|openxmlformats|oasis))/, what: "a document", hint: "Save it as plain text, then drop that." },
+  { name: /\.(zip|tar|tgz|gz|bz2|xz|7z|rar|zst)$/i, type: /^application\/(zip|gzip|x-(tar|gzip|zip-compressed|7z-compressed|bzip2?|xz|rar-compressed)|vnd\.rar)$/, what: "an archive", hint: "Unpack it, then drop what is in it." },
+];
 const HEADER_BYTES = 1 << 20; // of a GGUF file: its architecture comes long before this
 
 /** @param {{name: string, type: string}} file @returns {Kind} */
@@ -16,7 +23,18 @@ export function kindOf({ name, type }) {
   if (MODEL.test(name)) return "model";
   if (NOTEBOOK.test(name)) return "notebook";
   if (SOUND.test(name) || /^(audio|video)\//.test(type)) return "sound";
-  return TEXT.test(name) || type.startsWith("text/") ? "text" : "unknown";
+  if (TEXT.test(name) || type.startsWith("text/")) return "text";
+  return otherOf({ name, type }) ? "other" : "unknown";
+}
+
+/** What a file of another kind is. @param {{name: string, type: string}} file */
+const otherOf = ({ name, type }) => OTHERS.find((one) => one.name.test(name) || one.type.test(type));
+
+/** The error for a file that no view reads. @param {{name: string, type: string}} file */
+export function unusable(file) {
+  const other = otherOf(file);
+  if (other) return new UserError(`This is ${other.what}, which the page cannot use.`, { where: file.name, hint: other.hint });
+  return new UserError("This page cannot use this kind of file.", { where: file.name, hint: OTHERS[0].hint });
 }
 
 /**

@@ -6,12 +6,13 @@ import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 import { byId } from "./dom.js";
 import { showError } from "./errors.js";
-import { kindOf, sorted, taskOf } from "./file-kinds.js";
+import { kindOf, sorted, taskOf, unusable } from "./file-kinds.js";
 import { setUpDropping } from "./shell.js";
 import { VIEWS } from "./views.js";
 
 const SHARED = "#shared"; // the address to which the service worker leads after it has stored shared files
 const SHARED_CACHE = "pyapp-shared";
+const ANYTHING = "Drop a recording, a text or a model";
 
 export class FileRouter {
   /**
@@ -24,8 +25,9 @@ export class FileRouter {
     this.views = views;
     setUpDropping((files, folder) => this.take(files, folder), (types) => this.#plan(types));
     addEventListener("paste", (event) => {
-      const files = [...(event.clipboardData?.files ?? [])];
-      if (!files.length || event.clipboardData.types.includes("text/plain")) return; // a text is pasted into its field
+      const { clipboardData } = event;
+      const files = [...(clipboardData?.files ?? [])];
+      if (!files.length || clipboardData?.types.includes("text/plain")) return; // a text is pasted into its field
       event.preventDefault();
       this.take(files);
     });
@@ -55,15 +57,16 @@ export class FileRouter {
     const given = VIEWS.find(({ id }) => id === wanted);
     if (wanted && !given) throw new UserError(`The page has no view "${wanted}".`, { hint: `The views are ${VIEWS.map(({ id }) => id).join(", ")}.` });
     const kinds = sorted(files);
-    const [kind] = ["model", "notebook", "sound", "text", "unknown"].filter((one) => kinds.has(/** @type {any} */ (one)));
-    if (!kind) throw new UserError("There are no files in this folder.", { where: folder, hint: "Drop a recording, a text, or the files of a model." });
-    const taken = kinds.get(/** @type {any} */ (kind));
+    const kind = /** @type {const} */ (["model", "notebook", "sound", "text", "unknown", "other"]).find((one) => kinds.has(one));
+    const taken = kind && kinds.get(kind);
+    if (!taken) throw new UserError("There are no files in this folder.", { where: folder, hint: "Drop a recording, a text, or the files of a model." });
     if (kind === "model") await this.#takeModel(taken, folder, given);
     else {
       const view = given ?? this.#viewFor(kind, taken);
-      if (!view) throw new UserError("This page cannot use this kind of file.", { where: taken[0].name, hint: "Drop a recording, a video, or the files of a model." });
+      if (!view) throw unusable(taken[0]);
       const loaded = await this.views.open(view);
-      loaded.drop(taken, folder);
+      if (!loaded.drop) throw new UserError(`The view “${view.title}” takes no files but those of models.`, { where: taken[0].name });
+      Promise.resolve(loaded.drop(taken, folder)).catch((error) => showError(byId("view-error"), error, this.app.actions)); // it may take long
     }
     const left = files.filter((file) => !taken.includes(file) && !file.name.startsWith("."));
     if (left.length) throw new UserError(`${left.length === 1 ? "One file was" : `${left.length} files were`} left out.`, { where: left.map(({ name }) => name).join(", "), hint: "Drop files of one kind at a time." });
@@ -88,9 +91,9 @@ export class FileRouter {
   #plan(types) {
     const kinds = new Set(types.map((type) => kindOf({ name: "", type })));
     const [kind] = kinds;
-    if (kinds.size !== 1 || kind === "unknown") return "Drop a recording, a text or a model";
+    if (kinds.size !== 1 || kind === "unknown") return ANYTHING;
     const view = this.#viewFor(kind, types.map(() => ({ size: 0 })));
-    return view ? view.plan(types.length) : "Drop a recording or a model";
+    return view ? view.plan(types.length) : ANYTHING;
   }
 
   /** Takes the files that another app has shared; the service worker has stored them. */
@@ -101,8 +104,9 @@ export class FileRouter {
     for (const request of await cache.keys()) {
       if (!request.url.startsWith(siteUrl("./"))) continue; // of another copy of this page
       const response = await cache.match(request);
-      const name = decodeURIComponent(response.headers.get("X-File-Name"));
-      files.push(new File([await response.blob()], name, { type: response.headers.get("Content-Type") }));
+      if (!response) continue; // another tab has taken it
+      const name = decodeURIComponent(response.headers.get("X-File-Name") ?? "shared");
+      files.push(new File([await response.blob()], name, { type: response.headers.get("Content-Type") ?? "" }));
       await cache.delete(request);
     }
     if (files.length) await this.take(files);

@@ -24,9 +24,9 @@ async function start() {
   const app = new App([byId("story-error"), byId("transcribe-error")], () => shownView().task);
   const models = new Models(app);
   const storage = new StorageDialog(app);
-  Object.assign(globalThis, { pyappPage: { app, models, storage } }); // for tests and debugging; the views add themselves
+  globalThis.pyappPage = { app, models, storage }; // for tests and debugging; the views add themselves
   const views = new Views(app, models);
-  Object.assign(globalThis.pyappPage, { views, router: new FileRouter(app, models, views) });
+  globalThis.pyappPage = { ...globalThis.pyappPage, views, router: new FileRouter(app, models, views) };
   setUpThreads(app);
   app.addEventListener("ready", () => whenIdle(app, () => {
     keepOffline();

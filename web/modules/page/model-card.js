@@ -2,7 +2,7 @@
  * The card that shows the model in use, opens the list of models, and offers to keep a model of this visit.
  */
 import { megabytes } from "../shared/protocol.js";
-import { h } from "./dom.js";
+import { find, h } from "./dom.js";
 
 export class ModelCard {
   /**
@@ -14,14 +14,14 @@ export class ModelCard {
   constructor(card, choice, models, announcer) {
     /** @type {string | null} */
     let shown = null;
-    const keep = h("button", { type: "button", class: "secondary keep-model", hidden: true, onclick: () => models.open(choice, choice.model.id) });
-    const open = card.querySelector("button");
+    const keep = h("button", { type: "button", class: "secondary keep-model", hidden: true, onclick: () => models.open(choice, choice.model?.id) });
+    const open = find(card, "button");
     open.before(keep);
     open.addEventListener("click", () => models.open(choice));
     const show = () => {
       const { model } = choice;
-      card.querySelector(".model-name").textContent = model?.title ?? "No model yet";
-      card.querySelector(".model-text").textContent = model?.description ?? "Choose one: it is downloaded once, then stored here.";
+      find(card, ".model-name").textContent = model?.title ?? "No model yet";
+      find(card, ".model-text").textContent = model?.description ?? "Choose one: it is downloaded once, then stored here.";
       open.textContent = model ? "Choose another model…" : "Choose a model…";
       keep.hidden = model?.kind !== "file";
       keep.textContent = model ? `Keep it here (${megabytes(model.bytes)})…` : "";

@@ -6,6 +6,7 @@
  *   precision?: string, prompts?: Record<string, string>, state: "ready" | "partial" | "absent", bytes: number, memory: number,
  *   received?: number, samples?: {path: string, title: string}[]}} ListedModel
  */
+import { UserError } from "../shared/protocol.js";
 import { memory } from "./dom.js";
 
 export class ModelChoice extends EventTarget {
@@ -24,6 +25,12 @@ export class ModelChoice extends EventTarget {
     this.models = [];
   }
 
+  /** The model in use. @returns {ListedModel} @throws {UserError} if there is none */
+  get present() {
+    if (this.model) return this.model;
+    throw new UserError("There is no model for this yet.", { hint: "Open the list of models and download one.", action: "models" });
+  }
+
   /** @returns {string | null} the id of the model of the last visit */
   get lastId() {
     return memory.get(this.remembered, null);
@@ -33,7 +40,8 @@ export class ModelChoice extends EventTarget {
   offer(models) {
     const place = (/** @type {ListedModel} */ { task = "" }) => this.tasks.indexOf(task);
     this.models = models.filter((model) => place(model) >= 0).sort((a, b) => place(a) - place(b)); // models of its own task first
-    if (this.model) this.model = this.models.find(({ id }) => id === this.model.id) ?? this.model;
+    const { model: chosen } = this;
+    if (chosen) this.model = this.models.find(({ id }) => id === chosen.id) ?? chosen;
     else {
       const last = this.models.find(({ id, state }) => id === this.lastId && state === "ready");
       if (last) this.choose(last);
@@ -50,9 +58,11 @@ export class ModelChoice extends EventTarget {
     this.dispatchEvent(new CustomEvent("models"));
   }
 
-  /** @param {string} id */
+  /** @param {string} id @throws {UserError} if it is not in the list any more: another tab has deleted it */
   chooseById(id) {
-    this.choose(this.models.find((model) => model.id === id));
+    const model = this.models.find((one) => one.id === id);
+    if (!model) throw new UserError("This model is no longer stored here.", { hint: "Choose another one, or download it again." });
+    this.choose(model);
   }
 
   /** Chooses the first model that can be used; none if there is none. */
@@ -67,8 +77,9 @@ export class ModelChoice extends EventTarget {
 
   /** Chooses another model if the chosen one has been deleted. */
   dropMissing() {
-    if (!this.model) return;
-    const model = this.models.find(({ id }) => id === this.model.id);
+    const { model: chosen } = this;
+    if (!chosen) return;
+    const model = this.models.find(({ id }) => id === chosen.id);
     if (model?.state !== "ready") this.chooseFirst();
   }
 }

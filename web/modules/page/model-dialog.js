@@ -6,9 +6,10 @@
  * @typedef {import("./model-choice.js").ListedModel} ListedModel
  * @typedef {import("./models.js").Download} Download
  */
+import { present } from "../shared/present.js";
 import { megabytes } from "../shared/protocol.js";
 import { DEFAULT_HUB } from "../shared/registry.js";
-import { byId, h, openDialog } from "./dom.js";
+import { byId, find, h, openDialog } from "./dom.js";
 import { clearError, showError } from "./errors.js";
 
 /** @param {string} text */
@@ -50,6 +51,12 @@ export class ModelDialog {
     /** @type {Map<string, unknown>} */
     this.errors = new Map();
     this.exact = h("details", { class: "exact-models" }, h("summary", {}, "Exact: full precision"), h("ul", { class: "model-list" }));
+    this.name = h("input", { type: "text", id: "hub-name", spellcheck: "false", autocapitalize: "off", autocomplete: "off" });
+    this.findButton = h("button", { type: "submit", class: "secondary", id: "hub-find" }, "Find");
+    this.findError = h("div", { class: "error-slot", id: "hub-find-error" });
+    this.results = h("ul", { class: "model-list", id: "hub-found", "aria-label": "Models found on the hub" });
+    /** The search on the hub that runs. @type {AbortController | null} */
+    this.looking = null;
     byId("model-list").after(this.exact, this.#finder());
     byId("drop-zone").after(this.#precision());
     for (const id of ["pick-files", "pick-folder"]) byId(id).addEventListener("change", ({ target }) => this.#picked(/** @type {HTMLInputElement} */ (target)));
@@ -72,7 +79,7 @@ export class ModelDialog {
     this.name.placeholder = example;
     clearError(byId("model-error"));
     clearError(this.findError);
-    byId("pick-folder").closest("label").hidden = false;
+    present(byId("pick-folder").closest("label"), "the label of pick-folder").hidden = false;
     this.render();
     openDialog(this.dialog);
     if (id) this.#focus(id);
@@ -82,7 +89,8 @@ export class ModelDialog {
   /** @param {string} id */
   #focus(id) {
     const row = this.dialog.querySelector(`[data-model="${CSS.escape(id)}"]`);
-    if (row?.closest("details")) row.closest("details").open = true;
+    const folded = row?.closest("details");
+    if (folded) folded.open = true;
     /** @type {HTMLElement | null} */ (row?.querySelector("button"))?.focus();
     row?.scrollIntoView({ block: "nearest" });
   }
@@ -95,7 +103,7 @@ export class ModelDialog {
     byId("model-list").replaceChildren(...models.filter((model) => !isExact(model)).map((model) => this.#row(model)));
     const exact = models.filter(isExact);
     this.exact.hidden = !exact.length;
-    this.exact.querySelector("ul").replaceChildren(...exact.map((model) => this.#row(model)));
+    find(this.exact, "ul").replaceChildren(...exact.map((model) => this.#row(model)));
     const listed = new Set(models.map(({ id }) => id));
     this.results.replaceChildren(...this.found.filter(({ id }) => !listed.has(id)).map((model) => this.#row(model)));
     if (focused) /** @type {HTMLElement | null} */ (this.dialog.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
@@ -123,7 +131,10 @@ export class ModelDialog {
   #buttons(model, selected, download) {
     const button = (/** @type {string} */ label, /** @type {() => unknown} */ action, style = "secondary") =>
       h("button", { type: "button", class: style, "data-key": `${model.id}/${label}`, "aria-label": `${label} ${model.title}`, onclick: action }, label);
-    if (download) return download.controller ? [button("Cancel", () => download.controller.abort())] : [];
+    if (download) {
+      const { controller } = download;
+      return controller ? [button("Cancel", () => controller.abort())] : [];
+    }
     const keep = model.kind === "file" ? [button("Keep here", () => this.keep(model))] : [];
     if (model.state === "ready" && selected) return [h("span", { class: "row-size" }, "In use"), ...keep];
     if (model.state === "ready") return [button("Use", () => this.use(model)), ...keep];
@@ -159,7 +170,7 @@ export class ModelDialog {
       const done = await this.#during(model, controller, "Asking the hub", (onEvent) =>
         this.app.engine.call("models.download", { model: model.id, hub: this.app.hub }, { signal: controller.signal, onEvent }));
       await this.app.refresh();
-      if (done.reason !== "cancelled") await this.use(choice.models.find(({ id }) => id === model.id), choice);
+      if (done.reason !== "cancelled") await this.use(choice.models.find(({ id }) => id === model.id) ?? model, choice);
     } catch (error) {
       this.errors.set(model.id, error);
       await this.app.refresh().catch(() => this.render());
@@ -211,7 +222,7 @@ export class ModelDialog {
 
   /** @param {HTMLInputElement} input */
   async #picked(input) {
-    const files = [...input.files];
+    const files = [...(input.files ?? [])];
     input.value = "";
     const folder = files[0]?.webkitRelativePath.split("/")[0] || undefined;
     if (files.length) await this.addFiles(files, this.choice, folder);
@@ -225,7 +236,7 @@ export class ModelDialog {
       clearError(byId("model-error"));
       const { id } = await this.app.engine.call("models.add", { files: picked, task: choice.task, folder });
       await this.app.refresh();
-      if (await this.use(choice.models.find((model) => model.id === id), choice)) return;
+      if (await this.use(present(choice.models.find((model) => model.id === id), `the model ${id}`), choice)) return;
       const error = this.errors.get(id);
       this.errors.delete(id);
       await this.app.engine.call("models.forget", { id });
@@ -238,10 +249,6 @@ export class ModelDialog {
 
   /** The field for a name on the hub, and what was found there. */
   #finder() {
-    this.name = h("input", { type: "text", id: "hub-name", spellcheck: "false", autocapitalize: "off", autocomplete: "off" });
-    this.findButton = h("button", { type: "submit", class: "secondary", id: "hub-find" }, "Find");
-    this.findError = h("div", { class: "error-slot", id: "hub-find-error" });
-    this.results = h("ul", { class: "model-list", id: "hub-found", "aria-label": "Models found on the hub" });
     const form = h("form", { class: "hub-finder", onsubmit: (/** @type {Event} */ event) => {
       event.preventDefault();
       if (this.looking) this.looking.abort();
@@ -315,7 +322,7 @@ function parseHub(text) {
 /** @param {ListedModel} model */
 function sizeText({ kind, bytes, received, state }) {
   if (!bytes) return "";
-  if (state === "partial") return `${megabytes(received)} of ${megabytes(bytes)}`;
+  if (state === "partial") return `${megabytes(received ?? 0)} of ${megabytes(bytes)}`;
   return kind !== "embedded" && kind !== "file" && state === "ready" ? `${megabytes(bytes)}, kept` : megabytes(bytes);
 }
 

@@ -12,7 +12,8 @@ export class ProgressLine {
     this.text = h("span", { class: "progress-text", id: `${host.id}-text` });
     this.bar = h("progress", { id: `${host.id}-bar`, "aria-labelledby": `${host.id}-text` });
     host.append(this.text, this.bar);
-    this.timer = null;
+    /** @type {number | undefined} */
+    this.timer = undefined;
   }
 
   /** @param {string} what @param {number} [done] @param {number | null} [total] */
@@ -25,7 +26,7 @@ export class ProgressLine {
 
   hide() {
     clearTimeout(this.timer);
-    this.timer = null;
+    this.timer = undefined;
     this.host.hidden = true;
   }
 }

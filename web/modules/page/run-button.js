@@ -34,12 +34,17 @@ export class RunButton {
   }
 
   stop() {
-    if (!this.running) return;
-    const { gently } = this;
+    const { gently, controller } = this;
+    if (!controller) return;
     this.gently = null;
     if (gently) gently();
-    else this.controller.abort();
+    else controller.abort();
     this.text.textContent = gently ? "Finishing…" : "Stopping…";
+  }
+
+  /** Says that the work can be stopped, after Stop has ended a part of it gently. */
+  offerStop() {
+    if (this.running) this.text.textContent = "Stop";
   }
 
   /** @param {string} label while nothing runs */

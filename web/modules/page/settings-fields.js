@@ -29,11 +29,13 @@ export class SettingsFields {
   constructor(host, { remembered = "settings", prefix = "", main = MAIN } = {}) {
     this.remembered = remembered;
     this.prefix = prefix;
-    this.fields = [...main, ...MORE];
     this.values = memory.get(remembered, {});
     if (!Number.isInteger(this.values.seed) || this.values.seed < 0 || this.values.seed > LARGEST_SEED) delete this.values.seed;
     if (typeof this.values.keep_seed !== "boolean") delete this.values.keep_seed;
+    /** By name. @type {Map<string, {number: HTMLInputElement, set: (value: number) => void, limit: (highest: number) => void, reset: () => void}>} */
     this.inputs = new Map();
+    this.seed = h("input", { type: "number", id: `${prefix}seed`, min: 0, max: LARGEST_SEED, step: 1, inputmode: "numeric" });
+    this.keep = h("input", { type: "checkbox", id: `${prefix}keep-seed` });
     const reset = h("button", { type: "button", class: "quiet reset", onclick: () => this.reset() }, "Reset settings");
     host.append(
       ...main.map((field) => this.#slider(field)),
@@ -45,17 +47,17 @@ export class SettingsFields {
   /** The options for SamplingOptions.from_dict. Draws a new seed first, if the user does not keep the seed. */
   options() {
     if (!this.keep.checked) this.rollSeed();
-    const options = Object.fromEntries(this.fields.map(({ name }) => [name, Number(this.inputs.get(name).number.value)]));
+    const options = Object.fromEntries([...this.inputs].map(([name, { number }]) => [name, Number(number.value)]));
     return { ...options, seed: Number(this.seed.value) };
   }
 
   /** @param {number} longest the model's context, in tokens: a story cannot be longer */
   limitLength(longest) {
-    this.inputs.get("max_new_tokens").limit(longest);
+    this.inputs.get("max_new_tokens")?.limit(longest);
   }
 
   reset() {
-    for (const { name } of this.fields) this.inputs.get(name).reset();
+    for (const { reset } of this.inputs.values()) reset();
   }
 
   rollSeed() {
@@ -115,8 +117,6 @@ export class SettingsFields {
   }
 
   #seed() {
-    this.seed = h("input", { type: "number", id: `${this.prefix}seed`, min: 0, max: LARGEST_SEED, step: 1, inputmode: "numeric" });
-    this.keep = h("input", { type: "checkbox", id: `${this.prefix}keep-seed` });
     this.seed.value = String(this.values.seed ?? 1);
     this.keep.checked = this.values.keep_seed ?? false;
     const note = h("p", { class: "field-note", role: "status" });

@@ -1,7 +1,7 @@
 /**
  * The frame of the page: colours, closing of dialogs, files dropped anywhere.
  */
-import { byId } from "./dom.js";
+import { byId, find } from "./dom.js";
 
 /** The button that switches between light and dark. Until the user presses it, the system decides. */
 export function setUpTheme() {
@@ -43,7 +43,7 @@ export function foldSettings() {
 /** Lets close buttons, and clicks outside a dialog, close it. */
 export function setUpDialogs() {
   for (const dialog of document.querySelectorAll("dialog")) {
-    dialog.querySelector("[data-close]").addEventListener("click", () => dialog.close());
+    find(dialog, "[data-close]").addEventListener("click", () => dialog.close());
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   }
 }
@@ -54,26 +54,29 @@ export function setUpDialogs() {
  */
 export function setUpDropping(take, plan) {
   const overlay = byId("drop-overlay");
-  const withFiles = (/** @type {DragEvent} */ event) => event.dataTransfer?.types.includes("Files");
+  /** What is dragged, if there are files in it. @param {DragEvent} event */
+  const filesOf = ({ dataTransfer }) => (dataTransfer?.types.includes("Files") ? dataTransfer : null);
   let depth = 0;
   addEventListener("dragenter", (event) => {
-    if (!withFiles(event)) return;
+    const dragged = filesOf(event);
+    if (!dragged) return;
     depth += 1;
     overlay.hidden = false;
-    overlay.querySelector("p").textContent = plan([...event.dataTransfer.items].filter(({ kind }) => kind === "file").map(({ type }) => type));
+    find(overlay, "p").textContent = plan([...dragged.items].filter(({ kind }) => kind === "file").map(({ type }) => type));
   });
   addEventListener("dragleave", (event) => {
-    if (withFiles(event)) depth = Math.max(0, depth - 1);
+    if (filesOf(event)) depth = Math.max(0, depth - 1);
     overlay.hidden = depth === 0;
   });
-  addEventListener("dragover", (event) => withFiles(event) && event.preventDefault());
+  addEventListener("dragover", (event) => filesOf(event) && event.preventDefault());
   addEventListener("drop", async (event) => {
-    if (!withFiles(event)) return;
+    const dropped = filesOf(event);
+    if (!dropped) return;
     event.preventDefault();
     depth = 0;
     overlay.hidden = true;
-    const files = [...event.dataTransfer.files]; // both exist only during the event
-    const folder = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).find((entry) => entry?.isDirectory);
+    const files = [...dropped.files]; // both exist only during the event
+    const folder = [...dropped.items].map((item) => item.webkitGetAsEntry?.()).find((entry) => entry?.isDirectory);
     if (folder) take(await filesIn(/** @type {FileSystemDirectoryEntry} */ (folder)), folder.name);
     else take(files);
   });

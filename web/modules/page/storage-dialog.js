@@ -4,7 +4,7 @@
  * @typedef {{key: string, name: string, group: string | null, received: number, complete: boolean}} KeptFile
  */
 import { UserError, megabytes } from "../shared/protocol.js";
-import { byId, h, openDialog } from "./dom.js";
+import { byId, find, h, openDialog } from "./dom.js";
 import { clearError, showError } from "./errors.js";
 
 export class StorageDialog {
@@ -62,7 +62,7 @@ export class StorageDialog {
     }
     await this.render();
     await this.app.afterStorageChange();
-    byId("storage-dialog").querySelector("button").focus();
+    find(byId("storage-dialog"), "button").focus();
   }
 }
 

@@ -118,8 +118,9 @@ export class Views {
 
   /** @param {View} view @returns {Promise<LoadedView>} */
   #load(view) {
-    if (!this.loaded.has(view.id)) this.loaded.set(view.id, this.#loadNow(view));
-    return this.loaded.get(view.id);
+    const loading = this.loaded.get(view.id) ?? this.#loadNow(view);
+    this.loaded.set(view.id, loading);
+    return loading;
   }
 
   /** @param {View} view */
@@ -130,7 +131,7 @@ export class Views {
     section.setAttribute("aria-busy", "true");
     try {
       const loaded = await view.load(this.app, this.models, section);
-      Object.assign(globalThis.pyappPage, { [view.id]: loaded });
+      globalThis.pyappPage = { ...globalThis.pyappPage, [view.id]: loaded };
       this.#tell(view);
       return loaded;
     } catch (error) {

@@ -42,6 +42,9 @@ export class UserError extends Error {
   }
 }
 
+/** The name of an error, which tells its kind: browsers' errors have no classes of their own. @param {unknown} error */
+export const nameOf = (error) => (error instanceof Error ? error.name : "");
+
 /** The user stopped it: no error to show. */
 export class Cancelled extends Error {
   constructor() {

@@ -8,7 +8,7 @@
  * @typedef {{signal: AbortSignal, onProgress: (done: number, total: number | null) => void, onWait?: () => void,
  *   onRetry?: (attempt: number, attempts: number) => void, hash: (entry: Entry, size: number) => Promise<string>}} DownloadOptions
  */
-import { Cancelled, UserError, storageFull, throwIfCancelled } from "../shared/protocol.js";
+import { Cancelled, UserError, nameOf, storageFull, throwIfCancelled } from "../shared/protocol.js";
 
 const COMMIT_BYTES = 4 << 20; // a closed tab loses at most this much
 const ATTEMPTS = 5; // of a download that has begun, over 8 s
@@ -62,7 +62,7 @@ function startJournal(wanted, known) {
 /** @param {Wanted} wanted @param {Journal | null} known */
 async function checkSpace(wanted, known) {
   const { quota, usage } = (await navigator.storage?.estimate?.()) ?? {};
-  if (!quota || !wanted.size) return;
+  if (!quota || usage === undefined || !wanted.size) return;
   const needed = wanted.size - (known?.received ?? 0);
   if (needed > quota - usage) throw storageFull({ needed, free: Math.max(0, quota - usage) });
 }
@@ -78,7 +78,7 @@ async function receiveAll(wanted, entry, journal, options) {
       return await receive(wanted, entry, journal, options);
     } catch (error) {
       if (options.signal.aborted) throw new Cancelled();
-      if (error instanceof UserError || error.name === "QuotaExceededError") throw error;
+      if (error instanceof UserError || nameOf(error) === "QuotaExceededError") throw error;
       attempt = journal.received > before ? 1 : attempt + 1; // progress resets the count of attempts
       const attempts = journal.received > 0 ? ATTEMPTS : FIRST_ATTEMPTS;
       if (attempt >= attempts) throw givenUp(wanted, journal, error);
@@ -94,7 +94,7 @@ async function receiveAll(wanted, entry, journal, options) {
  */
 async function receive(wanted, entry, journal, { signal, onProgress }) {
   // If-Range would need a preflight request, which file hosts refuse. So takeHeaders compares the entity tag.
-  const headers = journal.received > 0 ? { Range: `bytes=${journal.received}-` } : {};
+  const headers = journal.received > 0 ? { Range: `bytes=${journal.received}-` } : undefined;
   const response = await fetch(wanted.url, { headers, signal, mode: "cors", credentials: "omit", cache: "no-store" });
   if (response.status === 416 && journal.received > 0) {
     if (journal.received !== journal.size) journal.received = 0;
@@ -103,6 +103,7 @@ async function receive(wanted, entry, journal, { signal, onProgress }) {
   }
   if (!response.ok) throw badStatus(wanted, response);
   takeHeaders(journal, wanted, response);
+  if (!response.body) throw new Error("the answer is empty");
   await entry.open(journal.received);
   try {
     await pump(response.body.getReader(), entry, journal, onProgress);
@@ -123,7 +124,7 @@ function takeHeaders(journal, wanted, response) {
   if (response.status === 206 && range && Number(range[1]) === journal.received && !changed) {
     if (range[2] !== "*") journal.size = Number(range[2]);
   } else if (response.status === 206) {
-    response.body.cancel();
+    response.body?.cancel();
     journal.received = 0;
     journal.etag = null;
     throw new Error("another version or another range: start again");
@@ -135,7 +136,7 @@ function takeHeaders(journal, wanted, response) {
   }
   journal.etag = etag;
   if (wanted.size && journal.size && journal.size !== wanted.size) {
-    response.body.cancel();
+    response.body?.cancel();
     throw new UserError(`The file has ${journal.size} bytes instead of ${wanted.size}.`, {
       where: wanted.url,
       hint: "The hub has another version of it, or the address is wrong. Check the hub address.",
@@ -185,7 +186,7 @@ async function finish(entry, journal) {
  */
 async function verify(wanted, entry, journal, { hash }) {
   if (wanted.sha256) {
-    const found = await hash(entry, journal.size);
+    const found = await hash(entry, journal.received);
     if (found !== wanted.sha256) {
       await entry.open(0);
       await entry.commit({ ...journal, received: 0, etag: null, complete: false });

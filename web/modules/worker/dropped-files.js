@@ -73,6 +73,7 @@ function embedder(files) {
   try {
     return textModel(files);
   } catch (error) {
+    if (!(error instanceof UserError)) throw error;
     throw new UserError(error.what, { where: error.where, hint: EMBEDDER });
   }
 }

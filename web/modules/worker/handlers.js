@@ -22,18 +22,20 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     });
   };
 
+  /** What every task needs but llama2.c's stories and the transcripts. */
+  const everything = () => Promise.all([python.install("numpy"), python.installLater()]);
+
   /**
    * Runs a Python task with a model's byte sources, and closes them afterwards. The task reads everything it needs.
    * @param {string} method @param {any} params @param {RequestContext} context
-   * @param {Promise<any>} [ready] the task starts after it
+   * @param {Promise<any>} [ready] the task starts after it; without it, what the kind of the model's files needs
    */
   async function withModel(method, params, context, ready) {
     ready?.catch(() => {}); // awaited below
     const { key, sources } = await models.open(params.model);
     try {
-      await ready;
-      // llama2.c's models do without NumPy, so that a story begins at once.
-      if (Object.values(sources).some(({ path }) => /\.gguf$|^config\.json$/i.test(path))) await python.install("numpy");
+      if (ready) await ready;
+      else if (Object.values(sources).some(({ path }) => /\.gguf$|^config\.json$/i.test(path))) await everything();
       return await python.run(method, { ...params, key, sources, precision: models.precision }, context);
     } finally {
       for (const source of Object.values(sources)) source.close();
@@ -45,8 +47,8 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     return withModel(method, { ...params, options: JSON.stringify(params.options ?? {}) }, context, python.install("numpy"));
   }
 
-  /** What renders the chat templates of models. */
-  const templates = () => Promise.all([python.install("markupsafe"), python.install("jinja2")]);
+  /** Also what renders the chat templates of models. */
+  const forChats = () => Promise.all([python.install("markupsafe"), python.install("jinja2"), everything()]);
 
   return {
     ping: async () => ({}),
@@ -72,16 +74,16 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
     load: (params, context) => withModel("load", params, context),
 
-    chat: ({ model, ...values }, context) => withModel("chat", { model, json: JSON.stringify(values) }, context, templates()),
+    chat: ({ model, ...values }, context) => withModel("chat", { model, json: JSON.stringify(values) }, context, forChats()),
 
-    "chat.load": (params, context) => withModel("chat.load", params, context, templates()),
+    "chat.load": (params, context) => withModel("chat.load", params, context, forChats()),
 
     "speech.load": (params, context) => withSpeechModel("speech.load", params, context),
 
-    "search.load": (params, context) => withModel("search.load", params, context, python.install("numpy")),
+    "search.load": (params, context) => withModel("search.load", params, context, everything()),
 
     ...Object.fromEntries(["search.index", "search.embed", "search.sentences"].map((method) => [method,
-      /** @type {Handler} */ (({ model, ...values }, context) => withModel(method, { model, json: JSON.stringify(values) }, context, python.install("numpy")))])),
+      /** @type {Handler} */ (({ model, ...values }, context) => withModel(method, { model, json: JSON.stringify(values) }, context, everything()))])),
 
     /** `audio` is a File, which Python reads by blocks. */
     transcribe: ({ audio, ...params }, context) =>
@@ -109,9 +111,12 @@ export function handlersFor({ python, models, storePromise, inlets }) {
       return python.run("overview", { audio: new FileSource(audio, name), bins }, context);
     },
 
-    export: (params, context) => python.run("export", { json: JSON.stringify(params) }, context),
+    export: async (params, context) => {
+      await python.installLater();
+      return python.run("export", { json: JSON.stringify(params) }, context);
+    },
 
-    inspect: (params, context) => withModel("inspect", params, context),
+    inspect: (params, context) => withModel("inspect", params, context, python.installLater()),
 
     "storage.list": async () => {
       const { usage = 0, quota = 0 } = (await navigator.storage?.estimate?.()) ?? {};
@@ -130,6 +135,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
     /** Loads the parts that the first story did not need. The page calls this when it is idle. */
     warm: async () => {
+      await python.installLater();
       await python.install("numpy");
       await python.install("numpy-later");
       return {};

@@ -62,7 +62,9 @@ async function ask(address, where, signal) {
 
 /** The first bytes of a file. @param {string} address @param {AbortSignal} signal @returns {Promise<Uint8Array>} */
 export async function firstBytes(address, signal) {
-  const reader = (await ask(address, address, signal)).body.getReader();
+  const { body } = await ask(address, address, signal);
+  if (!body) throw new UserError("The hub's answer is empty.", { where: address, hint: "Check the hub address." });
+  const reader = body.getReader();
   const bytes = new Uint8Array(HEADER_BYTES);
   let length = 0;
   while (length < bytes.length) {
@@ -75,6 +77,9 @@ export async function firstBytes(address, signal) {
   reader.cancel().catch(() => {}); // the rest is not needed
   return bytes.slice(0, length);
 }
+
+/** What follows the last slash. @param {string} path */
+export const lastPart = (path) => path.slice(path.lastIndexOf("/") + 1);
 
 /** The text of a small file. @param {string} address @param {AbortSignal} signal */
 export const textOf = async (address, signal) => (await ask(address, address, signal)).text();
@@ -91,7 +96,7 @@ export function modelsOf({ repo, revision, file }, files, task) {
     const more = alone ? [] : companions(weights, beside(weights.path), task);
     const chosen = [{ role: "model", ...weights }, ...more];
     return {
-      id: `hub:${repo}@${revision}:${weights.path}`, title: alone || files.length === 1 ? weights.path.split("/").pop() : repo.split("/").pop(),
+      id: `hub:${repo}@${revision}:${weights.path}`, title: lastPart(alone || files.length === 1 ? weights.path : repo),
       description: `From ${repo}.`, kind: /** @type {const} */ ("hub"), task, repo, revision, files: chosen,
       precision: QUANTISED.exec(weights.path)?.[1].toLowerCase() ?? (/bf16|f16|fp16/i.test(weights.path) ? "float16" : alone ? "" : "float"),
     };
@@ -105,7 +110,7 @@ const folderOf = (path) => path.slice(0, path.lastIndexOf("/") + 1);
 
 /** @param {string} path @param {import("./model-files.js").Task} task */
 function isWeights(path, task) {
-  const name = path.split("/").pop();
+  const name = lastPart(path);
   if (/-\d+-of-\d+\./.test(name)) return false; // a part of a model
   if (/\.gguf$/i.test(name)) return task !== "transcribe" && !/mmproj|imatrix/i.test(name);
   if (/^ggml-.*\.bin$/i.test(name)) return task === "transcribe" && !/encoder|vad|silero/i.test(name);

@@ -8,12 +8,12 @@
  * @typedef {(...events: object[]) => void} Emit sends events of a request to the page
  * @typedef {{id?: string, kind: Model["kind"], repo?: string, revision?: string}} StoredModel
  */
-import { UserError, storageFull, throwIfCancelled } from "../shared/protocol.js";
+import { UserError, nameOf as errorName, storageFull, throwIfCancelled } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 import { readRegistry } from "../shared/registry.js";
 import { download } from "./download.js";
 import { sortFiles } from "./dropped-files.js";
-import { firstBytes, listFiles, modelsOf, parseHubName, textOf } from "./hub-listing.js";
+import { firstBytes, lastPart, listFiles, modelsOf, parseHubName, textOf } from "./hub-listing.js";
 import { sha256 } from "./parts.js";
 import { FileSource, MemorySource, openEntry } from "./sources.js";
 
@@ -38,6 +38,16 @@ export class ModelFiles {
     this.found = new Map();
     /** Downloads in browsers that do not store files. @type {Map<string, ArrayBuffer>} */
     this.inMemory = new Map();
+    /** @type {ReturnType<typeof readRegistry> | null} null: it has to be read, again if that failed */
+    this.registry = null;
+  }
+
+  #registered() {
+    this.registry ??= readRegistry().catch((error) => {
+      this.registry = null;
+      throw error;
+    });
+    return this.registry;
   }
 
   /** The models that the user has added. @returns {Promise<Model[]>} */
@@ -59,8 +69,7 @@ export class ModelFiles {
    * @param {string} task @param {string} [id] by default the embedded model of the task
    */
   prefetch(task, id) {
-    this.registry = readRegistry();
-    this.registry
+    this.#registered()
       .then(({ models }) => {
         const model = models.find((one) => one.id === id) ?? models.find((one) => one.kind === "embedded" && one.task === task);
         if (model?.kind !== "embedded") return;
@@ -71,20 +80,21 @@ export class ModelFiles {
 
   /** @param {string} path */
   #embeddedFile(path) {
-    if (!this.embedded.has(path)) {
-      const bytes = fetch(siteUrl(path)).then((response) => {
+    let bytes = this.embedded.get(path);
+    if (!bytes) {
+      bytes = fetch(siteUrl(path)).then((response) => {
         if (response.ok) return response.arrayBuffer();
         throw new UserError(`The embedded model is missing on the server (status ${response.status}).`, { where: path });
       });
       bytes.catch(() => this.embedded.delete(path));
       this.embedded.set(path, bytes);
     }
-    return this.embedded.get(path);
+    return bytes;
   }
 
   /** @param {string} id @returns {Promise<Model>} */
   async find(id) {
-    const { models } = await this.registry;
+    const { models } = await this.#registered();
     const isIt = (/** @type {Model} */ one) => one.id === id;
     const model = models.find(isIt) ?? (await this.#added()).find(isIt) ?? this.found.get(id);
     if (model) return model;
@@ -93,7 +103,7 @@ export class ModelFiles {
 
   /** All models, and how much of each is stored. */
   async list() {
-    const [{ models }, { journals, added }] = await Promise.all([this.registry, this.#stored()]);
+    const [{ models }, { journals, added }] = await Promise.all([this.#registered(), this.#stored()]);
     const all = [...models, ...added];
     for (const [id, model] of this.found) if (all.every((one) => one.id !== id)) all.push(model);
     const known = all.map((model) => ({ ...model, ...this.#stateOf(model, journals) }));
@@ -116,7 +126,7 @@ export class ModelFiles {
     const known = files.find(({ role }) => role === "model")?.size ?? weights;
     if (!known) return { bytes: 0, memory: 0 }; // a sum of the others would mislead
     const bytes = files.reduce((sum, { size }) => sum + (size ?? 0), 0);
-    const shrink = this.precision === "fast" ? QUICK_SHRINK[precision] ?? 1 : 1;
+    const shrink = this.precision === "fast" ? QUICK_SHRINK[precision ?? ""] ?? 1 : 1;
     return { bytes, memory: Math.round(bytes * shrink * 1.1 + WORKING_BYTES) };
   }
 
@@ -160,8 +170,8 @@ export class ModelFiles {
   async #checkArchitecture(models, files, hub, task, context) {
     const gguf = models.find(({ files: [{ path }] }) => /\.gguf$/i.test(path));
     const whole = models.find(({ files: all }) => all.some(({ path }) => path === "config.json"));
-    if (whole) {
-      const config = files.find(({ path }) => path === "config.json");
+    const config = files.find(({ path }) => path === "config.json");
+    if (whole && config) {
       const json = await textOf(hubUrl(hub, whole, config), context.signal);
       await this.python.ask("check.config", { json, task, where: `${whole.repo}/config.json` });
     }
@@ -237,13 +247,14 @@ export class ModelFiles {
 
   /** @param {Model} model @param {WantedFile} file */
   async #source(model, file) {
-    const shortName = file.path.split("/").pop();
+    const shortName = lastPart(file.path);
     if (model.kind === "embedded") return new MemorySource(await this.#embeddedFile(file.path), shortName);
     const name = nameOf(model, file);
-    if (this.inMemory.has(name)) return new MemorySource(this.inMemory.get(name), shortName);
+    const held = this.inMemory.get(name);
+    if (held) return new MemorySource(held, shortName);
     const store = await this.storePromise;
     const entry = await store?.entry(name);
-    if (!(await entry?.journal())?.complete) {
+    if (!entry || !(await entry.journal())?.complete) {
       throw new UserError("This model is not downloaded, or not completely.", {
         where: model.title,
         hint: "Open the list of models and press Download.",
@@ -312,7 +323,7 @@ export class ModelFiles {
         entry.close();
         await store.remove(entry.key);
       }
-      if (error?.name === "NotReadableError" || error?.name === "NotFoundError") {
+      if (["NotReadableError", "NotFoundError"].includes(errorName(error))) {
         throw new UserError("The file has changed or is gone since you chose it.", { where: title, hint: "Choose it again." });
       }
       throw error;
@@ -339,7 +350,7 @@ function reporter(emit, what) {
 /** @param {number} needed bytes */
 async function checkFree(needed) {
   const { quota, usage } = (await navigator.storage?.estimate?.()) ?? {};
-  if (quota && needed > quota - usage) throw storageFull({ needed, free: Math.max(0, quota - usage) });
+  if (quota && usage !== undefined && needed > quota - usage) throw storageFull({ needed, free: Math.max(0, quota - usage) });
 }
 
 /**
@@ -375,6 +386,7 @@ async function downloadToMemory(wanted, signal, onProgress) {
     throw signal.aborted ? error : lost;
   });
   if (!response.ok) throw new UserError(`The hub answered ${response.status}.`, { where: wanted.url });
+  if (!response.body) throw new UserError("The hub's answer is empty.", { where: wanted.url });
   const parts = [];
   let done = 0;
   try {

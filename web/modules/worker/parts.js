@@ -2,17 +2,21 @@
  * Fetches and checks the program's own files. As soon as the worker runs, it requests everything that Python needs to start.
  * Pyodide's loader would request one file after the other.
  *
- * @typedef {{info: {version: string, python: string, stdlib_sha256?: string, sizes?: Record<string, number>}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
+ * @typedef {{info: {version: string, python: string, stdlib_sha256?: string, sizes?: Record<string, number>, later?: string}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
  * @typedef {{lock: Promise<LockFile>, loader: Promise<any>, script: Promise<any>, program: Promise<WebAssembly.Module>,
  *   library: Promise<Response>, wheels: Record<string, Promise<ArrayBuffer>>}} Parts
  */
 import { UserError } from "../shared/protocol.js";
+import { bestInstructionSet } from "../shared/features.js";
 import { siteUrl } from "../shared/site.js";
 
 export const PYODIDE = siteUrl("pyodide/");
 const LOCK_FILE = "pyodide-lock.json";
 const PROGRAM = "pyodide.asm.wasm";
 const LIBRARY = "python_stdlib.zip";
+
+/** The package with the best kernels for this browser that were built. @param {LockFile} lock */
+export const kernelsOf = ({ packages }) => (packages[`pyapp-${bestInstructionSet()}`] ? `pyapp-${bestInstructionSet()}` : "pyapp-simd");
 
 /** In the service worker's bookkeeping: this cache exists after the first visit. */
 const VISITED = "pyapp-meta";
@@ -116,11 +120,27 @@ export async function fetchWheel(lock, name) {
   return bytes;
 }
 
+/**
+ * A file of the lock file, at once: Python cannot wait for promises while it imports a module.
+ * @param {string} url @returns {Uint8Array | undefined} undefined where it cannot be fetched
+ */
+export function readNow(url) {
+  const request = new XMLHttpRequest();
+  request.open("GET", url, false);
+  request.responseType = "arraybuffer";
+  try {
+    request.send();
+  } catch {
+    return undefined; // offline
+  }
+  return request.status === 200 ? new Uint8Array(request.response) : undefined;
+}
+
 /** @param {string[]} packages beside pyapp @returns {Parts} */
 export function fetchParts(packages) {
   const lock = fetchFile(LOCK_FILE).then(async (response) => {
     const found = await response.json();
-    const names = ["pyapp", ...packages].map((name) => found.packages[name].file_name);
+    const names = ["pyapp", kernelsOf(found), ...packages].map((name) => found.packages[name].file_name);
     arrival.expect(found.info.sizes ?? {}, [PROGRAM, LIBRARY, ...names]);
     return found;
   });
@@ -133,7 +153,7 @@ export function fetchParts(packages) {
     library: lock.then(() => fetchFile(LIBRARY)).then(readWhole),
   };
   /** @type {Record<string, Promise<ArrayBuffer>>} */
-  const wheels = { pyapp: lock.then((found) => fetchWheel(found, "pyapp")) };
+  const wheels = { pyapp: lock.then((found) => fetchWheel(found, "pyapp")), kernels: lock.then((found) => fetchWheel(found, kernelsOf(found))) };
   // Each file that arrives costs time of this thread. So the other packages, which are needed last, are requested last.
   for (const name of packages) wheels[name] = program.then(() => lock).then((found) => fetchWheel(found, name));
   for (const part of [...Object.values(parts), ...Object.values(wheels)]) part.catch(() => {}); // reported where it is awaited

@@ -11,6 +11,6 @@ self.onmessage = async ({ data: { program, memory, stack } }) => {
     exports.pool_help();
   } catch (error) {
     exports?.pool_lose(); // the engine may be waiting for this helper's share
-    postMessage({ problem: error.message });
+    postMessage({ problem: String(error) });
   }
 };

@@ -21,10 +21,10 @@ const WORTH_SHARING = 1000; // work of a single record, in thousands of multiply
  * Opens the pool while Python starts. @returns {Promise<Pool | null>} null without shared memory, with one thread, or if a
  * part is missing or refused: the page then computes on one thread, and `problem` is told why
  * @param {number} threads @param {(problem: unknown) => void} [onProblem]
- * @param {"relaxed" | "simd"} [kernels]
+ * @param {"relaxed" | "simd" | null} [kernels] null: this browser runs neither
  */
 export async function openPool(threads, onProblem = (problem) => console.warn("The page computes on one thread.", problem), kernels = bestInstructionSet()) {
-  if (threads < 2 || !mayShare()) return null;
+  if (threads < 2 || !kernels || !mayShare()) return null;
   try {
     const program = await fetchProgram(siteUrl(`pool_${kernels}.wasm`));
     const memory = makeMemory();
@@ -46,13 +46,15 @@ async function fetchProgram(url) {
 
 /** Small at first; it grows to the largest size that the device allows. */
 function makeMemory() {
+  let refused;
   for (const maximum of LIMITS) {
     try {
       return new WebAssembly.Memory({ initial: 64, maximum, shared: true });
     } catch (error) {
-      if (maximum === LIMITS.at(-1)) throw error;
+      refused = error;
     }
   }
+  throw refused;
 }
 
 export class Pool {

@@ -1,13 +1,19 @@
 /**
  * Starts Python in this worker, runs tasks of its adapter `pyapp.browser` by name, and cancels them by the request's id.
  */
+import { present } from "../shared/present.js";
 import { Cancelled, UserError, eventFromError } from "../shared/protocol.js";
 import { mayShare } from "../shared/threads.js";
-import { fetchParts, fetchWheel } from "./parts.js";
+import { PYODIDE, fetchParts, fetchWheel, readNow } from "./parts.js";
 import { openPool } from "./pool.js";
 import { startRuntime } from "./runtime.js";
 import { createEncoder, loadTokenizers } from "./tokenizer.js";
-import { unpackWheel } from "./unpack.js";
+import { addLibrary, unpackWheel } from "./unpack.js";
+
+/** What the first story and the first transcript do without (scripts/archive_parts.py): the rest of Python's library, and of pyapp. */
+const LIBRARY_LATER = "python-later";
+/** @type {("python-later" | "pyapp-later")[]} */
+export const LATER = [LIBRARY_LATER, "pyapp-later"];
 
 export class Python {
   /**
@@ -25,6 +31,8 @@ export class Python {
     this.pool = null;
     /** @type {Record<string, Promise<void>>} by package */
     this.installed = {};
+    /** @type {Set<string>} packages whose files are there */
+    this.unpacked = new Set();
   }
 
   /**
@@ -54,7 +62,7 @@ export class Python {
     const isStopped = (/** @type {number} */ id) => this.stopFlag !== null && Atomics.load(this.stopFlag, 0) === id;
     this.pool = await opening;
     this.pool?.attach(pyodide._module);
-    this.browser.install({ createEncoder, readInto, isStopped, pool: this.pool ?? undefined });
+    this.browser.install({ createEncoder, readInto, isStopped, pool: this.pool ?? undefined, parts: this.#laterParts(runtime) });
     marks.ready = performance.now();
     return runtime;
   }
@@ -76,17 +84,47 @@ export class Python {
   /**
    * Installs a wheel of the site, once. NumPy is installed when a task needs it, or in idle time: stories do not need it.
    * "numpy-later" is the part of NumPy that transcription does not need.
-   * @param {"numpy" | "numpy-later" | "jinja2" | "markupsafe" | "micropip"} name
+   * @param {"numpy" | "numpy-later" | "jinja2" | "markupsafe" | "micropip" | "python-later" | "pyapp-later"} name
    */
   async install(name) {
-    const { pyodide, lock, wheels } = await this.runtime;
-    this.installed[name] ??= (wheels[name] ?? fetchWheel(lock, name)).then((wheel) => unpackWheel(pyodide, wheel, lock)).catch((error) => {
+    const runtime = await present(this.runtime, "Python");
+    const { lock, wheels } = runtime;
+    this.installed[name] ??= (wheels[name] ?? fetchWheel(lock, name)).then((wheel) => this.#unpack(runtime, name, wheel)).catch((error) => {
       delete this.installed[name];
       delete wheels[name]; // the page was offline: the next call fetches it again
       if (error instanceof UserError) error.fatal = false; // Python runs, and does other work
       throw error;
     });
     return this.installed[name];
+  }
+
+  /** Installs what the first story and the first transcript do without. Every other task waits for it. */
+  async installLater() {
+    await Promise.all(LATER.map((name) => this.install(name)));
+  }
+
+  /** @param {import("./runtime.js").Runtime} runtime @param {string} name @param {ArrayBuffer} archive */
+  #unpack({ pyodide, lock }, name, archive) {
+    if (this.unpacked.has(name)) return; // an import needed it at once
+    if (name === LIBRARY_LATER) addLibrary(pyodide, archive);
+    else unpackWheel(pyodide, archive, lock);
+    this.unpacked.add(name);
+  }
+
+  /**
+   * For imports of modules that are not there yet (pyapp/late_parts.py).
+   * @param {import("./runtime.js").Runtime} runtime
+   */
+  #laterParts(runtime) {
+    const { packages, info } = runtime.lock;
+    const modules = new Set(info.later?.split(" "));
+    const missing = () => LATER.filter((name) => !this.unpacked.has(name));
+    return {
+      isLater: (/** @type {string} */ module) => modules.has(module) && missing().length > 0,
+      missing: () => missing().map((name) => ({ name, url: PYODIDE + packages[name].file_name, sha256: packages[name].sha256 })),
+      read: readNow,
+      install: (/** @type {{name: string}} */ { name }, /** @type {Uint8Array<ArrayBuffer>} */ bytes) => this.#unpack(runtime, name, bytes.buffer),
+    };
   }
 
   /** @param {{size: number, read: Function}} source @param {AbortSignal} signal @returns {Promise<string>} hexadecimal */
@@ -99,8 +137,9 @@ export class Python {
 
   /** What the page is told: an error after a thread was lost is about that. @param {{type: string}[]} events */
   #told(events) {
-    if (this.pool?.lost == null) return events;
-    return events.map((event) => (event.type === "error" ? threadLost(this.pool.lost) : event));
+    const lost = this.pool?.lost;
+    if (lost == null) return events;
+    return events.map((event) => (event.type === "error" ? threadLost(lost) : event));
   }
 
   /**

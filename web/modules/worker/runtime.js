@@ -42,9 +42,9 @@ export async function startRuntime({ store, onStage, parts }) {
   marks.snapshotFound = performance.now();
   let pyodide;
   try {
-    pyodide = await loadPython(parts, snapshot?.bytes, store !== null);
+    pyodide = await loadPython(parts, snapshot?.bytes ?? null, store !== null);
   } catch (error) {
-    if (!snapshot || error instanceof UserError) throw asStartError(error); // the snapshot is not the cause
+    if (!store || !snapshot || error instanceof UserError) throw asStartError(error); // the snapshot is not the cause
     await store.removeSnapshot(snapshotName); // it may be damaged: start without it
     snapshot = null;
     pyodide = await loadPython(parts, null, true).catch((again) => { throw asStartError(again); });
@@ -52,6 +52,7 @@ export async function startRuntime({ store, onStage, parts }) {
   marks.python = performance.now();
   onStage("Loading the engine");
   unpackWheel(pyodide, await parts.wheels.pyapp, lock);
+  unpackWheel(pyodide, await parts.wheels.kernels, lock);
   if (store && !snapshot) keepSnapshot(pyodide, store, snapshotName);
   if (snapshot) reseed(pyodide);
   marks.wheel = performance.now();

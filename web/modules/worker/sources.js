@@ -2,6 +2,7 @@
  * Byte sources that Python reads: a File (dropped, or stored in OPFS), or bytes in memory. `readInto` copies directly into
  * WebAssembly memory, so that no model is in memory twice. Python uses `name`, `size`, `read` and `readInto`.
  */
+import { nameOf } from "../shared/protocol.js";
 
 /** A file of any size. Only the requested slices are read. */
 export class FileSource {
@@ -87,7 +88,7 @@ export async function openHandle(handle, name) {
       return new HandleSource(await handle.createSyncAccessHandle({ mode: "read-only" }), name);
     }
   } catch (error) {
-    if (error.name !== "NoModificationAllowedError") throw error; // another tab writes the file
+    if (nameOf(error) !== "NoModificationAllowedError") throw error; // another tab writes the file
   }
   return new FileSource(await handle.getFile(), name);
 }

@@ -8,14 +8,15 @@
  * @typedef {{name: string, url: string, size: number | null, received: number, etag: string | null,
  *   sha256: string | null, complete: boolean, group: string | null, time: number}} Journal
  */
-import { UserError } from "../shared/protocol.js";
+import { present } from "../shared/present.js";
+import { UserError, nameOf } from "../shared/protocol.js";
 import { openHandle } from "./sources.js";
 
 const MODELS = "models.json";
 
 /** A folder or file name that every file system accepts. @param {string} name */
 export function keyOf(name) {
-  return name.replace(/[^A-Za-z0-9._-]/g, (c) => `~${c.codePointAt(0).toString(16)}~`);
+  return name.replace(/[^A-Za-z0-9._-]/g, (c) => `~${c.charCodeAt(0).toString(16)}~`);
 }
 
 /**
@@ -80,7 +81,7 @@ export class Entry {
       const complete = journal.complete && data.size === journal.size;
       return { ...journal, received, complete };
     } catch (error) {
-      if (error.name === "NotFoundError") return null;
+      if (nameOf(error) === "NotFoundError") return null;
       throw error;
     }
   }
@@ -94,7 +95,7 @@ export class Entry {
 
   /** @param {Uint8Array} bytes @param {number} position */
   write(bytes, position) {
-    const written = this.data.write(bytes, { at: position });
+    const written = present(this.data, "the open file").write(bytes, { at: position });
     if (written !== bytes.length) throw new DOMException("short write", "QuotaExceededError");
   }
 
@@ -143,7 +144,8 @@ export class Store {
     for await (const [key, folder] of (await this.#files()).entries()) {
       if (folder.kind === "directory") reading.push(new Entry(folder, key).journal().then((journal) => journal && { ...journal, key }));
     }
-    return (await Promise.all(reading)).filter(Boolean).sort((a, b) => a.name.localeCompare(b.name));
+    const found = await Promise.all(reading);
+    return found.filter((one) => one !== null).sort((a, b) => a.name.localeCompare(b.name));
   }
 
   /** @param {string} key */
@@ -153,7 +155,7 @@ export class Store {
         await (await this.#files()).removeEntry(key, { recursive: true });
         return;
       } catch (error) {
-        if (error.name === "NotFoundError") return;
+        if (nameOf(error) === "NotFoundError") return;
         await new Promise((resolve) => setTimeout(resolve, 200)); // it may be open for reading
       }
     }
@@ -170,7 +172,7 @@ export class Store {
       const found = JSON.parse(await (await handle.getFile()).text());
       return Array.isArray(found) ? found : [];
     } catch (error) {
-      if (error.name === "NotFoundError" || error instanceof SyntaxError) return []; // none yet, or it was cut off
+      if (nameOf(error) === "NotFoundError" || error instanceof SyntaxError) return []; // none yet, or it was cut off
       throw error;
     }
   }
@@ -193,7 +195,7 @@ export class Store {
     try {
       await this.root.removeEntry("snapshots", { recursive: true });
     } catch (error) {
-      if (error.name !== "NotFoundError") throw error;
+      if (nameOf(error) !== "NotFoundError") throw error;
     }
   }
 
@@ -203,7 +205,7 @@ export class Store {
       const folder = await this.root.getDirectoryHandle("snapshots");
       return { bytes: readAll(await folder.getFileHandle(name)) };
     } catch (error) {
-      if (error.name === "NotFoundError") return null;
+      if (nameOf(error) === "NotFoundError") return null;
       throw error;
     }
   }

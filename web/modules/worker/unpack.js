@@ -14,11 +14,68 @@ const FILE_MODE = 0o100666;
 /** @param {any} pyodide @param {ArrayBuffer} wheel @param {{info: {python: string}}} lock */
 export function unpackWheel(pyodide, wheel, { info }) {
   const members = storedMembers(wheel);
-  if (!members) return pyodide.unpackArchive(wheel, "wheel");
-  writeFiles(pyodide.FS, `/lib/python${info.python.split(".", 2).join(".")}/site-packages`, members);
+  const place = `/lib/python${info.python.split(".", 2).join(".")}/site-packages`;
+  if (!members) return pyodide.unpackArchive(wheel, "wheel", { extractDir: place });
+  writeFiles(pyodide.FS, place, members);
+  forgetFolders(pyodide);
+}
+
+/**
+ * Appends the rest of Python's standard library to its archive: the parts of a package must be in one.
+ * @param {any} pyodide @param {ArrayBuffer} later an archive
+ */
+export function addLibrary(pyodide, later) {
+  const { FS } = pyodide;
+  const sys = pyodide.pyimport("sys");
+  const place = sys.path.find((/** @type {string} */ path) => path.endsWith(".zip"));
+  sys.destroy();
+  FS.writeFile(place, joined(FS.readFile(place), new Uint8Array(later)), { canOwn: true });
+  forgetFolders(pyodide);
+}
+
+/** @param {any} pyodide */
+function forgetFolders(pyodide) {
   const importlib = pyodide.pyimport("importlib");
   importlib.invalidate_caches();
   importlib.destroy();
+}
+
+/**
+ * One ZIP archive with the members of two; those of the first stay where they are. @param {Uint8Array} first
+ * @param {Uint8Array} second @returns {Uint8Array<ArrayBuffer>}
+ */
+export function joined(first, second) {
+  const [a, b] = [directoryOf(first), directoryOf(second)];
+  const result = new Uint8Array(first.length + second.length - END_BYTES);
+  let at = 0;
+  const append = (/** @type {Uint8Array} */ bytes) => {
+    result.set(bytes, at);
+    at += bytes.length;
+  };
+  append(first.subarray(0, a.start));
+  append(second.subarray(0, b.start));
+  append(first.subarray(a.start, a.end));
+  append(second.subarray(b.start, b.end));
+  append(second.subarray(b.end));
+  const view = new DataView(result.buffer);
+  let entry = a.start + b.start + a.end - a.start;
+  for (let left = b.count; left > 0; left -= 1) {
+    view.setUint32(entry + 42, view.getUint32(entry + 42, true) + a.start, true);
+    entry += ENTRY_BYTES + view.getUint16(entry + 28, true) + view.getUint16(entry + 30, true) + view.getUint16(entry + 32, true);
+  }
+  const end = result.length - END_BYTES;
+  for (const place of [8, 10]) view.setUint16(end + place, a.count + b.count, true);
+  view.setUint32(end + 12, a.end - a.start + b.end - b.start, true);
+  view.setUint32(end + 16, a.start + b.start, true);
+  return result;
+}
+
+/** Where an archive's list of members is. @param {Uint8Array} archive without a comment */
+function directoryOf(archive) {
+  const view = new DataView(archive.buffer, archive.byteOffset, archive.byteLength);
+  const end = archive.length - END_BYTES;
+  if (end < 0 || view.getUint32(end, true) !== END) throw new Error("Python's library is no ZIP archive");
+  return { start: view.getUint32(end + 16, true), end, count: view.getUint16(end + 10, true) };
 }
 
 /**

@@ -1,7 +1,7 @@
 /**
  * The elements of the chat view; they are not in index.html, because the page starts without them.
  */
-import { h } from "../../page/dom.js";
+import { find, h } from "../../page/dom.js";
 
 /** @param {HTMLElement} view the empty section */
 export function buildChat(view) {
@@ -9,7 +9,7 @@ export function buildChat(view) {
   view.removeAttribute("aria-label");
   view.setAttribute("aria-labelledby", "chat-title");
   // On a phone the conversation comes first; the settings are folded.
-  if (matchMedia("(max-width: 60rem)").matches) view.querySelector("details").open = false;
+  if (matchMedia("(max-width: 60rem)").matches) find(view, "details").open = false;
 }
 
 function main() {

@@ -9,7 +9,7 @@
 import { throwIfCancelled } from "../../shared/protocol.js";
 import { siteUrl } from "../../shared/site.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, h, memory } from "../../page/dom.js";
+import { byId, find, h, memory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
@@ -63,7 +63,7 @@ class ChatView {
     this.progress = new ProgressLine(byId("chat-progress"));
     this.settings = new SettingsFields(byId("chat-settings-fields"), { remembered: "chat-settings", prefix: "chat-", main: FIELDS });
     this.button = new RunButton(app, byId("chat-send"), this.slot, "Answering");
-    this.main = byId("chat-form").parentElement;
+    this.main = find(view, ".workspace-main");
     this.rolling = byId("chat-rolling");
     this.rolling.checked = memory.get(ROLLING, false);
     this.field = byId("chat-field");
@@ -74,16 +74,20 @@ class ChatView {
     this.conversation = this.#fresh();
     /** @type {Map<string, TurnItem>} the shown turns */
     this.items = new Map();
-    this.card = new HistoryCard(view.querySelector(".workspace-side"), this.store, {
+    /** @type {number | undefined} until the conversation is stored */
+    this.saving = undefined;
+    this.card = new HistoryCard(find(view, ".workspace-side"), this.store, {
       name: "conversations",
       open: (item) => this.open(item),
       renamed: (id, title) => id === this.conversation.id && (this.conversation.entry.title = title),
       removed: (id) => this.#removed(id),
       flush: () => this.save(),
       begin: { label: "New conversation", run: () => this.begin() },
-      toFile: async (items) => new Blob([exported(items.map(recordOf))], { type: "application/json" }),
-      fromFile: async (file) => imported(await file.text(), file.name).map(itemOf),
-      textOf,
+      oneFile: {
+        to: async (items) => new Blob([exported(items.map(recordOf))], { type: "application/json" }),
+        from: async (file) => imported(await file.text(), file.name).map(itemOf),
+        textOf,
+      },
     }, app.actions, "Conversations");
     new ModelCard(byId("chat-model"), this.choice, models, this.announcer);
     this.choice.addEventListener("model", () => this.load());
@@ -114,7 +118,10 @@ class ChatView {
       if (this.conversation.empty) drafts.set(SYSTEM, this.conversation.system);
       else this.#saveSoon();
     });
-    byId("chat-answer").addEventListener("click", () => this.answer(this.conversation.leaf));
+    byId("chat-answer").addEventListener("click", () => {
+      const { leaf } = this.conversation;
+      if (leaf !== null) this.answer(leaf);
+    });
     this.rolling.addEventListener("change", () => memory.set(ROLLING, this.rolling.checked));
     // What is scrolled into view must stop above the composer, which covers the window's lower end.
     const composer = byId("chat-form");
@@ -174,7 +181,7 @@ class ChatView {
     byId("chat-template").hidden = true;
     try {
       const { context } = await this.engine.call("chat.load", { model: model.id }, { onEvent: (event) => this.#loadEvent(event) });
-      if (this.choice.model === model) this.settings.inputs.get("context").limit(context);
+      if (this.choice.model === model) this.settings.inputs.get("context")?.limit(context);
     } catch (error) {
       if (this.choice.model === model) showError(this.slot, error, this.app.actions);
     } finally {
@@ -299,33 +306,34 @@ class ChatView {
 
   /**
    * Lets the model answer the turn `parent`, or go on with its answer.
-   * @param {string} parent @param {Turn} [answer] @returns {Promise<void>}
+   * @param {string | null} parent null: an answer without a question, of an imported conversation @param {Turn} [answer] @returns {Promise<void>}
    */
   answer(parent, answer = undefined) {
     this.over = this.#answer(parent, answer); // resolved when it is written and stored
     return this.over;
   }
 
-  /** @param {string} parent @param {Turn} [answer] */
+  /** @param {string | null} parent @param {Turn} [answer] */
   async #answer(parent, answer) {
     await this.button.interrupt();
     const { conversation } = this;
     let turn = answer;
     const begun = answer?.text ?? "";
     const before = { ...answer };
-    const messages = conversation.messages(answer ?? conversation.turns.get(parent));
+    const messages = conversation.messages(answer ?? conversation.turn(parent));
     const started = () => {
-      if (turn) return;
+      if (turn) return turn;
       turn = conversation.add("assistant", "", parent);
-      turn.model = this.choice.model.title;
+      turn.model = this.choice.model?.title;
       this.#following(() => this.render());
+      return turn;
     };
     const show = () => {
       this.frame = 0;
-      this.#following(() => this.items.get(turn?.id)?.refresh(this.button.running));
+      this.#following(() => this.items.get(turn?.id ?? "")?.refresh(this.button.running));
     };
     const settle = () => {
-      cancelAnimationFrame(this.frame);
+      if (this.frame) cancelAnimationFrame(this.frame);
       this.progress.hide();
       if (turn && turn.text === "" && !turn.thoughts && !answer) conversation.remove(turn);
     };
@@ -333,12 +341,12 @@ class ChatView {
     if (!this.engine.about) this.progress.show("Starting the engine…");
     const onEvent = (/** @type {import("../../shared/protocol.js").TaskEvent} */ event) => {
       if (event.type === "token" || event.type === "thought") {
-        started();
+        const growing = started();
         this.progress.hide();
-        delete turn.reason;
-        if (event.type === "thought") turn.thoughts = (turn.thoughts ?? "") + event.text;
+        delete growing.reason;
+        if (event.type === "thought") growing.thoughts = (growing.thoughts ?? "") + event.text;
         else {
-          turn.text += event.text;
+          growing.text += event.text;
           this.announcer.add(event.text);
         }
         this.frame ||= requestAnimationFrame(show);
@@ -352,7 +360,7 @@ class ChatView {
       await Promise.race([this.prepared, new Promise((resolve) => signal.addEventListener("abort", resolve))]);
       throwIfCancelled(signal);
       const options = { ...this.settings.options(), rolling: this.rolling.checked }; // the model may have limited them
-      const params = { model: this.choice.model.id, messages, options };
+      const params = { model: this.choice.present.id, messages, options };
       const done = await this.engine.call("chat", params, { signal, onEvent });
       this.last = done; // what a test compares
       if (turn) {
@@ -386,7 +394,7 @@ class ChatView {
   /** Stores the shown conversation, if there is something in it. */
   async save() {
     clearTimeout(this.saving);
-    this.saving = null;
+    this.saving = undefined;
     const { conversation } = this;
     const { content, entry } = conversation;
     const text = textOf(content);

@@ -56,10 +56,15 @@ export class Conversation {
     return this.turns.size === 0;
   }
 
+  /** The turn of an id. @param {string | null} id @returns {Turn | null} */
+  turn(id) {
+    return id === null ? null : this.turns.get(id) ?? null;
+  }
+
   /** The shown turns, the first one first. @returns {Turn[]} */
   get path() {
     const path = [];
-    for (let turn = this.turns.get(this.leaf); turn; turn = this.turns.get(turn.parent)) path.push(turn);
+    for (let turn = this.turn(this.leaf); turn; turn = this.turn(turn.parent)) path.push(turn);
     return path.reverse();
   }
 
@@ -70,7 +75,7 @@ export class Conversation {
 
   /**
    * Adds a turn after the turn `parent`, and shows it.
-   * @param {Turn["role"]} role @param {string} text @param {string | null} [parent]
+   * @param {Turn["role"]} role @param {string} text @param {string | null} [parent] @returns {Turn}
    */
   add(role, text, parent = this.leaf) {
     const turn = { id: crypto.randomUUID(), parent, role, text, created: Date.now() };
@@ -97,10 +102,10 @@ export class Conversation {
     this.leaf = last.id;
   }
 
-  /** The messages up to a turn, for the model. @param {Turn} last */
+  /** The messages up to a turn, for the model. @param {Turn | null} last null: none */
   messages(last) {
     const path = this.path;
-    const shown = path.slice(0, path.indexOf(last) + 1).map(({ role, text, thoughts }) => ({
+    const shown = (last ? path.slice(0, path.indexOf(last) + 1) : []).map(({ role, text, thoughts }) => ({
       role, content: text, ...(thoughts && { reasoning_content: thoughts }),
     }));
     return this.system.trim() ? [{ role: "system", content: this.system }, ...shown] : shown;

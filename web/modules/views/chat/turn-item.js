@@ -136,7 +136,7 @@ function figuresText({ reason, figures = {} }) {
   const parts = [];
   if (tokens) parts.push(`${whole.format(tokens)} tokens`);
   if (speed) parts.push(`${speed < 10 ? speed.toFixed(1) : whole.format(speed)} tokens per second`);
-  if (context) parts.push(`${whole.format(used)} of ${whole.format(context)} tokens of context used`);
+  if (context) parts.push(`${whole.format(used ?? 0)} of ${whole.format(context)} tokens of context used`);
   const ending = reason ? ENDINGS[reason] : CUT;
   return [parts.join(" · "), ending].filter(Boolean).join(" · ");
 }

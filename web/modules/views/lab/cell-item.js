@@ -6,7 +6,8 @@
  *   drawn: (field: string, pixels: number[], answers: OutputList, cell: CellItem) => void, open: (output: import("./output-list.js").Output) => void,
  *   complete: import("./editor.js").EditorActions["complete"], signature: import("./editor.js").EditorActions["signature"]}} CellActions
  */
-import { h } from "../../page/dom.js";
+import { find, h } from "../../page/dom.js";
+import { present } from "../../shared/present.js";
 import { MarkdownText } from "../chat/markdown.js";
 import { Editor } from "./editor.js";
 import { OutputList } from "./output-list.js";
@@ -31,7 +32,7 @@ export class CellItem {
     this.output = h("div", { class: "cell-outputs" });
     this.outputs = new OutputList(this.output, { drawn: (field, pixels, answers) => actions.drawn(field, pixels, answers, this), open: actions.open });
     this.runButton = this.#button(data.kind === "code" ? "Run" : "Edit", "▶", () => (this.kind === "code" ? actions.run(this) : this.edit()));
-    if (data.kind === "text") this.runButton.firstChild.textContent = "✎";
+    if (data.kind === "text") present(this.runButton.firstChild, "the button's sign").textContent = "✎";
     this.buttons = [
       this.#button("Move up", "↑", () => actions.move(this, -1)), this.#button("Move down", "↓", () => actions.move(this, 1)),
       this.#button("Delete", "×", () => actions.remove(this)),
@@ -60,7 +61,7 @@ export class CellItem {
   #open() {
     this.host.hidden = false;
     this.shown.hidden = true;
-    this.editor = new Editor(this.host, this.source, this.kind === "code", this.#label(), {
+    return (this.editor = new Editor(this.host, this.source, this.kind === "code", this.#label(), {
       changed: (text) => {
         this.source = text;
         this.actions.changed();
@@ -76,7 +77,7 @@ export class CellItem {
       },
       complete: this.actions.complete,
       signature: this.actions.signature,
-    });
+    }));
   }
 
   /** Ctrl+Enter: runs code, shows a text. */
@@ -100,8 +101,7 @@ export class CellItem {
 
   /** Puts the cursor into the cell. */
   edit() {
-    if (!this.editor) this.#open();
-    this.editor.focus();
+    (this.editor ?? this.#open()).focus();
   }
 
   #label() {
@@ -113,7 +113,7 @@ export class CellItem {
     if (this.position === position) return;
     this.position = position;
     this.element.setAttribute("aria-label", `Cell ${position}`);
-    for (const button of [this.runButton, ...this.buttons]) button.querySelector(".cell-label").textContent = `${button.title} cell ${position}`;
+    for (const button of [this.runButton, ...this.buttons]) find(button, ".cell-label").textContent = `${button.title} cell ${position}`;
     this.editor?.rename(this.#label());
     this.show();
   }

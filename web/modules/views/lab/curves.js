@@ -26,10 +26,10 @@ export class CurvesDrawing {
   /** @param {import("./notebook-files.js").Output} output newer curves */
   update(output) {
     const names = (/** @type {import("./notebook-files.js").Output} */ one) => JSON.stringify([one.curves?.map((/** @type {Curve} */ { name }) => name), one.title]);
-    const same = this.plot && names(output) === names(this.output);
+    const same = names(output) === names(this.output);
     this.output = output;
     this.#describe();
-    if (same) this.plot.setData(this.#data());
+    if (same && this.plot) this.plot.setData(this.#data());
     else this.#draw();
   }
 

@@ -52,7 +52,7 @@ export class DrawingField {
     });
     canvas.addEventListener("pointermove", (event) => {
       if (event.pointerId !== this.drawing) return;
-      this.strokes.at(-1).push(place(event));
+      this.strokes.at(-1)?.push(place(event)); // none: it was cleared meanwhile
       this.#paint();
     });
     const end = (/** @type {PointerEvent} */ event) => {
@@ -74,7 +74,7 @@ export class DrawingField {
     this.pen ??= [0.5, 0.5];
     if (arrow) {
       this.pen = [Math.min(1, Math.max(0, this.pen[0] + arrow[0] * STEP)), Math.min(1, Math.max(0, this.pen[1] + arrow[1] * STEP))];
-      if (this.down) this.strokes.at(-1).push(this.pen);
+      if (this.down) this.strokes.at(-1)?.push(this.pen);
     } else {
       this.down = !this.down;
       if (this.down) this.strokes.push([this.pen]);
@@ -92,6 +92,7 @@ export class DrawingField {
 
   #paint() {
     const context = this.canvas.getContext("2d");
+    if (!context) return; // the browser has no memory left for another canvas
     const { width } = this.canvas;
     const style = getComputedStyle(this.canvas);
     context.clearRect(0, 0, width, width);

@@ -23,21 +23,25 @@ export class LabPython extends EventTarget {
     this.running = 0;
   }
 
-  /** Starts Python, if it does not run. */
+  /** Starts Python, if it does not run. @returns {Engine} */
   start() {
-    if (this.engine) return;
-    this.engine = new Engine(this.#url, () => [threadsNow(undefined)]);
+    return this.engine ?? this.#start();
+  }
+
+  #start() {
+    const engine = (this.engine = new Engine(this.#url, () => [threadsNow(undefined)]));
     this.#tell("starting", "Starting Python");
-    this.engine.addEventListener("notice", ({ detail }) => {
+    engine.addEventListener("notice", ({ detail }) => {
       if (detail.notice === "bytes") this.#tell("starting", `Loading Python: ${megabytes(detail.done)} of ${megabytes(detail.total)}`);
       else if (detail.notice === "stage") this.#tell("starting", detail.what);
       else if (detail.notice === "ready") this.#tellIdle();
       else this.#tell("failed", "Python does not run", detail.event);
     });
-    this.engine.addEventListener("restarted", () => {
+    engine.addEventListener("restarted", () => {
       this.#tell("starting", "Restarting Python");
       this.dispatchEvent(new CustomEvent("restarted"));
     });
+    return engine;
   }
 
   get #url() {
@@ -71,7 +75,9 @@ export class LabPython extends EventTarget {
 
   /** Gives a cell that waits for a line what the reader wrote. @param {string} line */
   answer(line) {
-    const { state, text } = this.#answers;
+    const answers = this.#answers;
+    if (!answers) return; // Python was started anew: nothing waits
+    const { state, text } = answers;
     const bytes = new TextEncoder().encode(line.slice(0, LONGEST_ANSWER / 4));
     text.set(bytes);
     Atomics.store(state, 1, bytes.length);
@@ -105,16 +111,16 @@ export class LabPython extends EventTarget {
    * @returns {Promise<string>} "complete", "failed", "stopped" or "gone"
    */
   async #outputs(method, params, onOutput, onAsked) {
-    this.start();
+    const engine = this.start();
     this.running += 1;
     if (this.ready) this.#tellIdle();
     try {
-      const done = await this.engine.call(method, params, { onEvent: (event) => {
+      const { reason = "complete" } = await engine.call(method, params, { onEvent: (event) => {
         if (event.type === "output") onOutput(event.output);
         else if (event.type === "asked") onAsked();
         else if (event.type === "file") this.dispatchEvent(new CustomEvent("file", { detail: event }));
       } });
-      return done.reason;
+      return reason;
     } finally {
       this.running -= 1;
       if (this.ready) this.#tellIdle();
@@ -135,12 +141,13 @@ export class LabPython extends EventTarget {
   stop() {
     if (!this.running) return;
     if (this.ready && !this.stopsGently) return this.restart("The cell was stopped.");
-    if (this.ready) {
-      Atomics.store(this.#interrupts, 0, INTERRUPT);
-      Atomics.notify(this.#interrupts, 0); // of time.sleep
+    const interrupts = this.#interrupts;
+    if (this.ready && interrupts) {
+      Atomics.store(interrupts, 0, INTERRUPT);
+      Atomics.notify(interrupts, 0); // of time.sleep
       this.#wake(REFUSED);
     }
-    this.engine.worker.postMessage({ method: "stop" });
+    this.engine?.worker.postMessage({ method: "stop" });
     this.#tell("busy", "Stopping");
   }
 
@@ -151,21 +158,20 @@ export class LabPython extends EventTarget {
 
   /** Ends Python with all variables, and starts it anew. @param {string} [why] */
   restart(why = "Python was restarted.") {
-    if (!this.engine) return this.start();
-    this.engine.restart(`${why} ${GONE}`);
+    if (!this.engine) this.start();
+    else this.engine.restart(`${why} ${GONE}`);
   }
 
   /** @param {string} method @param {object} params @returns {Promise<any>} null while a cell runs, or if there is no answer */
   async ask(method, params) {
-    if (!this.idle) return null;
+    if (!this.engine || !this.idle) return null;
     return this.engine.call(method, params).catch(/** @returns {null} */ () => null);
   }
 
   /** Puts files into the folder of the cells. @param {{name: string, bytes: Uint8Array}[]} files */
   async putFiles(files) {
     if (!files.length) return;
-    this.start();
-    await this.engine.call("files.put", { files });
+    await this.start().call("files.put", { files });
   }
 
   /** @param {string} name */

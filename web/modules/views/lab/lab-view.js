@@ -4,7 +4,7 @@
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, h, memory } from "../../page/dom.js";
+import { byId, find, h, memory, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { hostsIn } from "../../shared/lab-hosts.js";
 import { UserError } from "../../shared/protocol.js";
@@ -12,13 +12,13 @@ import { siteUrl } from "../../shared/site.js";
 import { CellItem } from "./cell-item.js";
 import { buildLab } from "./lab-parts.js";
 import { LabPython } from "./lab-python.js";
-import { NotebookFileList, saveFile } from "./notebook-file-list.js";
+import { NotebookFileList, lastPart, saveFile } from "./notebook-file-list.js";
 import { fromScript, readNotebook, toJupyter, toScript } from "./notebook-files.js";
 import { carries, fromLink, linkOf } from "./notebook-link.js";
 
 const SAVE_DELAY = 800; // ms after the last change
 const STOP_PATIENCE = 3000; // ms until the page offers to restart Python
-const SHOWN = "pyapp.notebook-shown"; // in sessionStorage: the notebook that a reload of this tab shows again
+const SHOWN = "notebook-shown"; // the notebook that a reload of this tab shows again
 const COMES_FROM_LINK = "This notebook came with a link, and nothing in it was run. Read it first: its code can use what this page stores, and the network.";
 
 /** @typedef {{file: string, title: string, about: string, files: string[]}} Lesson `files`: those beside the notebook */
@@ -58,7 +58,7 @@ class LabView {
     this.store = new HistoryStore("notebook");
     /** @type {import("../../history/history-store.js").HistoryEntry | null} null: not stored yet */
     this.entry = null;
-    this.card = new HistoryCard(view.querySelector(".workspace-side"), this.store, {
+    this.card = new HistoryCard(find(view, ".workspace-side"), this.store, {
       name: "notebooks",
       open: (item) => this.#openStored(item),
       filesOf: async ({ entry, content, files }) => [{ name: `${entry.title || "notebook"}.ipynb`, blob: new Blob([toJupyter({ title: entry.title, cells: content.cells })]) }, ...files],
@@ -115,7 +115,7 @@ class LabView {
     this.python.start();
     const lessons = this.#listLessons();
     if (carries(location.hash)) return this.#takeLink();
-    const id = sessionStorage.getItem(SHOWN);
+    const id = tabMemory.get(SHOWN);
     const item = id && (await this.store.read(id).catch(/** @returns {null} */ () => null));
     if (item) return this.#openStored(item);
     const [first] = await lessons;
@@ -145,7 +145,7 @@ class LabView {
     const wanted = await Promise.all(files.map(async (name) => {
       const answer = await fetch(siteUrl(`lessons/${name}`));
       if (!answer.ok) throw new UserError("A file of this lesson could not be loaded.", { where: name, hint: "Check your connection." });
-      return { name: name.split("/").at(-1), blob: await answer.blob() };
+      return { name: lastPart(name), blob: await answer.blob() };
     }));
     await this.open(notebook, null, wanted);
     this.filesChanged = wanted.length > 0;
@@ -168,8 +168,7 @@ class LabView {
     this.files.replace(files);
     this.filesToPut = files.length > 0;
     this.unsaved = this.filesChanged = false;
-    if (entry) sessionStorage.setItem(SHOWN, entry.id);
-    else sessionStorage.removeItem(SHOWN);
+    tabMemory.set(SHOWN, entry?.id ?? null);
     await this.card.refresh(entry?.id ?? null);
   }
 
@@ -241,13 +240,13 @@ class LabView {
       this.files.set(name, null);
       this.filesChanged = true;
       this.changed();
-      this.#note(`${name} is deleted.`, () => this.addFiles([new File([blob], name)]));
+      this.#note(`${name} is deleted.`, blob && (() => this.addFiles([new File([blob], name)])));
     });
   }
 
   /** @param {HTMLInputElement} field @param {(files: File[]) => Promise<void>} work */
   async #take(field, work) {
-    const files = [...field.files];
+    const files = [...(field.files ?? [])];
     field.value = "";
     if (files.length) await this.#do(() => work(files));
   }
@@ -343,8 +342,7 @@ class LabView {
     byId("lab-stop").disabled = false;
     const end = this.app.begin("Running a cell");
     try {
-      while (this.queue.length) {
-        const cell = this.queue.shift();
+      for (let cell = this.queue.shift(); cell; cell = this.queue.shift()) {
         if (!(await this.#runOne(cell))) break;
       }
     } finally {
@@ -373,8 +371,9 @@ class LabView {
       reason = await this.python.run(cell.source, String(cell.count), (output) => this.#output(cell, output), () => this.#ask(cell.outputs));
     } catch (error) {
       reason = "stopped";
-      if (!/was stopped|was restarted|was opened/.test(error?.what ?? "")) showError(this.slot, error, this.app.actions);
-      cell.outputs.add({ kind: "note", text: error?.what ?? String(error) });
+      const what = error instanceof UserError ? error.what : String(error);
+      if (!/was stopped|was restarted|was opened/.test(what)) showError(this.slot, error, this.app.actions);
+      cell.outputs.add({ kind: "note", text: what });
     }
     cell.outputs.endAsking();
     const seconds = (performance.now() - began) / 1000;
@@ -428,7 +427,7 @@ class LabView {
     const files = names.map((/** @type {string} */ name) => {
       const blob = this.files.files.get(name);
       if (!blob) throw new UserError("This file is not stored with the notebook.", { where: name, hint: "Run the cell again. Files of more than 64 MB are not stored." });
-      return new File([blob], folder ? name.slice(folder.length + 1) : name.split("/").at(-1));
+      return new File([blob], folder ? name.slice(folder.length + 1) : lastPart(name));
     });
     this.app.dispatchEvent(new CustomEvent("files", { detail: { files, folder: folder ?? undefined, view } }));
   }
@@ -496,7 +495,7 @@ class LabView {
     this.filesChanged = false;
     try {
       await this.store.put(this.entry, { cells, running: this.runningCell?.position ?? null }, { files });
-      sessionStorage.setItem(SHOWN, this.entry.id); // another one, if another tab had changed this notebook
+      tabMemory.set(SHOWN, this.entry.id); // another one, if another tab had changed this notebook
       await this.card.refresh(this.entry.id);
     } catch (error) {
       showError(this.slot, error, this.app.actions);

@@ -33,14 +33,17 @@ export class NotebookFileList {
   }
 
   render() {
-    const names = [...this.files.keys()].sort();
-    this.list.hidden = names.length === 0;
-    this.list.replaceChildren(...names.map((name) => h("li", {},
-      h("button", { type: "button", class: "lab-file", title: "Save to this device", onclick: () => saveFile(name.split("/").at(-1), this.files.get(name)) },
-        h("span", { class: "lab-file-name" }, name), h("span", { class: "row-size" }, megabytes(this.files.get(name).size))),
+    const files = [...this.files].sort(([a], [b]) => (a < b ? -1 : 1));
+    this.list.hidden = files.length === 0;
+    this.list.replaceChildren(...files.map(([name, blob]) => h("li", {},
+      h("button", { type: "button", class: "lab-file", title: "Save to this device", onclick: () => saveFile(lastPart(name), blob) },
+        h("span", { class: "lab-file-name" }, name), h("span", { class: "row-size" }, megabytes(blob.size))),
       h("button", { type: "button", class: "quiet", "aria-label": `Delete ${name}`, title: "Delete", onclick: () => this.actions.remove(name) }, "×"))));
   }
 }
+
+/** A file's name without its folders. @param {string} path */
+export const lastPart = (path) => path.slice(path.lastIndexOf("/") + 1);
 
 /** Gives the user a file. @param {string} name @param {Blob} blob */
 export function saveFile(name, blob) {

@@ -12,6 +12,9 @@ const MOST = 300; // outputs of a cell
 const SCROLL_DELAY = 100; // ms
 const MOST_STORED = 3e6; // characters of a cell's outputs that are stored
 
+/** @param {string} text */
+const lastLine = (text) => text.slice(text.lastIndexOf("\n") + 1);
+
 export class OutputList {
   /**
    * @param {HTMLElement} host
@@ -29,6 +32,8 @@ export class OutputList {
     /** The text that grows. @type {{output: Output, element: HTMLElement} | null} */
     this.text = null;
     this.left = 0;
+    /** @type {number | undefined} */
+    this.scroller = undefined;
   }
 
   clear() {
@@ -42,7 +47,7 @@ export class OutputList {
   /** Shows a field for the line that a cell waits for. @param {(line: string) => void} answer @param {() => void} stop */
   ask(answer, stop) {
     this.endAsking();
-    const prompt = this.outputs.at(-1)?.text?.split("\n").at(-1).trim();
+    const prompt = lastLine(this.outputs.at(-1)?.text ?? "").trim();
     const field = h("input", { type: "text", class: "output-answer", "aria-label": prompt || "Input of the cell", maxlength: 16000, autocomplete: "off", spellcheck: "false" });
     field.addEventListener("keydown", (event) => {
       if (event.key.toLowerCase() !== "c" || !event.ctrlKey || field.selectionStart !== field.selectionEnd) return;
@@ -96,24 +101,25 @@ export class OutputList {
 
   /** Appends to the text before it. "\r" goes back to the start of the line. @param {Output} output */
   #addText(output) {
-    if (this.text?.output.stream !== output.stream) {
+    let growing = this.text;
+    if (growing?.output.stream !== output.stream || !growing) {
       const element = h("pre", { class: `output-text ${output.stream === "stderr" ? "output-stderr" : ""}`, tabindex: "0", role: "group", "aria-label": output.stream === "stderr" ? "Messages" : "Printed" });
-      this.text = { output: { ...output, text: "" }, element };
-      this.outputs.push(this.text.output);
+      this.text = growing = { output: { ...output, text: "" }, element };
+      this.outputs.push(growing.output);
       this.host.append(element);
     }
-    const { output: whole, element } = this.text;
-    for (const [i, piece] of output.text.split("\r").entries()) {
+    const { output: whole, element } = growing;
+    for (const [i, piece] of (output.text ?? "").split("\r").entries()) {
       if (i > 0) {
-        const kept = whole.text.lastIndexOf("\n") + 1;
-        whole.text = whole.text.slice(0, kept);
+        const before = whole.text ?? "";
+        whole.text = before.slice(0, before.lastIndexOf("\n") + 1);
         const last = element.lastChild;
-        if (last && !last.textContent.endsWith("\n")) last.textContent = "";
+        if (last && !last.textContent?.endsWith("\n")) last.textContent = "";
       }
       if (!piece) continue;
       whole.text += piece;
       const last = element.lastChild;
-      if (last && !last.textContent.endsWith("\n")) last.textContent += piece;
+      if (last && !last.textContent?.endsWith("\n")) last.textContent += piece;
       else element.append(new Text(piece));
     }
     this.scroller ??= setTimeout(() => this.#scroll(element), SCROLL_DELAY); // each look at the layout costs milliseconds
@@ -121,7 +127,7 @@ export class OutputList {
 
   /** Shows the end of a text that grows, unless the reader has scrolled up. @param {HTMLElement} element */
   #scroll(element) {
-    this.scroller = null;
+    this.scroller = undefined;
     const { scrollHeight, scrollTop, clientHeight } = element;
     if (scrollTop >= (this.end ?? 0)) element.scrollTop = scrollHeight;
     this.end = scrollHeight - clientHeight - 60;
@@ -145,12 +151,12 @@ export class OutputList {
       case "error": return { node: errorElement(output) };
       case "open": return { node: h("p", {}, h("button", { type: "button", class: "secondary output-open", onclick: () => this.actions.open(output) }, String(output.label))) };
       case "tail": {
-        const pre = h("pre", { class: "output-text", tabindex: "0", role: "group", "aria-label": "The newest lines" }, output.text);
+        const pre = h("pre", { class: "output-text", tabindex: "0", role: "group", "aria-label": "The newest lines" }, output.text ?? "");
         queueMicrotask(() => (pre.scrollTop = pre.scrollHeight));
         const note = output.left_out ? h("p", { class: "output-note" }, `… ${Number(output.left_out).toLocaleString("en")} lines are left out …`) : null;
         return { node: h("div", {}, note, pre) };
       }
-      case "note": return { node: h("p", { class: "output-note" }, output.text) };
+      case "note": return { node: h("p", { class: "output-note" }, output.text ?? "") };
       default: return { node: h("pre", { class: "output-text output-value", tabindex: "0", role: "group", "aria-label": "Value" }, String(output.text ?? "")) };
     }
   }
@@ -187,5 +193,5 @@ function errorElement({ text = "", hint }) {
   const said = lines.pop();
   return h("div", { class: "output-error", role: "group", "aria-label": "Error" },
     lines.length ? h("pre", { class: "output-trace", tabindex: "0", role: "group", "aria-label": "Where it happened" }, lines.join("\n")) : null,
-    h("p", { class: "output-said" }, said), hint ? h("p", {}, hint) : null);
+    h("p", { class: "output-said" }, said ?? ""), hint ? h("p", {}, hint) : null);
 }

@@ -101,8 +101,9 @@ export class Collection {
    * @param {number} text @param {number} start @param {number} end
    */
   slice(text, start, end) {
-    if (!this.characters.has(text)) this.characters.set(text, Array.from(this.texts[text].text));
-    return this.characters.get(text).slice(Math.max(0, start), end).join("");
+    const characters = this.characters.get(text) ?? Array.from(this.texts[text].text);
+    this.characters.set(text, characters);
+    return characters.slice(Math.max(0, start), end).join("");
   }
 }
 
@@ -182,8 +183,12 @@ function checked(record, where) {
   if (!Array.isArray(texts) || texts.some((one) => typeof one?.name !== "string" || typeof one?.text !== "string")) throw wrong("its texts are missing");
   const size = (/** @type {number} */ text) => Array.from(texts[text].text).length;
   const sizes = texts.map((_, i) => size(i));
-  const isCount = (/** @type {number} */ value) => Number.isSafeInteger(value) && value >= 0;
-  const sound = (/** @type {Partial<Passage>} */ { text, start, end } = {}) => isCount(text) && text < texts.length && isCount(start) && isCount(end) && start < end && end <= sizes[text];
+  /** @param {unknown} value @returns {value is number} */
+  const isCount = (value) => Number.isSafeInteger(value) && Number(value) >= 0;
+  const sound = (/** @type {Partial<Passage> | null} */ passage) => {
+    const { text, start, end } = passage ?? {};
+    return isCount(text) && text < texts.length && isCount(start) && isCount(end) && start < end && end <= sizes[text];
+  };
   if (!Array.isArray(passages) || !passages.every(sound)) throw wrong("a passage is not in its text");
   let vectors;
   try {

@@ -22,8 +22,8 @@ export class ResultList {
 
   /** @param {import("./collection.js").Collection} collection @param {Result[]} results */
   show(collection, results) {
-    const opened = new Set([...this.host.querySelectorAll('[aria-expanded="true"]')].map((one) => one.getAttribute("data-key")));
-    const focused = this.host.contains(document.activeElement) ? document.activeElement.getAttribute("data-key") : null;
+    const opened = new Set([...this.host.querySelectorAll('[aria-expanded="true"]')].map((one) => one.getAttribute("data-key") ?? ""));
+    const focused = this.host.contains(document.activeElement) ? document.activeElement?.getAttribute("data-key") : null;
     this.host.replaceChildren(...results.map((result) => this.#item(collection, result, opened)));
     if (focused) this.#focus(`[data-key="${CSS.escape(focused)}"]`);
   }

@@ -8,7 +8,7 @@
 import { UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
 import { siteUrl } from "../../shared/site.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, h, memory } from "../../page/dom.js";
+import { byId, find, h, memory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
@@ -51,6 +51,8 @@ class SearchView {
     this.engine = app.engine;
     this.choice = app.choices.embed;
     buildSearch(view);
+    this.fields = { size: byId("search-size"), overlap: byId("search-overlap") };
+    this.prompts = { query: byId("search-query-prompt"), passage: byId("search-passage-prompt") };
     this.actions = { ...app.actions, models: () => models.open(this.choice) };
     this.announcer = new Announcer(byId("search-announcer"));
     this.slot = byId("search-error");
@@ -69,15 +71,18 @@ class SearchView {
     /** All passages of the last search, the nearest first. @type {import("./result-list.js").Result[]} */
     this.found = [];
     this.texts = h("ul", { class: "text-list", id: "text-list", "aria-label": "Texts of this collection", hidden: true });
-    this.card = new HistoryCard(view.querySelector(".workspace-side"), this.store, {
+    this.shown = PAGE;
+    this.card = new HistoryCard(find(view, ".workspace-side"), this.store, {
       name: "collections",
       open: (item) => this.open(item),
       renamed: (id, title) => id === this.collection.id && (this.collection.entry.title = title),
       removed: (id) => id === this.collection.id && this.#show(this.#fresh()),
       begin: { label: "New collection", run: () => this.begin() },
-      toFile: async (items) => new Blob([exported(await Promise.all(items.map(recordOf)))], { type: "application/json" }),
-      fromFile: async (file) => imported(await file.text(), file.name).map(itemOf),
-      textOf,
+      oneFile: {
+        to: async (items) => new Blob([exported(await Promise.all(items.map(recordOf)))], { type: "application/json" }),
+        from: async (file) => imported(await file.text(), file.name).map(itemOf),
+        textOf,
+      },
     }, this.actions, "Collections");
     this.card.details.append(this.texts);
     this.#restoreSettings();
@@ -105,7 +110,7 @@ class SearchView {
     });
     for (const input of [byId("search-files"), byId("search-folder")]) {
       input.addEventListener("change", () => {
-        const files = [...input.files];
+        const files = [...(input.files ?? [])];
         input.value = "";
         if (files.length) this.addFiles(files);
       });
@@ -119,12 +124,10 @@ class SearchView {
     const values = memory.get("search-settings", {});
     /** @type {Record<string, any>} */
     this.values = values !== null && typeof values === "object" ? values : {};
-    this.fields = { size: byId("search-size"), overlap: byId("search-overlap") };
-    this.prompts = { query: byId("search-query-prompt"), passage: byId("search-passage-prompt") };
     for (const [name, field] of Object.entries(this.fields)) {
       field.value = String(this.#number(name));
       field.addEventListener("change", () => {
-        if (!field.checkValidity()) return field.reportValidity(); // the browser names the limits; the last sound value counts
+        if (!field.reportValidity()) return; // the browser names the limits; the last sound value counts
         this.values[name] = Number(field.value);
         memory.set("search-settings", this.values);
       });
@@ -223,11 +226,11 @@ class SearchView {
   /** Says if the collection was made by another model than the one in use. @returns {boolean} whether it can be searched */
   #checkModel() {
     const { by } = this.collection;
-    if (!this.known || this.collection.fits(this.known.probe)) {
+    if (!this.known || !by || this.collection.fits(this.known.probe)) {
       this.#tell("");
       return true;
     }
-    const again = h("button", { type: "button", class: "quiet", onclick: () => this.embedAgain() }, `Embed again with ${this.choice.model.title}`);
+    const again = h("button", { type: "button", class: "quiet", onclick: () => this.embedAgain() }, `Embed again with ${this.choice.model?.title ?? "the model in use"}`);
     this.#tell(`This collection was made with ${by.title}. Vectors of two models cannot be compared: choose that model again, or `, again);
     return false;
   }
@@ -330,8 +333,8 @@ class SearchView {
     /** @type {any[]} */
     const items = [];
     this.over = this.button.run(async (signal) => {
-      const { model } = await this.#model(signal);
-      if (!replace && !collection.fits(this.known.probe)) {
+      const { model, known } = await this.#model(signal);
+      if (!replace && collection.by && !collection.fits(known.probe)) {
         throw new UserError(`This collection was made with ${collection.by.title}.`, { hint: "Begin a new collection, or choose that model again." });
       }
       const onEvent = (/** @type {TaskEvent} */ event) => {
@@ -343,7 +346,7 @@ class SearchView {
       if (reason === "cancelled") return;
       if (replace) Object.assign(collection, { texts: [], passages: [], vectors: new Float32Array() });
       if (collection.empty && !replace) collection.entry.title = texts[0].name.split("/")[0].slice(0, 60) || "Texts";
-      collection.add(texts, items, { title: model.title, probe: this.known.probe });
+      collection.add(texts, items, { title: model.title, probe: known.probe });
       done = true;
       await this.#save(collection);
       this.announcer.say(`${count(texts.length, "text")} added, ${count(items.length, "passage")}.`);
@@ -393,8 +396,9 @@ class SearchView {
       await Promise.race([this.prepared, new Promise((resolve) => signal.addEventListener("abort", resolve))]);
     }
     throwIfCancelled(signal);
-    if (this.known?.model !== model.id) throw new UserError("The model could not be loaded.", { where: model.title, hint: "Choose another one.", action: "models" });
-    return { model };
+    const { known } = this;
+    if (known?.model !== model.id) throw new UserError("The model could not be loaded.", { where: model.title, hint: "Choose another one.", action: "models" });
+    return { model, known };
   }
 
   /** @param {string[]} texts @param {string} prompt @param {AbortSignal} signal */
@@ -416,7 +420,7 @@ class SearchView {
     this.over = this.button.run(async (signal) => {
       if (collection.empty) throw new UserError("There is no text to search.", { hint: "Add texts first." });
       await this.#model(signal);
-      if (!this.#checkModel()) throw new UserError(`This collection was made with ${collection.by.title}.`, { hint: "Choose that model again, or embed the texts again." });
+      if (!this.#checkModel()) throw new UserError(`This collection was made with ${collection.by?.title ?? "another model"}.`, { hint: "Choose that model again, or embed the texts again." });
       const [vector] = await this.#embed([question], this.prompt("query"), signal);
       this.question = question;
       this.found = collection.ranked(vector);
@@ -444,7 +448,7 @@ class SearchView {
     const texts = wanted.map(({ text, start, end }) => collection.slice(text, start, end));
     const onEvent = (/** @type {TaskEvent} */ event) => event.type === "item" && (wanted[event.index].best = { start: event.start, end: event.end });
     const options = { query_prompt: this.prompt("query"), prompt: this.prompt("passage") };
-    await this.engine.call("search.sentences", { model: this.choice.model.id, arguments: [this.question, texts], options }, { signal, onEvent });
+    await this.engine.call("search.sentences", { model: this.choice.present.id, arguments: [this.question, texts], options }, { signal, onEvent });
     if (this.found === found && this.collection === collection) this.results.show(collection, found.slice(0, this.shown));
   }
 

@@ -3,6 +3,7 @@
  *
  * @typedef {{name: string, text: string}} NamedText
  */
+import { decoded } from "../../shared/decoded.js";
 import { UserError } from "../../shared/protocol.js";
 
 const NAMES = /\.(txt|text|md|markdown|rst|log|srt|vtt|html?|json|jsonl|csv|tsv|xml|ya?ml|tex|org)$/i;
@@ -35,18 +36,6 @@ export async function readTexts(files) {
     throw new UserError("There is no text in these files.", { where: skipped.slice(0, 5).join(", "), hint: "Choose .txt, .md, .json or .csv files." });
   }
   return { texts, skipped };
-}
-
-/** @param {ArrayBuffer} bytes @returns {string | null} null if it is no text */
-function decoded(bytes) {
-  const [first, second] = new Uint8Array(bytes, 0, Math.min(2, bytes.byteLength));
-  const encoding = first === 0xff && second === 0xfe ? "utf-16le" : first === 0xfe && second === 0xff ? "utf-16be" : "utf-8";
-  try {
-    const text = new TextDecoder(encoding, { fatal: true }).decode(bytes).replace(/\r\n?/g, "\n");
-    return text.includes("\0") ? null : text;
-  } catch {
-    return null;
-  }
 }
 
 /** @param {string} name @param {string} text @returns {NamedText[]} */
@@ -86,12 +75,13 @@ function fromTable(text, comma) {
 
 /** The cells of a table in RFC 4180's form. @param {string} text @param {string} comma @returns {string[][]} */
 function tableRows(text, comma) {
-  /** @type {string[][]} */
-  const rows = [[]];
+  /** @type {string[]} */
+  let row = [];
+  const rows = [row];
   let cell = "";
   let quoted = false;
   const end = () => {
-    rows.at(-1).push(cell);
+    row.push(cell);
     cell = "";
   };
   for (let i = 0; i < text.length; i += 1) {
@@ -103,9 +93,9 @@ function tableRows(text, comma) {
     else if (!quoted && letter === comma) end();
     else if (!quoted && letter === "\n") {
       end();
-      rows.push([]);
+      rows.push((row = []));
     } else cell += letter;
   }
   end();
-  return rows.filter((row) => row.some(Boolean));
+  return rows.filter((cells) => cells.some(Boolean));
 }

@@ -21,6 +21,10 @@ export class StoryOutput {
     this.announcer = new Announcer(byId("announcer"));
     /** @type {number[]} the token ids in order; tests compare them */
     this.ids = [];
+    /** How many there were when the shown text began. */
+    this.before = 0;
+    /** When the first token came. @type {number | null} */
+    this.firstToken = null;
     this.pending = "";
     this.frame = 0;
     this.progress = new ProgressLine(byId("story-progress"));
@@ -97,7 +101,7 @@ export class StoryOutput {
       this.pending = "";
     }
     byId("metric-tokens").textContent = whole.format(this.ids.length);
-    const seconds = (performance.now() - this.firstToken) / 1000;
+    const seconds = this.firstToken === null ? 0 : (performance.now() - this.firstToken) / 1000;
     if (seconds > 0.2 && !this.measured) this.#speed((this.ids.length - this.before - 1) / seconds);
   }
 

@@ -3,17 +3,19 @@
  */
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
-import { byId, copyText, h, memory } from "../../page/dom.js";
+import { byId, copyText, find, h, memory, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { RunButton } from "../../page/run-button.js";
 import { SettingsFields } from "../../page/settings-fields.js";
 import { isShown } from "../../page/shell.js";
+import { decoded } from "../../shared/decoded.js";
+import { UserError } from "../../shared/protocol.js";
 import { StoryOutput } from "./story-output.js";
 
 const OPENINGS = ["Once upon a time, there was a little", "Long ago, there was a young dragon", "Mia was a clever"];
 const SAVE_INTERVAL = 2000; // ms between two saves of a story that is being written
-const SHOWN = "pyapp.story-shown"; // in sessionStorage: the story that a reload of this tab shows again
+const SHOWN = "story-shown"; // the story that a reload of this tab shows again
 const LETTERS = 2; // per token, fewer than there are: so much of a long text, times the context, is read again to go on
 
 /**
@@ -40,7 +42,11 @@ export class StoryView {
     this.loading = null;
     /** @type {Story | null} */
     this.story = null;
-    this.card = new HistoryCard(this.view.querySelector(".workspace-side"), this.store, {
+    /** When the story was last stored, and how it had ended then. */
+    this.saved = 0;
+    /** @type {string | null} */
+    this.savedReason = null;
+    this.card = new HistoryCard(find(this.view, ".workspace-side"), this.store, {
       name: "stories",
       open: (item) => this.#open(item),
       filesOf: async ({ content }) => [{ name: "story.txt", blob: new Blob([`${content.prompt}${content.text}\n`], { type: "text/plain" }) }],
@@ -74,7 +80,7 @@ export class StoryView {
       }
     });
     this.prompt.addEventListener("input", () => this.#fit());
-    byId("copy").addEventListener("click", ({ target }) => copyText(target, this.output.text, byId("story-text")));
+    byId("copy").addEventListener("click", () => copyText(byId("copy"), this.output.text, byId("story-text")));
     byId("go-on").addEventListener("click", () => this.goOn());
     byId("another").addEventListener("click", () => this.another());
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.#save());
@@ -137,6 +143,7 @@ export class StoryView {
 
   /** Continues the shown story. A model that cannot read all of it reads its end. */
   goOn() {
+    if (!this.story) return undefined; // it was deleted meanwhile
     const { text } = this.output;
     const most = this.context ? this.context * LETTERS : text.length;
     return this.#write(this.story.prompt, text.length > most ? endOf(text, most) : text, this.settings.options(), true);
@@ -151,13 +158,13 @@ export class StoryView {
     if (!this.engine.about) this.output.progress.show("Starting the engine…");
     return this.button.run(async (signal) => {
       await this.app.listed(signal);
-      const { model } = this.choice;
+      const model = this.choice.present;
       if (!further) this.#begin({ prompt, text: "", seed: options.seed, reason: "cancelled", tokens: 0, model: model.title });
       try {
         const params = { model: model.id, prompt: read, options };
-        const done = await this.engine.call("generate", params, { signal, onEvent: (event) => this.#event(event) });
-        this.output.end(done.reason);
-        if (this.story) this.story.reason = done.reason; // it may have been deleted meanwhile
+        const { reason = "stop" } = await this.engine.call("generate", params, { signal, onEvent: (event) => this.#event(event) });
+        this.output.end(reason);
+        if (this.story) this.story.reason = reason; // it may have been deleted meanwhile
       } finally {
         await this.#save();
       }
@@ -176,7 +183,7 @@ export class StoryView {
   async #save() {
     const { story, entry, output } = this;
     const { written } = output;
-    if (!story || !written || (written === story.text && story.reason === this.savedReason)) return;
+    if (!story || !entry || !written || (written === story.text && story.reason === this.savedReason)) return;
     [story.text, story.tokens] = [written, output.ids.length || story.tokens];
     this.saved = performance.now();
     this.savedReason = story.reason;
@@ -184,7 +191,7 @@ export class StoryView {
     entry.about = `${(story.prompt + story.text).split(/\s+/).filter(Boolean).length.toLocaleString()} words`;
     try {
       await this.store.put(entry, story);
-      if (this.entry === entry) sessionStorage.setItem(SHOWN, entry.id); // a new one, if another tab changed it
+      if (this.entry === entry) tabMemory.set(SHOWN, entry.id); // a new one, if another tab changed it
       await this.card.refresh(this.entry?.id ?? null);
     } catch (error) {
       showError(byId("story-error"), error, this.app.actions);
@@ -195,7 +202,7 @@ export class StoryView {
   async #open({ entry, content }) {
     await this.button.interrupt();
     [this.entry, this.story, this.savedReason] = [entry, content, content.reason];
-    sessionStorage.setItem(SHOWN, entry.id);
+    tabMemory.set(SHOWN, entry.id);
     clearError(byId("story-error"));
     this.output.show(content);
     await this.card.refresh(entry.id);
@@ -205,23 +212,25 @@ export class StoryView {
   async #removed(id) {
     if (this.entry?.id !== id) return;
     [this.entry, this.story] = [null, null];
-    sessionStorage.removeItem(SHOWN);
+    tabMemory.set(SHOWN, null);
     await this.button.interrupt();
     this.output.clear();
   }
 
   /** Shows the story that this tab showed before it was reloaded. */
   async #restore() {
-    const id = sessionStorage.getItem(SHOWN);
+    const id = tabMemory.get(SHOWN);
     const item = id && (await this.store.read(id).catch(/** @returns {null} */ () => null));
     if (item && !this.story && !this.button.running) await this.#open(item);
   }
 
   /** Begins the story with a text file. The field can undo it. @param {File[]} files one file */
   async drop([file]) {
+    const text = decoded(await file.arrayBuffer());
+    if (text === null) throw new UserError("This is no text in UTF-8 or UTF-16.", { where: file.name, hint: "Save it as plain text, then drop it again." });
     this.prompt.focus();
     this.prompt.select();
-    document.execCommand("insertText", false, (await file.text()).trim());
+    document.execCommand("insertText", false, text.trim());
   }
 
   /** @param {import("../../shared/protocol.js").TaskEvent} event */
@@ -246,6 +255,6 @@ function titleOf(text) {
 /** The last sentences, at most so many characters. @param {string} text @param {number} most */
 function endOf(text, most) {
   const end = text.slice(-most);
-  const found = end.match(/[.!?]["”’]?\s+/);
+  const found = /[.!?]["”’]?\s+/.exec(end);
   return found ? end.slice(found.index + found[0].length) : end;
 }

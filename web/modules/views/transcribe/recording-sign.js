@@ -16,6 +16,8 @@ export class RecordingSign {
     this.recording = false;
     /** What the sign says. @type {string | null} */
     this.text = null;
+    /** The page's title without the mark. */
+    this.title = document.title;
     document.addEventListener("visibilitychange", () => this.recording && document.visibilityState === "visible" && this.#stayAwake());
     addEventListener("hashchange", () => this.recording && this.#place());
   }

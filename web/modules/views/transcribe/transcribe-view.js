@@ -10,9 +10,10 @@ import { canHearTabs } from "../../audio/microphone.js";
 import { wavOf } from "../../audio/wav-writer.js";
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
+import { present } from "../../shared/present.js";
 import { Cancelled, UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
 import { siteUrl } from "../../shared/site.js";
-import { byId, h, memory } from "../../page/dom.js";
+import { byId, find, h, memory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { GuessBanner } from "./guess-banner.js";
 import { LiveRecording } from "./live-recording.js";
@@ -32,8 +33,8 @@ const KNOWN = "speech-languages"; // the storage key of the last model's languag
 const PEAKS = 1200; // bars of a waveform: more than a screen shows
 const PROMPT = 200; // characters before the place where a transcription goes on
 const SHORTEST_WINDOW = 15; // seconds; most models have windows of 30
-const QUICK = 4; // seconds in which a live recording is read once more, or, if it is long,
-const QUICK_SHARE = 1 / 15; // this part of its length
+const QUICK = 8; // seconds in which a live recording is read once more, or, if it is long,
+const QUICK_SHARE = 1 / 8; // this part of its length
 
 export class TranscribeView {
   /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models */
@@ -47,7 +48,7 @@ export class TranscribeView {
     this.settings = new SpeechSettings(byId("speech-settings-fields"));
     this.sheet = new TranscriptSheet(app, new GuessBanner(this.choice, models));
     this.store = new HistoryStore("transcript");
-    this.card = new HistoryCard(this.view.querySelector(".workspace-side"), this.store, {
+    this.card = new HistoryCard(find(this.view, ".workspace-side"), this.store, {
       name: "transcripts",
       open: (item) => this.reopen(item),
       filesOf: (item) => this.#filesOf(item),
@@ -81,15 +82,16 @@ export class TranscribeView {
     byId("record-tab").addEventListener("click", () => (this.tabButton.running ? this.tabButton.stop() : this.record("tab")));
     byId("transcribe").addEventListener("click", () => this.#toggle());
     byId("go-on-transcribing").addEventListener("click", () => this.transcribe(true));
+    byId("read-again").addEventListener("click", () => this.transcribe());
     this.sheet.addEventListener("edited", () => this.#edited());
     this.sheet.addEventListener("version", ({ detail }) => this.#choose(detail));
-    document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.keeper.timer && this.keeper.save());
+    document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.keeper.timer !== undefined && this.keeper.save());
     addEventListener("beforeunload", (event) => {
       if (this.recording || this.keeper.unsaved) event.preventDefault(); // it would be lost
     });
     const picker = byId("pick-audio");
     picker.addEventListener("change", () => {
-      const files = [...picker.files];
+      const files = [...(picker.files ?? [])];
       picker.value = "";
       this.takeAll(files);
     });
@@ -138,6 +140,7 @@ export class TranscribeView {
 
   /** Shows another version. @param {number} number */
   #choose(number) {
+    if (!this.keeper.content) return;
     this.keeper.content.current = number;
     this.#showVersion();
     this.keeper.saveSoon(true);
@@ -215,7 +218,7 @@ export class TranscribeView {
     return this.#start(title, async () => {
       const response = await fetch(siteUrl(path)).catch(/** @returns {null} */ () => null);
       if (!response?.ok) throw new UserError("The sample could not be loaded.", { where: path, hint: "Check your connection.", action: "retry" });
-      return new File([await response.blob()], path.split("/").pop(), { type: "audio/wav" });
+      return new File([await response.blob()], path.slice(path.lastIndexOf("/") + 1), { type: "audio/wav" });
     }, () => this.trySample({ path, title }));
   }
 
@@ -236,7 +239,7 @@ export class TranscribeView {
       this.queue = queue; // #settle ends a queue
       const outcome = await this.#take(file);
       queue.show(number, outcome === "complete" ? "done" : outcome === "cancelled" ? "stopped" : this.slot.querySelector("strong")?.textContent ?? "failed");
-      if (outcome !== "failed") queue.ids.push(this.keeper.entry.id);
+      if (outcome !== "failed") queue.ids.push(present(this.keeper.entry, "the transcript").id);
       if (outcome === "cancelled" || this.queue !== queue) break;
     }
     queue.end(() => this.card.exportAll(queue.ids));
@@ -328,7 +331,7 @@ export class TranscribeView {
 
   /**
    * @param {File} file
-   * @param {string} name @param {AbortSignal} signal @returns {Promise<import("./transcript-sheet.js").Recording | null>}
+   * @param {string} name @param {AbortSignal} signal @returns {Promise<import("./transcript-sheet.js").Recording & {wav: Blob}>}
    */
   async #prepare(file, name, signal) {
     const onProgress = (/** @type {number} */ done, /** @type {number | null} */ total) => this.sheet.event({ type: "progress", what: "reading the recording", done, total, unit: "seconds" });
@@ -339,7 +342,7 @@ export class TranscribeView {
     try {
       overview = await this.#overview(wav, name, signal);
     } catch (error) {
-      if (wav !== file || !/pyapp cannot read/.test(error.what)) throw error;
+      if (wav !== file || !(error instanceof UserError && error.what.includes("pyapp cannot read"))) throw error;
       wav = await decode(file, options); // the engine cannot read this kind of WAVE file, but the browser may
       overview = await this.#overview(wav, name, signal);
     }
@@ -366,7 +369,8 @@ export class TranscribeView {
 
   /** @param {AbortSignal} signal @param {boolean} [further] @returns {Promise<"complete" | "cancelled">} */
   async #transcribe(signal, further = false) {
-    const { recording, transcript } = this.sheet;
+    const { transcript } = this.sheet;
+    const recording = present(this.sheet.recording, "the recording");
     const { keeper } = this;
     await keeper.save();
     if (further) this.sheet.resume("Transcribing.");
@@ -374,13 +378,14 @@ export class TranscribeView {
     if (!this.engine.about) this.sheet.progress.show("Starting the engine…");
     this.button.setLabel("Transcribe again");
     /** @type {import("./transcript-keeper.js").Version | null} */
-    let version = null;
+    let begun = null;
     try {
       await this.app.listed(signal);
       await this.#settleSettings(signal);
+      const { id: model, title } = this.choice.present;
       const options = this.settings.options(this.choice.model);
-      const model = this.#modelId();
-      version = further ? keeper.version : keeper.beginVersion({ model: this.choice.model.title, task: options.task, segments: transcript.segments });
+      const version = (further && keeper.version) || keeper.beginVersion({ model: title, task: options.task, segments: transcript.segments });
+      begun = version;
       keeper.saveSoon();
       recording.wav ??= (await this.#prepare(recording.original, recording.name, signal)).wav;
       const from = further ? { clip_timestamps: String(version.reached), initial_prompt: transcript.text.slice(-PROMPT) || options.initial_prompt } : {};
@@ -390,9 +395,9 @@ export class TranscribeView {
       this.#complete(version, done, recording.overview.duration);
       return version.complete ? "complete" : "cancelled";
     } finally {
-      if (version) keeper.endVersion(version);
+      if (begun) keeper.endVersion(begun);
       await keeper.save();
-      if (version && keeper.version !== version) this.#showVersion(); // it has no text
+      if (begun && keeper.version !== begun) this.#showVersion(); // it has no text
       else this.#offerVersions();
     }
   }
@@ -412,11 +417,6 @@ export class TranscribeView {
     version.language = this.sheet.language;
     version.guess = this.sheet.share;
     if (version.complete) version.reached = duration;
-  }
-
-  #modelId() {
-    if (this.choice.model) return this.choice.model.id;
-    throw new UserError("There is no speech model.", { hint: "Open the list of models and download one.", action: "models" });
   }
 
   /** Transcribes the microphone, or a tab, live. Stop ends the recording; its last words are then transcribed. @param {"microphone" | "tab"} source */
@@ -445,7 +445,7 @@ export class TranscribeView {
   /** @param {LiveRecording} live @param {AbortSignal} signal @param {"microphone" | "tab"} source */
   async #record(live, signal, source) {
     await this.app.listed(signal);
-    const model = this.#modelId();
+    const { id: model, title } = this.choice.present;
     await live.open();
     if (signal.aborted) return live.finish();
     (source === "tab" ? this.tabButton : this.recordButton).gently = () => live.finish();
@@ -457,7 +457,7 @@ export class TranscribeView {
     this.sheet.expect(`Recording, ${time}`);
     this.sheet.begin(task, "Recording.");
     this.keeper.begin(`Recording, ${time}`, true);
-    const version = this.keeper.beginVersion({ model: this.choice.model.title, task, segments: this.sheet.transcript.segments });
+    const version = this.keeper.beginVersion({ model: title, task, segments: this.sheet.transcript.segments, live: true });
     this.keeper.save();
     this.button.button.hidden = true;
     byId("live").hidden = false;
@@ -471,7 +471,7 @@ export class TranscribeView {
       await this.#keep(live);
       this.sheet.end(done);
       this.#complete(version, done, live.heard ? live.duration : version.reached);
-      if (live.heard && version.complete && this.sheet.recording) await this.#readAgain(signal, version);
+      if (live.heard && version.complete && this.sheet.recording) await this.#readAgain(source, signal, version);
     } catch (error) {
       await live.finish();
       await this.#keep(live).catch(() => {}); // the first error is the one to show
@@ -488,13 +488,13 @@ export class TranscribeView {
   #discard() {
     const { entry } = this.keeper;
     this.keeper.forget();
-    this.store.remove(entry.id).catch(() => {}); // it was not stored
+    if (entry) this.store.remove(entry.id).catch(() => {}); // it was not stored
   }
 
   /** Shows the recorded sound in the player. @param {LiveRecording} live */
   async #keep(live) {
     await live.closed;
-    if (live.duration === 0) return;
+    if (live.duration === 0 || !this.keeper.content) return;
     const { name } = this.keeper.content;
     const wav = new File([live.toWav()], `${name.replace(/[^\p{L}\p{N}]+/gu, "-")}.wav`, { type: "audio/wav" });
     const overview = await this.#overview(wav, name);
@@ -506,14 +506,15 @@ export class TranscribeView {
 
   /**
    * Transcribes the whole of a live recording once more, where that is quick: with all of the sound the model hears better
-   * than piece by piece. The live text stays until then, and if it was edited.
-   * @param {AbortSignal} signal @param {import("./transcript-keeper.js").Version} live
+   * than piece by piece. The live text stays until then, and if it was edited. Where it is not quick, or was stopped, a button offers it.
+   * @param {"microphone" | "tab"} source @param {AbortSignal} signal @param {import("./transcript-keeper.js").Version} live
    */
-  async #readAgain(signal, live) {
-    const { recording, transcript } = this.sheet;
+  async #readAgain(source, signal, live) {
+    const { transcript } = this.sheet;
+    const recording = present(this.sheet.recording, "the recording");
     const { duration } = recording.overview;
-    const expected = this.windowTime * Math.ceil(duration / SHORTEST_WINDOW);
-    if (expected > Math.max(QUICK, duration * QUICK_SHARE)) return;
+    live.again = this.windowTime * Math.ceil(duration / SHORTEST_WINDOW);
+    if (live.again > Math.max(QUICK, duration * QUICK_SHARE)) return;
     const options = this.settings.options(this.choice.model);
     /** @type {import("./transcript.js").Segment[]} */
     const segments = [];
@@ -525,14 +526,16 @@ export class TranscribeView {
     };
     await this.keeper.save();
     this.sheet.state = "working";
+    (source === "tab" ? this.tabButton : this.recordButton).offerStop();
     try {
-      const params = { model: this.#modelId(), audio: recording.wav, name: recording.name, options };
+      const params = { model: this.choice.present.id, audio: recording.wav, name: recording.name, options };
       const done = await this.engine.call("transcribe", params, { signal, onEvent });
       if (done.reason !== "complete" || segments.length === 0 || this.sheet.transcript !== transcript) return;
       const version = this.keeper.beginVersion({ model: live.model, task: options.task, segments });
       Object.assign(version, { complete: true, reached: duration, language: done.language ?? live.language, guess: share });
       this.keeper.endVersion(version);
-      if (live.edited) this.keeper.content.current = this.keeper.content.versions.indexOf(live);
+      const { content } = this.keeper;
+      if (live.edited && content) content.current = content.versions.indexOf(live);
       else this.sheet.showVersion(version);
     } finally {
       this.sheet.progress.hide();
@@ -546,7 +549,7 @@ export class TranscribeView {
     if (event.type !== "progress") this.sheet.progress.hide(); // the model is loaded
     if (event.type !== "progress" || event.what !== "listening") this.sheet.event(event);
     if (event.type !== "segment") return;
-    this.keeper.version.reached = event.end;
+    if (this.keeper.version) this.keeper.version.reached = event.end;
     this.keeper.saveSoon();
   }
 
@@ -604,8 +607,10 @@ export class TranscribeView {
 
   /** @param {string} id @param {string} title */
   #renamed(id, title) {
-    if (this.keeper.entry?.id !== id) return;
-    this.keeper.entry.title = this.keeper.content.name = title;
+    const { entry, content } = this.keeper;
+    if (entry?.id !== id) return;
+    entry.title = title;
+    if (content) content.name = title;
     if (this.sheet.recording) this.sheet.recording.name = title;
     byId("recording-name").textContent = title;
   }

@@ -2,6 +2,7 @@
  * Saves the transcript as TXT, SRT, VTT or JSON, and the sound. The engine writes the text files, from the edited text.
  */
 import { byId, h } from "../../page/dom.js";
+import { UserError } from "../../shared/protocol.js";
 import { showError } from "../../page/errors.js";
 import { stem } from "./transcript-keeper.js";
 
@@ -45,7 +46,11 @@ export function setUpDownloads(app, host, contents, sound) {
   };
   host.append(...FORMATS.map((kind) =>
     h("button", { type: "button", title: kind.title, "data-format": kind.format, onclick: () => save(() => written(app.engine, contents(), kind)) }, kind.label)));
-  host.append(h("button", { type: "button", title: "The recording itself", "data-format": "sound", onclick: () => save(sound) }, "Sound"));
+  host.append(h("button", { type: "button", title: "The recording itself", "data-format": "sound", onclick: () => save(() => {
+    const file = sound();
+    if (!file) throw new UserError("The sound of this transcript is not stored.");
+    return file;
+  }) }, "Sound"));
 }
 
 /** @param {File} file */

@@ -6,18 +6,20 @@
  *
  * @typedef {import("./transcript.js").Segment} Segment
  * @typedef {{made: number, model: string, task: string, language: string | null, guess: number | null, edited: boolean,
- *   complete: boolean, reached: number, segments: Segment[]}} Version
- *   `made` in milliseconds; `reached`: seconds of the recording that it covers; `guess`: the share of its text that may be one
+ *   complete: boolean, reached: number, segments: Segment[], live?: boolean, again?: number}} Version
+ *   `live`: heard piece by piece; `again`: the seconds that reading the whole takes; `made` in milliseconds; `reached`: seconds of the recording that it covers; `guess`: the share of its text that may be one
  * @typedef {{name: string, live: boolean, overview: import("./transcript-sheet.js").Overview | null, versions: Version[], current: number}} KeptTranscript
  *   `live`: while it is recorded its files are pieces of samples
  */
+import { tabMemory } from "../../page/dom.js";
+import { present } from "../../shared/present.js";
 import { clock } from "./times.js";
 
 const SOON = 500; // ms from an edit until it is stored
 const SOONEST = 2000; // ms between two saves while text arrives
 const PART_OF_TIME = 20; // and this many times as long as the last one took
 const LARGE = 100e6; // bytes: of a larger file the sound alone is kept, if that is less
-const SHOWN = "pyapp.transcript-shown"; // in sessionStorage: what a reload of this tab shows again
+const SHOWN = "transcript-shown"; // what a reload of this tab shows again
 
 export class TranscriptKeeper {
   /**
@@ -34,8 +36,11 @@ export class TranscriptKeeper {
     this.content = null;
     /** @type {import("../../history/history-store.js").KeptFile[] | null} not stored yet */
     this.files = null;
-    this.timer = null;
+    /** @type {number | undefined} until the next save */
+    this.timer = undefined;
     this.took = 0;
+    /** Of the live recording. */
+    this.pieces = 0;
   }
 
   /** The version that is shown. @returns {Version | null} */
@@ -45,12 +50,12 @@ export class TranscriptKeeper {
 
   /** The id of what a reload of this tab shows again. */
   static get lastShown() {
-    return sessionStorage.getItem(SHOWN);
+    return tabMemory.get(SHOWN);
   }
 
   /** Whether something is not stored. */
   get unsaved() {
-    return this.timer !== null || this.store.busy || (!this.store.keeps && this.content !== null);
+    return this.timer !== undefined || this.store.busy || (!this.store.keeps && this.content !== null);
   }
 
   /** A new entry. @param {string} name @param {boolean} live */
@@ -58,21 +63,22 @@ export class TranscriptKeeper {
     this.entry = this.store.begin(name);
     this.content = { name, live, overview: null, versions: [], current: -1 };
     this.files = [];
-    sessionStorage.setItem(SHOWN, this.entry.id);
+    this.pieces = 0;
+    tabMemory.set(SHOWN, this.entry.id);
   }
 
   /** @param {import("./transcript-sheet.js").Recording} recording */
   setSound({ name, wav, original, overview }) {
-    const small = original.size > LARGE && wav && wav.size < original.size;
-    this.content.overview = overview;
-    this.content.live = false;
-    this.files = [small ? { name: `${stem(name)}.wav`, blob: wav } : { name: nameOf(original, name), blob: original }];
+    const content = present(this.content, "the transcript");
+    content.overview = overview;
+    content.live = false;
+    this.files = [wav && original.size > LARGE && wav.size < original.size ? { name: `${stem(name)}.wav`, blob: wav } : { name: nameOf(original, name), blob: original }];
   }
 
   /** Adds a piece of a live recording. @param {Blob} piece */
   addPiece(piece) {
-    const number = String((this.pieces = (this.pieces ?? 0) + 1)).padStart(6, "0");
-    this.store.addFile(this.entry.id, `piece-${number}`, piece).catch((error) => this.fail(error));
+    const number = String((this.pieces += 1)).padStart(6, "0");
+    this.store.addFile(present(this.entry, "the transcript").id, `piece-${number}`, piece).catch((error) => this.fail(error));
   }
 
   /** Shows an entry of the history. @param {import("../../history/history-store.js").HistoryItem} item */
@@ -80,23 +86,24 @@ export class TranscriptKeeper {
     this.entry = entry;
     this.content = content;
     this.files = null;
-    sessionStorage.setItem(SHOWN, entry.id);
+    tabMemory.set(SHOWN, entry.id);
   }
 
   /** Nothing is shown any more. */
   forget() {
     clearTimeout(this.timer);
-    this.timer = null;
+    this.timer = undefined;
     this.entry = this.content = this.files = null;
-    sessionStorage.removeItem(SHOWN);
+    tabMemory.set(SHOWN, null);
   }
 
-  /** Begins a version. @param {{model: string, task: string, segments: Segment[]}} what @returns {Version} */
-  beginVersion({ model, task, segments }) {
+  /** Begins a version. @param {{model: string, task: string, segments: Segment[], live?: boolean}} what @returns {Version} */
+  beginVersion({ model, task, segments, live = false }) {
     /** @type {Version} */
-    const version = { made: Date.now(), model, task, language: null, guess: null, edited: false, complete: false, reached: 0, segments };
-    this.content.versions.push(version);
-    this.content.current = this.content.versions.length - 1;
+    const version = { made: Date.now(), model, task, language: null, guess: null, edited: false, complete: false, reached: 0, segments, live };
+    const content = present(this.content, "the transcript");
+    content.versions.push(version);
+    content.current = content.versions.length - 1;
     return version;
   }
 
@@ -116,15 +123,15 @@ export class TranscriptKeeper {
   saveSoon(own = false) {
     if (!this.content) return;
     if (own) clearTimeout(this.timer);
-    if (own || this.timer === null) this.timer = setTimeout(() => this.save(), own ? SOON : Math.max(SOONEST, PART_OF_TIME * this.took));
+    if (own || this.timer === undefined) this.timer = setTimeout(() => this.save(), own ? SOON : Math.max(SOONEST, PART_OF_TIME * this.took));
   }
 
   /** Stores it now. */
   async save() {
     clearTimeout(this.timer);
-    this.timer = null;
+    this.timer = undefined;
     const { entry, content, files } = this;
-    if (!content) return;
+    if (!entry || !content) return;
     const began = performance.now();
     const length = content.overview ? clock(content.overview.duration) : "";
     const edited = content.versions.some((version) => version.edited) ? "edited" : "";
@@ -134,7 +141,7 @@ export class TranscriptKeeper {
     this.files = null;
     try {
       await this.store.put(entry, content, { files: files ?? undefined });
-      if (this.entry === entry) sessionStorage.setItem(SHOWN, entry.id); // a new one, if another tab changed it
+      if (this.entry === entry) tabMemory.set(SHOWN, entry.id); // a new one, if another tab changed it
       this.took = performance.now() - began;
       this.stored(entry.id);
     } catch (error) {

@@ -2,12 +2,13 @@
  * The sheet of the transcribe view: the recording with its player, the text as it arrives, the figures, and the buttons for
  * the text.
  */
+import { present } from "../../shared/present.js";
 import { megabytes } from "../../shared/protocol.js";
 import { Announcer } from "../../page/announcer.js";
 import { byId, copyText, h } from "../../page/dom.js";
 import { Player } from "./player.js";
 import { ProgressLine } from "../../page/progress-line.js";
-import { clock } from "./times.js";
+import { clock, spoken } from "./times.js";
 import { Transcript } from "./transcript.js";
 import { setUpDownloads } from "./transcript-export.js";
 import { stem } from "./transcript-keeper.js";
@@ -34,6 +35,7 @@ export class TranscriptSheet extends EventTarget {
     this.transcript = new Transcript(byId("transcript"));
     /** @type {Recording | null} */
     this.recording = null;
+    /** @type {string | null} */
     this.language = null;
     this.task = "transcribe";
     /** The state that a failed preparation returns to. @type {string | null} */
@@ -54,7 +56,7 @@ export class TranscriptSheet extends EventTarget {
       this.dispatchEvent(new CustomEvent("version", { detail: Number(/** @type {HTMLSelectElement} */ (target).value) })));
     this.player.addEventListener("time", ({ detail }) =>
       this.transcript.mark(detail, this.player.playing && performance.now() - scrolled > SCROLL_PATIENCE));
-    byId("copy-transcript").addEventListener("click", ({ target }) => copyText(target, this.transcript.text, byId("transcript")));
+    byId("copy-transcript").addEventListener("click", () => copyText(byId("copy-transcript"), this.transcript.text, byId("transcript")));
     byId("edit-transcript").addEventListener("click", () => this.#edit(!this.transcript.editing));
   }
 
@@ -78,7 +80,7 @@ export class TranscriptSheet extends EventTarget {
   }
 
   get state() {
-    return this.sheet.dataset.state;
+    return this.sheet.dataset.state ?? "empty";
   }
 
   /** Shows that a recording is being read. What the sheet shows stays until it can be transcribed. @param {string} name */
@@ -117,7 +119,7 @@ export class TranscriptSheet extends EventTarget {
 
   /** Shows a warning about the recording. @param {{what: string, hint?: string}} notice */
   #note({ what, hint }) {
-    const text = [what, hint].filter(Boolean).map(sentence).join(" ");
+    const text = [what, hint ?? ""].filter(Boolean).map(sentence).join(" ");
     const told = [...byId("recording-notes").children].some((item) => item.textContent === text);
     if (!told) byId("recording-notes").append(h("li", {}, text));
   }
@@ -130,7 +132,7 @@ export class TranscriptSheet extends EventTarget {
     byId("transcript-foot").hidden = true;
     byId("transcript-ending").textContent = "";
     byId("undo-edit").hidden = true;
-    byId("unfinished").hidden = true;
+    byId("unfinished").hidden = byId("heard-live").hidden = true;
     this.#doubt(null);
   }
 
@@ -161,7 +163,7 @@ export class TranscriptSheet extends EventTarget {
   resume(said) {
     byId("transcript-empty").hidden = true;
     byId("transcript").hidden = false;
-    byId("unfinished").hidden = true;
+    byId("unfinished").hidden = byId("heard-live").hidden = true;
     byId("transcript-ending").textContent = "";
     this.state = "working";
     this.announcer.say(said);
@@ -188,7 +190,7 @@ export class TranscriptSheet extends EventTarget {
     this.progress.show(text + far, done, total);
   }
 
-  /** @param {string} code */
+  /** @param {string | null} code null: not known */
   #showLanguage(code) {
     this.language = code;
     const spoken = this.task === "translate" ? "en" : code;
@@ -248,13 +250,17 @@ export class TranscriptSheet extends EventTarget {
    */
   offer(versions, shown) {
     const select = byId("versions");
-    select.closest("label").hidden = versions.length < 2;
+    present(select.closest("label"), "the label of the versions").hidden = versions.length < 2;
     select.replaceChildren(...versions.map(({ made, model, task, edited }, number) => {
       const time = new Date(made).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
       const what = [time, model, task === "translate" ? "into English" : "", edited ? "edited" : ""].filter(Boolean).join(", ");
       return h("option", { value: number }, what);
     }));
-    select.value = String(versions.indexOf(shown));
+    select.value = String(shown ? versions.indexOf(shown) : -1);
+    const better = versions.some(({ live, complete, model, task }) => !live && complete && model === shown?.model && task === shown.task);
+    byId("heard-live").hidden = !this.recording || !shown?.live || !shown.complete || better || shown.segments.length === 0;
+    const time = shown?.again && Number.isFinite(shown.again) ? ` That takes about ${spoken(Math.max(1, Math.round(shown.again)))}.` : "";
+    byId("heard-live-text").textContent = `This was heard while the sound came in. With the whole recording the model often hears better.${time}`;
     byId("unfinished").hidden = !this.recording || !shown || shown.complete;
     const end = shown?.reached ? `This transcript ends at ${clock(shown.reached)} of ${clock(this.recording?.overview.duration ?? 0)}.` : "This recording is not transcribed yet.";
     byId("unfinished-text").textContent = end;

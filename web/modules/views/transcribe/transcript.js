@@ -7,7 +7,8 @@
  * @typedef {{start: number, end: number, text: string, words?: Word[] | null, id?: number, guess?: boolean, continues?: boolean}} Segment
  *   with further fields of the engine
  */
-import { h } from "../../page/dom.js";
+import { find, h } from "../../page/dom.js";
+import { present } from "../../shared/present.js";
 import { clock, spoken } from "./times.js";
 
 export class Transcript extends EventTarget {
@@ -20,7 +21,10 @@ export class Transcript extends EventTarget {
     this.editing = false;
     /** The element at the player's time. @type {Element | null} */
     this.marked = null;
+    /** The row of the text that may still change. @type {HTMLLIElement | null} */
     this.partialRow = null;
+    /** The text of a field when it got the focus. @type {{index: number, text: string, words: Word[] | null | undefined} | null} */
+    this.entered = null;
     /** What the edits replaced, the last one at the end. @type {{index: number, text: string, words: Word[] | null | undefined}[]} */
     this.edits = [];
     list.addEventListener("click", ({ target }) => this.#clicked(/** @type {HTMLElement} */ (target)));
@@ -54,13 +58,13 @@ export class Transcript extends EventTarget {
       last.text += segment.text;
       last.end = segment.end;
       last.words = last.words && segment.words ? [...last.words, ...segment.words] : null;
-      const row = this.list.lastElementChild;
-      if (row.contains(document.activeElement) || this.editing) return this.#replace(row, last);
-      return row.lastChild.replaceWith(this.#text(last));
+      return this.#replace(present(this.list.lastElementChild, "the last segment's row"), last);
     }
-    this.segments.push({ ...segment, id: this.segments.length });
-    this.list.append(this.#row(this.segments.at(-1)));
-    if (this.segments.length === 1) this.list.querySelector("button").tabIndex = 0;
+    const added = { ...segment, id: this.segments.length };
+    this.segments.push(added);
+    const row = this.#row(added);
+    this.list.append(row);
+    if (this.segments.length === 1) find(row, "button").tabIndex = 0;
   }
 
   /** Shows text that may still change, at the end. @param {string} text @param {number} start */
@@ -77,13 +81,18 @@ export class Transcript extends EventTarget {
 
   /** Replaces the text of a row. The focus stays at its place. @param {Element} row @param {Segment} segment */
   #replace(row, segment) {
-    const at = [...row.querySelectorAll("button")].indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
-    row.lastChild.replaceWith(this.editing ? this.#field(segment) : this.#text(segment));
+    const at = [...row.querySelectorAll("button")].findIndex((button) => button === document.activeElement);
+    this.#setText(row, segment);
     const target = at >= 0 ? row.querySelectorAll("button")[at] : null;
     if (target) {
       this.#makeCurrent(target);
       target.focus();
     }
+  }
+
+  /** Puts the text of a segment, or its field, behind its time. @param {Element} row @param {Segment} segment */
+  #setText(row, segment) {
+    present(row.lastChild, "the text of a row").replaceWith(this.editing ? this.#field(segment) : this.#text(segment));
   }
 
   #dropPartial() {
@@ -133,13 +142,13 @@ export class Transcript extends EventTarget {
     this.editing = editing;
     this.marked = null;
     const rows = [...this.list.children].filter((row) => row !== this.partialRow);
-    rows.forEach((row, i) => row.lastChild.replaceWith(editing ? this.#field(this.segments[i]) : this.#text(this.segments[i])));
+    rows.forEach((row, i) => this.#setText(row, this.segments[i]));
     if (editing) this.list.querySelector("textarea")?.focus();
   }
 
   /** @param {HTMLTextAreaElement} field */
   #typed(field) {
-    const segment = this.segments[[...this.list.children].indexOf(field.closest("li"))];
+    const segment = this.segments[this.#indexOf(field)];
     fit(field);
     if (this.entered && segment === this.segments[this.entered.index]) {
       this.edits.push(this.entered); // once for each visit of the field
@@ -150,10 +159,15 @@ export class Transcript extends EventTarget {
     this.dispatchEvent(new CustomEvent("edited"));
   }
 
+  /** The number of the row that an element is in. @param {Element} element */
+  #indexOf(element) {
+    return [...this.list.children].findIndex((row) => row.contains(element));
+  }
+
   /** Remembers the text before an edit. @param {HTMLElement} field */
   #entered(field) {
     if (field.tagName !== "TEXTAREA") return;
-    const index = [...this.list.children].indexOf(field.closest("li"));
+    const index = this.#indexOf(field);
     const { text, words } = this.segments[index];
     this.entered = { index, text, words };
   }
@@ -165,7 +179,7 @@ export class Transcript extends EventTarget {
     const segment = this.segments[edit.index];
     [segment.text, segment.words] = [edit.text, edit.words];
     const row = this.list.children[edit.index];
-    row.lastChild.replaceWith(this.editing ? this.#field(segment) : this.#text(segment));
+    this.#setText(row, segment);
     this.entered = null;
     row.scrollIntoView({ block: "nearest" });
     this.dispatchEvent(new CustomEvent("edited"));
@@ -204,8 +218,8 @@ export class Transcript extends EventTarget {
   #neighbour(from, key) {
     const row = from.closest("li");
     const first = (/** @type {Element | null | undefined} */ line) => line?.querySelector("button") ?? null;
-    if (key === "ArrowDown") return first(row.nextElementSibling);
-    if (key === "ArrowUp") return first(row.previousElementSibling);
+    if (key === "ArrowDown") return first(row?.nextElementSibling);
+    if (key === "ArrowUp") return first(row?.previousElementSibling);
     if (key === "Home") return first(this.list.firstElementChild);
     if (key === "End") return first([...this.list.children].findLast((line) => first(line)));
     if (key !== "ArrowLeft" && key !== "ArrowRight") return undefined;

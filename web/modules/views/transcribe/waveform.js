@@ -60,6 +60,7 @@ export class Waveform {
     const scale = devicePixelRatio || 1;
     [canvas.width, canvas.height] = [Math.round(width * scale), Math.round(height * scale)];
     const pen = canvas.getContext("2d");
+    if (!pen) return; // the browser has no memory left for another canvas
     const style = getComputedStyle(canvas);
     pen.scale(scale, scale);
     const count = Math.floor((width + GAP) / (BAR + GAP));

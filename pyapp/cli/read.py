@@ -1,0 +1,137 @@
+"""The command read: the text in pictures as text, JSON, CSV, HTML or hOCR. Results on stdout in the order of the
+pictures, everything else on stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from pyapp.cli.running import forward, json_option, threads_option, use_threads
+from pyapp.cli.texts import INPUT_LIMIT, type_option
+from pyapp.cli.views import JsonView, View
+from pyapp.events import Done, Event, Item, Region, TextLine
+
+FORMATS = ("text", "json", "csv", "html", "hocr")
+
+
+class ReadingView(View):
+    """Writes what was read, as soon as a picture is done or, in formats with a head, at the end."""
+
+    def __init__(self, form: str, names: Sequence[str], only_tables: bool) -> None:
+        super().__init__()
+        self._form, self._names, self._only_tables = form, names, only_tables
+        self._pages: list[Any] = []
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, Item):
+            values = dict(event.values)
+            name = self._names[values["picture"]]
+            if self._form == "text":
+                self._write_text(values)
+            elif self._form == "json":
+                self._pages.append(values | {"name": name})
+            else:
+                self._pages.append(values)
+        elif not isinstance(event, Region | TextLine):
+            super().show(event)
+
+    def _write_text(self, values: Any) -> None:
+        from pyapp.vision.page.writers import plain_text, tables_of
+
+        text = plain_text(tables_of([values])) if self._only_tables else values["text"]
+        page = values["layout"] == "page"
+        if self._pages and page:  # an empty line between pages
+            click.echo()
+        self._pages.append(values)
+        if text or not page:  # a line for each picture that is one
+            click.echo(text)
+
+    def done(self, event: Done) -> None:
+        from pyapp.vision.page import writers
+
+        if self._only_tables and self._form in ("json", "hocr"):
+            self._pages = [
+                page | {"regions": [region for region in page["regions"] if region["kind"] == "table"]}
+                for page in self._pages
+            ]
+        if self._form == "json":
+            click.echo(json.dumps(self._pages, ensure_ascii=False, indent=1))
+        elif self._form == "csv":
+            if self._pages and not writers.tables_of(self._pages):
+                click.secho("note: no table was found", fg="yellow", err=True)
+            click.echo(writers.as_csv(self._pages), nl=False)
+        elif self._form == "html":
+            click.echo(writers.as_html(self._pages, self._only_tables), nl=False)
+        elif self._form == "hocr":
+            names = [self._names[page["picture"]] for page in self._pages]
+            click.echo(writers.as_hocr(self._pages, names), nl=False)
+
+
+def _sources(files: Sequence[str]) -> list[Any]:
+    """The files; "-" is what stdin has, with that name."""
+    if list(files).count("-") > 1:
+        raise click.UsageError("stdin can be read once: give - one time.")
+    return [_from_stdin() if file == "-" else file for file in files]
+
+
+def _from_stdin() -> Any:
+    from pyapp.formats import BytesSource
+
+    if sys.stdin is None:
+        raise click.BadParameter("stdin is closed: pipe the picture in.", param_hint="IMAGE")
+    data = sys.stdin.buffer.read(INPUT_LIMIT + 1)
+    if len(data) > INPUT_LIMIT:
+        raise click.BadParameter(f"stdin has more than {INPUT_LIMIT:,} bytes.", param_hint="IMAGE")
+    return BytesSource(data, "stdin")
+
+
+@click.command(short_help="Read the text in pictures.")
+@click.argument("files", nargs=-1, required=True, type=click.Path(allow_dash=True), metavar="IMAGE…")
+@click.option(
+    "-m", "--model", metavar="MODEL",
+    help="A folder, or a name on the hub such as microsoft/trocr-small-handwritten. [default: the embedded reader]",
+)  # fmt: skip
+@click.option(
+    "-f", "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True,
+    help="csv: the tables; hocr and json: with the places of lines and words.",
+)  # fmt: skip
+@click.option("--tables", is_flag=True, help="Only the tables.")
+@click.option(
+    "--layout", type=click.Choice(("page", "line")),
+    help="line: each picture is one line of text. [default: page; line with a model such as TrOCR]",
+)  # fmt: skip
+@click.option("--threshold", type=click.FloatRange(0, 1), help="Leave out lines of less confidence. [default: 0.6]")
+@click.option("--straighten/--no-straighten", default=True, help="Turn pages that are not straight. [default: on]")
+@click.option("--num-beams", type=click.IntRange(1, 64), help="Of a model such as TrOCR: hypotheses of a text.")
+@click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="Of a model such as TrOCR: length at most.")
+@type_option
+@threads_option
+@json_option
+def read(
+    files: tuple[str, ...], model: str | None, form: str, tables: bool, layout: str | None, threshold: float | None,
+    straighten: bool, dtype: str | None, threads: int | None, as_json: bool, **options: Any,
+) -> int:  # fmt: skip
+    """Read the printed text in each IMAGE, or PDF, or - for stdin: lines and ruled tables in the order of reading.
+
+    The embedded reader knows print in western European languages. For handwriting name a model such as TrOCR, which
+    reads one line, or with --layout page the lines that are found.
+    """
+    from pyapp import tasks
+
+    sources = _sources(files)
+    use_threads(threads)
+    view: View = JsonView() if as_json else ReadingView(form, files, tables)
+    given = {name: value for name, value in options.items() if value is not None}
+    if threshold is not None:
+        given["threshold"] = threshold
+    return forward(
+        lambda cancel: tasks.read(
+            sources, model=model, dtype=dtype, layout=layout, straighten=straighten, cancel=cancel, **given
+        ),
+        view,
+    )

@@ -1,0 +1,76 @@
+"""keras.ops' loops and branches. They run as Python, so they differentiate; a captured step does not hold those that
+depend on numbers of tensors."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+from ..engine import ops
+from .core import flatten, map_structure
+
+__all__ = ["cond", "fori_loop", "map", "scan", "switch", "vectorized_map", "while_loop"]
+
+
+def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+    """true_fn() if pred, else false_fn()."""
+    return true_fn() if bool(pred) else false_fn()
+
+
+def switch(index: Any, branches: Any, *operands: Any) -> Any:
+    """The result of the branch of that number."""
+    return branches[builtins.max(0, builtins.min(int(index), len(branches) - 1))](*operands)
+
+
+def while_loop(cond: Any, body: Any, loop_vars: Any, maximum_iterations: int | None = None) -> Any:
+    """The variables after body(*variables) while cond(*variables)."""
+    alone = not isinstance(loop_vars, (list, tuple))
+    values, count = ((loop_vars,) if alone else tuple(loop_vars)), 0
+    while bool(cond(*values)) and (maximum_iterations is None or count < maximum_iterations):
+        found = body(*values)
+        values = tuple(found) if isinstance(found, (list, tuple)) else (found,)
+        count += 1
+    return values[0] if alone else values
+
+
+def fori_loop(lower: int, upper: int, body_fun: Any, init_val: Any) -> Any:
+    """The value after body_fun(k, value) for each k."""
+    for k in range(int(lower), int(upper)):
+        init_val = body_fun(k, init_val)
+    return init_val
+
+
+def _stacked(results: list[Any]) -> Any:
+    rows = zip(*builtins.map(flatten, results), strict=True)
+    columns = iter([ops.stack([ops.as_tensor(x) for x in same]) for same in rows])
+    return map_structure(lambda _: next(columns), results[0])
+
+
+def _slice(xs: Any, k: int) -> Any:
+    return map_structure(lambda x: x[k], xs)
+
+
+def map(f: Callable[[Any], Any], xs: Any) -> Any:
+    """f of each slice along the first dim, stacked."""
+    count = flatten(xs)[0].shape[0]
+    return _stacked([f(_slice(xs, k)) for k in range(count)])
+
+
+def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
+    """As map."""
+    return map(function, elements)
+
+
+def scan(
+    f: Callable[[Any, Any], Any], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
+    unroll: Any = 1,
+) -> Any:  # fmt: skip
+    """(carry, results) of carry, result = f(carry, slice) along the first dim."""
+    count = flatten(xs)[0].shape[0] if length is None else length
+    found = []
+    for k in range(count - 1, -1, -1) if reverse else range(count):
+        init, result = f(init, None if xs is None else _slice(xs, k))
+        found.append(result)
+    found = found[::-1] if reverse else found
+    return init, None if builtins.all(result is None for result in found) else _stacked(found)

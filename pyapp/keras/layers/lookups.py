@@ -1,0 +1,231 @@
+"""Layers that number what a vocabulary has, and numbers by ranges."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable
+from math import log
+from typing import Any
+from zlib import crc32
+
+from ...engine import Tensor, ops
+from ...engine.lazy import np
+from ..core import Layer
+
+__all__ = ["Discretization", "IntegerLookup", "StringLookup"]
+
+_MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
+
+
+def encoded(ids: Tensor, size: int, mode: str, weights: Tensor | None = None) -> Tensor:
+    """Numbers as vectors of `size`: one_hot (..., 1) or (...) -> (..., size); multi_hot, count and tf_idf over the last
+    dim, (..., n) -> (..., size)."""
+    if mode == "int":
+        return ids
+    if mode == "one_hot" and ids.ndim > 1 and ids.shape[-1] == 1:
+        ids = ids.squeeze(-1)
+    one_hot = (ids.unsqueeze(-1) == ops.arange(size)).to("float32")
+    if mode == "one_hot":
+        return one_hot
+    counts = one_hot.sum(-2) if ids.ndim else one_hot
+    if mode == "multi_hot":
+        return (counts > 0).to("float32")
+    return counts if weights is None else counts * weights
+
+
+class _Lookup(Layer):
+    """Base: what the vocabulary has by its number. Before it come the mask, if there is one, and the numbers of what is
+    unknown. `adapt` learns the vocabulary, most frequent first; `invert` goes back.
+    """
+
+    def __init__(
+        self, max_tokens: int | None, num_oov_indices: int, mask_token: Any, oov_token: Any, vocabulary: Any,
+        idf_weights: Any, invert: bool, output_mode: str, pad_to_max_tokens: bool, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**settings)
+        kind = type(self).__name__
+        if output_mode not in _MODES:
+            raise ValueError(f"{kind}: output_mode is one of {', '.join(_MODES)}, not {output_mode!r}")
+        if invert and output_mode != "int":
+            raise ValueError(f"{kind}: invert=True goes with output_mode='int'")
+        if num_oov_indices < 0:
+            raise ValueError(f"{kind}: num_oov_indices is 0 or more, got {num_oov_indices}")
+        self.max_tokens, self.unknown, self.mask_token, self.oov_token = (
+            max_tokens, num_oov_indices, mask_token, oov_token
+        )  # fmt: skip
+        self.invert, self.output_mode, self.pad_to_max_tokens = invert, output_mode, pad_to_max_tokens
+        self.words: list[Any] = []
+        self.document_weights: list[float] = []
+        self.built = True
+        if vocabulary is not None:
+            self.set_vocabulary(vocabulary, idf_weights)
+
+    def as_token(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def bucket(self, token: Any) -> int:
+        """Which of several numbers of unknown tokens one has."""
+        raise NotImplementedError
+
+    @property
+    def _special(self) -> list[Any]:
+        masked = [self.mask_token] if self.mask_token is not None and self.output_mode == "int" else []
+        return masked + [self.oov_token] * self.unknown
+
+    def get_vocabulary(self, include_special_tokens: bool = True) -> list[Any]:
+        """The tokens by their numbers."""
+        return (self._special if include_special_tokens else []) + self.words
+
+    def vocabulary_size(self) -> int:
+        return len(self._special) + len(self.words)
+
+    def set_vocabulary(self, vocabulary: Iterable[Any], idf_weights: Iterable[float] | None = None) -> None:
+        """Sets the tokens by their numbers; the special ones may stand before them."""
+        if isinstance(vocabulary, str):
+            raise TypeError(f"{type(self).__name__}: the vocabulary is a list of tokens, not the name of a file")
+        words = [self.as_token(value) for value in _values(vocabulary)]
+        special = self._special
+        if special and words[: len(special)] == special:
+            words = words[len(special) :]
+        elif words[:1] == [self.oov_token] and self.unknown == 1:
+            words = words[1:]
+        if len(set(words)) < len(words):
+            twice = next(word for word, count in Counter(words).items() if count > 1)
+            raise ValueError(f"{type(self).__name__}: {twice!r} stands twice in the vocabulary")
+        if self.max_tokens is not None and len(words) + len(special) > self.max_tokens:
+            raise ValueError(f"{type(self).__name__}: the vocabulary has more than max_tokens = {self.max_tokens}")
+        self.words, self.document_weights = words, [float(w) for w in _values(idf_weights or ())]
+        if self.output_mode == "tf_idf" and len(self.document_weights) != len(words):
+            raise ValueError(f"{type(self).__name__}: tf_idf takes one of idf_weights for each of {len(words)} tokens")
+
+    def adapt(self, data: Any, **_: Any) -> None:
+        """Learns the vocabulary from tokens: a list, an array, or lists of lists (documents)."""
+        documents = [[self.as_token(token) for token in _flat(row)] for row in _values(data)]
+        counts = Counter(token for row in documents for token in row if token != self.mask_token)
+        order = sorted(counts, key=lambda token: (counts[token], token), reverse=True)
+        self.words = order[: None if self.max_tokens is None else self.max_tokens - len(self._special)]
+        seen = Counter(token for row in documents for token in set(row))
+        self.document_weights = [log(1 + len(documents) / (1 + seen[token])) for token in self.words]
+
+    def __call__(self, inputs: Any, **kwargs: Any) -> Any:
+        if hasattr(inputs, "calls") or type(inputs).__name__ == "KerasTensor":
+            raise TypeError(f"{type(self).__name__} prepares data: call it with tokens, before the model")
+        return self.call(inputs)
+
+    def call(self, inputs: Any) -> Any:
+        if not self.words:
+            raise ValueError(f"layer {self.name} ({type(self).__name__}) has no vocabulary: call adapt() first")
+        every = self.get_vocabulary()
+        if self.invert:
+            places = np.asarray(inputs.numpy() if isinstance(inputs, Tensor) else inputs)
+            found = [every[k] if 0 <= k < len(every) else self.oov_token for k in places.reshape(-1).tolist()]
+            return np.array(found).reshape(places.shape)
+        first = len(self._special)
+        known = {word: first + place for place, word in enumerate(self.words)}
+        masked = first > self.unknown
+        if masked:
+            known[self.mask_token] = 0
+
+        def number(value: Any) -> Any:
+            if isinstance(value, (list, tuple)):
+                return [number(inner) for inner in value]
+            token = self.as_token(value)
+            place = known.get(token)
+            if place is not None:
+                return place
+            if not self.unknown:
+                raise ValueError(f"layer {self.name} ({type(self).__name__}): {token!r} is not in the vocabulary")
+            return masked + (self.bucket(token) % self.unknown if self.unknown > 1 else 0)
+
+        ids = ops.tensor(number(_values(inputs)), dtype="int64")
+        size = self.max_tokens if self.pad_to_max_tokens and self.max_tokens else len(every)
+        weights = None
+        if self.output_mode == "tf_idf":
+            mean = sum(self.document_weights) / len(self.document_weights)
+            filled = [*[mean] * first, *self.document_weights]
+            weights = ops.tensor(filled + [0.0] * (size - len(filled)))
+        return encoded(ids, size, self.output_mode, weights)
+
+
+class StringLookup(_Lookup):
+    """Texts to their numbers in a vocabulary. Of several numbers for unknown texts (`num_oov_indices`), a checksum
+    chooses."""
+
+    def __init__(
+        self, max_tokens: int | None = None, num_oov_indices: int = 1, mask_token: str | None = None,
+        oov_token: str = "[UNK]", vocabulary: Any = None, idf_weights: Any = None, invert: bool = False,
+        output_mode: str = "int", pad_to_max_tokens: bool = False, encoding: str = "utf-8", **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            max_tokens, num_oov_indices, mask_token, oov_token, vocabulary, idf_weights, invert, output_mode,
+            pad_to_max_tokens, **settings,
+        )  # fmt: skip
+
+    def as_token(self, value: Any) -> str:
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+    def bucket(self, token: str) -> int:
+        return crc32(token.encode())
+
+
+class IntegerLookup(_Lookup):
+    """Whole numbers to their places in a vocabulary. Of several places for unknown ones, the remainder chooses."""
+
+    def __init__(
+        self, max_tokens: int | None = None, num_oov_indices: int = 1, mask_token: int | None = None,
+        oov_token: int = -1, vocabulary: Any = None, vocabulary_dtype: str = "int64", idf_weights: Any = None,
+        invert: bool = False, output_mode: str = "int", pad_to_max_tokens: bool = False, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            max_tokens, num_oov_indices, mask_token, oov_token, vocabulary, idf_weights, invert, output_mode,
+            pad_to_max_tokens, **settings,
+        )  # fmt: skip
+
+    def as_token(self, value: Any) -> int:
+        return int(value)
+
+    def bucket(self, token: int) -> int:
+        return token
+
+
+class Discretization(Layer):
+    """Numbers to the ranges between `bin_boundaries`, which `adapt` chooses for `num_bins` ranges of equal content."""
+
+    def __init__(
+        self, bin_boundaries: Any = None, num_bins: int | None = None, epsilon: float = 0.01, output_mode: str = "int",
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**settings)
+        if (bin_boundaries is None) == (num_bins is None):
+            raise ValueError("Discretization: takes bin_boundaries, or num_bins and then adapt()")
+        if output_mode not in _MODES[:-1]:
+            raise ValueError(f"Discretization: output_mode is one of {', '.join(_MODES[:-1])}, not {output_mode!r}")
+        self.bin_boundaries = None if bin_boundaries is None else sorted(float(edge) for edge in bin_boundaries)
+        self.num_bins, self.output_mode = num_bins, output_mode
+        self.built = True
+
+    def adapt(self, data: Any, **_: Any) -> None:
+        """Measures the boundaries."""
+        if self.num_bins is not None:
+            values = np.asarray(data.numpy() if isinstance(data, Tensor) else data, dtype="float64").reshape(-1)
+            shares = np.arange(1, self.num_bins) / self.num_bins
+            self.bin_boundaries = np.quantile(values, shares, method="inverted_cdf").tolist()
+
+    def call(self, inputs: Any) -> Tensor:
+        edges = self.bin_boundaries
+        if edges is None:
+            raise ValueError(f"layer {self.name} (Discretization) has no boundaries: call adapt() first")
+        values = ops.as_tensor(inputs).to("float32")
+        places = [bisect_right(edges, value) for value in values.reshape(-1).tolist()]
+        return encoded(ops.tensor(places, dtype="int64").reshape(values.shape), len(edges) + 1, self.output_mode)
+
+
+def _values(given: Any) -> Any:
+    return given.tolist() if hasattr(given, "tolist") else list(given) if isinstance(given, Iterable) else given
+
+
+def _flat(row: Any) -> list[Any]:
+    if isinstance(row, (list, tuple)):
+        return [token for inner in row for token in _flat(inner)]
+    return [row]

@@ -1,0 +1,72 @@
+"""Random tensors by the names of keras.random. `seed` is a number, which gives the same values each time, a
+SeedGenerator, whose calls go on, or None for the default generator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..engine import Tensor, as_dtype, ops
+from ..engine.ops.random import Generator
+from ..nn import init
+from ..nn.functional import dropout as _dropout
+
+__all__ = [
+    "SeedGenerator", "categorical", "dropout", "normal", "randint", "shuffle", "truncated_normal", "uniform",
+]  # fmt: skip
+
+
+class SeedGenerator:
+    """The seed of functions of this module that goes on from call to call."""
+
+    def __init__(self, seed: int | None = None, name: str | None = None, **_: Any) -> None:
+        self.seed, self.name = seed, name or "seed_generator"
+        self.generator = None if seed is None else Generator(seed)
+
+
+def _generator(seed: Any) -> Generator | None:
+    return seed.generator if isinstance(seed, SeedGenerator) else None if seed is None else Generator(int(seed))
+
+
+def normal(shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: Any = None, seed: Any = None) -> Tensor:
+    """Normally distributed numbers."""
+    found = ops.randn(tuple(shape), generator=_generator(seed)) * stddev + mean
+    return found.to(as_dtype(dtype or "float32"))
+
+
+def truncated_normal(shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: Any = None, seed: Any = None) -> Tensor:
+    """Normally distributed numbers within two standard deviations."""
+    low, high = mean - 2 * stddev, mean + 2 * stddev
+    found = init.trunc_normal_(ops.empty(tuple(shape), dtype="float32"), mean, stddev, low, high, _generator(seed))
+    return found.to(as_dtype(dtype or "float32"))
+
+
+def uniform(shape: Any, minval: float = 0.0, maxval: float = 1.0, dtype: Any = None, seed: Any = None) -> Tensor:
+    """Numbers from minval up to maxval; whole ones for integer dtypes."""
+    kind = as_dtype(dtype or "float32")
+    if not kind.is_floating_point:
+        return randint(shape, int(minval), int(maxval), dtype, seed)
+    return (ops.rand(tuple(shape), generator=_generator(seed)) * (maxval - minval) + minval).to(kind)
+
+
+def randint(shape: Any, minval: int, maxval: int, dtype: Any = "int32", seed: Any = None) -> Tensor:
+    """Whole numbers minval .. maxval - 1."""
+    return ops.randint(minval, maxval, tuple(shape), generator=_generator(seed)).to(as_dtype(dtype))
+
+
+def categorical(logits: Tensor, num_samples: int, dtype: Any = "int32", seed: Any = None) -> Tensor:
+    """Class numbers (B, num_samples) drawn by logits (B, classes)."""
+    found = ops.multinomial(logits.softmax(-1), num_samples, replacement=True, generator=_generator(seed))
+    return found.to(as_dtype(dtype))
+
+
+def shuffle(x: Tensor, axis: int = 0, seed: Any = None) -> Tensor:
+    """The slices along an axis in a random order."""
+    return x.index_select(axis, ops.randperm(x.shape[axis], generator=_generator(seed)))
+
+
+def dropout(inputs: Tensor, rate: float, noise_shape: Any = None, seed: Any = None) -> Tensor:
+    """Zeroes a share of the elements and divides the rest by 1 - rate."""
+    if noise_shape is not None:
+        raise NotImplementedError("keras.random.dropout takes no noise_shape; layers.Dropout does")
+    return _dropout(inputs, rate, generator=_generator(seed))

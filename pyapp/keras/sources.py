@@ -1,0 +1,189 @@
+"""Batches of time series and of folders of pictures, by the names of keras.utils."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..datasets.folders import read_picture
+from ..engine import Tensor, ops
+from ..engine.lazy import np
+from .layers.images import Resizing
+
+PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
+
+
+class BatchedSource:
+    """Batches by their numbers, in an order that may change with each pass."""
+
+    def __init__(self, order: Any, batch_size: int, shuffle: bool, seed: int | None) -> None:
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(f"batch_size is a positive integer, not {batch_size!r}")
+        self.order, self.batch_size, self.shuffle = order, batch_size, shuffle
+        self._random = np.random.RandomState(seed)
+        self._functions: list[Callable[..., Any]] = []
+        self.on_epoch_end()
+
+    def batch(self, places: Any) -> Any:
+        """The batch of these examples."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return -(-len(self.order) // self.batch_size)
+
+    def __getitem__(self, index: int) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(f"there are {len(self)} batches, not {index + 1}")
+        found = self.batch(self.order[index * self.batch_size : (index + 1) * self.batch_size])
+        for function in self._functions:
+            found = function(*found) if isinstance(found, tuple) else function(found)
+        return found
+
+    def __iter__(self) -> Any:
+        for k in range(len(self)):
+            yield self[k]
+        self.on_epoch_end()
+
+    def on_epoch_end(self) -> None:
+        if self.shuffle:
+            self._random.shuffle(self.order)
+
+    def map(self, function: Callable[..., Any], **_: Any) -> BatchedSource:
+        """Calls a function with each batch."""
+        self._functions.append(function)
+        return self
+
+    def prefetch(self, *_: Any) -> BatchedSource:
+        """Itself: batches are made when they are asked for."""
+        return self
+
+    cache = prefetch
+
+
+class _Windows(BatchedSource):
+    def __init__(self, data: Any, targets: Any, starts: Any, steps: Any, *settings: Any) -> None:
+        self.data, self.targets, self.steps = data, targets, steps
+        super().__init__(starts, *settings)
+
+    def batch(self, places: Any) -> Any:
+        x = self.data[places[:, None] + self.steps]
+        return x if self.targets is None else (x, self.targets[places])
+
+
+def timeseries_dataset_from_array(
+    data: Any, targets: Any, sequence_length: int, sequence_stride: int = 1, sampling_rate: int = 1,
+    batch_size: int = 128, shuffle: bool = False, seed: int | None = None, start_index: int | None = None,
+    end_index: int | None = None,
+) -> BatchedSource:  # fmt: skip
+    """Windows of a series (T, ...) as batches: x (B, sequence_length, ...), and the target of each first step."""
+    count = len(data)
+    first, last = start_index or 0, count if end_index is None else end_index
+    if not 0 <= first < last <= count:
+        raise ValueError(f"timeseries_dataset_from_array: {first} … {last} is no part of a series of {count} steps")
+    for name, value in (
+        ("sequence_length", sequence_length), ("sequence_stride", sequence_stride), ("sampling_rate", sampling_rate)
+    ):  # fmt: skip
+        if value < 1 or value > last - first:
+            raise ValueError(f"timeseries_dataset_from_array: {name} is 1 … {last - first}, got {value}")
+    series = np.asarray(data)[first:last]
+    labels = None if targets is None else np.asarray(targets)[first:last]
+    windows = len(series) - (sequence_length - 1) * sampling_rate
+    if labels is not None:
+        windows = min(windows, len(labels))
+    if windows < 1:
+        raise ValueError(
+            f"timeseries_dataset_from_array: {sequence_length} steps, each {sampling_rate} on, leave {len(series)}"
+        )
+    starts, steps = np.arange(0, windows, sequence_stride), np.arange(sequence_length) * sampling_rate
+    return _Windows(series, labels, starts, steps, batch_size, shuffle, seed)
+
+
+class PictureFolder(BatchedSource):
+    """Pictures of a folder: float32 (B, H, W, C) in 0 … 255, and their classes."""
+
+    def __init__(
+        self, paths: list[str], labels: Any, class_names: list[str], color_mode: str, size: tuple[int, int],
+        interpolation: str, crops: bool, pads: bool, *settings: Any,
+    ) -> None:  # fmt: skip
+        self.file_paths, self.labels, self.class_names, self.color_mode = paths, labels, class_names, color_mode
+        self._resize = Resizing(*size, interpolation, crops, pads)
+        super().__init__(np.arange(len(paths)), *settings)
+
+    def batch(self, places: Any) -> Any:
+        mode = {"rgb": "RGB", "grayscale": "L", "rgba": "RGBA"}[self.color_mode]
+        rows: list[Tensor] = []
+        for place in places:
+            rows.append(self._resize(read_picture(self.file_paths[place], mode).movedim(0, -1)))  # (H, W, C)
+        x = ops.stack(rows)
+        return x if self.labels is None else (x, self.labels[places])
+
+
+def image_dataset_from_directory(
+    directory: str | os.PathLike[str], labels: Any = "inferred", label_mode: str | None = "int",
+    class_names: Sequence[str] | None = None, color_mode: str = "rgb", batch_size: int = 32,
+    image_size: tuple[int, int] = (256, 256), shuffle: bool = True, seed: int | None = None,
+    validation_split: float | None = None, subset: str | None = None, interpolation: str = "bilinear",
+    follow_links: bool = False, crop_to_aspect_ratio: bool = False, pad_to_aspect_ratio: bool = False, **_: Any,
+) -> Any:  # fmt: skip
+    """Pictures in a folder for each class, as batches. label_mode: int, binary, categorical or None (pictures alone).
+    `validation_split` with `subset` training, validation or both cuts a part off; with `shuffle` it takes a `seed`.
+    """
+    root = Path(directory)
+    if not root.is_dir():
+        raise FileNotFoundError(f"image_dataset_from_directory: there is no folder {root}")
+    if label_mode not in ("int", "binary", "categorical", None):
+        raise ValueError(f"label_mode is int, binary, categorical or None, not {label_mode!r}")
+    if color_mode not in ("rgb", "grayscale", "rgba"):
+        raise ValueError(f"color_mode is rgb, grayscale or rgba, not {color_mode!r}")
+    if (validation_split is None) != (subset is None) or subset not in ("training", "validation", "both", None):
+        raise ValueError("validation_split is given together with subset: training, validation or both")
+    if validation_split is not None and not 0 < validation_split < 1:
+        raise ValueError(f"validation_split is between 0 and 1, not {validation_split}")
+    if subset is not None and shuffle and seed is None:
+        raise ValueError("a shuffled validation_split takes a seed, or the parts would overlap")
+    inferred = isinstance(labels, str) and labels == "inferred"
+    found = sorted(entry.name for entry in root.iterdir() if entry.is_dir()) if inferred else [""]
+    names = list(class_names or found) if inferred else [""]
+    if inferred and set(names) != set(found):
+        raise ValueError(f"class_names are {names}, the folders of {root} {found}")
+    paths: list[str] = []
+    classes: list[int] = []
+    for number, name in enumerate(names):
+        for folder, below, files in os.walk(root / name, followlinks=follow_links):
+            below.sort()
+            for file in sorted(files):
+                if file.lower().endswith(PICTURES):
+                    paths.append(os.path.join(folder, file))
+                    classes.append(number)
+    if not paths:
+        raise ValueError(f"image_dataset_from_directory: {root} has no pictures ({', '.join(PICTURES)})")
+    if not inferred and labels is not None:
+        if len(labels) != len(paths):
+            raise ValueError(f"there are {len(labels)} labels for {len(paths)} pictures")
+        classes = list(labels)
+    values: Any = np.asarray(classes)
+    if label_mode is None or labels is None:
+        values = None
+    elif label_mode == "categorical":
+        values = np.eye(len(names), dtype="float32")[values]
+    elif label_mode == "binary":
+        if inferred and len(names) != 2:
+            raise ValueError(f"label_mode='binary' takes two classes, there are {len(names)}")
+        values = values.astype("float32").reshape(-1, 1)
+    order = np.arange(len(paths))
+    if shuffle and seed is not None:
+        np.random.RandomState(seed).shuffle(order)
+
+    def part(places: Any) -> PictureFolder:
+        return PictureFolder(
+            [paths[k] for k in places], None if values is None else values[places], names, color_mode, image_size,
+            interpolation, crop_to_aspect_ratio, pad_to_aspect_ratio, batch_size, shuffle, seed,
+        )  # fmt: skip
+
+    if subset is None:
+        return part(order)
+    held = int((validation_split or 0) * len(paths))
+    parts = {"training": order[: len(order) - held], "validation": order[len(order) - held :]}
+    return (part(parts["training"]), part(parts["validation"])) if subset == "both" else part(parts[str(subset)])

@@ -1,0 +1,30 @@
+"""Weights that are made outside of `add_weight`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..engine import Tensor, no_grad, ops
+from ..engine.dtype import as_dtype
+from ..nn.parameter import Parameter
+from ..train.variable import Variable as _Variable
+from ..train.variable import as_variable
+from . import initializers
+
+
+def Variable(
+    initializer: Any, shape: Any = None, dtype: Any = None, trainable: bool = True, name: str | None = None, **_: Any
+) -> _Variable:
+    """A weight with a value: a tensor, an array or a number, or an initialiser and a shape. As an attribute of a layer
+    it is one of its weights.
+    """
+    with no_grad():
+        if isinstance(initializer, str) or (callable(initializer) and not isinstance(initializer, Tensor)):
+            value = initializers.get(initializer)(tuple(shape or ()), dtype=dtype or "float32")
+        else:
+            value = ops.as_tensor(initializer)
+            value = value.clone() if dtype is None else value.to(as_dtype(dtype), copy=True)
+            if dtype is None and value.dtype.name == "float64":
+                value = value.to("float32")
+        trains = trainable and value.dtype.is_floating_point
+    return as_variable(Parameter(value) if trains else value)

@@ -1,0 +1,239 @@
+"""Load Stable Diffusion from a folder of diffusers or a name on the hub: model_index.json, and folders of its parts."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyapp import hub
+from pyapp.engine import Device, Tensor, ops
+from pyapp.engine.buffers import int32_tensor
+from pyapp.errors import ModelError
+from pyapp.events import Cancel, Event, Progress
+from pyapp.formats import open_checkpoint
+from pyapp.nn import Linear, Module
+from pyapp.nn.parameter import skip_initialization
+from pyapp.nn.towers import TextTower, at_ends
+from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.tokenizer_files import load_tokenizer
+
+from ..load import read_settings
+from ..loading.config import read_config, require
+from ..loading.towers_config import ClipTextConfig
+from ..loading.weights import load_weights
+from . import autoencoder
+from .autoencoder import Autoencoder, AutoencoderConfig
+from .unet import UNet, UNetConfig
+
+INDEX = "model_index.json"
+PIPELINES = ("StableDiffusionPipeline", "StableDiffusionXLPipeline", "LatentConsistencyModelPipeline")
+TEXT_CLASSES = ("CLIPTextModel", "CLIPTextModelWithProjection")
+WEIGHTS = ("model", "diffusion_pytorch_model")  # names of files of weights
+SUFFIXES = (".safetensors", ".fp16.safetensors", ".safetensors.index.json", ".bin")  # the preferred first
+TOKENIZER = r"tokenizer(_2)?/(tokenizer\.json|vocab\.json|merges\.txt|tokenizer_config\.json|special_tokens_map\.json)"
+PARTS = ("text_encoder", "text_encoder_2", "unet", "vae")
+
+
+class TextEncoder(Module):
+    """CLIP's transformer of texts; with `projected`, also a vector of each text."""
+
+    def __init__(self, config: ClipTextConfig, projected: int | None) -> None:
+        super().__init__()
+        self.config = config
+        self.text_model = TextTower(config, causal=True)
+        self.text_projection = None if projected is None else Linear(config.hidden_size, projected, bias=False)
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """ids (N, T) → the hidden states (N, T, D) before the last layer, those after it, and the vectors (N, P)."""
+        before, after = self.text_model.states(ids)
+        if self.text_projection is None:
+            return before, after, None
+        return before, after, self.text_projection(at_ends(after, ids, self.config.eos_token_id))
+
+
+@dataclass(frozen=True)
+class LoadedDiffusion:
+    """The parts of a model: tokenizers with encoders of texts, the U-Net, the decoder of latents, and the objects of
+    scheduler_config.json and model_index.json.
+    """
+
+    name: str
+    tokenizers: tuple[Tokenizer, ...]
+    encoders: tuple[TextEncoder, ...]
+    unet: UNet
+    decoder: Autoencoder
+    schedule: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+    @property
+    def model(self) -> UNet:
+        """The part that computes most."""
+        return self.unet
+
+    @property
+    def device(self) -> Device:
+        """The device on which the model computes."""
+        return self.unet.conv_in.weight.device
+
+    @property
+    def is_xl(self) -> bool:
+        """Whether the U-Net reads two encoders' states and sizes."""
+        return self.unet.config.addition_embed_type is not None
+
+    def texts(self, prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+        """The states (N, 77, D) that the U-Net reads of prompts, and their vectors (N, P) for XL. Longer prompts are
+        cut.
+        """
+        states, pooled = [], None
+        for tokenizer, encoder in zip(self.tokenizers, self.encoders, strict=True):
+            length, config = encoder.text_model.most, encoder.config
+            found = tokenizer.encode_batch(list(prompts), truncation=True, max_length=length, parse_special=True)
+            fill = tokenizer.pad_id if tokenizer.pad_id is not None else config.eos_token_id
+            rows = [[*encoding.ids, *[fill] * (length - len(encoding.ids))] for encoding in found]
+            ids = int32_tensor([i for row in rows for i in row], self.device).reshape(len(rows), length)
+            before, after, vectors = encoder(ids)
+            states.append(before if self.is_xl else after)
+            pooled = vectors
+        return ops.cat(states, 2), pooled
+
+
+def load_diffusion(
+    source: str | os.PathLike[str],
+    *,
+    dtype: str | None = None,
+    device: Device | str | None = None,
+    report: Callable[[Event], None] | None = None,
+    cancel: Cancel | None = None,
+) -> LoadedDiffusion:
+    """Loads a folder of diffusers, or a name on the hub.
+
+    dtype: a float type or a block type of the matrices ("float16", "q8_0" …). ModelError for a pipeline or a part that
+    is not known, before weights are downloaded; the errors of `hub.resolve`.
+    """
+    report, cancel = report or (lambda event: None), cancel or Cancel()
+    name = os.fspath(source)
+    small = hub.resolve_files(source, _small, report=report, cancel=cancel)
+    if INDEX not in small:
+        raise ModelError(
+            f"its {INDEX} is missing", where=name, hint="Give a folder of diffusers, or the hub's name of one"
+        )
+    settings = read_settings(small[INDEX])
+    kind = settings.get("_class_name")
+    require(kind in PIPELINES, f"the pipeline {kind!r:.60} is not known", f"Known: {', '.join(PIPELINES)}")
+    wanted = [part for part in PARTS if _is_there(settings.get(part))]
+    made = {part: _made(part, settings[part][1], _settings_of(small, part, name), name) for part in wanted}
+    for part in ("text_encoder", "unet", "vae"):
+        if part not in made and (part != "text_encoder" or "text_encoder_2" not in made):
+            raise ModelError(f"its {part} is missing", where=name)
+    large = hub.resolve_files(source, lambda names: _large(names, wanted, name), report=report, cancel=cancel)
+    for part in wanted:
+        file = large[next(path for path in large if path.startswith(f"{part}/") and not _is_shard(path))]
+        with open_checkpoint(file) as checkpoint:
+            # Newer files leave out the name of the transformer of texts.
+            base, renames, ignored = "text_model" if "text" in part else "", None, r".*\.position_ids"
+            if part == "vae":
+                renames, ignored = autoencoder.renamed, autoencoder.IGNORED
+
+            def progress(done: int, total: int, part: str = part) -> None:
+                cancel.check()
+                report(Progress(f"reading {part}", done, total, "bytes"))
+
+            load_weights(
+                made[part], checkpoint, base=base, renames=renames, ignored=re.compile(ignored), dtype=dtype,
+                device=device, progress=progress,
+            )  # fmt: skip
+        made[part].eval()
+    tokenizers = []
+    for part in (part for part in wanted if part.startswith("text_encoder")):
+        folder = "tokenizer" + part.removeprefix("text_encoder")
+        files = {Path(path).name: small[path] for path in small if path.startswith(f"{folder}/")}
+        if not files:
+            raise ModelError(f"its {folder} is missing", where=name)
+        tokenizers.append(load_tokenizer(files, f"{name}/{folder}"))
+        most = made[part].config.vocab_size
+        if tokenizers[-1].vocab_size > most:
+            raise ModelError(
+                f"its {folder} has {tokenizers[-1].vocab_size:,} tokens, its {part} {most:,}", where=name,
+                hint="Give the tokenizer that belongs to the model",
+            )  # fmt: skip
+    encoders = tuple(made[part] for part in wanted if part.startswith("text_encoder"))
+    schedule = _settings_of(small, "scheduler", name, "scheduler_config.json")
+    found = LoadedDiffusion(name, tuple(tokenizers), encoders, made["unet"], made["vae"], schedule, settings)
+    _check_fit(found)
+    return found
+
+
+def _is_there(entry: Any) -> bool:
+    """Whether model_index.json names a class for a part."""
+    return isinstance(entry, list) and len(entry) == 2 and all(isinstance(word, str) for word in entry)
+
+
+def _small(names: Sequence[str]) -> list[str]:
+    """The files of settings and tokenizers."""
+    wanted = re.compile(rf"{INDEX}|({'|'.join(PARTS)})/config\.json|scheduler/scheduler_config\.json|{TOKENIZER}")
+    return [name for name in names if wanted.fullmatch(name)]
+
+
+def _is_shard(path: str) -> bool:
+    return re.search(r"-\d+-of-\d+\.\w+$", path) is not None
+
+
+def _large(names: Sequence[str], parts: Sequence[str], where: str) -> list[str]:
+    """The files of weights of the parts, shards included."""
+    found = []
+    for part in parts:
+        candidates = (f"{part}/{stem}{suffix}" for suffix in SUFFIXES for stem in WEIGHTS)
+        chosen = next((path for path in candidates if path in names), None)
+        if chosen is None:
+            raise ModelError(f"there are no weights in its {part}", where=where, hint="Give all files of the model")
+        found.append(chosen)
+        if chosen.endswith(".index.json"):
+            found += [name for name in names if name.startswith(f"{part}/") and _is_shard(name)]
+    return found
+
+
+def _settings_of(files: Mapping[str, Path], part: str, where: str, name: str = "config.json") -> dict[str, Any]:
+    if f"{part}/{name}" not in files:
+        raise ModelError(f"its {part}/{name} is missing", where=where, hint="Give all files of the model")
+    return read_settings(files[f"{part}/{name}"])
+
+
+def _made(part: str, kind: str, values: Mapping[str, Any], where: str) -> Any:
+    """The module of a part, with parameters that are read later."""
+    try:
+        with skip_initialization():
+            if part == "unet":
+                return UNet(UNetConfig.from_dict(values))
+            if part == "vae":
+                return Autoencoder(AutoencoderConfig.from_dict(values))
+            require(kind in TEXT_CLASSES, f"{part} is {kind!r:.60}", f"Known: {', '.join(TEXT_CLASSES)}")
+            width = values.get("projection_dim", 512) if kind == TEXT_CLASSES[1] else None
+            require(width is None or (type(width) is int and 1 <= width <= 1 << 16), f"projection_dim is {width!r:.60}")
+            return TextEncoder(read_config(ClipTextConfig, values), width)
+    except ModelError as error:
+        raise ModelError(error.what, where=error.where or f"{where}: {part}", hint=error.hint) from error
+
+
+def _check_fit(found: LoadedDiffusion) -> None:
+    """ModelError for parts that do not belong together."""
+    unet, decoder = found.unet.config, found.decoder.config
+    widths = [encoder.config.hidden_size for encoder in found.encoders]
+    wide = sum(widths)
+    require(
+        wide == unet.cross_attention_dim, f"the texts have {wide} numbers, the U-Net reads {unet.cross_attention_dim}"
+    )
+    channels = decoder.latent_channels
+    require(
+        unet.in_channels == unet.out_channels == channels,
+        f"the U-Net has {unet.in_channels} to {unet.out_channels} channels, the decoder {channels}",
+    )
+    if found.is_xl:
+        projection = found.encoders[-1].text_projection
+        pooled = 0 if projection is None else projection.out_features
+        wanted = pooled + 6 * (unet.addition_time_embed_dim or 0)
+        given = unet.projection_class_embeddings_input_dim
+        require(wanted == given, f"the vector of a text and the sizes are {wanted} numbers, the U-Net reads {given}")

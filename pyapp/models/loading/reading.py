@@ -1,0 +1,66 @@
+"""Load a model that reads text in pictures: a reader of lines (pyapp.models.ctc_reader), or one that writes what a
+picture shows, such as TrOCR.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyapp import hub
+from pyapp.engine import Device
+from pyapp.events import Cancel, Event
+from pyapp.formats import ByteSource, open_checkpoint
+from pyapp.models.load import read_settings
+
+from .by_task import build, given_files
+from .pictures import LoadedImageModel, load_image_model
+
+LINE_READING = "line-reading"
+LINE_READERS = ("ctc_reader",)
+
+
+@dataclass(frozen=True)
+class LoadedReader:
+    """A reader of lines. It has no tokenizer: its alphabet is part of its configuration."""
+
+    name: str
+    model: Any
+    tokenizer: None = None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The hyper-parameters as JSON values."""
+        found: dict[str, Any] = self.model.config.to_dict()
+        return found
+
+
+def load_reading_model(
+    source: str | os.PathLike[str] | Mapping[str, ByteSource],
+    *,
+    dtype: str | None = None,
+    device: Device | str | None = None,
+    report: Callable[[Event], None] | None = None,
+    cancel: Cancel | None = None,
+) -> LoadedReader | LoadedImageModel:
+    """Loads a folder, its files by their names, or a name. dtype, the errors and events are those of
+    `load_image_model`; readers of lines compute in float32 unless a dtype is given.
+    """
+    report, cancel = report or (lambda event: None), cancel or Cancel()
+    files: Mapping[str, Any]
+    if isinstance(source, Mapping):
+        files = given_files(source)
+        name = files["model"].name
+    else:
+        name = os.fspath(source)
+        files = hub.resolve(source, report=report, cancel=cancel).files
+    settings = read_settings(files["config"]) if "config" in files else {}
+    if settings.get("model_type") not in LINE_READERS:
+        return load_image_model(
+            source, "image-to-text", dtype=dtype, device=device, report=report, cancel=cancel
+        )  # with its errors
+    with open_checkpoint(files["model"]) as checkpoint:
+        model: Any = build(checkpoint, settings, LINE_READING, dtype or "float32", device, report, cancel)
+    return LoadedReader(name, model.eval())

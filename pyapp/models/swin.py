@@ -1,0 +1,54 @@
+"""Swin (Liu et al. 2021, arXiv 2103.14030): a transformer of pictures whose attention stays within windows.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyapp.engine import Tensor
+from pyapp.nn import LayerNorm, Module
+from pyapp.nn.vision import ImageHead, ImageModel, check_pictures, mean_of_patches
+from pyapp.nn.windows import WindowEmbeddings, WindowEncoder
+
+from .loading.pictures_config import WindowConfig
+
+MODEL_TYPES = ("swin",)
+BASE = "swin"  # the encoder's name in files with a head
+IGNORED = r"(swin\.)?embeddings\.mask_token|.*relative_position_index"  # of the first training; computed here
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(WindowConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = MODEL_TYPES[0]
+
+
+class Swin(ImageModel):
+    """The encoder, for pictures of any size."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = WindowEmbeddings(config)
+        self.encoder = WindowEncoder(config)
+        self.layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → hidden states (B, patches, D)."""
+        check_pictures("Swin", pixel_values, self.config.num_channels)
+        return self.layernorm(self.encoder(*self.embeddings(pixel_values)))
+
+
+def image_classification(config: Config) -> ImageHead:
+    """Scores of the labels of a picture, read at the mean of its patches."""
+    return ImageHead(BASE, Swin(config), config.hidden_size, len(config.labels), mean_of_patches)
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "image-features": Swin,
+    "image-classification": image_classification,
+}

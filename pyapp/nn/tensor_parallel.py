@@ -1,0 +1,381 @@
+"""Tensor parallelism: each process of a group has a part of every large matrix, and all compute each token together
+(Shoeybi et al. 2019, arXiv 1909.08053).
+
+The first matrices of a layer are divided by their outputs (heads, inner features), the last one by its inputs; a sum
+over the processes follows it. So a layer of a transformer has two sums. The vocabulary is divided too: the embedding
+is a sum in which one process has each token's row, and the logits are gathered.
+
+A module says by `tensor_parallel` how its layers are divided, by their names:
+
+- ("outputs", PART, …): a linear layer whose outputs are these parts, one after the other;
+- ("inputs", PART): a linear layer whose inputs are this part, and whose outputs are summed;
+- ("vocabulary",): an embedding, or the linear layer of the logits;
+- ("whole",): every process has all of it.
+
+Parts are "queries" and "keys" (the features of all heads of queries, and of those of keys or values), "groups" (of each
+head of keys: its queries, its key and its value, one group after another) and "inner" (features between the two layers
+of a feed-forward). A module with queries has `heads`, nn.heads.Heads or a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import lcm, prod
+from typing import Any
+
+from ..engine import Tensor, no_grad, ops, quant
+from ..engine.dtype import float32
+from ..engine.launch import run_in_order
+from ..engine.ops import cat, empty
+from ..engine.processes.communicator import ReduceOp
+from ..engine.processes.group import ProcessGroup
+from ..errors import ModelError
+from .heads import Heads
+from .layers.embedding import Embedding
+from .layers.linear import Linear, ResidualLinear, TransposedLinear
+from .module import Module
+from .parameter import Parameter
+
+__all__ = ["Part", "divide", "parallelize", "sum_of_ranks"]
+
+UNITS = (256, 64, 32, 8, 1)  # inner features that stay together, the best first: whole blocks, whole vectors
+WORDS = 8  # tokens that stay together: a band of rows
+MOST_WHOLE = 0.5  # of the parameters' elements that every process may have
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a process has of a parameter of `shape`: `ranges` (first, count) of its dim `dim`, one after the other."""
+
+    shape: tuple[int, ...]
+    dim: int
+    ranges: tuple[tuple[int, int], ...]
+
+    @property
+    def own_shape(self) -> tuple[int, ...]:
+        """The shape of the part."""
+        count = sum(count for _, count in self.ranges)
+        return *self.shape[: self.dim], count, *self.shape[self.dim + 1 :]
+
+    def of_rows(self, start: int, count: int) -> Part:
+        """What the process has of some rows, as a part of those rows."""
+        shape = (count, *self.shape[1:])
+        if self.dim:
+            return Part(shape, self.dim, self.ranges)
+        inside = [(max(first, start), min(first + n, start + count)) for first, n in self.ranges]
+        return Part(shape, 0, tuple((first - start, end - first) for first, end in inside if first < end))
+
+    def of(self, x: Tensor) -> Tensor:
+        """The part of a whole tensor, as a copy. Of a matrix in blocks it is one, unless it begins or ends within
+        blocks or bands; then it is float32.
+        """
+        if x.dtype.is_quantized and self.dim == 0:
+            x = quant.concatenate([quant.copied_rows(x, *taken) for taken in self.ranges])
+            return x if x.dtype.is_quantized else x.to(float32)
+        dense = quant.dequantize(x)
+        taken = [dense.narrow(self.dim, first, count) for first, count in self.ranges]
+        return cat(taken, self.dim).contiguous() if len(taken) > 1 else taken[0].contiguous().clone()
+
+
+# -- sums and gathers
+
+
+def sum_of_ranks(x: Tensor, group: ProcessGroup) -> Tensor:
+    """The sum of the tensors of all processes, in the memory of x, which must be dense. A Graph repeats it."""
+    if x.requires_grad:
+        raise NotImplementedError("models that several processes compute together have no gradients: use no_grad()")
+    if group.size() > 1:
+        run_in_order(lambda: group.member().repeated_all_reduce(x, ReduceOp.SUM), (x,))
+    return x
+
+
+def gathered(x: Tensor, group: ProcessGroup, features: int, most: int) -> Tensor:
+    """The last dims of all processes, side by side: x (..., own features), each with `most` but the last ones, which
+    may have fewer → (..., features). A Graph repeats it.
+    """
+    if group.size() == 1:
+        return x
+    if x.requires_grad:
+        raise NotImplementedError("models that several processes compute together have no gradients: use no_grad()")
+    shape, own = x.shape, x.shape[-1]
+    rows = prod(shape[:-1])
+    sent = x.reshape(rows, own).contiguous()
+    if own < most:
+        sent = ops.zeros(rows, most, dtype=x.dtype, device=x.device)
+        sent.narrow(1, 0, own).copy_(x.reshape(rows, own))
+    every = empty(group.size(), rows, most, dtype=x.dtype, device=x.device)  # (ranks, rows, most)
+    run_in_order(lambda: group.member().repeated_all_gather(every, sent), (every, sent))
+    if rows > 1:
+        every = every.transpose(0, 1).contiguous()  # (rows, ranks, most)
+    return every.reshape(rows, group.size() * most).narrow(1, 0, features).contiguous().reshape(*shape[:-1], features)
+
+
+# -- the layers of a process
+
+
+class SummedLinear(ResidualLinear):
+    """A ResidualLinear that has a part of the inputs. The first process adds bias and residual, then all sum up."""
+
+    group: ProcessGroup
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        first = self.group.rank() == 0
+        y = ops.linear(x, self.weight, self.bias if first else None, residual if first else None)
+        return sum_of_ranks(y, self.group)
+
+    def summed(self, x: Tensor) -> Tensor:
+        """The sum of other tensors of the processes, in the memory of x."""
+        return sum_of_ranks(x, self.group)
+
+
+class SummedTransposedLinear(TransposedLinear):
+    """A TransposedLinear that has a part of the inputs, as SummedLinear."""
+
+    group: ProcessGroup
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        first = self.group.rank() == 0
+        y = ops.linear(x, self.weight.T, self.bias if first else None, residual if first else None)
+        return sum_of_ranks(y, self.group)
+
+
+class DividedHead(Linear):
+    """A Linear that has a part of the outputs, and returns those of all processes."""
+
+    group: ProcessGroup
+    features: int
+    most: int
+
+    def forward(self, x: Tensor) -> Tensor:
+        return gathered(ops.linear(x, self.weight, self.bias), self.group, self.features, self.most)
+
+
+class DividedEmbedding(Embedding):
+    """An Embedding that has the rows of `count` ids from `first` on; the others are zero here."""
+
+    group: ProcessGroup
+    first: int
+    count: int
+    most: int
+
+    def forward(self, input: Tensor) -> Tensor:
+        own = input - self.first
+        here = (own >= 0).logical_and(own < self.count)
+        rows = ops.embedding(self.weight, ops.where(here, own, 0).to(input.dtype))
+        return sum_of_ranks((rows * here.unsqueeze(-1).to(rows.dtype)).contiguous(), self.group)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """x (..., D) times all rows → (..., V)."""
+        return gathered(ops.linear(x, self.weight), self.group, self.num_embeddings, self.most)
+
+
+# -- dividing a model
+
+
+def parallelize(model: Module, group: ProcessGroup) -> Module:
+    """Makes a model, which all processes have, one that they compute together: each keeps its part of the parameters.
+    ModelError for a model that cannot be divided. `models.load_model(…, tensor_parallel=group)` reads only the parts.
+    """
+    kinds = {id(p): p.dtype.block if p.dtype.is_quantized else 1 for p in model.parameters()}
+    parts = divide(model, group, lambda parameter: kinds[id(parameter)])
+    made: dict[int, Tensor] = {}
+    with no_grad():
+        for module in model.modules():
+            for name, parameter in [*module._parameters.items()]:
+                if id(parameter) in parts:
+                    if id(parameter) not in made:
+                        made[id(parameter)] = Parameter(
+                            parts[id(parameter)].of(parameter.detach()), requires_grad=False
+                        )
+                    setattr(module, name, made[id(parameter)])
+    return model
+
+
+def divide(model: Module, group: ProcessGroup, block_of: Callable[[Tensor], int]) -> dict[int, Part]:
+    """Changes the modules of a model to those that compute with the part of this process; returns the parts by the id
+    of the parameter, which the caller replaces. `block_of(parameter)` is how many columns must stay together.
+
+    ModelError names what cannot be divided.
+    """
+    made = _Division(model, group, block_of)
+    for path, module in [*model._paths()]:
+        plan = getattr(module, "tensor_parallel", None)
+        if plan:
+            made.add(path or type(model).__name__, module, plan)
+    made.check()
+    return made.parts
+
+
+class _Division:
+    """The division of a model among the processes of a group."""
+
+    def __init__(self, model: Module, group: ProcessGroup, block_of: Callable[[Tensor], int]) -> None:
+        self.model, self.group, self.block_of = model, group, block_of
+        self.size, self.rank = group.size(), group.rank()
+        self.parts: dict[int, Part] = {}
+        self.every = {id(p): (name, p.numel()) for name, p in model.named_parameters()}
+
+    def add(self, path: str, module: Module, plan: Mapping[str, tuple[str, ...]]) -> None:
+        """Divides the layers of a module."""
+        there = {name: layer for name, layer in module._modules.items() if layer is not None}
+        divided = {name: split for name, split in plan.items() if name in there}
+        if any(split[0] in ("outputs", "inputs") for split in divided.values()):
+            unknown = [name for name, layer in there.items() if name not in plan and _has_parameters(layer)]
+            if unknown:
+                raise ModelError(
+                    f"{type(module).__name__} does not say how {', '.join(unknown)} is divided", where=path,
+                    hint="Models of this form run in one process",
+                )  # fmt: skip
+        ranges = self._ranges(path, module, divided, there)
+        for name, split in divided.items():
+            layer, where = there[name], f"{path}.{name}"
+            kind, *of = split
+            if kind == "vocabulary":
+                self._vocabulary(layer)
+            elif kind == "outputs":
+                self._outputs(where, layer, [ranges[part] for part in of])
+            elif kind == "inputs":
+                self._inputs(where, layer, ranges[of[0]])
+            elif kind != "whole":
+                raise ModelError(f"{kind!r} is no way to divide a layer", where=where)
+
+    def check(self) -> None:
+        """ModelError unless most of the model is divided."""
+        if self.size == 1:
+            return
+        whole = [(name, count) for key, (name, count) in self.every.items() if key not in self.parts]
+        total = sum(count for _, count in self.every.values())
+        if sum(count for _, count in whole) > MOST_WHOLE * total:
+            largest = max(whole, key=lambda pair: pair[1])[0]
+            raise ModelError(
+                f"{type(self.model).__name__} cannot be divided among processes: most of its parameters, such as "
+                f"{largest}, would be in all of them", hint="Run it in one process",
+            )  # fmt: skip
+
+    # -- what each process has
+
+    def _ranges(
+        self, path: str, module: Module, divided: Mapping[str, tuple[str, ...]], there: Mapping[str, Any]
+    ) -> dict[str, tuple[int, int, int]]:
+        """(features in all, first, count) of each part of a module."""
+        found: dict[str, tuple[int, int, int]] = {}
+        last = {split[1]: there[name] for name, split in divided.items() if split[0] == "inputs"}
+        if "inner" in last:
+            layer = last["inner"]
+            total = int(layer.in_features)
+            block = self.block_of(layer.weight)
+            found["inner"] = (total, *self._divided(path, total, block))
+        if "queries" in last:
+            found |= self._heads(path, module, last["queries"])
+        return found
+
+    def _divided(self, path: str, total: int, block: int) -> tuple[int, int]:
+        """(first, count) of features that are divided in units of whole blocks, as evenly as can be."""
+        units = [unit for unit in (*(block * unit for unit in (8, 4, 2)), *UNITS, block)
+                 if unit % block == 0 and total % unit == 0 and total // unit >= self.size]  # fmt: skip
+        if not units:
+            raise ModelError(
+                f"{total} inner features in blocks of {block} cannot be divided among {self.size} processes",
+                where=path, hint="Take fewer processes, or another type of weights",
+            )  # fmt: skip
+        unit = next((unit for unit in units if total // unit % self.size == 0), min(units))
+        first, last = (total // unit * rank // self.size * unit for rank in (self.rank, self.rank + 1))
+        return first, last - first
+
+    def _heads(self, path: str, module: Any, last: Any) -> dict[str, tuple[int, int, int]]:
+        """Whole groups of heads: the queries of a key stay together. Where there are fewer keys than processes, several
+        have the same key.
+        """
+        given = module.heads
+        heads = given if isinstance(given, Heads) else Heads(given, given, last.in_features // given)
+        queries, keys, width, block = heads.heads, heads.kv_heads, heads.head_dim, self.block_of(last.weight)
+        group = queries // keys
+        together = lcm(group * width, block) // (group * width)  # groups that end with a block
+        if keys % together == 0 and keys // together >= self.size:
+            units = keys // together
+            key, end = (units * rank // self.size * together for rank in (self.rank, self.rank + 1))
+            own_keys, query, own_queries = end - key, key * group, (end - key) * group
+        elif keys < self.size and self.size % keys == 0 and queries % self.size == 0:
+            own_queries, own_keys = queries // self.size, 1
+            query, key = self.rank * own_queries, self.rank * keys // self.size
+            if own_queries * width % block:
+                own_queries = 0
+        else:
+            own_queries = own_keys = query = key = 0
+        if not own_queries:
+            raise ModelError(
+                f"{queries} heads of queries and {keys} of keys, of {width} features in blocks of {block}, cannot be "
+                f"divided among {self.size} processes",
+                where=path, hint="Take a number of processes that divides the heads, or another type of weights",
+            )  # fmt: skip
+        self._set_heads(module, heads, (query, own_queries), own_keys)
+        found = {
+            "queries": (queries * width, query * width, own_queries * width),
+            "keys": (keys * width, key * width, own_keys * width),
+        }
+        if own_queries == own_keys * group:
+            whole = (group + 2) * width
+            found["groups"] = (keys * whole, key * whole, own_keys * whole)
+        return found
+
+    def _set_heads(self, module: Any, heads: Heads, queries: tuple[int, int], keys: int) -> None:
+        if isinstance(module.heads, Heads):
+            slopes = None if heads.slopes is None else heads.slopes.narrow(0, *queries).contiguous()
+            module.heads = replace(heads, heads=queries[1], kv_heads=keys, slopes=slopes)
+            if slopes is not None:
+                module.slopes = slopes
+        else:
+            module.heads, module.first_head = queries[1], queries[0]
+        if hasattr(self.model, "kv_heads"):
+            self.model.kv_heads = keys
+
+    # -- layers
+
+    def _outputs(self, path: str, layer: Any, parts: Sequence[tuple[int, int, int]]) -> None:
+        total = sum(part[0] for part in parts)
+        if total != layer.out_features:
+            raise ModelError(f"has {layer.out_features} outputs, its parts have {total}", where=path)
+        starts = [sum(part[0] for part in parts[:i]) for i in range(len(parts))]
+        ranges = tuple((start + first, count) for start, (_, first, count) in zip(starts, parts, strict=True))
+        self._set(layer.weight, int(isinstance(layer, TransposedLinear)), ranges)
+        if layer.bias is not None:
+            self._set(layer.bias, 0, ranges)
+        layer.out_features = sum(count for _, count in ranges)
+
+    def _inputs(self, path: str, layer: Any, part: tuple[int, int, int]) -> None:
+        if part[0] != layer.in_features:
+            raise ModelError(f"has {layer.in_features} inputs, its part {part[0]}", where=path)
+        transposed = isinstance(layer, TransposedLinear)
+        self._set(layer.weight, 0 if transposed else 1, (part[1:],))
+        layer.in_features = part[2]
+        self._become(layer, SummedTransposedLinear if transposed else SummedLinear)
+
+    def _vocabulary(self, layer: Any) -> None:
+        words = layer.weight.shape[0]
+        most = -(-words // self.size // WORDS) * WORDS
+        first = most * self.rank
+        if most * (self.size - 1) >= words:
+            return  # too few words: all processes have all
+        count = min(most, words - first)
+        self._set(layer.weight, 0, ((first, count),))
+        if isinstance(layer, Embedding):
+            self._become(layer, DividedEmbedding)
+            layer.first, layer.count, layer.most = first, count, most
+            return
+        if layer.bias is not None:
+            self._set(layer.bias, 0, ((first, count),))
+        self._become(layer, DividedHead)
+        layer.features, layer.most, layer.out_features = words, most, count
+
+    def _set(self, parameter: Tensor, dim: int, ranges: tuple[tuple[int, int], ...]) -> None:
+        self.parts[id(parameter)] = Part(tuple(parameter.shape), dim, ranges)
+
+    def _become(self, layer: Any, kind: type[Module]) -> None:
+        """The same object, whose name and parameters others know, computes as another class."""
+        object.__setattr__(layer, "__class__", kind)
+        layer.group = self.group
+
+
+def _has_parameters(module: Module) -> bool:
+    return next(iter(module.parameters()), None) is not None

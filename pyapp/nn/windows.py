@@ -1,0 +1,212 @@
+"""The parts of Swin (Liu et al. 2021, arXiv 2103.14030): attention within windows of a picture's patches, which every
+second layer shifts by half a window, and stages that halve the picture's sides.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..engine import Tensor, ops
+from ..engine.lazy import np
+from .encoders import Intermediate, SelfAttention, attend_joined
+from .layers.containers import ModuleList
+from .layers.linear import Linear, ResidualLinear
+from .layers.normalization import LayerNorm
+from .module import Module
+from .parameter import new_parameter
+from .vision import PatchEmbeddings, resized_positions
+
+HIDDEN = -100.0  # added to the score of a place that is no neighbour of the other
+
+
+def pair_distances(rows: int, columns: int) -> Any:
+    """A number for each pair of places in a grid, by their distances in rows and in columns: int64 array (T, T) of
+    numbers below (2 * rows - 1) * (2 * columns - 1).
+    """
+    places = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij")).reshape(2, -1)  # (2, T)
+    apart = places[:, :, None] - places[:, None, :] + np.array([rows - 1, columns - 1])[:, None, None]
+    return (apart[0] * (2 * columns - 1) + apart[1]).astype("int64")
+
+
+def bias_of_pairs(table: Tensor, index: Tensor) -> Tensor:
+    """table (pairs, H), index (T, T) → the biases of the scores (1, H, T, T)."""
+    tokens = index.shape[0]
+    found = table.index_select(0, index.reshape(-1))  # (T * T, H)
+    return found.transpose(0, 1).reshape(1, table.shape[1], tokens, tokens)
+
+
+def seams(window: int, shift: int) -> list[list[Any]]:
+    """What the scores of a shifted picture's windows hide, float32 (T, T) or None: [row][column], of the windows in the
+    last row or column and of those before. The picture was rolled, so a last window has places from both ends of it.
+    """
+    late = np.arange(window) >= window - shift
+    rows, columns = np.repeat(late, window), np.tile(late, window)  # (T,) each
+
+    def hidden(part: Any) -> Any:
+        return np.where(part[:, None] != part[None, :], HIDDEN, 0).astype("float32")
+
+    both = np.where((rows[:, None] != rows) | (columns[:, None] != columns), HIDDEN, 0).astype("float32")
+    return [[None, hidden(columns)], [hidden(rows), both]]
+
+
+def in_windows(x: Tensor, window: int) -> Tensor:
+    """x (B, R * window, C * window, D) → (B, R, C, window², D)."""
+    batch, rows, columns, width = x.shape[0], x.shape[1] // window, x.shape[2] // window, x.shape[3]
+    x = x.reshape(batch, rows, window, columns, window, width).transpose(2, 3)
+    return x.reshape(batch, rows, columns, window * window, width)
+
+
+def out_of_windows(x: Tensor, window: int) -> Tensor:
+    """x (B, R, C, window², D) → (B, R * window, C * window, D)."""
+    batch, rows, columns, _, width = x.shape
+    x = x.reshape(batch, rows, columns, window, window, width).transpose(2, 3)
+    return x.reshape(batch, rows * window, columns * window, width)
+
+
+class WindowAttention(SelfAttention):
+    """Self-attention within each window, with a bias for each head and distance."""
+
+    def __init__(self, width: int, heads: int, window: int, bias: bool) -> None:
+        super().__init__(width, heads, bias)
+        self.window = window
+        self.relative_position_bias_table = new_parameter(ops.zeros, (2 * window - 1) ** 2, heads)
+        self._index: Tensor | None = None  # made at the first use
+
+    def biases(self) -> Tensor:
+        """(1, H, T, T) of the window² places of a window."""
+        table = self.relative_position_bias_table
+        if self._index is None or self._index.device is not table.device:
+            self._index = ops.tensor(pair_distances(self.window, self.window)).to(table.device)
+        return bias_of_pairs(table, self._index)
+
+    def of_windows(self, x: Tensor, shift: int) -> Tensor:
+        """x (B, R, C, T, D): R x C windows of T places, of a picture that was rolled by `shift` → (B, R, C, T, D)."""
+        batch, rows, columns, tokens, width = x.shape
+        qkv, biases = self.joined(self, x), self.biases()  # (B, R, C, T, 3 * D)
+        if not shift:
+            y = attend_joined(qkv.reshape(batch * rows * columns, tokens, 3 * width), self.heads, biases)
+            return y.reshape(batch, rows, columns, tokens, width)
+        hidden, found = seams(self.window, shift), []
+        for row, (top, high) in enumerate(((0, rows - 1), (rows - 1, 1))):
+            line = []
+            for column, (left, wide) in enumerate(((0, columns - 1), (columns - 1, 1))):
+                part = qkv.narrow(1, top, high).narrow(2, left, wide).reshape(batch * high * wide, tokens, 3 * width)
+                seam = hidden[row][column]
+                mask = biases if seam is None else biases + ops.tensor(seam, device=x.device)
+                line.append(attend_joined(part, self.heads, mask).reshape(batch, high, wide, tokens, width))
+            found.append(ops.cat(line, 2))
+        return ops.cat(found, 1)
+
+
+class WindowLayer(Module):
+    """Attention and a feed-forward part, each with a norm before it and a residual around it."""
+
+    def __init__(self, config: Any, width: int, heads: int, shifted: bool) -> None:
+        super().__init__()
+        inner = int(config.mlp_ratio * width)
+        self.window, self.shift = config.window_size, config.window_size // 2 if shifted else 0
+        self.layernorm_before = LayerNorm(width, config.layer_norm_eps)
+        self.attention = Module()
+        self.attention.add_module("self", WindowAttention(width, heads, config.window_size, config.qkv_bias))
+        self.attention.output = Module()
+        self.attention.output.dense = Linear(width, width)
+        self.layernorm_after = LayerNorm(width, config.layer_norm_eps)
+        self.intermediate = Intermediate(width, inner, config.hidden_act)
+        self.output = Module()
+        self.output.dense = ResidualLinear(inner, width)
+
+    def forward(self, x: Tensor, size: tuple[int, int]) -> Tensor:
+        """x (B, H * W, D) of (H, W) places → (B, H * W, D)."""
+        window, (high, wide), width = self.window, size, x.shape[2]
+        shift = self.shift if min(size) > window else 0  # one window has all rows or columns
+        y = self.layernorm_before(x).reshape(x.shape[0], high, wide, width)
+        below, right = -high % window, -wide % window
+        if below or right:
+            y = ops.pad(y, [0, 0, 0, right, 0, below])
+        if shift:
+            y = y.roll((-shift, -shift), (1, 2))
+        y = self.attention.output.dense(self.attention._modules["self"].of_windows(in_windows(y, window), shift))
+        y = out_of_windows(y, window)  # (B, H', W', D)
+        if shift:
+            y = y.roll((shift, shift), (1, 2))
+        x = x + y[:, :high, :wide].reshape(x.shape)
+        return self.output.dense(self.intermediate(self.layernorm_after(x)), x)
+
+
+class PatchMerging(Module):
+    """Four neighbouring places become one of twice the width."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.reduction = Linear(4 * width, 2 * width, bias=False)
+        self.norm = LayerNorm(4 * width)
+
+    def forward(self, x: Tensor, size: tuple[int, int]) -> Tensor:
+        """x (B, H * W, D) → (B, H / 2 * W / 2, 2 * D), both rounded up."""
+        batch, _, width = x.shape
+        x = x.reshape(batch, *size, width)
+        if size[0] % 2 or size[1] % 2:
+            x = ops.pad(x, [0, 0, 0, size[1] % 2, 0, size[0] % 2])
+        rows, columns = x.shape[1] // 2, x.shape[2] // 2
+        x = x.reshape(batch, rows, 2, columns, 2, width).permute(0, 1, 3, 4, 2, 5)  # (B, H / 2, W / 2, 2, 2, D)
+        return self.reduction(self.norm(x.reshape(batch, rows * columns, 4 * width)))
+
+
+class WindowStage(Module):
+    """Layers of one width; merging follows, unless it is the last stage."""
+
+    def __init__(self, config: Any, stage: int) -> None:
+        super().__init__()
+        width, heads = config.embed_dim << stage, config.num_heads[stage]
+        self.blocks = ModuleList(WindowLayer(config, width, heads, i % 2 > 0) for i in range(config.depths[stage]))
+        self.downsample = PatchMerging(width) if stage + 1 < len(config.depths) else None
+
+    def forward(self, x: Tensor, size: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
+        """x (B, H * W, D) of (H, W) places → the same after the stage."""
+        for layer in self.blocks:
+            x = layer(x, size)
+        if self.downsample is None:
+            return x, size
+        return self.downsample(x, size), ((size[0] + 1) // 2, (size[1] + 1) // 2)
+
+
+class WindowEmbeddings(Module):
+    """Patches and their norm, with positions if the configuration says so."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        self.patch_embeddings = PatchEmbeddings(config.num_channels, config.embed_dim, config.patch_size)
+        absolute, patches = config.use_absolute_embeddings, config.grid[0] * config.grid[1]
+        self.position_embeddings = new_parameter(ops.zeros, 1, patches, config.embed_dim) if absolute else None
+        self.norm = LayerNorm(config.embed_dim)
+
+    def forward(self, pixel_values: Tensor) -> tuple[Tensor, tuple[int, int]]:
+        """pixel_values (B, C, H, W) → (B, rows * columns, D), and (rows, columns): patches at the right and the bottom
+        may go beyond the picture.
+        """
+        high, wide = self.config.patch_size
+        below, right = -pixel_values.shape[2] % high, -pixel_values.shape[3] % wide
+        if below or right:
+            pixel_values = ops.pad(pixel_values, [0, right, 0, below])
+        size = pixel_values.shape[2] // high, pixel_values.shape[3] // wide
+        x = self.norm(self.patch_embeddings(pixel_values))
+        if self.position_embeddings is not None:
+            x = x + resized_positions(self.position_embeddings, 0, 0, self.config.grid, size)
+        return x, size
+
+
+class WindowEncoder(Module):
+    """The stages."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.layers = ModuleList(WindowStage(config, stage) for stage in range(len(config.depths)))
+
+    def forward(self, x: Tensor, size: tuple[int, int]) -> Tensor:
+        """x (B, H * W, D) of (H, W) places → (B, H' * W', D')."""
+        for stage in self.layers:
+            x, size = stage(x, size)
+        return x

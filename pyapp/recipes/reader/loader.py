@@ -1,0 +1,132 @@
+"""Batches of lines, drawn by helper processes during training."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyapp.engine.lazy import np
+from pyapp.recipes.chooser import Chooser
+from pyapp.recipes.helpers import helper_pool, interrupts_blocked
+from pyapp.recipes.reader.drawing import Line, Print, draw_lines
+from pyapp.recipes.reader.fonts import installed
+from pyapp.recipes.reader.texts import ALPHABET
+from pyapp.vision.line_pixels import ink, scaled_width
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+WIDTH_STEP = 32  # widths of batches are multiples: their kernels are recorded once for each
+WIDEST = 1024
+GROUP = 16  # batches that are drawn together and sorted by width
+TAKES = 2  # of a printed line
+AHEAD = 3  # groups that helpers may draw ahead
+
+_NUMBERS = {character: number for number, character in enumerate(ALPHABET, 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A batch: `pixels` float32 (B, 1, height, W), and the characters of each line as numbers from 1."""
+
+    pixels: NDArray[np.float32]
+    labels: list[list[int]]
+
+
+def prepared(pixels: NDArray[np.uint8], height: int) -> NDArray[np.float32]:
+    """A grey picture uint8 (H, W) → float32 (height, W')."""
+    from PIL import Image
+
+    size = min(WIDEST, scaled_width(pixels.shape[0], pixels.shape[1], height)), height
+    return ink(np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BILINEAR)))
+
+
+def spelled(text: str) -> list[int]:
+    return [_NUMBERS[character] for character in text]
+
+
+def batched(lines: Sequence[Line], height: int) -> Lines:
+    """Lines as one batch, with paper behind the shorter ones."""
+    rows = [prepared(line.pixels, height) for line in lines]
+    width = -(-max(row.shape[1] for row in rows) // WIDTH_STEP) * WIDTH_STEP
+    pixels = np.zeros((len(rows), 1, height, width), np.float32)
+    for target, row in zip(pixels, rows, strict=True):
+        target[0, :, : row.shape[1]] = row
+    return Lines(pixels, [spelled(line.text) for line in lines])
+
+
+def draw_group(seed: object, number: int, rows: int, how: Print, height: int) -> list[Lines]:
+    """The batches of a group in any order: lines of about the same width are in one batch."""
+    choosers = (Chooser("line", seed, number, row) for row in range(rows * GROUP // TAKES))
+    lines = [line for chooser in choosers for line in draw_lines(chooser, how, TAKES)]
+    lines.sort(key=lambda line: line.pixels.shape[1] / line.pixels.shape[0])
+    batches = [batched(lines[first : first + rows], height) for first in range(0, len(lines), rows)]
+    chooser = Chooser("order", seed, number)
+    return sorted(batches, key=lambda _: chooser.random())
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of the training: from the batch `begin` on, lines are printed so."""
+
+    begin: int
+    how: Print
+
+
+class LineLoader:
+    """The batches of a training, drawn by `helpers` processes, or in this process if there are none. `position` is the
+    number of the next batch, and the whole state.
+    """
+
+    def __init__(self, seed: int, rows: int, height: int, stages: Sequence[Stage], helpers: int = 1) -> None:
+        self._seed, self._rows, self._height, self._stages = seed, rows, height, stages
+        self._position = 0
+        self._ready: dict[int, Future[list[Lines]]] = {}
+        self._pool = helper_pool(helpers, installed) if helpers and sys.platform != "emscripten" else None
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    @position.setter
+    def position(self, value: int) -> None:
+        self._forget()
+        self._position = value
+
+    def batch(self) -> Lines:
+        """The next batch."""
+        number, place = divmod(self._position, GROUP)
+        for ahead in range(number, number + (AHEAD if self._pool else 1)):
+            self._start(ahead)
+        found = self._ready[number].result()[place]
+        if place == GROUP - 1:
+            del self._ready[number]
+        self._position += 1
+        return found
+
+    def close(self) -> None:
+        """Ends the helpers."""
+        self._forget()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _start(self, number: int) -> None:
+        if number in self._ready:
+            return
+        how = next(stage.how for stage in reversed(self._stages) if stage.begin <= number * GROUP)
+        arguments = (self._seed, number, self._rows, how, self._height)
+        if self._pool is not None:
+            with interrupts_blocked():  # a process that starts here inherits it
+                self._ready[number] = self._pool.submit(draw_group, *arguments)
+        else:
+            made: Future[list[Lines]] = Future()
+            made.set_result(draw_group(*arguments))
+            self._ready[number] = made
+
+    def _forget(self) -> None:
+        for future in self._ready.values():
+            future.cancel()
+        self._ready.clear()

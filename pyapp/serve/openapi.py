@@ -1,0 +1,250 @@
+"""/openapi.json: the routes, their fields and their answers, in OpenAPI 3.1.
+
+The examples are whole requests; a test sends them, and compares the fields here with those that the routes ask for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pyapp import __version__
+from pyapp.text.options import SEEDS
+
+Schema = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+FLAG: Schema = {"type": "boolean", "default": False}
+OBJECT: Schema = {"type": "object"}
+IGNORED: Schema = {"description": "Without effect here."}
+TEXTS: Schema = {"oneOf": [TEXT, {"type": "array", "items": TEXT}]}
+TOKENS: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+VECTOR: Schema = {"type": "array", "items": {"type": "number"}}
+
+
+def whole(low: int | None = None, high: int | None = None, **more: Any) -> Schema:
+    return {"type": "integer"} | limits(low, high) | more
+
+
+def number(low: float | None = None, high: float | None = None, **more: Any) -> Schema:
+    return {"type": "number"} | limits(low, high) | more
+
+
+def limits(low: float | None, high: float | None) -> Schema:
+    return {name: value for name, value in (("minimum", low), ("maximum", high)) if value is not None}
+
+
+def one_of(*choices: str, **more: Any) -> Schema:
+    return {"type": "string", "enum": list(choices), **more}
+
+
+def array(items: Schema, **more: Any) -> Schema:
+    return {"type": "array", "items": items, **more}
+
+
+def an_object(**properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties}
+
+
+def ignored(*names: str) -> dict[str, Schema]:
+    return dict.fromkeys(names, IGNORED)
+
+
+MODEL: Schema = {"type": "string", "description": "The name of a model; by default the first for the route."}
+SAMPLING: dict[str, Schema] = {
+    "max_tokens": whole(1), "max_completion_tokens": whole(1), "temperature": number(0, 100, default=1),
+    "top_p": number(0, 1, default=1), "top_k": whole(0, default=0), "min_p": number(0, 1, default=0),
+    "typical_p": number(0, 1, default=1), "seed": whole(-SEEDS, SEEDS - 1), "stop": TEXTS,
+    "frequency_penalty": number(-2, 2, default=0), "presence_penalty": number(-2, 2, default=0),
+    "repetition_penalty": number(0.01, 100, default=1), "no_repeat_ngram": whole(0, 1000, default=0),
+    "logit_bias": {"type": "object", "additionalProperties": number()}, "n": whole(1, 64, default=1),
+    "response_format": an_object(type=one_of("text", "json_object", "json_schema"), json_schema=OBJECT),
+    "regex": {"type": "string", "description": "The whole text must match it."},
+    "choice": {**TEXTS, "description": "The whole text must be one of these."},
+    "priority": whole(default=0, description="Requests with a lower one go first."),
+    "stream": FLAG, "stream_options": an_object(include_usage=FLAG),
+    **ignored("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+              "parallel_tool_calls", "verbosity", "modalities", "prompt_cache_retention"),
+}  # fmt: skip
+INFERENCE = an_object(
+    max_new_tokens=whole(1, default=100), temperature=number(0.0001, 100), top_k=whole(0), top_p=number(0, 1),
+    typical_p=number(0, 1), repetition_penalty=number(0.01, 100), frequency_penalty=number(-2, 2), stop=TEXTS,
+    seed=whole(0, SEEDS - 1), do_sample=FLAG, details=FLAG, return_full_text=FLAG, top_n_tokens=whole(0, 20),
+    grammar=an_object(type=one_of("json", "regex"), value={}),
+    **ignored("truncate", "watermark", "decoder_input_details", "adapter_id", "best_of"),
+)  # fmt: skip
+MESSAGES = array(an_object(role=TEXT, content={"oneOf": [TEXT, array(OBJECT), {"type": "null"}]}), minItems=1)
+INPUTS = {"inputs": TEXTS}
+TRUNCATION = ignored("truncate", "truncation_direction")
+SCORES = array(an_object(index=whole(0), score=number()))
+GENERATED = an_object(generated_text=TEXT, details=OBJECT)
+USAGE = an_object(prompt_tokens=whole(0), completion_tokens=whole(0), total_tokens=whole(0))
+COMPLETION = an_object(id=TEXT, object=TEXT, created=whole(), model=TEXT, choices=array(OBJECT), usage=USAGE)
+SOUND_FIELDS: dict[str, Schema] = {
+    "file": {"type": "string", "format": "binary"}, "model": MODEL, "language": TEXT, "prompt": TEXT,
+    "response_format": one_of("json", "text", "srt", "verbose_json", "vtt", default="json"),
+    "temperature": number(0, 1), "stream": FLAG, "timestamp_granularities[]": array(one_of("word", "segment")),
+    "timestamp_granularities": array(one_of("word", "segment")), **ignored("include[]", "chunking_strategy"),
+}  # fmt: skip
+TRANSCRIPT = an_object(text=TEXT, language=TEXT, duration=number(), segments=array(OBJECT), words=array(OBJECT))
+MODEL_ENTRY = an_object(id=TEXT, object=TEXT, created=whole(), owned_by=TEXT, task=TEXT,
+                        loaded={"type": "boolean"})  # fmt: skip
+STATUS = an_object(status=TEXT)
+HELLO = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
+
+
+class Route:
+    """What a route takes and gives. `fields` are those of its JSON object (or form), `needed` the ones that must be
+    there; `streams`: its answer may be server-sent events.
+    """
+
+    def __init__(
+        self, about: str, answer: Schema | str, fields: Mapping[str, Schema] | None = None,
+        example: Mapping[str, Any] | None = None, needed: tuple[str, ...] = (), streams: bool = False,
+        form: bool = False,
+    ) -> None:  # fmt: skip
+        self.about, self.answer, self.fields, self.example = about, answer, fields, example
+        self.needed, self.streams, self.form = needed, streams, form
+
+    def described(self, path: str, method: str) -> Schema:
+        """The operation."""
+        found: Schema = {
+            "operationId": "_".join(re.findall(r"\w+", f"{method.lower()} {path}")), "summary": self.about,
+            "responses": {"200": self._response(), "default": {"$ref": "#/components/responses/Error"}},
+        }  # fmt: skip
+        if self.fields is not None:
+            schema: Schema = {"type": "object", "properties": dict(self.fields), "additionalProperties": False}
+            if self.needed:
+                schema["required"] = list(self.needed)
+            media: Schema = {"schema": schema}
+            if self.example is not None:
+                media["example"] = dict(self.example)
+            kind = "multipart/form-data" if self.form else "application/json"
+            found["requestBody"] = {"required": True, "content": {kind: media}}
+        if "{name" in path:
+            found["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": TEXT}]
+        return found
+
+    def _response(self) -> Schema:
+        content: Schema = {}
+        if isinstance(self.answer, str):
+            content[self.answer] = {"schema": TEXT}
+        else:
+            content["application/json"] = {"schema": self.answer}
+        if self.streams:
+            content["text/event-stream"] = {"schema": TEXT}
+        if self.form:
+            content["text/plain"] = {"schema": TEXT}
+        return {"description": "The answer.", "content": content}
+
+
+ROUTES: dict[tuple[str, str], Route] = {
+    ("GET", "/health"): Route("Whether the engine lives", STATUS),
+    ("GET", "/ready"): Route("Whether the models are loaded and the server does not end", STATUS),
+    ("GET", "/metrics"): Route("Figures for Prometheus", "text/plain"),
+    ("GET", "/openapi.json"): Route("This description", OBJECT),
+    ("GET", "/v1/models"): Route("The models", an_object(object=TEXT, data=array(MODEL_ENTRY))),
+    ("GET", "/v1/models/{name:path}"): Route("A model", MODEL_ENTRY),
+    ("POST", "/v1/chat/completions"): Route(
+        "An answer in a conversation (OpenAI)", COMPLETION,
+        {"model": MODEL, "messages": MESSAGES, **SAMPLING, "logprobs": FLAG, "top_logprobs": whole(0, 20),
+         "tools": array(OBJECT), "tool_choice": {"oneOf": [TEXT, OBJECT]}, "chat_template_kwargs": OBJECT,
+         "reasoning_effort": TEXT},
+        HELLO, ("messages",), streams=True,
+    ),
+    ("POST", "/v1/completions"): Route(
+        "The continuation of texts (OpenAI)", COMPLETION,
+        {"model": MODEL, "prompt": {"oneOf": [TEXT, array(TEXT), TOKENS, array(TOKENS)]}, **SAMPLING,
+         "logprobs": whole(0, 20), "echo": FLAG, "best_of": whole(1, 64), "suffix": TEXT},
+        {"prompt": "Once upon a time", "max_tokens": 4}, ("prompt",), streams=True,
+    ),
+    ("POST", "/v1/embeddings"): Route(
+        "Vectors of texts (OpenAI)", an_object(object=TEXT, data=array(OBJECT), model=TEXT, usage=USAGE),
+        {"model": MODEL, "input": {"oneOf": [TEXT, array(TEXT), TOKENS, array(TOKENS)]},
+         "encoding_format": one_of("float", "base64", default="float"), "dimensions": whole(1),
+         **ignored("user", "input_type")},
+        {"input": ["the cat", "a boat"]}, ("input",),
+    ),
+    ("POST", "/v1/rerank"): Route(
+        "How well texts answer a query (Cohere, Jina)", an_object(model=TEXT, results=array(OBJECT)),
+        {"model": MODEL, "query": TEXT, "documents": array({"oneOf": [TEXT, an_object(text=TEXT)]}),
+         "top_n": whole(1), "return_documents": FLAG,
+         **ignored("max_tokens_per_doc", "truncate", "truncation_direction", "raw_scores")},
+        {"query": "cats", "documents": ["the cat", "a boat"]}, ("query", "documents"),
+    ),
+    ("POST", "/v1/audio/transcriptions"): Route(
+        "The text of a recording (OpenAI)", TRANSCRIPT, SOUND_FIELDS, None, ("file",), streams=True, form=True,
+    ),
+    ("POST", "/v1/audio/translations"): Route(
+        "The text of a recording in English (OpenAI)", TRANSCRIPT, SOUND_FIELDS, None, ("file",), streams=True,
+        form=True,
+    ),
+    ("POST", "/"): Route(
+        "As /generate with an array as the answer; without a language model, as /embed", array(GENERATED),
+        {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
+        {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
+    ),
+    ("GET", "/info"): Route("The first model and the limits (TGI, TEI)", OBJECT),
+    ("POST", "/generate"): Route(
+        "The continuation of a text (TGI)", GENERATED,
+        {"inputs": TEXT, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
+        {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
+    ),
+    ("POST", "/generate_stream"): Route(
+        "The continuation of a text, token by token (TGI)", "text/event-stream",
+        {"inputs": TEXT, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
+        {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",),
+    ),
+    ("POST", "/tokenize"): Route(
+        "The tokens of texts (TGI, TEI)", array(OBJECT),
+        {**INPUTS, **ignored("add_special_tokens", "prompt_name", "model", "parameters")},
+        {"inputs": "Once upon"}, ("inputs",),
+    ),
+    ("POST", "/embed"): Route(
+        "Vectors of texts (TEI)", array(VECTOR), {**INPUTS, "normalize": {**FLAG, "default": True}, **TRUNCATION},
+        {"inputs": ["the cat", "a boat"]}, ("inputs",),
+    ),
+    ("POST", "/embed_all"): Route(
+        "A vector for each token of texts (TEI)", array(array(VECTOR)),
+        {**INPUTS, **TRUNCATION, **ignored("prompt_name")}, {"inputs": ["the cat"]}, ("inputs",),
+    ),
+    ("POST", "/rerank"): Route(
+        "How well texts answer a query (TEI)", SCORES,
+        {"model": MODEL, "query": TEXT, "texts": array(TEXT), "return_text": FLAG, **TRUNCATION,
+         **ignored("max_tokens_per_doc", "raw_scores")},
+        {"query": "cats", "texts": ["the cat", "a boat"]}, ("query", "texts"),
+    ),
+    ("POST", "/similarity"): Route(
+        "The cosine of a sentence and others (TEI)", VECTOR,
+        {"inputs": an_object(source_sentence=TEXT, sentences=array(TEXT)), **ignored("parameters")},
+        {"inputs": {"source_sentence": "the cat", "sentences": ["a cat", "a boat"]}}, ("inputs",),
+    ),
+    ("POST", "/predict"): Route(
+        "The labels of texts (TEI)", array(an_object(label=TEXT, score=number())),
+        {**INPUTS, **TRUNCATION, **ignored("raw_scores")}, {"inputs": "the cat"}, ("inputs",),
+    ),
+}  # fmt: skip
+
+
+def description(keys: bool) -> Schema:
+    """The whole description. `keys`: requests must have one."""
+    error = an_object(message=TEXT, type=TEXT, param={"type": ["string", "null"]}, code={"type": ["string", "null"]})
+    answer = {"description": "An error in OpenAI's form.",
+              "content": {"application/json": {"schema": an_object(error=error)}}}  # fmt: skip
+    components: Schema = {"responses": {"Error": answer}}
+    paths: Schema = {}
+    for (method, path), route in ROUTES.items():
+        paths.setdefault(path.replace("{name:path}", "{name}"), {})[method.lower()] = route.described(path, method)
+    found: Schema = {
+        "openapi": "3.1.0", "paths": paths, "components": components,
+        "info": {
+            "title": "pyapp", "version": __version__,
+            "description": "Models over HTTP, in the interfaces of OpenAI, text-generation-inference and "
+            "text-embeddings-inference. /v1/realtime is a websocket, in the form of OpenAI's Realtime interface.",
+        },
+    }  # fmt: skip
+    if keys:
+        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        found["security"] = [{"key": []}]
+    return found

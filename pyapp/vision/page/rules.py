@@ -1,0 +1,81 @@
+"""Rules: long straight thin lines, across and down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyapp.engine.lazy import np
+
+from .components import Runs, components, filled, painted, runs_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SHORTEST = 24  # pixels
+CHARACTERS = 2.5  # a rule is at least so many usual heights of characters long
+GAP = 4  # pixels that a rule may lack
+PIECE = 1.3  # usual heights of characters: the shortest piece between gaps
+SHORTEST_PIECE = 10  # pixels
+THICKEST = 0.8  # of the usual height of characters
+SLENDER = 6  # times as long as thick at least
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule as a box."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of a page, and masks bool (H, W) of their pixels."""
+
+    across: list[Rule]
+    down: list[Rule]
+    across_mask: NDArray[np.bool_]
+    down_mask: NDArray[np.bool_]
+
+
+def find_rules(mask: NDArray[np.bool_], usual: float) -> Rules:
+    """The rules of a mask bool (H, W) of ink whose characters are usually `usual` pixels high."""
+    shortest = max(SHORTEST, int(CHARACTERS * usual))
+    thickest = max(6.0, THICKEST * usual)
+    piece = max(SHORTEST_PIECE, int(PIECE * usual))
+    across, across_mask = _across(mask, piece, shortest, thickest)
+    turned, turned_mask = _across(mask.T, piece, shortest, thickest)
+    down = [Rule(rule.top, rule.left, rule.bottom, rule.right) for rule in turned]
+    return Rules(across, down, across_mask, turned_mask.T)
+
+
+def _across(
+    mask: NDArray[np.bool_], piece: int, shortest: int, thickest: float
+) -> tuple[list[Rule], NDArray[np.bool_]]:
+    """Rules across, and the mask of their pixels."""
+    runs = runs_of(mask)
+    pieces = runs.end - runs.start >= piece
+    if not pieces.any():
+        return [], np.zeros_like(mask)
+    row, start, end = runs.row[pieces], runs.start[pieces], runs.end[pieces]
+    # Pieces of a row that nearly touch are one.
+    follows = np.zeros(len(row), bool)
+    follows[1:] = (row[1:] == row[:-1]) & (start[1:] - end[:-1] <= GAP)
+    first = np.flatnonzero(~follows)
+    last = np.append(first[1:], len(row)) - 1
+    row, start, end = row[first], start[first], end[last]
+    long = end - start >= shortest
+    found_mask = filled(Runs(row[long], start[long], end[long]), mask.shape)
+    found = components(found_mask)
+    rules: list[Rule] = []
+    keep = np.zeros(len(found), bool)
+    for i in range(len(found)):
+        left, top, right, bottom = found.box(i)
+        thick = found.area[i] / (right - left)  # of one that is not quite straight
+        if thick <= thickest and right - left >= SLENDER * thick:
+            rules.append(Rule(left, top, right, bottom))
+            keep[i] = True
+    return rules, painted(found, keep, mask.shape)

@@ -1,0 +1,362 @@
+"""Models that several processes compute together, here as threads: the same logits and tokens as one, from parts of the
+files; what cannot be divided is named.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp.distributed.leading import Leader, OutOfStep, follow
+from pyapp.engine import capture, quant
+from pyapp.engine.buffers import int32_tensor
+from pyapp.engine.processes.group import ProcessGroup
+from pyapp.errors import ModelError
+from pyapp.events import Cancel
+from pyapp.formats import open_checkpoint, write_safetensors
+from pyapp.formats.convert import quantize_file
+from pyapp.formats.parts import read_part
+from pyapp.formats.source import FileSource
+from pyapp.models.load import LoadedModel, build
+from pyapp.models.loading.writing_gguf import gguf_view
+from pyapp.models.whisper.files import build_whisper
+from pyapp.nn.tensor_parallel import divide, parallelize
+from pyapp.text.generate import Session
+from tests.distributed.thread_ranks import in_ranks
+from tests.models.decoder_configs import CONFIGS, SMALL
+from tests.models.test_decoders import TEXT, make, numbers
+from tests.models.whisper_model import DEEP
+from tests.models.whisper_model import weights as whisper_weights
+from tests.together import check_each
+
+pytestmark = pytest.mark.native_only
+REFUSED = {
+    "olmo2": "q_norm, k_norm", "stablelm-parallel": "q_layernorm, k_layernorm", "mixtral": "experts.gate_up_proj",
+    "qwen3_moe": "experts.gate_up_proj",
+}  # fmt: skip
+WIDE = SMALL | {
+    "model_type": "llama", "vocab_size": 300, "hidden_size": 512, "intermediate_size": 768, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 128,
+}  # fmt: skip
+
+
+def written(model: Any, steps: int = 6) -> tuple[list[int], np.ndarray]:
+    """Greedy tokens, by a Graph, and the logits of each step."""
+    session = Session(model, capacity=len(TEXT) + steps)
+    logits, tokens, every = session.feed(TEXT), [], []
+    for _ in range(steps):
+        every.append(numbers(logits))
+        tokens.append(int(every[-1].argmax()))
+        logits = session.step(tokens[-1])
+    return tokens, np.stack([*every, numbers(logits)])
+
+
+def one_and_parts(name: str, size: int, **changed: Any) -> Any:
+    model = make(name, 1, **changed)
+    model.requires_grad_(False)
+    alone = written(model)
+    with pyapp.no_grad():
+        whole = numbers(model(pyapp.tensor([TEXT], dtype="int32")))
+
+    def run(group: ProcessGroup) -> Any:
+        own = make(name, 1, **changed)
+        own.requires_grad_(False)
+        parallelize(own, group)
+        with pyapp.no_grad():
+            logits = numbers(own(pyapp.tensor([TEXT], dtype="int32")))
+        return written(own), logits, sum(p.numel() for p in own.parameters())
+
+    for (tokens, steps), logits, _ in (found := in_ranks(size, run)):
+        assert tokens == alone[0]
+        assert np.abs(steps - alone[1]).max() < 1e-5 and np.abs(logits - whole).max() < 1e-5
+    return [count / sum(p.numel() for p in model.parameters()) for *_, count in found]
+
+
+def test_every_decoder_computes_as_one_process_or_says_why_not() -> None:
+    def check(name: str) -> None:
+        if name in REFUSED:
+            with pytest.raises(ModelError, match=REFUSED[name]):
+                one_and_parts(name, 2)
+        else:
+            assert max(one_and_parts(name, 2)) < 0.7
+
+    check_each(check, [(name,) for name in CONFIGS])
+
+
+def test_uneven_heads_and_few_keys() -> None:
+    """Three groups of heads for two processes; one head of keys for two, and two for four; an odd vocabulary."""
+    shares = one_and_parts("llama", 2, num_attention_heads=6, num_key_value_heads=3, head_dim=8, vocab_size=101)
+    assert 0.35 < min(shares) < max(shares) < 0.7
+    one_and_parts("llama", 2, num_key_value_heads=1)
+    one_and_parts("qwen2", 4, num_attention_heads=8, num_key_value_heads=2, hidden_size=64)
+    one_and_parts("llama-tied", 3, num_attention_heads=3, num_key_value_heads=3, head_dim=8, vocab_size=77)
+
+
+def test_a_group_of_one_is_one_process() -> None:
+    assert one_and_parts("llama", 1) == [1.0]
+
+
+class Ranks:
+    """The numbers of a group, for what is only divided."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = (lambda: rank), (lambda: size)
+
+
+def test_what_cannot_be_divided_is_named() -> None:
+    for size, block, told in (
+        (3, 1, "4 heads of queries and 2 of keys, of 8 features in blocks of 1, cannot be divided among 3 processes"),
+        (2, 32, "in blocks of 32"), (64, 1, "cannot be divided among 64 processes"),
+    ):  # fmt: skip
+        with pytest.raises(ModelError, match=told):
+            divide(make("llama", 1), Ranks(0, size), lambda _: block)  # type: ignore[arg-type, return-value]  # noqa: B023
+    with pytest.raises(NotImplementedError, match="no gradients"):
+        in_ranks(2, lambda group: parallelize(make("llama", 1), group)(pyapp.tensor([TEXT])))
+
+
+# -- from files
+
+
+class Counted(FileSource):
+    """A file that counts the bytes that are read, and maps nothing."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, mapping=False)
+        self.bytes_read = 0
+
+    def read_into(self, offset: int, view: memoryview) -> None:
+        self.bytes_read += len(view)
+        super().read_into(offset, view)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A model as float16 safetensors, and as GGUF in blocks of 32 and of 256."""
+    folder = tmp_path_factory.mktemp("models")
+    module = __import__("pyapp.models.llama", fromlist=["llama"])
+    model = module.LlamaForCausalLM(module.Config.from_dict(WIDE))
+    pyapp.manual_seed(4)
+    state = {name: pyapp.randn(*p.shape) * p.shape[-1] ** -0.5 for name, p in model.named_parameters()}
+    found = {"safetensors": folder / "model.safetensors"}
+    write_safetensors(found["safetensors"], {name: value.half() for name, value in state.items()})
+    (folder / "config.json").write_text(json.dumps(WIDE))
+    for kind in ("q8_0", "Q4_K_M"):
+        found[kind] = folder / f"{kind}.gguf"
+        quantize_file(found["safetensors"], found[kind], kind, view=gguf_view(found["safetensors"]))
+    return found
+
+
+@pytest.mark.parametrize(
+    "kind, dtype", [("safetensors", None), ("safetensors", "q8_0"), ("q8_0", None), ("Q4_K_M", None)]
+)
+def test_each_process_reads_its_parts(files: dict[str, Path], kind: str, dtype: str | None) -> None:
+    path = files[kind]
+    settings = WIDE if kind == "safetensors" else None
+
+    def load(source: Any, group: ProcessGroup | None = None) -> Any:
+        with open_checkpoint(source) as checkpoint:
+            return build(checkpoint, lambda event: None, Cancel(), settings, dtype, group=group)
+
+    whole = load(path)
+    stored = sum(info.nbytes for info in open_checkpoint(path).tensors.values())
+
+    def run(group: ProcessGroup) -> Any:
+        source = Counted(path)
+        model = load(source, group)
+        return model, source.bytes_read, written(model)
+
+    results = in_ranks(2, run)
+    names = dict(whole.named_parameters())
+    for rank, (model, read, _) in enumerate(results):
+        assert 0.4 * stored < read < 0.65 * stored, (rank, read, stored)  # three blocks of 256 are one and two
+        for name, parameter in model.named_parameters():
+            part = model.divided.get(name)
+            expected = names[name] if part is None else part.of(names[name].detach()) if part.dim == 0 else None
+            if expected is None:  # columns, at the borders of blocks
+                dense = quant.dequantize(names[name].detach())
+                expected = part.of(dense)
+            assert parameter.shape == expected.shape, name
+            a, b = (numbers(quant.dequantize(x.detach())) for x in (parameter, expected))
+            np.testing.assert_array_equal(a, b, err_msg=name)
+            assert parameter.dtype is names[name].dtype, name
+    tokens, logits = written(whole)
+    for _, _, (own, steps) in results:
+        assert own == tokens
+        # Activations become int8 for weights in blocks: a difference in the last bit can change one of them.
+        assert np.abs(steps - logits).max() < (1e-5 if kind == "safetensors" and dtype is None else 0.1)
+    assert sum(p.nbytes for p in results[0][0].parameters()) < 0.53 * sum(p.nbytes for p in whole.parameters())
+
+
+def test_parts_of_tensors(files: dict[str, Path]) -> None:
+    with open_checkpoint(files["safetensors"]) as checkpoint:
+        name = "model.layers.0.mlp.down_proj.weight"
+        whole = checkpoint.read(name).numpy()
+        part = read_part(checkpoint, name, [(500, 2), (3, 4)], (5, 7)).numpy()
+        np.testing.assert_array_equal(part, np.concatenate([whole[500:502], whole[3:7]])[:, 5:12])
+        norm = checkpoint.read("model.norm.weight").numpy()
+        np.testing.assert_array_equal(read_part(checkpoint, "model.norm.weight", [(9, 3)]).numpy(), norm[9:12])
+        for rows, columns in (([(511, 2)], None), ([(0, 1)], (760, 9)), ([], None), ([(0, 0)], None)):
+            with pytest.raises(ValueError, match="has no rows"):
+                read_part(checkpoint, name, rows, columns)
+        with pytest.raises(KeyError):
+            read_part(checkpoint, "nothing", [(0, 1)])
+    with open_checkpoint(files["Q4_K_M"]) as checkpoint:  # columns within a block: from the whole tensor, as float32
+        name = "blk.0.ffn_down.weight"
+        part = read_part(checkpoint, name, [(8, 2)], (100, 60))
+        np.testing.assert_array_equal(part.numpy(), quant.dequantize(checkpoint.read(name)).numpy()[8:10, 100:160])
+        assert read_part(checkpoint, name, [(8, 2)], (256, 512)).dtype is checkpoint.read(name).dtype
+
+
+# -- Whisper
+
+
+@pytest.mark.parametrize("dtype, close", [(None, 1e-5), ("q8_0", 0.05)])
+def test_whisper_in_two_processes(tmp_path: Path, dtype: str | None, close: float) -> None:
+    """Three heads of audio and six of text; greedy steps of two rows by a Graph, and the scores of all heads."""
+    config = dataclasses.replace(DEEP, n_audio_state=192, n_text_state=192)
+    path = tmp_path / "model.safetensors"
+    write_safetensors(path, {name: pyapp.tensor(value) for name, value in whisper_weights(config).items()})
+    mel = pyapp.from_numpy(np.random.default_rng(3).standard_normal((1, config.n_mels, 60), "f4"))
+
+    def results(group: ProcessGroup | None = None) -> tuple[Any, list[np.ndarray]]:
+        source = Counted(path)
+        with open_checkpoint(source) as checkpoint, pyapp.no_grad():
+            checkpoint.config = config.to_dict() | {"model_type": "whisper"}
+            model = build_whisper(checkpoint, dtype=dtype, group=group)
+            audio = model.encode(mel)
+            found = [numbers(audio), numbers(model.decode(pyapp.tensor([[1, 7, 9]]), audio))]
+            with model.new_session(audio, rows=2) as session:
+                found.append(session.feed([1, 7, 9]))
+                for tokens in ([4, 9], [11, 3], [60, 2]):
+                    found.append(np.array(session.step(tokens)))
+                    session.reorder([1, 0])
+            found += model.cross_attention([1, 7, 9, 20], audio)
+        return model, found
+
+    whole, alone = results()
+    for model, found in in_ranks(2, results):
+        for a, b in zip(found, alone, strict=True):
+            assert a.shape == b.shape and np.abs(a - b).max() < close * max(1.0, np.abs(b).max())
+        own, every = (sum(p.nbytes for p in m.parameters()) for m in (model, whole))
+        assert own < 0.66 * every  # three heads are one and two
+
+
+# -- one process leads
+
+
+def loader(name: str, log: list[Any] | None = None) -> Any:
+    def load(salt: int, *, tensor_parallel: ProcessGroup, report: Any = None, cancel: Any = None) -> LoadedModel:
+        if salt < 0:
+            raise ModelError(f"rank {tensor_parallel.rank()} has no such file")
+        model = parallelize(make(name, salt), tensor_parallel)
+        if log is not None:
+            log.append(weakref.ref(model))
+        return LoadedModel(name, model, None, {})  # type: ignore[arg-type]
+
+    return load
+
+
+def led(name: str, work: Callable[[Leader], Any], size: int = 2, log: list[Any] | None = None) -> Any:
+    """The result of `work(leader)`, which the other ranks follow."""
+    load = loader(name, log)
+
+    def run(group: ProcessGroup) -> Any:
+        if group.rank():
+            return follow(group, load)
+        leader = Leader(group, load)
+        try:
+            return work(leader)
+        finally:
+            leader.end()
+
+    return in_ranks(size, run)[0]
+
+
+def test_the_others_follow_sessions_and_caches_of_several_texts() -> None:
+    alone = make("llama", 1)
+
+    def work(leader: Leader) -> None:
+        model = leader.load(1).model
+        assert model.config is not None and model.device.type == "cpu"
+        tokens, logits = written(model)
+        expected, close = written(alone)
+        assert tokens == expected and np.abs(logits - close).max() < 1e-5
+        session = Session(model, 40, eager=True)
+        session.feed(TEXT)
+        session.rewind(4)
+        assert np.abs(numbers(session.feed(TEXT[4:])) - close[0]).max() < 1e-5
+        with pytest.raises(ModelError, match="outside the model's vocabulary"):
+            session.feed([96])
+        several(model, alone)
+
+    led("llama", work)
+
+
+def several(*models: Any) -> None:
+    """Texts in one cache that is copied, exchanged, put in another order and made larger: the same for each model."""
+
+    def results_of(model: Any) -> np.ndarray:
+        small = model.new_cache(16, texts=2)
+        with pyapp.no_grad():
+            for i, text in enumerate(([5, 9, 3], [7, 8, 40])):
+                model.forward_cached(
+                    int32_tensor(text, model.device), int32_tensor([0], model.device), small.text(i), True
+                )
+            cache = model.new_cache(16, texts=4)
+            cache.take(small)
+            cache.copy(0, 2, 3)
+            cache.swap(0, 1, (3, 3))
+            cache.reorder([2, 0, 1, 3], 3)
+            inputs = int32_tensor([11, 12, 13, 3, 3, 3], model.device)
+            tokens, places = inputs.narrow(0, 0, 3).reshape(3, 1), inputs.narrow(0, 3, 3)
+            first = cache.first(3)
+            graph = capture(lambda: model.forward_cached(tokens, places, first, last_only=False))
+            results = [numbers(graph.outputs)]
+            inputs.assign([21, 22, 23, 4, 4, 2])
+            results.append(numbers(graph.replay()))
+        return np.stack(results)
+
+    found = [results_of(model) for model in models]
+    assert np.abs(found[0] - found[1]).max() < 1e-5
+
+
+def test_models_that_are_not_used_any_more_are_free() -> None:
+    log: list[Any] = []
+
+    def work(leader: Leader) -> None:
+        for salt in (1, 2):
+            written(leader.load(salt).model)
+        last = leader.load(3)  # the message has the keys of what is gone
+        gc.collect()
+        assert [model() is None for model in log] == [True] * 4 + [False] * 2 and last.model
+
+    led("llama", work, log=log)
+
+
+def test_errors_of_one_process() -> None:
+    def missing(leader: Leader) -> None:
+        with pytest.raises(ModelError, match="rank 0 has no such file"):
+            leader.load(-1)
+        assert written(leader.load(1).model)[0]  # they go on
+
+    led("llama", missing)
+
+    def out_of_step(leader: Leader) -> None:
+        model = leader.load(1).model
+        cache = model.new_cache(4)
+        with pytest.raises(OutOfStep, match="a call failed in one process only"):
+            model.forward_cached(int32_tensor([1], model.device), int32_tensor([4], model.device), cache)
+        with pytest.raises(OutOfStep):
+            model.new_cache(4)
+
+    with pytest.raises(IndexError):
+        led("llama", out_of_step)

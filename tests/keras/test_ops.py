@@ -1,0 +1,117 @@
+"""keras.ops have NumPy's numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyapp import Tensor, keras
+from tests.together import check_each
+
+K: Any = keras.ops
+_random = np.random.RandomState(0)
+X, Y = _random.randn(3, 4).astype("float32"), _random.randn(3, 4).astype("float32")
+CUBE = _random.randn(2, 3, 4).astype("float32")
+SQUARE = _random.randn(3, 3).astype("float32") + 3 * np.eye(3, dtype="float32")
+WHOLE = np.array([1, 2, 2, 0, 4], "int32")
+ROW = np.array([0.5, -1.0, 2.0, 0.25], "float32")
+LIMITS = np.array([-1.0, 0.0, 1.0], "float32")
+
+
+def updated() -> Any:
+    found = X.copy()
+    found[0:2, 1:3] = 0
+    return found
+
+
+def placed() -> Any:
+    found = X.copy()
+    found[0, 1], found[2, 2] = 9, 8
+    return found
+
+
+CASES: dict[str, tuple[Any, Any]] = {
+    "equal": (lambda: K.equal(X, X * (Y > 0)), lambda: np.equal(X, X * (Y > 0))),
+    "not_equal": (lambda: K.not_equal(WHOLE, 2), lambda: WHOLE != 2),
+    "divide_no_nan": (lambda: K.divide_no_nan(X, WHOLE[[3, 0, 1, 2]]), lambda: np.where(
+        WHOLE[[3, 0, 1, 2]] == 0, 0, X / np.maximum(WHOLE[[3, 0, 1, 2]], 1))),
+    "round": (lambda: K.round(X, 1), lambda: np.round(X, 1)),
+    "clip": (lambda: K.clip(X, x_min=-0.5, x_max=0.5), lambda: np.clip(X, -0.5, 0.5)),
+    "cbrt": (lambda: K.cbrt(X), lambda: np.cbrt(X)),
+    "heaviside": (lambda: K.heaviside(X, 0.5), lambda: np.heaviside(X, 0.5)),
+    "mean of integers": (lambda: K.mean(WHOLE), lambda: WHOLE.mean()),
+    "mean": (lambda: K.mean(X, axis=(0, 1), keepdims=True), lambda: X.mean((0, 1), keepdims=True)),
+    "prod": (lambda: K.prod(CUBE, axis=(0, 2)), lambda: CUBE.prod((0, 2))),
+    "cumsum": (lambda: K.cumsum(X), lambda: X.cumsum()),
+    "cumprod": (lambda: K.cumprod(X, axis=1), lambda: X.cumprod(1)),
+    "median": (lambda: K.median(X, axis=1, keepdims=True), lambda: np.median(X, 1, keepdims=True)),
+    "median of all": (lambda: K.median(X), lambda: np.median(X)),
+    "quantile": (lambda: K.quantile(X, [0.2, 0.7], axis=1), lambda: np.quantile(X, [0.2, 0.7], 1)),
+    "quantile of dims": (lambda: K.quantile(CUBE, 0.3, axis=(0, 2)), lambda: np.quantile(CUBE, 0.3, (0, 2))),
+    "percentile": (lambda: K.percentile(X, 30.0), lambda: np.percentile(X, 30)),
+    "logsumexp": (lambda: K.logsumexp(X), lambda: np.log(np.exp(X).sum())),
+    "norm": (lambda: K.norm(X, ord=1, axis=1, keepdims=True), lambda: abs(X).sum(1, keepdims=True)),
+    "ptp": (lambda: K.ptp(X, axis=1), lambda: np.ptp(X, 1)),
+    "nanmax": (lambda: K.nanmax(np.where(X > 0.5, np.float32("nan"), X), axis=1), lambda: np.nanmax(
+        np.where(X > 0.5, np.nan, X), 1)),
+    "digitize": (lambda: K.digitize(X, LIMITS), lambda: np.digitize(X, LIMITS)),
+    "segment_max": (lambda: K.segment_max(X, [0, 1, 1], 2), lambda: np.stack([X[0], X[1:].max(0)])),
+    "in_top_k": (lambda: K.in_top_k([0, 3, 1], X, 2), lambda: [
+        k in np.argsort(-row)[:2] for k, row in zip([0, 3, 1], X, strict=True)]),
+    "expand_dims": (lambda: K.expand_dims(X, (0, -1)), lambda: np.expand_dims(X, (0, -1))),
+    "array_split": (lambda: K.concatenate(K.array_split(X, 3, axis=1)[1:], 1), lambda: X[:, 2:]),
+    "pad": (lambda: K.pad(X, [[1, 1], [1, 2]], "symmetric"), lambda: np.pad(X, [[1, 1], [1, 2]], "symmetric")),
+    "triu": (lambda: K.triu(X, k=1), lambda: np.triu(X, 1)),
+    "tri": (lambda: K.tri(3, 4, 1), lambda: np.tri(3, 4, 1)),
+    "eye": (lambda: K.eye(3, 5, k=-1), lambda: np.eye(3, 5, -1)),
+    "take": (lambda: K.take(X, [-1, 0], axis=1), lambda: np.take(X, [-1, 0], 1)),
+    "multi_hot": (lambda: K.multi_hot(WHOLE, 5), lambda: [1, 1, 1, 0, 1]),
+    "slice_update": (lambda: K.slice_update(X, (0, 1), K.zeros((2, 2))), updated),
+    "scatter_update": (lambda: K.scatter_update(X, [[0, 1], [2, 2]], [9.0, 8.0]), placed),
+    "select": (lambda: K.select([X > 0, X < -1], [X, Y], 0.0), lambda: np.select([X > 0, X < -1], [X, Y], 0.0)),
+    "tensordot": (lambda: K.tensordot(X, Y, axes=[[1], [1]]), lambda: np.tensordot(X, Y, [[1], [1]])),
+    "tensordot of all": (lambda: K.tensordot(X, Y, axes=2), lambda: np.tensordot(X, Y, 2)),
+    "inv": (lambda: K.inv(SQUARE), lambda: np.linalg.inv(SQUARE)),
+    "solve": (lambda: K.solve(SQUARE, SQUARE), lambda: np.eye(3)),
+    "singular values": (lambda: K.svd(X, full_matrices=False)[1], lambda: np.linalg.svd(X, False)[1]),
+    "linspace": (lambda: K.linspace(0, 1, num=4, endpoint=False), lambda: np.linspace(0, 1, 4, False)),
+    "nonzero": (lambda: K.stack(K.nonzero(X > 0)), lambda: np.stack(np.nonzero(X > 0))),
+    "where": (lambda: K.stack(K.where(X > 0)), lambda: np.stack(np.where(X > 0))),
+    "saturate_cast": (lambda: K.saturate_cast(X * 300, "uint8"), lambda: np.clip(X * 300, 0, 255).astype("uint8")),
+    "softmax of dims": (lambda: K.softmax(X, axis=(0, 1)), lambda: np.exp(X) / np.exp(X).sum()),
+    "normalize": (lambda: K.normalize(X, axis=0, order=1), lambda: X / abs(X).sum(0)),
+    "map": (lambda: K.map(lambda row: row * 2, X), lambda: X * 2),
+    "scan": (lambda: K.scan(lambda c, r: (c + r, c * r), K.zeros((4,)), X)[1], lambda: np.concatenate(
+        [np.zeros((1, 4)), X.cumsum(0)[:-1]]) * X),
+    "while_loop": (lambda: K.while_loop(lambda k: k < 5, lambda k: k + 2, (0,))[0], lambda: 6),
+    "fori_loop": (lambda: K.fori_loop(0, 4, lambda k, v: v + k, 0), lambda: 6),
+    "cond": (lambda: K.cond(K.sum(K.ones(2)) > 1, lambda: X, lambda: Y), lambda: X),
+    "space_to_depth": (lambda: K.depth_to_space(K.space_to_depth(CUBE[None, :, :2], 2), 2), lambda: CUBE[None, :, :2]),
+    "max_pool": (lambda: K.max_pool(CUBE[None], 2, padding="same"), lambda: np.stack(
+        [CUBE[:, :2].max((0, 1)), CUBE[:, 2:].max((0, 1))])[None, None]),
+    "average_pool": (lambda: K.average_pool(CUBE[None], 2, padding="same"), lambda: np.stack(
+        [CUBE[:, :2].mean((0, 1)), CUBE[:, 2:].mean((0, 1))])[None, None]),
+    "conv": (lambda: K.conv(CUBE[None], CUBE[:, :, :, None], padding="valid"), lambda: [[[[(CUBE * CUBE).sum()]]]]),
+    "after all and sum, arange": (lambda: (K.all(X > 0), K.sum(X), K.arange(1, 7, 2))[2], lambda: [1, 3, 5]),
+}  # fmt: skip
+
+
+def test_ops() -> None:
+    def agrees(name: str, ours: Any, numpys: Any) -> None:
+        found = ours()
+        found = found.numpy() if isinstance(found, Tensor) else np.asarray(found)
+        wanted = np.asarray(numpys())
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, 1e-5, 1e-5)
+
+    check_each(agrees, [(name, *both) for name, both in CASES.items()])
+
+
+def test_ops_take_symbols() -> None:
+    inputs = keras.Input((6, 6, 2))
+    pooled = K.max_pool(inputs, 2)
+    outputs = K.softmax(K.mean(K.equal(pooled, pooled), axis=(1, 2)), axis=-1)
+    model = keras.Model(inputs, outputs)
+    assert model.output_shape == (None, 2)
+    np.testing.assert_allclose(model.predict(np.zeros((1, 6, 6, 2), "float32"), verbose=0), [[0.5, 0.5]])

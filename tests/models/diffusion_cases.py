@@ -1,0 +1,111 @@
+"""Small configurations of Stable Diffusion's parts, as config.json has them, and cases of its schedules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_UNET = {
+    "sample_size": 8, "in_channels": 4, "out_channels": 4, "block_out_channels": [8, 16], "norm_num_groups": 4,
+    "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"], "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
+    "cross_attention_dim": 12,
+}  # fmt: skip
+UNETS: dict[str, dict[str, Any]] = {
+    "one": _UNET | {"layers_per_block": 2, "attention_head_dim": 4},
+    "two": _UNET | {
+        "layers_per_block": 1, "attention_head_dim": [2, 4], "use_linear_projection": True,
+        "down_block_types": ["CrossAttnDownBlock2D", "CrossAttnDownBlock2D"],
+        "up_block_types": ["CrossAttnUpBlock2D", "CrossAttnUpBlock2D"],
+    },
+    "xl": _UNET | {
+        "block_out_channels": [8, 8, 16], "layers_per_block": 2, "attention_head_dim": [2, 2, 4],
+        "use_linear_projection": True, "transformer_layers_per_block": [1, 1, 2],
+        "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"],
+        "up_block_types": ["CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"],
+        "addition_embed_type": "text_time", "addition_time_embed_dim": 4, "projection_class_embeddings_input_dim": 34,
+    },
+    "lcm": _UNET | {"layers_per_block": 1, "attention_head_dim": 4, "time_cond_proj_dim": 6},
+}  # fmt: skip
+DECODERS: dict[str, dict[str, Any]] = {
+    "plain": {
+        "block_out_channels": [8, 16], "layers_per_block": 1, "latent_channels": 4, "norm_num_groups": 4,
+        "down_block_types": ["DownEncoderBlock2D"] * 2, "up_block_types": ["UpDecoderBlock2D"] * 2,
+    },
+}  # fmt: skip
+_STABLE = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
+# (class of diffusers, its settings, steps)
+SCHEDULES: list[tuple[str, dict[str, Any], int]] = [
+    ("DDIMScheduler", _STABLE | {"clip_sample": False, "set_alpha_to_one": False, "steps_offset": 1}, 5),
+    (
+        "DDIMScheduler",
+        _STABLE | {"prediction_type": "v_prediction", "timestep_spacing": "trailing", "clip_sample": False}, 7,
+    ),
+    ("DDIMScheduler", _STABLE | {"beta_schedule": "linear", "timestep_spacing": "linspace", "clip_sample": True}, 4),
+    ("EulerDiscreteScheduler", _STABLE | {"timestep_spacing": "leading", "steps_offset": 1}, 6),
+    ("EulerDiscreteScheduler", _STABLE | {"prediction_type": "v_prediction"}, 5),
+    ("EulerAncestralDiscreteScheduler", _STABLE | {"timestep_spacing": "trailing"}, 4),
+    ("EulerAncestralDiscreteScheduler", _STABLE | {"timestep_spacing": "trailing"}, 1),
+    ("LCMScheduler", _STABLE | {"original_inference_steps": 50}, 4),
+    ("LCMScheduler", _STABLE | {"original_inference_steps": 50, "clip_sample": True}, 3),
+]  # fmt: skip
+
+
+def numbers(salt: int, *shape: int) -> np.ndarray:
+    """Normal float32 numbers."""
+    generator = np.random.Generator(np.random.Philox(key=1000 + salt))
+    return generator.standard_normal(shape).astype(np.float32)
+
+
+def network(x: Any, time: float) -> Any:
+    """What a network could find in x (array or tensor) at a time."""
+    return x * 0.4 + (time / 1000 - 0.3)
+
+
+def inputs(name: str) -> dict[str, np.ndarray]:
+    """What a U-Net of UNETS reads, by the names of pyapp's arguments."""
+    config = UNETS[name]
+    found = {
+        "latents": numbers(1, 2, 4, 8, 12), "time": np.array([731.0], np.float32),
+        "text": numbers(2, 2, 5, config["cross_attention_dim"]),
+    }  # fmt: skip
+    if "addition_embed_type" in config:
+        found |= {"pooled": numbers(3, 2, 10), "sizes": np.array([[64, 96, 0, 0, 64, 96]] * 2, np.float32)}
+    if "time_cond_proj_dim" in config:
+        found["guidance"] = numbers(4, 2, 6)
+    return found
+
+
+# -- whole models: a folder as diffusers writes it, with seeded weights
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+MERGES = [("c", "a"), ("ca", "t</w>"), ("r", "e"), ("re", "d</w>"), ("o", "n</w>")]
+PROMPTS = ["A red  cat", "red on cat\u0301!"]
+NEGATIVE = "cat"
+ENDS = {"<|startoftext|>": 62, "<|endoftext|>": 63}
+
+
+def vocabulary() -> dict[str, int]:
+    """A small vocabulary of CLIP's kind."""
+    words = [*LETTERS, *(f"{letter}</w>" for letter in LETTERS), "!", "!</w>"]
+    words += [left + right for left, right in MERGES][: 62 - len(words)]
+    return {word: i for i, word in enumerate([*words, *(f"<{i}>" for i in range(62 - len(words)))])} | ENDS
+
+
+def text_config(width: int, projection: int | None = None) -> dict[str, Any]:
+    """The config.json of an encoder of texts."""
+    config = {
+        "vocab_size": 64, "hidden_size": width, "intermediate_size": 20, "num_hidden_layers": 3,
+        "num_attention_heads": 2, "max_position_embeddings": 16, "eos_token_id": 63, "bos_token_id": 62,
+        "pad_token_id": 63, "hidden_act": "quick_gelu",
+    }  # fmt: skip
+    return config if projection is None else config | {"projection_dim": projection, "hidden_act": "gelu"}
+
+
+# name: (U-Net, encoders, schedule, guidance, steps)
+MODELS: dict[str, tuple[str, list[dict[str, Any]], tuple[str, dict[str, Any]], float, int]] = {
+    "one": ("one", [text_config(12)], (SCHEDULES[0][0], SCHEDULES[0][1]), 5.0, 3),
+    "xl": ("xl", [text_config(4), text_config(8, 10)], (SCHEDULES[3][0], SCHEDULES[3][1]), 4.0, 3),
+    "lcm": ("lcm", [text_config(12)], (SCHEDULES[7][0], SCHEDULES[7][1]), 6.0, 2),
+}
+LATENTS = 7  # the salt of the first latents

@@ -1,0 +1,70 @@
+"""/openapi.json says what the routes do: its examples are sent, its fields are those that the routes ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.serve.conftest import ROOT
+
+pytestmark = pytest.mark.native_only
+
+SOUND = ROOT / "web/models/speech/samples/weather.wav"
+
+
+def test_every_route_is_described(client: Any) -> None:
+    from pyapp.serve import app, openapi
+
+    assert list(openapi.ROUTES) == [(method, path) for method, path, _ in app.ROUTES]
+    found = client.get("/openapi.json").json()
+    assert found["openapi"] == "3.1.0" and "security" not in found
+    operations = [operation for path in found["paths"].values() for operation in path.values()]
+    assert len({operation["operationId"] for operation in operations}) == len(openapi.ROUTES)
+    assert openapi.description(keys=True)["security"]
+
+
+def test_the_description_is_valid() -> None:
+    validator = pytest.importorskip("openapi_spec_validator")
+    from pyapp.serve.openapi import description
+
+    validator.validate(description(keys=True))
+
+
+def test_examples_and_fields(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every field that a route asks for, or lets pass, is described, and no other."""
+    from pyapp.serve import openapi, speech
+    from pyapp.serve.fields import Fields
+
+    asked: dict[str, set[str]] = {}
+
+    def any_field(self: Fields, name: str, default: Any = None, known: Any = Fields.any) -> Any:
+        asked.setdefault(self._path, set()).add(name)
+        return known(self, name, default)
+
+    def end(self: Fields, ignored: Any = (), known: Any = Fields.end) -> None:
+        asked.setdefault(self._path, set()).update(ignored)
+        known(self, ignored)
+
+    monkeypatch.setattr(Fields, "any", any_field)
+    monkeypatch.setattr(Fields, "end", end)
+    for (method, path), route in openapi.ROUTES.items():
+        asked.clear()
+        where = path.replace("{name:path}", "chat")
+        if route.form:
+            answer = client.post(where, files={"file": ("a.wav", SOUND.read_bytes())})
+            assert set(route.fields or ()) == set(speech.FIELDS), path
+        elif route.example is not None:
+            answer = client.post(where, json=dict(route.example))
+            assert asked[""] == set(route.fields or ()), path
+            for name in asked.keys() - {""}:
+                inner = (route.fields or {})[name].get("properties", {})
+                assert asked[name] == set(inner), (path, name)
+        else:
+            answer = client.get(where)
+        if path in ("/predict", "/v1/audio/translations"):  # the models here cannot do this
+            assert answer.json()["error"]["param"] == ("model" if path == "/predict" else "task")
+            continue
+        assert answer.status_code == 200, (method, path, answer.text)
+        kinds = openapi.description(False)["paths"][path.replace(":path", "")][method.lower()]["responses"]["200"]
+        assert answer.headers["content-type"].partition(";")[0] in kinds["content"], path
