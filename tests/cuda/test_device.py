@@ -121,7 +121,9 @@ def test_compiled_kernels_are_kept_and_damaged_ones_made_anew(tmp_path: Path, mo
     monkeypatch.setenv("PYAPP_CUDA_CACHE", str(tmp_path / "cache"))
     card, compiled = emulated.EmulatedCard(), []
     monkeypatch.setattr(card, "compile", lambda source, text, headers: compiled.append(source) or b"image of it")
-    assert cards.compiled(card, "rope") == cards.compiled(card, "rope") == b"image of it" and compiled == ["native/cuda/rope"]
+    assert cards.compiled(card, "rope") == cards.compiled(card, "rope") == b"image of it" and compiled == [
+        "native/cuda/rope"
+    ]
     (path,) = (tmp_path / "cache").iterdir()
     for damaged in (b"", path.read_bytes()[:-1], path.read_bytes() + b"x"):
         path.write_bytes(damaged)
