@@ -64,7 +64,9 @@ def test_a_gguf_in_several_parts(remote: Hub) -> None:
 
 def test_models_of_a_task() -> None:
     every = hub.models()
-    assert {entry for task in ("generate", "chat", "transcribe", "embed") for entry in hub.models(task)} == set(every)
+    assert {entry for task in ("generate", "chat", "transcribe", "embed", "read") for entry in hub.models(task)} == set(
+        every
+    )
     assert {entry.task for entry in hub.models("transcribe")} == {"transcribe"}
     assert [entry.kind for entry in every] == sorted((entry.kind for entry in every), key=lambda kind: kind == "hub")
     assert not hub.models("sing")

@@ -111,6 +111,9 @@ MODULES = {
     "rotary": """
         RotaryFrequencies rotary_frequencies
     """,
+    "tensor_parallel": """
+        Part divide parallelize sum_of_ranks
+    """,
     "weights": """
         Weights
     """,

@@ -302,19 +302,16 @@ def test_the_others_follow_sessions_and_caches_of_several_texts() -> None:
 
 
 def several(*models: Any) -> None:
-    """Texts in one cache that is copied, exchanged, put in another order and made larger: the same for each model."""
+    """Texts in one cache that is copied and put in another order, and in one in blocks: the same for each model."""
 
     def results_of(model: Any) -> np.ndarray:
-        small = model.new_cache(16, texts=2)
         with pyapp.no_grad():
-            for i, text in enumerate(([5, 9, 3], [7, 8, 40])):
-                model.forward_cached(
-                    int32_tensor(text, model.device), int32_tensor([0], model.device), small.text(i), True
-                )
             cache = model.new_cache(16, texts=4)
-            cache.take(small)
+            for i, text in enumerate(([7, 8, 40], [5, 9, 3])):
+                model.forward_cached(
+                    int32_tensor(text, model.device), int32_tensor([0], model.device), cache.text(i), True
+                )
             cache.copy(0, 2, 3)
-            cache.swap(0, 1, (3, 3))
             cache.reorder([2, 0, 1, 3], 3)
             inputs = int32_tensor([11, 12, 13, 3, 3, 3], model.device)
             tokens, places = inputs.narrow(0, 0, 3).reshape(3, 1), inputs.narrow(0, 3, 3)
@@ -323,6 +320,13 @@ def several(*models: Any) -> None:
             results = [numbers(graph.outputs)]
             inputs.assign([21, 22, 23, 4, 4, 2])
             results.append(numbers(graph.replay()))
+            pages = cache.paged(3, 6, 2, 16)
+            for text, blocks in enumerate(([3, 1], [2, 5], [4])):
+                pages.place(text, 0, blocks)
+            for place in range(2):
+                words = int32_tensor([7, 8, 40], model.device).reshape(3, 1)
+                position = int32_tensor([place] * 3, model.device)
+                results.append(numbers(model.forward_cached(words, position, pages, last_only=False)))
         return np.stack(results)
 
     found = [results_of(model) for model in models]

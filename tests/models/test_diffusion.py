@@ -11,10 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click import testing
 
 import pyapp
-from pyapp.cli import cli
 from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models.diffusion.autoencoder import Autoencoder, AutoencoderConfig, renamed
@@ -191,6 +189,9 @@ def test_pictures_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
 @pytest.mark.native_only  # needs the tokenizers library, files and a command
 def test_the_command_draws_and_says_what_is_missing(tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
+    testing = pytest.importorskip("click.testing")
+    from pyapp.cli import cli
+
     folder = write_model(tmp_path / "model", "one")
 
     def run(*arguments: str, code: int = 0) -> Any:
