@@ -22,13 +22,14 @@ PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]  # two proce
 # A cache of its own tells which tests failed.
 PAGE = [sys.executable, "-m", "pytest", "-o", f"cache_dir={ROOT / 'build' / 'page-tests'}"]
 PYODIDE = [sys.executable, "-m", "tests.pyodide"]
-# The longest first, so that none is left to run alone at the end. The kernels' own tests (tests/native) run both
+# The longest first, so that none is left to run alone at the end. `make test-sanitize` also runs CUDA's kernels in their
+# emulator, which takes minutes. The kernels' own tests (tests/native) run both
 # WebAssembly builds under node, in the native suite, and need not run inside Pyodide again.
 SUITES = {
     "page": [*PAGE, "tests/pyodide", "e2e"],
     "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "--ignore", "tests/native", "-q", "-rfE"],
     "native": [*PYTEST, "tests", "-m", "not browser"],
-    "sanitizers": [sys.executable, "-m", "scripts.sanitize"],
+    "sanitizers": [sys.executable, "-m", "scripts.sanitize", "tests/native", "-q", "-p", "no:cacheprovider"],
     "Pyodide, simd": [*PYODIDE, "simd", "tests/models", "tests/mirror", "-q", "-rfE"],  # what depends on kernels
 }
 RUN_AGAIN = {"page": 3}  # suites whose failed tests get a second run, and how many at most
