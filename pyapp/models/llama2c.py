@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from math import sqrt
 from typing import Any, Protocol
 
-from pyapp.engine import Device, Tensor, no_grad, ops, quant
+from pyapp.engine import Device, Tensor, float32, no_grad, ops, quant
 from pyapp.errors import ModelError
 from pyapp.formats.llama2c import LIMITS
 from pyapp.nn import Embedding, Linear, Module, ModuleList, Parameter, ResidualLinear, RMSNorm
@@ -163,18 +163,15 @@ class Llama2c(Module):
         self.layers = ModuleList(Block(config) for _ in range(config.n_layers))
         self.norm = RMSNorm(config.dim, EPSILON)
         self.output: Linear | None = None if config.tied else Linear(config.dim, config.vocab_size, bias=False)
-        self._tables: dict[Device, Tensor] = {}
+        self.register_buffer("table", ops.rope_table(config.max_seq_len, config.head_dim, THETA), persistent=False)
         if initialize:
             self.initialize(generator)
 
-    @property
-    def table(self) -> Tensor:
-        """The rotary angles (max_seq_len, D / 2, 2), float32 for parameters of any dtype."""
-        found = self._tables.get(self.device)
-        if found is None:
-            found = ops.rope_table(self.config.max_seq_len, self.config.head_dim, THETA).to(self.device)
-            self._tables[self.device] = found
-        return found
+    def _apply(self, change: Callable[[Tensor], Tensor], recurse: bool = True) -> Module:
+        super()._apply(change, recurse)
+        if self.table.dtype is not float32:  # the angles stay exact, whatever the parameters are
+            self.table = ops.rope_table(self.config.max_seq_len, self.config.head_dim, THETA).to(self.table.device)
+        return self
 
     def initialize(self, generator: Any = None) -> None:
         """Normal with deviation 0.02, and 0.02 / sqrt(2 layers) for the projections that add to the residual stream."""
