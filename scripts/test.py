@@ -22,9 +22,9 @@ PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]  # two proce
 # A cache of its own tells which tests failed.
 PAGE = [sys.executable, "-m", "pytest", "-o", f"cache_dir={ROOT / 'build' / 'page-tests'}"]
 PYODIDE = [sys.executable, "-m", "tests.pyodide"]
-# The longest first, so that none is left to run alone at the end. `make test-sanitize` also runs CUDA's kernels in their
-# emulator, which takes minutes. The kernels' own tests (tests/native) run both
-# WebAssembly builds under node, in the native suite, and need not run inside Pyodide again.
+# The longest first, so that none is left to run alone at the end. The kernels' own tests (tests/native) run both
+# WebAssembly builds under node, in the native suite, and need not run inside Pyodide again. `make test-sanitize` also
+# runs CUDA's kernels in their emulator, which takes minutes.
 SUITES = {
     "page": [*PAGE, "tests/pyodide", "e2e"],
     "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "--ignore", "tests/native", "-q", "-rfE"],

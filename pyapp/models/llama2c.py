@@ -156,6 +156,8 @@ class Block(Module):
 class Llama2c(Module):
     """The model. Its tensors have the checkpoint's names, except the fused projections (FUSED)."""
 
+    table: Tensor  # the rotary angles (max_seq_len, D / 2, 2)
+
     def __init__(self, config: Config, initialize: bool = True, generator: Any = None) -> None:
         super().__init__()
         self.config = config
