@@ -14,7 +14,7 @@ from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.engine.ops import cat, interpolate, tensor
 from pyapp.errors import OptionError
-from pyapp.events import Done, Event, Item, Progress
+from pyapp.events import Done, Event, Item, Notice, Progress
 from pyapp.formats.png import encode_png
 from pyapp.text.options import check_number
 from pyapp.vision.processors import Prepared
@@ -265,6 +265,7 @@ def drawn_texts(loaded: Any, prompts: Sequence[str], **options: Any) -> Work:
     "lcm"); pyapp.models.diffusion.sampling.ImagineOptions says what they mean.
     """
     from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
+    from pyapp.models.diffusion.schedules import ALIKE
 
     unknown = [name for name in options if name not in ImagineOptions.__dataclass_fields__]
     if unknown:
@@ -274,6 +275,9 @@ def drawn_texts(loaded: Any, prompts: Sequence[str], **options: Any) -> Work:
     if not prompts:
         raise OptionError("at least one prompt is needed", where="prompts")
     settings = ImagineOptions(**options)
+    kind = loaded.schedule.get("_class_name")
+    if settings.schedule is None and kind in ALIKE:
+        yield Notice(f"the model names {kind}, which is not supported: DDIM takes its place", where=loaded.name)
     yield None
     drawing = Drawing(loaded, prompts, settings)
     for i in range(drawing.steps):

@@ -218,6 +218,10 @@ def test_the_command_draws_and_says_what_is_missing(tmp_path: Path) -> None:
         with pytest.raises(ModelError, match=message):
             load_diffusion(folder)
         (tmp_path / "away").rename(place)
+    schedule = folder / "scheduler" / "scheduler_config.json"
+    schedule.write_text(schedule.read_text().replace("DDIMScheduler", "PNDMScheduler"))
+    assert "DDIM takes its place" in run("cat", *size, "-o", str(target)).output
+    assert "DDIM takes its place" not in run("cat", *size, "-o", str(target), "--schedule", "euler").output
     index = json.loads((folder / "model_index.json").read_text())
     (folder / "model_index.json").write_text(json.dumps(index | {"_class_name": "FluxPipeline"}))
     with pytest.raises(ModelError, match="FluxPipeline"):
