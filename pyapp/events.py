@@ -12,9 +12,10 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, ClassVar
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import Cancelled
 
 

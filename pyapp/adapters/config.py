@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from math import isfinite, sqrt
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import ModelError, OptionError
 
 ALL_LINEAR = "all-linear"

@@ -4,10 +4,10 @@ another class, and the adapters' matrices as children by peft's names: lora_A, l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import sqrt
 from typing import Any, TypeAlias
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops, quant
 from pyapp.errors import ModelError, OptionError
 from pyapp.nn import Dropout, Embedding, Experts, Linear, Module, Parameter, ResidualLinear

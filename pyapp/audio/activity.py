@@ -10,10 +10,10 @@ lost.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import TYPE_CHECKING
 
+from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
 

@@ -6,10 +6,10 @@ The limits were measured with `python -m scripts.speech_confidence`; docs/speech
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.events import Doubt
 
 HOT = 0.5  # a text that was only found by sampling above this temperature

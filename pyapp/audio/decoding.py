@@ -9,11 +9,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.token_rules import TokenRules, log_sum_exp
+from pyapp.dataclass import dataclass
 from pyapp.engine import ops
 from pyapp.engine.lazy import np
 from pyapp.events import Cancel

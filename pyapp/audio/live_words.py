@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from pyapp.dataclass import dataclass
 
 FOUND = 0.2  # gain of a matching word; a different, extra or missing word costs 1
 SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？", "؟", "।")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from math import isfinite
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
 from pyapp.text.languages import language_code
 

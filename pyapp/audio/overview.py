@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
 from pyapp.events import Notice, Progress

@@ -8,7 +8,7 @@ never changes; the other words are shown as provisional. After a pause everythin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -19,6 +19,7 @@ from pyapp.audio.live_words import LiveWord, common, known, live_word, widened
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.transcribe import ModelWithTokenizer, transcribe_events
 from pyapp.audio.windows import checked
+from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Doubt, Event, Language, Partial, Segment

@@ -6,9 +6,9 @@ The settings are those of https://github.com/openai/whisper (MIT), with its beha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from pyapp.audio.transcript import Transcript, TranscriptSegment, Word
+from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
 
 LONG_PAUSE = 3.0  # seconds of pause that end a cue if lines are counted

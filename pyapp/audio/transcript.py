@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from math import inf, isfinite, isnan
 from typing import Any, TypeVar
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
 from pyapp.events import finite
 

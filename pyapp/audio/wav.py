@@ -9,10 +9,10 @@ four-letter name, a uint32 length and that many bytes, padded to an even address
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError
 from pyapp.formats.sink import AnySink, open_sink

@@ -8,13 +8,14 @@ smoothed, is a cost matrix of tokens and times. The cheapest monotonic path thro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from pyapp.audio.constants import SAMPLE_RATE
 from pyapp.audio.decoding import SpeechModel
 from pyapp.audio.mel import HOP
 from pyapp.audio.options import TranscribeOptions
+from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.text.whisper_tokenizer import WhisperTokenizer
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from pyapp.dataclass import dataclass
 from pyapp.engine.native import IN_BROWSER
 from pyapp.errors import DownloadError, ModelNotFoundError
 from pyapp.events import Cancel, Event

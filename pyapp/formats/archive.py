@@ -10,9 +10,10 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NoReturn
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import FileFormatError
 
 from .source import ByteSource, check_range, read_into

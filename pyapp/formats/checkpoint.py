@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import FileFormatError
 
 from .source import ByteSource, close_source

@@ -10,9 +10,10 @@ which is refused. `gguf_writer.py` writes version 3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any
+
+from pyapp.dataclass import dataclass
 
 from .checkpoint import TensorInfo
 from .ggml_file import RANK_LIMIT, TENSOR_TYPES, GgmlFile

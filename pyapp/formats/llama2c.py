@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError
 

@@ -11,9 +11,9 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import FileFormatError
 
 from .archive import Archive, Member

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError
 

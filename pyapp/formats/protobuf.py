@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import FileFormatError
 
 from .source import ByteSource

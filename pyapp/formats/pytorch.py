@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import FileFormatError
 
 from . import pickled_arrays

@@ -16,10 +16,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pyapp.dataclass import dataclass
 from pyapp.engine.blocks.layout import BLOCK_TYPES, GgmlBlocks, block_bytes
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError

@@ -7,8 +7,10 @@ with the end of the message that contains it, and the number of pieces with a li
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite
+
+from pyapp.dataclass import dataclass
 
 from .protobuf import Field, MessageReader
 from .source import DOCUMENT_LIMIT, ByteSource, BytesSource, read_whole

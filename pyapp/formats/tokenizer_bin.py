@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isfinite
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import FileFormatError
 
 from .sink import AnySink, open_sink

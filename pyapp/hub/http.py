@@ -15,10 +15,10 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import DownloadError, StorageFullError
 from pyapp.events import Cancel, Event, Progress
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import DownloadError
 
 PACKAGE = Path(__file__).resolve().parents[1]

@@ -11,9 +11,9 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import ModelNotFoundError
 from pyapp.events import Cancel, Event
 from pyapp.formats.gguf_part_names import part_names

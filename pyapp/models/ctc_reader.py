@@ -9,9 +9,10 @@ ConvNeXt (Liu et al. 2022, arXiv 2201.03545) with the norm of batches, which is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.nn import Conv1d, Conv2d, Module, ModuleList
 from pyapp.nn.layers.normalization import BatchNorm1d, BatchNorm2d

@@ -7,9 +7,9 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module
 from pyapp.nn.encoders import Pooler, first_token

@@ -7,8 +7,8 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders import first_token

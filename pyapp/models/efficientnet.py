@@ -7,9 +7,9 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import ceil
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import BatchNorm2d, Conv2d, Module, ModuleList
 from pyapp.nn.layers.gated import activation_named

@@ -7,9 +7,10 @@ generator and the discriminator that are trained together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module
 from pyapp.nn.encoders import (

@@ -5,10 +5,10 @@ attention and feed-forward side by side, rotary positions or linear biases.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import log2, sqrt
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import cat, tensor
 from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear

@@ -4,10 +4,10 @@ from one, and the gated GELU.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text

@@ -5,10 +5,10 @@ layer, and soft caps of scores and logits.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module
 from pyapp.nn.decoder import (

@@ -5,10 +5,10 @@ queries and keys, five layers with a window for one without, and rotary angles o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module
 from pyapp.nn.decoder import (

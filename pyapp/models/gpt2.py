@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from math import sqrt
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Embedding, LayerNorm, Module
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, SelfAttention, Text

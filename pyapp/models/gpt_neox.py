@@ -4,9 +4,9 @@ of a part of each head, layer norms and biases.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text, heads_together

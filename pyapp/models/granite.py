@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module, RMSNorm
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text

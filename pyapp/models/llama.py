@@ -4,8 +4,7 @@ rotary positions, grouped heads and SwiGLU. Also TinyLlama, SmolLM2, Yi and othe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module, RMSNorm
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text

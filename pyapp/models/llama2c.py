@@ -9,10 +9,11 @@ the same module.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from math import sqrt
 from typing import Any, Protocol
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, float32, no_grad, ops, quant
 from pyapp.errors import ModelError
 from pyapp.formats.llama2c import LIMITS

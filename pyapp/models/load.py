@@ -10,10 +10,10 @@ import importlib
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pyapp.dataclass import dataclass
 from pyapp.engine.storage import release_memory
 from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Cancel, Event, Progress

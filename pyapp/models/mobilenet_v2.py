@@ -6,8 +6,8 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module, ModuleList
 from pyapp.nn.vision import ConvolutionNorm, ImageHead, ImageModel, check_pictures, divisible, mean_of_places

@@ -7,9 +7,10 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
 from pyapp.nn.encoders import (

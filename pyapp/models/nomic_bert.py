@@ -7,10 +7,11 @@ Parameters have the names of Hugging Face's library. The files on the hub have o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, GatedFeedForward, LayerNorm, Linear, Module, ModuleList, ResidualLinear
 from pyapp.nn.decoder import RotaryTable

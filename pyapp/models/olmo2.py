@@ -4,8 +4,7 @@ queries and all keys.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import cat
 from pyapp.nn import Module, RMSNorm

@@ -4,8 +4,7 @@ with biases, and rotary positions of a part of each head.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text, normalized_heads

@@ -4,8 +4,7 @@ long contexts (Ding et al. 2024, arXiv 2402.13753).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module, ResidualLinear, RMSNorm
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text

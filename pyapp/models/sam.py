@@ -7,10 +7,10 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import pi
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError

@@ -8,9 +8,10 @@ arXiv 1908.10084; https://sbert.net): pooling, linear layers, normalising.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.errors import ModelError
 from pyapp.nn import Linear, Module, ModuleList

@@ -4,8 +4,7 @@ of each head; some models compute attention and feed-forward side by side.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import stack
 from pyapp.nn import LayerNorm, Module, ModuleList

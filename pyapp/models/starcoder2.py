@@ -4,8 +4,7 @@ feed-forward layer and biases.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text

@@ -7,9 +7,10 @@ Parameters have the names of Hugging Face's files. Scores of attention are not s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor
 from pyapp.nn import Embedding, Linear, Module, ModuleList, ResidualLinear, RMSNorm
 from pyapp.nn.encoders import Encoder, Words, as_bias, attend_joined, visible_keys

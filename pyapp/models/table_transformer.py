@@ -7,8 +7,8 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from pyapp.dataclass import dataclass
 from pyapp.nn import Module
 from pyapp.nn.detection import QueryDetector, from_timm
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor
 from pyapp.errors import ModelError
 from pyapp.nn import Linear, Module

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pyapp.dataclass import dataclass
 
 from ..engine import Tensor
 

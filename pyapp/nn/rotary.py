@@ -11,9 +11,10 @@ The scalings: "linear" (Chen et al. 2023, arXiv 2306.15595), "dynamic" (NTK-awar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil, floor, isfinite, log, pi, sqrt
 from typing import Any
+
+from pyapp.dataclass import dataclass
 
 from ..engine import Device, Tensor
 from ..engine.device import cpu

@@ -20,9 +20,11 @@ of a feed-forward). A module with queries has `heads`, nn.heads.Heads or a numbe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import lcm, prod
 from typing import Any
+
+from pyapp.dataclass import dataclass
 
 from ..engine import Tensor, no_grad, ops, quant
 from ..engine.dtype import float32

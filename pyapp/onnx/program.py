@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pyapp.compiler import Compiled
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, is_grad_enabled
 from pyapp.errors import ModelError
 from pyapp.formats.onnx_file import Function, GraphRecord, Node, OnnxModel

@@ -18,8 +18,9 @@ import inspect
 import pkgutil
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from pyapp.dataclass import dataclass
 
 from . import operators as _operators
 

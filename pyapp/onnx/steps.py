@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OperationError

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
+from pyapp.dataclass import dataclass
 from pyapp.events import Cancel, Done, Error, Event, Item
 from pyapp.tasks import error_event
 

@@ -8,12 +8,13 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError, PyappError
 from pyapp.events import Done, Error, Event, Token
 from pyapp.text.chat_template import ChatTemplate, sources

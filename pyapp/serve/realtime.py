@@ -14,7 +14,7 @@ import binascii
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from pyapp.audio.constants import SAMPLE_RATE
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.resampling import Resampler
 from pyapp.audio.streaming import LiveOptions, LiveTranscriber
+from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError, PyappError
 from pyapp.events import Cancel, Event, Segment
 from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME

@@ -20,9 +20,10 @@ import logging
 import time
 from bisect import insort
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import capture, no_grad
 from pyapp.engine.buffers import int32_tensor, writer
 from pyapp.engine.device import cpu

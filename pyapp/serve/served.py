@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from pyapp import hub
+from pyapp.dataclass import dataclass
 from pyapp.distributed.leading import Leader
 from pyapp.errors import ModelError, OptionError, PyappError
 from pyapp.events import Cancel

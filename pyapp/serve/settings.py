@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
 from pyapp.text.options import check_cache_type, check_number
 

@@ -10,10 +10,10 @@ import time
 import traceback
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import Cancelled, OperationError, OptionError, PyappError
 from pyapp.events import Cancel, Done, Error, Event
 

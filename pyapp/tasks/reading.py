@@ -7,10 +7,11 @@ picture.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import exp, log
 from typing import TYPE_CHECKING, Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad
 from pyapp.engine.lazy import np
 from pyapp.engine.ops import from_numpy

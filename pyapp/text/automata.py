@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
 
 NFA_STATES = 60_000

@@ -7,9 +7,9 @@ log-probabilities of the next tokens, and a text's score is their sum / length *
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Protocol, Self
 
+from pyapp.dataclass import dataclass
 from pyapp.engine.tensor import Tensor
 from pyapp.text.sampling import not_a_number
 

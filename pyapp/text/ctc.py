@@ -4,9 +4,9 @@ https://doi.org/10.1145/1143844.1143891).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ The rules are those of Hugging Face's tokenizers (https://huggingface.co/docs/to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
 from pyapp.text.post_processor import PostProcessor
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from numbers import Integral, Real
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError, shown
 
 SEEDS = 1 << 64

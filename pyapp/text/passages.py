@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
 
 Span = tuple[int, int]  # characters: begin, end

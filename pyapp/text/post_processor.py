@@ -6,9 +6,10 @@ A template is a list of parts: a `Part` with ids stands for special tokens, one 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.formats.safe_json import malformed
 
 LARGEST_ID = 1 << 22  # larger ids are not plausible, and a list of them would waste memory

@@ -6,10 +6,11 @@ The options are those of generation_config.json, with the meaning that they have
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from math import inf, isfinite
 from typing import Any, Literal
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.ops.sampling import peak
 from pyapp.errors import OptionError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.text.encoding import Encoding
 
 AGGREGATIONS = ("simple", "first", "average", "max", "none")

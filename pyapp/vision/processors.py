@@ -5,10 +5,11 @@ their defaults, and Pillow's numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil, isfinite
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.engine.ops import cat
 from pyapp.errors import ArgumentError, ModelError

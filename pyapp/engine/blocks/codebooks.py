@@ -6,10 +6,11 @@ Source: ggml-common.h of https://github.com/ggml-org/ggml (MIT). `python -m scri
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
+
+from pyapp.dataclass import dataclass
 
 from ..lazy import np
 

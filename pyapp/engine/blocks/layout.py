@@ -6,8 +6,9 @@ of 32 or 256 values that share scales. All numbers are little-endian.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pyapp.dataclass import dataclass
 
 from ..lazy import np
 

@@ -12,8 +12,9 @@ import ctypes
 import importlib
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
-from dataclasses import dataclass
 from typing import Any
+
+from pyapp.dataclass import dataclass
 
 from ...errors import KernelError
 from ..native import SIGNATURES

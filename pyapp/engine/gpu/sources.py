@@ -8,8 +8,9 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from pyapp.dataclass import dataclass
 
 from ...errors import KernelError
 from ..native import ELEMENTS, FOLDER, SIGNATURES

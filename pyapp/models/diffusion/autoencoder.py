@@ -6,9 +6,9 @@ Parameters and fields have the names of diffusers' AutoencoderKL.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError

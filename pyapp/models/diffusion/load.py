@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyapp import hub
+from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.engine.buffers import int32_tensor
 from pyapp.errors import ModelError

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import log
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.ops.random import Generator

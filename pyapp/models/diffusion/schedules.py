@@ -8,9 +8,9 @@ arXiv 2310.04378).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError

@@ -6,10 +6,10 @@ Parameters and fields have the names of diffusers' UNet2DConditionModel.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import log
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe

@@ -8,11 +8,11 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pyapp import hub
+from pyapp.dataclass import dataclass
 from pyapp.engine import Device
 from pyapp.engine.storage import release_memory
 from pyapp.errors import FileFormatError, ModelError

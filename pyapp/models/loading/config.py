@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from math import isfinite
 from typing import Any, ClassVar, TypeVar
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import ModelError
 from pyapp.nn.heads import Heads
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import partial
 from math import log
 from pathlib import PurePath
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops, quant
 from pyapp.engine.blocks.layout import block_bytes
 from pyapp.errors import ModelError

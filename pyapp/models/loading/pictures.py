@@ -7,11 +7,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyapp import hub
+from pyapp.dataclass import dataclass
 from pyapp.engine import Device
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pyapp import hub
+from pyapp.dataclass import dataclass
 from pyapp.engine import Device
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, ClassVar
+
+from pyapp.dataclass import dataclass
 
 from .config import check_fields, read_config, require
 from .pictures_config import PatchConfig

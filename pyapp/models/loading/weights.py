@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import lcm, prod
 from typing import TYPE_CHECKING, Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, as_dtype, no_grad, quant
 from pyapp.engine.blocks.layout import BLOCK_TYPES, READABLE, SHORTER
 from pyapp.engine.device import cpu

@@ -8,10 +8,11 @@ Training and inference use the same modules: a decoder block reads the text and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from math import log
 from typing import Any, Protocol
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe

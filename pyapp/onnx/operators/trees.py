@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.lazy import np
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import FileFormatError, PyappError
 from pyapp.formats.safe_json import parse_json
 from pyapp.formats.source import open_regular

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyapp.adapters import LoraConfig, add_adapter, save_adapter
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, autocast, no_grad
 from pyapp.engine.dtype import bfloat16
 from pyapp.engine.ops.random import default_generator

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from io import BytesIO
 from math import exp, log
 from typing import TYPE_CHECKING, Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.recipes.chooser import Chooser
 from pyapp.recipes.reader.fonts import COMMON, COMMON_SHARE, SEEN, Font, installed, opened

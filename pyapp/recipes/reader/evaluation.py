@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import no_grad, ops
 from pyapp.errors import PyappError
 from pyapp.models.ctc_reader import CtcReader

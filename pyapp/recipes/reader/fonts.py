@@ -8,10 +8,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, lru_cache
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import PyappError
 
 PROGRAM = "fc-list"

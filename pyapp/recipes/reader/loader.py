@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.recipes.chooser import Chooser
 from pyapp.recipes.helpers import helper_pool, interrupts_blocked

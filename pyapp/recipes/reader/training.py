@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.ops.random import Generator
 from pyapp.errors import OptionError

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyapp.audio import SAMPLE_RATE
+from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.errors import PyappError
 from pyapp.recipes.chooser import Chooser

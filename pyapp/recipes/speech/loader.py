@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 
+from pyapp.dataclass import dataclass
 from pyapp.recipes.helpers import helper_pool, interrupts_blocked
 from pyapp.recipes.speech.windows import Example, Lesson, WindowMaker
 

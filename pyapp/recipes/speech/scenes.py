@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyapp.audio import SAMPLE_RATE
+from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.recipes.chooser import Chooser
 

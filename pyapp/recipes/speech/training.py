@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.ops.random import Generator

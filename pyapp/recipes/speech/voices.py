@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyapp.audio import SAMPLE_RATE, read_wav, resample
+from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.errors import PyappError
 from pyapp.recipes.chooser import Chooser

@@ -8,11 +8,12 @@ transcribed and whose sound is gone. Each window is made when it is needed, from
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from pyapp.audio import SAMPLE_RATE, log_mel_spectrogram
 from pyapp.audio.mel import HOP
+from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.recipes.chooser import Chooser
 from pyapp.recipes.speech.letters import spell

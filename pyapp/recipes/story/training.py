@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
 from typing import Any
 
 from pyapp import formats
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops.random import Generator
 from pyapp.errors import OptionError

@@ -4,9 +4,9 @@ light ones in dark boxes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 
 from .components import Components, components

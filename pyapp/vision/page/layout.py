@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 
 from .components import components

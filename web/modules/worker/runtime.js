@@ -10,13 +10,13 @@ import { PYODIDE, withParts } from "./parts.js";
 import { unpackWheel } from "./unpack.js";
 
 /** Must be increased when the list below changes. */
-const SNAPSHOT_FORMAT = 2;
+const SNAPSHOT_FORMAT = 3;
 
 /** The modules that a snapshot contains: those of the standard library that pyapp and NumPy need, and pyapp's. */
 const SNAPSHOT_IMPORTS = `
-import asyncio, base64, codecs, collections.abc, contextlib, ctypes, dataclasses, enum, functools, hashlib, importlib.metadata
+import asyncio, base64, codecs, collections.abc, contextlib, ctypes, dataclasses, enum, functools, hashlib
 import inspect, io, itertools, json, math, numbers, operator, pathlib, pickle, platform, random, re, secrets, shlex, string
-import struct, time, traceback, types, typing, unicodedata, weakref, zipfile
+import struct, time, traceback, types, typing, unicodedata, weakref
 import pyapp.browser
 pyapp.browser.import_tasks()
 `;
