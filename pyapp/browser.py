@@ -21,7 +21,7 @@ from pyapp.engine.devices import pool
 from pyapp.engine.lazy import np
 from pyapp.engine.native import instruction_set, library
 from pyapp.errors import Cancelled, ModelError
-from pyapp.events import Cancel, Done, Event, Item, Metric, Partial, Thought, Token
+from pyapp.events import Cancel, Done, Event, Item, Metric, Partial, Progress, Thought, Token
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import check_range
 from pyapp.late_linalg import defer_linalg
@@ -138,19 +138,32 @@ def import_tasks() -> None:
 
 
 class Channel:
-    """Sends events to the page: the first token at once, then the events of each frame; the last event flushes."""
+    """Sends events to the page: the first token at once, then the events of each frame; the last event flushes.
+
+    Of several reports about the same work within a frame, the page gets the last one.
+    """
 
     def __init__(self, send: Callable[[str], None]) -> None:
         self._send = send
         self._waiting: list[dict[str, Any]] = []
         self._due = 0.0
+        self._work: str | None = None
 
     def put(self, event: Event) -> None:
-        if isinstance(event, Partial) and self._waiting and self._waiting[-1]["type"] == "partial":
-            self._waiting.pop()  # it was not sent yet
+        last = self._waiting[-1] if self._waiting else None
+        if last is not None and isinstance(event, (Partial, Progress)) and last["type"] == event.type:
+            if isinstance(event, Partial) or last["what"] == event.what:
+                self._waiting.pop()  # it was not sent yet
         self._waiting.append(event.to_dict())
-        if not isinstance(event, (Token, Thought, Partial)) or time.perf_counter() >= self._due:
+        if not self._can_wait(event) or time.perf_counter() >= self._due:
             self.flush()
+
+    def _can_wait(self, event: Event) -> bool:
+        """Whether another event follows soon: work that has just begun or ended may take long to report again."""
+        if isinstance(event, Progress):
+            begun, self._work = event.what != self._work, event.what
+            return not begun and event.done != event.total
+        return isinstance(event, (Token, Thought, Partial))
 
     def flush(self) -> None:
         if self._waiting:
