@@ -222,6 +222,17 @@ def test_imports_have_no_circles() -> None:
     assert not new and not gone, f"new circles: {new or 'none'}. No circles any more: {gone or 'none'}"
 
 
+def test_dataclasses_are_ours() -> None:
+    """The standard decorator compiles methods, which takes milliseconds in the page."""
+    found = [
+        str(path.relative_to(ROOT))
+        for path in modules()
+        if path != PACKAGE / "dataclass.py"
+        and any(target == "dataclasses.dataclass" for _, target in imports_of(path))
+    ]
+    assert not found, "import pyapp.dataclass: " + ", ".join(found)
+
+
 def tracked_files() -> list[Path]:
     """The files that are or would be committed; skips outside a git repository."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
