@@ -6,7 +6,7 @@ import ast
 import functools
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -75,21 +75,20 @@ def imports_of(path: Path) -> list[tuple[int, str]]:
     return list(find_imports(path))
 
 
+def statements(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """Every statement, those inside others too, but for those for type checkers. Expressions contain no imports."""
+    for statement in body:
+        yield statement
+        for_types = isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test)
+        for part in ("orelse", "finalbody", "handlers", "cases", *([] if for_types else ["body"])):
+            yield from statements(getattr(statement, part, []))
+
+
 def find_imports(path: Path) -> Iterator[tuple[int, str]]:
-    tree = ast.parse(path.read_text())
-    for_types = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for statement in node.body
-        for inner in ast.walk(statement)
-    }
     package = name_of(path).split(".")
     if path.name != "__init__.py":
         package = package[:-1]
-    for node in ast.walk(tree):
-        if id(node) in for_types:
-            continue
+    for node in statements(ast.parse(path.read_text()).body):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -227,8 +226,7 @@ def test_dataclasses_are_ours() -> None:
     found = [
         str(path.relative_to(ROOT))
         for path in modules()
-        if path != PACKAGE / "dataclass.py"
-        and any(target == "dataclasses.dataclass" for _, target in imports_of(path))
+        if path != PACKAGE / "dataclass.py" and any(target == "dataclasses.dataclass" for _, target in imports_of(path))
     ]
     assert not found, "import pyapp.dataclass: " + ", ".join(found)
 

@@ -232,7 +232,7 @@ def test_public_vocabularies(real_data: Callable[[str], Path], name: str, archit
 @pytest.mark.native_only
 def test_the_package_reads_the_same(real_data: Callable[[str], Path]) -> None:
     gguf = pytest.importorskip("gguf")
-    path = real_data("ggml-vocab-gpt-2.gguf")
+    path = real_data("ggml-vocab-bert-bge.gguf")
     reader = gguf.GGUFReader(path)
     with open_checkpoint(path) as file:
         assert isinstance(file, GgufFile)

@@ -51,7 +51,7 @@ def survives(data: bytes, read: bool = False) -> bool:
 
 def test_truncation_all_over_the_header(data: bytes, header: int, peak_memory: Any) -> None:
     with peak_memory(MEMORY):
-        for length in [*range(4, header + 64, 3), len(data) - 33]:
+        for length in [*range(4, header + 64, 7), len(data) - 33]:
             assert not survives(data[:length])
 
 
@@ -59,7 +59,7 @@ def test_flipped_header_bits(data: bytes, header: int, peak_memory: Any) -> None
     damaged = bytearray(data)
     accepted = 0
     with peak_memory(MEMORY):
-        for bit in range(0, 8 * header, 11):  # all bits of a byte, though not of every byte
+        for bit in range(0, 8 * header, 27):  # all bits of a byte, though not of every byte
             damaged[bit // 8] ^= 1 << bit % 8
             accepted += survives(bytes(damaged))
             damaged[bit // 8] ^= 1 << bit % 8
@@ -79,10 +79,10 @@ def test_random_damage(data: bytes, header: int, peak_memory: Any) -> None:
 
 @pytest.mark.parametrize("field", [2**16, 2**24, 2**31 - 1, 2**32, 2**40, 2**63 - 1, 2**64 - 1])
 def test_hostile_numbers_anywhere(data: bytes, header: int, peak_memory: Any, field: int) -> None:
-    """A huge count, length, size or offset at every fourth byte of the header."""
+    """A huge count, length, size or offset all over the header."""
     start = time.perf_counter()
     with peak_memory(MEMORY):
-        for at in range(4, header - 8, 4):
+        for at in [*range(4, 100), *range(100, header - 8, 12 + field % 5)]:
             damaged = bytearray(data)
             struct.pack_into("<Q", damaged, at, field)
             survives(bytes(damaged))
