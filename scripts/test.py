@@ -26,9 +26,9 @@ PYODIDE = [sys.executable, "-m", "tests.pyodide"]
 # WebAssembly builds under node, in the native suite, and need not run inside Pyodide again. `make test-sanitize` also
 # runs CUDA's kernels in their emulator, which takes minutes.
 SUITES = {
+    "native": [*PYTEST, "tests", "-m", "not browser"],
     "page": [*PAGE, "tests/pyodide", "e2e"],
     "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "--ignore", "tests/native", "-q", "-rfE"],
-    "native": [*PYTEST, "tests", "-m", "not browser"],
     "sanitizers": [sys.executable, "-m", "scripts.sanitize", "tests/native", "-q", "-p", "no:cacheprovider"],
     "Pyodide, simd": [*PYODIDE, "simd", "tests/models", "tests/mirror", "-q", "-rfE"],  # what depends on kernels
 }
