@@ -65,6 +65,15 @@ MIB = 1 << 20
     metavar="MIB",
     help="Memory of the keys and values of a model.",
 )
+@option(
+    MODELS,
+    "--memory",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="MIB",
+    help="Memory of all models together, their keys and values included: those that nobody uses make place for others. "
+    "[default: no limit]",
+)
 @option(MODELS, "--preload/--no-preload", default=True, help="Load the models at the start.  [default: preload]")
 @option(
     MODELS,
@@ -160,8 +169,9 @@ MIB = 1 << 20
 @click.pass_context
 def serve(
     command: click.Context, models: tuple[str, ...], api_key_file: str | None, cors: tuple[str, ...],
-    tls_certificate: str | None, tls_key: str | None, cache_memory: int, body_limit: int, prompt_limit: int,
-    output_limit: int, body_timeout: float, timeout: float, threads: int | None, processes: int, **given: Any,
+    tls_certificate: str | None, tls_key: str | None, cache_memory: int, memory: int, body_limit: int,
+    prompt_limit: int, output_limit: int, body_timeout: float, timeout: float, threads: int | None, processes: int,
+    **given: Any,
 ) -> int:  # fmt: skip
     """Serve models over HTTP, in OpenAI's interface.
 
@@ -180,6 +190,7 @@ def serve(
     use_threads(threads)
     settings = Settings(
         models=models, keys=read_keys(api_key_file), origins=cors, cache_bytes=cache_memory * MIB,
+        memory_bytes=memory * MIB,
         body_bytes=body_limit * MIB, prompt_characters=prompt_limit, output_tokens=output_limit,
         read_seconds=body_timeout, seconds=timeout, **given,
     )  # fmt: skip

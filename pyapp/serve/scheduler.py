@@ -140,6 +140,7 @@ class Scheduler:
         self.rows_multiple, self.most_rows = self._probe(rows)
         self.rows_alike = self.rows_multiple == 1 and self._passes_alike()
         self._blocks = min(affordable, KEPT * self.most_rows * self._parts)
+        self.cache_nbytes = (self._blocks + 1) * block_bytes  # what the keys and values take once a text came
         self.waiting: list[Writing] = []  # in order
         self.prompt_tokens = self.reused_tokens = self.new_tokens = self.steps = self.preempted = 0
         self._forget()

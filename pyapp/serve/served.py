@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
@@ -31,6 +31,7 @@ from .scheduler import Scheduler, Text
 from .settings import Settings
 
 log = logging.getLogger("pyapp.serve")
+MIB = 1 << 20
 TASKS = ("generate", "embed", "classify", "transcribe")
 ANY = ("default", "dummy", "tgi")  # what clients of one model call it
 ENCODERS = ("bert", "distilbert", "roberta", "xlm-roberta", "mpnet", "electra", "deberta", "modernbert", "nomic")
@@ -53,6 +54,7 @@ class ServedModel:
     error: str | None = None
     used: float = field(default_factory=time.monotonic)
     requests: int = 0
+    nbytes: int = 0  # of its parameters and its texts' keys and values; before it is first loaded, of its files
 
 
 class Models:
@@ -70,11 +72,7 @@ class Models:
                     "two models have this name", where=model.name, hint="Name one of them: NAME=MODEL"
                 )  # fmt: skip
             self.by_name[model.name] = model
-
-    @property
-    def ready(self) -> bool:
-        """Whether everything that is to be loaded at the start is."""
-        return not self._settings.preload or all(model.loaded is not None for model in self.by_name.values())
+        self.ready = not settings.preload  # whether everything that is to be loaded at the start was
 
     def find(self, name: str | None, tasks: Sequence[str]) -> ServedModel:
         """The model with a name; without one, the first for one of the tasks. Problem if there is none."""
@@ -106,7 +104,7 @@ class Models:
         if model.loaded is None:
             async with self._loading:
                 if model.loaded is None:
-                    await asyncio.wrap_future(self._engine.call(lambda: self._load(model)))
+                    await self._load_within_memory(model)
         return model
 
     @contextmanager
@@ -123,21 +121,73 @@ class Models:
                 model.used = time.monotonic()
 
     async def load_all(self) -> None:
-        """Loads every model; the first that fails raises its error."""
+        """Loads every model, while there is memory; the first that fails raises its error."""
         for name, model in self.by_name.items():
-            await self.get(name, model.task)
+            limit = self._settings.memory_bytes
+            if limit and self._resident() and self._resident() + self._expected(model) > limit:
+                log.info("model not loaded at the start", extra={"fields": {"model": name, "why": "memory"}})
+                continue
+            with self.holding():
+                await self.get(name, model.task)
+        self.ready = True
 
     async def unload_idle(self) -> None:
         """Drops models that nobody used for `settings.idle` seconds."""
         for model in self.by_name.values():
             if model.loaded is not None and not model.requests:
                 if time.monotonic() - model.used > self._settings.idle:
-                    await asyncio.wrap_future(self._engine.call(lambda model=model: self._drop(model)))  # type: ignore[misc]
-                    log.info("model unloaded", extra={"fields": {"model": model.name}})
+                    await self._drop(model)
+
+    async def _drop(self, model: ServedModel) -> None:
+        """Unloads a model. No request can get it after this began; the engine's thread frees its memory."""
+        parts = [model.loaded, model.runner]
+        model.loaded = model.runner = None
+        await asyncio.wrap_future(self._engine.call(parts.clear))
+        log.info("model unloaded", extra={"fields": {"model": model.name}})
+
+    def _resident(self) -> int:
+        """Bytes of the models that are loaded."""
+        return sum(model.nbytes for model in self.by_name.values() if model.loaded is not None)
 
     @staticmethod
-    def _drop(model: ServedModel) -> None:
-        model.loaded = model.runner = None
+    def _expected(model: ServedModel) -> int:
+        """Bytes that a model will need; before it is first loaded, those of its files. 0 for a name on the hub."""
+        return model.nbytes or bytes_of_files(known(model.source, model.task))
+
+    async def _load_within_memory(self, model: ServedModel) -> None:
+        """Loads a model; unloads others that nobody uses, those first that were used longest ago, where memory for all
+        is lacking. Problem if it is lacking all the same.
+        """
+        await self._make_room(model, self._expected(model))
+        await asyncio.wrap_future(self._engine.call(lambda: self._load(model)))
+        try:
+            await self._make_room(model, model.nbytes)
+        except Problem:
+            await self._drop(model)
+            raise
+
+    async def _make_room(self, model: ServedModel, needed: int) -> None:
+        limit = self._settings.memory_bytes
+        if not limit:
+            return
+        told = f"the model {model.name!r} needs {-(-needed // MIB):,} MiB"
+        if needed > limit:
+            raise Problem(
+                f"{told}, and the server's models may have {limit // MIB:,} MiB together", status=503,
+                param="model", code="model_too_large",
+            )  # fmt: skip
+        others = [other for other in self.by_name.values() if other is not model and other.loaded is not None]
+        for other in sorted(others, key=lambda other: other.used):
+            if sum(one.nbytes for one in others if one.loaded is not None) + needed <= limit:
+                return
+            if not other.requests:
+                await self._drop(other)
+        if sum(one.nbytes for one in others if one.loaded is not None) + needed > limit:
+            busy = ", ".join(one.name for one in others if one.loaded is not None)
+            raise Problem(
+                f"{told}, and requests that run now use the memory: {busy}. Try again later", status=503,
+                param="model", code="server_busy", headers={"Retry-After": "5"},
+            )  # fmt: skip
 
     def _load(self, model: ServedModel) -> None:
         """On the engine's thread."""
@@ -160,6 +210,8 @@ class Models:
             _, skipped = result_of(encoded_for_embedding(loaded, []))
             runner = Batcher(lambda encodings: embed_encoded(loaded, encodings, skipped))
         model.loaded, model.runner = loaded, runner
+        parameters: Iterable[Any] = getattr(loaded, "model", loaded).parameters()
+        model.nbytes = sum(parameter.nbytes for parameter in parameters) + getattr(runner, "cache_nbytes", 0)
         seconds = round(time.perf_counter() - start, 3)
         log.info("model loaded", extra={"fields": {"model": model.name, "task": model.task, "seconds": seconds}})
 
@@ -185,6 +237,17 @@ def parse_model(spec: str) -> ServedModel:
     if not source:
         raise OptionError("names no model", where=spec, hint="Give [NAME=][TASK:]MODEL")
     return ServedModel(name or name_of(source), source, task or task_of(source))
+
+
+def bytes_of_files(source: Any) -> int:
+    """Bytes of a model's file, or of the largest kind of weights in its folder; 0 for what is no path."""
+    if not isinstance(source, str | os.PathLike) or not os.path.exists(source):
+        return 0
+    path = Path(source)
+    if path.is_file():
+        return path.stat().st_size
+    kinds = ("*.safetensors", "*.gguf", "*.bin")
+    return max(sum(file.stat().st_size for file in path.glob(kind)) for kind in kinds)
 
 
 def name_of(source: str) -> str:

@@ -17,6 +17,8 @@ class Settings:
     - page: the folder of a built site, which browsers get at "/"; None: no page.
     - rows: texts of a model that are written at once. context: tokens of prompt and text. cache_bytes: of the keys and
       values of one model; cache_type as in SamplingOptions.
+    - memory_bytes: of all models that are loaded, with their keys and values. A model that nobody uses is unloaded if
+      another one needs its memory. 0: no limit.
     - queue, queue_tokens: requests that wait or run at once, and the tokens of their prompts; more get status 429.
     - body_bytes, prompt_characters, output_tokens: limits of one request. read_seconds: until its body must be here.
       seconds: until its answer must be complete.
@@ -36,6 +38,7 @@ class Settings:
     context: int | None = None
     cache_type: str = "f32"
     cache_bytes: int = 1 << 30
+    memory_bytes: int = 0
     queue: int = 128
     queue_tokens: int = 1_000_000
     connections: int = 1000
@@ -62,6 +65,7 @@ class Settings:
             "cache_bytes",
         ):
             check_number(name, getattr(self, name), 1, 1 << 50, whole=True)
+        check_number("memory_bytes", self.memory_bytes, 0, 1 << 50, whole=True)
         if self.rows > 256:
             raise OptionError(f"must be at most 256, not {self.rows}", where="rows")
         for name in ("read_seconds", "seconds", "ping_seconds"):

@@ -1,0 +1,94 @@
+"""Several models in a limited memory: which are unloaded, and what is refused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.native_only
+
+
+@contextmanager
+def served(model_folders: dict[str, Path], memory: int, **settings: Any) -> Iterator[Any]:
+    """A client of a server with the models "chat" and "embedder", which have so many bytes together."""
+    pytest.importorskip("starlette")
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    models = tuple(f"{name}={folder}" for name, folder in model_folders.items())
+    context = Context(Settings(models=models, memory_bytes=memory, context=64, **{"preload": False, **settings}))
+    with TestClient(make_app(context), raise_server_exceptions=False) as client:
+        client.models = context.models  # type: ignore[attr-defined]
+        yield client
+
+
+def chat(client: Any) -> Any:
+    return client.post("/v1/completions", json={"model": "chat", "prompt": "a", "max_tokens": 2})
+
+
+def embed(client: Any) -> Any:
+    return client.post("/v1/embeddings", json={"model": "embedder", "input": "a"})
+
+
+def loaded(client: Any) -> list[str]:
+    return [model["id"] for model in client.get("/v1/models").json()["data"] if model["loaded"]]
+
+
+@pytest.fixture(scope="module")
+def sizes(model_folders: dict[str, Path]) -> dict[str, int]:
+    """Bytes of each model, as without a limit."""
+    with served(model_folders, 0) as client:
+        assert chat(client).status_code == embed(client).status_code == 200
+        assert loaded(client) == ["chat", "embedder"]
+        found = {name: model.nbytes for name, model in client.models.by_name.items()}
+    assert min(found.values()) > 10_000
+    return found
+
+
+def test_models_make_place_for_one_another(model_folders: dict[str, Path], sizes: dict[str, int]) -> None:
+    with served(model_folders, max(sizes.values()) + 1000) as client:
+        for ask, name in ((chat, "chat"), (embed, "embedder"), (chat, "chat")):
+            assert ask(client).status_code == 200
+            assert loaded(client) == [name]
+    with served(model_folders, sum(sizes.values())) as client:
+        assert chat(client).status_code == embed(client).status_code == chat(client).status_code == 200
+        assert loaded(client) == ["chat", "embedder"]
+
+
+def test_a_model_that_is_used_stays(model_folders: dict[str, Path], sizes: dict[str, int]) -> None:
+    with served(model_folders, max(sizes.values()) + 1000) as client:
+        assert chat(client).status_code == 200
+        client.models.by_name["chat"].requests += 1
+        answer = embed(client)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "server_busy")
+        assert answer.headers["retry-after"] == "5" and "chat" in answer.json()["error"]["message"]
+        assert loaded(client) == ["chat"]
+        client.models.by_name["chat"].requests -= 1
+        assert embed(client).status_code == 200
+
+
+def test_a_model_that_is_too_large_is_refused(model_folders: dict[str, Path], sizes: dict[str, int]) -> None:
+    with served(model_folders, sizes["chat"] - 1) as client:
+        assert embed(client).status_code == (200 if sizes["embedder"] < sizes["chat"] else 503)
+        answer = chat(client)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "model_too_large")
+        assert "MiB" in answer.json()["error"]["message"] and "chat" not in loaded(client)
+
+
+def test_the_start_loads_what_there_is_memory_for(model_folders: dict[str, Path], sizes: dict[str, int]) -> None:
+    with served(model_folders, max(sizes.values()) + 1000, preload=True) as client:
+        end = time.monotonic() + 30
+        while client.get("/ready").status_code != 200:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert len(loaded(client)) == 1
+        assert chat(client).status_code == embed(client).status_code == 200
+        assert client.get("/ready").status_code == 200  # a model that was unloaded is loaded again when it is needed
