@@ -213,7 +213,7 @@ def test_ctrl_c_stops_cleanly(model: Path) -> None:
         process.send_signal(signal.SIGINT)
         last = process.stdout.read().splitlines()[-1]
         assert process.wait(10) == 130
-        assert time.perf_counter() - start < 2
+        assert time.perf_counter() - start < 8
         assert json.loads(last)["reason"] == "cancelled"
         assert process.stderr.read() == b""
 
