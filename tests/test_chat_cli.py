@@ -86,7 +86,8 @@ def test_what_goes_wrong(model: list[str], tmp_path: Path, capsys: pytest.Captur
     assert cli.run(["chat", *model, "--regex", "a", "--choice", "b"]) == 1
     assert "regex: excludes choice" in capsys.readouterr().err
     (tmp_path / "talk.json").write_bytes(b"\xff")
-    told = talk(model, f"/save {tmp_path}/no/talk.json\n/load {tmp_path}/none.json\n/load {tmp_path}/talk.json\n").stderr
+    commands = ("/save", "no/talk.json"), ("/load", "none.json"), ("/load", "talk.json")
+    told = talk(model, "".join(f"{name} {tmp_path}/{file}\n" for name, file in commands)).stderr
     for line in ("no/talk.json: no such file", "none.json: no such file", "talk.json: this is not UTF-8 text"):
         assert f"{tmp_path}/{line}" in told, told
     assert "Errno" not in told
