@@ -128,6 +128,7 @@ def test_a_slow_first_visit(plain_browser: BrowserContext, dist: Path, monkeypat
         story.page.screenshot(path=OUTPUT / "loading.png")
         shown.set()
         story.wait_ready()
+        story.page.evaluate(LATE_BYTES)
         expect(progress).to_be_hidden()
         assert story.page.evaluate("document.documentElement.dataset.theme") in ("light", "dark")
         assert story.page.locator("#temperature").input_value() == "0.8" and story.model_name() != "…"
