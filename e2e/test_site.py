@@ -86,6 +86,9 @@ def test_the_plainest_host(launch: Launch, dist: Path, tmp_path: Path, monkeypat
     context.close()
 
 
+# What the worker says when a file arrives that the engine could start without.
+LATE_BYTES = """() => pyappPage.app.engine.dispatchEvent(
+  new CustomEvent("notice", { detail: { notice: "bytes", done: 26e6, total: 27e6 } }))"""
 # Values that another page of the same origin may have stored under our names.
 FOREIGN = """() => {
   const values = { settings: "null", model: "[1, 2]", "speech-settings": "3", prompt: "{}", hub: "[]", theme: "blue" };

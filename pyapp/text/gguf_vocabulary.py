@@ -74,7 +74,7 @@ class GgufVocabulary:
         self.end_ids: tuple[int, ...] = tuple(sorted({number for number in ends if number is not None}))
 
     def _leave_out_padding(self) -> None:
-        """Converters fill the vocabulary up to the model's size with unused tokens ("[PAD32001]"), which have no text."""
+        """Converters fill the vocabulary up to the model's size with unused tokens ("[PAD9]"), which have no text."""
         named = [value for key, value in self._values.items() if key.endswith("_token_id") and type(value) is int]
         used = [number for number, kind in enumerate(self._types) if kind != UNUSED or number in named]
         count = 1 + max(used, default=len(self.tokens) - 1)

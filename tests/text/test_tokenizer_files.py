@@ -392,7 +392,7 @@ def test_a_gguf_file_without_a_usable_tokenizer() -> None:
 
 
 def test_padding_of_a_vocabulary_has_no_text() -> None:
-    """Converters add "[PAD405]" and the like for rows of the model without a token: llama.cpp writes nothing for them."""
+    """Converters add "[PAD9]" and the like for rows of the model without a token: llama.cpp writes nothing."""
     vocabulary = {"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 6}
     hole = json.dumps({"model": {"type": "BPE", "vocab": vocabulary, "merges": ["a b", "ab c"]},
                        "pre_tokenizer": BYTES, "decoder": BYTES}).encode()  # fmt: skip
