@@ -198,10 +198,12 @@ class DecoderConfig:
         of them. Configurations with "linear", "dynamic" or "yarn" may still say the length of the first training there.
         """
         parameters, known = self.rope_parameters, self.max_position_embeddings
-        kind, factor = parameters.get("rope_type"), parameters.get("factor")
-        if kind not in LENGTHENING or type(factor) not in (int, float):
-            return known
+        factor = parameters.get("factor")
         trained = parameters.get("original_max_position_embeddings") or known
+        if parameters.get("rope_type") not in LENGTHENING:
+            return known
+        if not (isinstance(factor, int | float) and isinstance(trained, int | float)):
+            return known
         longest = LIMITS["max_position_embeddings"]
         return max(known, int(min(trained * factor, longest, ROTARY_NUMBERS // self.head_dim)))
 
