@@ -395,7 +395,8 @@ def test_padding_of_a_vocabulary_has_no_text() -> None:
     """Converters add "[PAD9]" and the like for rows of the model without a token: llama.cpp writes nothing."""
     vocabulary = {"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 6}
     hole = json.dumps({"model": {"type": "BPE", "vocab": vocabulary, "merges": ["a b", "ab c"]},
-                       "pre_tokenizer": BYTES, "decoder": BYTES}).encode()  # fmt: skip
+                       "added_tokens": [], "normalizer": None, "post_processor": None, "pre_tokenizer": BYTES,
+                       "decoder": BYTES}).encode()  # fmt: skip
     for data, name, text in ((model_file("spm_bpe"), "tokenizer.model", "the dog"), (hole, "tokenizer.json", "abcab")):
         tokenizer = load_tokenizer({name: data})
         size = tokenizer.vocab_size
