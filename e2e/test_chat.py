@@ -49,6 +49,13 @@ TWO_TABS = """async () => {
   const texts = after.flatMap(({ content }) => content.turns.map(({ text }) => text));
   return [tabs[0].entry.id !== tabs[1].entry.id, texts.filter((text) => ["mine", "theirs"].includes(text)).length];
 }"""
+# The worker gets files only after `letIn()`, as while it still starts.
+HOLD_FILES = """() => {
+  const { engine } = pyappPage.app;
+  const call = engine.call.bind(engine);
+  const open = new Promise((resolve) => { globalThis.letIn = resolve; });
+  engine.call = async (name, ...rest) => (name === "models.add" && await open, call(name, ...rest));
+}"""
 # What the page's earlier versions kept: a database for conversations, with whole records.
 EARLIER = """(record) => new Promise((resolve, reject) => {
   const request = indexedDB.open("pyapp-conversations", 1);
@@ -194,7 +201,15 @@ def test_a_gguf_file_answers_and_can_be_kept(chat: ChatPage, files: list[Path], 
 
     with ThreadPoolExecutor(1) as pool:
         pool.submit(asyncio.run, write()).result()
-    chat.use([gguf], "small.gguf").settings(**GREEDY)
+    chat.page.evaluate(HOLD_FILES)
+    chat.pick_model([gguf])
+    reading = chat.page.locator("#model-dialog .row-progress", has_text="Reading small.gguf")
+    expect(reading).to_be_in_viewport()
+    chat.page.evaluate("letIn()")
+    expect(chat.page.locator("#chat-model .model-name")).to_have_text("small.gguf")
+    expect(chat.page.locator("dialog[open]")).to_have_count(0)
+    expect(reading).to_have_count(0)
+    chat.settings(**GREEDY)
     chat.page.locator("#chat-system").fill("")  # new conversations begin with that of the last one
     first = chat.say("Hello, fox")
     assert first == native_answer([gguf], [{"role": "user", "content": "Hello, fox"}])
@@ -255,6 +270,7 @@ def test_export_delete_undo_import(chat: ChatPage, files: list[Path], tmp_path: 
     expect(rows).to_have_count(0)
     page.get_by_role("button", name="Undo").click()
     expect(rows).to_have_count(1)
+    expect(rows.locator("[aria-current]")).to_have_count(0)  # the view shows a new one
     rows.get_by_role("button", name="Delete").click()
     expect(rows).to_have_count(0)
     page.locator("#history-conversation .history-import").set_input_files(saved)

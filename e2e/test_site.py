@@ -86,6 +86,9 @@ def test_the_plainest_host(launch: Launch, dist: Path, tmp_path: Path, monkeypat
     context.close()
 
 
+# What the worker says when a file arrives that the engine could start without.
+LATE_BYTES = """() => pyappPage.app.engine.dispatchEvent(
+  new CustomEvent("notice", { detail: { notice: "bytes", done: 26e6, total: 27e6 } }))"""
 # Values that another page of the same origin may have stored under our names.
 FOREIGN = """() => {
   const values = { settings: "null", model: "[1, 2]", "speech-settings": "3", prompt: "{}", hub: "[]", theme: "blue" };
@@ -128,6 +131,7 @@ def test_a_slow_first_visit(plain_browser: BrowserContext, dist: Path, monkeypat
         story.page.screenshot(path=OUTPUT / "loading.png")
         shown.set()
         story.wait_ready()
+        story.page.evaluate(LATE_BYTES)
         expect(progress).to_be_hidden()
         assert story.page.evaluate("document.documentElement.dataset.theme") in ("light", "dark")
         assert story.page.locator("#temperature").input_value() == "0.8" and story.model_name() != "…"

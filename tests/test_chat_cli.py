@@ -85,6 +85,12 @@ def test_what_goes_wrong(model: list[str], tmp_path: Path, capsys: pytest.Captur
     assert "no conversation that pyapp saved" in capsys.readouterr().err
     assert cli.run(["chat", *model, "--regex", "a", "--choice", "b"]) == 1
     assert "regex: excludes choice" in capsys.readouterr().err
+    (tmp_path / "talk.json").write_bytes(b"\xff")
+    commands = ("/save", "no/talk.json"), ("/load", "none.json"), ("/load", "talk.json")
+    told = talk(model, "".join(f"{name} {tmp_path}/{file}\n" for name, file in commands)).stderr
+    for line in ("no/talk.json: no such file", "none.json: no such file", "talk.json: this is not UTF-8 text"):
+        assert f"{tmp_path}/{line}" in told, told
+    assert "Errno" not in told
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")

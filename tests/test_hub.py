@@ -177,9 +177,9 @@ def test_names_of_the_registry_come_before_files(tmp_path: Path, monkeypatch: py
     [
         (
             "storys15M",
-            r"no model has this name\. Did you mean stories15M\? Known names are stories, speech, reader, stories15M",
+            r"no model has this name\. Did you mean stories15M\? `pyapp models` lists the names",
         ),
-        ("no/such/file.bin", "no such file or folder"),
+        ("no/such/file.bin", "no such file or folder. Give a file, a folder or owner/repo:file"),
         ("./absent", "no such file or folder"),
         ("", "no model has this name"),
         ("a/b:c:d", "no model has this name|no such file"),

@@ -11,6 +11,7 @@ import pytest
 import pyapp
 from pyapp.errors import ModelError, OptionError
 from pyapp.formats.safetensors import write_safetensors
+from pyapp.text.spans import without_spaces
 from tests.models.encoder_configs import CONFIGS
 from tests.models.seeded import draw
 from tests.models.test_encoders import module_of
@@ -137,6 +138,15 @@ def test_answers_are_those_of_the_definition(impossible: bool, answering: Any, g
     every = answering(QUESTIONS[0], CONTEXT, top=500, longest=LONGEST, impossible=impossible)
     assert sum(one["answer"] == "" for one in every) == impossible  # one of them is no answer
     assert answering(QUESTIONS[0], CONTEXT, longest=LONGEST)[0]["start"] == golden["answers"]["False"][0][0][1]
+
+
+def test_answers_have_no_spaces_at_their_ends() -> None:
+    text = "In the\n north, yes "
+    cases = (2, 6, "the"), (6, 14, "north,"), (3, 6, "the"), (14, 19, "yes"), (2, 19, "the\n north, yes")
+    for start, end, expected in cases:
+        first, last = without_spaces(text, start, end)
+        assert text[first:last] == expected
+    assert without_spaces(text, 0, 0) == (0, 0) and without_spaces(text, 6, 8) == (6, 8)
 
 
 def test_texts_longer_than_the_model_reads(labelling: Any, answering: Any) -> None:

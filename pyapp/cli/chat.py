@@ -253,8 +253,10 @@ class Talk:
             commands[name](rest.strip())
         except PyappError as error:
             self._note(error.message, failed=True)
-        except (OSError, UnicodeError) as error:
-            self._note(str(error), failed=True)
+        except OSError as error:
+            self._note(f"{error.filename or rest.strip()}: {(error.strerror or str(error)).lower()}", failed=True)
+        except UnicodeError:
+            self._note(f"{rest.strip()}: this is not UTF-8 text", failed=True)
         return True
 
     def _system(self, text: str) -> None:

@@ -309,9 +309,11 @@ def _similar(name: str, names: Iterable[str]) -> str | None:
 
 
 def _unknown(name: str) -> ModelNotFoundError:
-    ids = [entry.id for entry in models()]
-    known = f"Known names are {', '.join(ids)}; or give a file, a folder or owner/repo:file"
     looks_like_path = name.startswith((".", "/", "~")) or Path(name).suffix.lower() in WEIGHTS or os.sep in name
-    what = "there is no such file or folder" if looks_like_path else "no model has this name"
-    close = _similar(name, ids)
+    if looks_like_path:
+        what, known = "there is no such file or folder", "Give a file, a folder or owner/repo:file"
+    else:
+        what = "no model has this name"
+        known = "`pyapp models` lists the names; or give a file, a folder or owner/repo:file"
+    close = _similar(name, [entry.id for entry in models()])
     return ModelNotFoundError(what, where=name or '""', hint=f"{close} {known}" if close else known)

@@ -107,7 +107,9 @@ def load_model(
             checkpoint.close()
     from pyapp.text.generate import check_tokenizer
 
-    check_tokenizer(text, model.config.vocab_size)
+    doubt = check_tokenizer(text, model.config.vocab_size)
+    if doubt is not None:
+        report(doubt)
     if adapter is not None:
         if tensor_parallel is not None:
             raise OptionError(

@@ -12,7 +12,7 @@ from typing import Any
 from pyapp.errors import OptionError
 from pyapp.events import Done, Event, Item, Progress
 from pyapp.text.encoding import Encoding
-from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER, best_answers, labelled_spans
+from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER, best_answers, labelled_spans, without_spaces
 
 from .text_batches import BATCH_SIZE, ENCODED_AT_ONCE, Work, batches, checked_texts
 
@@ -101,6 +101,7 @@ def answer_questions(
         best: dict[tuple[int, int], float] = {}  # by the characters
         for window, values in parts:
             for span, score in best_answers(window, values, longest, top, impossible):
+                span = without_spaces(contexts[index], *span)
                 best[span] = max(score, best.get(span, 0.0))
         order = sorted(best, key=lambda span: -best[span])[:top]
         answers = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import ModelError, OptionError
-from pyapp.events import Cancel, Done, Event, Metric, Progress, Token
+from pyapp.events import Cancel, Done, Event, Metric, Notice, Progress, Token
 from pyapp.text.options import SamplingOptions
 from pyapp.text.sampling import Sampler, log_probabilities
 from pyapp.text.session import LanguageModel, LanguageModelConfig, Session, context_hint
@@ -28,17 +28,24 @@ __all__ = [
 GUESSES = 8  # of a draft model at a time, unless `lookup` says otherwise
 
 
-def check_tokenizer(tokenizer: Tokenizer, vocab_size: int) -> None:
-    """ModelError if the tokenizer cannot belong to the model: it is larger, or smaller by more than a plausible
-    padding.
+def check_tokenizer(tokenizer: Tokenizer, vocab_size: int) -> Notice | None:
+    """ModelError if the tokenizer has tokens that the model does not know. A Notice if the model has more tokens than
+    a padding of the vocabulary explains: they have no text, and the tokenizer may be another model's.
     """
     known = tokenizer.vocab_size
-    if not known <= vocab_size <= known + max(128, known // 8):
+    if known > vocab_size:
         raise ModelError(
-            f"the tokenizer has {known} tokens, the model {vocab_size}: they do not belong together",
+            f"the tokenizer has {known:,} tokens, the model {vocab_size:,}: they do not belong together",
             where="tokenizer",
             hint="Give the tokenizer that was made for this model",
         )
+    if vocab_size <= known + max(128, known // 8):
+        return None
+    return Notice(
+        f"the tokenizer has {known:,} tokens, the model {vocab_size:,}: the others have no text",
+        where="tokenizer",
+        hint="If the model writes nonsense, give the tokenizer that was made for it",
+    )
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str, capacity: int | None = None, hint: str = "") -> list[int]:

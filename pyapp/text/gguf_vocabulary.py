@@ -64,6 +64,7 @@ class GgufVocabulary:
             )  # fmt: skip
         if not all(map(isfinite, self._scores)):
             raise FileFormatError("a token's score is not a number", where=where, hint=HINT)
+        self._leave_out_padding()
         self._ids = {role: self._id(role) for role in GGUF_ROLES}
         make = {"llama": self._llama, "gpt2": self._gpt2, "bert": self._bert, "t5": self._t5}[self._kind]
         self.document: dict[str, Any] = make()
@@ -71,6 +72,13 @@ class GgufVocabulary:
         # The turn ends with eot and, in models that call tools, with eom.
         ends = (self._ids["eos"], self._number("eot_token_id"), self._number("eom_token_id"))
         self.end_ids: tuple[int, ...] = tuple(sorted({number for number in ends if number is not None}))
+
+    def _leave_out_padding(self) -> None:
+        """Converters fill the vocabulary up to the model's size with unused tokens ("[PAD9]"), which have no text."""
+        named = [value for key, value in self._values.items() if key.endswith("_token_id") and type(value) is int]
+        used = [number for number, kind in enumerate(self._types) if kind != UNUSED or number in named]
+        count = 1 + max(used, default=len(self.tokens) - 1)
+        self.tokens, self._types, self._scores = self.tokens[:count], self._types[:count], self._scores[:count]
 
     def _list(self, name: str, kinds: Any) -> list[Any] | None:
         value = self._values.get(PREFIX + name)
@@ -167,6 +175,8 @@ class GgufVocabulary:
         vocabulary: dict[str, int] = {}
         for number, piece in enumerate(self.tokens):
             piece = piece or f"[EMPTY_{number}]"
+            if self._types[number] == UNUSED:
+                continue
             if vocabulary.setdefault(piece, number) != number:
                 raise FileFormatError(
                     f"tokens {vocabulary[piece]} and {number} are both {piece!r:.60}", where=self._where, hint=HINT
@@ -176,9 +186,9 @@ class GgufVocabulary:
             left, _, right = line[1:].partition(" ")  # a piece may begin with a space
             merges.append((line[:1] + left, right))
         added = [
-            added_token(number, piece, special=kind != USER_DEFINED)
-            for (piece, number), kind in zip(vocabulary.items(), self._types, strict=True)
-            if kind in (CONTROL, USER_DEFINED, UNKNOWN)
+            added_token(number, piece, special=self._types[number] != USER_DEFINED)
+            for piece, number in vocabulary.items()
+            if self._types[number] in (CONTROL, USER_DEFINED, UNKNOWN)
         ]
         if words.adds_sep or self._flag("add_sep_token", False):
             front, sep = self._named("bos"), self._named("seperator") or self._named("eos")

@@ -142,3 +142,11 @@ def best_answers(
     for score, first, last in sorted(pairs, reverse=True)[:top]:
         found.append(((window.offsets[first][0], window.offsets[last][1]), score))  # type: ignore[index]
     return found
+
+
+def without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
+    """The part of a text without the spaces at its ends, which tokens of many vocabularies begin with."""
+    part = text[start:end]
+    if not part.strip():
+        return start, end
+    return end - len(part.lstrip()), start + len(part.rstrip())

@@ -196,3 +196,19 @@ def test_longrope_has_its_first_context_unless_more_is_asked_for() -> None:
     for name, expected in (("phi3", 80), ("phi3-long", 8), ("llama", 128)):
         model = make(name, 0)
         assert capacity_of(model, None) == expected and capacity_of(model, 100) == 100, name
+
+
+def test_scaled_positions_lengthen_the_context() -> None:
+    """Configurations with these scalings often still say the length of the first training (Qwen's for long texts)."""
+    scalings: list[tuple[dict[str, Any], int]] = [
+        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 96}, 384),
+        ({"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 32}, 128),
+        ({"rope_type": "yarn", "factor": 4.0}, 512), ({"type": "linear", "factor": 1.5}, 192),
+        ({"rope_type": "dynamic", "factor": 2.0}, 256), ({"type": "linear", "factor": 1e300}, 1 << 24),
+    ]  # fmt: skip
+    for scaling, expected in scalings:
+        model = make("llama", 0, rope_scaling=scaling)
+        assert capacity_of(model, None) == 128, scaling
+        assert capacity_of(model, expected) == expected, scaling
+        with pytest.raises(OptionError, match="which the model can read"):
+            capacity_of(model, expected + 1)

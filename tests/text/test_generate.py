@@ -174,9 +174,16 @@ def test_a_tokenizer_of_another_model(tokenizer: Tokenizer) -> None:
     parrot = Parrot([1, 5], 64, 20)
     with pytest.raises(ModelError, match=f"{tokenizer.vocab_size} tokens, the model 64"):
         run(parrot, tokenizer)
-    check_tokenizer(tokenizer, tokenizer.vocab_size + 60)  # padding of the vocabulary
-    with pytest.raises(ModelError, match="do not belong together"):
-        check_tokenizer(tokenizer, 32000)
+    assert check_tokenizer(tokenizer, tokenizer.vocab_size + 60) is None  # padding of the vocabulary
+    notice = check_tokenizer(tokenizer, 32000)
+    assert notice is not None and f"{tokenizer.vocab_size} tokens, the model 32,000" in notice.what
+
+
+def test_tokens_that_the_tokenizer_does_not_know_have_no_text(tokenizer: Tokenizer) -> None:
+    ids, nameless = tokenizer.encode(STORY, eos=True), tokenizer.vocab_size + 200
+    events = run(Parrot([*ids[:4], nameless, *ids[4:]], tokenizer.vocab_size + 300, 200), tokenizer)
+    assert nameless in [event.id for event in events if isinstance(event, Token)]
+    assert text_of(events) == STORY
 
 
 def test_session_refuses_what_it_cannot_do(parrot: Parrot) -> None:

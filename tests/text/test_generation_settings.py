@@ -152,6 +152,7 @@ def test_several_texts_stop_at_once() -> None:
         ({"logit_bias": {"3": 101}}, "logit_bias: must be a number from -100 to 100"),
         ({"frequency_penalty": 3}, "frequency_penalty: must be a number from -2 to 2"),
         ({"stop_tokens": "abc"}, "stop_tokens: must be a list"),
+        ({"choice": []}, "choice: has no texts"),
         ({"logprobs": 101}, "logprobs: must be a whole number from 0 to 100"),
         ({"rolling": 1}, "rolling: must be true or false"),
         ({"json_schema": "x"}, "json_schema: must be an object"),

@@ -20,12 +20,13 @@ from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.gguf_vocabulary import GgufVocabulary
 from pyapp.text.pattern_limits import danger, growth
 from pyapp.text.tokenizer import NativeBackend, Tokenizer
-from pyapp.text.tokenizer_files import load_tokenizer
+from pyapp.text.tokenizer_files import gguf_tokenizer, load_tokenizer
 from pyapp.text.word_patterns import WORD_PATTERNS, name_of_pattern, word_pattern
 from tests.hostile import damaged_texts, peak_memory, survives
 
 GOLDEN: dict[str, Any] = json.loads(Path(__file__).with_name("golden_tokenizers.json").read_text("utf-8"))
 TEXTS: list[str] = GOLDEN["texts"]
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True}
 SENTENCEPIECE = ["spm_bpe", "spm_bpe_plain", "spm_unigram"]
 
 
@@ -388,6 +389,24 @@ def test_a_gguf_file_without_a_usable_tokenizer() -> None:
         load_tokenizer(model_file("spm_bpe"), "tokenizer.model").gguf_metadata(300)
     filled = load_tokenizer(model_file("spm_bpe"), "tokenizer.model").gguf_metadata(410)
     assert len(filled["tokenizer.ggml.tokens"]) == 410 and filled["tokenizer.ggml.token_type"][409] == 5
+
+
+def test_padding_of_a_vocabulary_has_no_text() -> None:
+    """Converters add "[PAD9]" and the like for rows of the model without a token: llama.cpp writes nothing."""
+    vocabulary = {"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 6}
+    hole = json.dumps({"model": {"type": "BPE", "vocab": vocabulary, "merges": ["a b", "ab c"]},
+                       "added_tokens": [], "normalizer": None, "post_processor": None, "pre_tokenizer": BYTES,
+                       "decoder": BYTES}).encode()  # fmt: skip
+    for data, name, text in ((model_file("spm_bpe"), "tokenizer.model", "the dog"), (hole, "tokenizer.json", "abcab")):
+        tokenizer = load_tokenizer({name: data})
+        size = tokenizer.vocab_size
+        metadata = tokenizer.gguf_metadata(size + 10)
+        again = gguf_tokenizer(metadata, "x.gguf")
+        ids = tokenizer.encode(text, bos=False, eos=False)
+        assert again.encode(text, bos=False, eos=False) == ids and again.vocab_size == size
+        unused = [number for number, kind in enumerate(metadata["tokenizer.ggml.token_type"]) if kind == 5]
+        assert len(unused) >= 10
+        assert again.decode([*ids[:1], *unused, *ids[1:]]) == again.decode(ids) == text
 
 
 def test_a_text_does_not_end_at_an_ordinary_token_of_a_gguf_file() -> None:

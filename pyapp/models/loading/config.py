@@ -23,6 +23,7 @@ LIMITS = {
     "num_experts_per_tok": 1 << 12, "n_embd": 1 << 17, "n_inner": 1 << 20, "n_layer": 1 << 10, "n_head": 1 << 12,
     "n_positions": 1 << 24, "type_vocab_size": 1 << 16, "ffn_hidden_size": 1 << 20,
 }  # fmt: skip
+LENGTHENING = ("linear", "dynamic", "yarn")  # scalings of rotary positions whose `factor` makes the context longer
 ROTARY_NUMBERS = 1 << 28  # of the cosines and sines of the positions that a model may have
 
 
@@ -193,16 +194,28 @@ class DecoderConfig:
 
     @property
     def max_seq_len(self) -> int:
-        return self.max_position_embeddings
+        """The tokens that the model can read: `max_position_embeddings`, or what the scaling of rotary positions makes
+        of them. Configurations with "linear", "dynamic" or "yarn" may still say the length of the first training there.
+        """
+        parameters, known = self.rope_parameters, self.max_position_embeddings
+        factor = parameters.get("factor")
+        trained = parameters.get("original_max_position_embeddings") or known
+        if parameters.get("rope_type") not in LENGTHENING:
+            return known
+        if not (isinstance(factor, int | float) and isinstance(trained, int | float)):
+            return known
+        longest = LIMITS["max_position_embeddings"]
+        return max(known, int(min(trained * factor, longest, ROTARY_NUMBERS // self.head_dim)))
 
     @property
     def usual_seq_len(self) -> int:
-        """The tokens of a text for which a cache has memory unless more are asked for. Rotary positions of the type
-        "longrope" have other frequencies for longer texts than those of the first training, from the first token on.
+        """The tokens of a text for which a cache has memory unless more are asked for. Rotary positions of the types
+        "dynamic" and "longrope" have other frequencies for longer texts than those of the first training, from the
+        first token on.
         """
         parameters = self.rope_parameters
         if parameters.get("short_factor") == parameters.get("long_factor"):
-            return self.max_seq_len
+            return self.max_position_embeddings
         name = "original_max_position_embeddings"
         original = parameters.get(name) or getattr(self, name, None) or self.max_seq_len
         return max(1, min(int(original), self.max_seq_len))

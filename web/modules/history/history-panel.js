@@ -122,7 +122,7 @@ export class HistoryPanel {
       await this.actions.flush?.();
       const item = await this.store.remove(id);
       await this.actions.removed?.(id);
-      await this.render();
+      await this.render(id === this.current ? null : this.current);
       if (!item) return;
       const undo = h("button", { type: "button", class: "quiet", onclick: () => this.#restore(item) }, "Undo");
       this.note.replaceChildren(`“${item.entry.title || "Untitled"}” is deleted. `, undo);

@@ -78,6 +78,7 @@ export class App extends EventTarget {
 
   /** @param {{done: number, total: number}} bytes of the files that Python needs */
   #arrives({ done, total }) {
+    if (this.engine.about) return; // files that are not needed yet arrive after the engine is ready
     const text = done < total ? `Loading the engine: ${megabytes(done)} of ${megabytes(total)}` : "Starting the engine";
     this.arriving.show(text, done, done < total ? total : null);
   }

@@ -86,9 +86,14 @@ export class ModelDialog {
     this.app.refresh().catch((error) => showError(byId("model-error"), error, this.app.actions));
   }
 
+  /** The shown row of a model. @param {string} id */
+  #rowOf(id) {
+    return this.dialog.querySelector(`[data-model="${CSS.escape(id)}"]`);
+  }
+
   /** @param {string} id */
   #focus(id) {
-    const row = this.dialog.querySelector(`[data-model="${CSS.escape(id)}"]`);
+    const row = this.#rowOf(id);
     const folded = row?.closest("details");
     if (folded) folded.open = true;
     /** @type {HTMLElement | null} */ (row?.querySelector("button"))?.focus();
@@ -216,8 +221,7 @@ export class ModelDialog {
   #progress(model, state, event) {
     if (event.type !== "progress") return;
     state.progress = event;
-    const row = this.dialog.querySelector(`[data-model="${CSS.escape(model.id)}"] .row-progress`);
-    row?.replaceWith(progressOf(event));
+    this.#rowOf(model.id)?.querySelector(".row-progress")?.replaceWith(progressOf(event));
   }
 
   /** @param {HTMLInputElement} input */
@@ -231,11 +235,16 @@ export class ModelDialog {
   /** Takes files of the file field, or dropped on the page. @param {File[]} files @param {string} [folder] that contained them */
   async addFiles(files, choice = this.choice, folder = undefined) {
     if (!this.dialog.open || this.choice !== choice) this.open(choice);
+    const arriving = progressOf({ what: `Reading ${folder ?? files[0].name}` }); // the engine may have to start first
+    byId("model-list").before(arriving);
+    arriving.scrollIntoView({ block: "nearest" });
     const picked = files.map((file) => ({ file, path: folder && file.webkitRelativePath ? file.webkitRelativePath.split("/").slice(1).join("/") : file.name }));
     try {
       clearError(byId("model-error"));
       const { id } = await this.app.engine.call("models.add", { files: picked, task: choice.task, folder });
       await this.app.refresh();
+      arriving.remove();
+      this.#rowOf(id)?.scrollIntoView({ block: "nearest" });
       if (await this.use(present(choice.models.find((model) => model.id === id), `the model ${id}`), choice)) return;
       const error = this.errors.get(id);
       this.errors.delete(id);
@@ -244,6 +253,8 @@ export class ModelDialog {
       throw error;
     } catch (error) {
       showError(byId("model-error"), error, this.app.actions);
+    } finally {
+      arriving.remove();
     }
   }
 

@@ -134,7 +134,7 @@ class AnswerText {
 function figuresText({ reason, figures = {} }) {
   const { tokens, speed, context, used } = figures;
   const parts = [];
-  if (tokens) parts.push(`${whole.format(tokens)} tokens`);
+  if (tokens) parts.push(`${whole.format(tokens)} ${tokens === 1 ? "token" : "tokens"}`);
   if (speed) parts.push(`${speed < 10 ? speed.toFixed(1) : whole.format(speed)} tokens per second`);
   if (context) parts.push(`${whole.format(used ?? 0)} of ${whole.format(context)} tokens of context used`);
   const ending = reason ? ENDINGS[reason] : CUT;
