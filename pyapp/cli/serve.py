@@ -65,6 +65,8 @@ MIB = 1 << 20
     metavar="MIB",
     help="Memory of the keys and values of a model.",
 )
+@option(MODELS, "--vad", metavar="NAME", help="What finds speech in recordings: energy, silero or a network.")
+@option(MODELS, "--speaker-model", metavar="NAME", help="The network that tells speakers apart, for requests that ask.")
 @option(MODELS, "--preload/--no-preload", default=True, help="Load the models at the start.  [default: preload]")
 @option(
     MODELS,
