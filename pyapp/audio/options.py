@@ -163,7 +163,7 @@ def check_speakers(value: object) -> str | int | None:
         return AUTO
     if isinstance(value, str) and value.isdecimal() and len(value) <= len(str(MOST_SPEAKERS)):
         value = int(value)
-    if not isinstance(value, Integral) or not 1 <= value <= MOST_SPEAKERS:
+    if not isinstance(value, Integral) or not 1 <= int(value) <= MOST_SPEAKERS:
         hint = f"Give {AUTO}, or how many there are"
         raise OptionError(
             f"must be {AUTO} or from 1 to {MOST_SPEAKERS}, not {value!r:.40}", where="speakers", hint=hint

@@ -206,7 +206,7 @@ class SileroNetwork:
             raise ModelError(f"this is no network that detects speech: it takes {takes}", where=name, hint=HINT)
         self._rate = {"sr": np.array(SAMPLE_RATE, np.int64)} if "sr" in inputs else {}
         self._states = {state: self._shape(state, inputs[state].shape) for state in states}
-        shape = inputs["input"].shape or ()
+        shape: tuple[Any, ...] = tuple(inputs["input"].shape or ())
         self._many = states != ["state"] and len(shape) == 2 and shape[1] == CHUNK + CONTEXT
         self._context = CONTEXT if self._many or states == ["state"] else 0
         width = shape[1] if len(shape) == 2 and isinstance(shape[1], int) else CHUNK + self._context

@@ -284,8 +284,8 @@ class Transcription:
     def _keep(self, drafts: list[Draft], result: Decoded) -> Iterator[Event]:
         """Reports the segments and stores them; segments without text or length are stored with empty text."""
         if self._turns is not None:
-            times = self._tokenizer.timestamp_begin
-            drafts = [part for draft in drafts for part in self._turns.parts(draft, times)]
+            first_time = self._tokenizer.timestamp_begin
+            drafts = [part for draft in drafts for part in self._turns.parts(draft, first_time)]
         parts = []
         for draft in drafts:
             words = [word for word in draft.words if word.word]

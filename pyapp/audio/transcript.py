@@ -99,9 +99,10 @@ class Transcript:
                 for item in values["segments"]
                 for words in (item.get("words"),)
             ]
-            for named in (one for segment in segments for one in (segment, *(segment.words or ()))):
-                if not isinstance(named.speaker, str | None):
-                    raise TypeError(f"the name of a speaker is {named.speaker!r:.40}")
+            words_of = (segment.words or () for segment in segments)
+            names = [*(one.speaker for one in segments), *(one.speaker for words in words_of for one in words)]
+            if wrong := [name for name in names if not isinstance(name, str | None)]:
+                raise TypeError(f"the name of a speaker is {wrong[0]!r:.40}")
             share = values.get("guess")
             guess = None if share is None else float(share)
             task = values.get("task") or "transcribe"
