@@ -71,7 +71,9 @@ def partials(tmp_path: Path) -> list[Path]:
 
 def test_the_registry_is_what_the_page_expects() -> None:
     data = json.loads((Path(hub.__file__).parents[1] / "registry.json").read_text(encoding="utf-8"))
-    assert set(data) == {"models"}
+    assert set(data) == {"models", "networks"}
+    assert hub.networks() == data["networks"] and set(data["networks"]) == {"silero", "speakers"}
+    assert all(re.fullmatch(r"[\w.-]+/[\w.-]+", name) for name in data["networks"].values())
     seen = set()
     for model in data["models"]:
         assert model["kind"] in ("embedded", "hub") and model["id"] not in seen

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 CHUNK = 512  # samples of which a network gives one probability: 32 ms
 CONTEXT = 64  # samples before them that version 5 reads too
-SILERO = "onnx-community/silero-vad"
 LONGEST_GAP = 98  # ms: a pause of more is a place to cut speech that is too long
 HINT = "Silero's networks take input and state, or input, h and c"
 

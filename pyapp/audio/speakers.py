@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from .activity import SpeechDetector
     from .windows import Samples
 
-WESPEAKER = "onnx-community/wespeaker-voxceleb-resnet34-LM"
 WINDOW = 1.5  # seconds
 SHORTEST = 0.4  # seconds of speech of which a vector says something
 PIECE = 60 * SAMPLE_RATE  # samples that are searched for speech at once

@@ -9,9 +9,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Event, Language, Metric, Progress, Segment
 
-from .core import Breath, Events, Remote, Result, only_here, task
+from .core import Breath, Events, Remote, Result, given, only_here, task
 from .keeper import keeper
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ async def transcribe(
     from pyapp.audio.transcribe import transcribe_events
 
     if isinstance(audio, AsyncIterable):
+        only_recordings(vad=vad, speaker_model=speaker_model)
         async with aclosing(listen(audio, options, model=model, key=key, cancel=cancel)) as live:
             async for heard in live:
                 yield heard
@@ -151,6 +153,7 @@ async def listen(
     from pyapp.audio.streaming import LiveTranscriber
 
     chosen = as_options(options if not isinstance(options, Mapping | None) else {"temperature": 0.0, **(options or {})})
+    only_recordings(speakers=chosen.speakers)
     cancel, quality = cancel or Cancel(), Quality()
     async with aclosing(loaded_model(model, key, cancel)) as loading:
         async for event in loading:
@@ -177,6 +180,12 @@ async def listen(
         yield doubt
         results["guess"] = doubt.share
     yield Done("complete", results | {"duration": transcriber.seconds})
+
+
+def only_recordings(**settings: Any) -> None:
+    """OptionError for a setting that is given, of live speech."""
+    if names := list(given(**settings)):
+        raise OptionError("needs a whole recording, not live speech", where=names[0])
 
 
 def until(segment: Segment, end: float) -> Segment:

@@ -12,6 +12,7 @@ from pyapp.audio.windows import Samples
 from pyapp.engine.lazy import np
 from pyapp.events import Cancel, Event, Notice
 from pyapp.formats.source import ByteSource
+from pyapp.hub import networks
 
 from .core import Breath, Result, reported
 from .keeper import identity
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyapp.audio.speakers import SpeakerFinder, SpeakerNetwork
     from pyapp.audio.turns import Turns
 
-ENERGY, SILERO = "energy", "silero"
+ENERGY, SILERO, SPEAKERS = "energy", "silero", "speakers"
 
 Report = Callable[[Event], None]
 
@@ -38,25 +39,29 @@ def unload_networks() -> None:
 def load_vad(source: Any, report: Report | None = None, cancel: Cancel | None = None) -> SileroNetwork | None:
     """The network that finds speech: "silero", or what load_network takes; None for "energy", which needs none."""
     from pyapp.audio.networks import load_network
-    from pyapp.audio.silero import SILERO as SILERO_NAME
     from pyapp.audio.silero import SileroNetwork
 
-    if source in (None, ENERGY):
+    if isinstance(source, str | None) and source in (None, ENERGY):
         return None
-    return SileroNetwork(*load_network(SILERO_NAME if source == SILERO else source, report=report, cancel=cancel))
+    named = isinstance(source, str) and source == SILERO
+    return SileroNetwork(*load_network(networks()[SILERO] if named else source, report=report, cancel=cancel))
 
 
 def load_speakers(source: Any = None, report: Report | None = None, cancel: Cancel | None = None) -> SpeakerNetwork:
     """The network for speakers: what load_network takes; None: WeSpeaker's."""
     from pyapp.audio.networks import load_network
-    from pyapp.audio.speakers import WESPEAKER, SpeakerNetwork
+    from pyapp.audio.speakers import SpeakerNetwork
 
-    return SpeakerNetwork(*load_network(WESPEAKER if source is None else source, report=report, cancel=cancel))
+    return SpeakerNetwork(
+        *load_network(networks()[SPEAKERS] if source is None else source, report=report, cancel=cancel)
+    )
 
 
 async def network(load: Callable[..., Any], source: Any, cancel: Cancel) -> AsyncGenerator[Event | Result[Any], None]:
-    """The events of loading, if needed, and the network. The last one that `load` has made is kept."""
-    key = identity(source, None)
+    """The events of loading, if needed, and the network. The last one that `load` has made is kept; a source may have a
+    `key` that identifies it.
+    """
+    key = getattr(source, "key", None) or identity(source, None)
     if key is None or _loaded.get(load, (None,))[0] != key:
         _loaded.pop(load, None)  # before the new one needs the memory
         async with aclosing(reported(lambda report: load(source, report, cancel))) as events:
