@@ -702,7 +702,10 @@ NETWORKS = {"onnx-community/silero-vad": "onnx/model.onnx", "tests/voices": "voi
 @pytest.fixture
 def networks(hub: FakeHub, tab: TranscribePage) -> Iterator[dict[str, bytes]]:
     """Hand-made networks on the hub; afterwards speakers are not told apart."""
-    files = {"onnx-community/silero-vad": speech_network(), "tests/voices": speaker_network(metadata=PLAIN)}
+    files = {
+        "onnx-community/silero-vad": speech_network(),
+        "tests/voices": speaker_network(spectrum=True, metadata=PLAIN),
+    }
     for repo, path in NETWORKS.items():
         hub.add(repo, path, files[repo])
     tab.set_hub(hub.url)

@@ -415,7 +415,9 @@ def voices(tmp_path: Path) -> dict[str, Path]:
     files = {"talk": tmp_path / "voices.wav", "vad": tmp_path / "vad.onnx", "speakers": tmp_path / "speakers.onnx"}
     write_wav(files["talk"], place(9.5, *parts), RATE)
     files["vad"].write_bytes(speech_network())
-    files["speakers"].write_bytes(speaker_network(metadata={"feature_normalize_type": "", "normalize_samples": "0"}))
+    files["speakers"].write_bytes(
+        speaker_network(spectrum=True, metadata={"feature_normalize_type": "", "normalize_samples": "0"})
+    )
     return files
 
 

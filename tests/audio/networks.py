@@ -52,9 +52,10 @@ def speech_network(
 def speaker_network(
     shape: Sequence[int | str] = ("batch", "frames", 80), *, input: str = "feats",
     metadata: Mapping[str, str] | None = None, element: str = "float32", wrong: str | None = None,
-    second: bool = False, logits: bool = False,
+    second: bool = False, logits: bool = False, spectrum: bool = False,
 ) -> bytes:  # fmt: skip
-    """The vector of filter banks is their mean over time; that of samples is their mean, and the mean of their squares.
+    """The vector of filter banks is their mean over time, or with `spectrum` that of the square roots of the power; the
+    vector of samples is their mean, and the mean of their squares.
     `wrong`: "nan" or "zero" vectors, or "frames": the input itself.
     """
     samples = len(shape) != 3 or shape[1] == 1
@@ -62,6 +63,13 @@ def speaker_network(
     factor = np.float32(np.nan if wrong == "nan" else 0)
     constants = [b.tensor("axes", np.array([axis], np.int64)), b.tensor("factor", factor)]
     nodes = [b.node("ReduceMean", [input, "axes"], ["first" if samples else "mean"], keepdims=kept)]
+    if spectrum:
+        constants.append(b.tensor("half", np.float32(0.5)))
+        nodes = [
+            b.node("Mul", [input, "half"], ["root"]),
+            b.node("Exp", ["root"], ["amplitude"]),
+            b.node("ReduceMean", ["amplitude", "axes"], ["mean"], keepdims=0),
+        ]
     if samples:
         nodes += [
             b.node("Mul", [input, input], ["squares"]),
