@@ -438,6 +438,13 @@ def test_speakers_in_all_formats(here: Here, voices: dict[str, Path], tmp_path: 
     # the file may follow at once; a threshold that no two voices reach; a pipe
     code, out, _ = here("--speaker-model", voices["speakers"], "--speakers", voices["talk"], "--speaker-threshold", "2")
     assert (code, out) == (0, "Speaker 1: one\nSpeaker 1: two\nSpeaker 1: three\n")
+    # networks of --model-dir
+    for name, repo in (("vad", "silero"), ("speakers", "speakers")):
+        place = tmp_path / "models" / hub.networks()[repo]
+        place.mkdir(parents=True)
+        (place / "model.onnx").write_bytes(voices[name].read_bytes())
+    found = ["--model-dir", tmp_path / "models", "--vad", "silero", "--speakers", "2"]
+    assert here(voices["talk"], *found)[:2] == (0, "Speaker 1: one\nSpeaker 2: two\nSpeaker 1: three\n")
     assert here(voices["talk"], *settings)[1] == "Speaker 1: one\nSpeaker 2: two\nSpeaker 1: three\n"
 
 

@@ -37,9 +37,15 @@ def with_data(names: Sequence[str], chosen: str) -> list[str]:
     return [chosen, *(name for name in names if name.startswith((f"{chosen}_data", f"{chosen}.data")))]
 
 
-def find_network(name: str, report: Callable[[Event], None] | None = None, cancel: Cancel | None = None) -> Path:
+def find_network(
+    name: str,
+    report: Callable[[Event], None] | None = None,
+    cancel: Cancel | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> Path:
     """The file of a network: a path, a folder, `owner/repo` or `owner/repo:file` on the hub (with a revision:
-    owner/repo@revision), or an address. Downloads what is not in the cache. ModelNotFoundError, DownloadError,
+    owner/repo@revision), or an address. Downloads what is not in the cache (`cache_dir`, or the
+    hub's). ModelNotFoundError, DownloadError,
     StorageFullError, Cancelled.
     """
     from pyapp import hub
@@ -53,7 +59,7 @@ def find_network(name: str, report: Callable[[Event], None] | None = None, cance
     if address.scheme in ("http", "https") and address.netloc:
         found = HUB_ADDRESS.fullmatch(unquote(address.path))
         if found is None or address.netloc not in ("huggingface.co", "hf.co"):
-            return fetch_network(name, report, cancel)
+            return fetch_network(name, report, cancel, cache_dir)
         name = f"{found['repo']}@{found['revision']}:{found['file']}"
     file = HUB_FILE.fullmatch(name)
     repo, wanted = (file["repo"], file["file"]) if file else (name, None)
@@ -70,15 +76,20 @@ def find_network(name: str, report: Callable[[Event], None] | None = None, cance
             )
         return with_data(names, wanted)
 
-    files = hub.resolve_files(repo, choose, report=report, cancel=cancel)
+    files = hub.resolve_files(repo, choose, report=report, cancel=cancel, cache_dir=cache_dir)
     return next(iter(files.values()))
 
 
-def fetch_network(url: str, report: Callable[[Event], None] | None, cancel: Cancel | None) -> Path:
-    """The file at an address that is not the hub's, from the user's cache of pyapp. It is not verified."""
+def fetch_network(
+    url: str,
+    report: Callable[[Event], None] | None,
+    cancel: Cancel | None,
+    cache_dir: str | os.PathLike[str] | None,
+) -> Path:
+    """The file at an address that is not the hub's, from `cache_dir` or the user's cache of pyapp. It is not verified."""
     from pyapp import hub
 
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pyapp"
+    folder = cache_dir or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pyapp"
     name = PurePosixPath(unquote(urlsplit(url).path)).name.replace("\\", "_") or "network"
     place = f"networks/{hashlib.sha256(url.encode()).hexdigest()[:16]}/{name}"
     return hub.fetch_address([url], place, sha256="", report=report, cancel=cancel, cache_dir=folder)
@@ -87,13 +98,18 @@ def fetch_network(url: str, report: Callable[[Event], None] | None, cancel: Canc
 def load_network(
     source: Any, *, report: Callable[[Event], None] | None = None, cancel: Cancel | None = None
 ) -> tuple[Any, str]:
-    """(the ONNX module, its name) of what `find_network` takes, bytes, or a ByteSource; modules are returned as they
-    are. FileFormatError for other files, ModelError for networks that cannot be run, and what find_network raises.
+    """(the ONNX module, its name) of what `find_network` takes, a hub.NameIn, bytes, or a ByteSource; modules are
+    returned as they are. FileFormatError for other files, ModelError for networks that cannot be run, and what
+    find_network raises.
     """
-    from pyapp import onnx
+    from pyapp import hub, onnx
 
     if isinstance(source, onnx.OnnxModule):
         return source, "model"
+    if isinstance(source, hub.NameIn):
+        here = source.here
+        found = find_network(source.name if here is None else str(here), report, cancel, source.folder)
+        return onnx.load(found), source.name
     if isinstance(source, str | os.PathLike):
         name = os.fspath(source)
         return onnx.load(find_network(name, report, cancel)), name

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyapp.engine import no_grad
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OptionError
+from pyapp.events import Cancel
 
 from .activity import Span
 from .constants import SAMPLE_RATE
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .windows import Samples
 
 CHUNK = 512  # samples of which a network gives one probability: 32 ms
+AT_ONCE = 64  # chunks between two looks at Cancel
 CONTEXT = 64  # samples before them that version 5 reads too
 LONGEST_GAP = 98  # ms: a pause of more is a place to cut speech that is too long
 HINT = "Silero's networks take input and state, or input, h and c"
@@ -145,8 +147,10 @@ class SileroDetector:
     a recording do not depend on the pieces that are asked for; one detector is for one recording.
     """
 
-    def __init__(self, network: SileroNetwork, options: SpeechOptions | None = None) -> None:
-        self._network, self._options = network, options or SpeechOptions()
+    def __init__(
+        self, network: SileroNetwork, options: SpeechOptions | None = None, cancel: Cancel | None = None
+    ) -> None:
+        self._network, self._options, self._cancel = network, options or SpeechOptions(), cancel or Cancel()
         self._state = network.begin()
         self._known: NDArray[np.float32] = np.empty(0, np.float32)  # NaN for chunks that were passed over
         self._before = np.zeros(CONTEXT, np.float32)
@@ -162,7 +166,7 @@ class SileroDetector:
         return [Span(a / SAMPLE_RATE, b / SAMPLE_RATE) for a, b in ends if b > a]
 
     def _hear(self, sound: Samples, first: int, last: int) -> None:
-        """Makes the probabilities of chunks `first` to `last` known."""
+        """Makes the probabilities of chunks `first` to `last` known. Cancelled."""
         count = len(self._known)
         if first > count:  # passed over: nothing of it is remembered
             self._known = np.concatenate([self._known, np.full(first - count, np.nan, np.float32)])
@@ -171,8 +175,13 @@ class SileroDetector:
         elif np.isnan(self._known[first:last]).any():  # a clip before the place that was begun at
             self._known, count = self._known[:first], first
             self._state, self._before = self._network.begin(), np.zeros(CONTEXT, np.float32)
-        if last <= count:
-            return
+        for begin in range(count, last, AT_ONCE):
+            self._cancel.check()
+            self._go_on(sound, min(begin + AT_ONCE, last))
+
+    def _go_on(self, sound: Samples, last: int) -> None:
+        """Makes the probabilities of the chunks from the last known one to `last` known."""
+        count = len(self._known)
         samples = sound.read(count * CHUNK, last * CHUNK)
         fresh, self._state = self._network.probabilities(np.concatenate([self._before, samples]), self._state)
         self._before = samples[-CONTEXT:]

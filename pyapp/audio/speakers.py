@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 WINDOW = 1.5  # seconds
 SHORTEST = 0.4  # seconds of speech of which a vector says something
 PIECE = 60 * SAMPLE_RATE  # samples that are searched for speech at once
-BATCH = 16  # windows that a network reads at once
+LONGEST = 12.0  # seconds of speech between two reports of progress
+BATCH = 8  # windows that a network reads at once
 THRESHOLD = 0.6  # cosine distance of two speakers: 1 - 0.4, which 3D-Speaker's clustering has
 HINT = "Networks for speakers take filter banks (batch, frames, 80) or samples (batch, samples)"
 
@@ -87,9 +88,12 @@ class SpeakerNetwork:
     def _other(self, element: str, shape: Any) -> ModelError:
         return ModelError(f"this is no network for speakers: it reads {element} {shape}", where=self.name, hint=HINT)
 
-    def vectors(self, windows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """float32 (n, dim) of the windows (n, samples)."""
-        parts = [self._run(windows[at : at + self._batch]) for at in range(0, len(windows), self._batch)]
+    def vectors(self, windows: NDArray[np.float32], cancel: Cancel | None = None) -> NDArray[np.float32]:
+        """float32 (n, dim) of the windows (n, samples). Cancelled."""
+        parts = []
+        for at in range(0, len(windows), self._batch):
+            (cancel or Cancel()).check()
+            parts.append(self._run(windows[at : at + self._batch]))
         if len({part.shape[1] for part in parts}) > 1:
             raise ModelError("the network gives vectors of different lengths", where=self.name, hint=HINT)
         return np.concatenate(parts)
@@ -146,14 +150,14 @@ class SpeakerFinder:
             end = start + PIECE if sound.total is None else min(start + PIECE, sound.total)
             if end <= start:
                 return
-            for span in detector.spans(sound, start, end):
-                cancel.check()
-                self._add(sound, start, span)
+            cancel.check()
+            for span in (part for whole in detector.spans(sound, start, end) for part in parts_of(whole)):
+                self._add(sound, start, span, cancel)
                 yield Progress("telling the speakers apart", start / SAMPLE_RATE + span.end, total, "seconds")
             start = end
             sound.forget(start)
 
-    def _add(self, sound: Samples, offset: int, span: Span) -> None:
+    def _add(self, sound: Samples, offset: int, span: Span, cancel: Cancel) -> None:
         """Makes the vectors of the windows in a stretch of speech."""
         if span.duration < SHORTEST:
             return
@@ -167,7 +171,7 @@ class SpeakerFinder:
             if places[-1] + size < len(samples):
                 places.append(len(samples) - size)
             windows = np.stack([samples[place : place + size] for place in places])
-        vectors = self._network.vectors(windows)  # (windows, dim)
+        vectors = self._network.vectors(windows, cancel)  # (windows, dim)
         for place, vector in zip(places, vectors, strict=True):
             begin, end = (first + place) / SAMPLE_RATE, (first + min(place + size, len(samples))) / SAMPLE_RATE
             if not np.isfinite(vector).all() or not vector.any():
@@ -186,6 +190,13 @@ class SpeakerFinder:
             return Turns([])
         labels = cluster(np.concatenate(self._vectors), self._threshold, self.wanted).tolist()
         return Turns(turns_of(self._windows, labels))
+
+
+def parts_of(span: Span) -> list[Span]:
+    """A stretch of speech in parts of about equal length, so that its progress is seen."""
+    count = max(1, round(span.duration / LONGEST))
+    edges = [span.start + span.duration * at / count for at in range(count + 1)]
+    return [Span(start, end) for start, end in pairwise(edges)]
 
 
 def turns_of(windows: Sequence[_Window], labels: Sequence[int]) -> list[Turn]:

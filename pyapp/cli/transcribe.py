@@ -182,7 +182,7 @@ def transcribe(
     options = as_options(settings)
     if speaker_model is not None and options.speakers is None:
         raise click.BadParameter("needs --speakers.", param_hint="--speaker-model")
-    beside = {"vad": vad, "speaker_model": speaker_model}
+    beside = networks_in(vad, speaker_model, model_dir) if vad is not None or options.speakers else {}
     folder = Path() if ALL in formats and output_dir is None else output_dir
     wanted = list(FORMATS) if ALL in formats or (folder and not formats) else list(dict.fromkeys(formats)) or ["txt"]
     check_files(files, wanted, folder, as_json)
@@ -283,6 +283,20 @@ def in_folder(model: str | None, folder: Path | None) -> Any:
     if folder is None or model is None or Path(model).expanduser().exists():
         return model
     return NameIn(model, folder)
+
+
+def networks_in(vad: str | None, speaker_model: str | None, folder: Path | None) -> dict[str, Any]:
+    """The networks to load: names, paths, or None. Those without a path are found in the folder, if there is one."""
+    from pyapp.hub import networks
+    from pyapp.tasks.turns import ENERGY, SILERO, SPEAKERS
+
+    if folder is not None:
+        vad = networks()[SILERO] if vad == SILERO else vad
+        speaker_model = speaker_model or networks()[SPEAKERS]
+    return {
+        "vad": vad if vad == ENERGY else in_folder(vad, folder),
+        "speaker_model": in_folder(speaker_model, folder),
+    }
 
 
 def load(model: Any, as_json: bool) -> int:

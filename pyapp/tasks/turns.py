@@ -81,11 +81,11 @@ async def loaded_detector(vad: Any, cancel: Cancel) -> AsyncGenerator[Event | Re
     from pyapp.audio.silero import SileroDetector, SileroNetwork
 
     if isinstance(vad, SileroNetwork):
-        yield Result(SileroDetector(vad))
+        yield Result(SileroDetector(vad, cancel=cancel))
         return
     async with aclosing(network(load_vad, vad, cancel)) as events:
         async for event in events:
-            yield Result(SileroDetector(event.value)) if isinstance(event, Result) else event
+            yield Result(SileroDetector(event.value, cancel=cancel)) if isinstance(event, Result) else event
 
 
 async def loaded_finder(

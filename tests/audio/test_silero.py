@@ -13,7 +13,8 @@ from pyapp.audio.activity import EnergyDetector, Span
 from pyapp.audio.networks import choose_network, find_network, load_network
 from pyapp.audio.silero import CHUNK, SileroDetector, SileroNetwork, SpeechOptions, speech_spans
 from pyapp.audio.windows import Samples
-from pyapp.errors import FileFormatError, ModelError, ModelNotFoundError, OptionError
+from pyapp.errors import Cancelled, FileFormatError, ModelError, ModelNotFoundError, OptionError
+from pyapp.events import Cancel
 from tests.audio.networks import BATCHED, OLD, speech_network
 from tests.audio.sounds import RATE, noise, silence
 from tests.audio.speaker_sounds import CASES, case_of
@@ -87,6 +88,14 @@ def test_times_count_from_the_place_that_is_asked_for() -> None:
     back = detector()
     assert near(back.spans(Samples(sound), at, len(sound)), [(0.5, 1.1)])
     assert near(back.spans(Samples(sound), 0, len(sound)), [(1.0, 2.5), (3.5, 4.1)])  # what was passed over
+
+
+def test_stop() -> None:
+    cancel = Cancel()
+    cancel.set()
+    stopped = SileroDetector(SileroNetwork(onnx.load(speech_network())), cancel=cancel)
+    with pytest.raises(Cancelled):
+        stopped.spans(Samples(silence(1.0)), 0, RATE)
 
 
 def test_nothing_and_silence() -> None:

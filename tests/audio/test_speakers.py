@@ -189,7 +189,17 @@ def test_silence_and_little_speech() -> None:
     cancel = Cancel()
     cancel.set()
     with pytest.raises(Cancelled):
+        net.vectors(np.zeros((2, net.samples), np.float32), cancel)
+    with pytest.raises(Cancelled):
         list(SpeakerFinder(net).listen(Samples(dialogue()), EnergyDetector(), cancel))
+
+
+def test_long_speech_is_reported_as_it_is_heard() -> None:
+    sound = np.concatenate([voice(30, LOW), silence(0.5)])
+    finder = SpeakerFinder(network(**VOICES))
+    steps = [step.done for step in finder.listen(Samples(sound), EnergyDetector(), Cancel(), 30.5)]
+    assert len(steps) >= 2 and steps == sorted(steps) and 29 < steps[-1] <= 30.5
+    assert finder.turns().speakers == 1
 
 
 # -- turns
