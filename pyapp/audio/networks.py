@@ -86,7 +86,7 @@ def fetch_network(
     cancel: Cancel | None,
     cache_dir: str | os.PathLike[str] | None,
 ) -> Path:
-    """The file at an address that is not the hub's, from `cache_dir` or the user's cache of pyapp. It is not verified."""
+    """The file at an address that is not the hub's, from `cache_dir` or pyapp's own cache. It is not verified."""
     from pyapp import hub
 
     folder = cache_dir or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pyapp"
