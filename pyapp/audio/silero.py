@@ -5,10 +5,10 @@ of them. Source: the published parameters and behaviour of https://github.com/sn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import no_grad
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OptionError

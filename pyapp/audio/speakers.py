@@ -6,10 +6,11 @@ Windows of 1.5 s each 0.75 s, as in the recipes of WeSpeaker and 3D-Speaker; ave
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import no_grad
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import accumulate
+
+from pyapp.dataclass import dataclass
 
 from .word_times import SENTENCE_ENDS, Draft, WordTime
 
