@@ -97,7 +97,10 @@ export function handlersFor({ python, models, storePromise, inlets }) {
       };
       try {
         const networks = { vad: await open(vad), speaker_model: await open(speaker_model) };
-        if (opened.length) await everything();
+        if (opened.length) {
+          await everything();
+          await python.install("numpy-later"); // its Fourier transform
+        }
         return await withSpeechModel("transcribe", { ...params, ...networks, audio: new FileSource(audio, params.name) }, context);
       } finally {
         for (const source of opened) source.close();
