@@ -14,6 +14,7 @@ from playwright.sync_api import BrowserContext, Page, ViewportSize, expect
 from e2e.conftest import OUTPUT, PHONE, ROOT, WIDE
 from e2e.page import StoryPage
 from scripts.serve import SiteServer
+from tests.audio.networks import speaker_network
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -48,6 +49,23 @@ def transcribe(page: Page) -> None:
     shown(page, "transcribe")
     page.locator("#samples button").first.click()
     page.wait_for_selector("#transcript-sheet[data-state=done]", timeout=60_000)
+
+
+def tell_apart(page: Page) -> None:
+    page.evaluate("document.querySelector('#speech-settings .more').open = true")
+    page.locator("#speech-speakers").select_option("2")
+    network = {"name": "voices.onnx", "mimeType": "application/octet-stream", "buffer": speaker_network()}
+    page.locator("#pick-network").set_input_files(network)  # type: ignore[arg-type]
+    page.locator("#transcribe").click()
+    expect(page.locator("#transcript .speaker").first).to_be_visible()
+    page.wait_for_selector("#transcript-sheet[data-state=done]", timeout=60_000)
+
+
+def rename(page: Page) -> None:
+    page.locator("#speech-speakers").select_option("")
+    page.evaluate("document.querySelector('#speech-settings .more').open = false")
+    page.locator("#transcript .speaker").first.click()
+    expect(page.locator("#transcript .speaker-field")).to_be_focused()
 
 
 def settings(page: Page) -> None:
@@ -186,6 +204,8 @@ STATES: dict[str, Callable[[Page], object]] = {
     "storage": list_storage,
     "transcribe": lambda page: shown(page, "transcribe"),
     "transcript": transcribe,
+    "speakers": tell_apart,
+    "speaker renamed": rename,
     "transcript edited": lambda page: page.locator("#edit-transcript").click(),
     "chat": lambda page: shown(page, "chat"),
     "conversation": talk,

@@ -65,6 +65,14 @@ class PageSource:
         """The worker closes it."""
 
 
+class NetworkSource(PageSource):
+    """An ONNX network; `key` identifies it."""
+
+    def __init__(self, source: Any) -> None:
+        super().__init__(source)
+        self.key: str = source.key
+
+
 class PageTokenizer:
     """A tokenizer backend over @huggingface/tokenizers. It normalises texts by sentencepiece's table itself, which that
     library does not read.
@@ -374,11 +382,15 @@ def search(name: str) -> Callable[[Any, Cancel], tasks.Events]:
 
 
 def transcribe(params: Any, cancel: Cancel) -> tasks.Events:
-    """`audio` is a source of a WAVE file, `options` JSON."""
+    """`audio` is a source of a WAVE file, `options` JSON; `vad` and `speaker_model` sources of networks, or nothing."""
     audio, options = PageSource(params.audio), json.loads(params.options)
-    return with_model(
-        "transcribe", params, cancel, lambda model: tasks.transcribe(audio, options, model=model, cancel=cancel)
-    )
+    networks = (params.vad, params.speaker_model)
+    vad, speaker_model = (NetworkSource(source) if source else None for source in networks)
+
+    def work(model: Any) -> tasks.Events:
+        return tasks.transcribe(audio, options, model=model, vad=vad, speaker_model=speaker_model, cancel=cancel)
+
+    return with_model("transcribe", params, cancel, work)
 
 
 def listen(params: Any, cancel: Cancel) -> tasks.Events:

@@ -115,8 +115,9 @@ class Segment(Event):
     `tokens` are the ids with timestamps, `words` (None unless asked for) are mappings with word, start, end and
     probability.
 
-    Two fields are pyapp's own: `guess` is True if the model hardly understood this (pyapp.audio.confidence),
-    `continues` if live speech goes on in the sentence of the segment before; both are None otherwise.
+    Three fields are pyapp's own: `guess` is True if the model hardly understood this (pyapp.audio.confidence),
+    `continues` if live speech goes on in the sentence of the segment before, `speaker` is the name of who says it
+    ("Speaker 1"), which the words have too; all are None otherwise.
     """
 
     type: ClassVar[str] = "segment"
@@ -133,6 +134,7 @@ class Segment(Event):
     words: tuple[Mapping[str, Any], ...] | None = None
     guess: bool | None = None
     continues: bool | None = None
+    speaker: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As Event.to_dict; tokens and words are lists, NaN and infinity null."""

@@ -43,6 +43,7 @@ NEIGHBOURS = {
     ("models", "vision"),  # how a model's pictures are prepared
     ("datasets", "vision"),  # reads pictures
     ("onnx", "text"),  # what makes a pattern slow
+    ("audio", "onnx"),  # networks for speech and speakers
     ("hub", "formats"),  # the index of a model in several files
     ("nn", "formats"),  # Weights opens files
     ("extension", "extension_arguments"), ("extension", "extension_cuda"),  # kernels of C, and of CUDA

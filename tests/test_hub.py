@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from pyapp import hub
-from pyapp.errors import Cancelled, DownloadError, ModelNotFoundError, StorageFullError
+from pyapp.errors import Cancelled, DownloadError, ModelNotFoundError, PyappError, StorageFullError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.hub import http
 
@@ -71,7 +71,9 @@ def partials(tmp_path: Path) -> list[Path]:
 
 def test_the_registry_is_what_the_page_expects() -> None:
     data = json.loads((Path(hub.__file__).parents[1] / "registry.json").read_text(encoding="utf-8"))
-    assert set(data) == {"models"}
+    assert set(data) == {"models", "networks"}
+    assert hub.networks() == data["networks"] and set(data["networks"]) == {"silero", "speakers"}
+    assert all(re.fullmatch(r"[\w.-]+/[\w.-]+", name) for name in data["networks"].values())
     seen = set()
     for model in data["models"]:
         assert model["kind"] in ("embedded", "hub") and model["id"] not in seen
@@ -679,3 +681,33 @@ def test_variables_with_odd_values(
     finally:
         close_session()
     assert "unexpected" not in str(caught.value)
+
+
+# -- networks beside speech models
+
+
+def test_networks_of_a_hub(remote: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyapp.audio.networks import find_network
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
+    remote.files["someone/vad"] = {"README.md": b"#", "onnx/model.onnx": b"A" * 99, "onnx/model_q4.onnx": b"B" * 50}
+    remote.files["someone/vad"]["onnx/model.onnx_data"] = b"C" * 70
+    found = find_network("someone/vad")
+    assert found.read_bytes() == b"A" * 99 and found.with_name("model.onnx_data").read_bytes() == b"C" * 70
+    assert find_network("someone/vad@main:onnx/model_q4.onnx").read_bytes() == b"B" * 50
+    place = "someone/vad/resolve/main/onnx/model_q4.onnx"
+    assert find_network(f"https://huggingface.co/{place}?download=true").read_bytes() == b"B" * 50
+    told: list[Event] = []
+    elsewhere = find_network(f"{remote.address}/{place}", told.append)
+    assert elsewhere.read_bytes() == b"B" * 50 and elsewhere.is_relative_to(tmp_path / "own" / "pyapp" / "networks")
+    assert told and elsewhere.name == "model_q4.onnx"
+    asked = len(remote.log)
+    assert find_network(f"{remote.address}/{place}") == elsewhere and len(remote.log) == asked
+    for name, says in (
+        ("someone/vad:model.onnx", "no file 'model.onnx'; its networks are onnx/model.onnx"),
+        ("someone/model:", "no such file"), (REPO, "there is no .onnx file"), ("someone/nothing", "someone/nothing"),
+    ):  # fmt: skip
+        with pytest.raises(PyappError, match=re.escape(says)):
+            find_network(name)
+    with pytest.raises(DownloadError):
+        find_network(f"{remote.address}/someone/vad/resolve/main/none.onnx")

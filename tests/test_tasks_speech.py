@@ -19,8 +19,9 @@ from pyapp.audio.options import TranscribeOptions
 from pyapp.events import Cancel, Done, Error, Event, Metric, Notice, Partial, Progress, Segment
 from pyapp.tasks import speech
 from tests.audio import listening_parrot
-from tests.audio.listening_parrot import counting
-from tests.audio.sounds import RATE, silence
+from tests.audio.listening_parrot import counting, steady
+from tests.audio.networks import speaker_network, speech_network
+from tests.audio.sounds import RATE, place, silence
 
 pytestmark = pytest.mark.native_only
 
@@ -401,3 +402,92 @@ def test_no_time_passes_the_end_of_the_recording() -> None:
     assert [(word["start"], word["end"]) for word in cut.words] == [(1.0, 2.0), (2.05, 2.05)]
     assert speech.until(segment, 3.0) is segment
     assert speech.until(Segment(" a", 4.0, 5.0), 3.0).start == 3.0
+
+
+# -- networks beside the model
+
+
+@pytest.fixture
+def voices(tmp_path: Path) -> dict[str, Any]:
+    """A recording of two voices, and hand-made networks for speech and for speakers."""
+    sound = place(9.5, (0.5, steady(1.0, 110.0)), (2.5, steady(2.0, 240.0)), (5.5, steady(3.0, 110.0)))
+    path = tmp_path / "voices.wav"
+    write_wav(path, sound, RATE)
+    metadata = {"feature_normalize_type": "", "normalize_samples": "0"}
+    return {"path": path, "vad": speech_network(), "speaker_model": speaker_network(spectrum=True, metadata=metadata)}
+
+
+NAMED = [("one", "Speaker 1"), ("two", "Speaker 2"), ("three", "Speaker 1")]
+
+
+def named(events: list[Event]) -> list[tuple[str, str | None]]:
+    assert isinstance(events[-1], Done), events[-1]
+    found = [(it.text.strip(), it.speaker) for it in events if isinstance(it, Segment)]
+    assert [segment.get("speaker") for segment in events[-1].results["segments"] if segment["text"]] == [
+        it[1] for it in found
+    ]
+    return found
+
+
+@pytest.mark.parametrize("limit", [1800.0, 1.0])  # seconds of recordings that are read at once
+def test_speakers_of_all_kinds_of_recordings(
+    loads: list[Any], voices: dict[str, Any], limit: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speech, "READ_FIRST_SECONDS", limit)
+    path = voices.pop("path")
+    options = {"speakers": 2}
+    samples = np.concatenate(list(open_audio(path)))
+    for audio in (path, path.read_bytes(), io.BytesIO(path.read_bytes()), open_audio(path), samples):
+        assert named(collect(tasks.transcribe(audio, options, **voices))) == NAMED
+    events = collect(tasks.transcribe(path, options, speaker_model=voices["speaker_model"]))
+    assert named(events) == NAMED  # speech by its energy
+    steps = [event.done for event in events if isinstance(event, Progress) and event.what.startswith("telling")]
+    assert steps == sorted(steps) and 8 < steps[-1] <= 9.5
+
+
+def test_networks_are_kept(loads: list[Any], voices: dict[str, Any], tmp_path: Path) -> None:
+    from pyapp.tasks import turns
+
+    files = {name: tmp_path / f"{name}.onnx" for name in ("vad", "speaker_model")}
+    for name, file in files.items():
+        file.write_bytes(voices[name])
+    for _ in range(2):
+        assert named(collect(tasks.transcribe(voices["path"], {"speakers": 2}, **files))) == NAMED
+        kept = dict(turns._loaded)
+        assert len(kept) == 2
+    assert turns._loaded == kept
+    tasks.unload()
+    assert not turns._loaded
+    loaded = {"vad": turns.load_vad(files["vad"]), "speaker_model": turns.load_speakers(files["speaker_model"])}
+    assert named(collect(tasks.transcribe(voices["path"], {"speakers": "2"}, **loaded))) == NAMED
+    assert not turns._loaded and turns.load_vad("energy") is None
+
+
+def test_speakers_need_a_whole_recording(loads: list[Any]) -> None:
+    async def live() -> Any:
+        yield silence(1.0)
+
+    for options, settings, where in (
+        ({"speakers": 2}, {}, "speakers"), ({}, {"vad": "silero"}, "vad"),
+        ({}, {"speaker_model": "x/y"}, "speaker_model"),
+    ):  # fmt: skip
+        (event,) = collect(tasks.transcribe(live(), options, **settings))[-1:]
+        assert isinstance(event, Error) and event.where == where and "live speech" in event.what
+    for wrong in (0, -1, 2.5, "many", 101, "", [2]):
+        event = collect(tasks.transcribe(silence(1.0), {"speakers": wrong}))[-1]
+        assert isinstance(event, Error) and event.where == "speakers"
+
+
+def test_stop_while_speakers_are_told_apart(loads: list[Any], voices: dict[str, Any]) -> None:
+    cancel = Cancel()
+
+    async def run() -> list[Event]:
+        found = []
+        async for event in tasks.transcribe(voices.pop("path"), {"speakers": 2}, cancel=cancel, **voices):
+            found.append(event)
+            if isinstance(event, Progress) and event.what.startswith("telling"):
+                cancel.set()
+        return found
+
+    events = asyncio.run(run())
+    assert events[-1] == Done("cancelled") and not any(isinstance(event, Segment) for event in events)

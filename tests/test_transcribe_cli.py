@@ -23,8 +23,9 @@ from pyapp import cli, hub, tasks
 from pyapp.audio import write_wav
 from pyapp.events import Cancel, Event, Progress
 from tests.audio import listening_parrot
-from tests.audio.listening_parrot import counting
-from tests.audio.sounds import RATE
+from tests.audio.listening_parrot import counting, steady
+from tests.audio.networks import speaker_network, speech_network
+from tests.audio.sounds import RATE, place
 
 pytestmark = pytest.mark.native_only
 
@@ -402,3 +403,72 @@ def test_the_reader_leaves(tmp_path: Path) -> None:
         process.stdout.close()
         error = process.stderr.read()
         assert process.wait(30) == 141 and b"Traceback" not in error and b"Exception" not in error
+
+
+# -- speech and speakers by networks
+
+
+@pytest.fixture
+def voices(tmp_path: Path) -> dict[str, Path]:
+    """A recording of two voices, and hand-made networks for speech and for speakers."""
+    parts = [(0.5, steady(1.0, 110.0)), (2.5, steady(2.0, 240.0)), (5.5, steady(3.0, 110.0))]
+    files = {"talk": tmp_path / "voices.wav", "vad": tmp_path / "vad.onnx", "speakers": tmp_path / "speakers.onnx"}
+    write_wav(files["talk"], place(9.5, *parts), RATE)
+    files["vad"].write_bytes(speech_network())
+    files["speakers"].write_bytes(
+        speaker_network(spectrum=True, metadata={"feature_normalize_type": "", "normalize_samples": "0"})
+    )
+    return files
+
+
+def test_speakers_in_all_formats(here: Here, voices: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "named"
+    settings = ["--speakers", "2", "--speaker-model", voices["speakers"], "--vad", voices["vad"]]
+    code, out, error = here(voices["talk"], *settings, "--word-timestamps", "-o", folder)
+    assert code == 0, error
+    assert (folder / "voices.txt").read_text() == "Speaker 1: one\nSpeaker 2: two\nSpeaker 1: three\n"
+    assert "\nSpeaker 2: two\n" in (folder / "voices.srt").read_text()
+    assert "\n<v Speaker 2>two\n" in (folder / "voices.vtt").read_text()
+    rows = [row.split("\t") for row in (folder / "voices.tsv").read_text().splitlines()]
+    assert rows[0] == ["start", "end", "text", "speaker"] and rows[2][2:] == ["two", "Speaker 2"]
+    found = json.loads((folder / "voices.json").read_text())
+    assert [segment["speaker"] for segment in found["segments"]] == ["Speaker 1", "Speaker 2", "Speaker 1"]
+    assert [segment["words"][0]["speaker"] for segment in found["segments"]] == ["Speaker 1", "Speaker 2", "Speaker 1"]
+    assert found["text"] == " one two three"
+    # the file may follow at once; a threshold that no two voices reach; a pipe
+    code, out, _ = here("--speaker-model", voices["speakers"], "--speakers", voices["talk"], "--speaker-threshold", "2")
+    assert (code, out) == (0, "Speaker 1: one\nSpeaker 1: two\nSpeaker 1: three\n")
+    # networks of --model-dir
+    for name, repo in (("vad", "silero"), ("speakers", "speakers")):
+        place = tmp_path / "models" / hub.networks()[repo]
+        place.mkdir(parents=True)
+        (place / "model.onnx").write_bytes(voices[name].read_bytes())
+    found = ["--model-dir", tmp_path / "models", "--vad", "silero", "--speakers", "2"]
+    assert here(voices["talk"], *found)[:2] == (0, "Speaker 1: one\nSpeaker 2: two\nSpeaker 1: three\n")
+    assert here(voices["talk"], *settings)[1] == "Speaker 1: one\nSpeaker 2: two\nSpeaker 1: three\n"
+
+
+def test_wrong_networks(here: Here, voices: dict[str, Path], talk: Path) -> None:
+    rows = (
+        (["--vad", voices["speakers"]], 1, "no network that detects speech: it takes feats"),
+        (["--speakers", "--speaker-model", voices["vad"]], 1, "no network for speakers: it takes input, state, sr"),
+        (["--vad", talk], 1, "this is no ONNX model"),
+        (["--vad", "missing.onnx"], 1, "there is no such file"),
+        (["--vad", ""], 1, "the name of the network is empty"),
+        (["--speaker-model", voices["speakers"]], 2, "needs --speakers"),
+        (["--speakers", "101"], 2, "must be auto or from 1 to 100"),
+        (["--speakers=x"], 2, "must be auto or from 1 to 100"),
+        (["--speakers", "--speaker-threshold", "3"], 2, "must be a number from 0.01 to 2"),
+    )
+    for settings, wanted, says in rows:
+        code, _, error = here(talk, *settings)
+        assert code == wanted and says in " ".join(error.replace("│", " ").split()), (settings, error)
+
+
+def test_nobody_to_tell_apart(here: Here, voices: dict[str, Path], tmp_path: Path) -> None:
+    quiet = tmp_path / "quiet.wav"
+    write_wav(quiet, place(3.0), RATE)
+    code, out, error = here(quiet, "--speakers", "--speaker-model", voices["speakers"])
+    assert (code, out) == (0, "") and "no speech is long enough to tell speakers apart" in error
+    code, _, error = here(voices["talk"], "--speakers", "50", "--speaker-model", voices["speakers"])
+    assert code == 0 and "speakers, not 50" in error

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil, isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
@@ -22,6 +22,8 @@ from .mel import BINS, FFT_SIZE, FRAMES_AT_ONCE, HOP, reflect, spectrum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from .windows import Samples
 
 FRAME = HOP / SAMPLE_RATE  # seconds
 LOWEST, HIGHEST = 200, 4000  # Hz
@@ -62,6 +64,21 @@ class Span:
     @property
     def duration(self) -> float:
         return self.end - self.start
+
+
+class SpeechDetector(Protocol):
+    """Finds speech in a recording that is read front to back: EnergyDetector, and SileroDetector of `silero`."""
+
+    def spans(self, sound: Samples, start: int, end: int) -> list[Span]:
+        """The speech between two samples, in seconds after `start`: in order, disjoint."""
+        ...
+
+
+class EnergyDetector:
+    """Speech is louder than the noise around it (find_speech)."""
+
+    def spans(self, sound: Samples, start: int, end: int) -> list[Span]:
+        return find_speech(sound.read(start, end))
 
 
 def find_speech(samples: NDArray[np.float32], options: ActivityOptions | None = None) -> list[Span]:

@@ -18,6 +18,8 @@ TASKS = ("transcribe", "translate")
 BEFORE_WORDS = "\"'“¿([{-"
 BEHIND_WORDS = "\"'.。,，!！?？:：”)]}、"
 LARGEST = 1 << 31
+AUTO = "auto"
+MOST_SPEAKERS = 100
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,9 @@ class TranscribeOptions:
     - word_timestamps, prepend_punctuations, append_punctuations: times of words, and the punctuation joined to a word.
     - clip_timestamps: start,end,start,... of the parts to transcribe; the last end may be left out.
     - hallucination_silence_threshold: with word times, longer silence around improbable words is skipped.
-    - seed: of the samples. skip_silence (not openai's): windows begin where somebody speaks.
+    - seed: of the samples. Not openai's: skip_silence: windows begin where somebody speaks; speakers: tell them apart,
+      "auto" (or true) or how many there are; speaker_threshold: the cosine distance, 0 to 2, from which on two voices
+      are two speakers (None: the default).
     """
 
     language: str | None = None
@@ -68,6 +72,8 @@ class TranscribeOptions:
     hallucination_silence_threshold: float | None = None
     seed: int = 0
     skip_silence: bool = False
+    speakers: str | int | None = None
+    speaker_threshold: float | None = None
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
@@ -98,6 +104,8 @@ class TranscribeOptions:
             raise OptionError("is too small for this beam_size", where="patience")
         if self.hallucination_silence_threshold is not None and not self.word_timestamps:
             raise OptionError("needs word_timestamps", where="hallucination_silence_threshold")
+        object.__setattr__(self, "speakers", check_speakers(self.speakers))
+        check("speaker_threshold", self.speaker_threshold, 0.01, 2)
         self.clips()
         self.suppressed()
 
@@ -145,6 +153,22 @@ def check(name: str, value: object, low: float, high: float, kind: Any = Real, n
     if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
         whole = "a whole number" if kind is Integral else "a number"
         raise OptionError(f"must be {whole} from {low:g} to {high:g}, not {value!r:.40}", where=name)
+
+
+def check_speakers(value: object) -> str | int | None:
+    """ "auto", a number of speakers, or None."""
+    if value is None or value is False:
+        return None
+    if value is True or value == AUTO:
+        return AUTO
+    if isinstance(value, str) and value.isdecimal() and len(value) <= len(str(MOST_SPEAKERS)):
+        value = int(value)
+    if not isinstance(value, Integral) or not 1 <= int(value) <= MOST_SPEAKERS:
+        hint = f"Give {AUTO}, or how many there are"
+        raise OptionError(
+            f"must be {AUTO} or from 1 to {MOST_SPEAKERS}, not {value!r:.40}", where="speakers", hint=hint
+        )
+    return int(value)
 
 
 def check_temperatures(value: object) -> tuple[float, ...]:

@@ -39,11 +39,12 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """The text shown from `start` to `end`, in seconds; lines are separated by line breaks."""
+    """The text shown from `start` to `end`, in seconds; lines are separated by line breaks. `speaker` says it."""
 
     start: float
     end: float
     text: str
+    speaker: str | None = None
 
 
 def make_cues(transcript: Transcript, layout: Layout | None, clean: Callable[[str], str]) -> Iterator[Cue]:
@@ -53,7 +54,7 @@ def make_cues(transcript: Transcript, layout: Layout | None, clean: Callable[[st
     if layout is None or not all(segment.words for segment in transcript.segments if segment.text.strip()):
         for segment in transcript.segments:
             if text := clean(segment.text):
-                yield Cue(segment.start, segment.end, text)
+                yield Cue(segment.start, segment.end, text, segment.speaker)
         return
     for lines in cut(transcript.segments, layout):
         words = [word for line in lines for word in line]
@@ -62,20 +63,24 @@ def make_cues(transcript: Transcript, layout: Layout | None, clean: Callable[[st
         if layout.highlight_words:
             yield from highlighted(words, texts, spaces)
         else:
-            yield Cue(words[0].start, words[-1].end, joined(texts, spaces))
+            yield Cue(words[0].start, words[-1].end, joined(texts, spaces), words[0].speaker)
 
 
 def cut(segments: Sequence[TranscriptSegment], layout: Layout) -> Iterator[list[list[Word]]]:
-    """The cues as lines of words. Segments are not joined, unless both the width and the count of lines are given."""
+    """The cues as lines of words. Segments are not joined, unless both the width and the count of lines are given and
+    one speaker says them.
+    """
     by_segment = layout.max_line_count is None or layout.max_line_width is None
     lines: list[list[Word]] = []
     width, last = 0, 0.0
+    speaker = None
     for segment in segments:
         chunk = layout.max_words_per_line or len(segment.words or ())
+        changes, speaker = segment.speaker != speaker, segment.speaker
         for at, word in enumerate(segment.words or ()):
             fits = layout.max_line_width is None or width + len(word.word) <= layout.max_line_width
             paused = not by_segment and word.start - last > LONG_PAUSE
-            begins = by_segment and at % chunk == 0
+            begins = (by_segment and at % chunk == 0) or (changes and at == 0)
             full = layout.max_line_count is not None and len(lines) >= layout.max_line_count
             if lines and fits and not paused and not begins:
                 lines[-1].append(word)
@@ -112,6 +117,6 @@ def highlighted(
     last = words[0].start
     for word, place in zip(words, places, strict=True):
         if last < word.start:
-            yield Cue(last, word.start, joined(texts, spaces))
-        yield Cue(word.start, word.end, joined(texts, spaces, place))
+            yield Cue(last, word.start, joined(texts, spaces), word.speaker)
+        yield Cue(word.start, word.end, joined(texts, spaces, place), word.speaker)
         last = word.end

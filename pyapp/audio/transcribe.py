@@ -13,11 +13,12 @@ from math import ceil, floor
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyapp.audio.activity import find_speech
+from pyapp.audio.activity import EnergyDetector, Span, SpeechDetector
 from pyapp.audio.confidence import HOT, Confidence, GuessLimits, is_guess
 from pyapp.audio.constants import SAMPLE_RATE
 from pyapp.audio.decoding import Decoded, SpeechModel, WindowDecoder, detect_language
 from pyapp.audio.hallucinations import first_made_up, is_odd, with_words
+from pyapp.audio.mel import HOP
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.segments import cut_segments, is_time, last_end
 from pyapp.audio.windows import FRAMES_PER_SECOND, MelWindows
@@ -32,6 +33,7 @@ from pyapp.text.sampling import Uniform
 from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME, WhisperTokenizer
 
 if TYPE_CHECKING:
+    from pyapp.audio.turns import Turns
     from pyapp.engine.tensor import Tensor
 
 SHORTEST_SKIP = 1.0  # seconds of silence that justify a window of another length
@@ -47,24 +49,39 @@ class ModelWithTokenizer(Protocol):
 
 
 def transcribe_events(
-    model: ModelWithTokenizer, audio: Any, options: TranscribeOptions | None = None, cancel: Cancel | None = None
+    model: ModelWithTokenizer,
+    audio: Any,
+    options: TranscribeOptions | None = None,
+    cancel: Cancel | None = None,
+    *,
+    detector: SpeechDetector | None = None,
+    turns: Turns | None = None,
 ) -> Iterator[Event]:
-    """Transcribes mono float32 (samples,) at 16 kHz, or an iterable of such blocks in bounded memory.
+    """Transcribes mono float32 (samples,) at 16 kHz, or an iterable of such blocks in bounded memory. A `detector` of
+    speech lets windows begin where somebody speaks; `turns` say who: a segment ends where the speaker changes between
+    words with times.
 
     Yields Language, Partial (the text of the window that is being decoded), Segment, Progress in seconds, and at the
     end Doubt if the text may be a guess, Metric ("speed", seconds of sound per second), and Done with text, language,
     duration, task and segments as in openai's JSON; `guess` is the Doubt's share. Raises OptionError for a setting that
     does not fit the model or for bad samples, Cancelled.
     """
-    return Transcription(model, audio, options or TranscribeOptions(), cancel or Cancel()).events()
+    options = options or TranscribeOptions()
+    if detector is None and options.skip_silence:
+        detector = EnergyDetector()
+    return Transcription(model, audio, options, cancel or Cancel(), detector, turns).events()
 
 
 class Transcription:
     """The state between windows. Positions are in frames of 10 ms from the beginning of the recording."""
 
-    def __init__(self, loaded: ModelWithTokenizer, audio: Any, options: TranscribeOptions, cancel: Cancel) -> None:
+    def __init__(
+        self, loaded: ModelWithTokenizer, audio: Any, options: TranscribeOptions, cancel: Cancel,
+        detector: SpeechDetector | None, turns: Turns | None,
+    ) -> None:  # fmt: skip
         self._model: SpeechModel = loaded.model
         self._tokenizer, self._options, self._cancel = loaded.tokenizer, options, cancel
+        self._detector, self._turns = detector, turns
         check_options(options, self._tokenizer, self._model.config.n_text_ctx)
         self._device = getattr(self._model, "device", cpu)
         self._window = FRAMES_PER_TOKEN * self._model.config.n_audio_ctx
@@ -93,7 +110,7 @@ class Transcription:
             self._seek = round(start * FRAMES_PER_SECOND)
             while (size := self._size(last)) > 0:
                 self._cancel.check()
-                if not self._options.skip_silence or (size := self._go_to_speech(size, last)):
+                if self._detector is None or (size := self._go_to_speech(self._detector, size, last)):
                     yield from self._next_window(size)
                 yield Progress("transcribing", self._seconds_done(), self._duration(), "seconds")
                 self._mel.forget(self._seek)
@@ -147,20 +164,24 @@ class Transcription:
         with no_grad():
             return self._model.encode(from_numpy(padded).to(self._device))
 
-    def _go_to_speech(self, size: int, last: int | None) -> int:
+    def _go_to_speech(self, detector: SpeechDetector, size: int, last: int | None) -> int:
         """Moves to the start of speech in the next `size` frames, and returns the number of frames to decode from
         there. Without speech it moves past them and returns 0.
         """
-        spans = find_speech(self._mel.sound(self._seek, self._seek + size))
+        spans = self._speech(detector, size)
         if spans and spans[0].start > SHORTEST_SKIP:
             self._seek += floor(spans[0].start * FRAMES_PER_SECOND)
             size = self._size(last)
-            spans = find_speech(self._mel.sound(self._seek, self._seek + size))
+            spans = self._speech(detector, size)
         if not spans:
             self._seek += size
             return 0
         silence = size / FRAMES_PER_SECOND - spans[-1].end
         return ceil(spans[-1].end * FRAMES_PER_SECOND) if silence > SHORTEST_SKIP else size
+
+    def _speech(self, detector: SpeechDetector, size: int) -> list[Span]:
+        """The speech in the next `size` frames."""
+        return detector.spans(self._mel.samples, self._seek * HOP, (self._seek + size) * HOP)
 
     def _next_window(self, size: int) -> Iterator[Event]:
         """Decodes `size` frames from the present position, and moves on."""
@@ -262,6 +283,9 @@ class Transcription:
 
     def _keep(self, drafts: list[Draft], result: Decoded) -> Iterator[Event]:
         """Reports the segments and stores them; segments without text or length are stored with empty text."""
+        if self._turns is not None:
+            first_time = self._tokenizer.timestamp_begin
+            drafts = [part for draft in drafts for part in self._turns.parts(draft, first_time)]
         parts = []
         for draft in drafts:
             words = [word for word in draft.words if word.word]
@@ -270,6 +294,7 @@ class Transcription:
             parts.append(
                 [
                     {"word": word.word, "start": word.start, "end": word.end, "probability": word.probability}
+                    | ({} if draft.speaker is None else {"speaker": draft.speaker})
                     for word in words
                 ]
             )
@@ -284,6 +309,7 @@ class Transcription:
                 draft.text, draft.start, draft.end, len(self._segments), draft.seek, tuple(draft.tokens),
                 result.temperature, result.avg_logprob, result.compression_ratio, result.no_speech_prob,
                 tuple(times) if self._options.word_timestamps else None, guess or None,
+                speaker=draft.speaker,
             )  # fmt: skip
             self._segments.append(segment)
             self._tokens.extend(draft.tokens)

@@ -14,12 +14,22 @@ from pyapp.events import finite
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word with its punctuation and leading space; times in seconds, `probability` 0 to 1."""
+    """One word with its punctuation and leading space; times in seconds, `probability` 0 to 1. `speaker` is the name of
+    who says it, None if speakers were not told apart.
+    """
 
     word: str
     start: float
     end: float
     probability: float = 1.0
+    speaker: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in openai-whisper's JSON, and with the speaker, if there is one."""
+        found = asdict(self) | {"probability": finite(self.probability)}
+        if self.speaker is None:
+            del found["speaker"]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +37,8 @@ class TranscriptSegment:
     """A stretch of a transcript between two timestamps; times in seconds.
 
     `id` counts from 0, `seek` is the 10-ms frame at which its window began, `tokens` are its ids with timestamps; the
-    next four fields are measures of the model's confidence. `words` is None if word times were not requested.
+    next four fields are measures of the model's confidence. `words` is None if word times were not requested, `speaker`
+    if speakers were not told apart.
     """
 
     start: float
@@ -41,15 +52,20 @@ class TranscriptSegment:
     compression_ratio: float = 1.0
     no_speech_prob: float = 0.0
     words: Sequence[Word] | None = None
+    speaker: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As in openai-whisper's JSON; numbers that JSON lacks (NaN, infinity) become None."""
+        """As in openai-whisper's JSON, and with the speaker, if there is one; numbers that JSON lacks (NaN, infinity)
+        become None.
+        """
         found: dict[str, Any] = {"id": self.id, "seek": self.seek, "start": self.start, "end": self.end}
         found |= {"text": self.text, "tokens": [int(token) for token in self.tokens]}
         for name in ("temperature", "avg_logprob", "compression_ratio", "no_speech_prob"):
             found[name] = finite(getattr(self, name))
         if self.words is not None:
-            found["words"] = [asdict(word) | {"probability": finite(word.probability)} for word in self.words]
+            found["words"] = [word.to_dict() for word in self.words]
+        if self.speaker is not None:
+            found["speaker"] = self.speaker
         return found
 
 
@@ -83,6 +99,10 @@ class Transcript:
                 for item in values["segments"]
                 for words in (item.get("words"),)
             ]
+            words_of = (segment.words or () for segment in segments)
+            names = [*(one.speaker for one in segments), *(one.speaker for words in words_of for one in words)]
+            if wrong := [name for name in names if not isinstance(name, str | None)]:
+                raise TypeError(f"the name of a speaker is {wrong[0]!r:.40}")
             share = values.get("guess")
             guess = None if share is None else float(share)
             task = values.get("task") or "transcribe"

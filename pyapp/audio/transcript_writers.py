@@ -2,7 +2,8 @@
 
 The formats are those of https://github.com/openai/whisper (MIT): plain text, JSON with its verbose fields, SubRip
 (.srt), WebVTT (https://www.w3.org/TR/webvtt1/) and tab-separated values in milliseconds. The times are tidied before
-writing (Transcript.tidy): they never decrease, never overlap and never pass the end.
+writing (Transcript.tidy): they never decrease, never overlap and never pass the end. Where speakers are told apart, all
+formats name them.
 """
 
 from __future__ import annotations
@@ -37,9 +38,15 @@ def one_line(text: str) -> str:
     return line
 
 
+def spoken_line(text: str, speaker: str | None) -> str:
+    """A text as one line, with the name of its speaker, if there is one. A line without text is empty."""
+    line = " ".join(text.split())
+    return f"{one_line(speaker)}: {line}" if speaker and line else line
+
+
 def to_text(transcript: Transcript) -> str:
-    """One line for each segment."""
-    lines = (" ".join(segment.text.split()) for segment in transcript.segments)
+    """One line for each segment, after the name of its speaker."""
+    lines = (spoken_line(segment.text, segment.speaker) for segment in transcript.segments)
     return "".join(f"{line}\n" for line in lines if line)
 
 
@@ -60,21 +67,31 @@ def to_json(transcript: Transcript) -> str:
 
 
 def to_srt(transcript: Transcript, layout: Layout | None = None) -> str:
-    """SubRip: numbered cues; segments without text are left out."""
+    """SubRip: numbered cues, with the name of the speaker; segments without text are left out."""
+
+    def name(speaker: str | None) -> str:
+        return f"{one_line(speaker)}: " if speaker else ""
+
     return "".join(
-        f"{number}\n{timestamp(cue.start, ',')} --> {timestamp(cue.end, ',')}\n{cue.text}\n\n"
+        f"{number}\n{timestamp(cue.start, ',')} --> {timestamp(cue.end, ',')}\n{name(cue.speaker)}{cue.text}\n\n"
         for number, cue in enumerate(make_cues(transcript, layout, one_line), 1)
     )
 
 
 def to_vtt(transcript: Transcript, layout: Layout | None = None) -> str:
-    """WebVTT; segments without text are left out, `&` and `<` are escaped. A note says if the text may be a guess."""
+    """WebVTT; segments without text are left out, `&` and `<` are escaped. Speakers are voice spans (<v Speaker 1>). A
+    note says if the text may be a guess.
+    """
 
     def clean(text: str) -> str:
         return one_line(text).replace("&", "&amp;").replace("<", "&lt;")
 
+    def voice(speaker: str | None) -> str:
+        return f"<v {clean(speaker).replace('>', '&gt;')}>" if speaker else ""
+
     cues = [
-        f"{timestamp(cue.start, always_hours=False)} --> {timestamp(cue.end, always_hours=False)}\n{cue.text}\n\n"
+        f"{timestamp(cue.start, always_hours=False)} --> {timestamp(cue.end, always_hours=False)}\n"
+        f"{voice(cue.speaker)}{cue.text}\n\n"
         for cue in make_cues(transcript, layout, clean)
     ]
     note = "" if transcript.guess is None else f"NOTE {in_words(transcript.guess)}\n\n"
@@ -82,13 +99,16 @@ def to_vtt(transcript: Transcript, layout: Layout | None = None) -> str:
 
 
 def to_tsv(transcript: Transcript) -> str:
-    """Columns start, end (milliseconds) and text, with a head line; tabs in the text become spaces."""
-    rows = (
-        f"{int(segment.start * 1000 + 1e-4)}\t{int(segment.end * 1000 + 1e-4)}\t{line}\n"
-        for segment in transcript.segments
-        if (line := " ".join(segment.text.split()))
-    )
-    return "start\tend\ttext\n" + "".join(rows)
+    """Columns start, end (milliseconds) and text, and speaker if speakers are told apart, with a head line; tabs in the
+    text become spaces.
+    """
+    named = any(segment.speaker for segment in transcript.segments)
+    rows = [["start", "end", "text", "speaker"]]
+    for segment in transcript.segments:
+        if line := " ".join(segment.text.split()):
+            times = [str(int(seconds * 1000 + 1e-4)) for seconds in (segment.start, segment.end)]
+            rows.append([*times, line, one_line(segment.speaker or "")])
+    return "".join("\t".join(row if named else row[:-1]) + "\n" for row in rows)
 
 
 FORMATS: dict[str, Callable[[Transcript], str]] = {

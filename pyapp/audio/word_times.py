@@ -49,7 +49,9 @@ class WordTime:
 
 @dataclass
 class Draft:
-    """A segment that is not final yet; times in seconds, `seek` the frame at which its window begins."""
+    """A segment that is not final yet; times in seconds, `seek` the frame at which its window begins. `speaker` is the
+    name of who says it, if the speakers are told apart.
+    """
 
     seek: int
     start: float
@@ -57,6 +59,7 @@ class Draft:
     text: str
     tokens: list[int]
     words: list[WordTime] = field(default_factory=list)
+    speaker: str | None = None
 
 
 def add_word_times(

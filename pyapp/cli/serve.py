@@ -74,6 +74,8 @@ MIB = 1 << 20
     help="Memory of all models together, their keys and values included: those that nobody uses make place for others. "
     "[default: no limit]",
 )
+@option(MODELS, "--vad", metavar="NAME", help="What finds speech in recordings: energy, silero or a network.")
+@option(MODELS, "--speaker-model", metavar="NAME", help="The network that tells speakers apart, for requests that ask.")
 @option(MODELS, "--preload/--no-preload", default=True, help="Load the models at the start.  [default: preload]")
 @option(
     MODELS,

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from pyapp.audio.options import TASKS, TranscribeOptions
+from pyapp.audio.options import AUTO, TASKS, TranscribeOptions
 from pyapp.audio.subtitles import Layout
 from pyapp.audio.transcript import Transcript
 from pyapp.audio.transcript_writers import FORMATS, write_transcript
@@ -24,12 +24,15 @@ from pyapp.text.options import SEEDS
 
 DEFAULTS = TranscribeOptions()
 STDIN = "-"
+SPEAKERS = "--speakers"
 ALL = "all"
 BEAM = 5  # openai-whisper's command uses beam search, its function does not
 
 
 class WhisperNames(click.Command):
-    """Accepts openai-whisper's spellings too: underscores in names, and switches as `--word_timestamps True`."""
+    """Accepts openai-whisper's spellings too: underscores in names, and switches as `--word_timestamps True`. The value
+    of --speakers may be left out.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, list(self._respelt(args)))
@@ -53,6 +56,12 @@ class WhisperNames(click.Command):
                 if not equals and (follows := next(waiting, None)) is not None:
                     value, after = (follows, []) if follows.lower() in ("true", "false") else ("", [follows])
                 yield f"--no-{name[2:]}" if value.lower() == "false" else name
+                continue
+            if name == SPEAKERS and not equals:
+                follows = next(waiting, None)
+                counts = follows is not None and (follows == AUTO or follows.isdecimal())
+                yield f"{name}={follows if counts else AUTO}"
+                after = [follows] if follows is not None and not counts else []
                 continue
             yield name + equals + value
             if name in valued and not equals and (follows := next(waiting, None)) is not None:
@@ -114,6 +123,7 @@ def decoding_settings(command: Any) -> Any:
         click.option("--highlight-words/--no-highlight-words", default=False, show_default=True,
                      help="Subtitles of words: underline each as it is spoken."),
         switch("skip-silence", "Begin windows at speech."),
+        setting("--speaker-threshold", "Cosine distance, 0 to 2, from which on voices are two speakers.", click.FLOAT),
         setting("--seed", "Seed of the attempts above temperature 0.", click.IntRange(0, SEEDS - 1)),
     ]):  # fmt: skip
         command = option(command)
@@ -137,6 +147,12 @@ def decoding_settings(command: Any) -> Any:
 @click.option("--device", type=click.Choice(["cpu"]), default="cpu", show_default=True, help="What computes.")
 @click.option("--fp16/--no-fp16", default=True, hidden=True,
               help="openai-whisper's; without meaning here: a model's weights stay as they are.")  # fmt: skip
+@click.option("--vad", help="What finds speech, so that windows begin there: energy, silero, or a network like "
+              "Silero's: a name on the hub, an address or an ONNX file.")  # fmt: skip
+@click.option(SPEAKERS, metavar="[auto|N]",
+              help="Tell speakers apart, and name them in all formats; N: how many there are.")  # fmt: skip
+@click.option("--speaker-model", help="The network for speakers: a name on the hub, an address or an ONNX file. "
+              "[default: WeSpeaker's ResNet34]")  # fmt: skip
 @decoding_settings
 @threads_option
 @json_option
@@ -149,6 +165,8 @@ def transcribe(
     verbose: bool,
     device: str,
     fp16: bool,
+    vad: str | None,
+    speaker_model: str | None,
     threads: int | None,
     as_json: bool,
     **settings: Any,
@@ -157,10 +175,14 @@ def transcribe(
 
     WAVE files are always read; MP3, FLAC, Ogg and others with pip install 'pyapp[audio]'. Without --output-dir the
     text goes to stdout, as it is decoded; with it, the names of the files. openai-whisper's spellings of the options
-    are accepted too. Exit code 1: some file could not be transcribed.
+    are accepted too. With --word-timestamps a segment ends where the speaker changes. Exit code 1: some file could not
+    be transcribed.
     """
     layout = as_layout(settings)
     options = as_options(settings)
+    if speaker_model is not None and options.speakers is None:
+        raise click.BadParameter("needs --speakers.", param_hint="--speaker-model")
+    beside = networks_in(vad, speaker_model, model_dir) if vad is not None or options.speakers else {}
     folder = Path() if ALL in formats and output_dir is None else output_dir
     wanted = list(FORMATS) if ALL in formats or (folder and not formats) else list(dict.fromkeys(formats)) or ["txt"]
     check_files(files, wanted, folder, as_json)
@@ -177,7 +199,7 @@ def transcribe(
     shown = wanted[0] if folder is None else "txt" if verbose else None
     for file in readable:
         view = make_view(file, shown, layout, as_json, several=len(files) > 1)
-        code = forward(start(file, options, source), view)
+        code = forward(start(file, options, source, beside), view)
         heard = view.transcript()
         saved = code == 1 or folder is None or save(heard, folder, file, wanted, layout, code == STOPPED, as_json)
         failed |= code == 1 or not saved
@@ -263,6 +285,20 @@ def in_folder(model: str | None, folder: Path | None) -> Any:
     return NameIn(model, folder)
 
 
+def networks_in(vad: str | None, speaker_model: str | None, folder: Path | None) -> dict[str, Any]:
+    """The networks to load: names, paths, or None. Those without a path are found in the folder, if there is one."""
+    from pyapp.hub import networks
+    from pyapp.tasks.turns import ENERGY, SILERO, SPEAKERS
+
+    if folder is not None:
+        vad = networks()[SILERO] if vad == SILERO else vad
+        speaker_model = speaker_model or networks()[SPEAKERS]
+    return {
+        "vad": vad if vad == ENERGY else in_folder(vad, folder),
+        "speaker_model": in_folder(speaker_model, folder),
+    }
+
+
 def load(model: Any, as_json: bool) -> int:
     """Loads the model; the exit code if that fails."""
     from pyapp import tasks
@@ -270,11 +306,11 @@ def load(model: Any, as_json: bool) -> int:
     return forward(lambda cancel: tasks.load_speech(model, cancel=cancel), LoadJson() if as_json else View())
 
 
-def start(file: str, options: TranscribeOptions, model: Any) -> Callable[[Cancel], Any]:
+def start(file: str, options: TranscribeOptions, model: Any, beside: dict[str, Any]) -> Callable[[Cancel], Any]:
     from pyapp import tasks
 
     audio: Any = sys.stdin.buffer if file == STDIN else file
-    return lambda cancel: tasks.transcribe(audio, options, model=model, cancel=cancel)
+    return lambda cancel: tasks.transcribe(audio, options, model=model, cancel=cancel, **beside)
 
 
 def make_view(

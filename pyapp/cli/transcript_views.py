@@ -11,7 +11,7 @@ import click
 
 from pyapp.audio.subtitles import Layout
 from pyapp.audio.transcript import Transcript
-from pyapp.audio.transcript_writers import format_transcript
+from pyapp.audio.transcript_writers import format_transcript, spoken_line
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Done, Event, Language, Partial, Progress, Segment
 from pyapp.text.languages import LANGUAGES
@@ -77,7 +77,7 @@ class TranscribeView(Heard):
 
     def show(self, event: Event) -> None:
         if isinstance(event, Segment):
-            self._line(" ".join(event.text.split()))
+            self._line(spoken_line(event.text, event.speaker))
         elif isinstance(event, Partial):
             self._last_words(event.text)
         super().show(event)

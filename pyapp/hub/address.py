@@ -79,7 +79,8 @@ def fetch_address(
 ) -> Path:
     """The path of the file `name` ("mnist/train-labels-idx1-ubyte.gz") in the cache of datasets, downloaded from the
     first of the addresses that gives it with the right size and SHA-256; an interrupted download is continued. Without
-    `sha256` the address is a hub's, and its own value is used. Raises DownloadError, StorageFullError, Cancelled.
+    `sha256` the address is a hub's, and its own value is used; "": the file is not verified. Raises DownloadError,
+    StorageFullError, Cancelled.
     """
     cancel = cancel or Cancel()
     parts = name.split("/")

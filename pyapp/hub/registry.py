@@ -78,10 +78,20 @@ def models(task: str | None = None) -> tuple[ModelEntry, ...]:
     return tuple(entry for entry in _read() if task in (None, entry.task))
 
 
+def networks() -> dict[str, str]:
+    """The repositories of ONNX networks beside speech models: "silero" finds speech, "speakers" tells voices apart."""
+    return dict(_data()["networks"])
+
+
+@functools.cache
+def _data() -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(resources.files("pyapp").joinpath("registry.json").read_text(encoding="utf-8"))
+    return data
+
+
 @functools.cache
 def _read() -> tuple[ModelEntry, ...]:
-    data = json.loads(resources.files("pyapp").joinpath("registry.json").read_text(encoding="utf-8"))
-    return tuple(sorted(map(_entry, data["models"]), key=lambda entry: entry.kind != "embedded"))
+    return tuple(sorted(map(_entry, _data()["models"]), key=lambda entry: entry.kind != "embedded"))
 
 
 def _entry(item: dict[str, Any]) -> ModelEntry:

@@ -23,7 +23,7 @@ class OnnxModule(Module):
 
     Call it with the inputs in order, or by their names: tensors, NumPy arrays, numbers or texts; sequences are lists.
     It gives its output, or a tuple of its outputs; texts and complex numbers as NumPy arrays. `inputs` and `outputs`
-    have their names and types.
+    have their names and types, `metadata` what else the file says of the model.
     """
 
     def __init__(self, file: OnnxFile, device: Any = None) -> None:
@@ -48,6 +48,7 @@ class OnnxModule(Module):
         self.inputs: list[ValueInfo] = [info for info in model.graph.inputs if info.name not in defaults]
         self.defaults: list[ValueInfo] = [info for info in model.graph.inputs if info.name in defaults]
         self.outputs: list[ValueInfo] = list(model.graph.outputs)
+        self.metadata: dict[str, str] = dict(file.metadata)
 
     def _add(self, name: str, value: Parameter) -> None:
         """Registers a parameter under the path that its name is."""

@@ -23,7 +23,7 @@ from .fusing import fused
 from .packing import pack, pack_dynamic
 from .registry import every, find
 from .steps import Eager, Step
-from .values import ForeignArray, from_stored
+from .values import ForeignArray, from_stored, read_now
 
 NEWEST_OPSET = 28  # of the default domain
 _EXPANDED_LIMIT = 1 << 16  # nodes of a model whose functions are inlined
@@ -166,7 +166,7 @@ class Builder:
             if isinstance(value, GraphRecord):
                 bodies[name] = self.program(value, opsets, names)
             else:
-                settings[name] = value
+                settings[name] = read_now(value)
         for name in operator.required - settings.keys() - bodies.keys():
             raise self.fail(f"{title}: the attribute {name!r} is missing")
         inputs = list(node.inputs)

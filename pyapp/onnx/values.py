@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from pyapp.engine import Tensor, as_dtype
@@ -189,6 +190,15 @@ def from_stored(stored: StoredTensor | SparseTensor, device: Any = None) -> Any:
     else:
         codes = np.frombuffer(data, np.uint8)
     return ForeignArray(element, code_table(element)[codes].reshape(shape))
+
+
+def read_now(value: Any) -> Any:
+    """An attribute; of a tensor with its bytes, because the file is closed when a node first runs."""
+    if isinstance(value, SparseTensor):
+        return replace(value, values=read_now(value.values), indices=read_now(value.indices))
+    if isinstance(value, StoredTensor) and value.place is not None:
+        return replace(value, data=bytes(value.read()), place=None)
+    return value
 
 
 def _from_sparse(stored: SparseTensor, device: Any) -> Any:

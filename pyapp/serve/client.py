@@ -46,7 +46,7 @@ NAMES = {"max_new_tokens": "max_tokens", "samples": "n"}
 OF_THE_SERVER = ("context", "cache_type", "rolling", "keep", "lookup", "beams", "length_penalty", "early_stopping",
                  "stop_tokens")  # fmt: skip
 # Settings of a transcription that a request has.
-SENT = ("language", "initial_prompt", "word_timestamps", "task")
+SENT = ("language", "initial_prompt", "word_timestamps", "task", "speakers")
 # The defaults of OpenAI's interface; what differs from them is sent, and nothing else, for servers that know no more.
 DEFAULTS = {field.name: field.default for field in fields(SamplingOptions)} | {
     "temperature": 1.0, "top_p": 1.0, "max_new_tokens": None,
@@ -275,6 +275,7 @@ class Server(Remote):
         asked: dict[str, Any] = {**self._named(), "response_format": "verbose_json"}
         asked |= {} if options.language is None else {"language": options.language}
         asked |= {} if not options.initial_prompt else {"prompt": options.initial_prompt}
+        asked |= {} if options.speakers is None else {"speakers": str(options.speakers)}
         if options.word_timestamps:
             asked["timestamp_granularities[]"] = ["word", "segment"]
         kind = "translations" if options.task == "translate" else "transcriptions"

@@ -83,7 +83,8 @@ USAGE = an_object(prompt_tokens=whole(0), completion_tokens=whole(0), total_toke
 COMPLETION = an_object(id=TEXT, object=TEXT, created=whole(), model=TEXT, choices=array(OBJECT), usage=USAGE)
 SOUND_FIELDS: dict[str, Schema] = {
     "file": {"type": "string", "format": "binary"}, "model": MODEL, "language": TEXT, "prompt": TEXT,
-    "response_format": one_of("json", "text", "srt", "verbose_json", "vtt", default="json"),
+    "response_format": one_of("json", "text", "srt", "verbose_json", "vtt", "diarized_json", default="json"),
+    "speakers": {**TEXT, "description": "auto, or how many there are"},
     "temperature": number(0, 1), "stream": FLAG, "timestamp_granularities[]": array(one_of("word", "segment")),
     "timestamp_granularities": array(one_of("word", "segment")), **ignored("include[]", "chunking_strategy"),
 }  # fmt: skip

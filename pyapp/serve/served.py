@@ -43,7 +43,8 @@ HELD: ContextVar[list[ServedModel] | None] = ContextVar("HELD", default=None)
 
 @dataclass(eq=False)
 class ServedModel:
-    """A model under the name that requests give. `runner` is a Scheduler for "generate", a Batcher for "embed"."""
+    """A model under the name that requests give. `runner` is a Scheduler for "generate", a Batcher for "embed",
+    Beside for "transcribe"."""
 
     name: str
     source: Any
@@ -209,6 +210,8 @@ class Models:
         elif model.task == "embed":
             _, skipped = result_of(encoded_for_embedding(loaded, []))
             runner = Batcher(lambda encodings: embed_encoded(loaded, encodings, skipped))
+        elif model.task == "transcribe":
+            runner = Beside.of(settings)
         model.loaded, model.runner = loaded, runner
         parameters: Iterable[Any] = getattr(loaded, "model", loaded).parameters()
         model.nbytes = sum(parameter.nbytes for parameter in parameters) + getattr(runner, "cache_nbytes", 0)
@@ -224,6 +227,23 @@ class Models:
             self._engine.activate(runner)
 
         self._engine.post(start)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The networks beside a speech model: for speech (None: none), and for speakers (None: nobody may ask)."""
+
+    vad: Any
+    speakers: Any
+
+    @classmethod
+    def of(cls, settings: Settings) -> Beside:
+        if settings.vad is None and settings.speaker_model is None:
+            return cls(None, None)
+        from pyapp.tasks.turns import load_speakers, load_vad
+
+        speakers = None if settings.speaker_model is None else load_speakers(settings.speaker_model)
+        return cls(settings.vad and (load_vad(settings.vad) or settings.vad), speakers)
 
 
 def parse_model(spec: str) -> ServedModel:

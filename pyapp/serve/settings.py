@@ -12,6 +12,8 @@ class Settings:
     """The settings of `pyapp serve`. OptionError for a value out of its range.
 
     - models: names, folders or files, each `[NAME=][TASK:]MODEL`; none: the embedded ones.
+    - vad, speaker_model: the networks that find speech and tell speakers apart, as for tasks.transcribe; without a
+      speaker_model no request may ask for speakers.
     - keys: a request must have one of them (`Authorization: Bearer KEY`); none: everybody may ask.
     - origins: sites whose pages may ask (CORS); "*": all.
     - page: the folder of a built site, which browsers get at "/"; None: no page.
@@ -31,6 +33,8 @@ class Settings:
     port: int = 8000
     device: str | None = None
     dtype: str | None = None
+    vad: str | None = None
+    speaker_model: str | None = None
     keys: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     page: str | None = None

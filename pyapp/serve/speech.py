@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from pyapp import tasks
-from pyapp.audio.options import TranscribeOptions
+from pyapp.audio.options import AUTO, TranscribeOptions
 from pyapp.audio.transcript import Transcript
 from pyapp.audio.transcript_writers import format_transcript
 from pyapp.errors import OptionError
@@ -22,10 +22,11 @@ from .batching import Job
 from .context import Context, upload_of
 from .openai_text import DONE, broken, line
 from .problems import Problem, of_event
-from .served import ServedModel
+from .served import Beside, ServedModel
 
-FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
-FIELDS = ("file", "model", "language", "prompt", "response_format", "temperature", "stream",
+DIARIZED = "diarized_json"
+FORMATS = ("json", "text", "srt", "verbose_json", "vtt", DIARIZED)
+FIELDS = ("speakers", "file", "model", "language", "prompt", "response_format", "temperature", "stream",
           "timestamp_granularities[]", "timestamp_granularities", "include[]", "chunking_strategy")  # fmt: skip
 
 
@@ -61,12 +62,18 @@ async def hear(request: Request, context: Context, task: str) -> Response:
     if stream and chosen not in ("json", "text"):
         raise Problem("stream: goes together with the formats json and text", param="stream")
     options = options_of(form, task, chosen)
+    if options.speakers is not None and context.settings.speaker_model is None:
+        field = "speakers" if "speakers" in form else "response_format"
+        raise Problem(f"{field}: this server tells no speakers apart (serve it with --speaker-model)", param=field)
     model = await context.models.get(text_field(form, "model"), "transcribe")
+    beside: Beside = model.runner
     context.admit()
     answer = Answer()
 
     def begin() -> None:
-        events = tasks.transcribe(data, options, model=model.loaded, cancel=answer.cancel)
+        events = tasks.transcribe(
+            data, options, vad=beside.vad, speaker_model=beside.speakers, model=model.loaded, cancel=answer.cancel
+        )
         context.engine.activate(Job(events, answer.emit, answer.cancel))
 
     request.scope["pyapp.log"] |= {"model": model.name, "bytes": len(data)}
@@ -93,6 +100,8 @@ def options_of(form: FormData, task: str, chosen: str) -> TranscribeOptions:
     for name, setting in (("language", "language"), ("prompt", "initial_prompt")):
         if text := text_field(form, name):
             values[setting] = text
+    if speakers := text_field(form, "speakers") or (AUTO if chosen == DIARIZED else ""):
+        values["speakers"] = speakers
     temperature = text_field(form, "temperature")
     if temperature:
         try:
@@ -151,14 +160,32 @@ def formatted(done: Done, chosen: str, options: TranscribeOptions) -> Response:
         seconds = int(-(-(results.get("duration") or 0) // 1))
         return JSONResponse({"text": results["text"].strip(), "usage": {"type": "duration", "seconds": seconds}})
     if chosen == "text":
-        return PlainTextResponse(results["text"].strip() + "\n")
+        named = format_transcript(Transcript.from_dict(results), "txt") if options.speakers is not None else None
+        return PlainTextResponse(named or results["text"].strip() + "\n")
     if chosen in ("srt", "vtt"):
         return PlainTextResponse(format_transcript(Transcript.from_dict(results), chosen))
+    if chosen == DIARIZED:
+        return JSONResponse(diarized(results))
     segments = [dict(segment) for segment in results["segments"]]
     words = [
         {"word": word["word"].strip(), "start": word["start"], "end": word["end"], "probability": word["probability"]}
+        | ({"speaker": word["speaker"]} if "speaker" in word else {})
         for segment in segments for word in segment.pop("words", None) or ()
     ]  # fmt: skip
     found = {name: results.get(name) for name in ("task", "language", "duration")}
     found |= {"text": results["text"].strip(), "segments": segments}
     return JSONResponse(found | ({"words": words} if options.word_timestamps else {}))
+
+
+def diarized(results: Mapping[str, Any]) -> dict[str, Any]:
+    """OpenAI's transcript with speakers."""
+    segments = [
+        {"type": "transcript.text.segment", "id": f"seg_{number:03d}", "start": segment["start"], "end": segment["end"],
+         "text": segment["text"].strip(), "speaker": segment.get("speaker")}
+        for number, segment in enumerate((one for one in results["segments"] if one["text"].strip()), 1)
+    ]  # fmt: skip
+    duration = results.get("duration") or 0
+    return {
+        "task": results["task"], "duration": duration, "text": results["text"].strip(), "segments": segments,
+        "usage": {"type": "duration", "seconds": int(-(-duration // 1))},
+    }  # fmt: skip

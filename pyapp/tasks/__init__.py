@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -86,8 +87,10 @@ def __dir__() -> list[str]:
 
 
 def unload() -> None:
-    """Drops the last used model and frees its memory."""
+    """Drops the last used model, and the networks beside it, and frees their memory."""
     keeper.drop()
+    if (turns := sys.modules.get(f"{__name__}.turns")) is not None:  # else there are none
+        turns.unload_networks()
 
 
 @task

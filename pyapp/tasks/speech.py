@@ -9,9 +9,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Event, Language, Metric, Progress, Segment
 
-from .core import Breath, Events, Remote, Result, task
+from .core import Breath, Events, Remote, Result, given, only_here, task
 from .keeper import keeper
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ async def transcribe(
     options: TranscribeOptions | Mapping[str, Any] | None = None,
     *,
     model: Any = None,
+    vad: Any = None,
+    speaker_model: Any = None,
     key: object = None,
     cancel: Cancel | None = None,
 ) -> Events:
@@ -52,17 +55,24 @@ async def transcribe(
     or an AudioReader. `model` is a name, a path, a mapping of roles to ByteSources or a LoadedSpeechModel; None: the
     embedded one. `key` identifies models without a name; the last used model is kept. `options` may be a dict of JSON
     values. Two hours take no more memory than half an hour. An async iterable of blocks is passed to `listen`.
+
+    `vad` says what finds speech, so that windows begin there: "energy" (the default of `skip_silence`), "silero", or a
+    network of Silero's kind: what pyapp.audio.networks.load_network takes. With `options.speakers` the speakers are
+    told apart first, with the network `speaker_model`: segments and words have their names. A pipe is then read to its
+    end.
     """
     from pyapp.audio import AudioReader, open_audio
     from pyapp.audio.transcribe import transcribe_events
 
     if isinstance(audio, AsyncIterable):
+        only_recordings(vad=vad, speaker_model=speaker_model)
         async with aclosing(listen(audio, options, model=model, key=key, cancel=cancel)) as live:
             async for heard in live:
                 yield heard
         return
     cancel, chosen = cancel or Cancel(), as_options(options)
     if isinstance(model, Remote):
+        only_here(vad=vad, speaker_model=speaker_model)
         async with aclosing(model.transcribe(audio, chosen, cancel)) as forwarded:
             async for told in forwarded:
                 yield told
@@ -74,6 +84,23 @@ async def transcribe(
                     loaded = event.value
                 else:
                     yield event
+        detector = finder = turns = None
+        if vad is not None or chosen.speakers is not None:  # else nothing of it is imported
+            from .turns import found_turns, loaded_detector, loaded_finder
+
+            async with aclosing(loaded_detector(vad, cancel)) as loading:
+                async for event in loading:
+                    if isinstance(event, Result):
+                        detector = event.value
+                    else:
+                        yield event
+            if chosen.speakers is not None:
+                async with aclosing(loaded_finder(speaker_model, chosen, cancel)) as loading:
+                    async for event in loading:
+                        if isinstance(event, Result):
+                            finder = event.value
+                        else:
+                            yield event
         breath = Breath()
         await breath.take()
         sound: Any = reader
@@ -83,8 +110,17 @@ async def transcribe(
                     sound = event.value
                 else:
                     yield event
+        if finder is not None:
+            assert detector is not None
+            async with aclosing(found_turns(finder, detector, audio, sound, reader.duration, cancel)) as finding:
+                async for event in finding:
+                    if isinstance(event, Result):
+                        turns, sound = event.value
+                    else:
+                        yield event
+        skipping = None if vad is None else detector  # the options decide about silence where no detector is chosen
         yield Progress("transcribing", 0, reader.duration, "seconds")
-        for event in transcribe_events(loaded, sound, chosen, cancel):
+        for event in transcribe_events(loaded, sound, chosen, cancel, detector=skipping, turns=turns):
             if isinstance(event, Done):
                 for notice in reader.notices:
                     yield notice
@@ -117,6 +153,7 @@ async def listen(
     from pyapp.audio.streaming import LiveTranscriber
 
     chosen = as_options(options if not isinstance(options, Mapping | None) else {"temperature": 0.0, **(options or {})})
+    only_recordings(speakers=chosen.speakers)
     cancel, quality = cancel or Cancel(), Quality()
     async with aclosing(loaded_model(model, key, cancel)) as loading:
         async for event in loading:
@@ -143,6 +180,12 @@ async def listen(
         yield doubt
         results["guess"] = doubt.share
     yield Done("complete", results | {"duration": transcriber.seconds})
+
+
+def only_recordings(**settings: Any) -> None:
+    """OptionError for a setting that is given, of live speech."""
+    if names := list(given(**settings)):
+        raise OptionError("needs a whole recording, not live speech", where=names[0])
 
 
 def until(segment: Segment, end: float) -> Segment:

@@ -135,7 +135,7 @@ def counting(*lengths: float, pause: float = 1.0) -> np.ndarray:
 
 
 @lru_cache(maxsize=16)
-def steady(seconds: float) -> np.ndarray:
+def steady(seconds: float, pitch: float = 120.0) -> np.ndarray:
     """A vowel that is equally loud from its beginning to its end."""
-    sound = syllable(seconds + 2.0)
+    sound = syllable(seconds + 2.0, pitch)
     return sound[16_000 : 16_000 + round(seconds * 16_000)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,6 +67,19 @@ def test_width_and_count_fill_cues_across_segments() -> None:
     assert " ".join(" ".join(text.split()) for _, text in found) == " ".join(TALK)
     apart = cues(spoken(*TALK, pause=5.0), max_line_width=40, max_line_count=2)
     assert [text for _, text in apart] == list(TALK)  # a long pause ends a cue
+
+
+def test_a_cue_is_of_one_speaker() -> None:
+    talk = spoken(*TALK)
+    named = [replace(segment, speaker=name) for segment, name in zip(talk.segments, ("Ann", "Bob"), strict=True)]
+    named = [replace(one, words=[replace(word, speaker=one.speaker) for word in one.words or ()]) for one in named]
+    found = cues(replace(talk, segments=named), max_line_width=12, max_line_count=2)
+    assert found == [
+        ("01,000 --> 02,900", "Ann: the quick\nbrown fox"), ("03,000 --> 03,400", "Ann: jumps"),
+        ("04,000 --> 05,900", "Bob: over the\nlazy dog"),
+    ]  # fmt: skip
+    marked = format_transcript(replace(talk, segments=named), "vtt", Layout(max_words_per_line=2, highlight_words=True))
+    assert "<v Ann><u>the</u> quick" in marked and "<v Bob>lazy <u>dog</u>" in marked
 
 
 def test_highlighted_words() -> None:

@@ -80,6 +80,30 @@ def test_json() -> None:
     assert found["segments"][2]["avg_logprob"] is None and "words" not in found["segments"][2]
 
 
+def test_speakers_are_named_in_all_formats() -> None:
+    words = [Word(" Hi", 0.0, 0.5, 0.9, "Ann"), Word(" you", 0.5, 1.0, 0.9, "Ann")]
+    segments = [
+        TranscriptSegment(0.0, 1.0, " Hi you", words=words, speaker="Ann"),
+        TranscriptSegment(1.0, 2.0, " <Hi>", speaker="B>\n<o"),
+        TranscriptSegment(2.0, 3.0, " So"), TranscriptSegment(3.0, 4.0, " ", speaker="Ann"),
+    ]  # fmt: skip
+    talk = Transcript(segments, "en", 4.0)
+    assert format_transcript(talk, "txt") == "Ann: Hi you\nB> <o: <Hi>\nSo\n"
+    assert format_transcript(talk, "srt").split("\n")[2:7:4] == ["Ann: Hi you", "B> <o: <Hi>"]
+    assert [row for row in format_transcript(talk, "vtt").split("\n") if row[:2] in ("<v", "So")] == [
+        "<v Ann>Hi you", "<v B&gt; &lt;o>&lt;Hi>", "So",
+    ]  # fmt: skip
+    assert format_transcript(talk, "tsv").split("\n")[:4] == [
+        "start\tend\ttext\tspeaker", "0\t1000\tHi you\tAnn", "1000\t2000\t<Hi>\tB> <o", "2000\t3000\tSo\t",
+    ]  # fmt: skip
+    found = json.loads(format_transcript(talk, "json"))
+    assert [segment.get("speaker") for segment in found["segments"]] == ["Ann", "B>\n<o", None, "Ann"]
+    assert found["segments"][0]["words"][0]["speaker"] == "Ann"
+    assert format_transcript(Transcript.from_dict(found), "json") == format_transcript(talk, "json")
+    with pytest.raises(OptionError, match="name of a speaker is 5"):
+        Transcript.from_dict({"segments": [{"start": 0, "end": 1, "text": "", "speaker": 5}]})
+
+
 def test_a_hundred_hours() -> None:
     talk = Transcript([TranscriptSegment(360_000.0, 363_599.999, "late")])
     assert "100:00:00,000 --> 100:59:59,999" in format_transcript(talk, "srt")

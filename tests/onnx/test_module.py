@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -262,3 +264,25 @@ def test_batch_normalisation_becomes_a_part_of_the_convolution(first: str) -> No
             assert item.step.operator.name == "activated"
         module.get_parameter("var").mul_(4.0)  # what was computed from it is computed again
         assert not np.allclose(module(x).numpy(), traced.numpy(), atol=1e-3)
+
+
+def test_large_constants_of_branches_are_read_while_the_file_is_open(tmp_path: Path) -> None:
+    table = np.arange(4096, dtype=np.float32)
+    sides = []
+    for name, factor in (("then", 1), ("else", 2)):
+        value = bytes_field(1, "value") + bytes_field(5, b.tensor("t", table * factor)) + int_field(20, 4)
+        constant = bytes_field(5, value)
+        made = bytes_field(2, name) + bytes_field(4, "Constant") + constant
+        sides.append(b.graph([made], [], [b.value(name, [4096])]))
+    branch = b.node("If", ["c"], ["y"], then_branch=sides[0], else_branch=sides[1])
+    file = tmp_path / "branches.onnx"
+    file.write_bytes(b.model(b.graph([branch], [b.value("c", [], "bool")], [b.value("y", [4096])])))
+    module = load(file)
+    for wanted, factor in ((True, 1), (False, 2), (True, 1)):
+        assert np.array_equal(module(np.array(wanted)).numpy(), table * factor)
+
+
+def test_metadata() -> None:
+    pair = bytes_field(14, bytes_field(1, "framework") + bytes_field(2, "wespeaker"))
+    graph = b.graph([b.node("Relu", ["x"], ["y"])], [b.value("x", [1])], [b.value("y", [1])])
+    assert load(b.model(graph) + pair).metadata == {"framework": "wespeaker"}

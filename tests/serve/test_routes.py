@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.audio.networks import speaker_network, speech_network
 from tests.serve.conftest import ROOT
 from tests.together import check_each
 
@@ -188,6 +189,38 @@ def test_speech(client: Any) -> None:
     assert streamed[-1]["type"] == "transcript.text.done" and streamed[-1]["text"].strip() == verbose["text"]
 
 
+def test_speakers(tmp_path: Path) -> None:
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    files = {"vad": tmp_path / "vad.onnx", "speaker_model": tmp_path / "speakers.onnx"}
+    files["vad"].write_bytes(speech_network())
+    files["speaker_model"].write_bytes(speaker_network(metadata={"feature_normalize_type": ""}))
+    settings = Settings(models=("speech",), preload=False, **{name: str(path) for name, path in files.items()})
+    sound = {"file": ("a.wav", SOUND.read_bytes())}
+    with TestClient(make_app(Context(settings))) as other:
+
+        def hear(form: str, **fields: Any) -> Any:
+            data = {"response_format": form, **fields}
+            answer = other.post("/v1/audio/transcriptions", files=sound, data=data)
+            assert answer.status_code == 200, answer.text
+            return answer
+
+        found = hear("diarized_json").json()
+        assert [one["id"] for one in found["segments"]][:1] == ["seg_001"] and found["duration"] > 7
+        assert {one["speaker"] for one in found["segments"]} == {"Speaker 1"} and found["usage"]["seconds"] == 8
+        verbose = hear("verbose_json", speakers="1", **{"timestamp_granularities[]": "word"}).json()
+        assert {one["speaker"] for one in verbose["segments"] + verbose["words"]} == {"Speaker 1"}
+        assert hear("vtt", speakers="auto").text.count("<v Speaker 1>") == len(verbose["segments"])
+        assert hear("text", speakers="1").text.startswith("Speaker 1: ")
+        assert "speaker" not in hear("verbose_json").text
+        wrong = other.post("/v1/audio/transcriptions", files=sound, data={"speakers": "many"})
+        assert wrong.status_code == 400 and wrong.json()["error"]["param"] == "speakers"
+
+
 def test_inference_servers_routes(client: Any) -> None:
     settings = {"max_new_tokens": 5, "details": True, "top_n_tokens": 2}
     found = post(client, "/generate", inputs="ab", parameters=settings)
@@ -309,6 +342,8 @@ def test_sound_that_is_none(client: Any) -> None:
         (file, {"model": "chat"}, "model"),
         (file, {"timestamp_granularities[]": "day"}, "timestamp_granularities"),
         (file, {"surprise": "1"}, "surprise"),
+        (file, {"speakers": "2"}, "speakers"),
+        (file, {"response_format": "diarized_json"}, "response_format"),
     ]
 
     def check(files: Any, data: Any, field: str) -> None:

@@ -11,7 +11,8 @@
  * @typedef {{type: "progress", what: string, done: number, total: number | null, unit: string}} ProgressEvent
  * @typedef {{type: "token", text: string, id: number, index: number}} TokenEvent
  * @typedef {{type: "thought", text: string}} ThoughtEvent
- * @typedef {{type: "segment", text: string, start: number, end: number, id: number, words?: {word: string, start: number, end: number, probability: number}[]}} SegmentEvent
+ * @typedef {{type: "segment", text: string, start: number, end: number, id: number, speaker?: string,
+ *   words?: {word: string, start: number, end: number, probability: number, speaker?: string}[]}} SegmentEvent
  * @typedef {{type: "partial", text: string, start: number}} PartialEvent
  * @typedef {{type: "language", code: string, probability?: number}} LanguageEvent
  * @typedef {{type: "notice", what: string, where?: string, hint?: string}} NoticeEvent

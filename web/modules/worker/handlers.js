@@ -85,9 +85,27 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     ...Object.fromEntries(["search.index", "search.embed", "search.sentences"].map((method) => [method,
       /** @type {Handler} */ (({ model, ...values }, context) => withModel(method, { model, json: JSON.stringify(values) }, context, everything()))])),
 
-    /** `audio` is a File, which Python reads by blocks. */
-    transcribe: ({ audio, ...params }, context) =>
-      withSpeechModel("transcribe", { ...params, audio: new FileSource(audio, params.name) }, context),
+    /** `audio` is a File, which Python reads by blocks; `vad` and `speaker_model` are Files or names of networks, or null. */
+    transcribe: async ({ audio, vad = null, speaker_model = null, hub, ...params }, context) => {
+      /** @type {{close: () => void}[]} */
+      const opened = [];
+      const open = async (/** @type {File | string | null} */ network) => {
+        if (network === null) return null;
+        const source = await models.network(network, hub, context);
+        opened.push(source);
+        return source;
+      };
+      try {
+        const networks = { vad: await open(vad), speaker_model: await open(speaker_model) };
+        if (opened.length) {
+          await everything();
+          await python.install("numpy-later"); // its Fourier transform
+        }
+        return await withSpeechModel("transcribe", { ...params, ...networks, audio: new FileSource(audio, params.name) }, context);
+      } finally {
+        for (const source of opened) source.close();
+      }
+    },
 
     /** Transcribes sound until `finish`. `push` messages with this request's id bring the sound. */
     listen: async (params, context) => {

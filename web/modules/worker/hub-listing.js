@@ -105,6 +105,20 @@ export function modelsOf({ repo, revision, file }, files, task) {
   return found.sort((a, b) => quantised(a) - quantised(b) || (a.files[0].size ?? 0) - (b.files[0].size ?? 0));
 }
 
+/** The ONNX network of a repository. @param {HubName} name @param {HubFile[]} files @returns {import("./model-files.js").Model} */
+export function networkOf({ repo, revision, file }, files) {
+  const all = files.filter(({ path }) => /\.onnx$/i.test(path));
+  const usual = all.find(({ path }) => path === "onnx/model.onnx") ?? all.find(({ path }) => path === "model.onnx");
+  const chosen = file ? all.find(({ path }) => path === file) : usual ?? (all.length === 1 ? all[0] : undefined);
+  if (!chosen) {
+    const has = all.map(({ path }) => path).slice(0, 8).join(", ");
+    throw new UserError(has && !file ? "The repository has several networks." : "The repository has no such network.", {
+      where: `${repo}: ${has || "no ONNX file"}`, hint: "Write owner/name/file.onnx.",
+    });
+  }
+  return { id: `hub:${repo}@${revision}:${chosen.path}`, title: lastPart(repo), description: `From ${repo}.`, kind: "hub", network: true, repo, revision, files: [{ role: "model", ...chosen }] };
+}
+
 /** @param {string} path */
 const folderOf = (path) => path.slice(0, path.lastIndexOf("/") + 1);
 

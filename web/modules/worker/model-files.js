@@ -13,7 +13,7 @@ import { siteUrl } from "../shared/site.js";
 import { readRegistry } from "../shared/registry.js";
 import { download } from "./download.js";
 import { sortFiles } from "./dropped-files.js";
-import { firstBytes, lastPart, listFiles, modelsOf, parseHubName, textOf } from "./hub-listing.js";
+import { firstBytes, lastPart, listFiles, modelsOf, networkOf, parseHubName, textOf } from "./hub-listing.js";
 import { sha256 } from "./parts.js";
 import { FileSource, MemorySource, openEntry } from "./sources.js";
 
@@ -106,7 +106,7 @@ export class ModelFiles {
     const [{ models }, { journals, added }] = await Promise.all([this.#registered(), this.#stored()]);
     const all = [...models, ...added];
     for (const [id, model] of this.found) if (all.every((one) => one.id !== id)) all.push(model);
-    const known = all.map((model) => ({ ...model, ...this.#stateOf(model, journals) }));
+    const known = all.filter(({ network }) => !network).map((model) => ({ ...model, ...this.#stateOf(model, journals) }));
     // Models that the user added, and then deleted, are in no list any more.
     const shown = known.filter(({ id, kind, state }) => state !== "absent" || (kind === "hub" && !id.startsWith("hub:")));
     const dropped = [...this.dropped].map(([id, { title, task, files }]) => ({
@@ -243,6 +243,30 @@ export class ModelFiles {
     }
     const key = [id, ...pairs.map(([, { size }]) => size)].join(" ");
     return { key, sources: Object.fromEntries(pairs) };
+  }
+
+  /**
+   * The bytes of an ONNX network beside a speech model, which is downloaded at its first use.
+   * @param {File | string} wanted a file of the user, a name on the hub, or what the network is for, as in the registry
+   * @param {string} hub base address @param {{emit: Emit, signal: AbortSignal}} context
+   * @returns {Promise<{name: string, size: number, key: string, close: () => void}>}
+   */
+  async network(wanted, hub, context) {
+    if (wanted instanceof File) {
+      return Object.assign(new FileSource(wanted, wanted.name), { key: `${wanted.name} ${wanted.size} ${wanted.lastModified}` });
+    }
+    const { networks } = await this.#registered();
+    const name = parseHubName(networks[wanted] ?? wanted);
+    const isIt = (/** @type {Model} */ { network, repo, revision, files: [{ path }] }) =>
+      network && repo === name.repo && revision === name.revision && (!name.file || path === name.file);
+    let model = [...this.found.values(), ...(await this.#added())].find(isIt);
+    if (!model) {
+      const base = hub.endsWith("/") ? hub : `${hub}/`;
+      model = networkOf(name, await listFiles(base, name, context.signal));
+      this.found.set(model.id, model);
+    }
+    await this.fetch(model, hub, context);
+    return Object.assign(await this.#source(model, model.files[0]), { key: model.id });
   }
 
   /** @param {Model} model @param {WantedFile} file */

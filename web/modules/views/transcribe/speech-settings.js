@@ -1,5 +1,5 @@
 /**
- * The settings of a transcription: language, task, timestamps. They are stored for later visits.
+ * The settings of a transcription: language, task, timestamps, speakers. They are stored for later visits.
  */
 import { h, memory } from "../../page/dom.js";
 
@@ -8,19 +8,23 @@ const TIMES = [["segments", "Segments"], ["words", "Words"]];
 const SEARCHES = [
   ["auto", "As fits the model"], ["1", "Fast: the likeliest word each time"], ["5", "Thorough: a search with 5 hypotheses, slower"],
 ];
+const SPEAKERS = [["", "Do not tell apart"], ["auto", "As many as are heard"], ...["2", "3", "4", "5", "6", "8", "10"].map((count) => [count, count])];
 /** Size of a model, in bytes, for which a beam of five takes a fifth longer than one hypothesis. */
 const SMALL = 8 << 20;
 
 export class SpeechSettings {
   /** @param {HTMLElement} host */
   constructor(host) {
-    this.values = { language: "", task: "transcribe", times: "words", search: "auto", prompt: "", silence: true, ...memory.get("speech-settings", {}) };
+    this.values = { language: "", task: "transcribe", times: "words", search: "auto", prompt: "", silence: true, silero: false, speakers: "", network: "", ...memory.get("speech-settings", {}) };
     this.language = this.#select("language", [], "language");
     this.tasks = this.#choice("task", "Task", TASKS, "task");
     this.silence = this.#check("silence", "Leave out silence", "skip_silence");
     this.prompt = h("input", { type: "text", id: "speech-prompt", dir: "auto", "data-setting": "initial_prompt", maxlength: 400, "aria-describedby": "speech-prompt-help" });
     this.prompt.value = this.values.prompt;
     this.prompt.addEventListener("change", () => this.#set("prompt", this.prompt.value));
+    this.silero = this.#check("silero", "Find speech with Silero's network (2 MB, downloaded once)", "vad");
+    this.speakers = this.#select("speakers", SPEAKERS, "speakers");
+    this.network = this.#network();
     host.append(
       field("Language", this.language),
       this.tasks.element,
@@ -28,7 +32,10 @@ export class SpeechSettings {
       h("details", { class: "more" }, h("summary", {}, "More"), h("div", { class: "more-fields" },
         field("Search", this.#select("search", SEARCHES, "beam_size")),
         field("Words to expect", this.prompt, "Names and terms in the recording, or the text before it."),
-        this.silence)),
+        this.silence,
+        this.silero,
+        field("Speakers", this.speakers),
+        this.network)),
     );
     this.showLanguages([], true);
   }
@@ -39,7 +46,7 @@ export class SpeechSettings {
    * @param {{live?: boolean}} how live sound is decoded again and again, so each time with one hypothesis only
    */
   options(model, { live = false } = {}) {
-    const { task, times, search, prompt, silence } = this.values;
+    const { task, times, search, prompt, silence, speakers } = this.values;
     const small = !live && model !== null && model.bytes > 0 && model.bytes <= SMALL;
     const ways = search === "auto" ? (small ? 5 : 1) : Number(search);
     return {
@@ -49,7 +56,39 @@ export class SpeechSettings {
       beam_size: ways > 1 ? ways : null,
       initial_prompt: prompt.trim() || null,
       skip_silence: silence,
+      speakers: live || !speakers ? null : speakers,
     };
+  }
+
+  /** The networks beside the model, for a whole recording: names, files of the user, or null. */
+  get networks() {
+    const { silero, speakers, network } = this.values;
+    return { vad: silero ? "silero" : null, speaker_model: speakers ? this.file ?? (network.trim() || "speakers") : null };
+  }
+
+  /** The field for the network for speakers: a name on the hub, or a file of the user for this visit. */
+  #network() {
+    /** @type {File | null} */
+    this.file = null;
+    const name = h("input", { type: "text", id: "speech-network", "data-setting": "speaker_model", maxlength: 300, placeholder: "WeSpeaker ResNet34 (26 MB, downloaded once)", autocapitalize: "off", spellcheck: "false", "aria-describedby": "speech-network-help" });
+    const picker = h("input", { type: "file", id: "pick-network", class: "visually-hidden", tabindex: "-1", accept: ".onnx", "aria-label": "File of a network for speakers" });
+    const pick = h("button", { type: "button", class: "secondary", onclick: () => picker.click() }, "Choose a file");
+    name.value = this.values.network;
+    name.addEventListener("input", () => {
+      this.file = null;
+      this.#set("network", name.value);
+    });
+    picker.addEventListener("change", () => {
+      const [file] = picker.files ?? [];
+      picker.value = "";
+      if (!file) return;
+      [this.file, name.value] = [file, file.name];
+    });
+    const element = field("Network for speakers", name, "Another ONNX network: owner/name of the hub, or a file.");
+    element.append(h("div", {}, pick, picker));
+    element.hidden = !this.values.speakers;
+    this.speakers.addEventListener("change", () => (element.hidden = !this.speakers.value));
+    return element;
   }
 
   /**

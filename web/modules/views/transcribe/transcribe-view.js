@@ -389,7 +389,7 @@ export class TranscribeView {
       keeper.saveSoon();
       recording.wav ??= (await this.#prepare(recording.original, recording.name, signal)).wav;
       const from = further ? { clip_timestamps: String(version.reached), initial_prompt: transcript.text.slice(-PROMPT) || options.initial_prompt } : {};
-      const params = { model, audio: recording.wav, name: recording.name, options: { ...options, ...from } };
+      const params = { model, audio: recording.wav, name: recording.name, options: { ...options, ...from }, ...this.settings.networks, hub: this.app.hub };
       const done = await this.engine.call("transcribe", params, { signal, onEvent: (event) => this.#transcribed(event, version) });
       this.sheet.end(done);
       this.#complete(version, done, recording.overview.duration);
@@ -528,7 +528,7 @@ export class TranscribeView {
     this.sheet.state = "working";
     (source === "tab" ? this.tabButton : this.recordButton).offerStop();
     try {
-      const params = { model: this.choice.present.id, audio: recording.wav, name: recording.name, options };
+      const params = { model: this.choice.present.id, audio: recording.wav, name: recording.name, options, ...this.settings.networks, hub: this.app.hub };
       const done = await this.engine.call("transcribe", params, { signal, onEvent });
       if (done.reason !== "complete" || segments.length === 0 || this.sheet.transcript !== transcript) return;
       const version = this.keeper.beginVersion({ model: live.model, task: options.task, segments });

@@ -56,7 +56,7 @@ export class TranscriptSheet extends EventTarget {
       this.dispatchEvent(new CustomEvent("version", { detail: Number(/** @type {HTMLSelectElement} */ (target).value) })));
     this.player.addEventListener("time", ({ detail }) =>
       this.transcript.mark(detail, this.player.playing && performance.now() - scrolled > SCROLL_PATIENCE));
-    byId("copy-transcript").addEventListener("click", () => copyText(byId("copy-transcript"), this.transcript.text, byId("transcript")));
+    byId("copy-transcript").addEventListener("click", () => copyText(byId("copy-transcript"), this.transcript.spoken, byId("transcript")));
     byId("edit-transcript").addEventListener("click", () => this.#edit(!this.transcript.editing));
   }
 
@@ -172,8 +172,9 @@ export class TranscriptSheet extends EventTarget {
   /** @param {import("../../shared/protocol.js").TaskEvent} event */
   event(event) {
     if (event.type === "segment") {
+      const named = event.speaker && event.speaker !== this.transcript.segments.at(-1)?.speaker ? `${event.speaker}: ` : "";
       this.transcript.add(event);
-      this.announcer.add(`${event.text.trim()}. `);
+      this.announcer.add(`${named}${event.text.trim()}. `);
     } else if (event.type === "partial") this.transcript.partial(event.text, event.start);
     else if (event.type === "language") this.#showLanguage(event.code);
     else if (event.type === "metric" && event.name === "speed") this.#showFactor(event.value);

@@ -2,9 +2,10 @@
  * The transcript on the page: segments with their times, words to click on, text to edit.
  *
  * The transcript is one tab stop. The arrow keys go from segment to segment and from word to word; Enter plays from there.
+ * A turn begins with the name of its speaker; Enter on it renames the speaker.
  * Fires "play" (detail: seconds) and "edited".
- * @typedef {{word: string, start: number, end: number, probability: number}} Word
- * @typedef {{start: number, end: number, text: string, words?: Word[] | null, id?: number, guess?: boolean, continues?: boolean}} Segment
+ * @typedef {{word: string, start: number, end: number, probability: number, speaker?: string}} Word
+ * @typedef {{start: number, end: number, text: string, words?: Word[] | null, id?: number, guess?: boolean, continues?: boolean, speaker?: string}} Segment
  *   with further fields of the engine
  */
 import { find, h } from "../../page/dom.js";
@@ -45,7 +46,7 @@ export class Transcript extends EventTarget {
   show(segments) {
     this.clear();
     this.segments = segments;
-    this.list.append(...segments.map((segment) => this.#row(segment)));
+    this.list.append(...segments.map((segment, i) => this.#row(segment, segments[i - 1])));
     const first = this.list.querySelector("button");
     if (first) first.tabIndex = 0;
   }
@@ -62,7 +63,7 @@ export class Transcript extends EventTarget {
     }
     const added = { ...segment, id: this.segments.length };
     this.segments.push(added);
-    const row = this.#row(added);
+    const row = this.#row(added, last);
     this.list.append(row);
     if (this.segments.length === 1) find(row, "button").tabIndex = 0;
   }
@@ -109,12 +110,66 @@ export class Transcript extends EventTarget {
     return this.segments.map(({ text }) => text.trim()).filter(Boolean).join("\n");
   }
 
-  /** @param {Segment} segment */
-  #row(segment) {
+  /** The text to copy: with the names of the speakers, if they are told apart. */
+  get spoken() {
+    const named = (/** @type {Segment} */ { speaker, text }) => (speaker && text.trim() ? `${speaker}: ${text.trim()}` : text.trim());
+    return this.segments.map(named).filter(Boolean).join("\n");
+  }
+
+  /** @param {Segment} segment @param {Segment} [before] the one before it */
+  #row(segment, before) {
     const time = h("button", { type: "button", class: "time", tabindex: "-1", "data-start": segment.start, "aria-label": `${clock(segment.start)}, play from ${spoken(segment.start)}` }, clock(segment.start));
     const row = h("li", { class: segment.guess ? "segment guess" : "segment", title: segment.guess ? "Perhaps a guess" : null }, time);
+    if (segment.speaker && segment.speaker !== before?.speaker) row.append(this.#name(segment.speaker));
     row.append(this.editing ? this.#field(segment) : this.#text(segment));
     return row;
+  }
+
+  /** @param {string} speaker */
+  #name(speaker) {
+    return h("button", { type: "button", class: "speaker", tabindex: "-1", title: "Rename the speaker", "aria-label": `${speaker}, rename` }, speaker);
+  }
+
+  /** Shows a field for another name in place of a speaker's name. @param {HTMLElement} button */
+  #rename(button) {
+    const old = button.textContent ?? "";
+    const field = h("input", { type: "text", class: "speaker-field", maxlength: 60, dir: "auto", "aria-label": `Name of ${old}` });
+    field.value = old;
+    let ended = false;
+    const end = (/** @type {boolean} */ taken) => {
+      if (ended) return; // a field that is removed loses the focus
+      ended = true;
+      const name = field.value.trim().replace(/\s+/g, " ");
+      const back = this.#name(old);
+      field.replaceWith(back);
+      if (taken && name && name !== old) this.rename(old, name);
+      this.#makeCurrent(back);
+      return back;
+    };
+    field.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== "Escape") return;
+      event.preventDefault();
+      event.stopPropagation();
+      end(event.key === "Enter")?.focus();
+    });
+    field.addEventListener("blur", () => end(true));
+    button.replaceWith(field);
+    field.select();
+    field.focus();
+  }
+
+  /** Gives a speaker another name, everywhere. @param {string} old @param {string} name */
+  rename(old, name) {
+    for (const segment of this.segments) {
+      if (segment.speaker === old) segment.speaker = name;
+      for (const word of segment.words ?? []) if (word.speaker === old) word.speaker = name;
+    }
+    for (const button of this.list.querySelectorAll(".speaker")) {
+      if (button.textContent !== old) continue;
+      button.textContent = name;
+      button.setAttribute("aria-label", `${name}, rename`);
+    }
+    this.dispatchEvent(new CustomEvent("edited"));
   }
 
   /** @param {Segment} segment */
@@ -148,6 +203,7 @@ export class Transcript extends EventTarget {
 
   /** @param {HTMLTextAreaElement} field */
   #typed(field) {
+    if (field.tagName !== "TEXTAREA") return; // the name of a speaker
     const segment = this.segments[this.#indexOf(field)];
     fit(field);
     if (this.entered && segment === this.segments[this.entered.index]) {
@@ -190,6 +246,7 @@ export class Transcript extends EventTarget {
     const button = target.closest("button");
     if (!button) return;
     this.#makeCurrent(button);
+    if (button.classList.contains("speaker")) return this.#rename(button);
     this.dispatchEvent(new CustomEvent("play", { detail: Number(button.dataset.start) }));
   }
 
