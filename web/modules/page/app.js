@@ -25,6 +25,7 @@ export class App extends EventTarget {
       transcribe: new ModelChoice("transcribe", "speech-model"),
       chat: new ModelChoice("chat", "chat-model", ["chat", "generate"]),
       embed: new ModelChoice("embed", "search-model"),
+      read: new ModelChoice("read", "read-model"),
     };
     this.engine = new Engine(new URL(siteUrl("worker.js")), () => [threadsNow(this.engine), ...this.#shown()]);
     /** Running activities for the status; the last one is shown. @type {string[]} */
@@ -78,6 +79,7 @@ export class App extends EventTarget {
 
   /** @param {{done: number, total: number}} bytes of the files that Python needs */
   #arrives({ done, total }) {
+    if (this.engine.about) return; // it runs: what arrives now is for the tasks that need it
     const text = done < total ? `Loading the engine: ${megabytes(done)} of ${megabytes(total)}` : "Starting the engine";
     this.arriving.show(text, done, done < total ? total : null);
   }
