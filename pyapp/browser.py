@@ -378,11 +378,12 @@ def search(name: str) -> Callable[[Any, Cancel], tasks.Events]:
 
 
 def load_reader(params: Any, cancel: Cancel) -> tasks.Events:
-    """Done carries `name`, and whether the model reads `lines`, as the embedded one does, or writes what a line says."""
+    """Loads a reader before it is needed: Done carries its `name`."""
 
     @tasks.task
     async def work(model: Any) -> tasks.Events:
-        yield Done("complete", {"name": model.name, "lines": model.tokenizer is None})
+        yield Done("complete", {"name": model.name})
+        import pyapp.tasks.reading  # noqa: F401  while the page shows the model: the first picture needs it
 
     return with_model("read", params, cancel, work)
 

@@ -75,4 +75,3 @@ def _between(one: Sequence[float], other: Sequence[float], share: float) -> tupl
 def _place(corners: Sequence[tuple[float, float]]) -> dict[str, Any]:
     xs, ys = [corner[0] for corner in corners], [corner[1] for corner in corners]
     return {"box": (min(xs), min(ys), max(xs), max(ys)), "corners": tuple(corners)}
-

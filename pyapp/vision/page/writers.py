@@ -16,8 +16,8 @@ TAB = "\t"
 
 
 def written(form: str, pages: Sequence[Values], names: Sequence[str], only_tables: bool = False) -> str:
-    """The content of a file in one of FORMATS; `names` are those of the pages' pictures. only_tables: what is in no table
-    is left out.
+    """The content of a file in one of FORMATS; `names` are those of the pages' pictures. only_tables: the rest is left
+    out.
     """
     if only_tables:
         pages = [dict(page) | {"regions": tables_of([page]), "text": plain_text(tables_of([page]))} for page in pages]

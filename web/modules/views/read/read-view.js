@@ -228,35 +228,34 @@ class ReadView {
     if (!added.length) return;
     this.pages.push(...added);
     this.#showQueue();
-    this.follows = !this.button.running || this.follows;
-    if (!this.button.running) {
-      const shown = this.show(added[0]);
-      await this.read({ keepError: true });
-      await shown;
-    }
+    if (this.button.running) return; // it reads these too
+    this.follows = true;
+    await this.show(added[0]);
+    await this.read();
   }
 
   /** The main button: Stop, Read, or Read again. */
   pressed() {
     if (this.button.running) return this.button.stop();
+    clearError(this.slot);
     if (this.page && !this.pages.some(({ state }) => state === "waiting")) this.page.forget();
     this.follows = true;
     return this.read();
   }
 
-  /** Reads the pages that wait, one after the other. @param {{keepError?: boolean}} [how] whether an error that is shown stays */
-  async read({ keepError = false } = {}) {
-    const shown = keepError ? [...this.slot.children] : [];
+  /** Reads the pages that wait, one after the other. */
+  async read() {
+    if (this.button.running || !this.#next()) return;
+    const told = [...this.slot.children]; // files that could not be opened, while others can
     this.edit(false);
-    const over = this.button.run(async (signal) => {
-      this.slot.append(...shown);
+    this.over = this.button.run(async (signal) => {
+      this.slot.append(...told);
       await this.app.listed(signal);
       const { id, title } = this.choice.present;
       for (let page = this.#next(); page && !signal.aborted; page = this.#next()) await this.#readPage(page, id, title, signal);
     }, { fail: () => {}, retry: () => this.read() });
-    this.over = over;
     this.#label();
-    await over;
+    await this.over;
     this.progress.hide();
     this.#label();
     this.#showQueue();
@@ -382,8 +381,8 @@ class ReadView {
       this.picture.show(canvas, page.name);
       this.#showPage();
     } catch (error) {
-      if (signal || this.button.running) throw error; // the page's reading says so
-      if (page.state === "waiting") [page.state, page.error] = ["failed", error];
+      if (signal) throw error;
+      if (page.state === "waiting" && !this.button.running) [page.state, page.error] = ["failed", error]; // else its reading says so
       this.#showQueue();
       this.#showPage();
     }
