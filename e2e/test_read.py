@@ -159,10 +159,10 @@ def test_a_page_is_read_as_natively_and_corrected_by_hand(read: ReadPage, table:
     page.get_by_role("button", name="Edit text").click()
     label = f"Row {cells[0]['row'] + 1}, column {cells[0]['column'] + 1} of table 1"
     page.get_by_label(label).fill("Corrected, 7")
-    page.locator("#read-text input").first.fill("A list of things & more")
+    page.locator("#read-text textarea").first.fill("A list of things & more")
     page.locator("#read-undo").click()
-    expect(page.locator("#read-text input").first).to_have_value(expected["regions"][0]["lines"][0]["text"])
-    page.locator("#read-text input").first.fill("A list of things & more")
+    expect(page.locator("#read-text textarea").first).to_have_value(expected["regions"][0]["lines"][0]["text"])
+    page.locator("#read-text textarea").first.fill("A list of things & more")
     page.get_by_role("button", name="Done editing").click()
     rows = list(csv.reader(io.StringIO(read.saved("csv"))))
     assert rows[cells[0]["row"]][cells[0]["column"]] == "Corrected, 7"
@@ -178,6 +178,13 @@ def test_a_page_is_read_as_natively_and_corrected_by_hand(read: ReadPage, table:
     words = [node.text for node in hocr.iter() if node.get("class") == "ocrx_word"]
     assert words[:6] == ["A", "list", "of", "things", "&", "more"] and "Corrected," in words
     assert "<td" in read.saved("html")
+
+    # Read again, the page has what the model reads; the corrections are not lost.
+    read.button.click()
+    read.until(f"pyappPage.read.page.earlier && {DONE}")
+    assert read.values()["text"] == expected["text"]
+    page.get_by_role("button", name="Back to the edited text").click()
+    expect(read.cells.first).to_have_text("Corrected, 7")
 
     # It is there after a reload, with its picture, and in the history.
     page.reload()

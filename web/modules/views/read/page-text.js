@@ -10,6 +10,7 @@ import { byId, h } from "../../page/dom.js";
 
 const UNSURE = 0.75; // a word's confidence: less is marked
 const MOVES = /** @type {Record<string, number>} */ ({ ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1, Home: -Infinity, End: Infinity });
+const MOVES_BETWEEN_FIELDS = /** @type {Record<string, number>} */ ({ Enter: 1 }); // the others move within them
 
 export class PageText extends EventTarget {
   constructor() {
@@ -19,7 +20,7 @@ export class PageText extends EventTarget {
     this.host.addEventListener("focusin", ({ target }) => this.#enter(target));
     this.host.addEventListener("click", ({ target }) => this.#enter(target));
     this.host.addEventListener("pointerover", ({ target }) => !this.host.contains(document.activeElement) && this.#tell(target));
-    this.host.addEventListener("input", ({ target }) => this.#typed(/** @type {HTMLInputElement} */ (target)));
+    this.host.addEventListener("input", ({ target }) => this.#typed(/** @type {HTMLTextAreaElement} */ (target)));
     this.host.addEventListener("keydown", (event) => this.#pressed(event));
   }
 
@@ -28,6 +29,7 @@ export class PageText extends EventTarget {
     this.editing = editing;
     let tables = 0;
     this.host.replaceChildren(...regions.map((region, number) => (region.cells ? this.#table(region, number, (tables += 1)) : this.#block(region, number))));
+    if (editing) this.fit();
     const first = this.#stops()[0];
     if (first && !editing) first.tabIndex = 0;
   }
@@ -60,10 +62,16 @@ export class PageText extends EventTarget {
 
   /** @param {string} key @param {string} text @param {string} label */
   #field(key, text, label) {
-    const field = h("input", { type: "text", class: "read-field", "data-key": key, "aria-label": label, spellcheck: "true", autocomplete: "off", dir: "auto" });
+    const field = h("textarea", { class: "read-field", rows: 1, cols: Math.max(3, Math.min(text.length, 40)), "data-key": key, "aria-label": label, spellcheck: "true", autocomplete: "off", dir: "auto" });
     field.value = text;
-    field.size = Math.max(3, text.length);
     return field;
+  }
+
+  /** Makes fields as high as their text. @param {HTMLTextAreaElement[]} [fields] by default all */
+  fit(fields = [...this.host.querySelectorAll("textarea")]) {
+    for (const field of fields) field.style.height = "auto";
+    const heights = fields.map((field) => field.scrollHeight + field.offsetHeight - field.clientHeight);
+    fields.forEach((field, i) => (field.style.height = `${heights[i]}px`));
   }
 
   /** The lines and cells, or their fields. @returns {HTMLElement[]} */
@@ -91,17 +99,17 @@ export class PageText extends EventTarget {
     for (const one of this.#stops()) one.tabIndex = one.dataset.key === key ? 0 : -1;
   }
 
-  /** @param {HTMLInputElement} field */
+  /** @param {HTMLTextAreaElement} field */
   #typed(field) {
+    this.fit([field]);
     const [region, kind, place] = String(field.dataset.key).split("/");
     this.dispatchEvent(new CustomEvent("edited", { detail: { region: Number(region), [kind]: Number(place), text: field.value } }));
   }
 
   /** @param {KeyboardEvent} event */
   #pressed(event) {
-    const move = MOVES[event.key];
-    const across = event.key === "ArrowLeft" || event.key === "ArrowRight" || event.key === "Home" || event.key === "End";
-    if (move === undefined || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey || (this.editing && across)) return;
+    const move = (this.editing ? MOVES_BETWEEN_FIELDS : MOVES)[event.key];
+    if (move === undefined || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
     const stops = this.#stops();
     const at = stops.findIndex((one) => one === document.activeElement);
     if (at < 0) return;

@@ -28,6 +28,10 @@ export class Page {
     this.model = null;
     /** @type {Edit[]} */
     this.edits = [];
+    /** Whether a hand has changed the text. */
+    this.edited = false;
+    /** The text that a hand had changed before the page was read again. @type {{values: Values, model: string | null, turns: number} | null} */
+    this.earlier = null;
     /** Whether a smaller copy was read. */
     this.smaller = false;
   }
@@ -42,11 +46,19 @@ export class Page {
     return this.values !== null && (this.state === "done" || this.state === "stopped");
   }
 
-  /** Forgets what was read. */
+  /** Forgets what was read, but not what a hand has changed: that stays as the earlier text. */
   forget() {
+    if (this.values && this.edited) this.earlier = { values: this.values, model: this.model, turns: this.turns };
     this.state = "waiting";
     this.values = this.error = this.model = null;
     this.edits = [];
+    this.edited = false;
+  }
+
+  /** Brings the earlier text back. */
+  goBack() {
+    if (!this.earlier) return;
+    Object.assign(this, this.earlier, { earlier: null, edits: [], edited: true, state: "done", error: null });
   }
 
   /** Changes the text of a line or a cell. @param {Edit} edit with the new text */
@@ -57,6 +69,7 @@ export class Page {
     const same = last && last.region === edit.region && last.line === edit.line && last.cell === edit.cell;
     if (!same) this.edits.push({ ...edit, text: place.text });
     place.text = edit.text;
+    this.edited = true;
     return true;
   }
 

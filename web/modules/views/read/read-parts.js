@@ -49,6 +49,7 @@ function main() {
           figure("Words", "read-words"), figure("Lines", "read-lines"), figure("Tables", "read-tables"), figure("Confidence", "read-confidence")),
         h("p", { class: "ending", id: "read-ending" }),
         h("div", { class: "read-buttons" },
+          h("button", { class: "quiet", type: "button", id: "read-back", hidden: true }, "Back to the edited text"),
           h("button", { class: "quiet", type: "button", id: "read-undo", hidden: true }, "Undo edit"),
           h("button", { class: "quiet", type: "button", id: "read-edit", "aria-pressed": "false" }, "Edit text"),
           h("button", { class: "quiet", type: "button", id: "read-copy" }, "Copy text"),

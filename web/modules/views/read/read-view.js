@@ -128,11 +128,13 @@ class ReadView {
     byId("read-turn").addEventListener("click", () => this.turn());
     byId("read-edit").addEventListener("click", () => this.edit(!this.editing));
     byId("read-undo").addEventListener("click", () => this.undo());
+    byId("read-back").addEventListener("click", () => this.goBack());
     byId("read-copy").addEventListener("click", () => this.#try(async () => this.page && copyText(byId("read-copy"), (await this.written("text", [this.page])).trimEnd(), byId("read-text"))));
     byId("read-formats").append(...FORMATS.map((kind) =>
       h("button", { type: "button", title: kind.title, "data-format": kind.format, onclick: () => this.#try(() => this.save(kind)) }, kind.label)));
     byId("read-scope").addEventListener("change", () => this.#showFormats());
     this.picture.addEventListener("mark", ({ detail }) => this.mark(detail, "picture"));
+    addEventListener("resize", () => this.editing && this.text.fit());
     this.text.addEventListener("mark", ({ detail }) => this.mark(detail, "text"));
     this.text.addEventListener("edited", ({ detail }) => this.edited(detail));
   }
@@ -276,6 +278,7 @@ class ReadView {
     this.#showQueue();
     try {
       if (this.follows && this.page !== page) await this.show(page, signal);
+      else if (this.page === page) this.#showPage();
       const canvas = this.page === page && this.canvas ? this.canvas : await this.#draw(page, signal);
       await this.#readCanvas(page, canvas, model, title, signal);
     } catch (error) {
@@ -390,7 +393,7 @@ class ReadView {
 
   #showPage() {
     const { page, canvas } = this;
-    const values = page && (page.values ?? this.arriving?.values ?? null);
+    const values = page?.state === "reading" ? this.arriving?.values : page?.values;
     byId("read-sheet").dataset.state = page?.state ?? "empty";
     byId("read-empty").hidden = page !== null;
     byId("read-head").hidden = page === null;
@@ -399,13 +402,15 @@ class ReadView {
     byId("read-facts").textContent = page ? factsOf(page, canvas) : "";
     byId("read-turn").toggleAttribute("disabled", page?.state === "reading");
     if (page?.state === "failed") showError(this.slot, page.error, { ...this.actions, retry: () => this.pressed() });
-    const regions = page && page.state !== "waiting" ? values?.regions ?? [] : [];
+    const regions = values?.regions ?? [];
     this.picture.draw(regions);
     this.text.show(regions, this.editing);
     const nothing = byId("read-nothing");
     nothing.hidden = !page || regions.length > 0;
     nothing.textContent = page?.state === "done" ? "No text was found. If there is some, a sharper or larger picture may help; a picture that lies on its side can be turned." : page?.state === "waiting" ? "This page waits to be read." : "";
-    byId("read-foot").hidden = !page?.read || regions.length === 0;
+    byId("read-foot").hidden = !page?.read;
+    find(this.view, ".read-saving").hidden = byId("read-edit").hidden = byId("read-copy").hidden = regions.length === 0;
+    byId("read-back").hidden = !page?.earlier;
     if (!page?.read) return;
     this.#showFigures();
     this.#showFormats();
@@ -469,7 +474,7 @@ class ReadView {
     button.setAttribute("aria-pressed", String(editing));
     button.textContent = editing ? "Done editing" : "Edit text";
     this.#showPage();
-    if (editing) /** @type {HTMLElement | null} */ (byId("read-text").querySelector("input"))?.focus();
+    if (editing) /** @type {HTMLElement | null} */ (byId("read-text").querySelector("textarea"))?.focus();
     else this.keep();
   }
 
@@ -488,6 +493,15 @@ class ReadView {
     this.text.mark(`${edit.region}/${edit.cell === undefined ? "line" : "cell"}/${edit.cell ?? edit.line}`, true);
     this.announcer.say("The edit is undone.");
     this.keep();
+  }
+
+  /** Shows the text again that a hand had changed before the page was read again. */
+  async goBack() {
+    const { page } = this;
+    page?.goBack();
+    await this.show(page); // the picture may have been turned
+    this.announcer.say("The edited text is back.");
+    await this.keep();
   }
 
   // -- saving

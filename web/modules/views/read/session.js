@@ -1,7 +1,7 @@
 /**
  * What the history keeps of pages that were read together: their texts, and the files that they come from.
  *
- * @typedef {{file: number, number: number, count: number, turns: number, state: import("./page.js").State, values: import("./page.js").Values | null, model: string | null, smaller: boolean}} KeptPage `file` is its place among the files
+ * @typedef {{file: number, number: number, count: number, turns: number, state: import("./page.js").State, values: import("./page.js").Values | null, model: string | null, smaller: boolean, edited: boolean, earlier: Page["earlier"]}} KeptPage `file` is its place among the files
  */
 import { UserError } from "../../shared/protocol.js";
 import { Page } from "./page.js";
@@ -16,8 +16,8 @@ export const keptFiles = (files) => files.map((file, i) => ({ name: `${i}/${file
 export function contentOf(pages) {
   const files = filesOf(pages);
   return {
-    pages: pages.map(({ file, number, count, turns, state, values, model, smaller }) => ({
-      file: files.indexOf(file), number, count, turns, model, smaller,
+    pages: pages.map(({ file, number, count, turns, state, values, model, smaller, edited, earlier }) => ({
+      file: files.indexOf(file), number, count, turns, model, smaller, edited, earlier,
       values: state === "reading" ? null : values, state: state === "reading" || state === "failed" ? "waiting" : state,
     })),
   };
@@ -29,8 +29,8 @@ export function pagesOf({ entry, content, files }) {
   return content.pages.map((/** @type {KeptPage} */ kept) => {
     const found = named.find(({ place }) => place === kept.file);
     if (!found) throw new UserError("A picture of this entry is missing.", { where: entry.title, hint: "Add the picture again." });
-    const page = new Page(found.file, kept.number, kept.count);
-    return Object.assign(page, { turns: kept.turns, state: kept.state, values: kept.values, model: kept.model, smaller: kept.smaller });
+    const { file: _, number, count, ...more } = kept;
+    return Object.assign(new Page(found.file, number, count), more);
   });
 }
 
