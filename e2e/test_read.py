@@ -127,6 +127,14 @@ def png_that_announces(width: int, height: int) -> bytes:
     )
 
 
+def test_the_sample(read: ReadPage, dist: Path) -> None:
+    read.page.get_by_role("button", name="A bill with a table").click()
+    read.until(f"pyappPage.read.pages.length === 1 && {DONE}", timeout=60)
+    assert read.values()["text"] == native(dist / "models" / "reader" / "samples" / "bill.png")["text"]
+    expect(read.cells).to_have_count(20)
+    expect(read.cells.nth(4)).to_have_text("Rye bread")
+
+
 def test_a_page_is_read_as_natively_and_corrected_by_hand(read: ReadPage, table: Path) -> None:
     page = read.page
     expected = native(table)
@@ -193,7 +201,7 @@ def test_a_page_is_read_as_natively_and_corrected_by_hand(read: ReadPage, table:
     expect(read.cells.first).to_have_text("Corrected, 7")
     expect(page.locator(".read-stage canvas")).to_be_visible()
     page.locator("#history-reading summary").click()
-    expect(page.locator("#history-reading .history-open")).to_contain_text("table.png")
+    expect(page.locator("#history-reading .history-open").first).to_contain_text("table.png")
     read.page.evaluate("pyappPage.read.begin()")
     expect(page.locator("#read-sheet")).to_have_attribute("data-state", "empty")
     page.locator("#history-reading .history-open").first.click()

@@ -187,6 +187,10 @@ class ReadView {
       return h("li", {}, h("button", { type: "button", class: "offer-row", onclick: () => this.models.open(this.choice, here?.id, here ? undefined : name) },
         h("span", {}, name.split("/")[1]), h("span", { class: "row-size" }, size)));
     };
+    const samples = models.flatMap((model) => model.samples ?? []);
+    byId("read-samples-group").hidden = samples.length === 0;
+    byId("read-samples").replaceChildren(...samples.map((sample) =>
+      h("button", { type: "button", class: "chip", onclick: () => this.#try(() => this.trySample(sample)) }, sample.title)));
     byId("read-offer-list").replaceChildren(...HANDWRITING.map(row));
     byId("read-offer").hidden = this.choice.model !== null && this.choice.model.kind !== "embedded";
   }
@@ -208,6 +212,13 @@ class ReadView {
   drop(files, folder) {
     if (files.some(({ name }) => MODEL_FILES.test(name))) return this.models.addFiles(files, this.choice, folder);
     return this.add(files);
+  }
+
+  /** @param {{path: string}} sample a picture of the site */
+  async trySample({ path }) {
+    const response = await fetch(siteUrl(path)).catch(/** @returns {null} */ () => null);
+    if (!response?.ok) throw new UserError("The sample could not be loaded.", { where: path, hint: "Check your connection, then try again.", action: "retry" });
+    await this.add([new File([await response.blob()], path.slice(path.lastIndexOf("/") + 1), { type: "image/png" })]);
   }
 
   /** Adds the pages of files, and reads them. @param {File[]} files */
