@@ -89,6 +89,8 @@ class ReadView {
     this.follows = true;
     /** What arrives of the page that is being read. @type {Arriving | null} */
     this.arriving = null;
+    /** Edits are stored when it is over. @type {number | undefined} */
+    this.later = undefined;
     /** The model that is loaded, by id. @type {string | null} */
     this.loaded = null;
     this.restoreSettings();
@@ -134,6 +136,12 @@ class ReadView {
       h("button", { type: "button", title: kind.title, "data-format": kind.format, onclick: () => this.#try(() => this.save(kind)) }, kind.label)));
     byId("read-scope").addEventListener("change", () => this.#showFormats());
     this.picture.addEventListener("mark", ({ detail }) => this.mark(detail, "picture"));
+    document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.later !== undefined && this.keep());
+    addEventListener("beforeunload", (event) => {
+      if (this.later === undefined && !this.store.busy) return;
+      event.preventDefault(); // the browser asks whether to leave; what was edited is being stored
+      this.keep();
+    });
     addEventListener("resize", () => this.editing && this.text.fit());
     this.text.addEventListener("mark", ({ detail }) => this.mark(detail, "text"));
     this.text.addEventListener("edited", ({ detail }) => this.edited(detail));
@@ -510,9 +518,10 @@ class ReadView {
   async goBack() {
     const { page } = this;
     page?.goBack();
+    const kept = this.keep();
     await this.show(page); // the picture may have been turned
     this.announcer.say("The edited text is back.");
-    await this.keep();
+    await kept;
   }
 
   // -- saving
@@ -543,6 +552,7 @@ class ReadView {
   /** Stores the pages that were read. */
   async keep() {
     clearTimeout(this.later);
+    this.later = undefined;
     if (!this.pages.some((page) => page.read)) return;
     const { entry, pages } = this;
     const files = filesOf(pages);
