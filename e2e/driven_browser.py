@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from abc import ABC, abstractmethod
 from typing import Any
 
 import pytest
+
+from e2e.pdf_files import pdf
 
 
 class DrivenBrowser(ABC):
@@ -71,6 +74,38 @@ def transcribe_sample(browser: DrivenBrowser) -> None:
     browser.click("#samples button")
     browser.until("document.getElementById('transcript-sheet').dataset.state === 'done'")
     assert browser.evaluate("pyappPage.transcribe.sheet.transcript.text").startswith("Two tickets to Rome")
+
+
+# Hands over a picture of two lines of print, as the page draws it, and a PDF (base64).
+HAND_OVER = """(async () => {
+  const canvas = new OffscreenCanvas(700, 200);
+  const context = canvas.getContext("2d");
+  context.fillStyle = "#fff";
+  context.fillRect(0, 0, 700, 200);
+  context.fillStyle = "#000";
+  context.font = "30px serif";
+  context.fillText("The quick brown fox jumps", 40, 80);
+  context.fillText("over seven lazy dogs.", 40, 130);
+  const files = new DataTransfer();
+  files.items.add(new File([await canvas.convertToBlob()], "fox.png", { type: "image/png" }));
+  const pdf = Uint8Array.from(atob("DATA"), (character) => character.charCodeAt(0));
+  files.items.add(new File([pdf], "report.pdf", { type: "application/pdf" }));
+  const field = document.getElementById("read-files");
+  field.files = files.files;
+  field.dispatchEvent(new Event("change"));
+})()"""
+
+
+def read_pictures(browser: DrivenBrowser) -> None:
+    """Reads a picture and a PDF with the embedded model, and writes what was read as a file."""
+    browser.click("#views a[href='#read']")
+    browser.until("pyappPage.read !== undefined")
+    browser.evaluate(HAND_OVER.replace("DATA", base64.b64encode(pdf("A page of a PDF")).decode()))
+    browser.until("pyappPage.read.pages.filter(({ state }) => state === 'done').length === 2")
+    texts = browser.evaluate("pyappPage.read.pages.map(({ values }) => values.text)")
+    assert texts == ["The quick brown fox jumps\nover seven lazy dogs.", "A page of a PDF"]
+    hocr = browser.evaluate("pyappPage.read.written('hocr', pyappPage.read.pages)")
+    assert hocr.count('class="ocrx_word"') == 14, hocr
 
 
 def visit_views(browser: DrivenBrowser) -> None:

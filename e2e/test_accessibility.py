@@ -5,16 +5,20 @@ What axe cannot see (keyboard, announcements) is tested with each view.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from PIL import Image
 from playwright.sync_api import BrowserContext, Page, ViewportSize, expect
 
 from e2e.conftest import OUTPUT, PHONE, ROOT, WIDE
 from e2e.page import StoryPage
+from pyapp.recipes.chooser import Chooser
 from scripts.serve import SiteServer
 from tests.audio.networks import speaker_network
+from tests.vision.page_drawings import draw_table
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -75,7 +79,7 @@ def settings(page: Page) -> None:
 
 
 def refuse(page: Page) -> None:
-    page.evaluate("pyappPage.router.take([new File(['no'], 'holiday.jpg')])")
+    page.evaluate("pyappPage.router.take([new File(['no'], 'holiday.zip')])")
     expect(page.locator("#view-error [role=alert]")).to_be_visible()
 
 
@@ -171,6 +175,26 @@ def compare(page: Page) -> None:
     expect(page.locator("#search-error [role=alert]")).to_contain_text("no model")
 
 
+def read(page: Page) -> None:
+    """A page with a table, of which a cell is marked, in a queue of two; everything open."""
+    drawn = io.BytesIO()
+    Image.fromarray(draw_table(Chooser("read", 3), angle=1.0).pixels).save(drawn, "PNG")
+    shown(page, "read")
+    page.evaluate("document.querySelectorAll('#view-read details').forEach((details) => (details.open = true))")
+    files = [{"name": name, "mimeType": "image/png", "buffer": drawn.getvalue()} for name in ("table.png", "again.png")]
+    page.locator("#read-files").set_input_files(files)  # type: ignore[arg-type]
+    page.wait_for_selector("#read-queue li:nth-child(2)[data-state=done]", timeout=60_000)
+    expect(page.locator("#history-reading .history-row")).not_to_have_count(0)
+    page.locator("#read-text td span").nth(1).click()
+
+
+def read_nothing(page: Page) -> None:
+    """A picture that cannot be decoded."""
+    page.locator("#read-edit").click()
+    page.evaluate("pyappPage.read.add([new File(['no'], 'none.png')])")
+    expect(page.locator("#read-error [role=alert]")).to_contain_text("cannot be decoded")
+
+
 def record(page: Page) -> None:
     page.context.grant_permissions(["microphone"])
     shown(page, "transcribe")
@@ -213,6 +237,10 @@ STATES: dict[str, Callable[[Page], object]] = {
     "search": lambda page: shown(page, "search"),
     "passages found": find,
     "texts compared": compare,
+    "read": lambda page: shown(page, "read"),
+    "page read": read,
+    "page edited": lambda page: page.locator("#read-edit").click(),
+    "picture refused": read_nothing,
     "lab": lab,
     "recording": record,
     "recording elsewhere": record_elsewhere,

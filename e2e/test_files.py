@@ -165,12 +165,12 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
     def give(how: str, *files: tuple[str, str, bytes]) -> None:
         page.evaluate(GIVE, [how, [(name, kind, base64.b64encode(data).decode()) for name, kind, data in files]])
 
-    give("drop", ("holiday.jpg", "image/jpeg", b"no"))
-    expect(refused).to_contain_text("This is a picture, which the page cannot use.")
-    expect(refused).to_contain_text("holiday.jpg")
-    expect(overlay).to_be_hidden()
     give("drop", ("models.7z", "", b"no"))
-    expect(refused).to_contain_text("This is an archive")
+    expect(refused).to_contain_text("This is an archive, which the page cannot use.")
+    expect(refused).to_contain_text("models.7z")
+    expect(overlay).to_be_hidden()
+    give("drop", ("letter.docx", "", b"no"))
+    expect(refused).to_contain_text("This is a document")
     give("drop", ("game.xyz", "", b"no"))
     expect(refused).to_contain_text("cannot use this kind of file")
     give("drop", ("fox.txt", "text/plain", b"\0\xff"))
@@ -203,6 +203,12 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
     expect(page.locator("#model-error [role=alert]")).to_contain_text("tokenizer.json is missing")
     assert page.url.endswith("#transcribe")
     story.close_dialog()
+
+    give("dragenter", ("", "image/png", b"x"))
+    expect(overlay).to_have_text("Drop to read the text in this picture")
+    give("drop", ("holiday.jpg", "image/jpeg", b"no"))
+    expect(page.locator("#read-error [role=alert]")).to_contain_text("holiday.jpg")
+    assert page.url.endswith("#read")
 
     page.evaluate("location.hash = '#story'")
     address = page.evaluate(SHARE, "once upon.txt")  # without the hash, which a fetch does not tell

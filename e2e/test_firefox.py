@@ -1,4 +1,4 @@
-"""Firefox: the page opens, writes a story, transcribes a sample, opens the other views and starts offline."""
+"""Firefox: the page opens, writes a story, transcribes a sample, reads pictures, opens all views, starts offline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.driven_browser import READY, transcribe_sample, visit_views, write_story
+from e2e.driven_browser import READY, read_pictures, transcribe_sample, visit_views, write_story
 from e2e.firefox import Firefox
 from scripts.serve import SiteServer
 
@@ -23,6 +23,7 @@ def test_a_visit_with_firefox(firefox: Firefox, dist: Path) -> None:
     server = SiteServer(dist).start()
     write_story(firefox, server.url)
     transcribe_sample(firefox)
+    read_pictures(firefox)
     visit_views(firefox)
 
     firefox.click("#views a[href='#lab']")

@@ -1,4 +1,4 @@
-"""WebKitGTK, where it is installed: the page opens, writes a story, transcribes a sample, opens the other views."""
+"""WebKitGTK, where it is installed: the page opens, writes, transcribes and reads samples, opens all views."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.driven_browser import transcribe_sample, visit_views, write_story
+from e2e.driven_browser import read_pictures, transcribe_sample, visit_views, write_story
 from e2e.webkit import WebKit, installed
 from scripts.serve import SiteServer
 
@@ -27,4 +27,5 @@ def webkit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebKit]:
 def test_a_visit_with_webkit(webkit: WebKit, isolated: SiteServer) -> None:
     write_story(webkit, isolated.url)
     transcribe_sample(webkit)
+    read_pictures(webkit)
     visit_views(webkit)

@@ -37,6 +37,9 @@ __all__ = ["cancel", "install", "instruction_set", "run", "sha256"]
 FRAME = 1 / 60
 HASH_BYTES = 1 << 22
 
+# By the page's task of a model: what pyapp.models._index calls it.
+MODEL_TASKS = {"generate": "causal-lm", "chat": "causal-lm", "embed": "features", "read": "image-to-text"}
+
 _running: dict[int, Cancel] = {}
 _host: Any = None
 
@@ -277,6 +280,7 @@ def inspect(params: Any, cancel: Cancel) -> tasks.Events:
 async def check_config(params: Any, cancel: Cancel) -> tasks.Events:
     """Refuses the model of a config.json (`json`, its text) that `task` does not know, before any weight is there."""
     from pyapp.models.load import module_of
+    from pyapp.models.loading.reading import LINE_READERS
     from pyapp.models.whisper.files import check_architecture
 
     settings = json_object(params.json)
@@ -284,8 +288,8 @@ async def check_config(params: Any, cancel: Cancel) -> tasks.Events:
         raise ModelError("this is no configuration: a JSON object is expected", where=params.where)
     if params.task == "transcribe":
         check_architecture(settings, params.where)
-    else:
-        module_of(settings, params.where, "features" if params.task == "embed" else "causal-lm")
+    elif params.task != "read" or settings.get("model_type") not in LINE_READERS:
+        module_of(settings, params.where, MODEL_TASKS[params.task])
     yield Done("complete", {"model_type": settings.get("model_type")})
 
 
@@ -296,7 +300,7 @@ async def check_header(params: Any, cancel: Cancel) -> tasks.Events:
     from pyapp.models._index import GGUF_ARCHITECTURES, TASKS
 
     name = architecture_of(params.bytes.to_bytes(), params.where)
-    task = "features" if params.task == "embed" else "causal-lm"
+    task = MODEL_TASKS[params.task]
     known = [key for key, module in GGUF_ARCHITECTURES.items() if task in TASKS[module]]
     if name is not None and name not in known and name != "pyapp":
         raise ModelError(
@@ -376,6 +380,45 @@ def search(name: str) -> Callable[[Any, Cancel], tasks.Events]:
         return with_model("embed", params, cancel, work)
 
     return start
+
+
+# -- pictures
+
+
+def load_reader(params: Any, cancel: Cancel) -> tasks.Events:
+    """Loads a reader before it is needed: Done carries its `name`."""
+
+    @tasks.task
+    async def work(model: Any) -> tasks.Events:
+        yield Done("complete", {"name": model.name})
+        import pyapp.tasks.reading  # noqa: F401  while the page shows the model: the first picture needs it
+
+    return with_model("read", params, cancel, work)
+
+
+def read(params: Any, cancel: Cancel) -> tasks.Events:
+    """Reads a picture: `pixels` of a canvas, row by row, `height`, `width`; `options` of tasks.read as JSON."""
+    options = json.loads(params.options)
+
+    def work(model: Any) -> tasks.Events:
+        from pyapp.vision.reading import from_pixels
+
+        grey = from_pixels(params.pixels.to_py(), int(params.height), int(params.width), "L", params.name)
+        return tasks.read([grey], model=model, cancel=cancel, **options)
+
+    return with_model("read", params, cancel, work)
+
+
+@tasks.task
+async def export_pages(params: Any, cancel: Cancel) -> tasks.Events:
+    """`json`: `pages` (values of Items of tasks.read; the text of lines and cells may have been edited), their `names`,
+    `format` (one of pyapp.vision.page.writers.FORMATS). Done carries `text`, the content of the file.
+    """
+    from pyapp.vision.page.corrections import corrected
+    from pyapp.vision.page.writers import written
+
+    values = json.loads(params.json)
+    yield Done("complete", {"text": written(values["format"], list(map(corrected, values["pages"])), values["names"])})
 
 
 # -- speech
@@ -463,6 +506,9 @@ TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
     "listen": listen,
     "load": load,
     "overview": overview,
+    "read": read,
+    "read.export": export_pages,
+    "read.load": load_reader,
     "search.index": search("index"),
     "search.load": load_search,
     "search.embed": search("vectors"),

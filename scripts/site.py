@@ -7,6 +7,7 @@
     dist/pyodide/              Pyodide, the wheels and their lock file (pyodide-lock.json) with SHA-256 hashes
     dist/tokenizers/           Hugging Face's tokenizers in JavaScript
     dist/mediabunny/           a library that reads containers of recordings
+    dist/pdfjs/                a library that draws the pages of PDFs
     dist/model-tasks.json      the task of each architecture
     dist/lessons/lessons.json  the titles of the Lab's lessons, and their files
     dist/manifest.json         {"version", "files": [{"path", "bytes", "sha256"}]}: what the service worker stores
@@ -55,12 +56,16 @@ CACHE = ROOT / "build" / "site"
 PYODIDE_FILES = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm"]
 LOCK_FILE = "pyodide-lock.json"
 LIBRARY = "python_stdlib.zip"
+# Folders of the site, and what of npm's packages they have.
 LIBRARIES = {
-    "tokenizers/tokenizers.min.mjs": "@huggingface/tokenizers/dist/tokenizers.min.mjs",
-    "mediabunny/mediabunny.min.mjs": "mediabunny/dist/bundles/mediabunny.min.mjs",
+    "tokenizers": ["@huggingface/tokenizers/dist/tokenizers.min.mjs"],
+    "mediabunny": ["mediabunny/dist/bundles/mediabunny.min.mjs"],
+    "pdfjs": ["pdfjs-dist/legacy/build/pdf.min.mjs", "pdfjs-dist/legacy/build/pdf.worker.min.mjs"],
+    "pdfjs/wasm": ["pdfjs-dist/wasm/*.wasm", "pdfjs-dist/wasm/LICENSE*"],  # decoders of pictures in PDFs
+    "pdfjs/standard_fonts": ["pdfjs-dist/standard_fonts/*"],  # for PDFs without fonts of their own
 }
 # The page's name of a model's task.
-PAGE_TASKS = {"causal-lm": "chat", "features": "embed"}
+PAGE_TASKS = {"causal-lm": "chat", "features": "embed", "line-reading": "read", "image-to-text": "read"}
 # What a package of the lock file needs besides itself.
 DEPENDS = {"pyapp": list(PYAPP_PARTS), "numpy": [NUMPY_LATER], "jinja2": ["markupsafe"]}
 SMALLEST_COMPRESSED = 1024  # below this a copy saves nothing
@@ -251,9 +256,10 @@ def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     # For the progress of a first visit: the bytes that arrive, decompressed.
     lock["info"]["sizes"] = {path.name: path.stat().st_size for path in sorted(pyodide.iterdir())}
     (pyodide / LOCK_FILE).write_text(json.dumps(lock, indent=1) + "\n")
-    for target, source in LIBRARIES.items():
-        (staged / target).parent.mkdir()
-        shutil.copyfile(NODE_MODULES / source, staged / target)
+    for folder, patterns in LIBRARIES.items():
+        (staged / folder).mkdir()
+        for path in (path for pattern in patterns for path in sorted(NODE_MODULES.glob(pattern))):
+            shutil.copyfile(path, staged / folder / path.name)
     shutil.copyfile(ROOT / "pyapp" / "registry.json", staged / "registry.json")  # the page lists the same models
     (staged / "model-tasks.json").write_text(json.dumps(model_tasks()) + "\n")
     (staged / "lessons" / "lessons.json").write_text(json.dumps(lessons(WEB / "lessons"), indent=1) + "\n")

@@ -12,7 +12,7 @@ import { ModelFiles } from "./modules/worker/model-files.js";
 import { handlersFor } from "./modules/worker/handlers.js";
 
 /** Packages that a task needs at once. @type {Record<string, string[]>} */
-const PACKAGES = { transcribe: ["numpy"], chat: ["markupsafe", "jinja2", ...LATER], embed: ["numpy", ...LATER] };
+const PACKAGES = { transcribe: ["numpy"], chat: ["markupsafe", "jinja2", ...LATER], embed: ["numpy", ...LATER], read: ["numpy", "numpy-later", ...LATER] };
 
 allowOwnScripts();
 const running = new Map(); // request id -> AbortController

@@ -4,7 +4,6 @@ pictures, everything else on stderr.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +14,7 @@ from pyapp.cli.running import forward, json_option, threads_option, use_threads
 from pyapp.cli.texts import INPUT_LIMIT, type_option
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Done, Event, Item, Region, TextLine
-
-FORMATS = ("text", "json", "csv", "html", "hocr")
+from pyapp.vision.page.writers import FORMATS, plain_text, tables_of, written
 
 
 class ReadingView(View):
@@ -30,19 +28,14 @@ class ReadingView(View):
     def show(self, event: Event) -> None:
         if isinstance(event, Item):
             values = dict(event.values)
-            name = self._names[values["picture"]]
             if self._form == "text":
                 self._write_text(values)
-            elif self._form == "json":
-                self._pages.append(values | {"name": name})
             else:
                 self._pages.append(values)
         elif not isinstance(event, Region | TextLine):
             super().show(event)
 
     def _write_text(self, values: Any) -> None:
-        from pyapp.vision.page.writers import plain_text, tables_of
-
         text = plain_text(tables_of([values])) if self._only_tables else values["text"]
         page = values["layout"] == "page"
         if self._pages and page:  # an empty line between pages
@@ -52,24 +45,12 @@ class ReadingView(View):
             click.echo(text)
 
     def done(self, event: Done) -> None:
-        from pyapp.vision.page import writers
-
-        if self._only_tables and self._form in ("json", "hocr"):
-            self._pages = [
-                page | {"regions": [region for region in page["regions"] if region["kind"] == "table"]}
-                for page in self._pages
-            ]
-        if self._form == "json":
-            click.echo(json.dumps(self._pages, ensure_ascii=False, indent=1))
-        elif self._form == "csv":
-            if self._pages and not writers.tables_of(self._pages):
-                click.secho("note: no table was found", fg="yellow", err=True)
-            click.echo(writers.as_csv(self._pages), nl=False)
-        elif self._form == "html":
-            click.echo(writers.as_html(self._pages, self._only_tables), nl=False)
-        elif self._form == "hocr":
-            names = [self._names[page["picture"]] for page in self._pages]
-            click.echo(writers.as_hocr(self._pages, names), nl=False)
+        if self._form == "text":
+            return
+        if self._form == "csv" and self._pages and not tables_of(self._pages):
+            click.secho("note: no table was found", fg="yellow", err=True)
+        names = [self._names[page["picture"]] for page in self._pages]
+        click.echo(written(self._form, self._pages, names, self._only_tables), nl=False)
 
 
 def _sources(files: Sequence[str]) -> list[Any]:

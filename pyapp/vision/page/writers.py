@@ -1,16 +1,34 @@
-"""What was read in pages as text, CSV, HTML and hOCR. A page is the values of an Item of tasks.read."""
+"""What was read in pages as text, JSON, CSV, HTML and hOCR. A page is the values of an Item of tasks.read."""
 
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from io import StringIO
 from typing import Any
 
 Values = Mapping[str, Any]
+FORMATS = ("text", "json", "csv", "html", "hocr")
 BESIDE = "  "  # between parts of a row
 TAB = "\t"
+
+
+def written(form: str, pages: Sequence[Values], names: Sequence[str], only_tables: bool = False) -> str:
+    """The content of a file in one of FORMATS; `names` are those of the pages' pictures. only_tables: the rest is left
+    out.
+    """
+    if only_tables:
+        pages = [dict(page) | {"regions": tables_of([page]), "text": plain_text(tables_of([page]))} for page in pages]
+    if form == "text":
+        return "\n\n".join(page["text"] for page in pages) + "\n"
+    if form == "json":
+        named = [dict(page) | {"name": name} for page, name in zip(pages, names, strict=True)]
+        return json.dumps(named, ensure_ascii=False, indent=1) + "\n"
+    if form == "csv":
+        return as_csv(pages)
+    return as_html(pages) if form == "html" else as_hocr(pages, names)
 
 
 def plain_text(regions: Sequence[Values]) -> str:
@@ -64,14 +82,14 @@ def as_csv(pages: Sequence[Values]) -> str:
     return "\n".join(parts)
 
 
-def as_html(pages: Sequence[Values], only_tables: bool = False) -> str:
+def as_html(pages: Sequence[Values]) -> str:
     """A document of paragraphs and tables, in UTF-8."""
     body = []
     for page in pages:
         for region in page["regions"]:
             if region["kind"] == "table":
                 body.append(_html_table(region))
-            elif not only_tables:
+            else:
                 lines = "<br>\n".join(map(escape, _block_text(region).split("\n")))
                 body.append(f"<p>{lines}</p>")
     head = '<!DOCTYPE html>\n<html>\n<head><meta charset="utf-8"><title>Text of pictures</title></head>\n<body>\n'

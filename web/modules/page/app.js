@@ -25,6 +25,7 @@ export class App extends EventTarget {
       transcribe: new ModelChoice("transcribe", "speech-model"),
       chat: new ModelChoice("chat", "chat-model", ["chat", "generate"]),
       embed: new ModelChoice("embed", "search-model"),
+      read: new ModelChoice("read", "read-model"),
     };
     this.engine = new Engine(new URL(siteUrl("worker.js")), () => [threadsNow(this.engine), ...this.#shown()]);
     /** Running activities for the status; the last one is shown. @type {string[]} */

@@ -1,7 +1,7 @@
 /**
- * What the user's files are: recordings, texts, notebooks, or the files of a model; and the task of a model.
+ * What the user's files are: recordings, texts, pictures, notebooks, or the files of a model; and the task of a model.
  *
- * @typedef {"sound" | "text" | "notebook" | "model" | "other" | "unknown"} Kind "other": something that only cells of the Lab read
+ * @typedef {"sound" | "text" | "picture" | "notebook" | "model" | "other" | "unknown"} Kind "picture": of text, also a PDF; "other": something that only cells of the Lab read
  */
 import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
@@ -9,11 +9,11 @@ import { siteUrl } from "../shared/site.js";
 const MODEL = /\.(gguf|safetensors|bin|pt|onnx)$|^(config|tokenizer|tokenizer_config|generation_config|preprocessor_config|vocab|modules)\.json$|\.index\.json$/i;
 const SOUND = /\.(wav|mp3|m4a|aac|ogg|oga|opus|flac|weba|webm|mp4|m4v|mov|mkv|aif|aiff|caf|amr)$/i;
 const TEXT = /\.(txt|text|md|markdown|rst|log|srt|vtt|html?|json|jsonl|csv|tsv|xml|ya?ml|tex|org)$/i;
+const PICTURE = /\.(png|jpe?g|gif|webp|avif|heic|heif|bmp|tiff?|svg|ico|pdf)$/i;
 const NOTEBOOK = /\.(ipynb|py)$/i;
 /** Other kinds of files, and what to do with them. @type {{name: RegExp, type: RegExp, what: string, hint: string}[]} */
 const OTHERS = [
-  { name: /\.(png|jpe?g|gif|webp|avif|heic|heif|bmp|tiff?|svg|ico)$/i, type: /^image\//, what: "a picture", hint: "Drop a recording, a video, a text, a notebook or the files of a model." },
-  { name: /\.(pdf|docx?|xlsx?|pptx?|odt|ods|odp|rtf|epub)$/i, type: /^application\/(pdf|rtf|msword|epub\+zip|vnd\.(ms-|openxmlformats|oasis))/, what: "a document", hint: "Save it as plain text, then drop that." },
+  { name: /\.(docx?|xlsx?|pptx?|odt|ods|odp|rtf|epub)$/i, type: /^application\/(rtf|msword|epub\+zip|vnd\.(ms-|openxmlformats|oasis))/, what: "a document", hint: "Save it as plain text or PDF, then drop that." },
   { name: /\.(zip|tar|tgz|gz|bz2|xz|7z|rar|zst)$/i, type: /^application\/(zip|gzip|x-(tar|gzip|zip-compressed|7z-compressed|bzip2?|xz|rar-compressed)|vnd\.rar)$/, what: "an archive", hint: "Unpack it, then drop what is in it." },
 ];
 const HEADER_BYTES = 1 << 20; // of a GGUF file: its architecture comes long before this
@@ -24,6 +24,7 @@ export function kindOf({ name, type }) {
   if (NOTEBOOK.test(name)) return "notebook";
   if (SOUND.test(name) || /^(audio|video)\//.test(type)) return "sound";
   if (TEXT.test(name) || type.startsWith("text/")) return "text";
+  if (PICTURE.test(name) || /^image\/|^application\/pdf$/.test(type)) return "picture";
   return otherOf({ name, type }) ? "other" : "unknown";
 }
 
@@ -34,7 +35,7 @@ const otherOf = ({ name, type }) => OTHERS.find((one) => one.name.test(name) || 
 export function unusable(file) {
   const other = otherOf(file);
   if (other) return new UserError(`This is ${other.what}, which the page cannot use.`, { where: file.name, hint: other.hint });
-  return new UserError("This page cannot use this kind of file.", { where: file.name, hint: OTHERS[0].hint });
+  return new UserError("This page cannot use this kind of file.", { where: file.name, hint: "Drop a recording, a video, a picture, a PDF, a text, a notebook or the files of a model." });
 }
 
 /**

@@ -1,6 +1,6 @@
 /**
- * Where files go that are dropped on the page or pasted, shared with the installed app or opened with it: recordings, texts
- * and models each to the view that uses them, whichever is shown. A view hands files over by the application's event "files".
+ * Where files go that are dropped on the page or pasted, shared with the installed app or opened with it: recordings, texts,
+ * pictures and models each to the view that uses them, whichever is shown. A view hands files over by the application's event "files".
  */
 import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
@@ -12,7 +12,7 @@ import { VIEWS } from "./views.js";
 
 const SHARED = "#shared"; // the address to which the service worker leads after it has stored shared files
 const SHARED_CACHE = "pyapp-shared";
-const ANYTHING = "Drop a recording, a text or a model";
+const ANYTHING = "Drop a recording, a picture, a text or a model";
 
 export class FileRouter {
   /**
@@ -57,9 +57,9 @@ export class FileRouter {
     const given = VIEWS.find(({ id }) => id === wanted);
     if (wanted && !given) throw new UserError(`The page has no view "${wanted}".`, { hint: `The views are ${VIEWS.map(({ id }) => id).join(", ")}.` });
     const kinds = sorted(files);
-    const kind = /** @type {const} */ (["model", "notebook", "sound", "text", "unknown", "other"]).find((one) => kinds.has(one));
+    const kind = /** @type {const} */ (["model", "notebook", "sound", "picture", "text", "unknown", "other"]).find((one) => kinds.has(one));
     const taken = kind && kinds.get(kind);
-    if (!taken) throw new UserError("There are no files in this folder.", { where: folder, hint: "Drop a recording, a text, or the files of a model." });
+    if (!taken) throw new UserError("There are no files in this folder.", { where: folder, hint: "Drop a recording, a picture, a text, or the files of a model." });
     if (kind === "model") await this.#takeModel(taken, folder, given);
     else {
       const view = given ?? this.#viewFor(kind, taken);

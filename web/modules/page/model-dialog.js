@@ -35,6 +35,10 @@ const TASKS = {
     text: () => ["Drop the folder of an encoder here (", ...FOLDER(), "), as transformers or sentence-transformers write it, or a ", code(".gguf"), " file."],
     accept: TEXT_FILES, example: "sentence-transformers/all-MiniLM-L6-v2", load: "search.load",
   },
+  read: {
+    text: () => ["Drop the folder of a model that writes what a picture says, such as TrOCR, here (", ...FOLDER(), ")."],
+    accept: ".bin,.json,.safetensors,.model,.txt", example: "microsoft/trocr-small-handwritten", load: "read.load",
+  },
 };
 
 export class ModelDialog {
@@ -68,9 +72,9 @@ export class ModelDialog {
 
   /**
    * @param {import("./model-choice.js").ModelChoice} [choice] by default the last one
-   * @param {string} [id] the model to show first
+   * @param {string} [id] the model to show first @param {string} [name] to look up on the hub
    */
-  open(choice = this.choice, id = undefined) {
+  open(choice = this.choice, id = undefined, name = undefined) {
     if (choice !== this.choice) this.found = [];
     this.choice = choice;
     const { text, accept, example } = TASKS[choice.task];
@@ -83,6 +87,10 @@ export class ModelDialog {
     this.render();
     openDialog(this.dialog);
     if (id) this.#focus(id);
+    if (name) {
+      this.name.value = name;
+      if (!this.looking) this.find();
+    }
     this.app.refresh().catch((error) => showError(byId("model-error"), error, this.app.actions));
   }
 

@@ -47,13 +47,13 @@ export class Models {
 
   /**
    * @param {import("./model-choice.js").ModelChoice} [choice] by default the last one
-   * @param {string} [id] the model to show first
+   * @param {string} [id] the model to show first @param {string} [name] to look up on the hub
    */
-  async open(choice, id) {
+  async open(choice, id, name) {
     try {
-      (await this.#load()).open(choice, id);
+      (await this.#load()).open(choice, id, name);
     } catch (error) {
-      this.app.errorSlots.forEach((slot) => showError(slot, error, { ...this.app.actions, retry: () => this.open(choice, id) }));
+      this.app.errorSlots.forEach((slot) => showError(slot, error, { ...this.app.actions, retry: () => this.open(choice, id, name) }));
     }
   }
 

@@ -39,6 +39,12 @@ export const VIEWS = [
     },
   },
   {
+    id: "read", title: "Read", page: "pyapp · text out of pictures in a browser tab", task: "read",
+    accepts: (kind) => kind === "picture",
+    plan: (count) => (count === 1 ? "Drop to read the text in this picture" : `Drop to read the text in these ${count} pictures`),
+    load: async (app, models, section) => (await part("modules/views/read/read-view.js")).openRead(app, models, section),
+  },
+  {
     id: "chat", title: "Chat", page: "pyapp · chat in a browser tab", task: "chat",
     accepts: () => false,
     plan: () => "",

@@ -12,7 +12,7 @@ import { UserError } from "../shared/protocol.js";
 /** @param {PickedFile[]} picked @param {import("./model-files.js").Task} task @returns {{title: string, files: RoleFile[]}} */
 export function sortFiles(picked, task) {
   const files = picked.map(({ file, path }) => ({ name: path, file }));
-  const model = { transcribe: speechModel, chat: textModel, generate: storyModel, embed: embedder }[task](files);
+  const model = { transcribe: speechModel, chat: textModel, generate: storyModel, embed: embedder, read: reader }[task](files);
   const empty = model.files.find(({ file }) => file.size === 0);
   if (empty) throw new UserError("This file is empty.", { where: empty.file.name, hint: "Choose the complete file." });
   return { title: model.title, files: model.files.map(({ role, name, file }) => ({ role, path: name, file })) };
@@ -67,14 +67,21 @@ function textModel(files) {
 }
 
 const EMBEDDER = "Choose the folder of an encoder: config.json, model.safetensors, tokenizer.json, with modules.json and 1_Pooling if it has them; or one .gguf file.";
+const READER = "Choose the folder of a model such as TrOCR: config.json, preprocessor_config.json, model.safetensors, and the files of its tokenizer.";
 
 /** An encoder: a folder of Hugging Face's or sentence-transformers', or a GGUF file. @param {NamedFile[]} files @returns {SortedFiles} */
-function embedder(files) {
+const embedder = (files) => folderModel(files, EMBEDDER);
+
+/** A reader of lines, or a model that writes what a picture says. @param {NamedFile[]} files @returns {SortedFiles} */
+const reader = (files) => folderModel(files, READER);
+
+/** @param {NamedFile[]} files @param {string} hint what to choose @returns {SortedFiles} */
+function folderModel(files, hint) {
   try {
     return textModel(files);
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
-    throw new UserError(error.what, { where: error.where, hint: EMBEDDER });
+    throw new UserError(error.what, { where: error.where, hint });
   }
 }
 

@@ -50,6 +50,9 @@ export function handlersFor({ python, models, storePromise, inlets }) {
   /** Also what renders the chat templates of models. */
   const forChats = () => Promise.all([python.install("markupsafe"), python.install("jinja2"), everything()]);
 
+  /** Also what finds the lines of pages. */
+  const forPages = () => Promise.all([python.install("numpy-later"), everything()]);
+
   return {
     ping: async () => ({}),
 
@@ -84,6 +87,16 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
     ...Object.fromEntries(["search.index", "search.embed", "search.sentences"].map((method) => [method,
       /** @type {Handler} */ (({ model, ...values }, context) => withModel(method, { model, json: JSON.stringify(values) }, context, everything()))])),
+
+    "read.load": (params, context) => withModel("read.load", params, context, forPages()),
+
+    /** `pixels` are those of a picture's canvas. */
+    read: ({ options, ...params }, context) => withModel("read", { ...params, options: JSON.stringify(options) }, context, forPages()),
+
+    "read.export": async (params, context) => {
+      await everything();
+      return python.run("read.export", { json: JSON.stringify(params) }, context);
+    },
 
     /** `audio` is a File, which Python reads by blocks; `vad` and `speaker_model` are Files or names of networks, or null. */
     transcribe: async ({ audio, vad = null, speaker_model = null, hub, ...params }, context) => {

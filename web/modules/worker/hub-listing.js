@@ -126,7 +126,7 @@ const folderOf = (path) => path.slice(0, path.lastIndexOf("/") + 1);
 function isWeights(path, task) {
   const name = lastPart(path);
   if (/-\d+-of-\d+\./.test(name)) return false; // a part of a model
-  if (/\.gguf$/i.test(name)) return task !== "transcribe" && !/mmproj|imatrix/i.test(name);
+  if (/\.gguf$/i.test(name)) return task !== "transcribe" && task !== "read" && !/mmproj|imatrix/i.test(name);
   if (/^ggml-.*\.bin$/i.test(name)) return task === "transcribe" && !/encoder|vad|silero/i.test(name);
   if (path.includes("/")) return false; // other forms of the model: onnx, openvino …
   return name === "model.safetensors" || (name === "model.safetensors.index.json" && task === "chat");

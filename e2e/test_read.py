@@ -1,0 +1,347 @@
+"""Reading pictures: the text is that of the native reader, beside the picture; PDFs, the camera, corrections, files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import BrowserContext, Page, expect
+
+from e2e.fake_hub import FakeHub
+from e2e.page import StoryPage
+from e2e.pdf_files import pdf
+from pyapp.events import Item
+from pyapp.formats.safetensors import write_safetensors
+from pyapp.models.loading.reading import load_reading_model
+from pyapp.recipes.chooser import Chooser
+from pyapp.tasks.reading import read_pages
+from pyapp.vision.page.writers import as_csv
+from scripts.serve import SiteServer
+from tests.models.picture_configs import CONFIGS
+from tests.models.test_pictures import make
+from tests.test_text_tasks import WORDS, tokenizer_json
+from tests.vision.page_drawings import draw_lines, draw_table
+
+TEXTS = ["The quick brown fox jumps", "over 14 lazy dogs in the rain.", "Total: 1,024.50 Euro"]
+REPO = "microsoft/trocr-small-handwritten"
+DONE = "!pyappPage.read.button.running && pyappPage.read.pages.every(({ state }) => state !== 'waiting')"
+
+
+class ReadPage(StoryPage):
+    """The read view in one tab."""
+
+    def __init__(self, page: Page) -> None:
+        super().__init__(page)
+        self.error = page.locator("#read-error [role=alert]")
+        self.queue = page.locator("#read-queue li")
+        self.lines = page.locator("#read-text .read-line")
+        self.cells = page.locator("#read-text td")
+        self.button = page.locator("#read-start")
+
+    def open(self, url: str) -> ReadPage:
+        super().open(f"{url}#read")
+        self.page.locator("#read-files").wait_for(state="attached")
+        self.page.evaluate("pyappPage.read.ready")
+        return self
+
+    def reset(self) -> None:
+        self.errors.clear()
+        self.expected_errors.clear()
+        self.page.evaluate("async () => { await pyappPage.read.begin(); pyappPage.app.choices.read.chooseFirst() }")
+        expect(self.page.locator("#read-sheet")).to_have_attribute("data-state", "empty")
+
+    def give(self, *files: Path) -> None:
+        self.page.locator("#read-files").set_input_files(files)
+
+    def read(self, *files: Path) -> None:
+        """Adds files, and waits until they are read."""
+        before = self.state("pages.length")
+        self.give(*files)
+        self.until(f"pyappPage.read.pages.length > {before} && {DONE}", timeout=60)
+
+    def state(self, expression: str) -> Any:
+        return self.page.evaluate(f"pyappPage.read.{expression}")
+
+    def values(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.state("page.values")
+        return found
+
+    def saved(self, form: str) -> str:
+        with self.page.expect_download() as download:
+            self.page.locator(f"#read-formats [data-format={form}]").click()
+        return Path(download.value.path()).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def tab(browser: BrowserContext, site: SiteServer) -> Iterator[ReadPage]:
+    yield (page := ReadPage(browser.new_page()).open(site.url))
+    page.page.close()
+
+
+@pytest.fixture
+def read(tab: ReadPage) -> Iterator[ReadPage]:
+    tab.reset()
+    yield tab
+    assert tab.unexpected_errors() == []
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page with a ruled table, a little askew."""
+    path = tmp_path_factory.mktemp("drawn") / "table.png"
+    Image.fromarray(draw_table(Chooser("read", 3), angle=1.0, noise=4).pixels).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def letter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("drawn") / "letter.png"
+    Image.fromarray(draw_lines(Chooser("page"), [TEXTS], size=24)).save(path)
+    return path
+
+
+def native(file: Path, model: Path | str = "reader", **options: Any) -> dict[str, Any]:
+    """What the native reader finds in the same file."""
+    events = read_pages(load_reading_model(model), str(file), **options)
+    [found] = [event.values for event in events if isinstance(event, Item)]
+    return dict(found)
+
+
+def png_that_announces(width: int, height: int) -> bytes:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
+    )
+
+
+def test_the_sample(read: ReadPage, dist: Path) -> None:
+    read.page.get_by_role("button", name="A bill with a table").click()
+    read.until(f"pyappPage.read.pages.length === 1 && {DONE}", timeout=60)
+    assert read.values()["text"] == native(dist / "models" / "reader" / "samples" / "bill.png")["text"]
+    expect(read.cells).to_have_count(20)
+    expect(read.cells.nth(4)).to_have_text("Rye bread")
+
+
+def test_a_page_is_read_as_natively_and_corrected_by_hand(read: ReadPage, table: Path) -> None:
+    page = read.page
+    expected = native(table)
+    read.read(table)
+    found = read.values()
+    assert found["text"] == expected["text"] and found["angle"] == expected["angle"]
+    [place] = [i for i, region in enumerate(expected["regions"]) if region["kind"] == "table"]
+    cells = expected["regions"][place]["cells"]
+    assert [cell["text"] for cell in found["regions"][place]["cells"]] == [cell["text"] for cell in cells]
+    assert read.cells.all_inner_texts() == [cell["text"] for cell in cells]
+    assert page.locator(".read-overlay .cell").count() == len(cells)
+    expect(page.locator("#read-tables")).to_have_text("1")
+    canvas = page.locator(".read-stage canvas").bounding_box()
+    drawn = page.locator(f".read-overlay [data-key='{place}/cell/0']").bounding_box()
+    assert canvas and drawn
+    scale = canvas["width"] / found["width"]
+    assert abs(drawn["x"] - canvas["x"] - cells[0]["box"][0] * scale) < 3  # over its cell of the picture
+
+    # The text and the picture show the same place; the text is one stop of the tab key.
+    page.locator(f".read-overlay [data-key='{place}/cell/1']").click()
+    expect(page.locator(f"#read-text [data-key='{place}/cell/1']")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(f".read-overlay [data-key='{place}/cell/2']")).to_have_class("cell marked")
+    page.keyboard.press("Home")
+    first = page.locator("#read-text [data-key]").first
+    expect(first).to_be_focused()
+    assert page.locator("#read-text [data-key][tabindex='0']").count() == 1
+
+    # A cell and a line are corrected; the files have the corrections, and as many words in their places.
+    page.get_by_role("button", name="Edit text").click()
+    label = f"Row {cells[0]['row'] + 1}, column {cells[0]['column'] + 1} of table 1"
+    page.get_by_label(label).fill("Corrected, 7")
+    page.locator("#read-text textarea").first.fill("A list of things & more")
+    page.locator("#read-undo").click()
+    expect(page.locator("#read-text textarea").first).to_have_value(expected["regions"][0]["lines"][0]["text"])
+    page.locator("#read-text textarea").first.fill("A list of things & more")
+    page.get_by_role("button", name="Done editing").click()
+    rows = list(csv.reader(io.StringIO(read.saved("csv"))))
+    assert rows[cells[0]["row"]][cells[0]["column"]] == "Corrected, 7"
+    rows[cells[0]["row"]][cells[0]["column"]] = cells[0]["text"]
+    assert rows == list(csv.reader(io.StringIO(as_csv([expected]))))
+    text = read.saved("text")
+    assert text.startswith("A list of things & more\n\n") and "Corrected, 7" in text
+    [saved] = json.loads(read.saved("json"))
+    assert saved["name"] == "table.png" and saved["text"] == text.rstrip("\n")
+    title = saved["regions"][0]["lines"][0]
+    assert [word["text"] for word in title["words"]] == ["A", "list", "of", "things", "&", "more"]
+    hocr = ElementTree.fromstring(read.saved("hocr").split("\n", 2)[2])
+    words = [node.text for node in hocr.iter() if node.get("class") == "ocrx_word"]
+    assert words[:6] == ["A", "list", "of", "things", "&", "more"] and "Corrected," in words
+    assert "<td" in read.saved("html")
+
+    # Read again, the page has what the model reads; the corrections are not lost.
+    read.button.click()
+    read.until(f"pyappPage.read.page.earlier && {DONE}")
+    assert read.values()["text"] == expected["text"]
+    page.get_by_role("button", name="Back to the edited text").click()
+    expect(read.cells.first).to_have_text("Corrected, 7")
+
+    # It is there after a reload, with its picture, and in the history.
+    read.until("!pyappPage.read.store.busy")
+    page.reload()
+    read.wait_ready()
+    read.state("ready")
+    expect(read.cells.first).to_have_text("Corrected, 7")
+    expect(page.locator(".read-stage canvas")).to_be_visible()
+    page.locator("#history-reading summary").click()
+    expect(page.locator("#history-reading .history-open").first).to_contain_text("table.png")
+    read.page.evaluate("pyappPage.read.begin()")
+    expect(page.locator("#read-sheet")).to_have_attribute("data-state", "empty")
+    page.locator("#history-reading .history-open").first.click()
+    expect(read.cells.first).to_have_text("Corrected, 7")
+
+
+def test_pages_of_pdfs_wait_in_a_queue(read: ReadPage, letter: Path, tmp_path: Path) -> None:
+    page = read.page
+    (tmp_path / "report.pdf").write_bytes(pdf("The first page of all", "Nothing", "A third page (3.50)"))
+    page.locator("#read-pdf-pages").fill("1, 3-9")
+    page.locator("#read-pdf-pages").blur()
+    read.read(letter, tmp_path / "report.pdf")
+    names = ["letter.png", "report.pdf, page 1", "report.pdf, page 3"]
+    assert read.state("pages.map(({ name }) => name)") == names
+    found = read.state("pages.map(({ values }) => values.text)")
+    assert found[0] == native(letter)["text"]
+    assert found[1:] == ["The first page of all", "A third page (3.50)"]
+    assert read.state("page.name") == names[2]
+    page.locator("#read-scope").select_option("all")
+    assert read.saved("text") == "\n\n".join(found) + "\n"
+    read.queue.nth(1).locator(".read-open").press("Enter")
+    expect(page.locator("#read-name")).to_have_text(names[1])
+    expect(read.lines).to_have_text(["The first page of all"])
+    page.get_by_role("button", name=f"Remove {names[1]}").click()
+    expect(read.queue).to_have_count(2)
+    expect(page.locator("#read-name")).to_have_text(names[2])
+
+    # Stop keeps what was read; the rest waits, and is read when the user wants it.
+    page.evaluate(
+        "pyappPage.read.engine.stream = ((stream) => function (method, params, signal, onStart) {"
+        " if (method === 'read') setTimeout(() => pyappPage.read.button.stop());"
+        " return stream.call(this, method, params, signal, onStart); })(pyappPage.read.engine.stream)"
+    )
+    read.give(tmp_path / "report.pdf")
+    read.until("pyappPage.read.pages.length === 4 && !pyappPage.read.button.running")
+    expect(read.button).to_have_text("Read on")
+    expect(read.error).to_have_count(0)
+    page.evaluate("delete pyappPage.read.engine.stream")
+    read.button.click()
+    read.until(f"pyappPage.read.pages.length === 4 && {DONE}")
+    assert read.state("pages.map(({ values }) => values.text)").count("A third page (3.50)") == 2
+    page.locator("#read-pdf-pages").fill("")
+    page.locator("#read-pdf-pages").blur()
+
+
+def test_wrong_files_are_refused_in_words(read: ReadPage, letter: Path, tmp_path: Path) -> None:
+    files = {
+        "bomb.png": (png_that_announces(60_000, 60_000), "60,000 × 60,000 pixels"),
+        "cut.png": (letter.read_bytes()[:200], "cannot be decoded"),
+        "empty.jpg": (b"", "empty"),
+        "none.webp": (b"no picture", "cannot be decoded"),
+        "scan.tiff": (b"II*\0", "does not know this kind"),
+        "locked.pdf": (pdf("Secret", locked=True), "locked with a password"),
+        "broken.pdf": (pdf("Broken")[:150], "damaged"),
+        "none.pdf": (b"no PDF", "damaged"),
+    }
+    for name, (data, says) in files.items():
+        (tmp_path / name).write_bytes(data)
+        read.give(tmp_path / name)
+        expect(read.error).to_contain_text(says)
+        expect(read.error).to_contain_text(name)
+    (tmp_path / "two.pdf").write_bytes(pdf("One", "Two"))
+    for pages, says in (("first", "names no pages"), ("7", "has only 2 pages")):
+        read.page.locator("#read-pdf-pages").fill(pages)
+        read.page.locator("#read-pdf-pages").blur()
+        read.give(tmp_path / "two.pdf")
+        expect(read.error).to_contain_text(says)
+    read.page.locator("#read-pdf-pages").fill("")
+    read.page.locator("#read-pdf-pages").blur()
+    read.page.evaluate("Object.defineProperty(File.prototype, 'size', { get: () => 1e9, configurable: true })")
+    for name in ("two.pdf", "cut.png"):
+        read.give(tmp_path / name)
+        expect(read.error).to_contain_text("has 1.00 GB")
+    read.page.evaluate("delete File.prototype.size")
+    read.page.evaluate("pyappPage.read.begin()")
+    read.read(letter)
+    assert read.values()["text"] == native(letter)["text"]
+
+
+def test_pictures_are_turned_pasted_and_taken(read: ReadPage, letter: Path, tmp_path: Path) -> None:
+    """As the file says it, by the button; transparent pixels are white; a picture of the camera."""
+    page = read.page
+    picture = Image.open(letter)
+    says = Image.Exif()
+    says[0x0112] = 6
+    picture.rotate(90, expand=True).save(tmp_path / "phone.jpg", exif=says, quality=95)
+    side = np.rot90(np.asarray(picture))
+    dark = np.zeros((*side.shape, 4), np.uint8)
+    dark[..., 3] = 255 - side
+    Image.fromarray(dark).save(tmp_path / "side.png")
+    text = native(letter)["text"]
+    read.read(tmp_path / "phone.jpg")
+    assert read.values()["text"] == text
+    read.read(tmp_path / "side.png")
+    assert read.values()["text"] != text
+    page.locator("#read-turn").click()
+    read.until(f"pyappPage.read.page.turns === 1 && {DONE}")
+    assert read.values()["text"] == text
+
+    page.evaluate("pyappPage.read.begin()")
+    page.locator("#read-camera").click()
+    expect(read.error).to_contain_text("may not use the camera")
+    page.context.grant_permissions(["camera"])
+    page.locator("#read-camera").click()
+    page.wait_for_function("() => document.getElementById('read-video').videoWidth > 0")
+    page.locator("#read-take").click()
+    read.until(f"pyappPage.read.pages.length === 1 && {DONE}")
+    expect(page.locator("#read-name")).to_have_text("photo 1.jpg")
+    page.locator("#read-camera-close").click()
+    expect(page.locator("#read-camera-panel")).to_be_hidden()
+    expect(page.locator("#read-camera")).to_be_focused()
+    page.context.clear_permissions()
+
+
+def test_a_model_for_handwriting_by_its_name(read: ReadPage, hub: FakeHub, letter: Path, tmp_path: Path) -> None:
+    page = read.page
+    config = CONFIGS["trocr"] | {"decoder_start_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
+    no_words = [[i] for i in (0, 1, 2, 4, *range(len(WORDS), 40))]
+    generation = {"max_new_tokens": 5, "min_new_tokens": 4, "bad_words_ids": no_words}
+    processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 12, "width": 12}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    (tmp_path / "generation_config.json").write_text(json.dumps(generation))
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json())
+    write_safetensors(tmp_path / "model.safetensors", make("trocr", "image-to-text").state_dict())
+    for path in tmp_path.iterdir():
+        hub.add(REPO, path.name, path.read_bytes())
+    read.set_hub(hub.url)
+    page.locator("#read-offer-list button").first.click()
+    row = page.locator("#hub-found .model-row")
+    expect(row).to_contain_text("kB")
+    row.get_by_role("button", name="Download").click()
+    expect(page.locator("#read-model .model-name")).to_have_text("trocr-small-handwritten")
+    expect(page.locator("#read-offer")).to_be_hidden()
+    read.read(letter)
+    expected = native(letter, model=tmp_path, layout="page")["text"]
+    assert expected and read.values()["text"] == expected
+    page.locator("#read-layout").select_option("line")
+    read.button.click()
+    read.until(f"pyappPage.read.page.values?.layout === 'line' && {DONE}")
+    assert read.values()["text"] == native(letter, model=tmp_path, layout="line")["text"]
+    page.locator("#read-layout").select_option("page")

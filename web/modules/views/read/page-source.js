@@ -1,0 +1,140 @@
+/**
+ * Where the pages come from that are read: pictures, by the browser's decoders, and pages of PDFs. A page is decoded when it is
+ * needed, so that a long queue takes no memory.
+ */
+import { imageSize } from "image-size";
+import { UserError, megabytes } from "../../shared/protocol.js";
+import { PdfFile } from "./pdf-file.js";
+
+const FILE_LIMIT = 256 << 20; // bytes of a picture
+const PIXEL_LIMIT = 1 << 27; // of a file, as pyapp/vision/reading.py has it
+/** What is read of larger pages is a smaller copy: letters are still large in it, and phones have no more memory. */
+export const READ_PIXELS = 1 << 24;
+const HEAD = 1 << 20; // bytes in which the size of a picture is said
+const KNOWN = "PNG, JPEG, WebP, GIF, BMP and AVIF can be read.";
+const UNKNOWN = /\.(tiff?|heic|heif|svg|ico)$/i; // not known to most browsers
+
+/** The PDF that is open, the only one: each has a thread. @type {{file: File, opening: Promise<PdfFile>} | null} */
+let open = null;
+
+/** @param {File} file @param {AbortSignal} [signal] */
+function pdfOf(file, signal) {
+  if (open?.file !== file) {
+    closePdf();
+    const opening = PdfFile.open(file, signal);
+    open = { file, opening };
+    opening.catch(() => open?.opening === opening && (open = null));
+  }
+  return open.opening;
+}
+
+/** Closes the PDF that is open. */
+export function closePdf() {
+  open?.opening.then((pdf) => pdf.close(), () => {});
+  open = null;
+}
+
+/** @param {{name: string, type: string}} file */
+export const isPdf = ({ name, type }) => type === "application/pdf" || /\.pdf$/i.test(name);
+
+/** How many pages a file has. @param {File} file @returns {Promise<number>} */
+export async function countPages(file) {
+  if (file.size === 0) throw new UserError("This file is empty.", { where: file.name, hint: "Choose a picture or a PDF." });
+  return isPdf(file) ? (await pdfOf(file)).count : 1;
+}
+
+/**
+ * A page on a canvas: upright, turned by quarters, on white, of at most READ_PIXELS.
+ * @param {File} file @param {number} number of the page in a PDF, from 1 @param {number} turns quarters to the right @param {AbortSignal} [signal]
+ */
+export async function drawPage(file, number, turns, signal) {
+  const drawn = isPdf(file) ? await drawPdf(file, number, signal) : await decode(file);
+  const [width, height] = [drawn.width, drawn.height];
+  const scale = Math.min(1, Math.sqrt(READ_PIXELS / (width * height)));
+  const canvas = document.createElement("canvas");
+  const [across, down] = [width, height].map((side) => Math.max(1, Math.floor(side * scale)));
+  [canvas.width, canvas.height] = turns % 2 ? [down, across] : [across, down];
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  if (!context) throw new UserError("This browser has no memory for this picture.", { where: file.name, hint: "Make it smaller, or close other tabs." });
+  context.fillStyle = "#fff"; // behind what is transparent
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.imageSmoothingQuality = "high";
+  context.translate(canvas.width / 2, canvas.height / 2);
+  context.rotate((turns * Math.PI) / 2);
+  context.drawImage(drawn, -across / 2, -down / 2, across, down);
+  context.resetTransform();
+  if (drawn instanceof ImageBitmap) drawn.close();
+  return { canvas, smaller: scale < 1 };
+}
+
+/** @param {File} file @param {number} number @param {AbortSignal} [signal] */
+async function drawPdf(file, number, signal) {
+  try {
+    return await (await pdfOf(file, signal)).draw(number, READ_PIXELS, signal);
+  } catch (error) {
+    if (signal?.aborted) closePdf(); // it may be busy with a page without end
+    throw error;
+  }
+}
+
+/** @param {File} file @returns {Promise<ImageBitmap>} turned as the file says */
+async function decode(file) {
+  if (file.size === 0) throw new UserError("This file is empty.", { where: file.name, hint: "Choose a picture or a PDF." });
+  if (file.size > FILE_LIMIT) throw new UserError(`This picture has ${megabytes(file.size)}.`, { where: file.name, hint: `At most ${megabytes(FILE_LIMIT)} are read.` });
+  checkSize(announcedSize(await headOf(file)), file);
+  let bitmap;
+  try {
+    bitmap = await createImageBitmap(file, { imageOrientation: "from-image" });
+  } catch (error) {
+    console.debug(error);
+    if (UNKNOWN.test(file.name)) throw new UserError("This browser does not know this kind of picture.", { where: file.name, hint: "Save it as PNG or JPEG, then drop that." });
+    throw new UserError("This picture cannot be decoded.", { where: file.name, hint: `It may be damaged. ${KNOWN}` });
+  }
+  checkSize(bitmap, file);
+  return bitmap;
+}
+
+/** @param {File} file */
+async function headOf(file) {
+  try {
+    return new Uint8Array(await file.slice(0, HEAD).arrayBuffer());
+  } catch {
+    throw new UserError("The file has changed or is gone since you chose it.", { where: file.name, hint: "Choose it again." });
+  }
+}
+
+/** The size that a file's header says, before anything is decoded. @param {Uint8Array} head @returns {{width: number, height: number} | null} */
+function announcedSize(head) {
+  try {
+    const { width = 0, height = 0 } = imageSize(head);
+    return { width, height };
+  } catch {
+    return null; // the browser says what is wrong with it
+  }
+}
+
+/** @param {{width: number, height: number} | null} size @param {File} file */
+function checkSize(size, file) {
+  if (!size || size.width * size.height <= PIXEL_LIMIT) return;
+  throw new UserError(`This picture has ${size.width.toLocaleString("en")} × ${size.height.toLocaleString("en")} pixels.`, {
+    where: file.name,
+    hint: `At most ${Math.floor(PIXEL_LIMIT / 1e6)} million are read. Make it smaller first.`,
+  });
+}
+
+/**
+ * The numbers of pages that a text such as "1-3, 7" names. @param {string} text empty: all @param {number} count of pages there are
+ * @returns {number[]}
+ */
+export function pageNumbers(text, count) {
+  if (!text.trim()) return Array.from({ length: count }, (_, i) => i + 1);
+  const found = new Set();
+  for (const part of text.split(",")) {
+    const [, first, dash, last] = /^\s*(\d+)\s*(?:(-)\s*(\d*))?\s*$/.exec(part) ?? [];
+    if (first === undefined) throw new UserError(`“${part.trim()}” names no pages.`, { where: "pdf_pages", hint: "Write them like 1-3, 7." });
+    const end = dash ? Math.min(Number(last || count), count) : Number(first);
+    for (let number = Number(first); number <= end; number += 1) if (number >= 1 && number <= count) found.add(number);
+  }
+  if (!found.size) throw new UserError(`The PDF has only ${count} ${count === 1 ? "page" : "pages"}.`, { where: "pdf_pages", hint: "Change “Pages of PDFs” in the settings." });
+  return [...found].sort((a, b) => a - b);
+}

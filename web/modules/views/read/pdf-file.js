@@ -1,0 +1,116 @@
+/**
+ * Draws the pages of PDFs by pdf.js, which is loaded when the first PDF is opened. Nothing in a PDF runs: its scripts are not
+ * even read, fonts and functions are interpreted (`isEvalSupported`), forms of XFA are not built.
+ */
+import { Cancelled, UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
+import { siteUrl } from "../../shared/site.js";
+
+const FILE_LIMIT = 256 << 20; // bytes: pdf.js has them in memory
+const SCALE = 200 / 72; // 200 pixels an inch, as natively (PDF_SCALE in pyapp/vision/reading.py)
+const LIBRARY = "pdfjs/pdf.min.mjs";
+const WORKER = "pdfjs/pdf.worker.min.mjs";
+
+/** @type {Promise<any> | null} */
+let library = null;
+
+async function loadLibrary() {
+  library ??= import(siteUrl(LIBRARY));
+  try {
+    return await library;
+  } catch {
+    library = null;
+    throw new UserError("A part of the program could not be loaded.", { where: LIBRARY, hint: "Check your connection, then try again. Pictures work without it.", action: "retry" });
+  }
+}
+
+/** A PDF that is open, with a thread of its own. */
+export class PdfFile {
+  /** Use `open`. @param {File} file @param {any} task of pdf.js @param {any} document of pdf.js @param {Worker} worker */
+  constructor(file, task, document, worker) {
+    this.file = file;
+    this.task = task;
+    this.document = document;
+    this.worker = worker;
+  }
+
+  /** @param {File} file @param {AbortSignal} [signal] @returns {Promise<PdfFile>} */
+  static async open(file, signal) {
+    if (file.size > FILE_LIMIT) {
+      throw new UserError(`This PDF has ${megabytes(file.size)}.`, { where: file.name, hint: `At most ${megabytes(FILE_LIMIT)} are opened here. Save the pages that you need as a file of their own.` });
+    }
+    const { getDocument, PDFWorker } = await loadLibrary();
+    const data = new Uint8Array(await file.arrayBuffer());
+    throwIfCancelled(signal);
+    const worker = new Worker(siteUrl(WORKER), { type: "module", name: "pdf" });
+    const lost = new Promise((_, reject) => (worker.onerror = (event) => {
+      event.preventDefault();
+      reject(new UserError("A part of the program could not be loaded.", { where: WORKER, hint: "Check your connection, then try again.", action: "retry" }));
+    }));
+    const task = getDocument({
+      data, worker: PDFWorker.create({ port: worker }), isEvalSupported: false, enableXfa: false, verbosity: 0, maxImageSize: 1 << 27,
+      wasmUrl: siteUrl("pdfjs/wasm/"), standardFontDataUrl: siteUrl("pdfjs/standard_fonts/"),
+    });
+    try {
+      return new PdfFile(file, task, await abortable(Promise.race([task.promise, lost]), signal), worker);
+    } catch (error) {
+      worker.terminate();
+      throw refusal(error, file.name);
+    }
+  }
+
+  /** How many pages there are. @returns {number} */
+  get count() {
+    return this.document.numPages;
+  }
+
+  /**
+   * Draws a page on a new canvas.
+   * @param {number} number from 1 @param {number} limit of pixels: larger pages are drawn smaller @param {AbortSignal} [signal]
+   */
+  async draw(number, limit, signal) {
+    /** @type {{cancel: () => void, promise: Promise<void>} | null} */
+    let drawing = null;
+    try {
+      const page = await abortable(this.document.getPage(number), signal);
+      const { width, height } = page.getViewport({ scale: 1 });
+      const scale = Math.min(SCALE, Math.sqrt(limit / (width * height)));
+      const viewport = page.getViewport({ scale });
+      const canvas = document.createElement("canvas");
+      canvas.width = Math.max(1, Math.round(viewport.width));
+      canvas.height = Math.max(1, Math.round(viewport.height));
+      // "print" draws in a tab in the background, too: "display" waits for frames of the screen.
+      drawing = page.render({ canvas, viewport, intent: "print", background: "#ffffff" });
+      await abortable(/** @type {any} */ (drawing).promise, signal);
+      page.cleanup();
+      return canvas;
+    } catch (error) {
+      drawing?.cancel();
+      throw refusal(error, `${this.file.name}, page ${number}`);
+    }
+  }
+
+  /** Ends its thread, whatever that does. */
+  close() {
+    this.task.destroy().catch(() => {});
+    this.worker.terminate();
+  }
+}
+
+/** A promise that rejects at once when the user stops. @template T @param {Promise<T>} promise @param {AbortSignal} [signal] @returns {Promise<T>} */
+function abortable(promise, signal) {
+  if (!signal) return promise;
+  throwIfCancelled(signal);
+  return new Promise((resolve, reject) => {
+    const stop = () => reject(new Cancelled());
+    signal.addEventListener("abort", stop, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+  });
+}
+
+/** @param {any} error @param {string} where */
+function refusal(error, where) {
+  if (error instanceof UserError || error instanceof Cancelled) return error;
+  console.debug(error);
+  if (error?.name === "PasswordException") return new UserError("This PDF is locked with a password.", { where, hint: "Open it in another program, save it without the password, then drop that." });
+  return new UserError("This PDF is damaged, or it is none.", { where, hint: "Save it again, or take a picture of the page." });
+}

@@ -1,0 +1,97 @@
+/**
+ * The elements of the read view; they are not in index.html, because the page starts without them.
+ */
+import { h } from "../../page/dom.js";
+
+/** @param {HTMLElement} view the empty section */
+export function buildRead(view) {
+  view.replaceChildren(main(), side());
+  view.removeAttribute("aria-label");
+  view.setAttribute("aria-labelledby", "read-title");
+  // On a phone the pictures come first; the settings are folded.
+  if (matchMedia("(max-width: 60rem)").matches) /** @type {HTMLDetailsElement} */ (view.querySelector("details.settings")).open = false;
+}
+
+function main() {
+  return h("div", { class: "workspace-main read-main" },
+    h("h1", { class: "view-title", id: "read-title" }, "Drop a picture. Its text is read ", h("em", {}, "in this tab.")),
+    h("section", { class: "card read-intake", "aria-labelledby": "read-intake-title" },
+      h("h2", { class: "field-label", id: "read-intake-title" }, "What should be read?"),
+      h("div", { class: "read-actions" },
+        h("label", { class: "secondary file-button" }, h("input", { type: "file", id: "read-files", multiple: true, accept: "image/*,application/pdf,.pdf", "aria-describedby": "read-hint" }), h("span", {}, "Choose pictures or a PDF…")),
+        h("button", { class: "secondary", type: "button", id: "read-camera" }, "Camera…"),
+        h("p", { class: "read-hint", id: "read-hint" }, "or drop or paste some anywhere: PNG, JPEG, WebP, PDF")),
+      h("div", { class: "read-camera-panel", id: "read-camera-panel", role: "group", "aria-label": "Camera", hidden: true },
+        h("video", { id: "read-video", muted: true, playsinline: true, "aria-label": "What the camera sees" }),
+        h("div", { class: "read-actions" },
+          h("button", { class: "primary", type: "button", id: "read-take" }, "Take a picture"),
+          h("button", { class: "secondary", type: "button", id: "read-camera-close" }, "Close the camera"))),
+      h("div", { class: "read-samples", id: "read-samples-group", hidden: true },
+        h("span", { class: "read-hint", id: "read-samples-label" }, "Or try a sample:"),
+        h("div", { class: "openings", id: "read-samples", role: "group", "aria-labelledby": "read-samples-label" })),
+      h("ol", { class: "read-queue", id: "read-queue", "aria-label": "Pages", hidden: true })),
+    h("div", { class: "error-slot", id: "read-error" }),
+    h("article", { class: "sheet card read-sheet", id: "read-sheet", "data-state": "empty", "aria-labelledby": "read-sheet-title" },
+      h("h2", { class: "visually-hidden", id: "read-sheet-title" }, "The page and its text"),
+      h("header", { class: "read-head", id: "read-head", hidden: true },
+        h("div", { class: "read-page" }, h("p", { class: "read-name", id: "read-name" }), h("p", { class: "read-facts", id: "read-facts" })),
+        h("button", { class: "primary", type: "button", id: "read-start", "aria-keyshortcuts": "Control+Enter" }, "Read")),
+      h("div", { class: "progress-line", id: "read-progress", hidden: true }),
+      h("p", { class: "sheet-empty", id: "read-empty" }, "The picture and its text will appear here, side by side. No picture leaves this device."),
+      h("div", { class: "read-sides", id: "read-sides", hidden: true },
+        h("div", { class: "read-picture" },
+          h("div", { class: "read-tools", role: "toolbar", "aria-label": "Picture" },
+            tool("read-smaller", "−", "Smaller"), tool("read-larger", "+", "Larger"), tool("read-fit", "Fit", "Fit the picture to its place"), tool("read-turn", "↻", "Turn the picture by a quarter")),
+          h("div", { class: "read-box", id: "read-box", tabindex: 0, role: "group", "aria-label": "The picture" }, h("div", { class: "read-stage", id: "read-stage" }))),
+        h("div", { class: "read-text-side" },
+          h("p", { class: "visually-hidden", id: "read-help" }, "Arrow keys go from line to line. The picture shows where each one stands."),
+          h("div", { class: "read-text", id: "read-text", role: "group", "aria-label": "The text", "aria-describedby": "read-help", dir: "auto" }),
+          h("p", { class: "read-nothing", id: "read-nothing", hidden: true }))),
+      h("footer", { class: "sheet-foot", id: "read-foot", hidden: true },
+        h("dl", { class: "metrics" },
+          figure("Words", "read-words"), figure("Lines", "read-lines"), figure("Tables", "read-tables"), figure("Confidence", "read-confidence")),
+        h("p", { class: "ending", id: "read-ending" }),
+        h("div", { class: "read-buttons" },
+          h("button", { class: "quiet", type: "button", id: "read-back", hidden: true }, "Back to the edited text"),
+          h("button", { class: "quiet", type: "button", id: "read-undo", hidden: true }, "Undo edit"),
+          h("button", { class: "quiet", type: "button", id: "read-edit", "aria-pressed": "false" }, "Edit text"),
+          h("button", { class: "quiet", type: "button", id: "read-copy" }, "Copy text"),
+          h("div", { class: "read-saving", role: "group", "aria-labelledby": "read-saving-label" },
+            h("label", { class: "read-scope", hidden: true }, h("span", { class: "visually-hidden" }, "Pages to save"),
+              h("select", { id: "read-scope" }, h("option", { value: "page" }, "This page"), h("option", { value: "all" }, "All pages"))),
+            h("span", { class: "read-saving-label", id: "read-saving-label" }, "Save as"),
+            h("div", { class: "read-formats", id: "read-formats" }))))),
+    h("p", { class: "visually-hidden", id: "read-announcer", role: "status", "aria-live": "polite" }));
+}
+
+function side() {
+  return h("div", { class: "workspace-side" },
+    h("section", { class: "card model-card", id: "read-model", "aria-labelledby": "read-model-title" },
+      h("h2", { class: "card-title", id: "read-model-title" }, "Model"),
+      h("p", { class: "model-name" }, "…"), h("p", { class: "model-text" }),
+      h("button", { class: "secondary", type: "button", "aria-haspopup": "dialog" }, "Choose a model…"),
+      h("div", { class: "offer", id: "read-offer" },
+        h("p", { class: "offer-text" }, "For handwriting, choose a TrOCR model of the hub. It is downloaded once, then stored:"),
+        h("ul", { class: "offer-list", id: "read-offer-list" }))),
+    h("details", { class: "card settings", id: "read-settings", open: true },
+      h("summary", { class: "card-title" }, h("h2", {}, "Settings")),
+      h("div", { class: "settings-fields" },
+        labelled("Layout", h("select", { id: "read-layout", "data-setting": "layout" },
+          h("option", { value: "page" }, "A page: find its lines"), h("option", { value: "line" }, "One line of text")), "A picture of a single line needs no search for lines."),
+        h("label", { class: "check" }, h("input", { type: "checkbox", id: "read-find-tables", "data-setting": "tables" }), h("span", {}, "Find ruled tables")),
+        h("label", { class: "check" }, h("input", { type: "checkbox", id: "read-straighten", "data-setting": "straighten" }), h("span", {}, "Straighten the page")),
+        labelled("Least confidence", h("input", { type: "number", id: "read-threshold", "data-setting": "threshold", min: 0, max: 1, step: 0.05, inputmode: "decimal", required: true }), "Lines that the model is less sure of are left out: in photos they may be no text."),
+        labelled("Pages of PDFs", h("input", { type: "text", id: "read-pdf-pages", "data-setting": "pdf_pages", spellcheck: "false", placeholder: "all" }), "Such as 1-3, 7. It counts for PDFs that you add from now on."))));
+}
+
+/** @param {string} id @param {string} text @param {string} title */
+const tool = (id, text, title) => h("button", { class: "read-tool", type: "button", id, title, "aria-label": title }, text);
+
+/** @param {string} name @param {string} id */
+const figure = (name, id) => h("div", {}, h("dt", {}, name), h("dd", { id }, "–"));
+
+/** @param {string} label @param {HTMLInputElement | HTMLSelectElement} field @param {string} help */
+function labelled(label, field, help) {
+  field.setAttribute("aria-describedby", `${field.id}-help`);
+  return h("div", { class: "field" }, h("label", { class: "field-label", for: field.id }, label), field, h("p", { class: "help", id: `${field.id}-help` }, help));
+}

@@ -1,0 +1,654 @@
+/**
+ * The read view: pictures and PDFs come in, their pages are read one after the other, the text stands beside the picture, is
+ * corrected and saved. Loaded when it is first shown.
+ *
+ * @typedef {import("../../shared/protocol.js").TaskEvent} TaskEvent
+ * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
+ */
+import { UserError } from "../../shared/protocol.js";
+import { siteUrl } from "../../shared/site.js";
+import { Announcer } from "../../page/announcer.js";
+import { byId, copyText, find, h, memory, tabMemory } from "../../page/dom.js";
+import { clearError, showError } from "../../page/errors.js";
+import { ModelCard } from "../../page/model-card.js";
+import { ProgressLine } from "../../page/progress-line.js";
+import { RunButton } from "../../page/run-button.js";
+import { isShown } from "../../page/shell.js";
+import { HistoryCard } from "../../history/history-card.js";
+import { HistoryStore } from "../../history/history-store.js";
+import { Camera } from "./camera.js";
+import { Arriving, Page } from "./page.js";
+import { PagePicture } from "./page-picture.js";
+import { closePdf, countPages, drawPage, isPdf, pageNumbers } from "./page-source.js";
+import { PageText } from "./page-text.js";
+import { buildRead } from "./read-parts.js";
+import { aboutOf, contentOf, filesOf, keptFiles, pagesOf, titleOf } from "./session.js";
+
+const MOST_PAGES = 500; // in the queue
+const SHOWN_EVERY = 200; // ms between two pictures of the text that arrives
+const KEEP_AFTER = 2000; // ms after which edits are stored
+const MODEL_FILES = /\.safetensors$|^(config|tokenizer|preprocessor_config)\.json$/i;
+/** @type {Record<string, any>} as tasks.read has them, and the pages of PDFs */
+const INITIAL = { layout: "page", tables: true, straighten: true, threshold: 0.6, pdf_pages: "" };
+/** Models of the hub for handwriting; their sizes are about those of the weights. */
+const HANDWRITING = [
+  { name: "microsoft/trocr-small-handwritten", size: "about 250 MB" },
+  { name: "microsoft/trocr-base-handwritten", size: "about 1.3 GB" },
+];
+/** What pages are saved as: the engine writes the files, as `pyapp read --format` does. */
+const FORMATS = [
+  { format: "text", suffix: "txt", label: "TXT", title: "Plain text", type: "text/plain" },
+  { format: "csv", suffix: "csv", label: "CSV", title: "The tables, CSV", type: "text/csv" },
+  { format: "json", suffix: "json", label: "JSON", title: "Everything with its places, JSON", type: "application/json" },
+  { format: "hocr", suffix: "hocr", label: "hOCR", title: "Words with their places, hOCR", type: "text/html" },
+  { format: "html", suffix: "html", label: "HTML", title: "Paragraphs and tables, HTML", type: "text/html" },
+];
+
+/**
+ * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
+ * @param {HTMLElement} view an empty section @returns {Promise<ReadView>} the view with its style
+ */
+export async function openRead(app, models, view) {
+  const style = h("link", { rel: "stylesheet", href: siteUrl("css/read.css") });
+  await new Promise((resolve, reject) => {
+    style.onload = resolve;
+    style.onerror = () => reject(new Error(style.href));
+    document.head.append(style);
+  });
+  return new ReadView(app, models, view);
+}
+
+class ReadView {
+  /** As openRead. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
+  constructor(app, models, view) {
+    this.app = app;
+    this.models = models;
+    this.view = view;
+    this.engine = app.engine;
+    this.choice = app.choices.read;
+    buildRead(view);
+    this.actions = { ...app.actions, models: () => models.open(this.choice) };
+    this.announcer = new Announcer(byId("read-announcer"));
+    this.slot = byId("read-error");
+    app.errorSlots.push(this.slot);
+    this.progress = new ProgressLine(byId("read-progress"));
+    this.button = new RunButton(app, byId("read-start"), this.slot, "Reading");
+    this.picture = new PagePicture();
+    this.text = new PageText();
+    this.camera = new Camera();
+    this.store = new HistoryStore("reading");
+    this.entry = this.store.begin("Pictures");
+    /** The queue. @type {Page[]} */
+    this.pages = [];
+    /** The page that is shown. @type {Page | null} */
+    this.page = null;
+    /** Its picture. @type {HTMLCanvasElement | null} */
+    this.canvas = null;
+    this.editing = false;
+    /** Whether the page that is being read is shown: until the user looks at another one. */
+    this.follows = true;
+    /** What arrives of the page that is being read. @type {Arriving | null} */
+    this.arriving = null;
+    /** Edits are stored when it is over. @type {number | undefined} */
+    this.later = undefined;
+    /** The model that is loaded, by id. @type {string | null} */
+    this.loaded = null;
+    this.restoreSettings();
+    this.card = new HistoryCard(find(view, ".workspace-side"), this.store, {
+      name: "readings",
+      open: (item) => this.open(item),
+      renamed: (id, title) => id === this.entry.id && (this.entry.title = title),
+      removed: (id) => id === this.entry.id && this.begin(),
+      flush: () => this.keep(),
+      begin: { label: "New pictures", run: () => this.begin() },
+      filesOf: (item) => this.#exported(item),
+    }, this.actions);
+    new ModelCard(byId("read-model"), this.choice, models, this.announcer);
+    this.choice.addEventListener("model", () => this.load());
+    this.choice.addEventListener("models", () => this.#offer());
+    app.addEventListener("ready", () => this.load());
+    view.addEventListener("shown", () => this.load());
+    this.choice.dispatchEvent(new CustomEvent("model")); // the card was not there when it was chosen
+    this.#offer();
+    this.#listen();
+    this.ready = this.#restore();
+  }
+
+  #listen() {
+    const files = byId("read-files");
+    files.addEventListener("change", () => {
+      const chosen = [...(files.files ?? [])];
+      files.value = "";
+      if (chosen.length) this.add(chosen);
+    });
+    byId("read-camera").addEventListener("click", () => this.#try(() => this.camera.open()));
+    this.camera.addEventListener("taken", ({ detail }) => this.add([detail]));
+    byId("read-start").addEventListener("click", () => this.pressed());
+    this.view.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && event.ctrlKey && !this.button.running && this.page) this.pressed();
+    });
+    byId("read-turn").addEventListener("click", () => this.turn());
+    byId("read-edit").addEventListener("click", () => this.edit(!this.editing));
+    byId("read-undo").addEventListener("click", () => this.undo());
+    byId("read-back").addEventListener("click", () => this.goBack());
+    byId("read-copy").addEventListener("click", () => this.#try(async () => this.page && copyText(byId("read-copy"), (await this.written("text", [this.page])).trimEnd(), byId("read-text"))));
+    byId("read-formats").append(...FORMATS.map((kind) =>
+      h("button", { type: "button", title: kind.title, "data-format": kind.format, onclick: () => this.#try(() => this.save(kind)) }, kind.label)));
+    byId("read-scope").addEventListener("change", () => this.#showFormats());
+    this.picture.addEventListener("mark", ({ detail }) => this.mark(detail, "picture"));
+    document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.later !== undefined && this.keep());
+    addEventListener("beforeunload", (event) => {
+      if (this.later === undefined && !this.store.busy) return;
+      event.preventDefault(); // the browser asks whether to leave; what was edited is being stored
+      this.keep();
+    });
+    addEventListener("resize", () => this.editing && this.text.fit());
+    this.text.addEventListener("mark", ({ detail }) => this.mark(detail, "text"));
+    this.text.addEventListener("edited", ({ detail }) => this.edited(detail));
+  }
+
+  /** @param {() => unknown} work whose errors are shown */
+  async #try(work) {
+    try {
+      clearError(this.slot);
+      await work();
+    } catch (error) {
+      showError(this.slot, error, { ...this.actions, retry: () => this.#try(work) });
+    }
+  }
+
+  // -- settings
+
+  restoreSettings() {
+    /** @type {Record<string, HTMLInputElement | HTMLSelectElement>} */
+    const fields = { layout: byId("read-layout"), tables: byId("read-find-tables"), straighten: byId("read-straighten"), threshold: byId("read-threshold"), pdf_pages: byId("read-pdf-pages") };
+    /** @type {Record<string, any>} */
+    this.settings = { ...INITIAL };
+    for (const [name, field] of Object.entries(fields)) {
+      const [set, get] = field.type === "checkbox"
+        ? [(/** @type {any} */ value) => (/** @type {HTMLInputElement} */ (field).checked = value), () => /** @type {HTMLInputElement} */ (field).checked]
+        : [(/** @type {any} */ value) => (field.value = String(value)), () => (field.type === "number" ? Number(field.value) : field.value)];
+      const kept = memory.get("read-settings", {})[name];
+      if (typeof kept === typeof INITIAL[name]) this.settings[name] = kept;
+      set(this.settings[name]);
+      if (!field.checkValidity() || get() === "") set((this.settings[name] = INITIAL[name])); // not ours
+      field.addEventListener("change", () => {
+        if (!field.reportValidity()) return; // the browser names the limits; the last sound value counts
+        this.settings[name] = get();
+        memory.set("read-settings", this.settings);
+      });
+    }
+  }
+
+  /** The options of tasks.read. */
+  get options() {
+    const { pdf_pages: _, ...options } = this.settings;
+    return options;
+  }
+
+  // -- the model
+
+  #offer() {
+    const { models } = this.choice;
+    const row = (/** @type {{name: string, size: string}} */ { name, size }) => {
+      const here = models.find(({ id }) => id.startsWith(`hub:${name}@`));
+      return h("li", {}, h("button", { type: "button", class: "offer-row", onclick: () => this.models.open(this.choice, here?.id, here ? undefined : name) },
+        h("span", {}, name.split("/")[1]), h("span", { class: "row-size" }, size)));
+    };
+    const samples = models.flatMap((model) => model.samples ?? []);
+    byId("read-samples-group").hidden = samples.length === 0;
+    byId("read-samples").replaceChildren(...samples.map((sample) =>
+      h("button", { type: "button", class: "chip", onclick: () => this.#try(() => this.trySample(sample)) }, sample.title)));
+    byId("read-offer-list").replaceChildren(...HANDWRITING.map(row));
+    byId("read-offer").hidden = this.choice.model !== null && this.choice.model.kind !== "embedded";
+  }
+
+  /** Loads the chosen model before it is needed. */
+  load() {
+    const { model } = this.choice;
+    if (!model || !isShown(this.view) || this.loaded === model.id || this.button.running || !this.engine.about) return;
+    this.loaded = model.id;
+    this.prepared = this.engine.call("read.load", { model: model.id }).catch((error) => {
+      if (this.loaded === model.id) this.loaded = null;
+      if (this.choice.model === model) showError(this.slot, error, this.actions);
+    });
+  }
+
+  // -- the queue
+
+  /** What was dropped on the page: pictures and PDFs, or the files of a model. @param {File[]} files @param {string} [folder] */
+  drop(files, folder) {
+    if (files.some(({ name }) => MODEL_FILES.test(name))) return this.models.addFiles(files, this.choice, folder);
+    return this.add(files);
+  }
+
+  /** @param {{path: string}} sample a picture of the site */
+  async trySample({ path }) {
+    const response = await fetch(siteUrl(path)).catch(/** @returns {null} */ () => null);
+    if (!response?.ok) throw new UserError("The sample could not be loaded.", { where: path, hint: "Check your connection, then try again.", action: "retry" });
+    await this.add([new File([await response.blob()], path.slice(path.lastIndexOf("/") + 1), { type: "image/png" })]);
+  }
+
+  /** Adds the pages of files, and reads them. @param {File[]} files */
+  async add(files) {
+    clearError(this.slot);
+    /** @type {Page[]} */
+    const added = [];
+    try {
+      for (const file of files) {
+        const count = await countPages(file);
+        const numbers = isPdf(file) ? pageNumbers(this.settings.pdf_pages, count) : [1];
+        if (this.pages.length + added.length + numbers.length > MOST_PAGES) {
+          throw new UserError(`There are more than ${MOST_PAGES} pages.`, { where: file.name, hint: "Read fewer at a time: “Pages of PDFs” in the settings chooses some." });
+        }
+        added.push(...numbers.map((number) => new Page(file, number, count)));
+      }
+    } catch (error) {
+      showError(this.slot, error, this.actions);
+    }
+    if (!added.length) return;
+    this.pages.push(...added);
+    this.#showQueue();
+    if (this.button.running) return; // it reads these too
+    this.follows = true;
+    await this.show(added[0]);
+    await this.read();
+  }
+
+  /** The main button: Stop, Read, or Read again. */
+  pressed() {
+    if (this.button.running) return this.button.stop();
+    clearError(this.slot);
+    if (this.page && !this.pages.some(({ state }) => state === "waiting")) this.page.forget();
+    this.follows = true;
+    return this.read();
+  }
+
+  /** Reads the pages that wait, one after the other. */
+  async read() {
+    if (this.button.running || !this.#next()) return;
+    const told = [...this.slot.children]; // files that could not be opened, while others can
+    this.edit(false);
+    this.over = this.button.run(async (signal) => {
+      this.slot.append(...told);
+      await this.app.listed(signal);
+      const { id, title } = this.choice.present;
+      for (let page = this.#next(); page && !signal.aborted; page = this.#next()) await this.#readPage(page, id, title, signal);
+    }, { fail: () => {}, retry: () => this.read() });
+    this.#label();
+    await this.over;
+    this.progress.hide();
+    this.#label();
+    this.#showQueue();
+    this.#showPage();
+    await this.keep();
+    const read = this.pages.filter((page) => page.state === "done").length;
+    if (this.page?.state === "done") this.announcer.say(`Finished. ${count(read, "page")} read, ${count(this.page.figures().words, "word")} on this one.`);
+  }
+
+  #next() {
+    return this.pages.find(({ state }) => state === "waiting");
+  }
+
+  /** @param {Page} page @param {string} model @param {string} title @param {AbortSignal} signal */
+  async #readPage(page, model, title, signal) {
+    page.forget();
+    page.state = "reading";
+    this.#showQueue();
+    try {
+      if (this.follows && this.page !== page) await this.show(page, signal);
+      else if (this.page === page) this.#showPage();
+      const canvas = this.page === page && this.canvas ? this.canvas : await this.#draw(page, signal);
+      await this.#readCanvas(page, canvas, model, title, signal);
+    } catch (error) {
+      if (signal.aborted || !isOfPage(error)) {
+        page.state = "waiting";
+        throw error;
+      }
+      page.state = "failed";
+      page.error = error;
+    } finally {
+      this.arriving = null;
+    }
+    if (this.page === page) this.#showPage();
+    this.#showQueue();
+    if (this.pages.length > 1) await this.keep();
+  }
+
+  /** @param {Page} page @param {HTMLCanvasElement} canvas @param {string} model @param {string} title @param {AbortSignal} signal */
+  async #readCanvas(page, canvas, model, title, signal) {
+    const arriving = (this.arriving = new Arriving(canvas, this.settings.layout));
+    const { data } = pixelsOf(canvas);
+    let drawn = performance.now();
+    this.#say(page, "Finding the lines", 0, null);
+    const onEvent = (/** @type {TaskEvent} */ event) => {
+      if (event.type === "region") arriving.region(event);
+      else if (event.type === "line") arriving.line(event);
+      else if (event.type === "item") page.values = /** @type {any} */ (valuesOf(event));
+      else if (event.type === "progress" && event.what === "lines") this.#say(page, "Reading line", event.done, event.total);
+      else if (event.type === "progress" && event.what !== "pictures") this.#say(page, event.what, event.done, event.total);
+      if (this.page !== page || !["region", "line"].includes(event.type) || performance.now() - drawn < SHOWN_EVERY) return;
+      drawn = performance.now();
+      this.#showArriving(arriving);
+    };
+    const params = { model, pixels: data, height: canvas.height, width: canvas.width, name: page.name, options: this.options };
+    const { reason } = await this.engine.call("read", params, { signal, onEvent });
+    this.loaded = model;
+    page.model = title;
+    if (reason !== "cancelled") page.state = "done";
+    else {
+      page.values = arriving.values;
+      page.state = page.values.regions.length ? "stopped" : "waiting";
+    }
+  }
+
+  /** @param {Page} page @param {string} what @param {number} done @param {number | null} total */
+  #say(page, what, done, total) {
+    const place = this.pages.length > 1 ? `Page ${this.pages.indexOf(page) + 1} of ${this.pages.length}: ` : "";
+    const text = place ? what.charAt(0).toLowerCase() + what.slice(1) : what;
+    this.progress.show(`${place}${text}${total ? ` ${Math.min(done + 1, total)} of ${total}` : "…"}`, done, total);
+  }
+
+  /** @param {Page} page @param {AbortSignal} [signal] */
+  async #draw(page, signal) {
+    const { canvas, smaller } = await drawPage(page.file, page.number, page.turns, signal);
+    page.smaller = smaller;
+    return canvas;
+  }
+
+  #showQueue() {
+    const list = byId("read-queue");
+    const focused = list.contains(document.activeElement) ? [...list.children].findIndex((row) => row.contains(document.activeElement)) : -1;
+    const inRow = focused >= 0 ? [...list.children[focused].querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement)) : 0;
+    list.hidden = this.pages.length < 2;
+    list.replaceChildren(...this.pages.map((page) => h("li", { "data-state": page.state },
+      h("button", { type: "button", class: "read-open", "aria-current": page === this.page ? "true" : null, onclick: () => this.choose(page) },
+        h("span", { class: "read-open-name", dir: "auto" }, page.name), h("span", { class: "read-open-state" }, stateOf(page))),
+      h("button", { type: "button", class: "quiet read-remove", "aria-label": `Remove ${page.name}`, title: "Remove", disabled: page.state === "reading", onclick: () => this.remove(page) }, "×"))));
+    if (focused >= 0) (list.children[Math.min(focused, this.pages.length - 1)]?.querySelectorAll("button")[inRow] ?? byId("read-files")).focus();
+    list.querySelector("[aria-current]")?.closest("li")?.scrollIntoView({ block: "nearest" });
+  }
+
+  /** Shows a page of the queue, because the user wants it. @param {Page} page */
+  async choose(page) {
+    this.follows = page.state === "reading";
+    await this.show(page);
+  }
+
+  /** @param {Page} page */
+  async remove(page) {
+    const at = this.pages.indexOf(page);
+    this.pages.splice(at, 1);
+    this.#showQueue();
+    if (this.page === page) await this.show(this.pages[Math.min(at, this.pages.length - 1)] ?? null);
+    if (this.pages.length) await this.keep();
+    else await this.begin();
+  }
+
+  // -- the page that is shown
+
+  /** Shows a page, or nothing. @param {Page | null} page @param {AbortSignal} [signal] */
+  async show(page, signal) {
+    this.edit(false);
+    this.page = page;
+    this.canvas = null;
+    this.picture.show(null);
+    this.#showQueue();
+    this.#showPage();
+    if (!page) return;
+    try {
+      const canvas = await this.#draw(page, signal);
+      if (this.page !== page) return;
+      this.canvas = canvas;
+      this.picture.show(canvas, page.name);
+      this.#showPage();
+    } catch (error) {
+      if (signal) throw error;
+      if (page.state === "waiting" && !this.button.running) [page.state, page.error] = ["failed", error]; // else its reading says so
+      this.#showQueue();
+      this.#showPage();
+    }
+  }
+
+  #showPage() {
+    const { page, canvas } = this;
+    const values = page?.state === "reading" ? this.arriving?.values : page?.values;
+    byId("read-sheet").dataset.state = page?.state ?? "empty";
+    byId("read-empty").hidden = page !== null;
+    byId("read-head").hidden = page === null;
+    byId("read-sides").hidden = page === null || page.state === "failed";
+    byId("read-name").textContent = page?.name ?? "";
+    byId("read-facts").textContent = page ? factsOf(page, canvas) : "";
+    byId("read-turn").toggleAttribute("disabled", page?.state === "reading");
+    if (page?.state === "failed") showError(this.slot, page.error, { ...this.actions, retry: () => this.pressed() });
+    const regions = values?.regions ?? [];
+    this.picture.draw(regions);
+    this.text.show(regions, this.editing);
+    const nothing = byId("read-nothing");
+    nothing.hidden = !page || regions.length > 0;
+    nothing.textContent = page?.state === "done" ? "No text was found. If there is some, a sharper or larger picture may help; a picture that lies on its side can be turned." : page?.state === "waiting" ? "This page waits to be read." : "";
+    byId("read-foot").hidden = !page?.read;
+    find(this.view, ".read-saving").hidden = byId("read-edit").hidden = byId("read-copy").hidden = regions.length === 0;
+    byId("read-back").hidden = !page?.earlier;
+    if (!page?.read) return;
+    this.#showFigures();
+    this.#showFormats();
+    byId("read-ending").textContent = page.state === "stopped" ? "You stopped it here." : page.model ? `By ${page.model}.` : "";
+  }
+
+  /** @param {Arriving} arriving */
+  #showArriving(arriving) {
+    this.picture.draw(arriving.found);
+    this.text.show(arriving.values.regions, false);
+    byId("read-nothing").hidden = arriving.values.regions.length > 0;
+  }
+
+  #showFigures() {
+    if (!this.page) return;
+    const { words, lines, tables, confidence } = this.page.figures();
+    byId("read-words").textContent = words.toLocaleString("en");
+    byId("read-lines").textContent = lines.toLocaleString("en");
+    byId("read-tables").textContent = tables.toLocaleString("en");
+    byId("read-confidence").textContent = confidence === null ? "–" : `${Math.round(confidence * 100)} %`;
+    byId("read-undo").hidden = this.page.edits.length === 0;
+  }
+
+  #showFormats() {
+    const several = this.pages.filter((page) => page.read).length > 1;
+    find(this.view, ".read-scope").hidden = !several;
+    if (!several) byId("read-scope").value = "page";
+    const tables = this.#scope().some((page) => page.figures().tables > 0);
+    const csv = find(byId("read-formats"), "[data-format=csv]");
+    csv.toggleAttribute("disabled", !tables);
+    csv.title = tables ? "The tables, CSV" : "No table was found";
+  }
+
+  #label() {
+    const waiting = this.pages.filter(({ state }) => state === "waiting").length;
+    this.button.setLabel(waiting ? (waiting < this.pages.length ? "Read on" : "Read") : "Read again");
+  }
+
+  /** Turns the shown picture by a quarter, and reads it again. */
+  async turn() {
+    const { page } = this;
+    if (!page || page.state === "reading") return;
+    page.turns = (page.turns + 1) % 4;
+    page.forget();
+    await this.show(page);
+    this.announcer.say("The picture is turned.");
+    if (!this.button.running) await this.read();
+  }
+
+  /** Marks a line or a cell in the text and in the picture. @param {string} key @param {"picture" | "text"} from */
+  mark(key, from) {
+    this.picture.mark(key, from === "text");
+    this.text.mark(key, from === "picture");
+  }
+
+  /** @param {boolean} editing */
+  edit(editing) {
+    if (this.editing === editing) return;
+    this.editing = editing;
+    const button = byId("read-edit");
+    button.setAttribute("aria-pressed", String(editing));
+    button.textContent = editing ? "Done editing" : "Edit text";
+    this.#showPage();
+    if (editing) /** @type {HTMLElement | null} */ (byId("read-text").querySelector("textarea"))?.focus();
+    else this.keep();
+  }
+
+  /** @param {import("./page.js").Edit} edit */
+  edited(edit) {
+    if (!this.page?.edit(edit)) return;
+    this.#showFigures();
+    clearTimeout(this.later);
+    this.later = setTimeout(() => this.keep(), KEEP_AFTER);
+  }
+
+  undo() {
+    const edit = this.page?.undo();
+    if (!edit) return;
+    this.#showPage();
+    this.text.mark(`${edit.region}/${edit.cell === undefined ? "line" : "cell"}/${edit.cell ?? edit.line}`, true);
+    this.announcer.say("The edit is undone.");
+    this.keep();
+  }
+
+  /** Shows the text again that a hand had changed before the page was read again. */
+  async goBack() {
+    const { page } = this;
+    page?.goBack();
+    const kept = this.keep();
+    await this.show(page); // the picture may have been turned
+    this.announcer.say("The edited text is back.");
+    await kept;
+  }
+
+  // -- saving
+
+  /** The pages that are saved. */
+  #scope() {
+    return byId("read-scope").value === "all" ? this.pages.filter((page) => page.read) : this.page ? [this.page] : [];
+  }
+
+  /** @param {string} format @param {Page[]} pages @returns {Promise<string>} the content of a file */
+  async written(format, pages) {
+    const { text } = await this.engine.call("read.export", { format, pages: pages.map(({ values }) => values), names: pages.map(({ name }) => name) });
+    return text;
+  }
+
+  /** @param {{format: string, suffix: string, type: string}} kind */
+  async save(kind) {
+    const pages = this.#scope();
+    const text = await this.written(kind.format, pages);
+    const name = (pages.length > 1 ? this.entry.title : pages[0].name).replace(/\.(png|jpe?g|gif|webp|avif|bmp|pdf)$/i, "");
+    const link = h("a", { href: URL.createObjectURL(new Blob([text], { type: `${kind.type};charset=utf-8` })), download: `${name}.${kind.suffix}` });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+
+  // -- the history
+
+  /** Stores the pages that were read. */
+  async keep() {
+    clearTimeout(this.later);
+    this.later = undefined;
+    if (!this.pages.some((page) => page.read)) return;
+    const { entry, pages } = this;
+    const files = filesOf(pages);
+    const changed = files.length !== this.kept?.length || files.some((file, i) => file !== this.kept?.[i]);
+    if (entry.revision === 0) entry.title = titleOf(pages);
+    entry.about = aboutOf(pages);
+    this.kept = files;
+    try {
+      await this.store.put(entry, contentOf(pages), changed ? { files: keptFiles(files) } : {});
+      if (entry === this.entry) tabMemory.set("reading", entry.id);
+      await this.card.refresh(this.entry.id);
+    } catch (error) {
+      this.kept = undefined;
+      showError(this.slot, error, this.actions);
+    }
+  }
+
+  /** An empty queue. */
+  async begin() {
+    await this.#change(this.store.begin("Pictures"), []);
+    tabMemory.set("reading", null);
+  }
+
+  /** @param {import("../../history/history-store.js").HistoryItem} item */
+  async open(item) {
+    const pages = pagesOf(item);
+    await this.#change(item.entry, pages);
+    this.kept = filesOf(pages);
+    tabMemory.set("reading", item.entry.id);
+    this.announcer.say(`${item.entry.title}: ${item.entry.about}.`);
+  }
+
+  /** @param {import("../../history/history-store.js").HistoryEntry} entry @param {Page[]} pages */
+  async #change(entry, pages) {
+    await this.button.interrupt();
+    await this.keep();
+    clearError(this.slot);
+    closePdf();
+    this.kept = undefined;
+    this.entry = entry;
+    this.pages = pages;
+    await this.show(pages[0] ?? null);
+    this.#label();
+    await this.card.refresh(entry.id);
+  }
+
+  /** What this tab showed before it was reloaded. */
+  async #restore() {
+    const id = tabMemory.get("reading");
+    try {
+      const item = id && (await this.store.read(id));
+      if (item && !this.pages.length) await this.open(item);
+    } catch (error) {
+      showError(this.slot, error, this.actions);
+    }
+  }
+
+  /** The files of an entry, for a ZIP of all. @param {import("../../history/history-store.js").HistoryItem} item */
+  async #exported(item) {
+    const pages = pagesOf(item).filter((page) => page.read);
+    const texts = await Promise.all(FORMATS.filter(({ format }) => ["text", "json", "hocr"].includes(format)).map(async ({ format, suffix, type }) =>
+      ({ name: `${item.entry.title}.${suffix}`, blob: new Blob([await this.written(format, pages)], { type }) })));
+    return [...texts, ...item.files.map(({ name, blob }) => ({ name: name.replace(/^\d+\//, ""), blob }))];
+  }
+}
+
+/** The pixels of a canvas. @param {HTMLCanvasElement} canvas */
+function pixelsOf(canvas) {
+  const context = canvas.getContext("2d");
+  if (!context) throw new UserError("This browser has no memory for this picture.", { hint: "Make it smaller, or close other tabs." });
+  return context.getImageData(0, 0, canvas.width, canvas.height);
+}
+
+/** Whether an error is about one page: the next ones are read. @param {any} error */
+const isOfPage = (error) => error?.name === "UserError" && !error.fatal && !["models", "restart", "retry"].includes(error.action);
+
+/** @param {Record<string, any>} event an item of the task "read" */
+function valuesOf({ text, layout, regions, width, height, angle }) {
+  return { text, layout, regions, width, height, angle };
+}
+
+/** @param {Page} page */
+function stateOf(page) {
+  if (page.state === "waiting") return "waits";
+  if (page.state === "reading") return "is being read";
+  if (page.state === "failed") return "could not be read";
+  const { words } = page.figures();
+  return `${words ? count(words, "word") : "no text"}${page.state === "stopped" ? ", stopped" : ""}`;
+}
+
+/** @param {Page} page @param {HTMLCanvasElement | null} canvas */
+function factsOf(page, canvas) {
+  if (!canvas) return "";
+  const angle = page.values && Math.abs(page.values.angle) >= 0.2 ? `, straightened by ${Math.abs(page.values.angle).toFixed(1)}°` : "";
+  return `${canvas.width.toLocaleString("en")} × ${canvas.height.toLocaleString("en")} pixels${page.smaller ? ", a smaller copy" : ""}${angle}`;
+}
+
+/** @param {number} number @param {string} what */
+const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;

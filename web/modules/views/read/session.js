@@ -1,0 +1,48 @@
+/**
+ * What the history keeps of pages that were read together: their texts, and the files that they come from.
+ *
+ * @typedef {{file: number, number: number, count: number, turns: number, state: import("./page.js").State, values: import("./page.js").Values | null, model: string | null, smaller: boolean, edited: boolean, earlier: Page["earlier"]}} KeptPage `file` is its place among the files
+ */
+import { UserError } from "../../shared/protocol.js";
+import { Page } from "./page.js";
+
+/** @param {Page[]} pages @returns {File[]} each once */
+export const filesOf = (pages) => [...new Set(pages.map(({ file }) => file))];
+
+/** The names of stored files: those of one name must not replace each other. @param {File[]} files */
+export const keptFiles = (files) => files.map((file, i) => ({ name: `${i}/${file.name}`, blob: /** @type {Blob} */ (file) }));
+
+/** @param {Page[]} pages @returns {{pages: KeptPage[]}} */
+export function contentOf(pages) {
+  const files = filesOf(pages);
+  return {
+    pages: pages.map(({ file, number, count, turns, state, values, model, smaller, edited, earlier }) => ({
+      file: files.indexOf(file), number, count, turns, model, smaller, edited, earlier,
+      values: state === "reading" ? null : values, state: state === "reading" || state === "failed" ? "waiting" : state,
+    })),
+  };
+}
+
+/** @param {import("../../history/history-store.js").HistoryItem} item @returns {Page[]} */
+export function pagesOf({ entry, content, files }) {
+  const named = files.map(({ name, blob }) => ({ place: Number(name.split("/")[0]), file: new File([blob], name.slice(name.indexOf("/") + 1), { type: blob.type }) }));
+  return content.pages.map((/** @type {KeptPage} */ kept) => {
+    const found = named.find(({ place }) => place === kept.file);
+    if (!found) throw new UserError("A picture of this entry is missing.", { where: entry.title, hint: "Add the picture again." });
+    const { file: _, number, count, ...more } = kept;
+    return Object.assign(new Page(found.file, number, count), more);
+  });
+}
+
+/** @param {Page[]} pages */
+export function titleOf(pages) {
+  const files = filesOf(pages);
+  const more = files.length > 1 ? ` and ${files.length - 1} more` : "";
+  return `${files[0]?.name.slice(0, 60) ?? "Pictures"}${more}`;
+}
+
+/** @param {Page[]} pages */
+export function aboutOf(pages) {
+  const words = pages.reduce((sum, page) => sum + page.figures().words, 0);
+  return `${pages.length} ${pages.length === 1 ? "page" : "pages"}, ${words.toLocaleString("en")} words`;
+}
