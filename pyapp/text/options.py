@@ -115,7 +115,8 @@ class SamplingOptions:
         if not isinstance(self.rolling, bool):
             raise OptionError(f"must be true or false, not {shown(self.rolling)}", where="rolling")
         object.__setattr__(self, "stop", check_texts("stop", self.stop))
-        if self.choice == []:  # () stands for none given
+        given: object = self.choice
+        if given == []:  # () stands for none given
             raise OptionError("has no texts", where="choice", hint="Give at least one, or leave choice out")
         object.__setattr__(self, "choice", check_texts("choice", self.choice))
         object.__setattr__(self, "stop_tokens", check_ids("stop_tokens", self.stop_tokens))
