@@ -252,9 +252,11 @@ STATES: dict[str, Callable[[Page], object]] = {
 def looks(page: Page, viewport: ViewportSize, **media: str) -> Iterator[None]:
     page.emulate_media(reduced_motion="reduce", **media)  # type: ignore[arg-type]
     page.set_viewport_size(viewport)
-    yield
-    page.emulate_media(color_scheme="light", forced_colors="none")
-    page.set_viewport_size(WIDE)
+    try:
+        yield
+    finally:
+        page.emulate_media(color_scheme="light", forced_colors="none")
+        page.set_viewport_size(WIDE)
 
 
 def test_every_state_is_accessible(browser: BrowserContext, site: SiteServer, subtests: pytest.Subtests) -> None:
