@@ -170,7 +170,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         elif operator == "**" and isinstance(right, int) and abs(right) > 64:
             raise TemplateLimit(f"it raises a number to the power {right}")
         elif operator == "%" and isinstance(left, str):
-            raise SecurityError("texts cannot be formatted with %")
+            _check_format(left, right)
         return sized(super().call_binop(context, operator, left, right))
 
     def call(self, context: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -234,6 +234,27 @@ def _between(separator: str, values: Iterable[Any]) -> Iterator[Any]:
 
 def _check_replacement(text: str, old: Any = "", new: Any = "", *_: Any) -> None:
     if isinstance(old, str) and isinstance(new, str) and len(text) + text.count(old) * len(new) > TEXT_LIMIT:
+        raise TemplateLimit(f"it makes a text of more than {TEXT_LIMIT:,} characters")
+
+
+def _check_format(form: str, values: Any) -> None:
+    """For `form % values`: widths are small, values are texts and numbers, and the text stays within the limit."""
+    given = values if isinstance(values, tuple) else tuple(values.values()) if isinstance(values, dict) else (values,)
+    longest = 0
+    for value in given:
+        if not isinstance(value, str | int | float | None | jinja2.Undefined):
+            raise SecurityError("only texts and numbers can be formatted with %")
+        # `%r` writes a character as at most ten; a float has at most 309 digits before the point
+        longest = max(longest, value.bit_length() if isinstance(value, int) else 10 * len(str(value)) + 310)
+    parts = form.split("%")[1:]
+    for part in parts:
+        directive = re.match(r"(?:\([^()]*\)|(?!\())([^A-Za-z]*)", part)
+        if directive is None:
+            raise SecurityError("a name in a format has brackets or a percent sign")
+        widths = re.findall(r"[0-9]+", directive[1])
+        if "*" in directive[1] or any(len(width.lstrip("0")) > len(str(WIDTH_LIMIT)) - 1 for width in widths):
+            raise TemplateLimit(f"a width has more than {len(str(WIDTH_LIMIT)) - 1} digits")
+    if len(form) + len(parts) * (longest + 2 * WIDTH_LIMIT) > TEXT_LIMIT:
         raise TemplateLimit(f"it makes a text of more than {TEXT_LIMIT:,} characters")
 
 

@@ -116,6 +116,12 @@ def test_the_date() -> None:
     assert render("{{ strftime_now('%d %b %Y') }}", [USER], now=now) == "26 Jul 2024"
 
 
+def test_formats_of_texts() -> None:
+    source = "{{ '%s: %03d, %.2f%%, %-4s|' % ('a', 7, 1.5, none) }}{{ '%(b)s' % {'b': 2} }}"
+    source += "{{ '%s * %s' % (messages[0].content, 1) }}"
+    assert render(source, [USER]) == f"a: 007, 1.50%, None|2{USER['content']} * 1"
+
+
 GROW = "{{% set n = namespace(x='ab') %}}{{% for a in range(99) %}}{{% set n.x = {} %}}{{% endfor %}}"
 HOSTILE = {
     "steps|more than 1 seconds": "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
@@ -143,7 +149,14 @@ HOSTILE = {
     "steps|seconds": "{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(19) }}",
     "unsafe": "{{ ''.__class__.__mro__ }}",
     "unsafe|safely|not safe": "{{ ''.format(1) }}",
-    "formatted": "{{ '%99999999d' % 1 }}",
+    "more than 3 digits": "{{ '%99999999d' % 1 }}",
+    "than 3 digits": "{{ '%.*f' % (99999999, 1) }}",
+    "more than 3": "{{ ('%' ~ '0' * 200 ~ '99999999d') % 1 }}",
+    "16,777,216 char": "{{ ('%(a)s' * 99999) % {'a': 'a' * 99999} }}",
+    "brackets": "{{ '%((a))99999999d' % {'(a)': 1} }}",
+    "percent sign": "{{ '%(a%b)99999999d' % {'a%b': 1} }}",
+    "texts and numbers": "{{ '%s' % [messages] }}",
+    "not enough": "{{ '%s %s' % 'a' }}",
     "No filter|unknown|center": "{{ 'a'|center(99999999) }}",
     "wider": "{{ [1]|tojson(indent=99999999) }}",
     "the file '/etc/passwd': templates cannot read files": "{% include '/etc/passwd' %}",
