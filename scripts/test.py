@@ -1,6 +1,5 @@
-"""Runs every suite of tests, three side by side: python -m scripts.test [names of suites]
+"""Runs every suite of tests, two side by side: python -m scripts.test [names of suites]
 
-Three keep two cores busy, since each suite often waits: for processes, browsers and disks.
 Each line of a suite's output is printed immediately, after the suite's name. At the end the last lines of all suites
 are printed together.
 
@@ -34,7 +33,7 @@ SUITES = {
     "Pyodide, simd": [*PYODIDE, "simd", "tests/models", "tests/mirror", "-q", "-rfE"],  # what depends on kernels
 }
 RUN_AGAIN = {"page": 3}  # suites whose failed tests get a second run, and how many at most
-AT_ONCE = 3
+AT_ONCE = 2
 _printing = threading.Lock()
 
 
