@@ -69,7 +69,7 @@ else:
         return decorate if cls is None else decorate(cls)
 
     def _define(cls: type, name: str, method: Any) -> None:
-        """Adds a method that the class itself lacks, under the name that tracebacks show."""
+        """Adds a method, unless the class has its own."""
         if name not in cls.__dict__:
             setattr(cls, name, method)
 

@@ -44,9 +44,8 @@ def find_network(
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> Path:
     """The file of a network: a path, a folder, `owner/repo` or `owner/repo:file` on the hub (with a revision:
-    owner/repo@revision), or an address. Downloads what is not in the cache (`cache_dir`, or the
-    hub's). ModelNotFoundError, DownloadError,
-    StorageFullError, Cancelled.
+    owner/repo@revision), or an address. Downloads what is not in the cache (`cache_dir`, or the hub's).
+    ModelNotFoundError, DownloadError, StorageFullError, Cancelled.
     """
     from pyapp import hub
 

@@ -178,17 +178,16 @@ class Models:
                 param="model", code="model_too_large",
             )  # fmt: skip
         others = [other for other in self.by_name.values() if other is not model and other.loaded is not None]
-        for other in sorted(others, key=lambda other: other.used):
-            if sum(one.nbytes for one in others if one.loaded is not None) + needed <= limit:
-                return
-            if not other.requests:
-                await self._drop(other)
-        if sum(one.nbytes for one in others if one.loaded is not None) + needed > limit:
-            busy = ", ".join(one.name for one in others if one.loaded is not None)
-            raise Problem(
-                f"{told}, and requests that run now use the memory: {busy}. Try again later", status=503,
-                param="model", code="server_busy", headers={"Retry-After": "5"},
-            )  # fmt: skip
+        while needed + sum(other.nbytes for other in others) > limit:
+            unused = [other for other in others if not other.requests]  # anew: requests come while one is dropped
+            if not unused:
+                raise Problem(
+                    f"{told}, and requests that run now use the memory: {', '.join(other.name for other in others)}. "
+                    "Try again later", status=503, param="model", code="server_busy", headers={"Retry-After": "5"},
+                )  # fmt: skip
+            oldest = min(unused, key=lambda other: other.used)
+            others.remove(oldest)
+            await self._drop(oldest)
 
     def _load(self, model: ServedModel) -> None:
         """On the engine's thread."""

@@ -7,9 +7,8 @@
  * @typedef {import("./conversation.js").Turn} Turn
  */
 import { throwIfCancelled } from "../../shared/protocol.js";
-import { siteUrl } from "../../shared/site.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, find, h, memory } from "../../page/dom.js";
+import { byId, find, loadStyle, memory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
@@ -40,12 +39,7 @@ const NEAR = 80; // pixels from the end of the conversation within which the pag
  * @param {HTMLElement} view an empty section @returns {Promise<ChatView>} the view with its style
  */
 export async function openChat(app, models, view) {
-  const style = h("link", { rel: "stylesheet", href: siteUrl("css/chat.css") });
-  await new Promise((resolve, reject) => {
-    style.onload = resolve;
-    style.onerror = () => reject(new Error(style.href));
-    document.head.append(style);
-  });
+  await loadStyle("css/chat.css");
   return new ChatView(app, models, view);
 }
 

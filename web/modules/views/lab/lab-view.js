@@ -4,7 +4,7 @@
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, find, h, memory, tabMemory } from "../../page/dom.js";
+import { byId, find, h, loadStyle, memory, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { hostsIn } from "../../shared/lab-hosts.js";
 import { UserError } from "../../shared/protocol.js";
@@ -25,12 +25,7 @@ const COMES_FROM_LINK = "This notebook came with a link, and nothing in it was r
 
 /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} _models @param {HTMLElement} view */
 export async function openLab(app, _models, view) {
-  const style = h("link", { rel: "stylesheet", href: siteUrl("css/lab.css") });
-  await new Promise((resolve, reject) => {
-    style.onload = resolve;
-    style.onerror = () => reject(new Error(style.href));
-    document.head.append(style);
-  });
+  await loadStyle("css/lab.css");
   return new LabView(app, view);
 }
 

@@ -8,7 +8,7 @@
 import { UserError } from "../../shared/protocol.js";
 import { siteUrl } from "../../shared/site.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, copyText, find, h, memory, tabMemory } from "../../page/dom.js";
+import { byId, copyText, find, h, loadStyle, memory, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
@@ -49,12 +49,7 @@ const FORMATS = [
  * @param {HTMLElement} view an empty section @returns {Promise<ReadView>} the view with its style
  */
 export async function openRead(app, models, view) {
-  const style = h("link", { rel: "stylesheet", href: siteUrl("css/read.css") });
-  await new Promise((resolve, reject) => {
-    style.onload = resolve;
-    style.onerror = () => reject(new Error(style.href));
-    document.head.append(style);
-  });
+  await loadStyle("css/read.css");
   return new ReadView(app, models, view);
 }
 

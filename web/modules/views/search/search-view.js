@@ -6,9 +6,8 @@
  * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
  */
 import { UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
-import { siteUrl } from "../../shared/site.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, find, h, memory } from "../../page/dom.js";
+import { byId, find, h, loadStyle, memory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
@@ -33,12 +32,7 @@ const PASSAGE_PROMPTS = ["passage", "document", "corpus"];
  * @param {HTMLElement} view an empty section @returns {Promise<SearchView>} the view with its style
  */
 export async function openSearch(app, models, view) {
-  const style = h("link", { rel: "stylesheet", href: siteUrl("css/search.css") });
-  await new Promise((resolve, reject) => {
-    style.onload = resolve;
-    style.onerror = () => reject(new Error(style.href));
-    document.head.append(style);
-  });
+  await loadStyle("css/search.css");
   return new SearchView(app, models, view);
 }
 
