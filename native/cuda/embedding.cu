@@ -77,6 +77,8 @@ STEP(embedding_backward_f32, 0, PARTS(tokens, 256), 256, 0)
 
 STEP(embedding_backward_f32, 2, PARTS(vocabulary *columns, 256), 256, 0)
 {
+    if (failed)
+        return;
     FOR_EACH(i, record.dims[embedding_backward_f32_vocabulary] * record.dims[embedding_backward_f32_columns])
     ((float *)record.pointers[embedding_backward_f32_grad_w])[i] = 0;
 }

@@ -35,12 +35,12 @@ def reader_of(name: str) -> Callable[[bytes], Any]:
 
 
 @pytest.mark.parametrize("name", [*CHECKPOINTS, "tokenizer.bin"])
-def test_truncation_at_every_header_byte(golden: Path, peak_memory: Any, name: str) -> None:
+def test_truncation_all_over_the_header(golden: Path, peak_memory: Any, name: str) -> None:
     data = (golden / name).read_bytes()
     read = reader_of(name)
     whole_records = 0
     with peak_memory(8 << 20):
-        for length in [*range(min(len(data), 1200)), len(data) - 1]:
+        for length in [*range(min(len(data), 400)), *range(400, min(len(data), 1200), 7), len(data) - 1]:
             whole_records += survives(read, data[:length])
     # A vocabulary's size is not stored, so a tokenizer may end after any token; other formats know their length.
     assert (whole_records > 0) == (name == "tokenizer.bin")
@@ -51,7 +51,7 @@ def test_flipped_header_bits(golden: Path, peak_memory: Any, name: str) -> None:
     data = bytearray((golden / name).read_bytes())
     header = {"v0": 28, "v1": 41, "v2": 41, "al": 8 + int.from_bytes(data[:8], "little"), "to": 200}[name[:2]]
     read = reader_of(name)
-    step = 1 if name.startswith("v") else 5  # of a long header each byte has its turn, but not each of its bits
+    step = 1 if name.startswith("v") else 11  # of a long header each byte has its turn, but not each of its bits
     with peak_memory(8 << 20):
         for bit in range(0, 8 * header, step):
             data[bit // 8] ^= 1 << bit % 8

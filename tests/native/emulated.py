@@ -15,12 +15,13 @@ from pyapp.engine.launch import MissingKernel
 from tests.cuda.emulated import open_emulated
 from tests.native.kernels import HEADER, Launch
 
-SHARE = 3  # of the cases of a test, one in so many is run, unless PYAPP_EMULATED is "all"
+SHARE = 4  # of the cases of a test, one in so many is run, unless PYAPP_EMULATED is "all"
 # What CUDA's kernels do otherwise.
 DIFFERENT = {
     "test_linear_with_odd_half_scales": "parts of a sum are scaled, then added: NaN where scales are infinite",
     "test_a_token_does_not_depend_on_the_others": "keys of a few tokens are summed in other parts than those of many",
     "test_a_row_is_the_same_in_any_company": "more than 8 rows of block types are summed in other parts",
+    "test_four_rows_are_the_same_among_more": "the same",
     "test_windows_do_not_mix": "an infinite sample gives infinite power, not NaN",
 }
 SLOW = {"test_large_vocabularies", "test_frequencies"}  # run where PYAPP_EMULATED is "all"
@@ -39,7 +40,7 @@ class EmulatedKernels:
     """The device over an emulated card. Arrays are copied there and back with each record; each piece of memory has
     guards, and lies as far off 64-byte alignment as the array."""
 
-    mixed_error = 1.5e-5  # of float32 with 16-bit weights: tensor cores take a float32 as two parts of 8 bits
+    mixed_error = 2.0**-16 + 2e-6  # of float32 with 16-bit weights: tensor cores take it as two parts of 8 bits
 
     name = "CUDA's emulator"
 
