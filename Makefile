@@ -24,9 +24,7 @@ wheel: ready ## write the host's and the wasm wheel to dist-wheels/
 
 ready: # the compilers, the virtual environment with pyapp in it, the npm packages
 	@$(SETUP) system build
-	@$(SETUP) python
-	@$(SETUP) node
-	@$(RUN) native/build.py host >/dev/null
+	@$(SETUP) ready
 
 browser-ready:
 	@$(SETUP) system build browser

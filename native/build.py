@@ -67,8 +67,8 @@ HOST_SETS: dict[str, dict[str, list[str]]] = {
     "aarch64": {"neon": []},
 }
 SANITIZE = ["-g1", "-O1", "-fsanitize=address", "-fno-omit-frame-pointer"]
-# Undefined behaviour is the sources', whatever the registers' width: one set is enough, and the others compile in half
-# the time.
+# Undefined behaviour is the sources', whatever the registers' width: one set is enough, and others compile in half the
+# time.
 UNDEFINED = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
 EXPORTS = "run signature instruction_set allocate free set_threads threads flush_denormals cancel".split()
 # LLVM 21 contracts c - a * b to a wrong instruction of relaxed SIMD; where fusing pays, the kernels ask for it (vfma).
@@ -272,6 +272,30 @@ def copy_cuda(out: Path) -> list[Path]:
     return sorted(folder / name for name in texts)
 
 
+def machine_runs(flags: Sequence[str]) -> bool:
+    """Whether this machine has the instructions that these flags allow; True where Linux does not tell."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return True
+    line = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+    return line is None or {flag.removeprefix("-m") for flag in flags} <= set(line[1].replace("_", "").split())
+
+
+def sanitized(jobs: list[Job], sets: dict[str, list[str]]) -> list[Job]:
+    """The jobs with sanitizers: both for the first set, AddressSanitizer for the widest that this machine runs. The
+    others are never run here, and compiling them with sanitizers would take a third of the time."""
+    first = next(iter(sets))
+    widest = [name for name, flags in sets.items() if machine_runs(flags)][-1]
+    left_out = tuple(f"-{name}" for name in sets if name not in (first, widest))
+    others = (*left_out, *(f"-{widest}" for _ in range(widest != first)))
+    found = []
+    for source, name, own in jobs:
+        more = ["-O1"] if name.endswith(left_out) else SANITIZE if name.endswith(others) else [*SANITIZE, *UNDEFINED]
+        found.append((source, name, [*own, *more]))
+    return found
+
+
 def build_host(out: Path | str = DEFAULT_OUT, sanitize: bool = False) -> list[Path]:
     """Builds libpyapp.so for this machine's kind of processor into `out`, with kernels.h and the CUDA sources.
 
@@ -284,7 +308,7 @@ def build_host(out: Path | str = DEFAULT_OUT, sanitize: bool = False) -> list[Pa
         raise BuildError(f"no kernels for {machine}: native/simd.h knows {', '.join(HOST_SETS)}")
     compiler = shlex.split(os.environ.get("CC", "cc"))
     flags = shlex.split(os.environ.get("ARCHFLAGS", "")) + shlex.split(os.environ.get("CFLAGS", ""))
-    flags += ["-pthread"] + (SANITIZE if sanitize else [])
+    flags += ["-pthread"]
     link = shlex.split(os.environ.get("LDFLAGS", ""))
     link += ["-dynamiclib"] if sys.platform == "darwin" else ["-shared", "-Wl,-z,nodelete"]
     target, key = Path(out) / "libpyapp.so", build_key(compiler, flags, link, machine)
@@ -294,12 +318,10 @@ def build_host(out: Path | str = DEFAULT_OUT, sanitize: bool = False) -> list[Pa
             folder = Path(name)
             jobs = jobs_for(HOST_SETS[machine], ONCE)
             if sanitize:
-                others = tuple(f"-{name}" for name in list(HOST_SETS[machine])[1:])
-                jobs = [
-                    (source, name, own if name.endswith(others) else [*own, *UNDEFINED]) for source, name, own in jobs
-                ]
+                jobs = sanitized(jobs, HOST_SETS[machine])
                 link = [*link, *UNDEFINED]
             objects = compile_all(compiler, flags, jobs, folder)
+            link += SANITIZE if sanitize else []
             run([*compiler, *flags, *objects, *link, "-o", str(folder / "libpyapp.so"), "-lm"])
             finish(folder / "libpyapp.so", target, key)
     return [target, header, *copy_cuda(Path(out))]

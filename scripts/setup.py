@@ -1,8 +1,8 @@
 """Installs the missing tools and packages for a target of the Makefile. Uses Python's standard library only.
 
 python3 scripts/setup.py system build browser lint    Debian packages, only those whose command is missing
-python3 scripts/setup.py python                        .venv with the locked development packages and pyapp itself
-python3 scripts/setup.py node                          node_modules, as package-lock.json says
+python3 scripts/setup.py ready                         .venv with the locked development packages and pyapp itself,
+                                                       its kernels, and node_modules, as package-lock.json says
 python3 scripts/setup.py cuda                          the extra "cuda": NVIDIA's bindings and compiler
 python3 scripts/setup.py bench                         bench/node_modules: the peers that benches run beside us
 """
@@ -14,10 +14,12 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
+PIP = (str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check")
 
 # Command -> the Debian packages that install it.
 SYSTEM = {
@@ -78,18 +80,31 @@ def up_to_date(stamp: Path, value: str) -> bool:
     return stamp.is_file() and stamp.read_text() == value
 
 
-def python() -> None:
-    """Makes .venv from requirements-dev.txt (exact versions with hashes) and installs pyapp in place."""
+def ready() -> None:
+    """The kernels are compiled while packages arrive: they need none of them."""
+    with ThreadPoolExecutor() as pool:
+        build = [sys.executable, "native/build.py", "host"]
+        kernels = pool.submit(subprocess.run, build, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+        for step in (pool.submit(node, "."), kernels, pool.submit(packages)):
+            step.result()
+    stamp, value = python_stamp()
+    if not up_to_date(stamp, value):
+        run(*PIP, "install", "-q", "--no-deps", "--no-build-isolation", "-e", ".")
+        stamp.write_text(value)
+
+
+def python_stamp() -> tuple[Path, str]:
+    return VENV / ".ready", stamp_of("requirements-dev.txt", "pyproject.toml", "hatch_build.py")
+
+
+def packages() -> None:
+    """Makes .venv from requirements-dev.txt (exact versions with hashes)."""
     if sys.version_info < (3, 11):  # noqa: UP036
         sys.exit(f"pyapp needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]} (make PYTHON=...)")
-    stamp, value = VENV / ".ready", stamp_of("requirements-dev.txt", "pyproject.toml", "hatch_build.py")
-    if up_to_date(stamp, value):
+    if up_to_date(*python_stamp()):
         return
     run(sys.executable, "-m", "venv", str(VENV))
-    pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-    run(*pip, "install", "-q", "--require-hashes", "-r", "requirements-dev.txt")
-    run(*pip, "install", "-q", "--no-deps", "--no-build-isolation", "-e", ".")
-    stamp.write_text(value)
+    run(*PIP, "install", "-q", "--require-hashes", "-r", "requirements-dev.txt")
 
 
 def node(folder: str) -> None:
@@ -106,13 +121,10 @@ def main(arguments: list[str]) -> None:
     match arguments:
         case ["system", *groups] if groups and set(groups) <= set(SYSTEM):
             system(groups)
-        case ["python"]:
-            python()
-        case ["node"]:
-            node(".")
+        case ["ready"]:
+            ready()
         case ["cuda"]:
-            pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-            run(*pip, "install", "-q", "--no-build-isolation", "-e", ".[cuda]")
+            run(*PIP, "install", "-q", "--no-build-isolation", "-e", ".[cuda]")
         case ["bench"]:
             node("bench")
         case _:

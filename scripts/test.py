@@ -25,12 +25,14 @@ PYODIDE = [sys.executable, "-m", "tests.pyodide"]
 # The longest first, so that none is left to run alone at the end. The kernels' own tests (tests/native) run both
 # WebAssembly builds under node, in the native suite, and need not run inside Pyodide again. `make test-sanitize` also
 # runs CUDA's kernels in their emulator, which takes minutes.
+# With the other build of the kernels, Python is the same. So it runs the ops, and models of each kind.
+SIMD = [*(f"tests/models/test_{name}.py" for name in ("llama2c", "gguf_models", "whisper", "whisper_quantised")), "tests/mirror"]
 SUITES = {
     "native": [*PYTEST, "tests", "-m", "not browser"],
     "page": [*PAGE, "tests/pyodide", "e2e"],
     "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "--ignore", "tests/native", "-q", "-rfE"],
     "sanitizers": [sys.executable, "-m", "scripts.sanitize", "tests/native", "-q", "-p", "no:cacheprovider"],
-    "Pyodide, simd": [*PYODIDE, "simd", "tests/models", "tests/mirror", "-q", "-rfE"],  # what depends on kernels
+    "Pyodide, simd": [*PYODIDE, "simd", *SIMD, "-q", "-rfE"],
 }
 RUN_AGAIN = {"page": 3}  # suites whose failed tests get a second run, and how many at most
 AT_ONCE = 2
