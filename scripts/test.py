@@ -26,7 +26,10 @@ PYODIDE = [sys.executable, "-m", "tests.pyodide"]
 # WebAssembly builds under node, in the native suite, and need not run inside Pyodide again. `make test-sanitize` also
 # runs CUDA's kernels in their emulator, which takes minutes.
 # With the other build of the kernels, Python is the same. So it runs the ops, and models of each kind.
-SIMD = [*(f"tests/models/test_{name}.py" for name in ("llama2c", "gguf_models", "whisper", "whisper_quantised")), "tests/mirror"]
+SIMD = [
+    *(f"tests/models/test_{name}.py" for name in ("llama2c", "gguf_models", "whisper", "whisper_quantised")),
+    "tests/mirror",
+]
 SUITES = {
     "native": [*PYTEST, "tests", "-m", "not browser"],
     "page": [*PAGE, "tests/pyodide", "e2e"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from functools import cache
@@ -80,7 +81,10 @@ def compare(found: dict[str, Any], expected: dict[str, Any], decode: Any) -> Non
             assert word["probability"] == pytest.approx(probability, abs=1e-3)
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+HERE = CASES[::3] if sys.platform == "emscripten" else CASES  # Python decodes the same everywhere
+
+
+@pytest.mark.parametrize("case", HERE, ids=[case.name for case in HERE])
 def test_as_openai_whisper(case: Case) -> None:
     model = loaded(case.shape)
     found = results(transcribe(model, sound(case.seconds, case.sound), **case.settings))
