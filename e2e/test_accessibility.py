@@ -264,7 +264,7 @@ def test_every_state_is_accessible(browser: BrowserContext, site: SiteServer, su
     page.emulate_media(color_scheme="light")
     StoryPage(page).open(site.url)
     page.evaluate(AXE.read_text())
-    size = ["target-size", "scrollable-region-focusable"]  # what depends on the width
+    size = ["target-size", "scrollable-region-focusable"]  # Where colours are forced, contrast is the system's.
     for state, reach in STATES.items():
         page.evaluate(CLOSE)
         reach(page)
@@ -276,7 +276,7 @@ def test_every_state_is_accessible(browser: BrowserContext, site: SiteServer, su
         with subtests.test(f"{state}, phone, dark"), looks(page, PHONE, color_scheme="dark"):
             page.screenshot(path=OUTPUT / f"{name}-phone.png")
             assert page.evaluate(RUN, {"runOnly": ["color-contrast", *size]}) + page.evaluate(TOO_WIDE) == []
-        with subtests.test(f"{state}, 400 %, forced colours"), looks(page, ZOOMED, forced_colors="active"):  # not ours
+        with subtests.test(f"{state}, 400 %, forced colours"), looks(page, ZOOMED, forced_colors="active"):
             page.screenshot(path=OUTPUT / f"{name}-zoomed.png")
             assert page.evaluate(RUN, {"runOnly": size}) + page.evaluate(TOO_WIDE) == []
     page.close()
