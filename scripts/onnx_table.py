@@ -78,7 +78,7 @@ def render() -> str:
     counts: Counter[tuple[str, str]] = Counter()
     kinds: Counter[str] = Counter()
     for golden in (suite.GOLDEN, suite.GOLDEN.with_name("runtime.bin")):
-        for case in suite.cases(golden, values=False):
+        for case in suite.cases(golden):
             if case.name in REFUSED:
                 continue
             kinds["node" if case.kind == "node" else "model" if golden == suite.GOLDEN else "runtime"] += 1

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,24 @@ RANDOM = ("bernoulli", "multinomial", "random_normal", "random_uniform")  # only
 
 @dataclass
 class Case:
-    """A model, and pairs of inputs and outputs."""
+    """A model, and where pairs of inputs and outputs are stored."""
 
     kind: str
     name: str
     model: bytes
-    sets: list[tuple[list[Any], list[Any]]]
+    pairs: list[Any]
     rtol: float
     atol: float
+    found: Callable[[Any], Any]
+
+    def sets(self) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Pairs of inputs and outputs, read now."""
+
+        def read(places: list[Any]) -> list[Any]:
+            return [read_value(self.found(place)) for place in places]
+
+        for inputs, outputs in self.pairs:
+            yield read(inputs), read(outputs)
 
 
 def read_value(data: Any) -> Any:
@@ -39,6 +50,7 @@ def read_value(data: Any) -> Any:
     return from_stored(tensor_of_message(BytesSource(data)))
 
 
+@cache
 def stored(golden: Path = GOLDEN) -> tuple[dict[str, Any], memoryview]:
     """The index of a golden file, and its bytes."""
     raw = zlib.decompress(golden.read_bytes())
@@ -46,8 +58,8 @@ def stored(golden: Path = GOLDEN) -> tuple[dict[str, Any], memoryview]:
     return json.loads(raw[4 : 4 + length]), memoryview(raw)[4 + length :]
 
 
-def cases(golden: Path = GOLDEN, values: bool = True) -> Iterator[Case]:
-    """The stored cases; without `values` only their models."""
+def cases(golden: Path = GOLDEN) -> Iterator[Case]:
+    """The stored cases."""
     index, blob = stored(golden)
 
     def found(place: Any) -> Any:
@@ -56,16 +68,14 @@ def cases(golden: Path = GOLDEN, values: bool = True) -> Iterator[Case]:
         return bytes(blob[place[0] : place[0] + place[1]])
 
     for kind, name, model, sets, rtol, atol in index["cases"]:
-        sets = sets if values else []
-        pairs = [tuple([read_value(found(place)) for place in side] for side in pair) for pair in sets]
-        yield Case(kind, name, found(model), pairs, rtol, atol)  # type: ignore[arg-type]
+        yield Case(kind, name, found(model), sets, rtol, atol, found)
 
 
 def run(case: Case, repeats: int = 3) -> OnnxModule:
     """Runs a case, several times: later runs replay what the first ones have recorded. AssertionError where it
     differs."""
     module = OnnxModule(OnnxFile(BytesSource(case.model, case.name)))
-    for inputs, outputs in case.sets:
+    for inputs, outputs in case.sets():
         for _ in range(repeats):
             found = module.values(*inputs)
             assert len(found) == len(outputs), f"{len(found)} outputs, expected {len(outputs)}"
