@@ -47,14 +47,22 @@ def log_mel_spectrogram(samples: NDArray[np.float32], n_mels: int = 80, padding:
     if not np.isfinite(samples).all():
         raise ValueError("log_mel_spectrogram: samples must be finite numbers")
     frames = (len(samples) + padding) // HOP
-    filters, ranges = filter_tensors(n_mels)
     if not frames:
-        return np.empty((n_mels, 0), np.float32)
-    reflected = reflect(np.concatenate([samples, np.zeros(padding, np.float32)]) if padding else samples)
-    logs = log_mel(from_numpy(reflected), unit_roots(), filters, ranges, frames, HOP, SMALLEST_POWER).array()
+        return np.empty((len(mel_filters(n_mels)), 0), np.float32)
+    padded = np.concatenate([samples, np.zeros(padding, np.float32)]) if padding else samples
+    logs = mel_logs(reflect(padded), frames, n_mels)
     np.maximum(logs, logs.max() - np.float32(DECADES), out=logs)
     logs += np.float32(4)
     logs *= np.float32(0.25)
+    return logs
+
+
+def mel_logs(samples: NDArray[np.float32], frames: int, n_mels: int) -> NDArray[np.float32]:
+    """log10 of the mel power, float32 (n_mels, frames), of the windows that begin at 0, 160, 320, … of `samples`."""
+    filters, ranges = filter_tensors(n_mels)
+    logs: NDArray[np.float32] = log_mel(
+        from_numpy(samples), unit_roots(), filters, ranges, frames, HOP, SMALLEST_POWER
+    ).array()
     return logs
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyapp.audio.constants import SAMPLE_RATE
-from pyapp.audio.mel import DECADES, FFT_SIZE, HOP, SMALLEST_POWER, mel_filters, spectrum
+from pyapp.audio.mel import DECADES, FFT_SIZE, HOP, SMALLEST_POWER, mel_filters, mel_logs
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
 
@@ -93,7 +93,7 @@ class MelWindows:
 
     def __init__(self, audio: Any, n_mels: int) -> None:
         self.samples = Samples(audio)
-        self._filters = mel_filters(n_mels)
+        self._n_mels = mel_filters(n_mels).shape[0]
         self._kept: OrderedDict[int, NDArray[np.float32]] = OrderedDict()
         self._loudest = np.float32(-np.inf)
         frames = self.frames
@@ -136,11 +136,10 @@ class MelWindows:
         samples = self.samples.read(max(start, 0), end)
         total = self.samples.total
         if total is not None and start >= total:  # silence after the end
-            return np.full((len(self._filters), BLOCK), np.log10(SMALLEST_POWER), np.float32)
+            return np.full((self._n_mels, BLOCK), np.log10(SMALLEST_POWER), np.float32)
         if start < 0:  # mirrored at the first sample
             samples = np.concatenate([samples[HALF:0:-1], samples])
-        power = self._filters @ spectrum(samples, BLOCK)
-        logs: NDArray[np.float32] = np.log10(np.maximum(power, np.float32(SMALLEST_POWER)))
+        logs = mel_logs(samples, BLOCK, self._n_mels)
         self._loudest = max(self._loudest, logs.max())
         self._kept[block] = logs
         if len(self._kept) > BLOCKS_KEPT:
