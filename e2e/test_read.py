@@ -314,6 +314,12 @@ def test_pictures_are_turned_pasted_and_taken(read: ReadPage, letter: Path, tmp_
     page.locator("#read-camera-close").click()
     expect(page.locator("#read-camera-panel")).to_be_hidden()
     expect(page.locator("#read-camera")).to_be_focused()
+    page.locator("#read-camera").click()
+    expect(page.locator("#read-camera-panel")).to_be_visible()
+    page.evaluate("location.hash = '#story'")  # the camera goes off where its picture is not seen
+    page.wait_for_function("() => pyappPage.read.camera.stream === null")
+    page.evaluate("location.hash = '#read'")
+    expect(page.locator("#read-camera-panel")).to_be_hidden()
     page.context.clear_permissions()
 
 

@@ -86,7 +86,7 @@ const named = () => VIEWS.find(({ id }) => `#${id}` === location.hash.split("=")
 /** @param {View} view */
 const sectionOf = ({ id }) => byId(`view-${id}`);
 
-/** Shows one view at a time, by the address's hash, and loads it. The section of the view fires "shown". */
+/** Shows one view at a time, by the address's hash, and loads it. The section of the view fires "shown", that of the view before it "left". */
 export class Views {
   /** @param {App} app @param {Models} models */
   constructor(app, models) {
@@ -117,7 +117,9 @@ export class Views {
 
   /** @param {View} wanted */
   #show(wanted) {
+    const left = VIEWS.find((view) => view !== wanted && !sectionOf(view).hidden);
     showOnly(wanted);
+    if (left) sectionOf(left).dispatchEvent(new Event("left"));
     sectionOf(wanted).dispatchEvent(new Event("shown"));
     this.#load(wanted).catch((error) => this.#failed(wanted, error));
   }

@@ -14,6 +14,8 @@ export class Camera extends EventTarget {
     this.video = byId("read-video");
     byId("read-take").addEventListener("click", () => this.take());
     byId("read-camera-close").addEventListener("click", () => this.close());
+    this.view = byId("view-read");
+    this.view.addEventListener("left", () => this.stream && this.close()); // nobody is filmed who does not see it
     byId("read-camera").hidden = !navigator.mediaDevices?.getUserMedia; // only on secure pages
   }
 
@@ -24,6 +26,7 @@ export class Camera extends EventTarget {
     } catch (error) {
       throw refusal(error);
     }
+    if (this.view.hidden) return this.close(); // left while the browser asked
     this.video.srcObject = this.stream;
     byId("read-camera-panel").hidden = false;
     byId("read-take").focus();
