@@ -162,6 +162,12 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
         lambda q, k, v: ops.scaled_dot_product_attention(q, k, v, normal(4, 5, 7, seed=9).to(q.device, q.dtype)),
         [normal(4, 5, 8), normal(4, 7, 8, seed=1), normal(4, 7, 8, seed=2)],
     ),
+    "masked_attention_soft_cap": (
+        lambda q, k, v: ops.scaled_dot_product_attention(
+            q, k, v, _sight(2, 1, 5, 60).to(q.device), softcap=1.5, enable_gqa=True
+        ),
+        [normal(2, 4, 5, 8), normal(2, 2, 60, 8, seed=1), normal(2, 2, 60, 8, seed=2)],
+    ),
     "masked_attention_window": (
         lambda x: ops.scaled_dot_product_attention(x, x, x, is_causal=True, window=(3, -1)),
         [normal(1, 2, 70, 16)],
