@@ -216,6 +216,15 @@ class Cuda(Backend):
             self._enter()
             self.card.copy(to.value, source.value, nbytes)
 
+    def copy_across(self, to: HiddenAddress, other: Backend, source: HiddenAddress, nbytes: int) -> bool:
+        if not isinstance(other, Cuda):
+            return False
+        first, second = sorted((self, other), key=id)  # in one order, or two threads would wait for each other
+        with first._lock, second._lock:
+            other._enter()
+            self._enter()
+            return self.card.copy_across(to.value, other.card, source.value, nbytes)
+
     # ---- kernels
 
     def run(self, records: bytearray, count: int) -> int:
