@@ -43,7 +43,7 @@ typedef struct problem {
     int64_t before, after; /* row t attends to the keys t - before .. t + after */
     int64_t workspaces;
     int kind;
-    float scale;
+    float scale, softcap;
     mask mask;
 } problem;
 
@@ -56,6 +56,7 @@ typedef struct unit {
     int64_t q_token, y_token;
     float *k, *v, *grad_k, *grad_v;   /* (keys, padded), padding is zero */
     float *weights, *slopes;          /* (keys, BLOCK) */
+    float *slants;                    /* (keys, BLOCK), with a softcap: its derivatives */
     float *queries, *gradients, *out; /* (BLOCK, padded): of one block; queries are scaled */
     float *turned;                    /* (padded, BLOCK) */
     int64_t first, rows;              /* the block: its rows */
@@ -345,6 +346,27 @@ static __attribute__((noinline)) void score(unit *u)
     }
 }
 
+#ifdef __wasm__
+#define NO_SOFTCAP 1 /* which would not fit into the size that the page loads */
+#else
+#define NO_SOFTCAP 0
+/* Puts the softcap on the scores of keys first .. first + count - 1, as far as they are seen, and its derivatives, from
+ * 1 - tanh(x)^2 = 1 / cosh(x)^2 without cancellation, into `slants`. */
+static __attribute__((noinline)) void cap_scores(const unit *u, float *weights, float *slants, int64_t count)
+{
+    const vfloat softcap = vsplat(u->of->softcap), inverse = 1.0f / softcap;
+    for (int64_t i = 0; i < count * BLOCK; i += BLOCK)
+        for (int64_t row = i; row < i + u->wide; row += LANES) {
+            const vfloat score = vload(weights + row), x = score * inverse;
+            if (slants) {
+                const vfloat e = vexp_negative(vmin(x, -x)), cosh = (1.0f + e * e) * 0.5f;
+                vstore(slants + row, e * e / (cosh * cosh));
+            }
+            vstore(weights + row, vselect(score == -INFINITE, score, vtanh(x) * softcap));
+        }
+}
+#endif
+
 /* The largest score of each row after masking. */
 COMPACT void find_largest(unit *u)
 {
@@ -381,7 +403,7 @@ static __attribute__((noinline)) void weigh(unit *u)
     }
 }
 
-/* slopes = weights * (v . g - their weighted mean). */
+/* slopes = weights * (v . g - their weighted mean), with a softcap times its derivatives. */
 static __attribute__((noinline)) void slope(unit *u)
 {
     for (int64_t row = 0; row < u->wide; row += WIDE * LANES) {
@@ -404,6 +426,11 @@ static __attribute__((noinline)) void slope(unit *u)
         for (int64_t row = 0; row < u->wide; row += LANES)
             vstore(u->slopes + i + row,
                    vload(u->weights + i + row) * (vload(u->slopes + i + row) - vload(u->delta + row)));
+#ifndef __wasm__
+    for (int64_t i = u->start * BLOCK; u->of->softcap != 0 && i < u->visible * BLOCK; i += BLOCK)
+        for (int64_t row = 0; row < u->wide; row += LANES)
+            vstore(u->slopes + i + row, vload(u->slopes + i + row) * vload(u->slants + i + row));
+#endif
 }
 
 /* Forward
@@ -533,6 +560,10 @@ COMPACT void forward_rows(unit *u, int64_t batch, int64_t kv_head, int64_t at, i
         for (int64_t key = u->start; key < u->visible; key += KEYS) {
             const int64_t count = u->visible - key < KEYS ? u->visible - key : KEYS;
             score_keys(u, key, count);
+#ifndef __wasm__
+            if (u->of->softcap != 0)
+                cap_scores(u, u->weights, NULL, count);
+#endif
             if (u->of->mask.p)
                 add_mask(u, u->weights, key, count);
             weigh_keys(u, count, sums, correction);
@@ -559,11 +590,16 @@ COMPACT void backward_unit(unit *u, int64_t batch, int64_t kv_head, int64_t at)
     for (int64_t first = 0; first < p->tokens * u->group; first += BLOCK) {
         set_block(u, first);
         score(u);
+#ifndef __wasm__
+        if (p->softcap != 0)
+            cap_scores(u, u->weights + u->start * BLOCK, u->slants + u->start * BLOCK, u->visible - u->start);
+#endif
         if (p->mask.p) {
             set_mask(u, batch, kv_head);
             add_mask(u, u->weights + u->start * BLOCK, u->start, u->visible - u->start);
-            find_largest(u);
         }
+        if (p->mask.p || p->softcap != 0)
+            find_largest(u);
         weigh(u);
         take_rows(u, u->value, u->gradients, u->grad_y, u->y_token, u->inverse);
         slope(u);
@@ -594,7 +630,7 @@ COMPACT void begin_worker(unit *u, const problem *p, int worker)
     u->value = (columns){p->value_dim, round_up(p->value_dim, LANES), round_up(p->value_dim, LARGEST_LANES)};
     const int64_t padded = u->key.padded > u->value.padded ? u->key.padded : u->value.padded;
     const int64_t keys = round_up(p->keys, KEY_UNIT), by_key = keys * padded, by_row = BLOCK * padded;
-    float *at = p->workspace + worker * (4 * (by_key + by_row) + 2 * BLOCK * keys);
+    float *at = p->workspace + worker * (4 * (by_key + by_row) + (p->softcap != 0 ? 3 : 2) * BLOCK * keys);
     float **parts[] = {&u->k, &u->v, &u->grad_k, &u->grad_v, &u->queries, &u->gradients, &u->out, &u->turned};
     for (int i = 0; i < 8; i++) {
         *parts[i] = at;
@@ -602,6 +638,7 @@ COMPACT void begin_worker(unit *u, const problem *p, int worker)
     }
     u->weights = at;
     u->slopes = at + BLOCK * keys;
+    u->slants = at + 2 * BLOCK * keys;
 }
 
 /* Loads the keys and values of a batch entry and kv head: keys unchanged, or as panels. */
@@ -632,7 +669,7 @@ COMPACT int check(const problem *p, int *nothing)
     if (*nothing)
         return KERNEL_OK;
     return p->kv_heads <= 0 || p->heads % p->kv_heads || p->keys <= 0 || p->head_dim <= 0 || p->value_dim <= 0 ||
-                   p->workspaces <= 0 || p->kind < 0 || p->mask.kind < 0
+                   p->workspaces <= 0 || p->kind < 0 || p->mask.kind < 0 || (NO_SOFTCAP && p->softcap != 0)
                ? KERNEL_BAD_ARGUMENT
                : KERNEL_OK;
 }
@@ -711,7 +748,8 @@ COMPACT problem masked_problem(const launch *record)
                               .token = d[masked_attention_mask_token],
                               .key = d[masked_attention_mask_key]},
                      .workspaces = d[masked_attention_workspaces],
-                     .scale = record->floats[masked_attention_scale]};
+                     .scale = record->floats[masked_attention_scale],
+                     .softcap = record->floats[masked_attention_softcap]};
 }
 
 KERNEL(masked_attention)

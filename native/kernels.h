@@ -486,18 +486,19 @@ KERNEL(cached_attention,
  * keys, kv_heads, value_dim), y (batch, tokens, heads, value_dim). Batch entries and tokens of q, k and v have any strides;
  * y and all gradients are dense. Row t sees the keys t - before .. t + after (causal: after = 0 or keys - tokens). The mask
  * of row t of query head h of batch entry b for key s is mask[b * mask_batch + h * mask_head + t * mask_token +
- * s * mask_key]: a float is added to the score, a bool is true where the row sees the key. A row that sees nothing gives 0,
- * and gradients of 0. workspace: for each of at most `workspaces` workers (further workers stay idle) 4 * (S + 48) * D + 96 *
- * S floats, where S is keys rounded up to a multiple of 24 and D the larger of head_dim and value_dim, rounded up to a
- * multiple of 16. grad_kv is grad_k (batch, keys, kv_heads, head_dim), then grad_v (batch, keys, kv_heads, value_dim). */
+ * s * mask_key]: a float is added to the score, a bool is true where the row sees the key. Before that, with a softcap (not
+ * 0), a score is softcap * tanh(score / softcap), which WebAssembly does not compute. A row that sees nothing gives 0, and
+ * gradients of 0. workspace: for each of at most `workspaces` workers (further workers stay idle) 4 * (S + 48) * D + 96 * S
+ * floats, with a softcap 144 * S, where S is keys rounded up to a multiple of 24 and D the larger of head_dim and value_dim,
+ * rounded up to a multiple of 16. grad_kv is grad_k (batch, keys, kv_heads, head_dim), then grad_v (batch, keys, kv_heads, value_dim). */
 KERNEL(masked_attention,
        "y q k v mask? workspace | batch tokens keys heads kv_heads head_dim value_dim q_batch "
        "q_token k_batch k_token v_batch v_token before after type mask_type mask_batch mask_head mask_token mask_key "
-       "workspaces | scale")
+       "workspaces | scale softcap")
 KERNEL(masked_attention_backward,
        "grad_q grad_kv q k v grad_y mask? workspace | batch tokens keys heads kv_heads head_dim value_dim q_batch "
        "q_token k_batch k_token v_batch v_token before after type mask_type mask_batch mask_head mask_token mask_key "
-       "workspaces | scale")
+       "workspaces | scale softcap")
 /* As attention_f32, but every row sees all `keys`. k and v are packed by the two kernels below; head_dim <= 256. */
 KERNEL(attention_q8, "y q k v | tokens heads kv_heads head_dim keys y_stride q_stride | scale")
 /* x is (tokens, heads, head_dim), tokens x_stride apart; the packed heads follow one another. For each 8 keys: 8 f32

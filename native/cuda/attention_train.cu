@@ -14,7 +14,7 @@ struct problem {
     int64_t mask_batch, mask_head, mask_token, mask_key;
     int64_t workspaces;
     int type, mask_type;
-    float scale;
+    float scale, softcap; /* with a softcap, scale is divided by it */
 };
 
 DEVICE problem problem_of(const launch &record, int first)
@@ -49,7 +49,8 @@ DEVICE problem problem_of(const launch &record, int first)
     p.workspaces = d[masked_attention_workspaces];
     p.type = (int)d[masked_attention_type];
     p.mask_type = (int)d[masked_attention_mask_type];
-    p.scale = record.floats[masked_attention_scale];
+    p.softcap = record.floats[masked_attention_softcap];
+    p.scale = record.floats[masked_attention_scale] / (p.softcap != 0 ? p.softcap : 1.0f);
     return p;
 }
 
@@ -164,14 +165,22 @@ template <int ELEMENTS, int PASS> struct whole_attention {
         const int64_t token = OF_KEYS ? other : row, key = OF_KEYS ? row : other;
         if (!sees_all && (key < first_key(p, token) || key >= last_key(p, token)))
             return -INFINITE;
-        const float found = seen(product * p.scale);
+        const float scaled = product * p.scale;
+        const float found = seen(p.softcap != 0 ? p.softcap * tanhf(scaled) : scaled);
         return sees_all ? found : masked(p, batch, head, token, key, found);
     }
-    DEVICE_MEMBER float weight(int64_t row, int64_t other, float score, float second) const
+    DEVICE_MEMBER float weight(int64_t row, int64_t other, float score, float product, float second) const
     {
         const float *own = p.numbers + NUMBERS * query_row(p, batch, OF_KEYS ? other : row, head);
         const float weight = exponential(score - own[0]) * own[1];
-        return PASS == GRAD_V ? weight : weight * (second - own[2]) * p.scale;
+        if (PASS == GRAD_V)
+            return weight;
+        float factor = p.scale;
+        if (p.softcap != 0) { /* softcap * (1 - tanh(x)^2), without cancellation */
+            const float e = expf(-fabsf(product * p.scale)), cosh = 0.5f * (1 + e * e);
+            factor *= p.softcap * e * e / (cosh * cosh);
+        }
+        return weight * (second - own[2]) * factor;
     }
     template <bool OF_SECOND> DEVICE_MEMBER float query_at(int64_t token, int64_t column) const
     {

@@ -316,9 +316,11 @@ template <class Task> DEVICE void flash_halves(Task &task, int64_t row0, int64_t
                     float &score = scores[i / 4][i % 4];
                     if (Task::TERMS == 2)
                         score *= scales[WARP * 16 + LANE / 4 + i % 4 / 2 * 8];
-                    score = row < task.rows && other < last ? task.score(row, other, score, whole) : -INFINITE;
+                    const float product = score;
+                    score = row < task.rows && other < last ? task.score(row, other, product, whole) : -INFINITE;
                     if constexpr (!Task::ONLINE) {
-                        score = score == -INFINITE ? 0.0f : task.weight(row, other, score, second[i / 4][i % 4]);
+                        score =
+                            score == -INFINITE ? 0.0f : task.weight(row, other, score, product, second[i / 4][i % 4]);
                     }
                 }
                 if constexpr (Task::ONLINE) {
@@ -461,9 +463,10 @@ template <class Task> DEVICE void flash_floats(Task &task, int64_t row0, int64_t
                     for (int j = 0; j < 4; j++) {
                         const int64_t other = start + x + 8 * j;
                         float &score = scores[i][j];
-                        score = row < task.rows && other < last ? task.score(row, other, score, whole) : -INFINITE;
+                        const float product = score;
+                        score = row < task.rows && other < last ? task.score(row, other, product, whole) : -INFINITE;
                         if constexpr (!Task::ONLINE) {
-                            score = score == -INFINITE ? 0.0f : task.weight(row, other, score, second[i][j]);
+                            score = score == -INFINITE ? 0.0f : task.weight(row, other, score, product, second[i][j]);
                         }
                         most = Larger()(most, score);
                     }

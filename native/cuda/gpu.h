@@ -45,11 +45,12 @@
 
 #include "activations.h"
 
+/* Two blocks of a kernel run on a multiprocessor: so many registers has a thread at most. */
 #define KERNEL(name, blocks, threads, shared)                                                                          \
-    extern "C" __global__ void __launch_bounds__(threads)                                                              \
+    extern "C" __global__ void __launch_bounds__(threads, 2)                                                           \
         name(GRID_CONSTANT launch record, int32_t *status, unsigned char *scratch)
 #define STEP(name, number, blocks, threads, shared)                                                                    \
-    extern "C" __global__ void __launch_bounds__(threads)                                                              \
+    extern "C" __global__ void __launch_bounds__(threads, 2)                                                           \
         name##_step##number(GRID_CONSTANT launch record, int32_t *status, unsigned char *scratch)
 #define SCRATCH(name, bytes)
 #define PARTS(a, b) (((a) + (b) - 1) / (b))

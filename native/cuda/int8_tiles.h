@@ -41,6 +41,7 @@ DEVICE void multiply_bytes(int sums[4], const int (*x)[INT8_STRIDE], const int (
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #endif
 #else
+#pragma unroll 1
     for (int k = first; k < first + (HALF ? 4 : 8); k++)
         for (int i = 0; i < 4; i++)
             sums[i] = __dp4a(x[g + i / 2 * 8][k], w[2 * t + i % 2][k], sums[i]);
@@ -89,6 +90,9 @@ DEVICE void int8_product(int8_tile *tile, const activations *x, int64_t rows, in
                 }
             }
             __syncthreads();
+#if !HAS_TENSOR_CORES
+#pragma unroll 1 /* registers would not suffice */
+#endif
             for (int stage = 0; stage < INT8_STAGE; stage++)
 #pragma unroll
                 for (int i = 0; i < 2; i++)

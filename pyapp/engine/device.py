@@ -46,6 +46,10 @@ class Backend:
         """Copies inside the device."""
         raise NotImplementedError
 
+    def copy_across(self, to: Any, other: Backend, source: Any, nbytes: int) -> bool:
+        """Copies from the memory of another device to this one's without the host; False where that cannot be done."""
+        return False
+
     def run(self, records: bytearray, count: int) -> int:
         """Runs launch records in order; returns 0, or (index of the record that failed << 8) | a KERNEL_* code."""
         raise NotImplementedError

@@ -328,7 +328,8 @@ class Storage:
             ours.write(self.address + to, source.bytes_view()[start : start + nbytes])
         elif ours.host_visible:
             theirs.read(source.address + start, self.bytes_view()[to : to + nbytes])
-        else:  # by way of the host, a piece at a time
+        elif not ours.copy_across(self.address + to, theirs, source.address + start, nbytes):
+            # by way of the host, a piece at a time
             for at in range(0, nbytes, PIECE):
                 size = min(PIECE, nbytes - at)
                 self.write(to + at, source.read(start + at, size))

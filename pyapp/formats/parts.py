@@ -25,15 +25,17 @@ def read_part(
     checkpoint: Checkpoint, name: str, rows: Runs, columns: tuple[int, int] | None = None, *, finite: bool = False,
     device: Device | str | None = None,
 ) -> Tensor:  # fmt: skip
-    """Rows of a tensor, and of a matrix the columns (first, count); None: all. Only these bytes are read, where the
-    file has the tensor row by row and no block is divided; else it is a part of the whole tensor, in float32 if that is
-    in blocks.
+    """Rows of a tensor, and of a matrix the columns (first, count); None: all. A stack of matrices (E, N, K) is that of
+    their rows (E * N, K). Only these bytes are read, where the file has the tensor row by row and no block is divided;
+    else it is a part of the whole tensor, in float32 if that is in blocks.
 
     Errors as those of Checkpoint.read; ValueError for rows and columns that are not there.
     """
     info = checkpoint.tensors.get(name)
     if info is None:
         raise KeyError(f"{checkpoint.source.name} has no tensor {name!r}")
+    if len(info.shape) == 3:
+        info = replace(info, shape=(info.shape[0] * info.shape[1], info.shape[2]))
     width = info.shape[1] if len(info.shape) == 2 else 1
     first, count = columns or (0, width)
     inside = all(row >= 0 and n > 0 and row + n <= info.shape[0] for row, n in rows) if info.shape else False
@@ -41,7 +43,7 @@ def read_part(
         raise ValueError(f"read_part: {name!r} {list(info.shape)} has no rows {list(rows)[:5]}, columns {columns}")
     part = _source(checkpoint, info, rows, first, count)
     if part is None:
-        whole = quant.dequantize(checkpoint.read(name, finite=finite, device=device))
+        whole = quant.dequantize(checkpoint.read_rows(name, finite=finite, device=device)).reshape(info.shape)
         taken = whole if columns is None else whole.narrow(1, *columns)
         return cat([taken.narrow(0, row, n) for row, n in rows]).contiguous()
     height = sum(n for _, n in rows)

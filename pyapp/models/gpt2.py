@@ -12,7 +12,7 @@ from pyapp.engine import Tensor
 from pyapp.nn import Embedding, LayerNorm, Module
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, SelfAttention, Text
 from pyapp.nn.heads import Heads
-from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.layers.gated import activated, activation_named
 from pyapp.nn.layers.linear import TransposedLinear
 
 from .loading.config import check_fields, read_config, require
@@ -106,7 +106,7 @@ class FeedForward(Module):
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
         """x and residual (..., n_embd) → residual + feed-forward (..., n_embd)."""
-        return self.c_proj(self.activation(self.c_fc(x)), residual)
+        return self.c_proj(activated(self.c_fc, x, self.activation), residual)
 
 
 class Block(Module):

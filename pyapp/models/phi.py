@@ -8,7 +8,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text, normalized_heads
-from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.layers.gated import activated, activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 
 from .loading.config import DecoderConfig
@@ -71,7 +71,7 @@ class FeedForward(Module):
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
         """x and residual (..., hidden_size) → residual + feed-forward (..., hidden_size)."""
-        return self.fc2(self.activation(self.fc1(x)), residual)
+        return self.fc2(activated(self.fc1, x, self.activation), residual)
 
 
 class Block(Module):

@@ -8,7 +8,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
-from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.layers.gated import activated, activation_named
 
 from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, NAMES, WINDOW, Gguf
@@ -43,7 +43,7 @@ class FeedForward(Module):
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
         """x and residual (..., hidden_size) → residual + feed-forward (..., hidden_size)."""
-        return self.c_proj(self.activation(self.c_fc(x)), residual)
+        return self.c_proj(activated(self.c_fc, x, self.activation), residual)
 
 
 class Block(Module):

@@ -14,7 +14,7 @@ from ..engine.user_errors import describe
 from ..errors import ArgumentError
 from .layers.containers import ModuleList
 from .layers.embedding import Embedding
-from .layers.gated import activation_named
+from .layers.gated import activated, activation_named
 from .layers.joined import JoinedLinear
 from .layers.linear import Linear, ResidualLinear
 from .layers.normalization import LayerNorm
@@ -142,7 +142,7 @@ class Intermediate(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., width) → (..., inner)."""
-        return self.activation(self.dense(x))
+        return activated(self.dense, x, self.activation)
 
 
 class BertAttention(Module):

@@ -14,7 +14,8 @@ A module says by `tensor_parallel` how its layers are divided, by their names:
 
 Parts are "queries" and "keys" (the features of all heads of queries, and of those of keys or values), "groups" (of each
 head of keys: its queries, its key and its value, one group after another) and "inner" (features between the two layers
-of a feed-forward). A module with queries has `heads`, nn.heads.Heads or a number.
+of a feed-forward). A module with queries has `heads`, nn.heads.Heads or a number. Experts have such parts of the stacks
+of their matrices: each process has a part of every expert, so that all have the same work whichever is chosen.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from ..engine.processes.group import ProcessGroup
 from ..errors import ModelError
 from .heads import Heads
 from .layers.embedding import Embedding
+from .layers.experts import Experts
 from .layers.linear import Linear, ResidualLinear, TransposedLinear
 from .module import Module
 from .parameter import Parameter
@@ -60,6 +62,14 @@ class Part:
         count = sum(count for _, count in self.ranges)
         return *self.shape[: self.dim], count, *self.shape[self.dim + 1 :]
 
+    def flat(self) -> Part:
+        """Of a part of a stack of matrices (E, N, K): the same part of the matrix of their rows (E * N, K)."""
+        count, rows, columns = self.shape
+        if self.dim == 2:
+            return Part((count * rows, columns), 1, self.ranges)
+        ranges = tuple((i * rows + first, n) for i in range(count) for first, n in self.ranges)
+        return Part((count * rows, columns), 0, ranges)
+
     def of_rows(self, start: int, count: int) -> Part:
         """What the process has of some rows, as a part of those rows."""
         shape = (count, *self.shape[1:])
@@ -72,6 +82,9 @@ class Part:
         """The part of a whole tensor, as a copy. Of a matrix in blocks it is one, unless it begins or ends within
         blocks or bands; then it is float32.
         """
+        if x.dtype.is_quantized and len(self.shape) == 3:  # a stack, as the matrix of its rows
+            own = self.flat().of(x)
+            return own if own.dtype.is_quantized else own.reshape(self.own_shape)
         if x.dtype.is_quantized and self.dim == 0:
             x = quant.concatenate([quant.copied_rows(x, *taken) for taken in self.ranges])
             return x if x.dtype.is_quantized else x.to(float32)
@@ -140,6 +153,15 @@ class SummedTransposedLinear(TransposedLinear):
         first = self.group.rank() == 0
         y = ops.linear(x, self.weight.T, self.bias if first else None, residual if first else None)
         return sum_of_ranks(y, self.group)
+
+
+class SummedExperts(Experts):
+    """Experts that have a part of their inner features. All processes choose alike, and sum up."""
+
+    group: ProcessGroup
+
+    def forward(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
+        return sum_of_ranks(super().forward(x, shares, chosen).contiguous(), self.group)
 
 
 class DividedHead(Linear):
@@ -220,6 +242,9 @@ class _Division:
 
     def add(self, path: str, module: Module, plan: Mapping[str, tuple[str, ...]]) -> None:
         """Divides the layers of a module."""
+        if isinstance(module, Experts):
+            self._stacks(path, module, plan)
+            return
         there = {name: layer for name, layer in module._modules.items() if layer is not None}
         divided = {name: split for name, split in plan.items() if name in there}
         if any(split[0] in ("outputs", "inputs") for split in divided.values()):
@@ -353,6 +378,15 @@ class _Division:
         layer.in_features = part[2]
         self._become(layer, SummedTransposedLinear if transposed else SummedLinear)
 
+    def _stacks(self, path: str, module: Experts, plan: Mapping[str, tuple[str, ...]]) -> None:
+        total = module.intermediate_size
+        first, count = self._divided(path, total, self.block_of(module.down_proj))
+        for name, (kind, *parts) in plan.items():
+            ranges = tuple((i * total + first, count) for i in range(len(parts)))
+            self._set(getattr(module, name), 1 if kind == "outputs" else 2, ranges, module.stack_shape(name))
+        module.intermediate_size = count
+        self._become(module, SummedExperts)
+
     def _vocabulary(self, layer: Any) -> None:
         words = layer.weight.shape[0]
         most = -(-words // self.size // WORDS) * WORDS
@@ -370,8 +404,10 @@ class _Division:
         self._become(layer, DividedHead)
         layer.features, layer.most, layer.out_features = words, most, count
 
-    def _set(self, parameter: Tensor, dim: int, ranges: tuple[tuple[int, int], ...]) -> None:
-        self.parts[id(parameter)] = Part(tuple(parameter.shape), dim, ranges)
+    def _set(
+        self, parameter: Tensor, dim: int, ranges: tuple[tuple[int, int], ...], shape: tuple[int, ...] | None = None
+    ) -> None:
+        self.parts[id(parameter)] = Part(shape or tuple(parameter.shape), dim, ranges)
 
     def _become(self, layer: Any, kind: type[Module]) -> None:
         """The same object, whose name and parameters others know, computes as another class."""

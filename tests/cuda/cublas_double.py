@@ -30,7 +30,13 @@ ATTRIBUTES = {  # of each kind of object: number, name and type
 }  # fmt: skip
 R_32F, R_16F, R_16BF = 0, 2, 14
 DTYPES: dict[int, Any] = {R_32F: np.float32, R_16F: np.float16, R_16BF: np.uint16}
-EPILOGUE_DEFAULT, EPILOGUE_BIAS = 1, 4
+EPILOGUE_DEFAULT = 1
+BIASED = (4, 6, 36)  # CUBLASLT_EPILOGUE_BIAS, RELU_BIAS, GELU_BIAS
+ACTIVATIONS: dict[int, Callable[[np.ndarray], np.ndarray]] = {  # without and with bias
+    **dict.fromkeys((1, 4), lambda x: x),
+    **dict.fromkeys((2, 6), lambda x: np.maximum(x, 0)),
+    **dict.fromkeys((32, 36), lambda x: 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))),
+}
 WORKSPACE = 4096  # bytes that its algorithm needs
 STREAM = 77
 
@@ -45,6 +51,7 @@ class Double:
         self.objects: dict[int, dict[str, Any]] = {}
         self.computed: list[tuple[int, int, int, int]] = []
         self.refuses = False  # whether it has no algorithm
+        self.refuses_activations = False
         self._numbers = itertools.count(1000)
         self._kept: list[Any] = []  # ctypes does not keep callbacks
         made = self._export
@@ -117,7 +124,9 @@ class Double:
         if self._sizes(description, a, b, c, d) is None:
             return INVALID_VALUE
         assert wanted == 1 and all(allowed[name] in (1, 2, 4, 8, 16, 32, 64, 128, 256) for name in "abcd")
-        count[0] = 0 if self.refuses or allowed["workspace"] < WORKSPACE else 1
+        activates = self.objects[description]["epilogue"] not in (1, 4)
+        refused = self.refuses or (self.refuses_activations and activates)
+        count[0] = 0 if refused or allowed["workspace"] < WORKSPACE else 1
         if count[0]:
             ctypes.memset(results, 0, 96)  # sizeof(cublasLtMatmulHeuristicResult_t)
             ctypes.memmove(results, b"chosen".ljust(64, b"!"), 64)
@@ -159,15 +168,14 @@ class Double:
         result = numbers[0] * (a @ b)
         if numbers[1]:
             result = result + numbers[1] * read(self._matrix(*places[2]))
-        if own["epilogue"] == EPILOGUE_BIAS:
+        if own["epilogue"] in BIASED:
             m = sizes[0]
             dtype = np.dtype(DTYPES[kind])
             memory = (ctypes.c_ubyte * (m * dtype.itemsize)).from_address(
                 self.card._inside(own["bias"], m * dtype.itemsize)
             )
             result = result + read(np.frombuffer(memory, dtype))[:, None]
-        else:
-            assert own["epilogue"] == EPILOGUE_DEFAULT
+        result = ACTIVATIONS[own["epilogue"]](result)
         to = self._matrix(*places[3])
         to[...] = to_bf16(result) if kind == R_16BF else result
 

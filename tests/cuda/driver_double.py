@@ -24,7 +24,8 @@ from . import emulated
 CODES = {
     "CUDA_SUCCESS": 0, "CUDA_ERROR_INVALID_VALUE": 1, "CUDA_ERROR_OUT_OF_MEMORY": 2, "CUDA_ERROR_NOT_INITIALIZED": 3,
     "CUDA_ERROR_NO_DEVICE": 100, "CUDA_ERROR_INVALID_CONTEXT": 201, "CUDA_ERROR_NOT_READY": 600,
-    "CUDA_ERROR_ILLEGAL_ADDRESS": 700, "CUDA_ERROR_LAUNCH_FAILED": 719,
+    "CUDA_ERROR_ILLEGAL_ADDRESS": 700, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED": 704,
+    "CUDA_ERROR_TOO_MANY_PEERS": 711, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED": 217, "CUDA_ERROR_LAUNCH_FAILED": 719,
 }  # fmt: skip
 
 
@@ -45,6 +46,9 @@ class Driver:
         self.cards = [emulated.EmulatedCard(memory) for _ in range(cards)]
         self.version, self.start_code = 13000, 0
         self.busy = 0
+        self.reached, self.peer_code = True, 0  # whether cards reach each other; what permitting it answers
+        self.copied: list[tuple[int, int]] = []  # (bytes, stream) of copies between cards
+        self.permitted: set[tuple[int, int]] = set()  # (context, context of a card that it may read)
         self.waits: list[tuple[int, int]] = []  # (stream, event) of cuStreamWaitEvent
         self.launches: list[tuple[int, str]] = []  # (stream, kernel)
         self.pinned: dict[int, Any] = {}
@@ -190,6 +194,24 @@ class Driver:
     def cuMemcpyDtoDAsync(self, to: int, source: int, nbytes: int, stream: int) -> tuple[int]:
         assert stream in self.streams
         self.card.copy(to, source, nbytes)
+        return (0,)
+
+    def cuDeviceCanAccessPeer(self, device: int, peer: int) -> tuple[int, int]:
+        assert device != peer
+        return 0, int(self.reached)
+
+    def cuCtxEnablePeerAccess(self, context: int, flags: int) -> tuple[int]:
+        own = 100 + self._current.index
+        assert flags == 0 and own != context and (own, context) not in self.permitted
+        self.permitted.add((own, context))
+        return (self.peer_code,)
+
+    def cuMemcpyPeerAsync(self, *arguments: int) -> tuple[int]:
+        to, to_context, source, source_context, nbytes, stream = arguments
+        assert stream in self.streams and (to_context, source_context) in self.permitted
+        cards = [self.cards[context - 100] for context in (to_context, source_context)]
+        ctypes.memmove(cards[0]._inside(to, nbytes), cards[1]._inside(source, nbytes), nbytes)
+        self.copied.append((nbytes, stream))
         return (0,)
 
     def cuMemsetD8Async(self, to: int, value: int, nbytes: int, stream: int) -> tuple[int]:

@@ -9,13 +9,14 @@ import pytest
 
 import pyapp
 from pyapp import Tensor
-from pyapp.engine import capture
+from pyapp.engine import capture, ops
 from pyapp.engine.device import register
 from pyapp.engine.devices.cuda import Cuda
 from pyapp.engine.gpu.cublas import Products
 from pyapp.engine.op import OPS
 from pyapp.errors import KernelError
 from pyapp.nn import functional as F
+from tests.models.test_decoders import TEXT, make
 
 from . import emulated
 from .cublas_double import CardWithDouble
@@ -69,6 +70,47 @@ def test_linear(card: Any, dtype: str, added: str) -> None:
     assert card.launched.count("cublasLtMatmul") == 1 and not any("linear" in name for name in card.launched)
     assert card.double.computed == [(68, 10, 21, 24)]
     card.check()
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("activation", ["relu", "gelu_tanh"])
+@pytest.mark.parametrize("biased", [False, True])
+def test_activations_are_a_part_of_the_product(card: Any, dtype: str, activation: str, biased: bool) -> None:
+    x, w = normal(3, 7, 24, seed=1, dtype=dtype), normal(10, 24, seed=2, dtype=dtype)
+    bias = normal(10, seed=3, dtype=dtype) if biased else None
+    expected = ops.linear(x.float(), w.float(), None if bias is None else bias.float())
+    expected = (expected.relu() if activation == "relu" else F.gelu(expected, "tanh")).to(x.dtype)
+    assert_near(ops.linear_activated(x, w, bias, activation), expected)
+    ours = at(card, x, w, bias)
+    card.launched.clear()
+    assert_near(ops.linear_activated(*ours, activation), expected)
+    assert card.launched == ["cublasLtMatmul"]
+    graph = capture(lambda: ops.linear_activated(*ours, activation) + 1.0)
+    assert_near(graph.replay() - 1.0, ((expected + 1.0) - 1.0))
+    assert "unary" not in card.launched
+    card.double.refuses_activations = True  # then a kernel follows
+    more = x[:, :5].to(card.device)
+    assert_near(ops.linear_activated(more, *ours[1:], activation), expected[:, :5])
+    assert card.launched[-2:] == ["cublasLtMatmul", "unary"]
+    few = x[:1, :5].to(card.device)
+    assert_near(ops.linear_activated(few, *ours[1:], activation), expected[:1, :5])
+    assert card.launched[-1] == "unary" and card.launched[-2] != "cublasLtMatmul"
+    card.check()
+
+
+def test_a_feed_forward_is_two_products(card: Any) -> None:
+    """Phi's activation runs in the first one's call; with gradients, after it."""
+    model = make("phi", 1).requires_grad_(False)
+    expected = model(pyapp.tensor([TEXT]))
+    model.to(card.device)
+    ids = pyapp.tensor([TEXT], device=card.device)
+    card.launched.clear()
+    found = model(ids)
+    np.testing.assert_allclose(found.cpu().numpy(), expected.numpy(), atol=2e-4)
+    assert card.launched.count("cublasLtMatmul") >= 4 and "unary" not in card.launched
+    model.requires_grad_(True)
+    model(ids).sum().backward()
+    assert "unary" in card.launched
 
 
 def test_rows_apart_and_few_rows(card: Any) -> None:

@@ -24,7 +24,7 @@ from pyapp.errors import KernelError
 from pyapp.extension import load
 
 from . import emulated
-from .driver_double import Driver, install
+from .driver_double import CODES, Driver, install
 
 pytestmark = [pytest.mark.native_only, pytest.mark.skipif(emulated.REAL, reason="needs the double of the driver")]
 devices: Any = importlib.import_module("pyapp.engine.device")  # pyapp.engine.device is the class
@@ -50,6 +50,55 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
 @pytest.fixture
 def driver(patch: pytest.MonkeyPatch) -> Driver:
     return install(patch, Driver(cards=2))
+
+
+def test_cards_that_reach_each_other_copy_without_the_host(driver: Driver, patch: pytest.MonkeyPatch) -> None:
+    """In the order of both streams, back and forth, parts as well; the host sees none of it."""
+    x = pyapp.arange(12.0, device="cuda:0").reshape(3, 4) + 1.0
+    y = pyapp.zeros(5, device="cuda:1")
+    streams = [int(d.backend.stream_of(None)) for d in (x.device, y.device)]  # type: ignore[attr-defined]
+    with patch.context() as inner:
+        for name in ("cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync"):
+            inner.delattr(Driver, name)
+        there = x.to("cuda:1")
+        part = x[1:, ::2].to("cuda:1")
+        y[1:3].copy_(x[0, :2])
+        back = (there * 2.0).to("cuda:0")
+    assert [n for n, _ in driver.copied[:2]] == [48, 16] and {s for _, s in driver.copied} == set(streams)
+    assert [s for s, _ in driver.waits[:2]] == [streams[1], streams[0]]  # the copy for the kernel, then the other way
+    expected = (np.arange(12, dtype=np.float32) + 1).reshape(3, 4)
+    assert there.device == "cuda:1" and there.tolist() == expected.tolist()
+    assert part.tolist() == expected[1:, ::2].tolist() and y.tolist() == [0, 1, 2, 0, 0]
+    assert back.device == "cuda:0" and back.tolist() == (2 * expected).tolist()
+    assert driver.permitted == {(101, 100), (100, 101)}
+
+
+@pytest.mark.parametrize(
+    ("reached", "code", "direct"),
+    [(False, 0, 0), (True, CODES["CUDA_ERROR_TOO_MANY_PEERS"], 0),
+     (True, CODES["CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"], 1)],
+)  # fmt: skip
+def test_cards_that_do_not_reach_each_other(driver: Driver, reached: bool, code: int, direct: int) -> None:
+    driver.reached, driver.peer_code = reached, code
+    x = pyapp.rand(1 << 19, device="cuda:0")  # in pieces of staging memory
+    assert x.to("cuda:1").tolist() == x.tolist() and len(driver.copied) == direct
+
+
+def test_two_threads_copy_in_both_directions(driver: Driver) -> None:
+    tensors = [pyapp.full((64,), float(i), device=f"cuda:{i}") for i in range(2)]
+    found: dict[int, Any] = {}
+
+    def move(i: int) -> None:
+        for _ in range(50):
+            found[i] = tensors[i].to(f"cuda:{1 - i}")
+
+    threads = [threading.Thread(target=move, args=(i,), daemon=True) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert all(found[i].tolist() == [float(i)] * 64 for i in range(2))
 
 
 def test_several_cards(driver: Driver) -> None:

@@ -22,8 +22,10 @@ from pyapp.models.llama import Config, LlamaForCausalLM
 from pyapp.models.load import build
 from pyapp.nn.parallel import DistributedDataParallel
 from pyapp.nn.parameter import skip_initialization
+from pyapp.nn.tensor_parallel import parallelize
 from pyapp.text.session import Session
 from pyapp.utils.data import DistributedSampler
+from tests.models.test_decoders import make
 
 FOLDER = Path()
 CHECKS: dict[str, Callable[[], None]] = {}
@@ -404,6 +406,23 @@ def a_model_in_two_processes() -> None:
         token = int(logits[1].argmax().item())
         assert int(logits[0].argmax().item()) == token
         logits = [session.step(token) for session in sessions]
+
+
+@check
+def mixtures_of_experts_in_two_processes() -> None:
+    """Equal tokens, from prompts of more and of fewer tokens than experts are gathered for, and by a Graph."""
+    for name in ("mixtral", "qwen3_moe"):
+        whole, own = (make(name, 1).requires_grad_(False) for _ in range(2))
+        parallelize(own, dist.group_or_world(None))
+        assert sum(p.numel() for p in own.parameters()) < 0.7 * sum(p.numel() for p in whole.parameters())
+        for text in ([5, 90, 4, 33, 2, 71, 8, 9, 60, 1, 12], [7, 3]):
+            sessions = [Session(one, capacity=32) for one in (own, whole)]
+            logits = [session.feed(text) for session in sessions]
+            for _ in range(8):
+                close(*logits, 1e-5)
+                token = int(logits[1].argmax().item())
+                assert int(logits[0].argmax().item()) == token
+                logits = [session.step(token) for session in sessions]
 
 
 def main() -> None:

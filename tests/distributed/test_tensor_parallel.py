@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import pyapp
+from pyapp import nn
 from pyapp.distributed.leading import Leader, OutOfStep, follow
 from pyapp.engine import capture, quant
 from pyapp.engine.buffers import int32_tensor
@@ -39,13 +40,15 @@ from tests.models.whisper_model import weights as whisper_weights
 from tests.together import check_each
 
 pytestmark = pytest.mark.native_only
-REFUSED = {
-    "olmo2": "q_norm, k_norm", "stablelm-parallel": "q_layernorm, k_layernorm", "mixtral": "experts.gate_up_proj",
-    "qwen3_moe": "experts.gate_up_proj",
-}  # fmt: skip
+REFUSED = {"olmo2": "q_norm, k_norm", "stablelm-parallel": "q_layernorm, k_layernorm"}
 WIDE = SMALL | {
     "model_type": "llama", "vocab_size": 300, "hidden_size": 512, "intermediate_size": 768, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 128,
+}  # fmt: skip
+
+
+MIXTURE = WIDE | {
+    "model_type": "mixtral", "hidden_size": 256, "num_local_experts": 3, "num_experts_per_tok": 2,
 }  # fmt: skip
 
 
@@ -194,6 +197,94 @@ def test_each_process_reads_its_parts(files: dict[str, Path], kind: str, dtype: 
         # Activations become int8 for weights in blocks: a difference in the last bit can change one of them.
         assert np.abs(steps - logits).max() < (1e-5 if kind == "safetensors" and dtype is None else 0.1)
     assert sum(p.nbytes for p in results[0][0].parameters()) < 0.53 * sum(p.nbytes for p in whole.parameters())
+
+
+@pytest.fixture(scope="module")
+def mixtures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A mixture of experts: each matrix by itself, as published; in stacks; and as GGUF, in blocks of 32 and of 256."""
+    folder = tmp_path_factory.mktemp("mixtures")
+    module = __import__("pyapp.models.mixtral", fromlist=["mixtral"])
+    model = module.MixtralForCausalLM(module.Config.from_dict(MIXTURE))
+    pyapp.manual_seed(6)
+    state = {name: (pyapp.randn(*p.shape) * p.shape[-1] ** -0.5).half() for name, p in model.named_parameters()}
+    found = {"stacks": folder / "stacks" / "model.safetensors", "apart": folder / "apart" / "model.safetensors"}
+    apart: dict[str, pyapp.Tensor] = {}
+    for name, value in state.items():
+        before, experts, stack = name.partition(".mlp.experts.")
+        for i in range(value.shape[0] if experts else 0):
+            names = ("w1", "w3") if stack == "gate_up_proj" else ("w2",)
+            for part, matrix in zip(names, value[i].chunk(len(names)), strict=True):
+                apart[f"{before}.block_sparse_moe.experts.{i}.{part}.weight"] = matrix.contiguous()
+        if not experts:
+            apart[name.replace(".mlp.gate.", ".block_sparse_moe.gate.")] = value
+    for path, tensors in ((found["stacks"], state), (found["apart"], apart)):
+        path.parent.mkdir()
+        write_safetensors(path, tensors)
+        (path.parent / "config.json").write_text(json.dumps(MIXTURE))
+    for kind in ("q8_0", "Q4_K_M"):
+        found[kind] = folder / f"{kind}.gguf"
+        quantize_file(found["apart"], found[kind], kind, view=gguf_view(found["apart"]))
+    return found
+
+
+@pytest.mark.parametrize(
+    "kind, dtype", [("apart", None), ("apart", "q8_0"), ("stacks", None), ("q8_0", None), ("Q4_K_M", None)]
+)
+def test_each_process_reads_its_part_of_every_expert(mixtures: dict[str, Path], kind: str, dtype: str | None) -> None:
+    path = mixtures[kind]
+    settings = MIXTURE if path.suffix == ".safetensors" else None
+
+    def load(source: Any, group: ProcessGroup | None = None) -> Any:
+        with open_checkpoint(source) as checkpoint:
+            return build(checkpoint, lambda event: None, Cancel(), settings, dtype, group=group)
+
+    whole = load(path)
+    stored = sum(info.nbytes for info in open_checkpoint(path).tensors.values())
+    tokens, logits = written(whole)
+    experts = whole.model.layers[0].mlp.experts
+
+    def run(group: ProcessGroup) -> Any:
+        source = Counted(path)
+        model = load(source, group)
+        return model, source.bytes_read, written(model)
+
+    widths = []
+    for model, read, (own, steps) in in_ranks(2, run):
+        assert 0.3 * stored < read < 0.7 * stored, (read, stored)  # three blocks of 256 are one and two
+        part = model.model.layers[0].mlp.experts
+        widths.append(part.intermediate_size)
+        for name in part.STACKS:
+            share = model.divided[f"model.layers.0.mlp.experts.{name}"]
+            expected = quant.dequantize(getattr(experts, name).detach())
+            expected = share.of(expected.reshape(share.shape)).reshape(-1)
+            ours = getattr(part, name).detach()
+            assert ours.dtype is getattr(experts, name).dtype
+            np.testing.assert_array_equal(numbers(quant.dequantize(ours).reshape(-1)), numbers(expected))
+        assert own == tokens
+        assert np.abs(steps - logits).max() < (1e-4 if path.suffix == ".safetensors" and dtype is None else 0.15)
+    assert sum(widths) == 768 and widths[0] == (256 if kind == "Q4_K_M" else 384)
+
+
+def test_stacks_in_blocks_that_are_in_memory() -> None:
+    """`parallelize` divides them as well: by rows in their blocks, by columns as float32."""
+
+    def quantised() -> Any:
+        model = make("mixtral", 1, intermediate_size=64).requires_grad_(False)
+        for module in model.modules():
+            if isinstance(module, nn.Experts):
+                for name in module.STACKS:
+                    stack = getattr(module, name).detach()
+                    packed = quant.quantize(stack.reshape(-1, stack.shape[-1]), "q8_0")
+                    setattr(module, name, nn.Parameter(packed, requires_grad=False))
+        return model
+
+    alone = written(quantised())
+    for model, (tokens, logits) in in_ranks(
+        2, lambda group: (lambda own: (own, written(own)))(parallelize(quantised(), group))
+    ):
+        experts = model.model.layers[0].mlp.experts
+        assert experts.gate_up_proj.dtype.name == "q8_0" and experts.down_proj.shape == (4, 32, 32)
+        assert tokens == alone[0] and np.abs(logits - alone[1]).max() < 0.1
 
 
 def test_parts_of_tensors(files: dict[str, Path]) -> None:

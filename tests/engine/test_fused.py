@@ -150,6 +150,11 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
         lambda q, k, v: ops.attention(q, k, v, False, mask=_half_mask(1, 4, 5, 7).to(q.device, q.dtype)),
         [normal(2, 5, 4, 8), normal(2, 7, 4, 8, seed=1), normal(2, 7, 4, 12, seed=3)],
     ),
+    "linear_and_relu": (ops.linear_activated, [normal(2, 5, 8), normal(6, 8, seed=1), normal(6, seed=2)]),
+    "linear_and_gelu": (
+        lambda x, w: ops.linear_activated(x.t(), w, None, "gelu_tanh"),
+        [normal(8, 11), normal(6, 8, seed=1)],
+    ),
     "masked_attention": (
         lambda q, k, v: ops.scaled_dot_product_attention(q, k, v, _sight(2, 1, 5, 7).to(q.device)),
         [normal(2, 4, 5, 8), normal(2, 4, 7, 8, seed=1), normal(2, 4, 7, 3, seed=2)],
@@ -161,6 +166,12 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "masked_attention_added": (
         lambda q, k, v: ops.scaled_dot_product_attention(q, k, v, normal(4, 5, 7, seed=9).to(q.device, q.dtype)),
         [normal(4, 5, 8), normal(4, 7, 8, seed=1), normal(4, 7, 8, seed=2)],
+    ),
+    "masked_attention_soft_cap": (
+        lambda q, k, v: ops.scaled_dot_product_attention(
+            q, k, v, _sight(2, 1, 5, 60).to(q.device), softcap=1.5, enable_gqa=True
+        ),
+        [normal(2, 4, 5, 8), normal(2, 2, 60, 8, seed=1), normal(2, 2, 60, 8, seed=2)],
     ),
     "masked_attention_window": (
         lambda x: ops.scaled_dot_product_attention(x, x, x, is_causal=True, window=(3, -1)),

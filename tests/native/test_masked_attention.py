@@ -48,6 +48,7 @@ class Case:
     before: int = 1 << 40
     after: int = 1 << 40
     workers: int = 6
+    softcap: float = 0.0
     inputs: list[np.ndarray] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -72,10 +73,15 @@ class Case:
             for name, stride in zip(("batch", "head", "token", "key"), strides, strict=True):
                 result[f"mask_{name}"] = stride // stored.itemsize
         columns, width = -(-keys // 24) * 24, -(-max(size, width) // 16) * 16
-        space = np.full(self.workers * (4 * (columns + 48) * width + 96 * columns) + 64, np.nan, np.float32)
+        space = np.full(
+            self.workers * (4 * (columns + 48) * width + (144 if self.softcap else 96) * columns) + 64,
+            np.nan,
+            np.float32,
+        )
         space[-64:] = GUARD
+        scales = {"scale": size**-0.5, "softcap": self.softcap}
         sight = {"before": self.before, "after": self.after, "type": self.kind}
-        return result | sight | {"workspace": space, "workspaces": self.workers, "scale": size**-0.5}
+        return result | sight | {"workspace": space, "workspaces": self.workers} | scales
 
     def run(self, kernels: Kernels) -> list[np.ndarray]:
         """[y, grad_q, grad_k, grad_v] in float64, each from one worker and from several."""
@@ -94,6 +100,10 @@ class Case:
         q, k, v, g = (decode(x, self.kind) for x in self.inputs)
         k, v = (np.repeat(x, heads // kv_heads, axis=2) for x in (k, v))
         scores = np.einsum("bthd,bshd->bhts", q, k) * size**-0.5
+        slant = np.full_like(scores, size**-0.5)
+        if self.softcap:
+            slant /= np.cosh(scores / self.softcap) ** 2
+            scores = np.tanh(scores / self.softcap) * self.softcap
         if self.mask is not None and self.mask.dtype == np.bool_:
             scores = np.where(self.mask, scores, -np.inf)
         elif self.mask is not None:
@@ -103,7 +113,7 @@ class Case:
         p = np.exp(scores - np.where(largest == -np.inf, 0, largest))
         p /= np.maximum(p.sum(-1, keepdims=True), 1e-300)  # a row that sees nothing: zeros
         d = np.einsum("bthd,bshd->bhts", g, v)
-        d = p * (d - (p * d).sum(-1, keepdims=True)) * size**-0.5
+        d = p * (d - (p * d).sum(-1, keepdims=True)) * slant
         grad_k = np.einsum("bhts,bthd->bshd", d, q).reshape(batch, keys, kv_heads, -1, size).sum(3)
         grad_v = np.einsum("bhts,bthd->bshd", p, g).reshape(batch, keys, kv_heads, -1, width).sum(3)
         return [np.einsum("bhts,bshd->bthd", p, v), np.einsum("bhts,bshd->bthd", d, k), grad_k, grad_v]
@@ -165,6 +175,16 @@ def test_keys_that_do_not_lie_side_by_side(kernels: Kernels) -> None:
 def test_windows(kernels: Kernels, before: int, after: int, masked: bool) -> None:
     mask = random_bool(1, 1, 130, 150) if masked else None
     Case((1, 130, 150, 2, 1, 24, 24), mask, before=before, after=after).check(kernels)
+
+
+@pytest.mark.native_only  # WebAssembly has none
+@pytest.mark.parametrize("kind", [FLOAT32, FLOAT16, BFLOAT16])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("softcap", [0.7, 30.0])
+def test_softcap(kernels: Kernels, softcap: float, masked: bool, kind: int) -> None:
+    """Before the mask, in the scores and in their gradients; small ones saturate."""
+    mask = random_bool(1, 1, 70, 60) if masked else None
+    Case((2, 70, 60, 4, 2, 33, 20), mask, kind=kind, before=25, after=3, softcap=softcap).check(kernels)
 
 
 @pytest.mark.parametrize("kind", [FLOAT32, FLOAT16])

@@ -9,7 +9,7 @@ from ..device import Device
 from ..element_types import CODES
 from ..launch import KERNELS as K
 from ..launch import Part, launch_all
-from ..native import get_num_threads
+from ..native import IN_BROWSER, get_num_threads
 from ..op import claims
 from ..operands import dense, is_plain
 from ..ops.kv_cache import check_write
@@ -211,7 +211,9 @@ def _sequences(x: Tensor) -> Tensor:
     return x if x.strides[3] == 1 and x.strides[2] == x.shape[3] else dense(x)
 
 
-def _attention_workspace(q: Tensor, k: Tensor, v: Tensor, backward: bool) -> tuple[Tensor | Storage, int]:
+def _attention_workspace(
+    q: Tensor, k: Tensor, v: Tensor, softcap: float | None, backward: bool
+) -> tuple[Tensor | Storage, int]:
     """The memory that masked_attention works in (see kernels.h), and for how many workers: a record
     is cut into two chunks for each thread. Forward, several may share one head's rows.
     """
@@ -222,7 +224,8 @@ def _attention_workspace(q: Tensor, k: Tensor, v: Tensor, backward: bool) -> tup
         units *= -(-q.shape[1] * (q.shape[2] // k.shape[2]) // 48)
     workers = min(units, 2 * get_num_threads())
     keys, width = -(-k.shape[1] // 24) * 24, -(-max(q.shape[3], v.shape[3]) // 16) * 16
-    return Storage(4 * workers * (4 * (keys + 48) * width + 96 * keys), q.device), workers
+    rows = 96 if softcap is None else 144
+    return Storage(4 * workers * (4 * (keys + 48) * width + rows * keys), q.device), workers
 
 
 def _sight(q: Tensor, k: Tensor, causal: bool) -> tuple[int, int]:
@@ -241,9 +244,10 @@ def _attention_backward(g: Tensor, q: Tensor, k: Tensor, v: Tensor, causal: bool
     return _masked_attention_backward(g, q, k, v, None, *_sight(q, k, causal), scale)
 
 
-def _takes_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> bool:
+def _takes_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, softcap: float | None) -> bool:
     return (
-        q.dtype is k.dtype is v.dtype
+        (softcap is None or not IN_BROWSER)  # whose kernels have no room for it
+        and q.dtype is k.dtype is v.dtype
         and q.dtype in _MASKED_TYPES
         and (mask is None or mask.dtype in _MASK_TYPES)
         and 0 not in q.shape + k.shape + v.shape
@@ -271,13 +275,13 @@ def _masked_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float,
     softcap: float | None = None,
 ) -> Any:  # fmt: skip
-    if softcap is not None or not _takes_mask(q, k, v, mask):
+    if not _takes_mask(q, k, v, mask, softcap):
         return NotImplemented
     q, k, v = _sequences(q), _sequences(k), _sequences(v)
     y = empty_contiguous((*q.shape[:3], v.shape[3]), q.dtype, q.device)
-    workspace, workers = _attention_workspace(q, k, v, backward=False)
+    workspace, workers = _attention_workspace(q, k, v, softcap, backward=False)
     dims = _masked_dims(q, k, v, mask, before, after, workers)
-    _MASKED.launch(q.numel() * k.shape[1] >> 10, y, q, k, v, mask, workspace, *dims, scale)
+    _MASKED.launch(q.numel() * k.shape[1] >> 10, y, q, k, v, mask, workspace, *dims, scale, softcap or 0.0)
     return y
 
 
@@ -286,19 +290,16 @@ def _masked_attention_backward(
     g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float,
     softcap: float | None = None,
 ) -> Any:  # fmt: skip
-    if (
-        softcap is not None
-        or g.dtype is not q.dtype
-        or not _takes_mask(q, k, v, mask)
-        or (mask is not None and mask.requires_grad)
-    ):
+    if g.dtype is not q.dtype or not _takes_mask(q, k, v, mask, softcap) or (mask is not None and mask.requires_grad):
         return NotImplemented
     q, k, v, g = _sequences(q), _sequences(k), _sequences(v), dense(g)
     grad_q = empty_contiguous(q.shape, q.dtype, q.device)
     grad_kv = empty_contiguous((k.numel() + v.numel(),), q.dtype, q.device)
-    workspace, workers = _attention_workspace(q, k, v, backward=True)
+    workspace, workers = _attention_workspace(q, k, v, softcap, backward=True)
     dims = _masked_dims(q, k, v, mask, before, after, workers)
-    _MASKED_BACKWARD.launch(q.numel() * k.shape[1] >> 9, grad_q, grad_kv, q, k, v, g, mask, workspace, *dims, scale)
+    _MASKED_BACKWARD.launch(
+        q.numel() * k.shape[1] >> 9, grad_q, grad_kv, q, k, v, g, mask, workspace, *dims, scale, softcap or 0.0
+    )
     memory = grad_kv.storage
     grad_k = make(memory, k.shape, contiguous_strides(k.shape), q.dtype)
     return grad_q, grad_k, make(memory, v.shape, contiguous_strides(v.shape), q.dtype, k.numel())

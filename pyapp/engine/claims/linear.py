@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..blocks.layout import BLOCK_TYPES
+from ..element_types import CODES, opcodes
 from ..launch import KERNELS as K
 from ..launch import capturing, launch_all
 from ..native import IN_BROWSER
@@ -85,6 +86,28 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
         quantize,
         (quantized[0], sums, scratch, weight, None, *sizes, 0, *quantized[1]),
         (_ADD_ROWS[dtype], y, sums, added, rows, outputs, added_stride),
+    )
+    return y
+
+
+@claims("_linear_activated")
+def _linear_activated(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Any:
+    """Two records, the second in the memory of the first: a device may run them as one."""
+    dtype = x.dtype
+    kernel = _LINEAR.get((dtype, weight.dtype))
+    if kernel is None or len(weight.shape) != 2 or not weight.is_contiguous() or not x.shape:
+        return NotImplemented
+    outputs, inputs = weight.shape
+    if x.shape[-1] != inputs:
+        check_linear(x, weight)
+    if bias is not None and (bias.shape != (outputs,) or bias.dtype is not dtype or not bias.is_contiguous()):
+        return NotImplemented
+    x, rows, _, x_stride = rows_of(x)
+    y = empty_contiguous(x.shape[:-1] + (outputs,), dtype, x.device)
+    launch_all(
+        rows * outputs * inputs >> 10,
+        (kernel, y, x, weight, bias, rows, outputs, inputs, outputs, x_stride, 0),
+        (K["unary"], y, y, opcodes("unary")[activation][0], CODES[dtype], rows * outputs, 0, 0),
     )
     return y
 

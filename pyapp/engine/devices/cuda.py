@@ -12,10 +12,12 @@ import itertools
 import struct
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..device import Backend, HiddenAddress
+from ..dtype import bfloat16, float16, float32
+from ..element_types import CODES, opcodes
 from ..gpu import cublas, nvidia
 from ..gpu.card import Card, compiled
 from ..gpu.sources import Number, Plan, Step, plans
@@ -30,9 +32,11 @@ _POINTERS = struct.Struct(f"@{POINTERS}P")
 _POINTERS_AT = 8
 _DIMS_AT = _POINTERS_AT + POINTERS * POINTER_BYTES
 _NAMES = list(SIGNATURES)
-_PRODUCTS = frozenset(_NAMES.index(name) for name in cublas.KERNELS)
+_UNARY = _NAMES.index("unary")
+_ACTIVATIONS = {opcodes("unary")[name][0]: name for _, name in cublas.EPILOGUES if name}
+_TYPES = {"f32": CODES[float32], "f16": CODES[float16], "bf16": CODES[bfloat16]}
 
-
+_Product = tuple[Any, str, tuple[int, ...]]  # how it is computed, the kernel's name, its pointers
 _Launch = tuple[Any, Any, int, Any]  # function, blocks, threads, shared
 
 
@@ -216,6 +220,15 @@ class Cuda(Backend):
             self._enter()
             self.card.copy(to.value, source.value, nbytes)
 
+    def copy_across(self, to: HiddenAddress, other: Backend, source: HiddenAddress, nbytes: int) -> bool:
+        if not isinstance(other, Cuda):
+            return False
+        first, second = sorted((self, other), key=id)  # in one order, or two threads would wait for each other
+        with first._lock, second._lock:
+            other._enter()
+            self._enter()
+            return self.card.copy_across(to.value, other.card, source.value, nbytes)
+
     # ---- kernels
 
     def run(self, records: bytearray, count: int) -> int:
@@ -240,8 +253,8 @@ class Cuda(Backend):
         with self._lock:
             self._enter()
             scratch = 0
-            for at in range(0, count * RECORD_BYTES, RECORD_BYTES):
-                if (product := self._product(records, at)) is not None:
+            for at, product in self._parts(records, count):
+                if product is not None:
                     scratch = max(scratch, product[0].workspace)
                     continue
                 ready = self._prepare(records, at)
@@ -255,15 +268,27 @@ class Cuda(Backend):
                 recorded = self.card.end_capture()
         return _Replay(self, recorded, own)
 
-    def _product(self, records: bytearray, at: int) -> tuple[Any, str, tuple[int, ...]] | None:
-        """How NVIDIA's library computes the record at byte `at`, the kernel's name, and its pointers; None where it
-        does not."""
-        index = int.from_bytes(records[at : at + 4], "little")
-        if self._products is None or index not in _PRODUCTS:
-            return None
-        pointers = _POINTERS.unpack_from(records, at + _POINTERS_AT)
-        planned = self._products.plan(_NAMES[index], pointers, _DIMS.unpack_from(records, at + _DIMS_AT))
-        return None if planned is None else (planned, _NAMES[index], pointers)
+    def _parts(self, records: bytearray, count: int) -> Iterator[tuple[int, _Product | None]]:
+        """Where the records begin, and how NVIDIA's library computes each: None where it does not. What it computes
+        together with the one before is left out."""
+        at, end = 0, count * RECORD_BYTES
+        while at < end:
+            name = _NAMES[int.from_bytes(records[at : at + 4], "little")]
+            if self._products is None or name not in cublas.KERNELS:
+                yield at, None
+            else:
+                pointers = _POINTERS.unpack_from(records, at + _POINTERS_AT)
+                dims = _DIMS.unpack_from(records, at + _DIMS_AT)
+                after = at + RECORD_BYTES
+                activation = _activation(name, pointers, dims, records, after) if after < end else ""
+                planned = self._products.plan(name, pointers, dims, activation) if activation else None
+                if planned is not None:
+                    yield at, (planned, name, pointers)
+                    at = after
+                else:
+                    planned = self._products.plan(name, pointers, dims)
+                    yield at, None if planned is None else (planned, name, pointers)
+            at += RECORD_BYTES
 
     def _prepare(self, records: bytearray, at: int) -> _Ready:
         """The kernel of the record at byte `at`, compiled and loaded."""
@@ -298,8 +323,8 @@ class Cuda(Backend):
         device's own."""
         arguments = self._arguments
         base = ctypes.addressof(ctypes.c_ubyte.from_buffer(records))
-        for at in range(0, count * RECORD_BYTES, RECORD_BYTES):
-            if (product := self._product(records, at)) is not None and self._products is not None:
+        for at, product in self._parts(records, count):
+            if product is not None and self._products is not None:
                 needed = product[0].workspace
                 workspace = 0 if not needed else self._scratch_of(needed) if scratch is None else scratch
                 self.card.start_product(self._products, *product, workspace)
@@ -363,6 +388,19 @@ class Cuda(Backend):
         """Raises what a kernel has found wrong."""
         if self._word.value:
             fail(*self.take_status(), earlier=True)
+
+
+def _activation(name: str, pointers: Sequence[int], dims: Sequence[int], records: bytearray, after: int) -> str:
+    """The activation that the record at byte `after` computes in place of the result of a dense linear layer; "" where
+    it is none that NVIDIA's library has."""
+    kind = cublas.LINEAR.get(name)
+    if kind is None or int.from_bytes(records[after : after + 4], "little") != _UNARY:
+        return ""
+    rows, outputs, _, stride = dims[:4]
+    opcode, of, count = _DIMS.unpack_from(records, after + _DIMS_AT)[:3]
+    own = _POINTERS.unpack_from(records, after + _POINTERS_AT)[:2]
+    fits = own == (pointers[0],) * 2 and count == rows * outputs and (stride == outputs or rows == 1)
+    return _ACTIVATIONS.get(opcode, "") if fits and of == _TYPES[kind] else ""
 
 
 class _Replay:

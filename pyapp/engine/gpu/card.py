@@ -73,6 +73,11 @@ class Card:
     def copy(self, to: int, source: int, nbytes: int) -> None:
         raise NotImplementedError
 
+    def copy_across(self, to: int, other: Card, source: int, nbytes: int) -> bool:
+        """Copies from another card's memory, after what its present stream has to do, and before what it is given next.
+        False where the cards cannot reach each other."""
+        return False
+
     def clear(self, address: int, nbytes: int) -> None:
         """Fills with zeros."""
         raise NotImplementedError

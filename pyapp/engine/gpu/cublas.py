@@ -28,7 +28,11 @@ COMPUTE_32F, COMPUTE_32F_TF32 = 68, 77  # cublasComputeType_t
 TRANSA, TRANSB, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8  # cublasLtMatmulDescAttributes_t
 BATCH_COUNT, BATCH_OFFSET = 5, 6  # cublasLtMatrixLayoutAttribute_t
 MAX_WORKSPACE, LEAST_ALIGNMENT = 1, 5  # cublasLtMatmulPreferenceAttributes_t; alignment of a, then b, c, d
-EPILOGUE_BIAS = 4
+# cublasLtEpilogue_t, by whether there is a bias and by the activation, whose gelu is the approximation by tanh.
+EPILOGUES = {
+    (False, ""): 1, (True, ""): 4, (False, "relu"): 2, (True, "relu"): 6, (False, "gelu_tanh"): 32,
+    (True, "gelu_tanh"): 36,
+}  # fmt: skip
 ALIGNMENT = 256  # bytes: more makes no difference
 
 _HANDLE = c_void_p
@@ -77,7 +81,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Problem:
-    """d = a b (+ c) (+ bias of each row) for every matrix of a batch, all of one type."""
+    """d = activation(a b (+ c) (+ bias of each row)) for every matrix of a batch, all of one type."""
 
     type: int
     batch: int
@@ -86,6 +90,7 @@ class Problem:
     d: Matrix
     c: Matrix | None = None  # what is added
     bias: bool = False  # the slot `residual` is a bias
+    activation: str = ""
 
 
 def _factor(slot: str, rows: int, columns: int, row: int, column: int, offset: int) -> Matrix | None:
@@ -98,20 +103,20 @@ def _factor(slot: str, rows: int, columns: int, row: int, column: int, offset: i
     return None
 
 
-_LINEAR = {"linear_f32": "f32", "linear_f16_f16": "f16", "linear_bf16_bf16": "bf16"}
+LINEAR = {"linear_f32": "f32", "linear_f16_f16": "f16", "linear_bf16_bf16": "bf16"}
 _MATMUL = {"matmul_f32": "f32", "matmul_f16": "f16", "matmul_bf16": "bf16"}
-KERNELS = frozenset((*_LINEAR, *_MATMUL))
+KERNELS = frozenset((*LINEAR, *_MATMUL))
 _SLOTS = {
     name: tuple([slot.rstrip("?") for slot in group.split()] for group in SIGNATURES[name].split("|")[:2])
     for name in KERNELS
 }
 
 
-def problem_of(kernel: str, dims: dict[str, int], added: bool) -> Problem | None:
-    """What a record asks for; `added`: whether its slot `residual` has something. None where the library does not do
-    it, or kernels do it better."""
+def problem_of(kernel: str, dims: dict[str, int], added: bool, activation: str = "") -> Problem | None:
+    """What a record asks for; `added`: whether its slot `residual` has something; `activation` follows. None where the
+    library does not do it, or kernels do it better."""
     d = dims
-    if kernel in _LINEAR:
+    if kernel in LINEAR:
         rows, outputs, inputs = d["rows"], d["outputs"], d["inputs"]
         if rows <= FEW_ROWS or not outputs or not inputs or d["y_stride"] < outputs:
             return None
@@ -125,7 +130,7 @@ def problem_of(kernel: str, dims: dict[str, int], added: bool) -> Problem | None
             return None
         c = Matrix("residual", outputs, rows, d["residual_stride"]) if added and not bias else None
         y = Matrix("y", outputs, rows, d["y_stride"])
-        return Problem(TYPES[_LINEAR[kernel]], 1, turned, x, y, c, bias)
+        return Problem(TYPES[LINEAR[kernel]], 1, turned, x, y, c, bias, activation)
     m, n, k, batch = d["m"], d["n"], d["k"], d["batch"]
     if not (m and n and k and batch) or d["c_row"] < n:
         return None
@@ -173,16 +178,17 @@ class Products:
     def _set(self, kind: str, of: Any, attribute: int, value: Any) -> None:
         self._call(f"cublasLt{kind}SetAttribute", of, attribute, byref(value), ctypes.sizeof(value))
 
-    def plan(self, kernel: str, pointers: Sequence[int], dims: Sequence[int]) -> _Planned | None:
-        """How the library computes a record; None where it does not."""
+    def plan(self, kernel: str, pointers: Sequence[int], dims: Sequence[int], activation: str = "") -> _Planned | None:
+        """How the library computes a record, with an activation after it; None where it does not."""
         slots, names = _SLOTS[kernel]
         sizes = dims[: len(names)]
         places = pointers[: len(slots)]
         aligned = tuple(min(ALIGNMENT, place & -place) if place else ALIGNMENT for place in places)
         fast = precision.allow_tf32
-        key = kernel, sizes, aligned, bool(places[-1]), fast
+        key = kernel, sizes, aligned, bool(places[-1]), fast, activation
         if key not in self._planned:
-            problem = problem_of(kernel, dict(zip(names, sizes, strict=True)), kernel in _LINEAR and bool(places[-1]))
+            added = kernel in LINEAR and bool(places[-1])
+            problem = problem_of(kernel, dict(zip(names, sizes, strict=True)), added, activation)
             alignments = dict(zip(slots, aligned, strict=True))
             self._planned[key] = None if problem is None else self._choose(problem, alignments, fast)
         return self._planned[key]
@@ -199,8 +205,9 @@ class Products:
         description = self._new("cublasLtMatmulDescCreate", compute, TYPES["f32"])
         for attribute, matrix in ((TRANSA, problem.a), (TRANSB, problem.b)):
             self._set("MatmulDesc", description, attribute, c_int32(matrix.turned))
-        if problem.bias:
-            self._set("MatmulDesc", description, EPILOGUE, c_uint32(EPILOGUE_BIAS))
+        if problem.bias or problem.activation:
+            epilogue = EPILOGUES[problem.bias, problem.activation]
+            self._set("MatmulDesc", description, EPILOGUE, c_uint32(epilogue))
         c = problem.c or problem.d
         matrices = {"a": problem.a, "b": problem.b, "c": c, "d": problem.d}
         layouts = {name: self._layout(matrix, problem) for name, matrix in matrices.items()}

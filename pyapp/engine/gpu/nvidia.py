@@ -199,6 +199,7 @@ class NvidiaCard(Card):
         self.enter()
         self.stream = self.new_stream(0)
         self._staging: list[tuple[int, Any]] = []  # two halves of pinned memory, with their events
+        self._meetings: dict[Card, tuple[Any, Any] | None] = {}  # events: of another card, and of this one
         self._shared: dict[int, int] = {}  # dynamic shared memory that a function was granted
 
     def _call(self, what: str, name: str, *arguments: Any) -> Any:
@@ -292,6 +293,38 @@ class NvidiaCard(Card):
     def copy(self, to: int, source: int, nbytes: int) -> None:
         self.enter()
         self._call("copying", "cuMemcpyDtoDAsync", to, source, nbytes, self.stream)
+
+    def copy_across(self, to: int, other: Card, source: int, nbytes: int) -> bool:
+        if not isinstance(other, NvidiaCard):
+            return False
+        if other not in self._meetings:
+            self._meetings[other] = (other.new_event(False), self.new_event(False)) if self._reaches(other) else None
+        met = self._meetings[other]
+        if met is None:
+            return False
+        written, read = met
+        other.record_event(written, other.stream)
+        self.hold_stream(self.stream, written)
+        self._call(
+            "copying between cards", "cuMemcpyPeerAsync", to, self._context, source, other._context, nbytes, self.stream
+        )
+        self.record_event(read, self.stream)
+        other.hold_stream(other.stream, read)
+        return True
+
+    def _reaches(self, other: NvidiaCard) -> bool:
+        """Whether this card may read the other's memory, which it is allowed to from here on."""
+        what = "asking whether cards reach each other"
+        if not int(self._call(what, "cuDeviceCanAccessPeer", self._device, other._device)):
+            return False
+        self.enter()
+        (status,) = self._driver.cuCtxEnablePeerAccess(other._context, 0)
+        codes = self._driver.CUresult
+        if status in (codes.CUDA_ERROR_TOO_MANY_PEERS, codes.CUDA_ERROR_PEER_ACCESS_UNSUPPORTED):
+            return False
+        if status != codes.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED:  # by another library
+            _checked(self._driver, (status, None), what)
+        return True
 
     def clear(self, address: int, nbytes: int) -> None:
         self.enter()

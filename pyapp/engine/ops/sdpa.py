@@ -82,13 +82,19 @@ def scaled_dot_product_attention(
         raise ValueError("scaled_dot_product_attention: give attn_mask or is_causal, not both")
     factor = 1.0 / sqrt(query.shape[-1] or 1) if scale is None else scale
     tokens, keys = query.shape[-2], key.shape[-2]
-    if not dropout_p and softcap is None and _has_heads(query, key, value, attn_mask, enable_gqa):
+    if not dropout_p and _has_heads(query, key, value, attn_mask, enable_gqa):
         q, k, v = (_four(t).transpose(1, 2) for t in (query, key, value))
-        if attn_mask is None and window is None and k.shape == v.shape and (not is_causal or tokens == keys):
+        if (
+            attn_mask is None
+            and window is None
+            and softcap is None
+            and k.shape == v.shape
+            and (not is_causal or tokens == keys)
+        ):
             y = _attention(q, k, v, is_causal, factor).transpose(1, 2)
         else:
             mask = None if attn_mask is None else _four(attn_mask)
-            y = _masked_attention(q, k, v, mask, *_limits(is_causal, window), factor).transpose(1, 2)
+            y = _masked_attention(q, k, v, mask, *_limits(is_causal, window), factor, softcap).transpose(1, 2)
         return y if query.ndim == 4 else reshape(y, (*query.shape[:-1], value.shape[-1]))
     if enable_gqa:
         return _grouped(query, key, value, attn_mask, dropout_p, is_causal, factor, softcap, window, generator)

@@ -154,13 +154,13 @@ def load_weights(
                 release_memory(_place(device))
             part = parts.get(key)
             if slot.is_stack:
-                value = _stack(checkpoint, slot, plan, chosen.get(key), device)
+                value = _stack(checkpoint, slot, plan, part, chosen.get(key), device)
             elif part is not None:
                 value = _read_part_of(checkpoint, plan, part, device)
             else:
                 value = read_plan(checkpoint, plan, device)
             shape = slot.shape if part is None else part.own_shape
-            if tuple(value.shape) != shape and not (slot.is_stack and value.shape == _flat(slot.shape)):
+            if tuple(value.shape) != shape and not (slot.is_stack and value.shape == _flat(shape)):
                 raise ModelError(
                     f"{key!r} is {list(value.shape)} in the file, the configuration asks for {list(shape)}",
                     where=checkpoint.source.name,
@@ -525,16 +525,19 @@ def _flat(shape: tuple[int, ...]) -> tuple[int, int]:
     return shape[0] * shape[1], shape[2]
 
 
-def _stack(checkpoint: Checkpoint, slot: Slot, plan: Stored, kind: str | None, device: Device | str | None) -> Tensor:
-    """The matrices of all experts in the type `kind`, or in that of the file: (E, N, K), of block types (E * N, K). The
-    file has one stack, one for each part of the rows (the gates and the ups), or each matrix by itself.
+def _stack(
+    checkpoint: Checkpoint, slot: Slot, plan: Stored, share: Part | None, kind: str | None, device: Device | str | None
+) -> Tensor:
+    """The matrices of all experts, or a process's `share` of each, in the type `kind`, or in that of the file: (E, N,
+    K), of block types (E * N, K). The file has one stack, one for each part of the rows (the gates and the ups), or
+    each matrix by itself.
     """
-    experts, rows, _ = slot.shape
-    parts = []
+    experts, rows, columns = shape = slot.shape if share is None else share.own_shape
+    parts, start = [], 0
     for name in plan.names:
-        part = checkpoint.read_rows(name, finite=True, device=device)
-        part = part if part.dtype.is_quantized or part.ndim == 2 else part.reshape(-1, part.shape[-1])
+        part = _stack_rows(checkpoint, name, share, start % slot.shape[1], device)
         parts.append(_in_type(part, kind) if rows % quant.BAND == 0 else quant.dequantize(part).to(float32))
+        start += checkpoint.tensors[name].shape[-2]
     if len(parts) == 1:
         whole = parts[0]
     elif all(len(checkpoint.tensors[name].shape) == 3 for name in plan.names):
@@ -546,7 +549,26 @@ def _stack(checkpoint: Checkpoint, slot: Slot, plan: Stored, kind: str | None, d
         )
     else:
         whole = quant.concatenate(parts)
-    return whole if whole.dtype.is_quantized else whole.reshape(slot.shape)
+    return whole if whole.dtype.is_quantized else whole.reshape(shape)
+
+
+def _stack_rows(
+    checkpoint: Checkpoint, name: str, share: Part | None, start: int, device: Device | str | None
+) -> Tensor:
+    """The rows of a file's matrix or stack of matrices, of which those of each expert begin at row `start` of the
+    model's; with a `share` those, and the columns, that a process has.
+    """
+    if share is None:
+        part = checkpoint.read_rows(name, finite=True, device=device)
+        return part if part.dtype.is_quantized or part.ndim == 2 else part.reshape(-1, part.shape[-1])
+    from pyapp.formats.parts import read_part
+
+    *lead, rows, _ = checkpoint.tensors[name].shape
+    if share.dim == 2:
+        return read_part(checkpoint, name, [(0, prod(lead) * rows)], share.ranges[0], finite=True, device=device)
+    inside = [(max(first - start, 0), min(first + n - start, rows)) for first, n in share.ranges]
+    taken = [(i * rows + first, end - first) for i in range(prod(lead)) for first, end in inside if first < end]
+    return read_part(checkpoint, name, taken, finite=True, device=device)
 
 
 def _read_part(

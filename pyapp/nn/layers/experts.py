@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import sqrt
 from typing import Any
 
@@ -47,6 +48,9 @@ class Experts(Module):
     """
 
     STACKS = ("gate_up_proj", "down_proj")
+    tensor_parallel: Mapping[str, tuple[str, ...]] = {
+        "gate_up_proj": ("outputs", "inner", "inner"), "down_proj": ("inputs", "inner"),
+    }  # fmt: skip
 
     def __init__(self, hidden_size: int, intermediate_size: int, experts: int, activation: str = "silu") -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from ...engine import Tensor, ops
 from ...errors import ModelError
 from ..module import Module
 from .joined import JoinedLinear
-from .linear import Linear, ResidualLinear
+from .linear import Linear, ResidualLinear, TransposedLinear
 
 __all__ = ["GatedFeedForward"]
 
@@ -39,6 +39,19 @@ def activation_named(name: str) -> Callable[[Tensor], Tensor]:
     if name not in _ACTIVATIONS:
         raise ModelError(f"the activation {name!r:.50} is not known", hint=f"Known: {', '.join(_ACTIVATIONS)}")
     return _ACTIVATIONS[name]
+
+
+# Of them, those that ops.linear_activated has.
+_WITH_LINEAR: dict[Callable[[Tensor], Tensor], str] = {ops.relu: "relu", _gelu_tanh: "gelu_tanh"}
+
+
+def activated(layer: Module, x: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
+    """activation(layer(x)) for a linear layer x (..., K) → (..., N), which some devices compute in one step."""
+    name = _WITH_LINEAR.get(activation)
+    if name is None or type(layer) not in (Linear, TransposedLinear) or layer._hooks is not None:
+        return activation(layer(x))
+    weight: Tensor = layer.weight.T if type(layer) is TransposedLinear else layer.weight
+    return ops.linear_activated(x, weight, layer.bias, name)
 
 
 def gated(x: Tensor, activation: str) -> Tensor:
