@@ -72,8 +72,9 @@ async def hear(request: Request, context: Context, task: str) -> Response:
 
     def begin() -> None:
         events = tasks.transcribe(
-            data, options, vad=beside.vad, speaker_model=beside.speakers, model=model.loaded, cancel=answer.cancel
-        )
+            data, options, vad=beside.vad, speaker_model=beside.speakers, encoder=beside.encoder, model=model.loaded,
+            cancel=answer.cancel,
+        )  # fmt: skip
         context.engine.activate(Job(events, answer.emit, answer.cancel))
 
     request.scope["pyapp.log"] |= {"model": model.name, "bytes": len(data)}
