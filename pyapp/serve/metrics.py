@@ -59,6 +59,8 @@ class _Now:
         anew = CounterMetricFamily("pyapp_texts_preempted", "Texts that gave their memory back for others",
                                    labels=["model"])  # fmt: skip
         passes = CounterMetricFamily("pyapp_steps", "Steps of the texts together", labels=["model"])
+        guessed = CounterMetricFamily("pyapp_tokens_guessed", "Tokens guessed by --lookup", labels=["model"])
+        accepted = CounterMetricFamily("pyapp_tokens_guessed_right", "Guesses that were right", labels=["model"])
         windows = CounterMetricFamily("pyapp_sound_windows", "Windows of recordings encoded", labels=["model"])
         together = CounterMetricFamily("pyapp_sound_passes", "Passes of the encoder over windows together",
                                        labels=["model"])  # fmt: skip
@@ -79,4 +81,21 @@ class _Now:
                 new.add_metric(name, scheduler.new_tokens)
                 passes.add_metric(name, scheduler.steps)
                 anew.add_metric(name, scheduler.preempted)
-        yield from (loaded, waiting, running, used, kept, prompt, reused, new, passes, anew, windows, together)
+                guessed.add_metric(name, scheduler.guessed_tokens)
+                accepted.add_metric(name, scheduler.accepted_tokens)
+        yield from (
+            loaded,
+            waiting,
+            running,
+            used,
+            kept,
+            prompt,
+            reused,
+            new,
+            passes,
+            anew,
+            guessed,
+            accepted,
+            windows,
+            together,
+        )

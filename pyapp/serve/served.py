@@ -206,7 +206,7 @@ class Models:
         if model.task == "generate":
             runner = Scheduler(
                 loaded.model, loaded.tokenizer, rows=settings.rows, context=settings.context,
-                cache_type=settings.cache_type, cache_bytes=settings.cache_bytes,
+                cache_type=settings.cache_type, cache_bytes=settings.cache_bytes, lookup=settings.lookup,
             )  # fmt: skip
         elif model.task == "embed":
             _, skipped = result_of(encoded_for_embedding(loaded, []))
