@@ -19,6 +19,7 @@ ENTRIES = [
     "modules/views/chat/chat-view.js", "css/chat.css", "modules/views/search/search-view.js", "css/search.css",
     "modules/views/lab/lab-view.js", "css/lab.css", "lab-worker.js",
     "modules/views/read/read-view.js", "css/read.css", "modules/history/history-panel.js",
+    "modules/server/server-panel.js",
 ]  # fmt: skip
 PARTS = ["modules", "css"]
 # Loaded by its address, into the thread of the microphone.

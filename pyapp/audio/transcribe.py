@@ -17,16 +17,13 @@ from pyapp.audio.activity import EnergyDetector, Span, SpeechDetector
 from pyapp.audio.confidence import HOT, Confidence, GuessLimits, is_guess
 from pyapp.audio.constants import SAMPLE_RATE
 from pyapp.audio.decoding import Decoded, SpeechModel, WindowDecoder, detect_language
+from pyapp.audio.encoding import WindowEncoder
 from pyapp.audio.hallucinations import first_made_up, is_odd, with_words
 from pyapp.audio.mel import HOP
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.segments import cut_segments, is_time, last_end
 from pyapp.audio.windows import FRAMES_PER_SECOND, MelWindows
 from pyapp.audio.word_times import FRAMES_PER_TOKEN, Draft, add_word_times
-from pyapp.engine import no_grad
-from pyapp.engine.device import cpu
-from pyapp.engine.lazy import np
-from pyapp.engine.ops import from_numpy
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Event, Language, Metric, Partial, Progress, Segment
 from pyapp.text.sampling import Uniform
@@ -56,10 +53,12 @@ def transcribe_events(
     *,
     detector: SpeechDetector | None = None,
     turns: Turns | None = None,
+    encoder: WindowEncoder | None = None,
 ) -> Iterator[Event]:
     """Transcribes mono float32 (samples,) at 16 kHz, or an iterable of such blocks in bounded memory. A `detector` of
     speech lets windows begin where somebody speaks; `turns` say who: a segment ends where the speaker changes between
-    words with times.
+    words with times. An `encoder` is shared with other recordings (`encoder_of`): before each window there is a
+    Progress, after which others that come to theirs are encoded with it.
 
     Yields Language, Partial (the text of the window that is being decoded), Segment, Progress in seconds, and at the
     end Doubt if the text may be a guess, Metric ("speed", seconds of sound per second), and Done with text, language,
@@ -69,7 +68,17 @@ def transcribe_events(
     options = options or TranscribeOptions()
     if detector is None and options.skip_silence:
         detector = EnergyDetector()
-    return Transcription(model, audio, options, cancel or Cancel(), detector, turns).events()
+    return Transcription(model, audio, options, cancel or Cancel(), detector, turns, encoder).events()
+
+
+def frames_of(model: Any) -> int:
+    """The frames in a window of a speech model."""
+    return FRAMES_PER_TOKEN * int(model.config.n_audio_ctx)
+
+
+def encoder_of(loaded: ModelWithTokenizer) -> WindowEncoder:
+    """An encoder that recordings share which are transcribed at the same time."""
+    return WindowEncoder(loaded.model, frames_of(loaded.model))
 
 
 class Transcription:
@@ -77,14 +86,15 @@ class Transcription:
 
     def __init__(
         self, loaded: ModelWithTokenizer, audio: Any, options: TranscribeOptions, cancel: Cancel,
-        detector: SpeechDetector | None, turns: Turns | None,
+        detector: SpeechDetector | None, turns: Turns | None, encoder: WindowEncoder | None,
     ) -> None:  # fmt: skip
         self._model: SpeechModel = loaded.model
         self._tokenizer, self._options, self._cancel = loaded.tokenizer, options, cancel
         self._detector, self._turns = detector, turns
         check_options(options, self._tokenizer, self._model.config.n_text_ctx)
-        self._device = getattr(self._model, "device", cpu)
-        self._window = FRAMES_PER_TOKEN * self._model.config.n_audio_ctx
+        self._window = frames_of(self._model)
+        self._shares_encoder = encoder is not None
+        self._encoder = encoder or encoder_of(loaded)
         self._mel = MelWindows(audio, self._model.config.n_mels)
         self._language = options.language if self._tokenizer.multilingual else "en"
         self._draw = Uniform(options.seed).draw
@@ -112,7 +122,7 @@ class Transcription:
                 self._cancel.check()
                 if self._detector is None or (size := self._go_to_speech(self._detector, size, last)):
                     yield from self._next_window(size)
-                yield Progress("transcribing", self._seconds_done(), self._duration(), "seconds")
+                yield self._progress()
                 self._mel.forget(self._seek)
         total = self._mel.samples.total
         duration = self._seconds_done() if total is None else total / SAMPLE_RATE
@@ -139,11 +149,14 @@ class Transcription:
     def _seconds_done(self) -> float:
         return min(self._seek, self._mel.frames or self._seek) / FRAMES_PER_SECOND
 
+    def _progress(self) -> Progress:
+        return Progress("transcribing", self._seconds_done(), self._duration(), "seconds")
+
     def _hear_language(self) -> Iterator[Event]:
         if self._language is not None:
             yield Language(self._language)
             return
-        audio = self._encode(self._mel.read(0, self._window))
+        audio = yield from self._encode(self._mel.read(0, self._window))
         shares = detect_language(self._model, self._tokenizer, audio)
         if self._size(None) == self._window:  # a short recording is padded with zeros, not with silence
             self._first = audio
@@ -155,14 +168,18 @@ class Transcription:
         end = self._seek + self._window
         return self._mel.holds(end if last is None else min(end, last)) - self._seek
 
-    def _encode(self, mel: Any) -> Tensor:
-        """mel (n_mels, frames) → audio (1, n_ctx, state); the rest of a full window is padded with zeros, as in
-        training.
+    def _encode(self, mel: Any) -> Generator[Event, None, Tensor]:
+        """mel (n_mels, frames) → audio (1, n_ctx, state). Where the encoder is shared, others can put their windows
+        beside this one before it is computed.
         """
-        padded = np.zeros((1, mel.shape[0], self._window), np.float32)
-        padded[0, :, : mel.shape[1]] = mel
-        with no_grad():
-            return self._model.encode(from_numpy(padded).to(self._device))
+        window = self._encoder.put(mel)
+        try:
+            if self._shares_encoder:
+                yield self._progress()
+                self._cancel.check()
+            return window.take()
+        finally:
+            self._encoder.drop(window)
 
     def _go_to_speech(self, detector: SpeechDetector, size: int, last: int | None) -> int:
         """Moves to the start of speech in the next `size` frames, and returns the number of frames to decode from
@@ -188,7 +205,7 @@ class Transcription:
         begin = self._seek
         audio, self._first = self._first, None
         if audio is None or (begin, size) != (0, self._window):
-            audio = self._encode(self._mel.read(begin, begin + size))
+            audio = yield from self._encode(self._mel.read(begin, begin + size))
         result = yield from self._decode_with_fallback(audio)
         if self._is_silence(result):
             self._seek += size

@@ -67,6 +67,15 @@ MIB = 1 << 20
 )
 @option(
     MODELS,
+    "--lookup",
+    type=click.IntRange(0, 64),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Guess up to N tokens of a text in a step, where it repeats itself or its prompt; the tokens stay the same.",
+)
+@option(
+    MODELS,
     "--memory",
     type=click.IntRange(min=0),
     default=0,

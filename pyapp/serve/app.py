@@ -77,7 +77,14 @@ def describe(found: Any) -> dict[str, Any]:
     return {
         "id": found.name, "object": "model", "created": found.created, "owned_by": "pyapp", "task": found.task,
         "loaded": found.loaded is not None,
+        **(heard_by(found.loaded.tokenizer) if found.task == "transcribe" and found.loaded is not None else {}),
     }  # fmt: skip
+
+
+def heard_by(tokenizer: Any) -> dict[str, Any]:
+    """The codes of the languages of a speech model, and whether it translates into English."""
+    several = tokenizer.multilingual
+    return {"languages": list(tokenizer.all_language_codes) if several else ["en"], "translates": several}
 
 
 ROUTES: tuple[tuple[str, str, Handler], ...] = (

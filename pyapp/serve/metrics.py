@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from .engine import Engine
 from .scheduler import Scheduler
-from .served import Models
+from .served import Beside, Models
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
@@ -59,9 +59,17 @@ class _Now:
         anew = CounterMetricFamily("pyapp_texts_preempted", "Texts that gave their memory back for others",
                                    labels=["model"])  # fmt: skip
         passes = CounterMetricFamily("pyapp_steps", "Steps of the texts together", labels=["model"])
+        guessed = CounterMetricFamily("pyapp_tokens_guessed", "Tokens guessed by --lookup", labels=["model"])
+        accepted = CounterMetricFamily("pyapp_tokens_guessed_right", "Guesses that were right", labels=["model"])
+        windows = CounterMetricFamily("pyapp_sound_windows", "Windows of recordings encoded", labels=["model"])
+        together = CounterMetricFamily("pyapp_sound_passes", "Passes of the encoder over windows together",
+                                       labels=["model"])  # fmt: skip
         for model in self._models.by_name.values():
             loaded.add_metric([model.name, model.task], float(model.loaded is not None))
             scheduler = model.runner
+            if isinstance(scheduler, Beside):
+                windows.add_metric([model.name], scheduler.encoder.windows)
+                together.add_metric([model.name], scheduler.encoder.passes)
             if isinstance(scheduler, Scheduler):
                 load, name = scheduler.load, [model.name]
                 waiting.add_metric(name, load.waiting)
@@ -73,4 +81,21 @@ class _Now:
                 new.add_metric(name, scheduler.new_tokens)
                 passes.add_metric(name, scheduler.steps)
                 anew.add_metric(name, scheduler.preempted)
-        yield from (loaded, waiting, running, used, kept, prompt, reused, new, passes, anew)
+                guessed.add_metric(name, scheduler.guessed_tokens)
+                accepted.add_metric(name, scheduler.accepted_tokens)
+        yield from (
+            loaded,
+            waiting,
+            running,
+            used,
+            kept,
+            prompt,
+            reused,
+            new,
+            passes,
+            anew,
+            guessed,
+            accepted,
+            windows,
+            together,
+        )

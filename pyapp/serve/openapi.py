@@ -90,7 +90,7 @@ SOUND_FIELDS: dict[str, Schema] = {
 }  # fmt: skip
 TRANSCRIPT = an_object(text=TEXT, language=TEXT, duration=number(), segments=array(OBJECT), words=array(OBJECT))
 MODEL_ENTRY = an_object(id=TEXT, object=TEXT, created=whole(), owned_by=TEXT, task=TEXT,
-                        loaded={"type": "boolean"})  # fmt: skip
+                        loaded={"type": "boolean"}, languages=array(TEXT), translates={"type": "boolean"})  # fmt: skip
 STATUS = an_object(status=TEXT)
 HELLO = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
 

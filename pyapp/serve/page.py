@@ -22,6 +22,8 @@ ISOLATION = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "frame-ancestors 'self'",
 }
+# Tells the page's scripts, which cannot read its headers, that the server behind it computes too.
+HERE = "pyapp-server=1; Path=/; Max-Age=31536000; SameSite=Strict"
 TYPES = {".mjs": "text/javascript", ".wasm": "application/wasm", ".webmanifest": "application/manifest+json"}
 ENCODINGS = (("br", ".br"), ("gzip", ".gz"))  # of the copies beside the files
 
@@ -68,6 +70,8 @@ class WithPage:
                 pass
             else:
                 if answer.status_code in (200, 206, 304):
+                    if path in (".", "index.html"):
+                        answer.headers["Set-Cookie"] = HERE
                     await answer(scope, receive, send)
                     return
         await self._app(scope, receive, send)

@@ -12,6 +12,10 @@ of rows: where the matrix kernels round rows differently for some numbers of row
 rows (`rows_multiple`). If they round alike for all numbers (`rows_alike`), it does not matter in which passes a prompt
 was read, so any block can be shared, those of answers too. Otherwise only whole passes are shared, and a text that is
 read anew takes the same passes and steps.
+
+Where the server guesses how texts go on (`lookup`), rows of a step that no text needs read guesses: a row each, of the
+same text at its next places. All rows write their keys and values before any attends, so right guesses give a text
+several tokens in one step, with the bits that they have without guesses.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ from pyapp.text.structured import CompiledForm, TextForm, compiled_form
 from pyapp.text.tokenizer import Tokenizer
 
 from .blocks import START, BlockPool, name_of
+from .guessing import Guesses
 
 log = logging.getLogger("pyapp.serve")
 BLOCK = 32  # tokens whose keys and values lie together
@@ -87,6 +92,7 @@ class Writing:
         self.reused = 0
         self.first = True  # it has not given its memory back
         self.sampler: Sampler | None = None  # from here on: known when the text first runs
+        self.guesses: Guesses | None = None
         self.words: Any = None
         self.form: TextForm | None = None
         self.most = 0
@@ -114,18 +120,19 @@ class Load:
 
 class Scheduler:
     """The texts of one model. `rows` texts run at once, each of at most `context` tokens; `cache_bytes` limits the
-    memory of their keys and values. All methods but `load` and `form_of` belong to the engine's thread.
+    memory of their keys and values. Up to `lookup` tokens of a text are guessed in a step. All methods but `load` and
+    `form_of` belong to the engine's thread.
     """
 
     def __init__(
         self, model: LanguageModel, tokenizer: Tokenizer, *, rows: int = 16, context: int | None = None,
-        cache_type: str = "f32", cache_bytes: int = 1 << 30,
+        cache_type: str = "f32", cache_bytes: int = 1 << 30, lookup: int = 0,
     ) -> None:  # fmt: skip
         check_tokenizer(tokenizer, model.config.vocab_size)
         self.model, self.tokenizer = model, tokenizer
         self.vocab_size = model.config.vocab_size
         self.device = getattr(model, "device", cpu)
-        self._cache_type = cache_type
+        self._cache_type, self._lookup = cache_type, lookup
         block_bytes = new_cache(model, BLOCK, cache_type, texts=1).nbytes
         affordable = cache_bytes // block_bytes - 1  # one is for rows that only fill a step
         wanted = capacity_of(model, context)
@@ -137,12 +144,14 @@ class Scheduler:
                 f"{cache_bytes:,}",
                 where="context", hint="Set a smaller context, a larger --cache-memory, or --cache-type q8_0",
             )  # fmt: skip
-        self.rows_multiple, self.most_rows = self._probe(rows)
+        self.rows_multiple, self.most_rows = self._probe(max(rows, lookup + 1))
+        self.most_texts = min(rows, self.most_rows)  # the other rows of a step are for guesses
         self.rows_alike = self.rows_multiple == 1 and self._passes_alike()
-        self._blocks = min(affordable, KEPT * self.most_rows * self._parts)
+        self._blocks = min(affordable, KEPT * self.most_texts * self._parts)
         self.cache_nbytes = (self._blocks + 1) * block_bytes  # what the keys and values take once a text came
         self.waiting: list[Writing] = []  # in order
         self.prompt_tokens = self.reused_tokens = self.new_tokens = self.steps = self.preempted = 0
+        self.guessed_tokens = self.accepted_tokens = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -210,7 +219,7 @@ class Scheduler:
         """Lets texts run that wait, while there are rows and memory; those that matter less make place for them."""
         while self.waiting:
             first = self.waiting[0]
-            if not (len(self._running) < self.most_rows and self._fits(first)):
+            if not (len(self._running) < self.most_texts and self._fits(first)):
                 last = max(self._running, key=lambda writing: writing.order, default=None)
                 if last is None or last.text.priority <= first.text.priority:
                     return
@@ -253,6 +262,7 @@ class Scheduler:
         sampler = Sampler(options, self.vocab_size, self.capacity + 1, self.device, writing.form)
         sampler.accept(text.ids, prompt=True)
         writing.sampler = sampler
+        writing.guesses = Guesses(self._lookup) if self._lookup else None
         writing.words = Writer(self.tokenizer, options, text.continuing or writing.form is not None)
         self.prompt_tokens += len(text.ids)
 
@@ -324,20 +334,61 @@ class Scheduler:
         count = len(decoding)
         if not count:
             return
-        whole = -(-count // self.rows_multiple) * self.rows_multiple
+        guesses = self._guesses(decoding) if self._lookup else {}
+        tokens = [writing.known[writing.length] for writing in decoding]
+        places = [writing.length for writing in decoding]
+        for which, found in guesses.items():
+            for further, token in enumerate(found, 1):
+                self._cache.place(len(tokens), 0, decoding[which].blocks)
+                tokens.append(token)
+                places.append(decoding[which].length + further)
+        used = len(tokens)
+        whole = -(-used // self.rows_multiple) * self.rows_multiple
         run = self._steps.get(whole)
         if run is None:
             run = self._steps[whole] = self._stepper(whole)
-        rest = [0] * (whole - count)  # rows for nobody: their table says block 0
-        tokens = [writing.known[writing.length] for writing in decoding]
-        logits = run([*tokens, *rest, *(writing.length for writing in decoding), *rest])  # (B, V)
+        rest = [0] * (whole - used)  # rows for nobody: their table says block 0
+        logits = run([*tokens, *rest, *places, *rest])  # (B, V)
+        for row in range(count, used):
+            self._cache.place(row, 0, [0])
         self.steps += 1
-        for writing, scores in zip(decoding, logits.unbind(0)[:count], strict=True):
-            writing.length += 1
-            if self.rows_alike and writing.length % BLOCK == 0:
-                self._name_blocks(writing)
-            if writing.length == len(writing.known):  # else it is read anew, and its next token is known
-                self._take_token(writing, scores)
+        scores, first = logits.unbind(0), count
+        for which, writing in enumerate(decoding):
+            found = guesses.get(which, [])
+            self._take_row(writing, scores[which])
+            right = 0
+            while right < len(found) and writing.place is not None and writing.known[writing.length] == found[right]:
+                self._take_row(writing, scores[first + right])
+                right += 1
+            if found:
+                self.guessed_tokens += len(found)
+                self.accepted_tokens += right
+                assert writing.guesses is not None
+                writing.guesses.learn(len(writing.known), len(found), right)
+            first += len(found)
+
+    def _guesses(self, decoding: Sequence[Writing]) -> dict[int, list[int]]:
+        """How texts, by their place, may go on after the token that they read next: for rows that are left."""
+        left, found = self.most_rows - len(decoding), {}
+        for which, writing in enumerate(decoding):
+            again = writing.length + 1 < len(writing.known)  # it is read anew and knows its tokens
+            if writing.guesses is None or again:
+                continue
+            share = -(-left // (len(decoding) - which))
+            room = min(len(writing.blocks) * BLOCK, self.capacity) - writing.length - 1
+            tokens = writing.guesses.guess(writing.known, min(share, room))
+            if tokens:
+                found[which] = tokens
+                left -= len(tokens)
+        return found
+
+    def _take_row(self, writing: Writing, scores: Tensor) -> None:
+        """A text has read a token, and `scores` (V,) are its logits."""
+        writing.length += 1
+        if self.rows_alike and writing.length % BLOCK == 0:
+            self._name_blocks(writing)
+        if writing.length == len(writing.known):  # else it is read anew, and its next token is known
+            self._take_token(writing, scores)
 
     def _take_token(self, writing: Writing, logits: Tensor) -> None:
         """Chooses the next token of a text for logits (V,)."""

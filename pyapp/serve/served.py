@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pyapp import hub
+from pyapp.audio.encoding import WindowEncoder
+from pyapp.audio.transcribe import encoder_of
 from pyapp.dataclass import dataclass
 from pyapp.distributed.leading import Leader
 from pyapp.errors import ModelError, OptionError, PyappError
@@ -204,13 +206,13 @@ class Models:
         if model.task == "generate":
             runner = Scheduler(
                 loaded.model, loaded.tokenizer, rows=settings.rows, context=settings.context,
-                cache_type=settings.cache_type, cache_bytes=settings.cache_bytes,
+                cache_type=settings.cache_type, cache_bytes=settings.cache_bytes, lookup=settings.lookup,
             )  # fmt: skip
         elif model.task == "embed":
             _, skipped = result_of(encoded_for_embedding(loaded, []))
             runner = Batcher(lambda encodings: embed_encoded(loaded, encodings, skipped))
         elif model.task == "transcribe":
-            runner = Beside.of(settings)
+            runner = Beside.of(settings, loaded)
         model.loaded, model.runner = loaded, runner
         parameters: Iterable[Any] = getattr(loaded, "model", loaded).parameters()
         model.nbytes = sum(parameter.nbytes for parameter in parameters) + getattr(runner, "cache_nbytes", 0)
@@ -230,19 +232,23 @@ class Models:
 
 @dataclass(frozen=True)
 class Beside:
-    """The networks beside a speech model: for speech (None: none), and for speakers (None: nobody may ask)."""
+    """What the requests of a speech model share: its encoder, and the networks for speech (None: none) and for speakers
+    (None: nobody may ask).
+    """
 
-    vad: Any
-    speakers: Any
+    encoder: WindowEncoder
+    vad: Any = None
+    speakers: Any = None
 
     @classmethod
-    def of(cls, settings: Settings) -> Beside:
+    def of(cls, settings: Settings, loaded: Any) -> Beside:
+        encoder = encoder_of(loaded)
         if settings.vad is None and settings.speaker_model is None:
-            return cls(None, None)
+            return cls(encoder)
         from pyapp.tasks.turns import load_speakers, load_vad
 
         speakers = None if settings.speaker_model is None else load_speakers(settings.speaker_model)
-        return cls(settings.vad and (load_vad(settings.vad) or settings.vad), speakers)
+        return cls(encoder, settings.vad and (load_vad(settings.vad) or settings.vad), speakers)
 
 
 def parse_model(spec: str) -> ServedModel:

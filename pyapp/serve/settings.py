@@ -19,6 +19,7 @@ class Settings:
     - page: the folder of a built site, which browsers get at "/"; None: no page.
     - rows: texts of a model that are written at once. context: tokens of prompt and text. cache_bytes: of the keys and
       values of one model; cache_type as in SamplingOptions.
+    - lookup: how many tokens of a text may be guessed in a step, where it repeats itself or its prompt; 0: none.
     - memory_bytes: of all models that are loaded, with their keys and values. A model that nobody uses is unloaded if
       another one needs its memory. 0: no limit.
     - queue, queue_tokens: requests that wait or run at once, and the tokens of their prompts; more get status 429.
@@ -42,6 +43,7 @@ class Settings:
     context: int | None = None
     cache_type: str = "f32"
     cache_bytes: int = 1 << 30
+    lookup: int = 0
     memory_bytes: int = 0
     queue: int = 128
     queue_tokens: int = 1_000_000
@@ -70,6 +72,7 @@ class Settings:
         ):
             check_number(name, getattr(self, name), 1, 1 << 50, whole=True)
         check_number("memory_bytes", self.memory_bytes, 0, 1 << 50, whole=True)
+        check_number("lookup", self.lookup, 0, 64, whole=True)
         if self.rows > 256:
             raise OptionError(f"must be at most 256, not {self.rows}", where="rows")
         for name in ("read_seconds", "seconds", "ping_seconds"):

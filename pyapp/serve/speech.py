@@ -59,8 +59,8 @@ async def hear(request: Request, context: Context, task: str) -> Response:
     if chosen not in FORMATS:
         raise Problem(f"response_format: must be one of {', '.join(FORMATS)}", param="response_format")
     stream = (text_field(form, "stream") or "").lower() in ("true", "1")
-    if stream and chosen not in ("json", "text"):
-        raise Problem("stream: goes together with the formats json and text", param="stream")
+    if stream and chosen in ("srt", "vtt"):
+        raise Problem("stream: goes together with json, text, verbose_json and diarized_json", param="stream")
     options = options_of(form, task, chosen)
     if options.speakers is not None and context.settings.speaker_model is None:
         field = "speakers" if "speakers" in form else "response_format"
@@ -72,15 +72,16 @@ async def hear(request: Request, context: Context, task: str) -> Response:
 
     def begin() -> None:
         events = tasks.transcribe(
-            data, options, vad=beside.vad, speaker_model=beside.speakers, model=model.loaded, cancel=answer.cancel
-        )
+            data, options, vad=beside.vad, speaker_model=beside.speakers, encoder=beside.encoder, model=model.loaded,
+            cancel=answer.cancel,
+        )  # fmt: skip
         context.engine.activate(Job(events, answer.emit, answer.cancel))
 
     request.scope["pyapp.log"] |= {"model": model.name, "bytes": len(data)}
     running = Hearing(context, model, answer)
     context.engine.post(begin)
     if stream:
-        source = running.chunks()
+        source = running.chunks(chosen, options)
         return EventStream(source, broken, running.close, context.settings.seconds, context.settings.ping_seconds)
     async with cancelled_by_leaving(request, running.close, context.settings.seconds):
         async with aclosing(running.events()) as events:
@@ -143,15 +144,36 @@ class Hearing:
                     self._context.metrics.sound.labels(self._model.name).inc(event.results.get("duration") or 0)
                 yield event
 
-    async def chunks(self) -> AsyncGenerator[str, None]:
-        """OpenAI's events of a streamed transcript."""
+    async def chunks(self, chosen: str, options: TranscribeOptions) -> AsyncGenerator[str, None]:
+        """OpenAI's events of a streamed transcript. With the formats that have times, each segment comes with its own,
+        in OpenAI's form of a segment with a speaker (words where they were asked for), and the end is the whole
+        answer.
+        """
+        timed = chosen in ("verbose_json", DIARIZED)
         async with aclosing(self.events()) as events:
             async for event in events:
                 if isinstance(event, Segment):
+                    if timed:
+                        yield line({"type": "transcript.text.segment", **streamed(event)})
                     yield line({"type": "transcript.text.delta", "delta": event.text})
                 elif isinstance(event, Done):
-                    yield line({"type": "transcript.text.done", "text": event.results["text"]})
+                    whole = {"text": event.results["text"]}
+                    if timed:
+                        whole = diarized(event.results) if chosen == DIARIZED else verbose(event.results, options)
+                    yield line({"type": "transcript.text.done", **whole})
         yield DONE
+
+
+def streamed(segment: Segment) -> dict[str, Any]:
+    """A segment of a stream; its words begin with the spaces before them."""
+    found: dict[str, Any] = {
+        "id": f"seg_{segment.id + 1:03d}", "start": segment.start, "end": segment.end, "text": segment.text,
+    }  # fmt: skip
+    if segment.speaker is not None:
+        found["speaker"] = segment.speaker
+    if segment.words is not None:
+        found["words"] = [dict(word) for word in segment.words]
+    return found
 
 
 def formatted(done: Done, chosen: str, options: TranscribeOptions) -> Response:
@@ -166,6 +188,11 @@ def formatted(done: Done, chosen: str, options: TranscribeOptions) -> Response:
         return PlainTextResponse(format_transcript(Transcript.from_dict(results), chosen))
     if chosen == DIARIZED:
         return JSONResponse(diarized(results))
+    return JSONResponse(verbose(results, options))
+
+
+def verbose(results: Mapping[str, Any], options: TranscribeOptions) -> dict[str, Any]:
+    """OpenAI's verbose_json."""
     segments = [dict(segment) for segment in results["segments"]]
     words = [
         {"word": word["word"].strip(), "start": word["start"], "end": word["end"], "probability": word["probability"]}
@@ -174,7 +201,7 @@ def formatted(done: Done, chosen: str, options: TranscribeOptions) -> Response:
     ]  # fmt: skip
     found = {name: results.get(name) for name in ("task", "language", "duration")}
     found |= {"text": results["text"].strip(), "segments": segments}
-    return JSONResponse(found | ({"words": words} if options.word_timestamps else {}))
+    return found | ({"words": words} if options.word_timestamps else {})
 
 
 def diarized(results: Mapping[str, Any]) -> dict[str, Any]:

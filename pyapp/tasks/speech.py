@@ -17,6 +17,7 @@ from .keeper import keeper
 
 if TYPE_CHECKING:
     from pyapp.audio import AudioReader
+    from pyapp.audio.encoding import WindowEncoder
     from pyapp.audio.options import TranscribeOptions
 
 # Recordings up to this length are read before the first window is decoded: their loudest moment scales the spectrogram
@@ -45,6 +46,7 @@ async def transcribe(
     model: Any = None,
     vad: Any = None,
     speaker_model: Any = None,
+    encoder: WindowEncoder | None = None,
     key: object = None,
     cancel: Cancel | None = None,
 ) -> Events:
@@ -59,20 +61,20 @@ async def transcribe(
     `vad` says what finds speech, so that windows begin there: "energy" (the default of `skip_silence`), "silero", or a
     network of Silero's kind: what pyapp.audio.networks.load_network takes. With `options.speakers` the speakers are
     told apart first, with the network `speaker_model`: segments and words have their names. A pipe is then read to its
-    end.
+    end. `encoder` is the loaded model's, shared with other recordings (pyapp.audio.transcribe.encoder_of).
     """
     from pyapp.audio import AudioReader, open_audio
     from pyapp.audio.transcribe import transcribe_events
 
     if isinstance(audio, AsyncIterable):
-        only_recordings(vad=vad, speaker_model=speaker_model)
+        only_recordings(vad=vad, speaker_model=speaker_model, encoder=encoder)
         async with aclosing(listen(audio, options, model=model, key=key, cancel=cancel)) as live:
             async for heard in live:
                 yield heard
         return
     cancel, chosen = cancel or Cancel(), as_options(options)
     if isinstance(model, Remote):
-        only_here(vad=vad, speaker_model=speaker_model)
+        only_here(vad=vad, speaker_model=speaker_model, encoder=encoder)
         async with aclosing(model.transcribe(audio, chosen, cancel)) as forwarded:
             async for told in forwarded:
                 yield told
@@ -120,7 +122,10 @@ async def transcribe(
                         yield event
         skipping = None if vad is None else detector  # the options decide about silence where no detector is chosen
         yield Progress("transcribing", 0, reader.duration, "seconds")
-        for event in transcribe_events(loaded, sound, chosen, cancel, detector=skipping, turns=turns):
+        hearing = transcribe_events(
+            loaded, sound, chosen, cancel, detector=skipping, turns=turns, encoder=encoder
+        )  # fmt: skip
+        for event in hearing:
             if isinstance(event, Done):
                 for notice in reader.notices:
                     yield notice

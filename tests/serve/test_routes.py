@@ -187,6 +187,19 @@ def test_speech(client: Any) -> None:
     assert hear("vtt").text.startswith("WEBVTT")
     streamed = [json.loads(line[6:]) for line in hear("json", stream="true").text.split("\n\n") if "{" in line]
     assert streamed[-1]["type"] == "transcript.text.done" and streamed[-1]["text"].strip() == verbose["text"]
+    timed = hear("verbose_json", stream="true", **{"timestamp_granularities[]": "word"}).text
+    *parts, whole = [json.loads(line[6:]) for line in timed.split("\n\n") if "{" in line]
+    assert whole == {"type": "transcript.text.done", **verbose}
+    segments = [part for part in parts if part["type"] == "transcript.text.segment"]
+    found, wanted = (
+        [(one["start"], one["end"], one["text"]) for one in some] for some in (segments, verbose["segments"])
+    )
+    assert found == wanted
+    words = [word for segment in segments for word in segment["words"]]
+    assert [word["word"].strip() for word in words] == [word["word"] for word in verbose["words"]]
+    assert "".join(part["delta"] for part in parts if "delta" in part).strip() == verbose["text"]
+    [entry] = [one for one in client.get("/v1/models").json()["data"] if one["id"] == "speech"]
+    assert entry["languages"] == ["en"] and entry["translates"] is False
 
 
 def test_speakers(tmp_path: Path) -> None:
@@ -380,6 +393,8 @@ def test_the_page(model_folders: dict[str, Path], tmp_path: Path) -> None:
         page = browser.get("/")
         assert page.content == files["index.html"] and page.headers["content-type"] == "text/html; charset=utf-8"
         assert page.headers["cross-origin-embedder-policy"] == "require-corp"
+        assert page.headers["set-cookie"].startswith("pyapp-server=1;")  # the page's scripts see it
+        assert "set-cookie" not in browser.get("/k.wasm", headers={"Accept-Encoding": "identity"}).headers
         assert browser.get("/modules/a.mjs").headers["content-type"] == "text/javascript; charset=utf-8"
         module = browser.get("/k.wasm", headers={"Accept-Encoding": "identity"})
         assert module.content == files["k.wasm"] and module.headers["content-type"] == "application/wasm"

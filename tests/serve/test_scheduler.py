@@ -313,3 +313,38 @@ def test_its_memory_is_free_without_a_garbage_collection(loaded: Any) -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("kind", ["float32", "q8_0"])
+def test_guesses_change_no_token_of_texts_in_a_batch(kind: str, tmp_path: Path) -> None:
+    """Greedy, drawn, of a form, with penalties; some stop in the middle of guesses, and memory is short."""
+    loaded = quantized(tmp_path, kind)
+    form = {"type": "object", "properties": {"a": {"type": "array", "items": {"enum": [10, 20]}, "maxItems": 6}}}
+    kinds: list[dict[str, Any]] = [
+        {"max_new_tokens": 60}, {"temperature": 0.7, "seed": 3, "max_new_tokens": 60},
+        {"json_schema": form, "max_new_tokens": 90}, {"repetition_penalty": 1.2, "frequency_penalty": 0.1},
+        {"max_new_tokens": 7, "logprobs": 2}, {"max_new_tokens": 60, "stop": ("ab", ", ")},
+    ]  # fmt: skip
+    asked = [(prompt, options) for options in kinds for prompt in ("a", "ab" * 20, "the cat the cat the")]
+
+    def written(lookup: int, rows: int, memory: int = 1 << 30) -> tuple[list[Any], Scheduler]:
+        scheduler = Scheduler(
+            loaded.model, loaded.tokenizer, rows=rows, context=200, cache_bytes=memory, lookup=lookup
+        )  # fmt: skip
+        clients = [Client(loaded, prompt, **options) for prompt, options in asked]
+        for client in clients if rows == 1 else ():
+            run(scheduler, client)
+        if rows > 1:
+            run(scheduler, *clients, apart=2)
+        assert scheduler.load.used_blocks == 0
+        return [(client.scored, client.done.reason) for client in clients], scheduler
+
+    alone, plain = written(0, 1)
+    assert plain.guessed_tokens == 0
+    block = Scheduler(loaded.model, loaded.tokenizer, rows=1, context=BLOCK).cache_nbytes // 3
+    for rows, memory in ((1, 1 << 30), (8, 1 << 30), (8, 9 * block)):
+        found, scheduler = written(6, rows, memory)
+        assert found == alone, (rows, memory)  # to the last bit of the log-probabilities
+        assert 0 < scheduler.accepted_tokens <= scheduler.guessed_tokens
+        assert rows > 1 or scheduler.steps + scheduler.accepted_tokens == plain.steps
+        assert (memory < 1 << 30) == (scheduler.preempted > 0)

@@ -3,6 +3,9 @@
  */
 import { find, h } from "../../page/dom.js";
 
+/** Where what is written goes, if this tab computes. */
+export const NOWHERE = "Ask something. Nothing that you write leaves this device; conversations are kept in this browser only.";
+
 /** @param {HTMLElement} view the empty section */
 export function buildChat(view) {
   view.replaceChildren(main(), side());
@@ -18,7 +21,7 @@ function main() {
     h("p", { class: "chat-template", id: "chat-template", role: "status", hidden: true }),
     h("section", { class: "chat-log", "aria-labelledby": "chat-log-title" },
       h("h2", { class: "visually-hidden", id: "chat-log-title" }, "The conversation"),
-      h("p", { class: "chat-empty", id: "chat-empty" }, "Ask something. Nothing that you write leaves this device; conversations are kept in this browser only."),
+      h("p", { class: "chat-empty", id: "chat-empty" }, NOWHERE),
       h("ol", { class: "chat-turns", id: "chat-turns", "data-setting": "messages" })),
     h("div", { class: "progress-line", id: "chat-progress", hidden: true }),
     h("div", { class: "error-slot", id: "chat-error" }),

@@ -13,11 +13,12 @@ import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
 import { RunButton } from "../../page/run-button.js";
+import { ServerCard } from "../../page/server-card.js";
 import { SettingsFields } from "../../page/settings-fields.js";
 import { isShown } from "../../page/shell.js";
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
-import { buildChat } from "./chat-parts.js";
+import { NOWHERE, buildChat } from "./chat-parts.js";
 import { Conversation, aboutOf, exported, imported, itemOf, recordOf, textOf } from "./conversation.js";
 import { drafts } from "./drafts.js";
 import { TurnItem } from "./turn-item.js";
@@ -84,6 +85,8 @@ class ChatView {
       },
     }, app.actions, "Conversations");
     new ModelCard(byId("chat-model"), this.choice, models, this.announcer);
+    this.server = new ServerCard(byId("chat-model"), "chat", this.announcer);
+    this.server.addEventListener("change", () => this.#showPlace());
     this.choice.addEventListener("model", () => this.load());
     app.addEventListener("ready", () => this.load());
     view.addEventListener("shown", () => this.load());
@@ -161,10 +164,18 @@ class ChatView {
     this.field.style.height = `${this.field.scrollHeight}px`;
   }
 
+  /** Says where answers are computed. */
+  #showPlace() {
+    const { used } = this.server;
+    find(byId("chat-title"), "em").textContent = used ? "on a server." : "in this tab.";
+    byId("chat-empty").textContent = used ? `Ask something. What you write is sent to ${used.engine.address}; conversations are kept in this browser only.` : NOWHERE;
+    this.load();
+  }
+
   /** Loads the chosen model before it is needed; says so if it has no chat template. */
   load() {
     const { model } = this.choice;
-    if (!model || this.loading === model || this.button.running || !isShown(this.view)) return;
+    if (!model || this.server.used || this.loading === model || this.button.running || !isShown(this.view)) return;
     this.loading = model;
     this.prepared = this.#load(model); // resolved when it is loaded, or has failed
   }
@@ -318,7 +329,7 @@ class ChatView {
     const started = () => {
       if (turn) return turn;
       turn = conversation.add("assistant", "", parent);
-      turn.model = this.choice.model?.title;
+      turn.model = this.server.used?.model.id ?? this.choice.model?.title;
       this.#following(() => this.render());
       return turn;
     };
@@ -332,7 +343,7 @@ class ChatView {
       if (turn && turn.text === "" && !turn.thoughts && !answer) conversation.remove(turn);
     };
     this.announcer.say("Answering.");
-    if (!this.engine.about) this.progress.show("Starting the engine…");
+    if (!this.engine.about && !this.server.used) this.progress.show("Starting the engine…");
     const onEvent = (/** @type {import("../../shared/protocol.js").TaskEvent} */ event) => {
       if (event.type === "token" || event.type === "thought") {
         const growing = started();
@@ -350,12 +361,8 @@ class ChatView {
       } else this.#loadEvent(event);
     };
     const running = this.button.run(async (signal) => {
-      await this.app.listed(signal);
-      await Promise.race([this.prepared, new Promise((resolve) => signal.addEventListener("abort", resolve))]);
-      throwIfCancelled(signal);
-      const options = { ...this.settings.options(), rolling: this.rolling.checked }; // the model may have limited them
-      const params = { model: this.choice.present.id, messages, options };
-      const done = await this.engine.call("chat", params, { signal, onEvent });
+      await this.server.ready;
+      const done = await (this.server.used ? this.#askServer(this.server.used, messages, { signal, onEvent }) : this.#askTab(messages, { signal, onEvent }));
       this.last = done; // what a test compares
       if (turn) {
         turn.reason = done.reason === "stop_string" ? "stop" : done.reason;
@@ -379,6 +386,22 @@ class ChatView {
     if (focused) this.field.focus();
     await this.save();
     await this.card.refresh(this.conversation.id);
+  }
+
+  /** @param {object[]} messages @param {{signal: AbortSignal, onEvent: (event: TaskEvent) => void}} options */
+  async #askTab(messages, { signal, onEvent }) {
+    await this.app.listed(signal);
+    await Promise.race([this.prepared, new Promise((resolve) => signal.addEventListener("abort", resolve))]);
+    throwIfCancelled(signal);
+    const options = { ...this.settings.options(), rolling: this.rolling.checked }; // the model may have limited them
+    return this.engine.call("chat", { model: this.choice.present.id, messages, options }, { signal, onEvent });
+  }
+
+  /** @param {import("../../page/server-card.js").Used} used @param {object[]} messages @param {{signal: AbortSignal, onEvent: (event: TaskEvent) => void}} options */
+  async #askServer({ engine, model }, messages, { signal, onEvent }) {
+    throwIfCancelled(signal);
+    this.progress.show("The server reads the conversation…");
+    return engine.call("chat", { model: model.id, messages, options: this.settings.options() }, { signal, onEvent });
   }
 
   #saveSoon() {

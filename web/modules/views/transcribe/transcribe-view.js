@@ -19,6 +19,7 @@ import { GuessBanner } from "./guess-banner.js";
 import { LiveRecording } from "./live-recording.js";
 import { ModelCard } from "../../page/model-card.js";
 import { RunButton } from "../../page/run-button.js";
+import { ServerCard } from "../../page/server-card.js";
 import { isShown } from "../../page/shell.js";
 import { RecordingSign } from "./recording-sign.js";
 import { SpeechSettings } from "./speech-settings.js";
@@ -73,6 +74,8 @@ export class TranscribeView {
     byId("record-tab").hidden = !canHearTabs();
     this.liveWave = new Waveform(byId("live-wave"));
     new ModelCard(byId("speech-model"), this.choice, models, this.sheet.announcer);
+    this.server = new ServerCard(byId("speech-model"), "transcribe", this.sheet.announcer);
+    this.server.addEventListener("change", () => this.#serverChanged());
     this.#listen();
     this.#restore();
   }
@@ -166,10 +169,18 @@ export class TranscribeView {
     }));
   }
 
+  /** The settings offer the languages of the server's model, as far as it tells them; else those of the tab's. */
+  #serverChanged() {
+    const model = this.server.used?.model;
+    this.learnt = undefined;
+    if (model) this.settings.showLanguages(model.languages ?? [], model.translates ?? true);
+    else this.#load();
+  }
+
   /** Loads the chosen model before it is needed, and shows its errors. */
   async #load() {
     const { model } = this.choice;
-    if (!model || this.loading === model || this.button.running || this.recordButton.running || this.tabButton.running || !isShown(this.view)) return;
+    if (!model || this.server.used || this.loading === model || this.button.running || this.recordButton.running || this.tabButton.running || !isShown(this.view)) return;
     this.loading = model;
     this.#recall(model);
     this.loadError?.remove(); // not another request's: that stays when the engine has restarted
@@ -361,6 +372,7 @@ export class TranscribeView {
   /** Transcribes the shown recording again, or goes on where its transcript ends. @param {boolean} [further] */
   async transcribe(further = false) {
     await this.#settle();
+    if (this.server.used) further = false; // a server begins at the beginning
     return this.button.run(async (signal) => void (await this.#transcribe(signal, further)), {
       fail: () => this.#failed(),
       retry: () => this.transcribe(further),
@@ -375,22 +387,29 @@ export class TranscribeView {
     await keeper.save();
     if (further) this.sheet.resume("Transcribing.");
     else this.sheet.begin(this.settings.options(this.choice.model).task, "Transcribing.");
-    if (!this.engine.about) this.sheet.progress.show("Starting the engine…");
+    if (!this.engine.about && !this.server.used) this.sheet.progress.show("Starting the engine…");
     this.button.setLabel("Transcribe again");
     /** @type {import("./transcript-keeper.js").Version | null} */
     let begun = null;
     try {
-      await this.app.listed(signal);
-      await this.#settleSettings(signal);
-      const { id: model, title } = this.choice.present;
-      const options = this.settings.options(this.choice.model);
+      await this.server.ready;
+      const { used } = this.server;
+      if (!used) {
+        await this.app.listed(signal);
+        await this.#settleSettings(signal);
+      }
+      const { id: model, title } = used ? { id: used.model.id, title: used.model.id } : this.choice.present;
+      const options = this.settings.options(used ? null : this.choice.model);
       const version = (further && keeper.version) || keeper.beginVersion({ model: title, task: options.task, segments: transcript.segments });
       begun = version;
       keeper.saveSoon();
       recording.wav ??= (await this.#prepare(recording.original, recording.name, signal)).wav;
+      const onEvent = (/** @type {TaskEvent} */ event) => this.#transcribed(event, version);
       const from = further ? { clip_timestamps: String(version.reached), initial_prompt: transcript.text.slice(-PROMPT) || options.initial_prompt } : {};
-      const params = { model, audio: recording.wav, name: recording.name, options: { ...options, ...from }, ...this.settings.networks, hub: this.app.hub };
-      const done = await this.engine.call("transcribe", params, { signal, onEvent: (event) => this.#transcribed(event, version) });
+      const params = { model, audio: recording.wav, name: recording.name, options: { ...options, ...from } };
+      const done = used
+        ? await used.engine.call("transcribe", { ...params, duration: recording.overview.duration }, { signal, onEvent })
+        : await this.engine.call("transcribe", { ...params, ...this.settings.networks, hub: this.app.hub }, { signal, onEvent });
       this.sheet.end(done);
       this.#complete(version, done, recording.overview.duration);
       return version.complete ? "complete" : "cancelled";
