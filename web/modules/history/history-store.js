@@ -6,8 +6,8 @@
  *
  * Two tabs may change the same entry. The one that stores later finds another revision there, and becomes an entry of its own.
  *
- * @typedef {{id: string, kind: string, title: string, about: string, created: number, updated: number, bytes: number, revision?: number}} HistoryEntry
- *   `kind` says what it is, `about` is a line on it, times in milliseconds, `bytes` its size, `revision`: how often it was stored
+ * @typedef {{id: string, kind: string, title: string, about: string, created: number, updated: number, bytes: number, revision?: number, renamed?: number}} HistoryEntry
+ *   `kind` says what it is, `about` is a line on it, times in milliseconds, `bytes` its size, `revision`: how often it was stored, `renamed`: when the user last did
  * @typedef {{name: string, blob: Blob}} KeptFile
  * @typedef {{name: string, type?: string, blob: Blob | ArrayBuffer}} StoredFile
  * @typedef {{entry: HistoryEntry, content: any, files: KeptFile[]}} HistoryItem
@@ -34,10 +34,8 @@ export class HistoryStore {
     this.keeps = true;
     /** What a browser without storage has. @type {Map<string, HistoryItem>} */
     this.inMemory = new Map();
-    this.opened = openDatabase().catch(/** @returns {null} */ () => {
-      this.keeps = false;
-      return null;
-    });
+    /** @type {Promise<IDBDatabase | null> | null} */
+    this.opening = this.#open();
     /** Whether files can be stored as Blobs; asked when there is the first. @type {Promise<boolean> | null} */
     this.takesBlobs = null;
     /** Writes come one after the other. @type {Promise<any>} */
@@ -45,6 +43,23 @@ export class HistoryStore {
     this.waiting = 0;
     /** Resolves when the records of earlier versions are here. @type {Promise<void>} */
     this.moved = earlier ? takeRecords(earlier.database, earlier.table, (records) => this.#adopt(records.map(earlier.itemOf), earlier.textOf)) : Promise.resolve();
+  }
+
+  /** @returns {Promise<IDBDatabase | null>} null where the browser has no storage for the page */
+  get opened() {
+    return (this.opening ??= this.#open());
+  }
+
+  /** @returns {Promise<IDBDatabase | null>} */
+  async #open() {
+    try {
+      const database = await openDatabase();
+      database.onclose = () => (this.opening = null); // the browser's data was cleared: the next use opens it anew
+      return database;
+    } catch {
+      this.keeps = false;
+      return null;
+    }
   }
 
   /** Whether something is not written yet. */
@@ -86,19 +101,23 @@ export class HistoryStore {
 
   /**
    * Stores an entry and its content, and sets its size and revision. If another tab has changed it too, both are kept: this
-   * one gets a new id. Files that are not given stay as they are.
-   * @param {HistoryEntry} entry @param {any} content plain values @param {{files?: KeptFile[], updated?: number}} [options] @returns {Promise<void>}
+   * one gets a new id. A title that the user gave it in another tab stays. Files that are not given stay as they are.
+   * @param {HistoryEntry} entry @param {any} content plain values
+   * @param {{files?: KeptFile[], allFiles?: KeptFile[], updated?: number}} [options] `allFiles` are stored if another tab has deleted the entry
+   * @returns {Promise<void>}
    */
-  put(entry, content, { files, updated = Date.now() } = {}) {
+  put(entry, content, { files: changed, allFiles, updated = Date.now() } = {}) {
     const copy = structuredClone(content); // as it is now: the write may wait
     return this.#write(async (database) => {
       const changes = { updated, revision: (entry.revision ?? 0) + 1 };
       if (!database) {
-        const kept = files ?? this.inMemory.get(entry.id)?.files ?? [];
+        const kept = changed ?? this.inMemory.get(entry.id)?.files ?? allFiles ?? [];
         Object.assign(entry, changes, { bytes: lengthOf(copy) + sum(kept) });
         this.inMemory.set(entry.id, { entry: { ...entry }, content: copy, files: kept });
         return;
       }
+      const deleted = !changed && allFiles?.length && await asked(database.transaction(ENTRIES).objectStore(ENTRIES).count(entry.id)) === 0;
+      const files = deleted ? allFiles : changed;
       const storable = files && await this.#storable(database, files);
       const transaction = database.transaction([ENTRIES, CONTENTS, FILES], "readwrite");
       const done = finished(transaction);
@@ -112,11 +131,12 @@ export class HistoryStore {
         for (const file of given) table.put({ ...file, id });
       }
       const fileBytes = given ? sum(given) : there?.fileBytes ?? 0;
-      const stored = { ...entry, ...changes, id, bytes: fileBytes + lengthOf(copy) };
-      entries.put({ ...stored, fileBytes });
+      const { title, renamed } = (there?.renamed ?? 0) > (entry.renamed ?? 0) ? there : entry;
+      Object.assign(changes, { id, title, renamed, bytes: fileBytes + lengthOf(copy) });
+      entries.put({ ...entry, ...changes, fileBytes });
       transaction.objectStore(CONTENTS).put({ id, content: copy });
       await done;
-      Object.assign(entry, changes, { id, bytes: stored.bytes });
+      Object.assign(entry, changes);
     });
   }
 
@@ -184,7 +204,7 @@ export class HistoryStore {
       const transaction = database.transaction(ENTRIES, "readwrite");
       const done = finished(transaction);
       const entry = await asked(transaction.objectStore(ENTRIES).get(id));
-      if (entry) transaction.objectStore(ENTRIES).put({ ...entry, title });
+      if (entry) transaction.objectStore(ENTRIES).put({ ...entry, title, renamed: Date.now() });
       await done;
     });
   }

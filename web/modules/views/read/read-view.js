@@ -556,7 +556,7 @@ class ReadView {
     entry.about = aboutOf(pages);
     this.kept = files;
     try {
-      await this.store.put(entry, contentOf(pages), changed ? { files: keptFiles(files) } : {});
+      await this.store.put(entry, contentOf(pages), { [changed ? "files" : "allFiles"]: keptFiles(files) });
       if (entry === this.entry) tabMemory.set("reading", entry.id);
       await this.card.refresh(this.entry.id);
     } catch (error) {

@@ -175,7 +175,7 @@ export class StoryView {
   #begin(story) {
     this.story = story;
     this.entry = this.store.begin("");
-    this.saved = performance.now();
+    this.saved = -Infinity; // its first word is stored at once: a reload then finds it
     this.savedReason = null;
   }
 

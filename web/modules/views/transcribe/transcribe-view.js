@@ -34,6 +34,7 @@ const KNOWN = "speech-languages"; // the storage key of the last model's languag
 const PEAKS = 1200; // bars of a waveform: more than a screen shows
 const PROMPT = 200; // characters before the place where a transcription goes on
 const SHORTEST_WINDOW = 15; // seconds; most models have windows of 30
+const WAITING = "waiting"; // the state of a recording in the queue
 const QUICK = 8; // seconds in which a live recording is read once more, or, if it is long,
 const QUICK_SHARE = 1 / 8; // this part of its length
 
@@ -90,7 +91,7 @@ export class TranscribeView {
     this.sheet.addEventListener("version", ({ detail }) => this.#choose(detail));
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.keeper.timer !== undefined && this.keeper.save());
     addEventListener("beforeunload", (event) => {
-      if (this.recording || this.keeper.unsaved) event.preventDefault(); // it would be lost
+      if (this.recording || this.keeper.unsaved || this.queue?.waiting) event.preventDefault(); // it would be lost
     });
     const picker = byId("pick-audio");
     picker.addEventListener("change", () => {
@@ -248,9 +249,11 @@ export class TranscribeView {
       queue.show(number, "transcribing…");
       await this.#settle();
       this.queue = queue; // #settle ends a queue
+      const before = this.keeper.entry;
       const outcome = await this.#take(file);
       queue.show(number, outcome === "complete" ? "done" : outcome === "cancelled" ? "stopped" : this.slot.querySelector("strong")?.textContent ?? "failed");
-      if (outcome !== "failed") queue.ids.push(present(this.keeper.entry, "the transcript").id);
+      const { entry } = this.keeper;
+      if (entry && entry !== before) queue.ids.push(entry.id); // else it ended while the file was read
       if (outcome === "cancelled" || this.queue !== queue) break;
     }
     queue.end(() => this.card.exportAll(queue.ids));
@@ -651,7 +654,7 @@ class RecordingQueue {
   constructor(files) {
     /** The entries that were made. @type {string[]} */
     this.ids = [];
-    this.states = files.map(() => h("span", { class: "queue-state" }, "waiting"));
+    this.states = files.map(() => h("span", { class: "queue-state" }, WAITING));
     byId("queue-list").replaceChildren(...files.map(({ name }, number) => h("li", {}, name, this.states[number])));
     byId("queue-save").hidden = true;
   }
@@ -661,9 +664,14 @@ class RecordingQueue {
     this.states[number].textContent = state;
   }
 
+  /** Whether some are not transcribed yet. */
+  get waiting() {
+    return this.states.some(({ textContent }) => textContent === WAITING);
+  }
+
   /** @param {() => void} save */
   end(save) {
-    for (const state of this.states) if (state.textContent === "waiting") state.textContent = "not transcribed";
+    for (const state of this.states) if (state.textContent === WAITING) state.textContent = "not transcribed";
     byId("queue-save").hidden = this.ids.length === 0;
     byId("queue-save").onclick = save;
   }

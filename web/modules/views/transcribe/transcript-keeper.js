@@ -36,6 +36,8 @@ export class TranscriptKeeper {
     this.content = null;
     /** @type {import("../../history/history-store.js").KeptFile[] | null} not stored yet */
     this.files = null;
+    /** Stored or not. @type {import("../../history/history-store.js").KeptFile[]} */
+    this.allFiles = [];
     /** @type {number | undefined} until the next save */
     this.timer = undefined;
     this.took = 0;
@@ -62,7 +64,7 @@ export class TranscriptKeeper {
   begin(name, live) {
     this.entry = this.store.begin(name);
     this.content = { name, live, overview: null, versions: [], current: -1 };
-    this.files = [];
+    this.files = this.allFiles = [];
     this.pieces = 0;
     tabMemory.set(SHOWN, this.entry.id);
   }
@@ -72,7 +74,7 @@ export class TranscriptKeeper {
     const content = present(this.content, "the transcript");
     content.overview = overview;
     content.live = false;
-    this.files = [wav && original.size > LARGE && wav.size < original.size ? { name: `${stem(name)}.wav`, blob: wav } : { name: nameOf(original, name), blob: original }];
+    this.files = this.allFiles = [wav && original.size > LARGE && wav.size < original.size ? { name: `${stem(name)}.wav`, blob: wav } : { name: nameOf(original, name), blob: original }];
   }
 
   /** Adds a piece of a live recording. @param {Blob} piece */
@@ -82,10 +84,11 @@ export class TranscriptKeeper {
   }
 
   /** Shows an entry of the history. @param {import("../../history/history-store.js").HistoryItem} item */
-  adopt({ entry, content }) {
+  adopt({ entry, content, files }) {
     this.entry = entry;
     this.content = content;
     this.files = null;
+    this.allFiles = files;
     tabMemory.set(SHOWN, entry.id);
   }
 
@@ -94,6 +97,7 @@ export class TranscriptKeeper {
     clearTimeout(this.timer);
     this.timer = undefined;
     this.entry = this.content = this.files = null;
+    this.allFiles = [];
     tabMemory.set(SHOWN, null);
   }
 
@@ -130,7 +134,7 @@ export class TranscriptKeeper {
   async save() {
     clearTimeout(this.timer);
     this.timer = undefined;
-    const { entry, content, files } = this;
+    const { entry, content, files, allFiles } = this;
     if (!entry || !content) return;
     const began = performance.now();
     const length = content.overview ? clock(content.overview.duration) : "";
@@ -140,7 +144,7 @@ export class TranscriptKeeper {
     entry.about = [length, edited, state].filter(Boolean).join(", ");
     this.files = null;
     try {
-      await this.store.put(entry, content, { files: files ?? undefined });
+      await this.store.put(entry, content, { files: files ?? undefined, allFiles });
       if (this.entry === entry) tabMemory.set(SHOWN, entry.id); // a new one, if another tab changed it
       this.took = performance.now() - began;
       this.stored(entry.id);
