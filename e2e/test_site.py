@@ -240,6 +240,15 @@ def test_a_missing_part_is_named(plain_browser: BrowserContext, changeable: Chan
         expect(story.error).to_contain_text(part)
 
 
+def test_a_page_whose_script_does_not_arrive_says_so(plain_browser: BrowserContext, changeable: ChangeableSite) -> None:
+    script = "modules/page/main.js"
+    with changeable.changed({}, missing=[script]), watched(plain_browser.new_page()) as story:
+        story.expected_errors = ["404"]
+        story.page.goto(changeable.url)
+        expect(story.page.locator("#boot-message")).to_contain_text(f"A part of it did not arrive: {script}.")
+        expect(story.page.locator("#engine-status")).to_be_hidden()
+
+
 def test_content_policy_is_strict_and_the_same_for_page_and_worker(dist: Path) -> None:
     index, worker = ((dist / name).read_text() for name in ("index.html", "service-worker.js"))
     page_policy = re.search(r'Content-Security-Policy" content="([^"]+)"', index)

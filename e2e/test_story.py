@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from e2e.conftest import watched
+from e2e.conftest import forget, watched
 from e2e.model_files import write_pair
 from e2e.page import StoryPage
 from pyapp import tasks
@@ -281,6 +281,26 @@ NO_BLOBS = """async () => {
   return [content.text, await Promise.all(files.map(async ({ name, blob }) => [name, blob.type, await blob.text()]))];
 }"""
 
+# Two tabs with one entry: the title that the other gave it; the files of one that the other has deleted.
+ELSEWHERE = """async () => {
+  const { HistoryStore } = await import("/modules/history/history-store.js");
+  const [store, other] = [new HistoryStore("transcript"), new HistoryStore("transcript")];
+  const entry = store.begin("Recording");
+  const allFiles = [{ name: "sound", blob: new Blob(["abc"]) }];
+  await store.put(entry, { text: "said" }, { files: allFiles, allFiles });
+  await other.rename(entry.id, "My talk");
+  await store.put(entry, { text: "edited" }, { allFiles });
+  globalThis.found = async () => {
+    const item = await store.read(entry.id);
+    return [item.entry.title, item.content.text, await Promise.all(item.files.map(({ blob }) => blob.text()))];
+  };
+  globalThis.putAgain = (text) => store.put(entry, { text }, { allFiles });
+  const renamed = await found();
+  await other.remove(entry.id);
+  await putAgain("edited again");
+  return [renamed, await found(), (await store.list()).length];
+}"""
+
 NO_ROOM = """() => {
   globalThis.transaction = IDBDatabase.prototype.transaction;
   IDBDatabase.prototype.transaction = function (tables, mode) {
@@ -312,6 +332,20 @@ def test_the_history_on_a_full_disk_and_without_blobs(browser: BrowserContext) -
 REFUSED = """for (const name of ["localStorage", "sessionStorage", "indexedDB", "caches"])
   Object.defineProperty(window, name, { get() { throw new DOMException("denied", "SecurityError") } });
 delete Navigator.prototype.serviceWorker"""
+
+
+def test_the_history_is_changed_in_another_tab_or_cleared(browser: BrowserContext) -> None:
+    """The module alone, from an origin of its own."""
+    with SiteServer(Path(__file__).resolve().parents[1] / "web") as server:
+        page = browser.new_page()
+        page.goto(f"{server.url}app.webmanifest")
+        renamed, deleted, count = page.evaluate(ELSEWHERE)
+        assert renamed == ["My talk", "edited", ["abc"]]
+        assert (deleted, count) == (["My talk", "edited again", ["abc"]], 1)
+        forget(browser, server)  # as by the browser's own settings
+        page.wait_for_timeout(300)
+        assert page.evaluate("putAgain('after that').then(found)") == ["My talk", "after that", ["abc"]]
+        page.close()
 
 
 def test_all_views_open_where_the_browser_refuses_all_storage(browser: BrowserContext, isolated: SiteServer) -> None:

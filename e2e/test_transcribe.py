@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import zipfile
@@ -399,6 +400,25 @@ def test_history(transcribe: TranscribePage, model: Path, tmp_path: Path) -> Non
         text = next(name for name in found if "My talk/" in name and name.endswith(".txt"))
         assert archive.read(text).decode().split("\n")[:2] == SAID
     card.locator("summary").click()
+
+
+def test_a_queue_that_is_stopped_while_it_reads(transcribe: TranscribePage, tmp_path: Path) -> None:
+    """Nothing was begun: there is nothing to save, and the transcript before it is not taken for one of the queue."""
+    sound = base64.b64encode(write_recording(tmp_path / "talk.wav", speechlike(10)).read_bytes()).decode()
+    transcribe.page.evaluate(
+        """async (sound) => {
+          const { transcribe } = pyappPage;
+          const bytes = Uint8Array.from(atob(sound), (character) => character.charCodeAt(0));
+          const taken = transcribe.takeAll(["one.wav", "two.wav"].map((name) => new File([bytes], name)));
+          while (!transcribe.button.running) await new Promise((resolve) => setTimeout(resolve));
+          transcribe.button.stop();
+          await taken;
+        }""",
+        sound,
+    )
+    expect(transcribe.page.locator("#queue-list")).to_contain_text(re.compile("one.*stopped.*two.*not transcribed"))
+    expect(transcribe.page.locator("#queue-save")).to_be_hidden()
+    assert transcribe.page.locator("[role=alert]:visible").count() == 0
 
 
 def test_a_recording_that_only_the_browser_can_decode(transcribe: TranscribePage, model: Path) -> None:

@@ -1,6 +1,6 @@
 /**
  * Runs before anything is drawn: sets the colours, starts the worker, and says why the page cannot start: if it was opened
- * as a file, or if the browser lacks something. The bundle of this script is for old browsers too (scripts/bundle.py).
+ * as a file, if the browser lacks something, or if a script does not arrive. The bundle of this script is for old browsers too (scripts/bundle.py).
  */
 import { allowOwnScripts } from "./modules/shared/trusted-types.js";
 
@@ -26,6 +26,11 @@ import { allowOwnScripts } from "./modules/shared/trusted-types.js";
     refuse("This browser has no " + lacking + ". ", true);
     return;
   }
+  addEventListener("error", function (event) {
+    if (event.target instanceof HTMLScriptElement) {
+      refuse("A part of it did not arrive: " + event.target.getAttribute("src") + ". Check your connection, then reload the page.", false);
+    }
+  }, true); // such errors do not bubble
   allowOwnScripts();
   if (window.crossOriginIsolated) {
     startWorker(); // without isolation the page may be about to be reloaded (modules/page/offline.js)
