@@ -56,8 +56,9 @@ test-cuda-compile: ready ## compile every CUDA kernel for every architecture; ne
 	$(RUN) -m scripts.cuda_compile
 
 test-cuda: ready ## the CUDA kernels' tests, and models, on the card of this machine
-	@$(SETUP) cuda
-	PYAPP_TEST_CUDA=1 PYAPP_EMULATED=all $(RUN) -m pytest tests/cuda tests/native -m "not browser"
+	@$(SETUP) cublas
+	PYAPP_CUBLASLT=none PYAPP_TEST_CUDA=1 PYAPP_EMULATED=all $(RUN) -m pytest tests/cuda tests/native -m "not browser"
+	PYAPP_TEST_CUDA=1 PYAPP_EMULATED=all $(RUN) -m pytest tests/cuda tests/native/test_linear*.py tests/native/test_matmul*.py
 
 lint: lint-ready ready ## check style, types and formatting
 	$(VENV)/bin/ruff check .
@@ -77,7 +78,7 @@ bench: browser-ready ready site ## measure speed beside peers (BENCH_OPTIONS="--
 	$(RUN) -m bench $(BENCH_OPTIONS)
 
 bench-cuda: ready ## measure a card's speed beside torch's, where that is installed (BENCH_OPTIONS="--only decode")
-	@$(SETUP) cuda
+	@$(SETUP) cublas
 	$(RUN) -m bench.cuda $(BENCH_OPTIONS)
 
 lock: ready ## resolve the development packages anew, to the newest allowed versions

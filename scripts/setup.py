@@ -4,6 +4,7 @@ python3 scripts/setup.py system build browser lint    Debian packages, only thos
 python3 scripts/setup.py ready                         .venv with the locked development packages and pyapp itself,
                                                        its kernels, and node_modules, as package-lock.json says
 python3 scripts/setup.py cuda                          the extra "cuda": NVIDIA's bindings and compiler
+python3 scripts/setup.py cublas                        "cublas" beside it: NVIDIA's products of matrices
 python3 scripts/setup.py bench                         bench/node_modules: the peers that benches run beside us
 """
 
@@ -125,6 +126,8 @@ def main(arguments: list[str]) -> None:
             ready()
         case ["cuda"]:
             run(*PIP, "install", "-q", "--no-build-isolation", "-e", ".[cuda]")
+        case ["cublas"]:
+            run(*PIP, "install", "-q", "--no-build-isolation", "-e", ".[cuda,cublas]")
         case ["bench"]:
             node("bench")
         case _:

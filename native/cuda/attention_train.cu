@@ -102,6 +102,18 @@ DEVICE float masked(const problem &p, int64_t batch, int64_t head, int64_t token
     return score + load_float(p.mask, at, p.mask_type);
 }
 
+/* tanh(x) within 1e-7, in few instructions because loops over it are unrolled; and its derivative. */
+DEVICE float capped(float x)
+{
+    const float e = exponential(-2 * fabsf(x)), tanh = (1 - e) / (1 + e);
+    return x < 0 ? -tanh : tanh;
+}
+DEVICE float slope_of_capped(float x)
+{
+    const float e = exponential(-2 * fabsf(x));
+    return 4 * e / ((1 + e) * (1 + e));
+}
+
 enum pass { FORWARD, AGAIN, GRAD_Q, GRAD_K, GRAD_V }; /* AGAIN: forward, to scratch memory */
 
 /* What a block computes for one batch entry and head: of the queries, or of the keys for GRAD_K and GRAD_V. */
@@ -166,7 +178,7 @@ template <int ELEMENTS, int PASS> struct whole_attention {
         if (!sees_all && (key < first_key(p, token) || key >= last_key(p, token)))
             return -INFINITE;
         const float scaled = product * p.scale;
-        const float found = seen(p.softcap != 0 ? p.softcap * tanhf(scaled) : scaled);
+        const float found = seen(p.softcap != 0 ? p.softcap * capped(scaled) : scaled);
         return sees_all ? found : masked(p, batch, head, token, key, found);
     }
     DEVICE_MEMBER float weight(int64_t row, int64_t other, float score, float product, float second) const
@@ -176,10 +188,8 @@ template <int ELEMENTS, int PASS> struct whole_attention {
         if (PASS == GRAD_V)
             return weight;
         float factor = p.scale;
-        if (p.softcap != 0) { /* softcap * (1 - tanh(x)^2), without cancellation */
-            const float e = expf(-fabsf(product * p.scale)), cosh = 0.5f * (1 + e * e);
-            factor *= p.softcap * e * e / (cosh * cosh);
-        }
+        if (p.softcap != 0)
+            factor *= p.softcap * slope_of_capped(product * p.scale);
         return weight * (second - own[2]) * factor;
     }
     template <bool OF_SECOND> DEVICE_MEMBER float query_at(int64_t token, int64_t column) const

@@ -25,6 +25,7 @@ from pyapp.cli.read import read
 from pyapp.cli.running import (
     READER_LEFT,
     adapter_option,
+    device_option,
     forward,
     json_option,
     model_or_server,
@@ -136,6 +137,7 @@ for command in (*texts.COMMANDS, *pictures.COMMANDS, read, finetune, merge):
 @server_option
 @click.option("--echo/--no-echo", default=True, help="Print the prompt before its continuation.  [default: echo]")
 @click.option("--eager", is_flag=True, help="Run op by op, without the recorded graph.")
+@device_option
 @threads_option
 @tensor_parallel_option
 @json_option

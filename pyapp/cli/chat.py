@@ -13,6 +13,7 @@ from pyapp.cli.grouped import FILE_LIMIT, GroupedCommand, generation_options, se
 from pyapp.cli.running import (
     READER_LEFT,
     adapter_option,
+    device_option,
     forward,
     json_option,
     model_or_server,
@@ -55,6 +56,7 @@ BLOCK = '"""'
     "--thoughts/--no-thoughts", default=True, help="Show what the model thinks before it answers.  [default: thoughts]"
 )
 @generation_options(None, several=False)
+@device_option
 @threads_option
 @json_option
 def chat(

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pyapp.cli.grouped import GroupedCommand, option
-from pyapp.cli.running import forward, json_option, threads_option, use_threads
+from pyapp.cli.running import device_of, forward, json_option, threads_option, use_threads
 from pyapp.cli.views import JsonView, QuantizeView, TrainView, View, size
 from pyapp.events import Done, Event, Item
 from pyapp.text.options import SEEDS
@@ -58,7 +58,7 @@ class FinetuneView(TrainView):
               help="Examples to judge by. [default: a share of DATA, --held-out]")  # fmt: skip
 @click.option("--held-out", type=click.FloatRange(0, 0.9), help="Share of DATA to judge by. [default: 0.05]")
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
-@click.option("--device", help="Where to train. [default: cpu]")
+@click.option("--device", callback=device_of, help="Where to train. [default: cpu]")
 @click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
 @threads_option
 @json_option

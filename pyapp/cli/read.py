@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from pyapp.cli.running import forward, json_option, threads_option, use_threads
+from pyapp.cli.running import device_option, forward, json_option, threads_option, use_threads
 from pyapp.cli.texts import INPUT_LIMIT, type_option
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Done, Event, Item, Region, TextLine
@@ -91,6 +91,7 @@ def _from_stdin() -> Any:
 @click.option("--num-beams", type=click.IntRange(1, 64), help="Of a model such as TrOCR: hypotheses of a text.")
 @click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="Of a model such as TrOCR: length at most.")
 @type_option
+@device_option
 @threads_option
 @json_option
 def read(

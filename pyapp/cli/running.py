@@ -29,6 +29,30 @@ server_option = click.option(
     help="Ask this server, such as pyapp serve, instead of computing here; MODEL is its name there. A key comes from "
     "the variable PYAPP_API_KEY.",
 )  # fmt: skip
+
+
+def device_of(context: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
+    """The value of an option --device. Wrong usage where there is no such device: it says what is missing."""
+    if name is not None:
+        from pyapp.engine.device import as_device
+
+        try:
+            as_device(name)
+        except ValueError as error:
+            raise click.BadParameter(str(error).removeprefix("device: ")) from error
+    return name
+
+
+def _choose_device(context: click.Context, parameter: click.Parameter, name: str | None) -> None:
+    from pyapp.tasks.keeper import keeper
+
+    keeper.device = None if device_of(context, parameter, name) == "cpu" else name
+
+
+device_option = click.option(
+    "--device", metavar="DEVICE", callback=_choose_device, expose_value=False,
+    help="Where the model computes: cpu, cuda (NVIDIA's card), cuda:1 … [default: cpu]",
+)  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON event per line.")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pyapp.cli.grouped import GroupedCommand, option
-from pyapp.cli.running import threads_option, use_threads
+from pyapp.cli.running import device_of, threads_option, use_threads
 from pyapp.cli.together import run_together, tensor_parallel_option
 from pyapp.errors import PyappError
 from pyapp.text.options import CACHE_TYPES
@@ -29,7 +29,7 @@ MIB = 1 << 20
 @option(NETWORK, "--tls-certificate", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
         help="Serve HTTPS with this certificate.")  # fmt: skip
 @option(NETWORK, "--tls-key", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Its private key.")
-@option(MODELS, "--device", metavar="DEVICE", help="Where the models compute. [default: cpu]")
+@option(MODELS, "--device", metavar="DEVICE", callback=device_of, help="Where the models compute. [default: cpu]")
 @option(MODELS, "--type", "dtype", metavar="TYPE", help="Convert models while they load: q8_0, q4_0, float16 …")
 @option(
     MODELS,

@@ -11,7 +11,15 @@ from typing import Any
 
 import click
 
-from pyapp.cli.running import forward, json_option, model_or_server, server_option, threads_option, use_threads
+from pyapp.cli.running import (
+    device_option,
+    forward,
+    json_option,
+    model_or_server,
+    server_option,
+    threads_option,
+    use_threads,
+)
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Done, Event, Item
 from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER
@@ -116,6 +124,7 @@ class RankView(ItemsView):
 @click.option("--prompt-name", metavar="NAME", help="Put the model's prompt of this name before each text.")
 @click.option("--normalize/--no-normalize", default=None, help="Vectors of length 1.  [default: as the model says]")
 @type_option
+@device_option
 @threads_option
 @json_option
 def embed(

@@ -22,6 +22,11 @@ def run_together(processes: int, run: Callable[[Any], int]) -> int:
     """
     if processes == 1:
         return run(None)
+    from pyapp.tasks.keeper import keeper
+
+    if keeper.device is not None:
+        raise OptionError(f"is {keeper.device!r}, but several processes compute on the CPU here", where="--device",
+                          hint="Take one process, or a script with init_process_group('nccl')")  # fmt: skip
     from pyapp.distributed import launch
 
     started = launch.led_processes()

@@ -15,7 +15,7 @@ from pyapp.audio.options import AUTO, TASKS, TranscribeOptions
 from pyapp.audio.subtitles import Layout
 from pyapp.audio.transcript import Transcript
 from pyapp.audio.transcript_writers import FORMATS, write_transcript
-from pyapp.cli.running import STOPPED, forward, json_option, threads_option, use_threads
+from pyapp.cli.running import STOPPED, device_option, forward, json_option, threads_option, use_threads
 from pyapp.cli.transcript_views import LoadJson, TranscribeJson, TranscribeView
 from pyapp.cli.views import JsonView, View
 from pyapp.errors import OptionError, PyappError
@@ -144,7 +144,7 @@ def decoding_settings(command: Any) -> Any:
               help="Write files named like the recordings here. [default: to stdout]")  # fmt: skip
 @click.option("--verbose/--no-verbose", default=False,
               help="With an output folder: write the text to stdout, too, as it is decoded.")  # fmt: skip
-@click.option("--device", type=click.Choice(["cpu"]), default="cpu", show_default=True, help="What computes.")
+@device_option
 @click.option("--fp16/--no-fp16", default=True, hidden=True,
               help="openai-whisper's; without meaning here: a model's weights stay as they are.")  # fmt: skip
 @click.option("--vad", help="What finds speech, so that windows begin there: energy, silero, or a network like "
@@ -163,7 +163,6 @@ def transcribe(
     formats: tuple[str, ...],
     output_dir: Path | None,
     verbose: bool,
-    device: str,
     fp16: bool,
     vad: str | None,
     speaker_model: str | None,

@@ -136,7 +136,7 @@ class Keeper:
         """
         source = known(source, task)
         key = identity(source, tokenizer) if key is None else key
-        key = None if key is None else (task, key, *settings.values())
+        key = None if key is None else (task, key, self.device, *settings.values())
         if self._model is None or key is None or key != self._key:
             self.drop()  # before the new one needs the memory
             start = time.perf_counter()

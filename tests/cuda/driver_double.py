@@ -26,6 +26,8 @@ CODES = {
     "CUDA_ERROR_NO_DEVICE": 100, "CUDA_ERROR_INVALID_CONTEXT": 201, "CUDA_ERROR_NOT_READY": 600,
     "CUDA_ERROR_ILLEGAL_ADDRESS": 700, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED": 704,
     "CUDA_ERROR_TOO_MANY_PEERS": 711, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED": 217, "CUDA_ERROR_LAUNCH_FAILED": 719,
+    "CUDA_ERROR_HARDWARE_STACK_ERROR": 714, "CUDA_ERROR_ILLEGAL_INSTRUCTION": 715,
+    "CUDA_ERROR_MISALIGNED_ADDRESS": 716, "CUDA_ERROR_INVALID_ADDRESS_SPACE": 717, "CUDA_ERROR_INVALID_PC": 718,
 }  # fmt: skip
 
 
@@ -46,6 +48,7 @@ class Driver:
         self.cards = [emulated.EmulatedCard(memory) for _ in range(cards)]
         self.version, self.start_code = 13000, 0
         self.busy = 0
+        self.module_code = 0  # what loading kernels answers
         self.reached, self.peer_code = True, 0  # whether cards reach each other; what permitting it answers
         self.copied: list[tuple[int, int]] = []  # (bytes, stream) of copies between cards
         self.permitted: set[tuple[int, int]] = set()  # (context, context of a card that it may read)
@@ -222,7 +225,7 @@ class Driver:
     # ---- kernels
 
     def cuModuleLoadData(self, image: bytes) -> tuple[int, Any]:
-        return 0, self.card.load(image)
+        return (self.module_code, None) if self.module_code else (0, self.card.load(image))
 
     def cuModuleGetFunction(self, module: Any, name: bytes) -> tuple[int, int]:
         number = next(self._numbers)

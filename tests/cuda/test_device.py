@@ -168,6 +168,13 @@ def test_a_machine_without_a_driver_says_what_is_missing() -> None:
         assert nvidia.count() == 0
 
 
+@pytest.mark.skipif(not emulated.REAL or nvidia.count() < 2, reason="needs two cards")
+def test_two_cards() -> None:
+    x = pyapp.rand(1 << 20, device="cuda:0")
+    y = (x * 2.0).to("cuda:1")
+    assert (y - 1.0).to("cuda:0").tolist() == (x * 2.0 - 1.0).tolist()
+
+
 # ---- what the emulator notices
 
 KERNEL = "{}\nKERNEL(exp_f32, 1, 64, 64)\n{{\n    float *y = (float *)record.pointers[exp_f32_y];\n{}\n}}\n"

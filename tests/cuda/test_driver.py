@@ -15,16 +15,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import pyapp
 from pyapp import Tensor, cuda, nn
+from pyapp.cli import cli
 from pyapp.engine.devices import cuda as backend_module
+from pyapp.engine.gpu import card as cards
 from pyapp.engine.gpu import nvidia
 from pyapp.errors import KernelError
 from pyapp.extension import load
+from pyapp.tasks.keeper import keeper
+from pyapp.text.generate import Session
 
 from . import emulated
 from .driver_double import CODES, Driver, install
+from .test_models import llama
 
 pytestmark = [pytest.mark.native_only, pytest.mark.skipif(emulated.REAL, reason="needs the double of the driver")]
 devices: Any = importlib.import_module("pyapp.engine.device")  # pyapp.engine.device is the class
@@ -382,12 +388,69 @@ def test_a_kernel_that_does_not_compile(driver: Driver, patch: pytest.MonkeyPatc
     assert x.sort().values.tolist() == [1.0] * 3
 
 
-def test_a_kernel_that_goes_beyond_its_memory(driver: Driver) -> None:
+@pytest.mark.parametrize("name", ["ILLEGAL_ADDRESS", "LAUNCH_FAILED", "MISALIGNED_ADDRESS", "ILLEGAL_INSTRUCTION"])
+def test_a_kernel_that_goes_beyond_its_memory(driver: Driver, name: str) -> None:
     x = pyapp.ones(3, device="cuda")
-    driver.cuMemcpyDtoHAsync = lambda *_: (700,)  # type: ignore[method-assign]
-    with pytest.raises(KernelError, match="CUDA_ERROR_ILLEGAL_ADDRESS.*started anew"):
+    driver.cuMemcpyDtoHAsync = lambda *_: (CODES[f"CUDA_ERROR_{name}"],)  # type: ignore[method-assign]
+    with pytest.raises(KernelError, match=f"CUDA_ERROR_{name}.*started anew"):
         x.tolist()
     assert backend_module.Cuda is type(x.device.backend)
+
+
+def test_memory_ends_while_kernels_are_loaded(driver: Driver) -> None:
+    x = pyapp.ones(3, device="cuda")
+    driver.module_code = CODES["CUDA_ERROR_OUT_OF_MEMORY"]
+    with pytest.raises(MemoryError, match="loading kernels: the card has no memory left.*smaller model"):
+        x.cumsum(0)
+    driver.module_code = 0
+    assert x.cumsum(0).tolist() == [1.0, 2.0, 3.0]
+
+
+def test_memory_ends_while_decoding(patch: pytest.MonkeyPatch) -> None:
+    """At a session that is too long; a shorter one goes on."""
+    install(patch, Driver(memory=3 << 20))
+    model = llama().to("cuda")
+    with pytest.raises(MemoryError, match="on cuda:0.*smaller model, batch or context"):
+        model.new_cache(1 << 14)
+    session = Session(model)
+    assert np.isfinite(session.feed([3, 7, 1]).tolist()).all() and np.isfinite(session.step(4).tolist()).all()
+
+
+def test_a_user_without_a_home_keeps_no_kernels(patch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("PYAPP_CUDA_CACHE", "XDG_CACHE_HOME"):
+        patch.delenv(name, raising=False)
+    patch.setattr(Path, "home", nowhere)
+    card = emulated.EmulatedCard()
+    patch.setattr(card, "compile", lambda *_: b"image")
+    assert cards.compiled(card, "rope") == b"image"
+
+
+def test_without_the_compilers_library(patch: pytest.MonkeyPatch) -> None:
+    class Absent:
+        def nvrtcVersion(self) -> None:
+            raise RuntimeError('Failure finding "libnvrtc.so.13"')
+
+    patch.setattr(importlib, "import_module", lambda name: Absent())
+    with pytest.raises(KernelError, match=r"runtime compiler is not installed.*pip install 'pyapp\[cuda\]'"):
+        nvidia.compiler_version()
+
+
+def test_commands_compute_on_a_card(driver: Driver) -> None:
+    """`--device cuda`: the text of the CPU. A card that is not there, and several processes, are wrong usage."""
+    arguments = ["generate", "-p", "One day", "-n", "3", "--temperature", "0"]
+    runs = [CliRunner().invoke(cli, [*arguments, *more]) for more in ([], ["--device", "cuda:1"], ["--device", "cpu"])]
+    assert [run.exit_code for run in runs] == [0, 0, 0], runs
+    assert runs[0].stdout == runs[1].stdout == runs[2].stdout and len(runs[0].stdout) > 10
+    assert any("linear" in name for _, name in driver.launches)
+    for device, told in (("cuda:2", "no card number 2; this machine has 2"), ("card", "there is no device 'card'")):
+        found = CliRunner().invoke(cli, [*arguments, "--device", device])
+        assert found.exit_code == 2 and told in found.output
+    both = CliRunner().invoke(cli, [*arguments, "--device", "cuda", "--tensor-parallel", "2"], standalone_mode=False)
+    assert "several processes compute on the CPU" in f"{both.output}{both.exception}"
+    assert CliRunner().invoke(cli, arguments).exit_code == 0 and keeper.device is None
 
 
 def test_logits_that_are_not_numbers(driver: Driver) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import pyapp
 from pyapp import Tensor
+from pyapp.engine import ops
 from tests.engine import test_fused
 from tests.engine.test_fused import CASES, normal
 
@@ -45,6 +46,19 @@ def assert_near(found: Tensor, expected: Tensor) -> None:
         return
     finite = np.abs(values[np.isfinite(values)])
     np.testing.assert_allclose(ours, values, rtol=tolerance, atol=tolerance * max(float(finite.max(initial=0)), 1e-3))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("activation", ["relu", "gelu_tanh"])
+def test_linear_and_activation(activation: str, dtype: str) -> None:
+    """Without gradients, where both may be one call; few rows and many."""
+    inputs = [normal(21, 24), normal(10, 24, seed=1), normal(10, seed=2)]
+    x, w, bias = (t.to(dtype) for t in inputs)
+    for rows, own in ((21, bias), (21, None), (3, bias)):
+        expected = ops.linear_activated(*(None if t is None else t.float() for t in (x[:rows], w, own)), activation)
+        ours = [None if t is None else t.to(DEVICE) for t in (x[:rows], w, own)]
+        assert_near(ops.linear_activated(*ours, activation).cpu(), expected.to(dtype))
+    emulated.check()
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -157,13 +156,18 @@ class Card:
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: PYAPP_CUDA_CACHE, else `pyapp/cuda` in the user's folder for caches."""
+    """Where compiled kernels are kept: PYAPP_CUDA_CACHE, else `pyapp/cuda` in the user's folder for caches. OSError
+    for a user without one."""
     own = os.environ.get("PYAPP_CUDA_CACHE")
     if own:
         return Path(own)
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "pyapp" / "cuda"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pyapp" / "cuda"
+    caches = os.environ.get("XDG_CACHE_HOME")
+    if caches:
+        return Path(caches) / "pyapp" / "cuda"
+    try:
+        return Path.home() / ".cache" / "pyapp" / "cuda"
+    except RuntimeError as error:  # a container's user without a name
+        raise OSError(str(error)) from error
 
 
 def compiled(card: Card, source: str, kernel: str = "", variant: int = 0) -> bytes:
@@ -176,12 +180,13 @@ def compiled(card: Card, source: str, kernel: str = "", variant: int = 0) -> byt
 def compiled_text(card: Card, name: str, text: str, headers: dict[str, str]) -> bytes:
     """A text compiled for the card, as `compiled`; `name`: the path of its source without ".cu"."""
     digest = hashlib.sha256(repr((card.compiler, card.architecture, text, sorted(headers.items()))).encode())
-    path = cache_folder() / f"{Path(name).name}-{card.architecture}-{digest.hexdigest()[:32]}.bin"
+    kept = f"{Path(name).name}-{card.architecture}-{digest.hexdigest()[:32]}.bin"
     try:
-        return _checked(path.read_bytes())
+        return _checked((cache_folder() / kept).read_bytes())
     except (OSError, ValueError):
         image = card.compile(name, text, headers)
     with contextlib.suppress(OSError):  # a full or read-only disk: compiled again next time
+        path = cache_folder() / kept
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(hashlib.sha256(image).digest() + image)

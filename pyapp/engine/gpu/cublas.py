@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import os
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
@@ -244,12 +245,20 @@ class Products:
 
 
 def load() -> Any:
-    """The library, from NVIDIA's package or the system; None where there is none."""
+    """The library, from NVIDIA's package or the system, or the file that PYAPP_CUBLASLT names; None where there is
+    none.
+    """
+    if own := os.environ.get("PYAPP_CUBLASLT"):
+        return _library(own)
     try:
         found = importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublasLt").abs_path
     except Exception:  # the finder has an error of its own for what it does not find
         found = "libcublasLt.so.13"
+    return _library(found or "libcublasLt.so.13")
+
+
+def _library(path: str) -> Any:
     try:
-        return ctypes.CDLL(found or "libcublasLt.so.13")
+        return ctypes.CDLL(path)
     except OSError:
         return None

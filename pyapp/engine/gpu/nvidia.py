@@ -26,6 +26,11 @@ PIECE = 4 << 20  # bytes of host memory that a copy passes through at a time
 STAGED = 1 << 20  # bytes of the smallest copy that does
 PLENTY_SHARED = 48 << 10  # bytes of dynamic shared memory that a kernel has to ask for
 _INSTALL = "Install NVIDIA's packages with pip install 'pyapp[cuda]'"
+# What is wrong with a kernel that has run; every later call answers the same.
+_LOST = (
+    "ILLEGAL_ADDRESS", "LAUNCH_FAILED", "MISALIGNED_ADDRESS", "ILLEGAL_INSTRUCTION", "INVALID_ADDRESS_SPACE",
+    "INVALID_PC", "HARDWARE_STACK_ERROR",
+)  # fmt: skip
 _pids: list[int] = []  # of the process that has opened the driver
 
 
@@ -50,8 +55,10 @@ def is_installed() -> bool:
 
 def _compiler() -> Any:
     try:
-        return importlib.import_module("cuda.bindings.nvrtc")
-    except ImportError as error:
+        found = importlib.import_module("cuda.bindings.nvrtc")
+        found.nvrtcVersion()  # which opens the library
+        return found
+    except (ImportError, RuntimeError) as error:
         raise KernelError("NVIDIA's runtime compiler is not installed", where="cuda", hint=_INSTALL) from error
 
 
@@ -60,7 +67,9 @@ def _checked(driver: Any, result: tuple[Any, ...], what: str) -> Any:
     status, *values = result
     if status != driver.CUresult.CUDA_SUCCESS:
         _, text = driver.cuGetErrorString(status)
-        lost = status in (driver.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, driver.CUresult.CUDA_ERROR_LAUNCH_FAILED)
+        if status == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+            raise MemoryError(f"{what}: the card has no memory left; use a smaller model, batch or context")
+        lost = status in [getattr(driver.CUresult, f"CUDA_ERROR_{name}") for name in _LOST]
         hint = "A kernel went beyond its memory: the card is lost for this process, which must be started anew"
         raise KernelError(f"{what}: {text.decode() if text else status}", where="cuda", hint=hint if lost else None)
     return values[0] if len(values) == 1 else values
