@@ -19,6 +19,12 @@ enum { TILE = 6, WIDE = 2 };
 #endif
 enum { BLOCK = ATTENTION_ROWS, KEY_UNIT = ATTENTION_KEY_UNIT, LARGEST_LANES = 16, KEYS = 48 };
 
+#ifdef __wasm__
+#define SOFTCAPPED(problem) 0 /* it would not fit into the size of what the page loads */
+#else
+#define SOFTCAPPED(problem) ((problem)->softcap != 0)
+#endif
+
 /* Columns of queries and keys, or of values: how many; those that are computed; how far rows lie apart. */
 typedef struct columns {
     int64_t dims, width, padded;
@@ -346,10 +352,6 @@ static __attribute__((noinline)) void score(unit *u)
     }
 }
 
-#ifdef __wasm__
-#define NO_SOFTCAP 1 /* which would not fit into the size that the page loads */
-#else
-#define NO_SOFTCAP 0
 /* Puts the softcap on the scores of keys first .. first + count - 1, as far as they are seen, and its derivatives, from
  * 1 - tanh(x)^2 = 1 / cosh(x)^2 without cancellation, into `slants`. */
 static __attribute__((noinline)) void cap_scores(const unit *u, float *weights, float *slants, int64_t count)
@@ -365,7 +367,6 @@ static __attribute__((noinline)) void cap_scores(const unit *u, float *weights, 
             vstore(weights + row, vselect(score == -INFINITE, score, vtanh(x) * softcap));
         }
 }
-#endif
 
 /* The largest score of each row after masking. */
 COMPACT void find_largest(unit *u)
@@ -426,11 +427,9 @@ static __attribute__((noinline)) void slope(unit *u)
         for (int64_t row = 0; row < u->wide; row += LANES)
             vstore(u->slopes + i + row,
                    vload(u->weights + i + row) * (vload(u->slopes + i + row) - vload(u->delta + row)));
-#ifndef __wasm__
-    for (int64_t i = u->start * BLOCK; u->of->softcap != 0 && i < u->visible * BLOCK; i += BLOCK)
+    for (int64_t i = u->start * BLOCK; SOFTCAPPED(u->of) && i < u->visible * BLOCK; i += BLOCK)
         for (int64_t row = 0; row < u->wide; row += LANES)
             vstore(u->slopes + i + row, vload(u->slopes + i + row) * vload(u->slants + i + row));
-#endif
 }
 
 /* Forward
@@ -560,10 +559,8 @@ COMPACT void forward_rows(unit *u, int64_t batch, int64_t kv_head, int64_t at, i
         for (int64_t key = u->start; key < u->visible; key += KEYS) {
             const int64_t count = u->visible - key < KEYS ? u->visible - key : KEYS;
             score_keys(u, key, count);
-#ifndef __wasm__
-            if (u->of->softcap != 0)
+            if (SOFTCAPPED(u->of))
                 cap_scores(u, u->weights, NULL, count);
-#endif
             if (u->of->mask.p)
                 add_mask(u, u->weights, key, count);
             weigh_keys(u, count, sums, correction);
@@ -590,15 +587,13 @@ COMPACT void backward_unit(unit *u, int64_t batch, int64_t kv_head, int64_t at)
     for (int64_t first = 0; first < p->tokens * u->group; first += BLOCK) {
         set_block(u, first);
         score(u);
-#ifndef __wasm__
-        if (p->softcap != 0)
+        if (SOFTCAPPED(p))
             cap_scores(u, u->weights + u->start * BLOCK, u->slants + u->start * BLOCK, u->visible - u->start);
-#endif
         if (p->mask.p) {
             set_mask(u, batch, kv_head);
             add_mask(u, u->weights + u->start * BLOCK, u->start, u->visible - u->start);
         }
-        if (p->mask.p || p->softcap != 0)
+        if (p->mask.p || SOFTCAPPED(p))
             find_largest(u);
         weigh(u);
         take_rows(u, u->value, u->gradients, u->grad_y, u->y_token, u->inverse);
@@ -630,7 +625,7 @@ COMPACT void begin_worker(unit *u, const problem *p, int worker)
     u->value = (columns){p->value_dim, round_up(p->value_dim, LANES), round_up(p->value_dim, LARGEST_LANES)};
     const int64_t padded = u->key.padded > u->value.padded ? u->key.padded : u->value.padded;
     const int64_t keys = round_up(p->keys, KEY_UNIT), by_key = keys * padded, by_row = BLOCK * padded;
-    float *at = p->workspace + worker * (4 * (by_key + by_row) + (p->softcap != 0 ? 3 : 2) * BLOCK * keys);
+    float *at = p->workspace + worker * (4 * (by_key + by_row) + (SOFTCAPPED(p) ? 3 : 2) * BLOCK * keys);
     float **parts[] = {&u->k, &u->v, &u->grad_k, &u->grad_v, &u->queries, &u->gradients, &u->out, &u->turned};
     for (int i = 0; i < 8; i++) {
         *parts[i] = at;
@@ -638,7 +633,8 @@ COMPACT void begin_worker(unit *u, const problem *p, int worker)
     }
     u->weights = at;
     u->slopes = at + BLOCK * keys;
-    u->slants = at + 2 * BLOCK * keys;
+    if (SOFTCAPPED(p))
+        u->slants = at + 2 * BLOCK * keys;
 }
 
 /* Loads the keys and values of a batch entry and kv head: keys unchanged, or as panels. */
@@ -669,7 +665,7 @@ COMPACT int check(const problem *p, int *nothing)
     if (*nothing)
         return KERNEL_OK;
     return p->kv_heads <= 0 || p->heads % p->kv_heads || p->keys <= 0 || p->head_dim <= 0 || p->value_dim <= 0 ||
-                   p->workspaces <= 0 || p->kind < 0 || p->mask.kind < 0 || (NO_SOFTCAP && p->softcap != 0)
+                   p->workspaces <= 0 || p->kind < 0 || p->mask.kind < 0 || (p->softcap != 0 && !SOFTCAPPED(p))
                ? KERNEL_BAD_ARGUMENT
                : KERNEL_OK;
 }
