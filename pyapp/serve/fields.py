@@ -25,7 +25,8 @@ def parse_object(data: bytes) -> dict[str, Any]:
     try:
         found = parse_json(text, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
-        raise Problem(f"the body is not valid JSON: {error!s:.200}", code="invalid_json") from None
+        what = "a number has too many digits" if "int_max_str_digits" in str(error) else f"{error!s:.200}"
+        raise Problem(f"the body is not valid JSON: {what}", code="invalid_json") from None
     if not isinstance(found, dict):
         raise Problem(f"the body must be an object, not {kind_of(found)}", code="invalid_json")
     return found

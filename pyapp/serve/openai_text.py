@@ -296,10 +296,11 @@ def chat_prompt(
     if goes_on:
         more |= {"add_generation_prompt": False, "continue_final_message": True}
     try:
-        ids = template.encode_guarded(template.render_guarded(messages, tools.shown, **more))
         rendered = template.render(messages, tools.shown, **more)
+        model.runner.check_text(rendered)
+        ids = template.encode_guarded(template.render_guarded(messages, tools.shown, **more))
     except PyappError as error:
-        raise of_exception(error, {**NAMES, "message 0": "messages[0]"}) from error
+        raise of_exception(error, {**NAMES, "prompt": "messages", "message 0": "messages[0]"}) from error
     if not ids:
         raise Problem("messages: the chat template gives no text for them", param="messages")
     if plain:
@@ -484,6 +485,7 @@ def completion_prompt(model: ServedModel, prompt: str | list[int], options: Samp
     tokenizer = model.loaded.tokenizer
     stops = tokenizer.stop_ids.union(options.stop_tokens)
     if isinstance(prompt, str):
+        model.runner.check_text(prompt)
         return Prompt(prompt_ids(tokenizer, prompt), options, stops, bool(prompt))
     size = model.runner.vocab_size
     if not 0 <= min(prompt) <= max(prompt) < size:

@@ -25,6 +25,7 @@ import time
 from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from functools import cached_property
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -120,8 +121,8 @@ class Load:
 
 class Scheduler:
     """The texts of one model. `rows` texts run at once, each of at most `context` tokens; `cache_bytes` limits the
-    memory of their keys and values. Up to `lookup` tokens of a text are guessed in a step. All methods but `load` and
-    `form_of` belong to the engine's thread.
+    memory of their keys and values. Up to `lookup` tokens of a text are guessed in a step. All methods but `load`,
+    `form_of` and `check_text` belong to the engine's thread.
     """
 
     def __init__(
@@ -172,10 +173,25 @@ class Scheduler:
     def check(self, ids: Sequence[int], options: SamplingOptions) -> None:
         """OptionError for a prompt that is too long."""
         if len(ids) > self.capacity:
-            raise OptionError(
-                f"{len(ids)} tokens are too long: there is room for {self.capacity}", where="prompt",
-                hint="Shorten it, or start the server with a larger --context",
-            )  # fmt: skip
+            raise self._too_long(f"{len(ids):,} tokens are")
+
+    def check_text(self, text: str) -> None:
+        """OptionError for a text that is too long however long its tokens are: it is not split into tokens, which would
+        take minutes and gigabytes for the longest. Any thread may call it.
+        """
+        if len(text) > self.capacity and len(text) > self.capacity * self._longest_token:
+            raise self._too_long(f"{len(text):,} characters are")
+
+    @cached_property
+    def _longest_token(self) -> int:
+        """Bytes, at least as many as the characters that a token stands for."""
+        return max(len(self.tokenizer.token_bytes(token)) for token in range(self.vocab_size)) + 1
+
+    def _too_long(self, what: str) -> OptionError:
+        return OptionError(
+            f"{what} too long: there is room for {self.capacity:,} tokens", where="prompt",
+            hint="Shorten it, or start the server with a larger --context",
+        )  # fmt: skip
 
     def form_of(self, options: SamplingOptions) -> CompiledForm | None:
         """The form that the options ask for. It may take seconds, and any thread may call it. OptionError for one that

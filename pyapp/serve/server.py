@@ -20,6 +20,7 @@ from pyapp.errors import PyappError
 from .app import make_app
 from .context import Context
 from .settings import Settings
+from .tls import check_tls
 
 log = logging.getLogger("pyapp.serve")
 WS_MESSAGE = 16 << 20  # bytes of a message of a websocket: OpenAI's limit of a buffer of sound
@@ -95,6 +96,7 @@ def run(
     """Serves until a signal; returns the exit code. PyappError for a model that cannot be loaded. `leader`: of the
     processes that compute language models together.
     """
+    check_tls(certificate, private_key)
     log_as_json(verbose)
     context = Context(settings, leader)
     failed: list[Exception] = []

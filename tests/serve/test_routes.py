@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -407,3 +408,25 @@ def test_the_page(model_folders: dict[str, Path], tmp_path: Path) -> None:
         assert browser.post("/", json={"inputs": "x"}).status_code == 401
     with pytest.raises(OptionError, match="index.html"):
         make_app(Context(Settings(page=str(tmp_path))))
+
+
+def test_quiet_streams_send_comments(model_folders: dict[str, Path]) -> None:
+    """While the engine is busy with others: proxies keep the connection, and the answer is as usual."""
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    context = Context(Settings(models=(f"chat={model_folders['chat']}",), ping_seconds=0.05))
+    with TestClient(make_app(context)) as quiet:
+        usual = events(quiet, "/v1/completions", prompt="a", max_tokens=3, temperature=0)
+        free = threading.Event()
+        context.engine.post(lambda: free.wait(20))
+        timer = threading.Timer(0.5, free.set)
+        timer.start()
+        answer = quiet.post("/v1/completions", json={"prompt": "a", "max_tokens": 3, "temperature": 0, "stream": True})
+        assert answer.text.count(": ping\n\n") >= 3 and answer.text.startswith(": ping")
+        data = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: {")]
+        texts = [[chunk["choices"][0]["text"] for chunk in found] for found in (data, usual)]
+        assert texts[0] == texts[1] and answer.text.endswith("data: [DONE]\n\n")

@@ -1,0 +1,87 @@
+"""HTTPS with a certificate that signs itself, and OpenAI's client."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serve.conftest import ROOT, Process
+
+pytestmark = pytest.mark.native_only
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The files of a certificate, of its key, and of another key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    folder = tmp_path_factory.mktemp("tls")
+    found = {name: str(folder / f"{name}.pem") for name in ("certificate", "key", "other")}
+    common = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    for key, out in (("key", found["certificate"]), ("other", str(folder / "unused.pem"))):
+        names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+        subprocess.run([*common, *names, "-keyout", found[key], "-out", out], check=True, capture_output=True)
+    found["locked"] = str(folder / "locked.pem")
+    lock = ["openssl", "rsa", "-aes128", "-passout", "pass:secret", "-in", found["key"], "-out", found["locked"]]
+    subprocess.run(lock, check=True, capture_output=True)
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(model_folders: dict[str, Path], certificate: dict[str, str]) -> Iterator[Process]:
+    for name in ("starlette", "uvicorn", "multipart", "prometheus_client"):
+        pytest.importorskip(name)
+    files = ["--tls-certificate", certificate["certificate"], "--tls-key", certificate["key"]]
+    found = Process(f"chat={model_folders['chat']}", *files)
+    try:
+        yield found
+    finally:
+        found.process.kill()
+        found.process.wait()
+
+
+def test_openais_client_over_https(server: Process, certificate: dict[str, str]) -> None:
+    openai = pytest.importorskip("openai")
+    url = server.wait_for("listening")["url"]
+    assert url.startswith("https://")
+
+    def client(trusted: Any) -> Any:
+        http = openai.DefaultHttpxClient(verify=trusted)
+        return openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0, http_client=http)
+
+    trusted = client(ssl.create_default_context(cafile=certificate["certificate"]))
+    ask: dict[str, Any] = {"model": "chat", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 5}
+    whole = trusted.chat.completions.create(**ask, temperature=0).choices[0].message.content
+    parts = trusted.chat.completions.create(**ask, temperature=0, stream=True)
+    assert "".join(part.choices[0].delta.content or "" for part in parts) == whole
+    with pytest.raises(openai.APIConnectionError):
+        client(True).models.list()  # a certificate that nobody knows is not trusted
+    plain = openai.OpenAI(base_url=f"{url.replace('https', 'http')}/v1", api_key="unused", max_retries=0)
+    with pytest.raises(openai.OpenAIError):
+        plain.models.list()
+    assert trusted.models.list().data[0].id == "chat"  # and the others go on
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        (["--tls-certificate", "certificate", "--tls-key", "locked"], "has a password"),
+        (["--tls-certificate", "certificate", "--tls-key", "other"], "do not belong together"),
+        (["--tls-certificate", "key", "--tls-key", "key"], "no certificate"),
+        (["--tls-key", "key"], "--tls-certificate"),
+        (["--tls-certificate", "certificate"], "--tls-key"),
+    ],
+)
+def test_files_that_do_not_fit_are_told(certificate: dict[str, str], files: list[str], says: str) -> None:
+    command = [sys.executable, "-m", "pyapp", "serve", "--port", "0", "--no-preload"]
+    command += [certificate.get(part, part) for part in files]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert says in done.stderr and "Traceback" not in done.stderr
