@@ -151,6 +151,28 @@ def test_a_snapshot_that_another_tab_is_writing_is_read(visited: BrowserContext,
         assert keep_snapshot(story.page) == kept
 
 
+SILENT = b"""{
+  const open = FileSystemFileHandle.prototype.createSyncAccessHandle;
+  FileSystemFileHandle.prototype.createSyncAccessHandle = function (...options) {
+    return this.name.startsWith("python-") ? new Promise(() => {}) : open.apply(this, options);
+  };
+}
+"""
+
+
+def test_a_snapshot_whose_file_does_not_answer(
+    plain_browser: BrowserContext, changeable: ChangeableSite, dist: Path
+) -> None:
+    """As in Firefox, where a worker was ended while it wrote: the engine starts without it."""
+    with watched(plain_browser.new_page()) as story:
+        story.open(changeable.url)
+        keep_snapshot(story.page)
+    worker = SILENT + (dist / "worker.js").read_bytes()
+    with changeable.changed({"worker.js": worker}), watched(plain_browser.new_page()) as story:
+        story.open(changeable.url)
+        assert not story.engine()["fromSnapshot"]
+
+
 def test_a_language_chosen_before_the_model_is_there(
     plain_browser: BrowserContext, changeable: ChangeableSite, dist: Path, tmp_path: Path
 ) -> None:

@@ -85,7 +85,7 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("raise KeyboardInterrupt") == 130
     assert run("from pyapp.errors import ModelError; raise ModelError('wrong', hint='Do this')") == 1
     assert "error: wrong" in capsys.readouterr().err
-    assert run("pass", "--device", "cuda") == 1
+    assert run("pass", "--device", "cuda") == 2
     assert "no device 'cuda" in capsys.readouterr().err
     assert cli.run(["train", str(tmp_path / "none.py")]) == 2
     assert cli.run(["train", str(tmp_path / "none.toml")]) == 2

@@ -11,6 +11,7 @@ import { unpackWheel } from "./unpack.js";
 
 /** Must be increased when the list below changes. */
 const SNAPSHOT_FORMAT = 3;
+const FILE_SECONDS = 5; // reading 40 MB takes tenths of a second
 
 /** The modules that a snapshot contains: those of the standard library that pyapp and NumPy need, and pyapp's. */
 const SNAPSHOT_IMPORTS = `
@@ -38,14 +39,14 @@ export async function startRuntime({ store, onStage, parts }) {
   const lock = await parts.lock;
   const hashes = [lock.info.stdlib_sha256, lock.packages.pyapp.sha256].map((hash) => (hash ?? "").slice(0, 16));
   const snapshotName = `python-${lock.info.version}-${hashes.join("-")}-${SNAPSHOT_FORMAT}.bin`;
-  let snapshot = store ? await store.snapshot(snapshotName).catch(/** @returns {null} */ () => null) : null;
+  let snapshot = store ? await soon(store.snapshot(snapshotName)).catch(/** @returns {null} */ () => null) : null;
   marks.snapshotFound = performance.now();
   let pyodide;
   try {
-    pyodide = await loadPython(parts, snapshot?.bytes ?? null, store !== null);
+    pyodide = await loadPython(parts, snapshot && soon(snapshot.bytes), store !== null);
   } catch (error) {
     if (!store || !snapshot || error instanceof UserError) throw asStartError(error); // the snapshot is not the cause
-    await store.removeSnapshot(snapshotName); // it may be damaged: start without it
+    await soon(store.removeSnapshot(snapshotName)).catch(() => {}); // it may be damaged: start without it
     snapshot = null;
     pyodide = await loadPython(parts, null, true).catch((again) => { throw asStartError(again); });
   }
@@ -57,6 +58,15 @@ export async function startRuntime({ store, onStage, parts }) {
   if (snapshot) reseed(pyodide);
   marks.wheel = performance.now();
   return { pyodide, lock, wheels: parts.wheels, marks, fromSnapshot: snapshot !== null };
+}
+
+/**
+ * The browser's files may not answer: in Firefox, while it still holds those of a worker that was ended as it wrote.
+ * @template T @param {Promise<T>} promise @returns {Promise<T>} rejected after FILE_SECONDS
+ */
+function soon(promise) {
+  const late = new Promise((_, reject) => setTimeout(() => reject(new Error("the browser's files do not answer")), FILE_SECONDS * 1000));
+  return Promise.race([promise, late]);
 }
 
 /** @param {import("./parts.js").Parts} parts @param {Promise<Uint8Array> | null} snapshot read while Pyodide loads @param {boolean} makeSnapshot */
