@@ -163,7 +163,7 @@ SILENT = b"""{
 def test_a_snapshot_whose_file_does_not_answer(
     plain_browser: BrowserContext, changeable: ChangeableSite, dist: Path
 ) -> None:
-    """As in Firefox, where a worker was ended while it wrote: the engine starts without it."""
+    """The engine starts without it."""
     with watched(plain_browser.new_page()) as story:
         story.open(changeable.url)
         keep_snapshot(story.page)

@@ -61,7 +61,7 @@ export async function startRuntime({ store, onStage, parts }) {
 }
 
 /**
- * The browser's files may not answer: in Firefox, while it still holds those of a worker that was ended as it wrote.
+ * The browser may be long in handing a file out, or never do it. A start is not worth that wait.
  * @template T @param {Promise<T>} promise @returns {Promise<T>} rejected after FILE_SECONDS
  */
 function soon(promise) {
