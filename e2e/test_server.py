@@ -24,18 +24,12 @@ SAMPLE = Path("web/models/speech/samples/weather.wav")
 
 @pytest.fixture(scope="module")
 def server(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    for name in ("starlette", "uvicorn", "multipart", "prometheus_client"):
-        pytest.importorskip(name)
     folder = tmp_path_factory.mktemp("served")
     write_chat_model(folder / "chat", context=2048)
     (folder / "keys").write_text("secret\n")
     models = [f"small={folder / 'chat'}", f"other={folder / 'chat'}", "speech"]
-    found = Process(*models, "--page", str(dist), "--api-key-file", str(folder / "keys"), "--vad", "energy")
-    try:
+    with Process(*models, "--page", str(dist), "--api-key-file", str(folder / "keys"), "--vad", "energy") as found:
         yield found
-    finally:
-        found.process.kill()
-        found.process.wait()
 
 
 @pytest.fixture(scope="module")

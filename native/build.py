@@ -67,8 +67,8 @@ HOST_SETS: dict[str, dict[str, list[str]]] = {
     "aarch64": {"neon": []},
 }
 SANITIZE = ["-g1", "-O1", "-fsanitize=address", "-fno-omit-frame-pointer"]
-# Undefined behaviour is the sources', whatever the registers' width: one set is enough, and others compile in half the
-# time.
+# Undefined behaviour is the sources', whatever the registers' width: one set is enough. Without it, sources compile in
+# half the time.
 UNDEFINED = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
 EXPORTS = "run signature instruction_set allocate free set_threads threads flush_denormals cancel".split()
 # LLVM 21 contracts c - a * b to a wrong instruction of relaxed SIMD; where fusing pays, the kernels ask for it (vfma).
@@ -287,13 +287,9 @@ def sanitized(jobs: list[Job], sets: dict[str, list[str]]) -> list[Job]:
     others are never run here, and compiling them with sanitizers would take a third of the time."""
     first = next(iter(sets))
     widest = [name for name, flags in sets.items() if machine_runs(flags)][-1]
-    left_out = tuple(f"-{name}" for name in sets if name not in (first, widest))
-    others = (*left_out, *(f"-{widest}" for _ in range(widest != first)))
-    found = []
-    for source, name, own in jobs:
-        more = ["-O1"] if name.endswith(left_out) else SANITIZE if name.endswith(others) else [*SANITIZE, *UNDEFINED]
-        found.append((source, name, [*own, *more]))
-    return found
+    both = [*SANITIZE, *UNDEFINED]
+    flags_of = {name: ["-O1"] for name in sets} | {widest: SANITIZE} | {first: both}
+    return [(source, name, [*own, *flags_of.get(name.rpartition("-")[2], both)]) for source, name, own in jobs]
 
 
 def build_host(out: Path | str = DEFAULT_OUT, sanitize: bool = False) -> list[Path]:

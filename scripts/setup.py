@@ -83,6 +83,8 @@ def up_to_date(stamp: Path, value: str) -> bool:
 
 def ready() -> None:
     """The kernels are compiled while packages arrive: they need none of them."""
+    if sys.version_info < (3, 11):  # noqa: UP036
+        sys.exit(f"pyapp needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]} (make PYTHON=...)")
     with ThreadPoolExecutor() as pool:
         build = [sys.executable, "native/build.py", "host"]
         kernels = pool.submit(subprocess.run, build, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
@@ -100,8 +102,6 @@ def python_stamp() -> tuple[Path, str]:
 
 def packages() -> None:
     """Makes .venv from requirements-dev.txt (exact versions with hashes)."""
-    if sys.version_info < (3, 11):  # noqa: UP036
-        sys.exit(f"pyapp needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]} (make PYTHON=...)")
     if up_to_date(*python_stamp()):
         return
     run(sys.executable, "-m", "venv", str(VENV))

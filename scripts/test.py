@@ -22,14 +22,14 @@ PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]  # two proce
 # A cache of its own tells which tests failed.
 PAGE = [sys.executable, "-m", "pytest", "-o", f"cache_dir={ROOT / 'build' / 'page-tests'}"]
 PYODIDE = [sys.executable, "-m", "tests.pyodide"]
-# The longest first, so that none is left to run alone at the end. The kernels' own tests (tests/native) run both
-# WebAssembly builds under node, in the native suite, and need not run inside Pyodide again. `make test-sanitize` also
-# runs CUDA's kernels in their emulator, which takes minutes.
 # With the other build of the kernels, Python is the same. So it runs the ops, and models of each kind.
 SIMD = [
     *(f"tests/models/test_{name}.py" for name in ("llama2c", "gguf_models", "whisper", "whisper_quantised")),
     "tests/mirror",
 ]
+# The longest first, so that none is left to run alone at the end. The kernels' own tests (tests/native) run both
+# WebAssembly builds under node, in the native suite, and need not run inside Pyodide again. `make test-sanitize` also
+# runs CUDA's kernels in their emulator, which takes minutes.
 SUITES = {
     "native": [*PYTEST, "tests", "-m", "not browser"],
     "page": [*PAGE, "tests/pyodide", "e2e"],

@@ -1,6 +1,7 @@
 /**
  * Runs before anything is drawn: sets the colours, starts the worker, and says why the page cannot start: if it was opened
- * as a file, if the browser lacks something, or if a script does not arrive. The bundle of this script is for old browsers too (scripts/bundle.py).
+ * as a file, if the browser lacks something, or if a script does not arrive. The bundle of this script is for old
+ * browsers too (scripts/bundle.py).
  */
 import { allowOwnScripts } from "./modules/shared/trusted-types.js";
 

@@ -53,7 +53,9 @@ def of_event(event: Error, status: int | None = None, names: Mapping[str, str] |
     if status >= 500:  # what is inside the server stays there; its log has it
         return Problem("the server failed: its log says why", status=status, code="server_error")
     setting, colon, place = (event.where or "").partition(": ")  # a schema's errors name the place in it
-    param = (names or {}).get(event.where or "", (names or {}).get(setting, setting)) or None
-    where = f"{param}{colon}{place}" if param == (names or {}).get(setting, setting) else param
+    names = names or {}
+    own = names.get(event.where or "")  # of the whole place
+    param = own or names.get(setting, setting) or None
+    where = f"{param}{colon}{place}" if param and not own else param
     message = f"{where}: {event.what}" if where else event.what
     return Problem(f"{message}. {event.hint}" if event.hint else message, status=status, param=param)

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -49,9 +49,11 @@ def client(model_folders: dict[str, Path]) -> Iterator[Any]:
 
 
 class Process:
-    """A server in a process; `log` are its lines so far."""
+    """A server in a process; `log` are its lines so far. Tests skip where its packages are missing."""
 
     def __init__(self, *arguments: str) -> None:
+        for name in ("starlette", "uvicorn", "multipart", "prometheus_client"):
+            pytest.importorskip(name)
         environment = os.environ | {"PYAPP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "pyapp", "serve", "--port", "0", *arguments]
         self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
@@ -60,6 +62,13 @@ class Process:
         self._reader.start()
         self.port = int(self.wait_for("listening")["url"].rpartition(":")[2])
         self.wait_for("ready")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
 
     def _read(self) -> None:
         assert self.process.stderr is not None

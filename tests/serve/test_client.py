@@ -31,17 +31,11 @@ ASK = [{"role": "user", "content": "hello"}]
 
 @pytest.fixture(scope="module")
 def process(model_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    for name in ("starlette", "uvicorn", "multipart", "prometheus_client"):
-        pytest.importorskip(name)
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text("secret\n")
     models = [f"{name}={folder}" for name, folder in model_folders.items()]
-    found = Process(*models, "speech", "--api-key-file", str(keys), "--parallel", "2")
-    try:
+    with Process(*models, "speech", "--api-key-file", str(keys), "--parallel", "2") as found:
         yield found
-    finally:
-        found.process.kill()
-        found.process.wait()
 
 
 def server(process: Process, **more: Any) -> Server:

@@ -25,14 +25,8 @@ QUICK = 15  # seconds, on a machine that others use
 
 @pytest.fixture(scope="module")
 def server(model_folders: dict[str, Path]) -> Iterator[Process]:
-    for name in ("starlette", "uvicorn", "multipart", "prometheus_client"):
-        pytest.importorskip(name)
-    found = Process(f"chat={model_folders['chat']}", "--prompt-limit", "20000000", "--body-limit", "16")
-    try:
+    with Process(f"chat={model_folders['chat']}", "--prompt-limit", "20000000", "--body-limit", "16") as found:
         yield found
-    finally:
-        found.process.kill()
-        found.process.wait()
 
 
 def memory(server: Process) -> int:

@@ -23,19 +23,13 @@ LONG = {"prompt": "hello", "max_tokens": 400, "temperature": 0}
 
 @pytest.fixture(scope="module")
 def server(model_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    for name in ("starlette", "uvicorn", "multipart", "prometheus_client"):
-        pytest.importorskip(name)
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text("# of the tests\nother\nsecret\n")
-    found = Process(
+    with Process(
         f"chat={model_folders['chat']}", "--api-key-file", str(keys), "--parallel", "2", "--queue", "3",
         "--body-timeout", "0.5", "--grace", "20", "--cors", "https://page.example", "--connections", "20",
-    )  # fmt: skip
-    try:
+    ) as found:  # fmt: skip
         yield found
-    finally:
-        found.process.kill()
-        found.process.wait()
 
 
 def wait_until(condition: Any, seconds: float = 20) -> None:

@@ -36,15 +36,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def server(model_folders: dict[str, Path], certificate: dict[str, str]) -> Iterator[Process]:
-    for name in ("starlette", "uvicorn", "multipart", "prometheus_client"):
-        pytest.importorskip(name)
     files = ["--tls-certificate", certificate["certificate"], "--tls-key", certificate["key"]]
-    found = Process(f"chat={model_folders['chat']}", *files)
-    try:
+    with Process(f"chat={model_folders['chat']}", *files) as found:
         yield found
-    finally:
-        found.process.kill()
-        found.process.wait()
 
 
 def test_openais_client_over_https(server: Process, certificate: dict[str, str]) -> None:

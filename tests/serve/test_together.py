@@ -20,14 +20,8 @@ SAMPLES = ROOT / "web/models/speech/samples"
 
 @pytest.fixture(scope="module")
 def server(model_folders: dict[str, Path]) -> Iterator[Process]:
-    for name in ("starlette", "uvicorn", "multipart", "prometheus_client"):
-        pytest.importorskip(name)
-    found = Process(f"chat={model_folders['chat']}", "speech", "--lookup", "4")
-    try:
+    with Process(f"chat={model_folders['chat']}", "speech", "--lookup", "4") as found:
         yield found
-    finally:
-        found.process.kill()
-        found.process.wait()
 
 
 @pytest.fixture(scope="module")

@@ -532,7 +532,7 @@ def _stack(
     K), of block types (E * N, K). The file has one stack, one for each part of the rows (the gates and the ups), or
     each matrix by itself.
     """
-    experts, rows, columns = shape = slot.shape if share is None else share.own_shape
+    experts, rows, _ = shape = slot.shape if share is None else share.own_shape
     parts, start = [], 0
     for name in plan.names:
         part = _stack_rows(checkpoint, name, share, start % slot.shape[1], device)
