@@ -20,7 +20,7 @@ from pyapp.text.encoding import BatchEncoding, Encoding, Span, Tokens
 from pyapp.text.gguf_metadata import GGUF_ROLES, gguf_metadata
 from pyapp.text.llama2c_vocabulary import BOS, EOS, tokenizer_document
 from pyapp.text.pattern_limits import check_patterns
-from pyapp.text.pieces import PieceDecoder, PieceJoiner
+from pyapp.text.pieces import PieceDecoder, PieceJoiner, PieceTable
 from pyapp.text.post_processor import LARGEST_ID, PostProcessor, read_post_processor
 from pyapp.text.special_names import OPEN, guard, has_name, plain_document, plain_text, split_guarded
 from pyapp.text.thinking import THINKING_TAGS
@@ -122,10 +122,11 @@ class Tokenizer:
             )
         settings = settings or {}
         try:
-            self._pieces, special = read_vocabulary(document, where)
+            pieces, special = read_vocabulary(document, where)
+            self._pieces: Sequence[str | None] = pieces if len(pieces) < LARGE else PieceTable(pieces)
             self._decoder = PieceDecoder(document.get("decoder"), where)
             check_patterns(document, where)
-            control = ControlTokens(document, settings, self._pieces, where)
+            control = ControlTokens(document, settings, pieces, where)
         except PyappError:
             raise
         except (LookupError, TypeError, ValueError, AttributeError) as error:

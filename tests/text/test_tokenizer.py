@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.text import tokenizer as tokenizer_module
+from pyapp.text.pieces import PieceTable
 from pyapp.text.stream import StreamDecoder
 from pyapp.text.tokenizer import Tokenizer, set_backend_factory, without_surrogates
 
@@ -282,3 +283,25 @@ def test_a_large_vocabulary_is_kept_as_json_only() -> None:
         assert list(tokenizer.encode("word7 word19999 <|end|>", eos=False)) == [7, 19999, 20001]
         guarded = tokenizer.encode_guarded(tokenizer.guard("word7 <|end|>"))
         assert 20001 not in guarded and guarded[0] == 7
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.none() | st.sampled_from(["", "a", "ab", "b", "é", "\ud800", "▁ab", "🙂"]) | st.text(max_size=3)),
+    st.none() | st.text(max_size=3),
+)
+def test_a_table_of_pieces_is_like_a_list(pieces: list[str | None], another: str | None) -> None:
+    table = PieceTable(pieces)
+    assert list(table) == pieces
+    assert table[1:-1] == pieces[1:-1]
+    for piece in {*pieces, another}:
+        assert (piece in table) == (piece in pieces)
+        for start in range(len(pieces) + 1):
+            expected = pieces.index(piece, start) if piece in pieces[start:] else None
+            if expected is None:
+                with pytest.raises(ValueError, match="is not in the vocabulary"):
+                    table.index(piece, start)
+            else:
+                assert table.index(piece, start) == expected
+    with pytest.raises(IndexError):
+        table[len(pieces)]
