@@ -192,7 +192,8 @@ def jobs_for(sets: dict[str, list[str]], once: Sequence[str]) -> list[Job]:
     if missing := missing_kernels():
         raise BuildError(f"no source defines {', '.join(missing)}")
     first = next(iter(sets.values()))
-    shared = [f'-DPYAPP_SIGNATURE="{signature()}"', *(first if len(sets) == 1 else [])]
+    shared = [f'-DPYAPP_SIGNATURE="{signature()}"', f"-DSETS(SET)={' '.join(f'SET({name})' for name in sets)}"]
+    shared += first if len(sets) == 1 else []
     jobs = [(NATIVE / name, Path(name).stem, shared) for name in once]
     sources = sorted(path for path in NATIVE.glob("*.c") if path.name not in RUNNERS)
     for name, flags in sets.items():
@@ -282,14 +283,17 @@ def machine_runs(flags: Sequence[str]) -> bool:
     return line is None or {flag.removeprefix("-m") for flag in flags} <= set(line[1].replace("_", "").split())
 
 
-def sanitized(jobs: list[Job], sets: dict[str, list[str]]) -> list[Job]:
-    """The jobs with sanitizers: both for the first set, AddressSanitizer for the widest that this machine runs. The
-    others are never run here, and compiling them with sanitizers would take a third of the time."""
+def sanitized(sets: dict[str, list[str]]) -> list[Job]:
+    """The jobs with both sanitizers for the first set, and with AddressSanitizer for the widest that this machine runs.
+    The others have the same sources, and compiling takes a minute.
+    """
     first = next(iter(sets))
     widest = [name for name, flags in sets.items() if machine_runs(flags)][-1]
-    both = [*SANITIZE, *UNDEFINED]
-    flags_of = {name: ["-O1"] for name in sets} | {widest: SANITIZE} | {first: both}
-    return [(source, name, [*own, *flags_of.get(name.rpartition("-")[2], both)]) for source, name, own in jobs]
+    jobs = jobs_for({name: sets[name] for name in dict.fromkeys((first, widest))}, ONCE)
+    both, suffix = [*SANITIZE, *UNDEFINED], None if widest == first else f"-{widest}"
+    return [
+        (source, name, [*own, *(SANITIZE if suffix and name.endswith(suffix) else both)]) for source, name, own in jobs
+    ]
 
 
 def build_host(out: Path | str = DEFAULT_OUT, sanitize: bool = False) -> list[Path]:
@@ -312,12 +316,9 @@ def build_host(out: Path | str = DEFAULT_OUT, sanitize: bool = False) -> list[Pa
     if not up_to_date(target, key):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            jobs = jobs_for(HOST_SETS[machine], ONCE)
-            if sanitize:
-                jobs = sanitized(jobs, HOST_SETS[machine])
-                link = [*link, *UNDEFINED]
+            jobs = sanitized(HOST_SETS[machine]) if sanitize else jobs_for(HOST_SETS[machine], ONCE)
             objects = compile_all(compiler, flags, jobs, folder)
-            link += SANITIZE if sanitize else []
+            link += [*SANITIZE, *UNDEFINED] if sanitize else []
             run([*compiler, *flags, *objects, *link, "-o", str(folder / "libpyapp.so"), "-lm"])
             finish(folder / "libpyapp.so", target, key)
     return [target, header, *copy_cuda(Path(out))]

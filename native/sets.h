@@ -27,22 +27,9 @@ typedef struct instruction_set {
     kernel_function *const *table;
     int32_t kernels;
 } instruction_set;
-#define SET(set) {#set, table_##set, (int32_t)(sizeof table_##set / sizeof *table_##set)}
+#define SET(set) {#set, table_##set, (int32_t)(sizeof table_##set / sizeof *table_##set)},
 
-#if defined(__x86_64__)
-TABLE(baseline)
-TABLE(avx2)
-TABLE(avx512)
-static const instruction_set sets[] = {SET(baseline), SET(avx2), SET(avx512)};
-#elif defined(__aarch64__)
-TABLE(neon)
-static const instruction_set sets[] = {SET(neon)};
-#elif defined(__wasm_relaxed_simd__)
-TABLE(relaxed)
-static const instruction_set sets[] = {SET(relaxed)};
-#else
-TABLE(simd128)
-static const instruction_set sets[] = {SET(simd128)};
-#endif
+SETS(TABLE) /* the sets of this build, from build.py */
+static const instruction_set sets[] = {SETS(SET)};
 enum { SET_COUNT = sizeof sets / sizeof *sets };
 #endif

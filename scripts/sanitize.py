@@ -1,7 +1,8 @@
 """Runs the kernels' tests under AddressSanitizer and UBSan: python -m scripts.sanitize [arguments for pytest]
 
-Without arguments also some of CUDA's kernels in their emulator, under these two, and under ThreadSanitizer, for which
-the threads of a block are threads of their own: it finds missing barriers. `--emulator` runs these alone.
+Each case runs in one of the two sets that are built. Without arguments each runs in both, and some of CUDA's kernels
+run in their emulator, under these two, and under ThreadSanitizer, for which the threads of a block are threads of their
+own: it finds missing barriers. `--emulator` runs these alone.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ def main() -> int:
         return emulator()
     subprocess.run([sys.executable, "native/build.py", "host", "--sanitize"], check=True, cwd=ROOT)
     arguments = sys.argv[1:] or ["tests/native", *QUIET]
-    status = python(arguments, ["libasan.so", "libubsan.so"], PYAPP_LIBRARY=str(LIBRARY))
+    sets = {} if sys.argv[1:] else {"PYAPP_SANITIZED": "all"}
+    status = python(arguments, ["libasan.so", "libubsan.so"], PYAPP_LIBRARY=str(LIBRARY), **sets)
     return status or (0 if sys.argv[1:] else emulator())
 
 

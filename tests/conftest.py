@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     except ImportError:
         pass
     else:  # the same examples each time: a run says something about the change, not about the day
-        examples = 30 if sys.platform == "emscripten" else 100  # the same logic runs there, in five times the time
+        examples = 20 if sys.platform == "emscripten" else 60  # the same logic runs there, in five times the time
         settings.register_profile("pyapp", derandomize=True, deadline=None, max_examples=examples)
         settings.load_profile("pyapp")
 

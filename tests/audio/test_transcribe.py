@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tracemalloc
 from collections.abc import Iterator
 from functools import cache
@@ -25,6 +24,7 @@ from pyapp.errors import Cancelled, OptionError
 from pyapp.events import Cancel, Done, Event, Language, Metric, Partial, Progress, Segment
 from pyapp.models.whisper import Config, Whisper
 from pyapp.models.whisper.weights import fill
+from tests.together import fewer_in_browser
 
 from .speech_model import Shape, sound
 from .tone_model import RATE, ToneModel, speech
@@ -81,7 +81,7 @@ def compare(found: dict[str, Any], expected: dict[str, Any], decode: Any) -> Non
             assert word["probability"] == pytest.approx(probability, abs=1e-3)
 
 
-HERE = CASES[::3] if sys.platform == "emscripten" else CASES  # Python decodes the same everywhere
+HERE = fewer_in_browser(CASES, every=5)
 
 
 @pytest.mark.parametrize("case", HERE, ids=[case.name for case in HERE])
@@ -91,6 +91,7 @@ def test_as_openai_whisper(case: Case) -> None:
     compare(found, GOLDEN[case.name], model.tokenizer.decode)
 
 
+@pytest.mark.native_only  # the same Python in a browser, for seconds
 @pytest.mark.parametrize(("seconds", "spared"), [(31.0, 1), (29.0, 0)])
 def test_a_full_window_is_encoded_once_to_hear_its_language_and_its_words(seconds: float, spared: int) -> None:
     model = loaded(next(shape for shape in SHAPES if shape.multilingual))

@@ -18,6 +18,7 @@ import pytest
 
 from pyapp.errors import FileFormatError
 from pyapp.formats import inspect, open_checkpoint, write_npy, write_npz
+from tests.together import fewer_in_browser
 
 GOLDENS = ["torch_zip.pt", "torch_zip4.pt", "torch_legacy.pt", "numpy.npz", "numpy_packed.npz", "numpy.npy"]
 
@@ -203,7 +204,8 @@ def test_random_damage(golden: Path, name: str) -> None:
     chance = random.Random(name)
     refused = 0
     tracemalloc.start()
-    for turn in range(150):
+    turns = fewer_in_browser(range(150), every=2)
+    for turn in turns:
         data = bytearray(original)
         if turn % 3 == 0:
             del data[chance.randrange(len(data)) :]
@@ -217,4 +219,4 @@ def test_random_damage(golden: Path, name: str) -> None:
             refused += 1
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert refused > 40 and peak < 64 << 20
+    assert refused > len(turns) // 4 and peak < 64 << 20

@@ -142,7 +142,7 @@ def _product(shape: list[int]) -> int:
 def test_check_finite_finds_the_first_bad_element_wherever_it_is(code: str, dtype: str) -> None:
     size = struct.calcsize(code)
     largest = {"e": 65504.0, "f": 3.4028234e38, "d": 1.7976931348623157e308}[code]
-    good = struct.pack(f"<5{code}", 0.0, -1.0, largest, -largest, 2.0**-14) * (600_000 // size)
+    good = struct.pack(f"<5{code}", 0.0, -1.0, largest, -largest, 2.0**-14) * (440_000 // size)
     check_finite(good, dtype, "w")  # the largest finite values share their highest byte with infinity
     for index in (0, 3, (1 << 20) // size - 1, (1 << 20) // size, len(good) // size - 1):
         for bad, word in ((float("nan"), "NaN"), (float("-inf"), "infinite")):

@@ -21,6 +21,7 @@ from pyapp.models._index import MODEL_TYPES, TASKS
 from pyapp.text.sequence_to_sequence import SearchOptions, search
 from tests.models.picture_configs import BOXES, CONFIGS, POINT_LABELS, POINTS, QUANTISED, TOKENS, WITH_TOKENS, sizes
 from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.together import fewer_in_browser
 
 FOLDER = Path(__file__).with_name("golden_pictures")
 
@@ -78,7 +79,7 @@ def run(model: Any, task: str, size: tuple[int, int], device: str = "cpu") -> li
 CASES = [(name, task) for name in CONFIGS for task in TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]]]
 
 
-@pytest.mark.parametrize(("name", "task"), CASES)
+@pytest.mark.parametrize(("name", "task"), fewer_in_browser(CASES, every=2))
 def test_outputs_and_gradients_are_those_of_transformers(name: str, task: str) -> None:
     model, expected = make(name, task).requires_grad_(), golden(name)[task]
     found, stored = dict(model.named_parameters(remove_duplicate=False)), stored_names(name, task)

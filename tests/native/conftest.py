@@ -1,5 +1,5 @@
 """Every kernel test runs for each instruction set of this machine, and for the WebAssembly builds under node; with
-sanitizers, for the first set and the widest.
+sanitizers, for the first set or the widest, case by case, or for both where PYAPP_SANITIZED is "all".
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import inspect
 import os
 import shutil
 import tempfile
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,15 @@ def loaded() -> list[Kernels]:
     if not LIBRARY.exists():
         raise pytest.UsageError(f"{LIBRARY} is missing: run `python native/build.py host`")
     with tempfile.TemporaryDirectory() as folder:  # a loaded library outlives its file
-        found = load_all(Path(folder))
-    # Sanitizers look at the same C at another width: build.py gives them the first set and the widest.
-    return [found[0], *found[1:][-1:]] if "PYAPP_LIBRARY" in os.environ else found
+        return load_all(Path(folder))
+
+
+def loaded_for(name: str) -> list[Kernels]:
+    """The libraries of a case. Sanitizers look at the same C in each: one for each case finds what both would."""
+    found = loaded()
+    if "PYAPP_LIBRARY" not in os.environ or os.environ.get("PYAPP_SANITIZED") == "all":
+        return found
+    return [found[zlib.crc32(name.encode()) % len(found)]]
 
 
 @cache
@@ -55,7 +62,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if "kernels" not in pyfuncitem.fixturenames:
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
-    found: list[Any] = list(loaded())
+    found: list[Any] = [*loaded_for(pyfuncitem.name)]
     if not pyfuncitem.get_closest_marker("native_only"):
         found += loaded_wasm()
         found += loaded_emulated() if SANITIZE or runs(pyfuncitem.name, pyfuncitem.originalname) else []

@@ -63,8 +63,8 @@ def test_shapes(kernels: Kernels, kind: str, rows: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "rows, outputs, inputs, residual",
-    [(1, 1000, 768, "none"), (1, 1000, 768, "row"), (3, 517, 2049, "itself"), (4, 600, 288, "row"),
-     (70, 333, 300, "itself"), (150, 130, 1030, "none"), (150, 130, 1030, "row")],
+    [(1, 1000, 768, "row"), (3, 517, 2049, "itself"), (4, 600, 288, "none"), (70, 333, 300, "itself"),
+     (150, 130, 1030, "row")],
 )  # fmt: skip
 def test_large_shapes(kernels: Kernels, kind: str, rows: int, outputs: int, inputs: int, residual: str) -> None:
     stored, w = weights(kind, outputs, inputs)
@@ -153,8 +153,8 @@ def test_activations_of_halves(kernels: Kernels, kind: str, rows: int) -> None:
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 @pytest.mark.parametrize(
     "rows, outputs, inputs, residual",
-    [(1, 7000, 70, "none"), (1, 40, 9000, "row"), (1, 40, 9000, "itself"), (5, 600, 4200, "itself"),
-     (30, 333, 300, "row"), (150, 260, 1030, "none"), (400, 40, 300, "row"), (400, 40, 300, "itself")],
+    [(1, 7000, 70, "none"), (1, 40, 9000, "row"), (5, 600, 4200, "itself"), (150, 260, 1030, "none"),
+     (400, 40, 300, "itself")],
 )  # fmt: skip
 def test_large_activations_of_halves(
     kernels: Kernels, kind: str, rows: int, outputs: int, inputs: int, residual: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,7 @@ def sample(
         "candidates": scratch,
         "history": seen if history else None,
     }
-    code = kernels.run("sample_f32", **arrays, vocabulary=logits.size, history_count=seen.size, **asdict(options))
+    code = kernels.run("sample_f32", **arrays, vocabulary=logits.size, history_count=seen.size, **vars(options))
     return code, int(token[0])
 
 
@@ -127,9 +127,9 @@ def test_ties_go_to_the_lower_id(kernels: Kernels) -> None:
 
 def test_frequencies(kernels: Kernels) -> None:
     logits = np.log(np.array([0.1, 0.4, 0.2, 0.3], np.float32))
-    uniforms = np.random.default_rng(1).random(5_000, np.float32)
+    uniforms = np.random.default_rng(1).random(2_000, np.float32)
     drawn = np.array([sample(kernels, logits, Options(), u)[1] for u in uniforms])
-    np.testing.assert_allclose(np.bincount(drawn, minlength=4) / drawn.size, [0.1, 0.4, 0.2, 0.3], atol=0.03)
+    np.testing.assert_allclose(np.bincount(drawn, minlength=4) / drawn.size, [0.1, 0.4, 0.2, 0.3], atol=0.04)
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0])

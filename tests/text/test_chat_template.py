@@ -17,6 +17,7 @@ from pyapp.text import template_sandbox
 from pyapp.text.chat_template import ChatTemplate, render
 from pyapp.text.tokenizer import Tokenizer
 from tests.text.chat_templates import CASES, SPECIAL, TEMPLATES, TOOLS, USER
+from tests.together import fewer_in_browser
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_chat.json").read_text("utf-8"))
 
@@ -171,7 +172,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("message", HOSTILE)
+@pytest.mark.parametrize("message", fewer_in_browser(HOSTILE))
 def test_hostile_templates(message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template_sandbox, "SECONDS", 1.0)
     start = time.process_time()

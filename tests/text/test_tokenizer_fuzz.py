@@ -17,6 +17,7 @@ from pyapp.text.whisper_tokenizer import WhisperTokenizer
 from tests.hostile import damaged_texts, hostile_documents, peak_memory, survives, written
 from tests.text.parrot import make_vocabulary
 from tests.text.test_whisper_tokenizer import small_json
+from tests.together import fewer_in_browser
 
 WORDS = ["<unk>", "<s>", "</s>", "▁a", "b", "##c", "<0x41>", "é", "\n", "ab"]
 ADDED = [{"id": 1, "content": "<s>", "special": True}, {"id": 2, "content": "</s>", "special": True}]
@@ -72,7 +73,7 @@ def encode(tokenizer: Tokenizer) -> None:
     tokenizer.encode("Once upon a time \U0001f600, didn't it?", eos=True)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", fewer_in_browser(KINDS))
 def test_damaged_tokenizer_json(kind: str) -> None:
     data = json.dumps(KINDS[kind], ensure_ascii=False).encode()
     with peak_memory(MEMORY):
@@ -80,7 +81,7 @@ def test_damaged_tokenizer_json(kind: str) -> None:
             survives(use_json, text)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", fewer_in_browser(KINDS))
 def test_hostile_tokenizer_json(kind: str) -> None:
     accepted = 0
     with peak_memory(MEMORY):

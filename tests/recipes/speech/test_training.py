@@ -29,6 +29,7 @@ from pyapp.train import checkpoints
 from pyapp.train.trainer import Trainer
 from tests.recipes.speech.parts import LetterTokens, hum
 
+pytestmark = pytest.mark.native_only  # the page has no recipes
 SMALL: dict[str, Any] = {
     "steps": 20, "state": 32, "heads": 2, "audio_layers": 1, "text_layers": 1, "pieces": 320, "seconds": 3.0,
     "held_out": 2, "seed": 5, "rate": 3e-3,
@@ -107,7 +108,6 @@ def train(folder: Path, **settings: Any) -> list[Event]:
     return list(train_speech(folder, save_every=4, evaluate_every=10, **{**SMALL, **settings}))
 
 
-@pytest.mark.native_only
 @pytest.mark.usefixtures("without_program")
 def test_training_from_end_to_end(tmp_path: Path) -> None:
     events = train(tmp_path / "whole")
@@ -136,7 +136,6 @@ def test_training_from_end_to_end(tmp_path: Path) -> None:
         train(tmp_path / "parts", seed=6)
 
 
-@pytest.mark.native_only
 @pytest.mark.usefixtures("without_program")
 def test_the_model_is_written_as_transformers_has_it(tmp_path: Path) -> None:
     train(tmp_path, steps=2)
@@ -155,7 +154,6 @@ def test_the_model_is_written_as_transformers_has_it(tmp_path: Path) -> None:
         assert all(info.shape for info in tensors.values())
 
 
-@pytest.mark.native_only
 @pytest.mark.parametrize("settings", [{"steps": 0}, {"rate": 0}, {"pieces": 10}, {"seconds": 60}, {"colour": 1}])
 def test_bad_settings(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
@@ -163,7 +161,6 @@ def test_bad_settings(tmp_path: Path, settings: dict[str, Any]) -> None:
     assert not (tmp_path / "never").exists()
 
 
-@pytest.mark.native_only
 def test_without_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PyappError, match="espeak-ng is missing") as caught:
@@ -171,7 +168,6 @@ def test_without_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "apt install espeak-ng" in (caught.value.hint or "")
 
 
-@pytest.mark.native_only
 def test_the_command_says_what_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,7 +188,6 @@ needs_espeak = pytest.mark.skipif(
 )
 
 
-@pytest.mark.native_only
 def test_a_synthesiser_that_does_not_answer_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, patience = tmp_path / "asked", 2
     script = f"#!/bin/sh\necho x >> {asked}\n[ $(wc -l < {asked}) -gt {patience} ] && exec echo spoken\nexec sleep 60\n"
@@ -207,7 +202,6 @@ def test_a_synthesiser_that_does_not_answer_is_asked_again(tmp_path: Path, monke
         voices.run([voices.PROGRAM], "Hello.")
 
 
-@pytest.mark.native_only
 @needs_espeak
 def test_voices_speak() -> None:
     assert len(voices.ACCENTS) * len(voices.SEEN) >= 40

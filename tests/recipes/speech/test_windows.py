@@ -28,6 +28,7 @@ from pyapp.recipes.speech.windows import (
 )
 from tests.recipes.speech.parts import LetterTokens, hum
 
+pytestmark = pytest.mark.native_only  # the page has no recipes
 RATE = 16_000
 TOKENS = LetterTokens()
 
@@ -269,7 +270,7 @@ def test_every_batch_has_its_place() -> None:
     assert [speech for _, speech, _ in places[: 2 * SPREAD]] == [*range(SPREAD)] * 2
 
 
-@pytest.mark.parametrize("helpers", [0, pytest.param(1, marks=pytest.mark.native_only)])
+@pytest.mark.parametrize("helpers", [0, 1])
 def test_the_loader_goes_on_where_it_was(helpers: int) -> None:
     def loader() -> SpeechLoader:
         lessons = Lesson(1.2, 3, clear=True), Lesson(4.0, 2)
@@ -291,7 +292,6 @@ def test_the_loader_goes_on_where_it_was(helpers: int) -> None:
     assert not multiprocessing.active_children()
 
 
-@pytest.mark.native_only
 def test_ctrl_c_does_not_reach_the_helpers() -> None:
     """Not even while they are being imported: they would write tracebacks over the training's last words."""
     loader = SpeechLoader(maker(), (Stage(0, Lesson(1.0, 1)),), helpers=1)

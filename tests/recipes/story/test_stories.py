@@ -11,6 +11,7 @@ from pyapp.recipes.story.grammar import words
 from pyapp.recipes.story.grammar.plots import PLOTS, Plot
 from pyapp.recipes.story.grammar.stories import LONGEST, _Teller, held_out_stories, stories, story
 
+pytestmark = pytest.mark.native_only  # the page has no recipes
 SAMPLE = [story(11, index) for index in range(2500)]
 BY_PLOT = [(plot, _Teller(Chooser(f"test {i}")).tell(plot)) for plot in PLOTS for i in range(40)]
 GIRLS = {*words.GIRLS, *words.SHE_ANIMALS, "Mom", "Grandma", "Mama", "Mother"}
