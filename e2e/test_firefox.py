@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +12,7 @@ import pytest
 
 from e2e.driven_browser import READY, read_pictures, transcribe_sample, visit_views, write_story
 from e2e.firefox import Firefox
-from scripts.serve import SiteServer
+from scripts.serve import Handler, SiteServer
 
 
 @pytest.fixture(scope="module")
@@ -60,3 +63,28 @@ def test_a_visit_with_firefox(firefox: Firefox, dist: Path) -> None:
     firefox.open(server.url)
     firefox.until(READY)
     assert firefox.errors == []
+
+
+def test_reloads_while_the_engine_arrives(firefox: Firefox, dist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Firefox loses a thread of its compiler with each stream that a reload cuts off. Without one, nothing starts."""
+    send = Handler.body
+
+    def halved(self: Handler, source: Path, first: int, last: int) -> None:
+        if "pyodide.asm.wasm" not in source.name or whole.is_set():
+            return send(self, source, first, last)
+        middle = (first + last) // 2
+        send(self, source, first, middle)
+        arrived.release()
+        whole.wait(60)
+        send(self, source, middle, last)
+
+    arrived, whole = threading.Semaphore(0), threading.Event()
+    monkeypatch.setattr(Handler, "body", halved)
+    with SiteServer(dist, isolated=True) as server:
+        for _ in range(min(os.cpu_count() or 8, 8) + 1):
+            firefox.open(server.url)
+            assert arrived.acquire(timeout=60)
+            time.sleep(0.3)  # the half reaches the compiler
+        whole.set()
+        firefox.open(server.url)
+        firefox.until(READY, 60)

@@ -70,6 +70,34 @@ def test_offline_under_a_sub_path_then_a_new_version(launch: Launch, dist: Path,
     context.close()
 
 
+# The browser's storage does not answer the service worker.
+SILENT = b"Cache.prototype.match = CacheStorage.prototype.match = () => new Promise(() => {});"
+
+
+def test_a_service_worker_without_storage(browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
+    """The page comes from the network then."""
+    worker = SILENT + (dist / "service-worker.js").read_bytes()
+    with SiteServer(copy_site(dist, tmp_path / "site", {"service-worker.js": worker})) as server:
+        with watched(browser.new_page()) as story:
+            story.open(server.url)
+            story.until("Boolean(navigator.serviceWorker.controller)")
+            story.open(server.url)
+            assert story.page.evaluate("crossOriginIsolated"), "the service worker did not answer"
+
+
+def test_a_lost_network_before_the_page_is_stored_whole(browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
+    """A file that is stored answers where the network fails."""
+    site = copy_site(dist, tmp_path / "site", {})
+    for path in site.glob("THIRD-PARTY.md*"):
+        path.unlink()  # so the version is never complete
+    server = SiteServer(site).start()
+    with watched(browser.new_page()) as story:
+        story.open(server.url)
+        story.until("caches.match('icon.svg').then(Boolean)")
+        server.stop()
+        assert story.page.evaluate("fetch('icon.svg').then(({ ok }) => ok)")
+
+
 def test_the_plainest_host(launch: Launch, dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It sends the compressed wheels of `make site`, calls WebAssembly bytes of any kind, which browsers do not compile
     while they arrive, and the browser allows no service worker.

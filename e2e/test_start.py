@@ -173,6 +173,25 @@ def test_a_snapshot_whose_file_does_not_answer(
         assert not story.engine()["fromSnapshot"]
 
 
+# A compiler that never answers a start; the page's clock runs fast.
+STUCK = b"WebAssembly.compileStreaming = () => new Promise(() => {});"
+FAST = "const wait = setTimeout; globalThis.setTimeout = (work, time, ...rest) => wait(work, time / 40, ...rest)"
+
+
+def test_a_start_that_stands_still(plain_browser: BrowserContext, changeable: ChangeableSite, dist: Path) -> None:
+    """The page offers to restart the engine, and goes on when it is there."""
+    with watched(plain_browser.new_page()) as story:
+        story.page.add_init_script(FAST)
+        with changeable.changed({"worker.js": STUCK + (dist / "worker.js").read_bytes()}):
+            story.page.goto(changeable.url)
+            box = story.page.locator("#story-error .error-box")
+            expect(box).to_contain_text("The engine has not started yet.")
+        box.get_by_role("button", name="Restart the engine").click()
+        story.wait_ready()
+        for slot in ("#story-error", "#transcribe-error"):
+            expect(story.page.locator(slot)).to_be_empty()
+
+
 def test_a_language_chosen_before_the_model_is_there(
     plain_browser: BrowserContext, changeable: ChangeableSite, dist: Path, tmp_path: Path
 ) -> None:

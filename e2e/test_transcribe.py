@@ -339,6 +339,11 @@ def test_edits_survive_another_transcription_and_a_reload(written: TranscribePag
     page.get_by_label("Text from 0 seconds").fill("An edited line.")
     page.get_by_label("Text from 5 seconds").fill("A wrong line.")
     page.get_by_role("button", name="Undo edit").click()
+    page.get_by_label("Text from 5 seconds").fill("Another wrong line.")  # without leaving the field
+    page.get_by_role("button", name="Undo edit").click()
+    page.get_by_role("button", name="Undo edit").click()
+    expect(page.get_by_label("Text from 0 seconds")).to_be_focused()  # the button is gone
+    page.get_by_label("Text from 0 seconds").fill("An edited line.")
     page.get_by_role("button", name="Done editing").click()
     edited = ["An edited line.", SAID[1]]
     assert written.text().split("\n") == edited

@@ -11,6 +11,7 @@ const META = "pyapp-meta";
 const PREFIX = "pyapp-files-";
 const SHARED = "pyapp-shared"; // files that the page has not taken yet
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
+const PATIENCE = 4000; // ms that a request waits for the browser's storage
 const SCOPE = worker.registration.scope;
 const LAB = `${SCOPE}lab-worker.js`;
 const HOST = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d{1,5})?$/;
@@ -33,19 +34,19 @@ worker.addEventListener("fetch", (event) => {
   const { request } = event;
   const inside = request.url.startsWith(SCOPE);
   if (request.method === "POST" && request.url === `${SCOPE}share`) event.respondWith(receive(request));
-  if (request.method === "GET" && inside && !request.headers.has("Range")) event.respondWith(answer(request));
+  if (request.method === "GET" && inside && !request.headers.has("Range")) event.respondWith(answer(event));
 });
 
 worker.addEventListener("message", (event) => {
   const tell = (/** @type {string} */ notice) => event.source?.postMessage({ notice });
   if (event.data.method === "keep") event.waitUntil(keep(tell).catch(() => {})); // offline, or the storage is full: the next visit tries again
-  if (event.data.method === "switch") event.waitUntil(takeNext().then(() => tell("switched")));
+  if (event.data.method === "switch") event.waitUntil(switchVersion().catch(() => {}).then(() => tell("switched")));
 });
 
-/** @param {Request} request */
-async function answer(request) {
-  const response = await found(request);
-  const url = new URL(request.url);
+/** @param {FetchEvent} event */
+async function answer(event) {
+  const response = await found(event);
+  const url = new URL(event.request.url);
   return url.origin + url.pathname === LAB ? limited(response, url.searchParams.get("hosts") ?? "") : response;
 }
 
@@ -63,17 +64,57 @@ function limited(response, hosts) {
   return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
 }
 
-/** From the kept version where it is complete, else from the network. @param {Request} request */
-async function found(request) {
-  if (request.mode === "navigate" && !(await othersOpen())) await takeNext();
-  const current = await readMeta("current");
-  if (current?.complete && request.cache !== "no-store") {
-    const cache = await caches.open(PREFIX + current.version);
-    const kept = await cache.match(keyOf(request.url), { ignoreVary: true });
-    if (kept) return kept;
+/**
+ * From the kept version where it is complete, else from the network. A file that is kept answers where the network fails.
+ * A browser's storage that fails, or does not answer, stops neither.
+ * @param {FetchEvent} event
+ */
+async function found(event) {
+  const { request } = event;
+  if (request.mode === "navigate") {
+    const next = await soon(nextAlone()).catch(() => null);
+    if (next) event.waitUntil(takeNext(next).catch(() => {})); // the storage is full: the next visit takes it again
   }
-  const response = await fetch(request);
+  const kept = request.cache === "no-store" ? undefined : await soon(keptFile(request.url)).catch(() => undefined);
+  if (kept) return kept;
+  let response;
+  try {
+    response = await fetch(request);
+  } catch (error) {
+    const stored = await soon(caches.match(keyOf(request.url), { ignoreVary: true })).catch(() => undefined);
+    if (stored) return stored;
+    throw error;
+  }
   return response.type === "basic" && response.status !== 304 ? withHeaders(response) : response;
+}
+
+/** A file of the complete version. @param {string} url */
+async function keptFile(url) {
+  const current = await readMeta("current");
+  if (!current?.complete) return undefined;
+  return (await caches.open(PREFIX + current.version)).match(keyOf(url), { ignoreVary: true });
+}
+
+/** Whether the storage did not answer a request in time. It is then left alone, until the browser stops this worker. */
+let silent = false;
+
+/**
+ * @template T @param {Promise<T>} promise of the browser's storage, which may be long in answering, or never do it
+ * @returns {Promise<T>} rejected after PATIENCE
+ */
+async function soon(promise) {
+  let timer = 0;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => {
+      silent = true;
+      reject(new Error("the storage does not answer"));
+    }, silent ? 0 : PATIENCE);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /**
@@ -175,10 +216,19 @@ async function fetchChecked({ path, sha256 }) {
   return response;
 }
 
-/** Makes the waiting version, if there is one, the current one. */
-async function takeNext() {
+/** The waiting version, if no tab uses the present one. */
+async function nextAlone() {
+  return (await othersOpen()) ? null : readMeta("next");
+}
+
+/** Takes the waiting version, as the user wants it. */
+async function switchVersion() {
   const next = await readMeta("next");
-  if (!next) return;
+  if (next) await takeNext(next);
+}
+
+/** Makes the waiting version the current one: for this worker at once. @param {Manifest} next */
+async function takeNext(next) {
   await writeMeta("current", next);
   await (await caches.open(META)).delete(`${SCOPE}meta/next`);
   remembered.set("next", null);

@@ -74,6 +74,7 @@ export class App extends EventTarget {
     if (notice.notice === "stage") this.#status("starting", notice.what);
     else if (notice.notice === "bytes") this.#arrives(notice);
     else if (notice.notice === "ready") this.#ready(notice);
+    else if (notice.notice === "late") this.#show(notice.event);
     else this.#failed(notice.event);
   }
 
@@ -98,6 +99,11 @@ export class App extends EventTarget {
   #failed(event) {
     this.arriving.hide();
     this.#status("failed", "Not running");
+    this.#show(event);
+  }
+
+  /** @param {import("../shared/protocol.js").ErrorEvent} event of the engine as a whole */
+  #show(event) {
     for (const slot of this.errorSlots) showError(slot, event, this.actions);
   }
 

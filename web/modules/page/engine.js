@@ -10,6 +10,17 @@ import { UserError } from "../shared/protocol.js";
 
 const STOP_PATIENCE = 2000; // ms from Stop until the worker is terminated
 const SILENCE = 20000; // ms without an event until the page shows it
+const START_SILENCE = 40000; // ms without a notice of the start until the page offers to restart
+
+/** @type {import("../shared/protocol.js").ErrorEvent} */
+const LATE = {
+  type: "error",
+  what: "The engine has not started yet.",
+  hint: "On a slow connection or a busy device it takes longer: wait, or restart it. If that does not help, close all tabs of this page, and open it again.",
+  where: null,
+  action: "restart",
+  fatal: false,
+};
 
 /** The worker that boot.js started, for the first call only. @returns {{worker: Worker, heard: Event[]} | null} */
 function takeEarly() {
@@ -42,12 +53,24 @@ export class Engine extends EventTarget {
     this.stopFlag = null;
     const early = takeEarly();
     const worker = early?.worker ?? present(globalThis.pyappStartWorker, "boot.js")(this.url.href, ["pyapp", ...this.shown()].join(" "));
+    this.#awaitStart();
     worker.onmessage = ({ data }) => this.#receive(data);
     worker.onerror = (event) => (this.about ? this.#suspect(event) : this.#broken(event));
     queueMicrotask(() => { // the creator of this engine adds its listeners first
       for (const event of early?.heard ?? []) /** @type {any} */ (worker)[`on${event.type}`](event);
     });
     return worker;
+  }
+
+  /** A start may wait for an answer of the browser that never comes. Each notice begins the time anew. */
+  #awaitStart() {
+    clearTimeout(this.startTimer);
+    if (!this.about) this.startTimer = setTimeout(() => this.#tell({ notice: "late", event: LATE }), START_SILENCE);
+  }
+
+  /** @param {object} notice */
+  #tell(notice) {
+    this.dispatchEvent(new CustomEvent("notice", { detail: notice }));
   }
 
   /** Terminates the worker with all its requests, and starts another. @param {string} why for the user */
@@ -147,7 +170,9 @@ export class Engine extends EventTarget {
       this.about = notice;
       this.stopFlag = notice.stopFlag;
     }
-    this.dispatchEvent(new CustomEvent("notice", { detail: notice }));
+    this.#awaitStart();
+    if (notice.notice === "failed") clearTimeout(this.startTimer);
+    this.#tell(notice);
   }
 
   /** An error in the worker outside a request. The worker may still work. @param {ErrorEvent} event */
@@ -166,8 +191,9 @@ export class Engine extends EventTarget {
     /** @type {import("../shared/protocol.js").ErrorEvent} */
     const error = { type: "error", what, hint, where: event.message ?? null, action: "restart", fatal: false };
     this.about = null;
+    clearTimeout(this.startTimer);
     for (const request of [...this.requests.values()]) request.push(error);
-    this.dispatchEvent(new CustomEvent("notice", { detail: { notice: "failed", event: error } }));
+    this.#tell({ notice: "failed", event: error });
   }
 }
 

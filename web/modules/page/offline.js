@@ -5,6 +5,7 @@ import { siteUrl } from "../shared/site.js";
 import { byId, h } from "./dom.js";
 
 const PATIENCE = 1200; // ms that a first visit may wait to become isolated
+const SWITCH_PATIENCE = 3000; // ms until the page reloads without an answer of the service worker
 const RELOADED = "pyapp.reloaded-for-isolation";
 
 /**
@@ -57,6 +58,7 @@ function showUpdate() {
   const reload = () => {
     navigator.serviceWorker.controller?.postMessage({ method: "switch" });
     navigator.serviceWorker.addEventListener("message", ({ data }) => data.notice === "switched" && location.reload());
+    setTimeout(() => location.reload(), SWITCH_PATIENCE);
   };
   byId("page-notice").replaceChildren("A new version of this page is available.", h("button", { type: "button", class: "quiet", onclick: reload }, "Reload to use it"));
 }

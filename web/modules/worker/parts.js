@@ -9,6 +9,7 @@
 import { UserError } from "../shared/protocol.js";
 import { bestInstructionSet } from "../shared/features.js";
 import { siteUrl } from "../shared/site.js";
+import { compiled } from "./compile.js";
 
 export const PYODIDE = siteUrl("pyodide/");
 const LOCK_FILE = "pyodide-lock.json";
@@ -158,12 +159,6 @@ export function fetchParts(packages) {
   for (const name of packages) wheels[name] = program.then(() => lock).then((found) => fetchWheel(found, name));
   for (const part of [...Object.values(parts), ...Object.values(wheels)]) part.catch(() => {}); // reported where it is awaited
   return { ...parts, wheels };
-}
-
-/** Compiles while the file arrives, if the host sends it with the type of .wasm files. @param {Response} response */
-async function compiled(response) {
-  if (response.headers.get("Content-Type")?.startsWith("application/wasm")) return WebAssembly.compileStreaming(response);
-  return WebAssembly.compile(await response.arrayBuffer());
 }
 
 /** Reads a response completely. Its `arrayBuffer` then returns these bytes. @param {Response} response */

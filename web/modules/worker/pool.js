@@ -8,6 +8,7 @@
 import { siteUrl } from "../shared/site.js";
 import { bestInstructionSet } from "../shared/features.js";
 import { mayShare } from "../shared/threads.js";
+import { compiled } from "./compile.js";
 import { Chooser } from "./pool-chooser.js";
 
 const PAGE = 65536; // bytes
@@ -40,8 +41,7 @@ export async function openPool(threads, onProblem = (problem) => console.warn("T
 async function fetchProgram(url) {
   const response = await fetch(url);
   if (!response.ok) throw new Error(`${url}: status ${response.status}`);
-  if (response.headers.get("Content-Type")?.startsWith("application/wasm")) return WebAssembly.compileStreaming(response);
-  return WebAssembly.compile(await response.arrayBuffer());
+  return compiled(response);
 }
 
 /** Small at first; it grows to the largest size that the device allows. */

@@ -35,6 +35,7 @@ export class LabPython extends EventTarget {
       if (detail.notice === "bytes") this.#tell("starting", `Loading Python: ${megabytes(detail.done)} of ${megabytes(detail.total)}`);
       else if (detail.notice === "stage") this.#tell("starting", detail.what);
       else if (detail.notice === "ready") this.#tellIdle();
+      else if (detail.notice === "late") this.#tell("starting", "Python has not started yet", detail.event);
       else this.#tell("failed", "Python does not run", detail.event);
     });
     engine.addEventListener("restarted", () => {

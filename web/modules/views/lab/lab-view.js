@@ -5,7 +5,7 @@ import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { Announcer } from "../../page/announcer.js";
 import { byId, find, h, loadStyle, memory, tabMemory } from "../../page/dom.js";
-import { clearError, showError } from "../../page/errors.js";
+import { clearRestartError, clearError, showError } from "../../page/errors.js";
 import { hostsIn } from "../../shared/lab-hosts.js";
 import { UserError } from "../../shared/protocol.js";
 import { siteUrl } from "../../shared/site.js";
@@ -452,6 +452,7 @@ class LabView {
   #showState({ state, text, event }) {
     byId("lab-status").dataset.state = state;
     byId("lab-status-text").textContent = text;
+    if (state === "ready") clearRestartError(this.slot);
     if (event) showError(this.slot, event, { ...this.app.actions, restart: () => this.python.restart() });
   }
 

@@ -24,19 +24,20 @@ export class Transcript extends EventTarget {
     this.marked = null;
     /** The row of the text that may still change. @type {HTMLLIElement | null} */
     this.partialRow = null;
-    /** The text of a field when it got the focus. @type {{index: number, text: string, words: Word[] | null | undefined} | null} */
-    this.entered = null;
+    /** The segment that the last edit is of, until a field gets the focus. @type {Segment | null} */
+    this.edited = null;
     /** What the edits replaced, the last one at the end. @type {{index: number, text: string, words: Word[] | null | undefined}[]} */
     this.edits = [];
     list.addEventListener("click", ({ target }) => this.#clicked(/** @type {HTMLElement} */ (target)));
     list.addEventListener("keydown", (event) => this.#pressed(event));
     list.addEventListener("input", ({ target }) => this.#typed(/** @type {HTMLTextAreaElement} */ (target)));
-    list.addEventListener("focusin", ({ target }) => this.#entered(/** @type {HTMLElement} */ (target)));
+    list.addEventListener("focusin", () => (this.edited = null));
   }
 
   clear() {
     this.segments = [];
     this.edits = [];
+    this.edited = null;
     this.partialRow = null;
     this.marked = null;
     this.list.replaceChildren();
@@ -204,12 +205,11 @@ export class Transcript extends EventTarget {
   /** @param {HTMLTextAreaElement} field */
   #typed(field) {
     if (field.tagName !== "TEXTAREA") return; // the name of a speaker
-    const segment = this.segments[this.#indexOf(field)];
+    const index = this.#indexOf(field);
+    const segment = this.segments[index];
     fit(field);
-    if (this.entered && segment === this.segments[this.entered.index]) {
-      this.edits.push(this.entered); // once for each visit of the field
-      this.entered = null;
-    }
+    if (this.edited !== segment) this.edits.push({ index, text: segment.text, words: segment.words }); // once for each visit of the field
+    this.edited = segment;
     segment.words = retimed(segment.words, field.value);
     segment.text = ` ${field.value.trim()}`;
     this.dispatchEvent(new CustomEvent("edited"));
@@ -220,14 +220,6 @@ export class Transcript extends EventTarget {
     return [...this.list.children].findIndex((row) => row.contains(element));
   }
 
-  /** Remembers the text before an edit. @param {HTMLElement} field */
-  #entered(field) {
-    if (field.tagName !== "TEXTAREA") return;
-    const index = this.#indexOf(field);
-    const { text, words } = this.segments[index];
-    this.entered = { index, text, words };
-  }
-
   /** Takes the last edit back: all that was typed into a segment since it was entered. */
   undo() {
     const edit = this.edits.pop();
@@ -236,8 +228,9 @@ export class Transcript extends EventTarget {
     [segment.text, segment.words] = [edit.text, edit.words];
     const row = this.list.children[edit.index];
     this.#setText(row, segment);
-    this.entered = null;
+    this.edited = null;
     row.scrollIntoView({ block: "nearest" });
+    if (!this.edits.length) row.querySelector("textarea")?.focus(); // the button that was pressed goes away
     this.dispatchEvent(new CustomEvent("edited"));
   }
 
