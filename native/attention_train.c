@@ -162,15 +162,16 @@ COMPACT void store_halves(uint16_t *p, vfloat x, int64_t n, int kind)
  * see that they will be read: without this, copying them costs as much as a product with them. */
 INLINE void fetch_next(columns n, const void *from, int kind)
 {
+#ifndef __wasm__ /* which has no instruction for it */
     for (int64_t byte = 0; byte < n.dims * kind_bytes(kind); byte += 64)
         __builtin_prefetch((const char *)element_at(from, n.dims, kind) + byte, 0, 2);
+#endif
 }
 
 /* A row of `dims` elements to one of `padded` floats, the rest zero; NULL: zeros. (memcpy would take longer.) */
 COMPACT void gather_row(columns n, float *to, const void *from, float factor, int kind)
 {
-    if (from)
-        fetch_next(n, from, kind);
+    fetch_next(n, from, kind);
     if (kind == KIND_F32)
         for (int64_t d = 0; d < n.padded; d += LANES)
             vstore(to + d, from && d < n.dims ? vload_up_to((const float *)from + d, n.dims - d) * factor : vzero());
