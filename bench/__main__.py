@@ -53,6 +53,8 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
         found[f"chromium/train/{name}"] = partial(training.browser_figures, name, runs, with_peers)
         found[f"native/train/{name}"] = partial(training.step_figures, name, runs, with_peers)
         found[f"native/train/{name}/memory"] = partial(training.memory_figures, name, runs, with_peers)
+    for name in training.IN_TORCH_COMPILE if with_peers else ():
+        found[f"native/train/{name}/torch.compile"] = partial(training.torch_compile_figures, name, runs)
     found["native/train/digits epoch"] = partial(training.fit_figures, runs, with_peers)
     for start in (startup.STORY, startup.SPEECH):
         found[start.name] = partial(startup.figures, start, runs)

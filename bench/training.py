@@ -160,7 +160,7 @@ def step_of(package: str, name: str, compiled: bool) -> Callable[[], Any]:
     run, batch = training_step(package, name, compiled)
     for _ in range(3):
         run(*batch)
-    if compiled and not run.captured:  # type: ignore[attr-defined]
+    if compiled and package == "pyapp" and not run.captured:  # type: ignore[attr-defined]
         raise RuntimeError(f"{name}: {run.reason}")  # type: ignore[attr-defined]
     return lambda: run(*batch)
 
@@ -172,6 +172,42 @@ def sample(call: Callable[[], Any], by_clock: bool = False) -> float:
         call()
         count += 1
     return (time.perf_counter() - begun if by_clock else time.process_time() - start) / count * 1e6
+
+
+IN_TORCH_COMPILE = ("small CNN", "transformer 1M")
+
+
+def _in_turn(who: dict[str, Callable[[], Any]], runs: int) -> dict[str, list[float]]:
+    """Samples of each, one after the other."""
+    samples: dict[str, list[float]] = {w: [] for w in who}
+    for _ in range(runs):
+        for w, call in who.items():
+            samples[w].append(sample(call))
+    return samples
+
+
+def torch_compile_figures(name: str, runs: int) -> Iterator[Figure]:
+    """Beside the step that torch compiles. None where torch is not installed or cannot compile, for which it needs a
+    C++ compiler; stderr says why. Its first compilation takes a minute or two."""
+    if not importlib.util.find_spec("torch"):
+        return
+    import torch
+
+    import pyapp
+
+    from .workload import environment
+
+    torch.set_num_threads(1)
+    pyapp.set_num_threads(1)
+    try:
+        theirs = step_of("torch", name, True)
+    except (RuntimeError, ImportError, OSError) as error:
+        print(f"native/train/{name}/torch.compile is left out: {error!s:.300}", file=sys.stderr)
+        return
+    who = {"pyapp": step_of("pyapp", name, True), "torch.compile": theirs, "torch": step_of("torch", name, False)}
+    yield Figure(
+        f"native/train/{name}/torch.compile", "us", _in_turn(who, runs), {**environment(), "torch": torch.__version__}
+    )
 
 
 def step_figures(name: str, runs: int, with_peers: bool = True) -> Iterator[Figure]:
@@ -188,11 +224,7 @@ def step_figures(name: str, runs: int, with_peers: bool = True) -> Iterator[Figu
         torch.set_num_threads(1)
         about["torch"] = torch.__version__
         who["torch"] = step_of("torch", name, False)
-    samples: dict[str, list[float]] = {w: [] for w in who}
-    for _ in range(runs):
-        for w, call in who.items():
-            samples[w].append(sample(call))
-    yield Figure(f"native/train/{name}", "us", samples, about)
+    yield Figure(f"native/train/{name}", "us", _in_turn(who, runs), about)
 
 
 def _memory_in_status(name: str) -> float:

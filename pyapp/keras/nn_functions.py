@@ -11,8 +11,8 @@ from . import losses
 
 __all__ = [
     "average_pool", "batch_normalization", "binary_crossentropy", "categorical_crossentropy", "conv", "conv_transpose",
-    "depth_to_space", "depthwise_conv", "dot_product_attention", "layer_normalization", "max_pool", "normalize", "psnr",
-    "rms_normalization", "separable_conv", "softmax", "space_to_depth", "sparse_categorical_crossentropy",
+    "depth_to_space", "depthwise_conv", "dot_product_attention", "gelu", "layer_normalization", "max_pool", "normalize",
+    "psnr", "rms_normalization", "separable_conv", "softmax", "space_to_depth", "sparse_categorical_crossentropy",
 ]  # fmt: skip
 
 _CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -127,6 +127,11 @@ def softmax(x: Tensor, axis: Any = -1) -> Tensor:
     return powers / powers.sum(tuple(axis), True)
 
 
+def gelu(x: Tensor, approximate: bool = True) -> Tensor:
+    """x times the normal distribution's share below it. Here, unlike in an activation, tanh is the default."""
+    return F.gelu(x, approximate="tanh" if approximate else "none")
+
+
 def normalize(x: Tensor, axis: Any = -1, order: float = 2, epsilon: float | None = None) -> Tensor:
     """x divided by its norm along an axis."""
     return F.normalize(x, order, axis, 1e-7 if epsilon is None else epsilon)
@@ -137,7 +142,7 @@ def layer_normalization(
 ) -> Tensor:
     """(x - mean) / deviation along the axes, times gamma, plus beta."""
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    spread = x.var(axes, correction=0, keepdim=True) + (1e-3 if epsilon is None else epsilon)
+    spread = x.var(axes, correction=0, keepdim=True) + (1e-7 if epsilon is None else epsilon)
     found = (x - x.mean(axes, True)) / spread.sqrt()
     found = found if gamma is None else found * gamma
     return found if beta is None else found + beta

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import builtins
 import functools
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +15,7 @@ import pyapp
 
 from ..engine import Tensor, as_dtype
 from ..train.batches import is_array
-from . import activations, control_flow, nn_functions
+from . import activations, control_flow, image_functions, nn_functions
 from .core import Function, KerasTensor, flatten, record, unique_name
 
 
@@ -39,6 +41,11 @@ def size(x: Any) -> int:
 
 def shape(x: Any) -> tuple[Any, ...]:
     return tuple(x.shape)
+
+
+def dtype(x: Any) -> str:
+    """The name of the dtype, such as "float32"."""
+    return pyapp.as_tensor(x).dtype.name
 
 
 def cast(x: Any, dtype: Any) -> Tensor:
@@ -106,16 +113,38 @@ def take(x: Tensor, indices: Any, axis: int | None = None) -> Tensor:
 
 def var(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The mean of the squared distances from the mean."""
-    return pyapp.var(pyapp.as_tensor(x), axis, correction=0, keepdim=keepdims)
+    return pyapp.var(_floats(x), axis, correction=0, keepdim=keepdims)
 
 
 def std(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The root of `var`."""
-    return pyapp.std(pyapp.as_tensor(x), axis, correction=0, keepdim=keepdims)
+    return pyapp.std(_floats(x), axis, correction=0, keepdim=keepdims)
 
 
 def sort(x: Tensor, axis: int = -1) -> Tensor:
     return pyapp.sort(x, axis)[0]
+
+
+def argsort(x: Tensor, axis: int | None = -1) -> Tensor:
+    """The places of the sorted elements, int32; of all of them if the axis is None."""
+    return (pyapp.argsort(x.reshape(-1)) if axis is None else pyapp.argsort(x, axis, stable=True)).to("int32")
+
+
+def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The place of the largest element, int32."""
+    return _place(pyapp.argmax, x, axis, keepdims)
+
+
+def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The place of the smallest element, int32."""
+    return _place(pyapp.argmin, x, axis, keepdims)
+
+
+def _place(find: Any, x: Any, axis: int | None, keepdims: bool) -> Tensor:
+    values = pyapp.as_tensor(x)
+    values = values.to("uint8") if values.dtype is pyapp.bool else values
+    found = find(values.reshape(-1), 0) if axis is None else find(values, axis, keepdims)
+    return (found.reshape((1,) * values.ndim) if axis is None and keepdims else found).to("int32")
 
 
 def pad(x: Tensor, pad_width: Any, mode: str = "constant", constant_values: float | None = None) -> Tensor:
@@ -191,6 +220,7 @@ def slice(inputs: Tensor, start_indices: Any, shape: Any) -> Tensor:
 
 
 def average(x: Tensor, axis: Any = None, weights: Any = None) -> Tensor:
+    x = _floats(x)
     if weights is None:
         return x.mean() if axis is None else x.mean(axis)
     weights = pyapp.as_tensor(weights).to(x.dtype)
@@ -279,9 +309,14 @@ def cbrt(x: Tensor) -> Tensor:
 
 def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The mean; of whole numbers in float32."""
-    values = pyapp.as_tensor(x)
-    values = values if values.dtype.is_floating_point else values.float()
+    values = _floats(x)
     return values.mean(tuple(builtins.range(values.ndim)) if axis is None else axis, keepdims)
+
+
+def _floats(x: Any) -> Tensor:
+    """Floats as they are, whole numbers and truth values in float32."""
+    values = pyapp.as_tensor(x)
+    return values if values.dtype.is_floating_point else values.float()
 
 
 def prod(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
@@ -309,7 +344,13 @@ def median(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
     return quantile(x, 0.5, axis, keepdims=keepdims)
 
 
+def nanmedian(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """`median` of what is a number."""
+    return pyapp.nanquantile(_floats(x), 0.5, axis, keepdim=keepdims)
+
+
 def quantile(x: Tensor, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+    x = _floats(x)
     shares = pyapp.as_tensor(q).to(x.dtype)
     if isinstance(axis, (tuple, list)):
         places = [k % x.ndim for k in axis]
@@ -321,7 +362,7 @@ def quantile(x: Tensor, q: Any, axis: Any = None, method: str = "linear", keepdi
 
 
 def percentile(x: Tensor, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
-    return quantile(x, pyapp.as_tensor(q).to(x.dtype) / 100, axis, method, keepdims)
+    return quantile(x, _floats(q) / 100, axis, method, keepdims)
 
 
 def logsumexp(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
@@ -420,6 +461,11 @@ def tensordot(x1: Tensor, x2: Tensor, axes: Any = 2) -> Tensor:
     return pyapp.tensordot(x1, x2, axes)
 
 
+def outer(x1: Any, x2: Any) -> Tensor:
+    """The products of all pairs of elements."""
+    return pyapp.outer(pyapp.as_tensor(x1).reshape(-1), pyapp.as_tensor(x2).reshape(-1))
+
+
 def inv(x: Tensor) -> Tensor:
     return pyapp.linalg.inv(x)
 
@@ -495,24 +541,40 @@ def is_tensor(x: Any) -> bool:
 
 @functools.cache  # not a name of this module: it could hide a function of Python's
 def __getattr__(name: str) -> Any:
-    """pyapp's function, or the activation, of that name."""
+    """pyapp's function, or the activation, of that name; `linalg`, `nn` and `numpy` have all names of this module."""
+    if name in ("linalg", "nn", "numpy"):
+        return sys.modules[__name__]
     found = vars(activations).get(name) or getattr(pyapp, name, None)
     if name[:1] == "_" or not callable(found):
         raise AttributeError(f"keras.ops has no function {name!r}")
     return _for_symbols(found, name)
 
 
+def _tensors(value: Any) -> Any:
+    """An array, or the arrays of a list, as tensors."""
+    if isinstance(value, (list, tuple)) and builtins.any(is_array(one) for one in value):
+        return [_tensors(one) for one in value]
+    return pyapp.as_tensor(value) if is_array(value) else value
+
+
 def _for_symbols(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    others = function is getattr(pyapp, name, None)  # its first arguments have other names than Keras'
+
     @functools.wraps(function, assigned=("__doc__",), updated=())
     def call(*args: Any, **kwargs: Any) -> Any:
+        if others:
+            args = (*args, *(kwargs.pop(key) for key in ("x", "x1", "x2", "xs") if key in kwargs))
         if builtins.any(isinstance(leaf, KerasTensor) for leaf in flatten([list(args), kwargs])):
             return record(Function(function, name=unique_name(name)), args, kwargs)
-        return function(*(pyapp.as_tensor(one) if is_array(one) else one for one in args), **kwargs)
+        return function(*(_tensors(one) for one in args), **{key: _tensors(one) for key, one in kwargs.items()})
 
     call.__name__ = name
     return call
 
 
+image = types.SimpleNamespace(
+    **{_name: _for_symbols(getattr(image_functions, _name), _name) for _name in image_functions.__all__}
+)
 for _module in (control_flow, nn_functions):
     for _name in _module.__all__:
         globals()[_name] = _for_symbols(getattr(_module, _name), _name)

@@ -24,7 +24,7 @@ from pyapp import __path__ as _package_path
 from .answers import Answers, Ask
 from .drawing import Drawing
 from .image import image
-from .output import Send, send_to
+from .output import Send, send_to, show_rest
 from .stream import Printed, Stream
 from .table import is_table, table
 
@@ -89,6 +89,7 @@ class Session:
                     return await self._task
                 finally:
                     self._task = None
+                    show_rest()
                     out.flush()
                     err.flush()
                     printed.flush()

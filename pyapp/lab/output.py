@@ -14,6 +14,7 @@ Send = Callable[[Mapping[str, Any]], None]
 
 _send: Send | None = None
 _numbers = itertools.count(1)
+_later: dict[str, Callable[[], None]] = {}
 
 
 def send_to(send: Send | None) -> None:
@@ -30,6 +31,20 @@ def in_page() -> bool:
 def new_id() -> str:
     """The name of an output that will be replaced by newer ones."""
     return f"output-{next(_numbers)}"
+
+
+def show_later(name: str, draw: Callable[[], None] | None) -> None:
+    """Calls `draw` when the cell ends, if it is still the newest of that name; None: there is nothing left to draw."""
+    if draw is None:
+        _later.pop(name, None)
+    else:
+        _later[name] = draw
+
+
+def show_rest() -> None:
+    """What `show_later` has kept: at the end of a cell, whether it is complete, failed or was stopped."""
+    while _later:
+        _later.popitem()[1]()
 
 
 def show(output: Mapping[str, Any], text: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyapp.train.callbacks import Callback, Logs
 
-from .output import in_page, new_id, show
+from .output import in_page, new_id, show, show_later
 
 MOST_CURVES = 12
 MOST_POINTS = 4000  # of a curve on the screen; of more, every second one is dropped
@@ -42,7 +42,7 @@ def plot(*values: Any, title: str = "", x_label: str = "", y_label: str = "", po
 class Curves:
     """Curves that grow. `add(step, loss=0.3, accuracy=0.8)` adds a point to each; `levels` are horizontal lines.
 
-    The drawing follows at most five times a second; `draw()` draws at once.
+    The drawing follows at most five times a second, and when the cell ends; `draw()` draws at once.
     """
 
     def __init__(self, title: str = "", x_label: str = "step", y_label: str = "") -> None:
@@ -72,6 +72,8 @@ class Curves:
             self._thin()
         if in_page() and time.perf_counter() - self._drawn >= INTERVAL:
             self.draw()
+        elif in_page():
+            show_later(self._id, self.draw)
 
     def _thin(self) -> None:
         self._every *= 2
@@ -81,6 +83,7 @@ class Curves:
     def draw(self) -> None:
         """Shows the curves as they are now."""
         self._drawn = time.perf_counter()
+        show_later(self._id, None)
         if self.x:
             send_curves(self._id, self.x, self.curves, self.title, self.x_label, self.y_label, False)
 

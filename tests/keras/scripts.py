@@ -1464,3 +1464,44 @@ def averages_and_gathered_gradients(keras: Any) -> Any:
         model.compile(optimizer, "mse")
         found[name] = fitted(model, x, y.astype("float32"))
     return found
+
+
+@script
+def functions_of_arrays(keras: Any) -> Any:
+    ops, random = keras.ops, np.random.RandomState(5)
+    x = random.rand(2, 5, 4, 3).astype("float32")
+    whole, row = (x * 255).astype("uint8"), np.arange(5, dtype="float32")
+    found = {
+        "resized": ops.image.resize(x, (4, 7)),
+        "nearest": ops.image.resize(x[0], (4, 7), interpolation="nearest"),
+        "smoothed": ops.image.resize(x, (3, 2), antialias=True),
+        "bytes": ops.image.resize(whole[1:], (7, 5), interpolation="bicubic"),
+        "cropped to proportions": ops.image.resize(x, (4, 4), crop_to_aspect_ratio=True),
+        "padded to proportions": ops.image.resize(x, (4, 4), pad_to_aspect_ratio=True, fill_value=0.5),
+        "gray": ops.image.rgb_to_grayscale(x),
+        "gray bytes": ops.image.rgb_to_grayscale(whole),
+        "padded": ops.image.pad_images(x[0], 1, 2, target_height=7, target_width=6),
+        "cropped": ops.image.crop_images(x, bottom_cropping=1, left_cropping=2, target_height=3, target_width=2),
+        "gelu": ops.gelu(x),
+        "exact gelu": ops.nn.gelu(x, approximate=False),
+        "layer_normalization": ops.layer_normalization(x, np.ones(3, "float32") * 2, row[:3]),
+        "argmax": ops.argmax(x, axis=1, keepdims=True),
+        "argmax of truth": ops.argmax(x > 0.5, axis=2),
+        "argmin": ops.argmin(x),
+        "argsort": ops.argsort(x, axis=2),
+        "argsort of all": ops.argsort(x[0], axis=None),
+        "var": ops.var(whole, axis=1),
+        "std": ops.std(whole),
+        "median": ops.median(whole, axis=(0, 1)),
+        "nanmedian": ops.nanmedian(np.where(x > 0.8, np.float32("nan"), x), axis=1),
+        "percentile": ops.percentile(whole, 30, axis=1),
+        "average": ops.average(whole[0, :, 0, 0], weights=row),
+        "outer": ops.outer(x[0, 0], row),
+        "by name": ops.subtract(x1=x, x2=ops.sum(x=x, axis=(1, 2), keepdims=True)),
+        "lists": ops.concatenate([x, ops.numpy.zeros_like(x=x)], axis=-1),
+        "norm": ops.linalg.norm(x, axis=-1),
+    }  # fmt: skip
+    numbers = {name: keras.ops.convert_to_numpy(value) for name, value in found.items()}
+    kinds = {name: str(value.dtype) == ops.dtype(found[name]) for name, value in numbers.items()}
+    assert all(kinds.values()), kinds
+    return {**numbers, "int32": [int(ops.dtype(found[name]) == "int32") for name in ("argmax", "argmin", "argsort")]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from pyapp import Tensor, keras
 from tests.together import check_each
@@ -110,8 +111,29 @@ def test_ops() -> None:
 
 def test_ops_take_symbols() -> None:
     inputs = keras.Input((6, 6, 2))
-    pooled = K.max_pool(inputs, 2)
+    pooled = K.image.resize(K.max_pool(inputs, 2), (4, 4), interpolation="nearest")
+    pooled = K.add(x1=pooled, x2=K.zeros_like(x=pooled))
     outputs = K.softmax(K.mean(K.equal(pooled, pooled), axis=(1, 2)), axis=-1)
     model = keras.Model(inputs, outputs)
     assert model.output_shape == (None, 2)
     np.testing.assert_allclose(model.predict(np.zeros((1, 6, 6, 2), "float32"), verbose=0), [[0.5, 0.5]])
+
+
+def test_wrong_sizes_of_pictures_are_named() -> None:
+    pictures = np.zeros((2, 4, 5, 3), "float32")
+
+    def raises(_: str, words: str, call: Any) -> None:
+        with pytest.raises(ValueError, match=words):
+            call()
+
+    check_each(raises, [
+        ("two of the sizes", "two of the sizes of a dim", lambda: K.image.pad_images(pictures, 1, 2)),
+        ("too small a target", "pad_images: 1 before and -1 after a dim of 4", lambda: K.image.pad_images(
+            pictures, 1, 1, target_height=4, target_width=9)),
+        ("nothing left", "crop_images: .*4 x 5", lambda: K.image.crop_images(pictures, 2, 2, 2, 2)),
+        ("a larger target", "crop_images: -", lambda: K.image.crop_images(
+            pictures, bottom_cropping=0, left_cropping=0, target_height=6, target_width=3)),
+        ("channels", "takes 1 or 3 channels, got 4", lambda: K.image.rgb_to_grayscale(np.zeros((2, 2, 4)))),
+        ("one dim", "takes pictures", lambda: K.image.resize(np.zeros(3, "float32"), (2, 2))),
+        ("channels first", "channels last", lambda: K.image.resize(pictures, (2, 2), data_format="channels_first")),
+    ])  # fmt: skip

@@ -163,6 +163,17 @@ def test_growing_curves_are_thinned() -> None:
         curves.add(3, loss=0.0)
 
 
+def test_growing_curves_are_whole_when_the_cell_ends() -> None:
+    grow = "for step in range(30):\n    curves.add(step, loss=1 / (step + 1))\n"
+    for rest, wanted in (("", "complete"), ("1 / 0", "failed"), ("raise KeyboardInterrupt", "stopped")):
+        ends, outputs, _ = run(f"from pyapp import lab\ncurves = lab.Curves()\n{grow}{rest}")
+        drawn = [output for output in outputs if output["kind"] == "plot"]
+        assert ends == [wanted] and drawn[-1]["x"] == [float(step) for step in range(30)], rest
+        assert {output["id"] for output in drawn} == {drawn[0]["id"]} and len(drawn) == 2
+    ends, outputs, _ = run(f"from pyapp import lab\ncurves = lab.Curves()\n{grow}curves.draw()")
+    assert sum(output["kind"] == "plot" for output in outputs) == 2  # nothing is left for the end
+
+
 def test_drawings() -> None:
     _, outputs, session = run("from pyapp import lab\npad = lab.drawing(4, lambda pixels: float(pixels.sum()))")
     assert (outputs[0]["kind"], outputs[0]["size"]) == ("drawing", 4)

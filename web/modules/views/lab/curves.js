@@ -67,7 +67,7 @@ export class CurvesDrawing {
       axes: [{ ...axis, label: xLabel || undefined, labelFont: "12px system-ui", labelSize: 22 }, { ...axis, size: 58, label: yLabel || undefined, labelFont: "12px system-ui", labelSize: 22 }],
       series: [{ label: xLabel || "x" }, ...curves.map((/** @type {Curve} */ { name }, /** @type {number} */ index) => ({
         label: name || "y", stroke: colour(COLOURS[index % COLOURS.length]), width: 2, dash: DASHES[index % DASHES.length],
-        ...(points ? { paths: /** @returns {null} */ () => null, points: { show: true, size: 6 } } : { points: { show: (this.output.x?.length ?? 0) < 40, size: 5 } }),
+        ...(points ? { paths: /** @returns {null} */ () => null, points: { show: true, size: 6 } } : { points: { show: (/** @type {uPlot} */ plot) => plot.data[0].length < 40, size: 5 } }),
         spanGaps: true,
       }))],
       cursor: { drag: { x: false, y: false } },

@@ -42,7 +42,7 @@ function side() {
         button("lab-save-ipynb", "secondary", "Save as .ipynb"), button("lab-save-py", "secondary", "Save as .py"), button("lab-link", "secondary", "Copy a link"))),
     h("section", { class: "card lab-card", "aria-labelledby": "lab-files-title" },
       h("h2", { class: "card-title", id: "lab-files-title" }, "Files"),
-      h("p", { class: "lab-hint" }, "Cells read and write these files by name. They are stored with the notebook."),
+      h("p", { class: "lab-hint" }, "Cells read and write these files by name. They are stored with the notebook; a click saves one to this device."),
       h("ul", { class: "lab-files", id: "lab-files" }),
       h("label", { class: "secondary file-button" }, h("input", { type: "file", id: "lab-add-files", multiple: true }), h("span", {}, "Add files…"))),
     h("details", { class: "card settings lab-help" },
