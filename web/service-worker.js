@@ -4,8 +4,9 @@
  * `manifest.json` (made by `make site`) lists the files of one version with their SHA-256. Each version has its own cache,
  * and is used only when all its files have arrived and match their hashes. A newer version is stored in a second cache. It is
  * used when no tab uses the old one, or when the user wants it. Until a version is complete, files come from the network.
+ * Files that few need ("on_demand") are stored when they are used, and do not make a version incomplete.
  *
- * @typedef {{version: string, files: {path: string, size: number, sha256: string}[], complete?: boolean}} Manifest
+ * @typedef {{version: string, files: {path: string, size: number, sha256: string, on_demand?: boolean}[], complete?: boolean}} Manifest
  */
 const META = "pyapp-meta";
 const PREFIX = "pyapp-files-";
@@ -71,6 +72,13 @@ async function found(request) {
     const cache = await caches.open(PREFIX + current.version);
     const kept = await cache.match(keyOf(request.url), { ignoreVary: true });
     if (kept) return kept;
+    const rare = current.files.find(({ path, on_demand }) => on_demand && SCOPE + path === keyOf(request.url));
+    const fresh = rare && (await fetchChecked(rare).catch(() => null)); // null: of another version, or offline
+    if (fresh) {
+      const response = withHeaders(fresh);
+      await cache.put(SCOPE + rare.path, response.clone()).catch(() => {}); // the storage is full
+      return response;
+    }
   }
   const response = await fetch(request);
   return response.type === "basic" && response.status !== 304 ? withHeaders(response) : response;
@@ -161,7 +169,7 @@ async function fill(manifest, current) {
   const work = async () => {
     for (let file = missing.pop(); file; file = missing.pop()) {
       const kept = same.get(file.sha256) === file.path ? await old.match(SCOPE + file.path, { ignoreVary: true }) : null;
-      await cache.put(SCOPE + file.path, kept ?? withHeaders(await fetchChecked(file)));
+      if (kept || !file.on_demand) await cache.put(SCOPE + file.path, kept ?? withHeaders(await fetchChecked(file)));
     }
   };
   await Promise.all([work(), work(), work(), work()]);

@@ -60,7 +60,7 @@ class Found:
 
 def read_pages(
     loaded: Any, images: Any, *, layout: str | None = None, tables: bool = True, straighten: bool = True,
-    threshold: float = THRESHOLD, **options: Any,
+    threshold: float = THRESHOLD, password: str | None = None, **options: Any,
 ) -> Work:  # fmt: skip
     """For each picture a Region for each block and table, a TextLine for each line, and an Item with `picture` (its
     number), `page` (of a PDF), `layout`, `text`, `regions`, `width`, `height` and `angle`. Done
@@ -68,8 +68,8 @@ def read_pages(
 
     layout: "page" finds lines and tables; "line" reads the whole picture as one line, which is usual for models such as
     TrOCR; None: what is usual for the model. tables: ruled tables are found. straighten: pages that are not straight
-    are turned. threshold (0 to 1): lines of less confidence are left out. The other options are those of a model such
-    as TrOCR (text.sequence_to_sequence.SearchOptions).
+    are turned. threshold (0 to 1): lines of less confidence are left out. password: opens PDFs that are locked. The
+    other options are those of a model such as TrOCR (text.sequence_to_sequence.SearchOptions).
     """
     from pyapp.models.loading.reading import LoadedReader
 
@@ -84,7 +84,7 @@ def read_pages(
     count = total = 0
     for done, image in enumerate(images):
         yield Progress("pictures", done, len(images), "pictures")
-        for part, grey in enumerate(_pictures(image)):
+        for part, grey in enumerate(_pictures(image, password)):
             yield None
             page = find_layout(grey, tables, straighten) if layout == "page" else whole_line(grey)
             yield from _regions(count, page)
@@ -100,11 +100,11 @@ def read_pages(
     yield Done("complete", {"count": count, "lines": total})
 
 
-def _pictures(image: Any) -> Iterator[NDArray[np.uint8]]:
+def _pictures(image: Any, password: str | None) -> Iterator[NDArray[np.uint8]]:
     """The grey pages uint8 (H, W) of a picture or a PDF."""
     from pyapp.vision.reading import grey_pages
 
-    yield from grey_pages(image)
+    yield from grey_pages(image, password)
 
 
 def _regions(index: int, page: Layout) -> Iterator[Region]:
