@@ -326,6 +326,33 @@ def test_japanese_pdfs_are_drawn_by_parts_that_are_fetched_for_them(read: ReadPa
     assert page.evaluate(stored)  # offline, too, from now on
 
 
+def test_stop_while_the_lines_of_a_large_page_are_found(read: ReadPage, letter: Path, tmp_path: Path) -> None:
+    page = read.page
+    small = np.asarray(Image.open(letter))
+    large = np.full((5600, 4000), 250, np.uint8)
+    for top in range(0, 5600 - small.shape[0], small.shape[0]):
+        for left in range(0, 4000 - small.shape[1], small.shape[1]):
+            large[top : top + small.shape[0], left : left + small.shape[1]] = small
+    Image.fromarray(large).save(tmp_path / "large.png", compress_level=1)
+    read.page.evaluate(
+        "() => { pyappPage.shown = new Set(); const line = pyappPage.read.progress, show = line.show.bind(line);"
+        " line.show = (text, done, total) => { show(text, done, total); pyappPage.shown.add(`${text} ${done}`);"
+        " if (text.startsWith('Finding the lines') && done >= 20 && !pyappPage.stopped) {"
+        " pyappPage.stopped = performance.now(); pyappPage.read.button.stop(); } } }"
+    )
+    read.give(tmp_path / "large.png")
+    read.until("pyappPage.stopped && !pyappPage.read.button.running", timeout=60)
+    took = page.evaluate("performance.now() - pyappPage.stopped")
+    assert took < 1500, took  # at most one second, on a machine that has nothing else to do
+    assert read.state("page.state") == "waiting" and read.error.count() == 0
+    shown = page.evaluate("[...pyappPage.shown]")
+    assert len([text for text in shown if text.startswith("Finding the lines…")]) > 3
+    page.evaluate("() => { delete pyappPage.read.progress.show; }")
+    page.evaluate("pyappPage.read.begin()")
+    read.read(letter)
+    assert read.values()["text"] == native(letter)["text"]
+
+
 def test_wrong_files_are_refused_in_words(read: ReadPage, letter: Path, tmp_path: Path) -> None:
     files = {
         "bomb.png": (png_that_announces(60_000, 60_000), "60,000 × 60,000 pixels"),

@@ -20,7 +20,7 @@ from pyapp.events import Done, Item, Notice, Progress, Region, TextLine
 from pyapp.text.ctc import Mark, best_path
 from pyapp.text.options import check_number
 from pyapp.vision.line_pixels import ink, scaled_width
-from pyapp.vision.page.layout import Layout, find_layout, whole_line
+from pyapp.vision.page.layout import Layout, layout_steps, whole_line
 from pyapp.vision.page.writers import plain_text
 from pyapp.vision.resampling import resize
 
@@ -38,6 +38,7 @@ THRESHOLD = 0.6  # a line's confidence: what is less sure may be no text
 PIXELS_PER_PLACE = 2  # of a line's picture, of a reader's scores
 BATCH_PIXELS = 1 << 12  # columns of lines that are read together
 WIDTH_STEP = 32  # widths of batches are multiples
+LAYOUT = "layout"  # the Progress of what comes before the lines
 LINE_FIELDS = ("text", "confidence", "box", "corners", "words", "cell")  # of a picture's Item
 INKED = 0.4  # of a pixel is ink
 WIDEST = 1 << 14  # columns of a line
@@ -86,7 +87,7 @@ def read_pages(
         yield Progress("pictures", done, len(images), "pictures")
         for part, grey in enumerate(_pictures(image, password)):
             yield None
-            page = find_layout(grey, tables, straighten) if layout == "page" else whole_line(grey)
+            page = (yield from _find_layout(grey, tables, straighten)) if layout == "page" else whole_line(grey)
             yield from _regions(count, page)
             yield None
             lines = yield from _read(loaded, count, page, threshold, options, keep_all=layout == "line")
@@ -105,6 +106,19 @@ def _pictures(image: Any, password: str | None) -> Iterator[NDArray[np.uint8]]:
     from pyapp.vision.reading import grey_pages
 
     yield from grey_pages(image, password)
+
+
+def _find_layout(grey: NDArray[np.uint8], tables: bool, straighten: bool) -> Any:
+    """The layout of a page; yields Progress in hundredths."""
+    told, steps = 0, layout_steps(grey, tables, straighten)
+    while True:
+        try:
+            done = int(100 * next(steps))
+        except StopIteration as end:
+            yield Progress(LAYOUT, 100, 100, "%")
+            return end.value
+        yield Progress(LAYOUT, done, 100, "%") if done > told else None
+        told = max(told, done)
 
 
 def _regions(index: int, page: Layout) -> Iterator[Region]:

@@ -332,6 +332,7 @@ class ReadView {
       if (event.type === "region") arriving.region(event);
       else if (event.type === "line") arriving.line(event);
       else if (event.type === "item") page.values = /** @type {any} */ (valuesOf(event));
+      else if (event.type === "progress" && event.what === "layout") this.#say(page, "Finding the lines", event.done, event.total, false);
       else if (event.type === "progress" && event.what === "lines") this.#say(page, "Reading line", event.done, event.total);
       else if (event.type === "progress" && event.what !== "pictures") this.#say(page, event.what, event.done, event.total);
       if (this.page !== page || !["region", "line"].includes(event.type) || performance.now() - drawn < SHOWN_EVERY) return;
@@ -349,11 +350,11 @@ class ReadView {
     }
   }
 
-  /** @param {Page} page @param {string} what @param {number} done @param {number | null} total */
-  #say(page, what, done, total) {
+  /** @param {Page} page @param {string} what @param {number} done @param {number | null} total @param {boolean} [counted] whether the text says which of how many */
+  #say(page, what, done, total, counted = true) {
     const place = this.pages.length > 1 ? `Page ${this.pages.indexOf(page) + 1} of ${this.pages.length}: ` : "";
     const text = place ? what.charAt(0).toLowerCase() + what.slice(1) : what;
-    this.progress.show(`${place}${text}${total ? ` ${Math.min(done + 1, total)} of ${total}` : "…"}`, done, total);
+    this.progress.show(`${place}${text}${total && counted ? ` ${Math.min(done + 1, total)} of ${total}` : "…"}`, done, total);
   }
 
   /** @param {Page} page @param {AbortSignal} [signal] */
