@@ -356,6 +356,7 @@ def test_stop_while_the_lines_of_a_large_page_are_found(read: ReadPage, letter: 
 def test_wrong_files_are_refused_in_words(read: ReadPage, letter: Path, tmp_path: Path) -> None:
     files = {
         "bomb.png": (png_that_announces(60_000, 60_000), "60,000 × 60,000 pixels"),
+        "none.png": (png_that_announces(0, 0), "has no pixels"),
         "cut.png": (letter.read_bytes()[:200], "cannot be decoded"),
         "empty.jpg": (b"", "empty"),
         "none.webp": (b"no picture", "cannot be decoded"),

@@ -77,33 +77,40 @@ def component_steps(mask: NDArray[np.bool_]) -> Steps[Components]:
     offset = np.arange(len(lower)) - np.repeat(np.cumsum(touching) - touching, touching)
     upper = first[lower] + offset
     yield 1.0
-    root = joined(count, lower, upper)
+    root = yield from joining_steps(count, lower, upper)
+    first_of = root == np.arange(count)  # a group's smallest number is its own
+    owner = (np.cumsum(first_of) - 1)[root]
+    number = int(first_of.sum())
     yield 1.0
-    _, owner = np.unique(root, return_inverse=True)
-    owner = owner.reshape(-1)
-    number = int(owner.max()) + 1 if count else 0
 
-    def least(values: Any, initial: int) -> Any:
+    def least(values: Any, initial: int) -> Steps[Any]:
         found = np.full(number, initial, np.int64)
         np.minimum.at(found, owner, values)
+        yield 1.0
         return found
 
     big = 1 << 40
+    left, top = (yield from least(runs.start, big)), (yield from least(runs.row, big))
+    right, bottom = -(yield from least(-runs.end, big)), -(yield from least(-runs.row - 1, big))
     area = np.bincount(owner, runs.end - runs.start, number).astype(np.int64) if number else np.zeros(0, np.int64)
-    return Components(
-        least(runs.start, big), least(runs.row, big), -least(-runs.end, big), -least(-runs.row - 1, big), area, runs,
-        owner,
-    )  # fmt: skip
+    return Components(left, top, right, bottom, area, runs, owner)
 
 
 def joined(count: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
     """The smallest number of each of `count` items' group, (count,), where one[i] and other[i] belong together."""
+    return finished(joining_steps(count, one, other))
+
+
+def joining_steps(count: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> Steps[NDArray[np.int64]]:
+    """As `joined`."""
     root = np.arange(count)
     while True:
         low = np.minimum(root[one], root[other])
         before = root.copy()
         np.minimum.at(root, root[one], low)
+        yield 1.0
         np.minimum.at(root, root[other], low)
+        yield 1.0
         while not np.array_equal(root, root[root]):
             root = root[root]
         if np.array_equal(before, root):

@@ -130,8 +130,7 @@ async function headOf(file) {
 /** The size that a file's header says, before anything is decoded. @param {Uint8Array} head @returns {{width: number, height: number} | null} */
 function announcedSize(head) {
   try {
-    const { width = 0, height = 0 } = imageSize(head);
-    return { width, height };
+    return imageSize(head);
   } catch {
     return null; // the browser says what is wrong with it
   }
@@ -139,7 +138,9 @@ function announcedSize(head) {
 
 /** @param {{width: number, height: number} | null} size @param {File} file */
 function checkSize(size, file) {
-  if (!size || size.width * size.height <= PIXEL_LIMIT) return;
+  if (!size) return;
+  if (!size.width || !size.height) throw new UserError("This picture has no pixels.", { where: file.name, hint: "Save it again, then drop that." });
+  if (size.width * size.height <= PIXEL_LIMIT) return;
   throw new UserError(`This picture has ${size.width.toLocaleString("en")} × ${size.height.toLocaleString("en")} pixels.`, {
     where: file.name,
     hint: `At most ${Math.floor(PIXEL_LIMIT / 1e6)} million are read. Make it smaller first.`,

@@ -67,7 +67,7 @@ export class PdfFile {
       }
     }
     const task = getDocument({
-      data, worker: PDFWorker.create({ port: worker }), isEvalSupported: false, enableXfa: false, verbosity: 0, maxImageSize: 1 << 27, BinaryDataFactory,
+      data, worker: PDFWorker.create({ port: worker, verbosity: 0 }), isEvalSupported: false, enableXfa: false, verbosity: 0, maxImageSize: 1 << 27, BinaryDataFactory,
       ...Object.fromEntries(Object.entries(PARTS).map(([kind, folder]) => [kind, siteUrl(folder)])),
     });
     const refused = new Promise((_, reject) => (task.onPassword = (/** @type {(password: string) => void} */ answer, /** @type {number} */ reason) =>
