@@ -1,8 +1,9 @@
 """python -m bench [--only REGEX] [--runs 5] [--no-peers] [--out bench/output/figures.jsonl]
 
 Prints the median of each figure, its range, and the ratio to each peer in the same run. Peers: `npm ci` in bench/
-brings wllama (llama.cpp for browsers), transformers.js and TensorFlow.js; `pip install .[bench]` brings gguf, which
-writes wllama's weights; llama-cpp-python, torch and sentence-transformers, where installed, are measured natively.
+brings wllama (llama.cpp for browsers), transformers.js, onnxruntime-web and TensorFlow.js; `pip install .[bench]`
+brings gguf, which writes wllama's weights; llama-cpp-python, torch and sentence-transformers, where installed, are
+measured natively.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy's BLAS reads it
 
-from . import browser, embeddings, memory, native, ops, speech, startup, training
+from . import browser, embeddings, memory, native, onnx_web, ops, speech, startup, training
 from .report import Figure, show
 from .shapes import LLAMA_KINDS, LLAMAS, ROW_KINDS, SHAPES, STREAMED
 
@@ -44,6 +45,8 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
     for threads in (1, 2):
         found[f"native/embeddings/{threads} thread"] = partial(embeddings.native_figures, threads, runs, with_peers)
     found["chromium/embeddings"] = partial(embeddings.browser_figures, runs, with_peers)
+    for name in onnx_web.FILES:
+        found[f"chromium/onnx/{name}"] = partial(onnx_web.browser_figures, name, runs, with_peers)
     for kind in ("f32", "q8_0"):
         found[f"chromium/whisper-tiny/{kind}"] = partial(speech.browser_figures, kind, runs)
         found[f"native/whisper-tiny/{kind}"] = partial(speech.native_figures, kind, runs)

@@ -4,7 +4,7 @@ of PyTorch's exporter, of which onnxruntime makes its fused ones while it loads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import numpy as np
 
 from pyapp.formats.protobuf import bytes_field, float_field, int_field
 
-FLOAT, INT64 = 1, 7  # element types
+FLOAT, UINT8, INT32, INT64 = 1, 2, 6, 7  # element types
+CODES = {"float32": FLOAT, "uint8": UINT8, "int32": INT32, "int64": INT64}
 OPSET = 17
 MASKED = -1e9
 
@@ -26,26 +27,41 @@ class OnnxFile:
 
     def constant(self, name: str, value: np.ndarray) -> str:
         """A tensor of the file."""
-        code = INT64 if value.dtype == np.int64 else FLOAT
+        code = CODES.get(value.dtype.name, FLOAT)
         shape = b"".join(int_field(1, size) for size in value.shape)
-        data = np.ascontiguousarray(value, np.int64 if code == INT64 else np.float32).tobytes()
+        data = np.ascontiguousarray(value, np.float32 if code == FLOAT else None).tobytes()
         self._parts.append(bytes_field(5, shape + int_field(2, code) + bytes_field(8, name) + bytes_field(9, data)))
         return name
 
-    def add(self, op: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        """A node; its output's name."""
+    def add(
+        self, op: str, *inputs: str, output: str | None = None, more: Sequence[str] = (), domain: str = "",
+        **attributes: Any,
+    ) -> str:  # fmt: skip
+        """A node; its output's name. `more` are the names of its other outputs."""
         self._count += 1
         made = output or f"value_{self._count}"
-        body = b"".join(bytes_field(1, name) for name in inputs) + bytes_field(2, made) + bytes_field(4, op)
+        body = b"".join(bytes_field(1, name) for name in inputs) + b"".join(
+            bytes_field(2, name) for name in (made, *more)
+        )
+        body += bytes_field(4, op) + bytes_field(7, domain)
         self._parts.append(bytes_field(1, body + b"".join(map(_attribute, attributes, attributes.values()))))
         return made
 
-    def write(self, path: Path, inputs: Mapping[str, list[str]], output: str, shape: list[str | int]) -> None:
-        """`inputs` (int64) and the output (float32) with their dimensions: names, or sizes that are known."""
+    def write(
+        self, path: Path, inputs: Mapping[str, list[Any]], output: str, shape: list[str | int],
+        kinds: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """`inputs` (int64, or of `kinds`) and the output (float32) with their dimensions: names, or sizes that are
+        known.
+        """
         parts = [bytes_field(2, "bench"), *self._parts]
-        parts += [bytes_field(11, _info(name, INT64, dims)) for name, dims in inputs.items()]
+        parts += [
+            bytes_field(11, _info(name, CODES[str((kinds or {}).get(name, "int64"))], dims))
+            for name, dims in inputs.items()
+        ]
         parts.append(bytes_field(12, _info(output, FLOAT, shape)))
         opset = bytes_field(8, bytes_field(1, "") + int_field(2, OPSET))
+        opset += bytes_field(8, bytes_field(1, "com.microsoft") + int_field(2, 1))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(int_field(1, 8) + bytes_field(7, b"".join(parts)) + opset)
 

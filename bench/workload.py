@@ -115,6 +115,33 @@ class EmbedderWorkload:
         return len(texts) / (time.perf_counter() - start)
 
 
+class OnnxWorkload:
+    """An ONNX file and its inputs: seconds of a run."""
+
+    def __init__(self, path: str, inputs: dict[str, Any]) -> None:
+        import numpy as np
+
+        self.model = pyapp.onnx.load(path)
+        self.inputs = {
+            name: pyapp.from_numpy(np.array(values, kind).reshape(shape))
+            for name, (kind, shape, values) in inputs.items()
+        }
+
+    def output(self, count: int) -> list[float]:
+        """The first numbers of the first output."""
+        with no_grad():
+            found = self.model(**self.inputs)
+        first = found[0] if isinstance(found, tuple) else found
+        return [float(value) for value in first.numpy().reshape(-1)[:count]]
+
+    def figure(self, runs: int) -> float:
+        start = time.perf_counter()
+        with no_grad():
+            for _ in range(runs):
+                self.model(**self.inputs)
+        return (time.perf_counter() - start) / runs
+
+
 def stream(megabytes: int = 192) -> float:
     """GB/s at which a matrix × vector product in f32 reads its weights: the floor of decoding."""
     rows = megabytes * 1_000_000 // (4 * 4096)

@@ -19,7 +19,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from e2e.fake_hub import FakeHub
 from e2e.page import StoryPage
-from e2e.pdf_files import pdf
+from e2e.pdf_files import japanese_pdf, pdf
 from pyapp.events import Item
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models.loading.reading import load_reading_model
@@ -248,14 +248,119 @@ def test_pages_of_pdfs_wait_in_a_queue(read: ReadPage, letter: Path, tmp_path: P
     page.locator("#read-pdf-pages").blur()
 
 
+def test_a_locked_pdf_asks_for_its_password(read: ReadPage, letter: Path, tmp_path: Path) -> None:
+    page = read.page
+    field, says = page.get_by_label("Password", exact=True), page.locator("#read-password-says")
+    path = tmp_path / "locked.pdf"
+    path.write_bytes(pdf("A secret page", "Another secret (2)", password="open it"))
+    read.give(path)
+    expect(field).to_be_focused()
+    expect(page.locator("#read-password-title")).to_have_text("locked.pdf is locked with a password.")
+    field.fill("Open it")
+    page.keyboard.press("Enter")
+    expect(says).to_contain_text("password is wrong")
+    expect(field).to_be_focused()
+    field.fill("open it")
+    page.get_by_role("button", name="Open", exact=True).click()
+    read.until(f"pyappPage.read.pages.length === 2 && {DONE}")
+    assert read.state("pages.map(({ values }) => values.text)") == ["A secret page", "Another secret (2)"]
+    expect(field).to_have_count(0)
+    # Another PDF between: the password is remembered, in this tab alone.
+    (tmp_path / "open.pdf").write_bytes(pdf("An open page"))
+    read.read(tmp_path / "open.pdf")
+    read.queue.first.locator(".read-open").click()
+    expect(page.locator(".read-stage canvas")).to_be_visible()
+    expect(field).to_have_count(0)
+    stored = "async () => JSON.stringify([localStorage, sessionStorage])"
+    assert "open it" not in page.evaluate(stored)
+    # From the history it is asked for again; without it the text is there, without the picture.
+    read.until("!pyappPage.read.store.busy")
+    page.reload()
+    read.wait_ready()
+    expect(field).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(field).to_have_count(0)
+    expect(read.lines).to_have_text(["A secret page"])
+    read.button.click()
+    expect(field).to_be_visible()
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    expect(read.error).to_contain_text("locked with a password")
+    read.until(f"pyappPage.read.page.state === 'failed' && {DONE}")
+    # What is dropped behind it is read; nothing is asked for what is gone.
+    page.evaluate("pyappPage.read.begin()")
+    read.give(path)
+    expect(field).to_be_visible()
+    page.evaluate("pyappPage.read.begin()")
+    expect(field).to_have_count(0)
+    read.read(letter)
+    assert read.values()["text"] == native(letter)["text"]
+
+
+def test_japanese_pdfs_are_drawn_by_parts_that_are_fetched_for_them(read: ReadPage, tmp_path: Path) -> None:
+    page = read.page
+    fetched: list[str] = []
+    page.on("request", lambda request: fetched.append(request.url))
+    (tmp_path / "plain.pdf").write_bytes(pdf("A plain page"))
+    (tmp_path / "japanese.pdf").write_bytes(japanese_pdf("The Japanese page", "is read by its codes"))
+    read.read(tmp_path / "plain.pdf")
+    assert [url for url in fetched if "/pdfjs/" in url] and not [url for url in fetched if "/cmaps/" in url]
+    expect(page.get_by_role("contentinfo")).to_contain_text("Stored on this device", timeout=60_000)
+    stored = "async () => !!(await caches.match(new URL('pdfjs/cmaps/90ms-RKSJ-H.bcmap', location)))"
+    assert not page.evaluate(stored)
+    page.evaluate(
+        "() => { window.whole = window.fetch; window.fetch = (url, ...rest) =>"
+        " String(url).includes('/cmaps/') ? Promise.reject(new TypeError('lost')) : window.whole(url, ...rest); }"
+    )
+    read.give(tmp_path / "japanese.pdf")
+    expect(read.error).to_contain_text("could not be loaded")
+    expect(read.error).to_contain_text("pdfjs/cmaps/90ms-RKSJ-H.bcmap")
+    read.until("pyappPage.read.pages.length === 3 && !pyappPage.read.button.running")
+    page.evaluate("() => { window.fetch = window.whole; }")
+    read.error.get_by_role("button", name="Try again").click()
+    read.until(f"pyappPage.read.pages.length === 3 && {DONE}")
+    assert read.state("pages.map(({ values }) => values.text)")[1:] == ["The Japanese page", "is read by its codes"]
+    assert {url.rpartition("/")[2] for url in fetched if "/cmaps/" in url} == {
+        "90ms-RKSJ-H.bcmap",
+        "Adobe-Japan1-UCS2.bcmap",
+    }
+    assert page.evaluate(stored)  # offline, too, from now on
+
+
+def test_stop_while_the_lines_of_a_large_page_are_found(read: ReadPage, letter: Path, tmp_path: Path) -> None:
+    page = read.page
+    small = np.asarray(Image.open(letter))
+    large = np.full((5600, 4000), 250, np.uint8)
+    for top in range(0, 5600 - small.shape[0], small.shape[0]):
+        for left in range(0, 4000 - small.shape[1], small.shape[1]):
+            large[top : top + small.shape[0], left : left + small.shape[1]] = small
+    Image.fromarray(large).save(tmp_path / "large.png", compress_level=1)
+    read.page.evaluate(
+        "() => { pyappPage.shown = new Set(); const line = pyappPage.read.progress, show = line.show.bind(line);"
+        " line.show = (text, done, total) => { show(text, done, total); pyappPage.shown.add(`${text} ${done}`);"
+        " if (text.startsWith('Finding the lines') && done >= 20 && !pyappPage.stopped) {"
+        " pyappPage.stopped = performance.now(); pyappPage.read.button.stop(); } } }"
+    )
+    read.give(tmp_path / "large.png")
+    read.until("pyappPage.stopped && !pyappPage.read.button.running", timeout=60)
+    took = page.evaluate("performance.now() - pyappPage.stopped")
+    assert took < 1500, took  # at most one second, on a machine that has nothing else to do
+    assert read.state("page.state") == "waiting" and read.error.count() == 0
+    shown = page.evaluate("[...pyappPage.shown]")
+    assert len([text for text in shown if text.startswith("Finding the lines…")]) > 3
+    page.evaluate("() => { delete pyappPage.read.progress.show; }")
+    page.evaluate("pyappPage.read.begin()")
+    read.read(letter)
+    assert read.values()["text"] == native(letter)["text"]
+
+
 def test_wrong_files_are_refused_in_words(read: ReadPage, letter: Path, tmp_path: Path) -> None:
     files = {
         "bomb.png": (png_that_announces(60_000, 60_000), "60,000 × 60,000 pixels"),
+        "none.png": (png_that_announces(0, 0), "has no pixels"),
         "cut.png": (letter.read_bytes()[:200], "cannot be decoded"),
         "empty.jpg": (b"", "empty"),
         "none.webp": (b"no picture", "cannot be decoded"),
         "scan.tiff": (b"II*\0", "does not know this kind"),
-        "locked.pdf": (pdf("Secret", locked=True), "locked with a password"),
         "broken.pdf": (pdf("Broken")[:150], "damaged"),
         "none.pdf": (b"no PDF", "damaged"),
     }

@@ -10,7 +10,8 @@
     dist/pdfjs/                a library that draws the pages of PDFs
     dist/model-tasks.json      the task of each architecture
     dist/lessons/lessons.json  the titles of the Lab's lessons, and their files
-    dist/manifest.json         {"version", "files": [{"path", "bytes", "sha256"}]}: what the service worker stores
+    dist/manifest.json         {"version", "files": [{"path", "bytes", "sha256"}]}: what the service worker stores,
+                               at once or, with "on_demand", when it was used
     dist/*.br, dist/*.gz       precompressed copies
 
 The members of archives are stored without compression: the copy of the whole archive then compresses better.
@@ -63,7 +64,10 @@ LIBRARIES = {
     "pdfjs": ["pdfjs-dist/legacy/build/pdf.min.mjs", "pdfjs-dist/legacy/build/pdf.worker.min.mjs"],
     "pdfjs/wasm": ["pdfjs-dist/wasm/*.wasm", "pdfjs-dist/wasm/LICENSE*"],  # decoders of pictures in PDFs
     "pdfjs/standard_fonts": ["pdfjs-dist/standard_fonts/*"],  # for PDFs without fonts of their own
+    # For Chinese, Japanese and Korean PDFs. ISO 32000 names no CMaps for UTF-8 and UTF-32.
+    "pdfjs/cmaps": [f"pdfjs-dist/cmaps/{name}" for name in ("[!U]*", "Uni*-UCS2-*", "Uni*-UTF16-*")],
 }
+ON_DEMAND = ("pdfjs/cmaps",)  # folders whose files a browser stores when it has used them
 # The page's name of a model's task.
 PAGE_TASKS = {"causal-lm": "chat", "features": "embed", "line-reading": "read", "image-to-text": "read"}
 # What a package of the lock file needs besides itself.
@@ -155,10 +159,13 @@ def lock_file(packages: list[Path]) -> dict[str, Any]:
 def manifest(out: Path) -> dict[str, Any]:
     """Every file of the site with its size and hash; the version changes with any of them."""
     paths = sorted(path for path in out.rglob("*") if path.is_file())
-    files = [
+    files: list[dict[str, Any]] = [
         {"path": path.relative_to(out).as_posix(), "bytes": path.stat().st_size, "sha256": file_sha256(path)}
         for path in paths
     ]
+    for file in files:
+        if file["path"].rpartition("/")[0] in ON_DEMAND:
+            file["on_demand"] = True
     version = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]
     return {"version": version, "files": files}
 

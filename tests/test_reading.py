@@ -8,6 +8,7 @@ import io
 import json
 import re
 import zlib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,6 +21,7 @@ pytest.importorskip("PIL")
 from click.testing import CliRunner
 from PIL import Image
 
+from e2e.pdf_files import japanese_pdf, pdf
 from pyapp import from_numpy, tasks
 from pyapp.cli import cli
 from pyapp.events import Cancel, Done, Error, Item, Notice, Progress, Region, TextLine
@@ -159,6 +161,27 @@ def test_bad_pictures_are_refused(loaded: Any, data: bytes, message: str) -> Non
     assert isinstance(last, Error) and re.search(message, last.what), last
     shapes = run(from_numpy(np.zeros((4, 5, 2), np.uint8)), model=loaded)[-1]
     assert isinstance(shapes, Error) and "(H, W, 1 or 3)" in shapes.what
+
+
+def test_locked_pdfs_open_with_their_password(loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pypdfium2")
+    locked, free = pdf("A secret page", "Another one (2)", password="open it"), japanese_pdf("The Japanese page")
+    for password, says in ((None, "locked with a password"), ("Open it", "password is wrong")):
+        last = run(BytesSource(locked, "locked.pdf"), model=loaded, password=password)[-1]
+        assert isinstance(last, Error) and says in last.what and last.where == "locked.pdf"
+    events = run([locked, free], model=loaded, password="open it")
+    texts = [event.values["text"] for event in events if isinstance(event, Item)]
+    assert texts == ["A secret page", "Another one (2)", "The Japanese page"]
+    (tmp_path / "locked.pdf").write_bytes(locked)
+    command = ["read", str(tmp_path / "locked.pdf")]
+    result = CliRunner().invoke(cli, command, standalone_mode=False)
+    assert result.return_value == 1 and "locked with a password" in result.stderr  # there is no terminal
+    for more, variables in ((["--password", "open it"], {}), ([], {"PYAPP_PDF_PASSWORD": "open it"})):
+        result = CliRunner().invoke(cli, [*command, *more], env=variables)
+        assert result.exit_code == 0 and "Another one (2)" in result.stdout
+    monkeypatch.setattr(import_module("pyapp.cli.read"), "_in_terminal", lambda: True)
+    result = CliRunner().invoke(cli, command, input="wrong\nopen it\n")
+    assert result.exit_code == 0 and "password is wrong" in result.stderr and "A secret page" in result.stdout
 
 
 def test_wrong_options_and_a_stop(loaded: Any, page: np.ndarray) -> None:

@@ -4,8 +4,9 @@
  * `manifest.json` (made by `make site`) lists the files of one version with their SHA-256. Each version has its own cache,
  * and is used only when all its files have arrived and match their hashes. A newer version is stored in a second cache. It is
  * used when no tab uses the old one, or when the user wants it. Until a version is complete, files come from the network.
+ * Files that few need ("on_demand") are stored when they are used, and do not make a version incomplete.
  *
- * @typedef {{version: string, files: {path: string, size: number, sha256: string}[], complete?: boolean}} Manifest
+ * @typedef {{version: string, files: {path: string, size: number, sha256: string, on_demand?: boolean}[], complete?: boolean}} Manifest
  */
 const META = "pyapp-meta";
 const PREFIX = "pyapp-files-";
@@ -75,8 +76,10 @@ async function found(event) {
     const next = await soon(nextAlone()).catch(() => null);
     if (next) event.waitUntil(takeNext(next).catch(() => {})); // the storage is full: the next visit takes it again
   }
-  const kept = request.cache === "no-store" ? undefined : await soon(keptFile(request.url)).catch(() => undefined);
-  if (kept) return kept;
+  if (request.cache !== "no-store") {
+    const kept = (await soon(keptFile(request.url)).catch(() => undefined)) ?? (await rareFile(request.url));
+    if (kept) return kept;
+  }
   let response;
   try {
     response = await fetch(request);
@@ -93,6 +96,18 @@ async function keptFile(url) {
   const current = await readMeta("current");
   if (!current?.complete) return undefined;
   return (await caches.open(PREFIX + current.version)).match(keyOf(url), { ignoreVary: true });
+}
+
+/** A file that is fetched, and stored, when it is first used. @param {string} url */
+async function rareFile(url) {
+  const current = await soon(readMeta("current")).catch(() => null);
+  const rare = current?.complete && current.files.find(({ path, on_demand }) => on_demand && SCOPE + path === keyOf(url));
+  const fresh = rare && (await fetchChecked(rare).catch(() => null)); // null: of another version, or offline
+  if (!fresh) return undefined;
+  const response = withHeaders(fresh);
+  const copy = response.clone();
+  await soon(caches.open(PREFIX + current.version).then((cache) => cache.put(SCOPE + rare.path, copy))).catch(() => {}); // the storage is full
+  return response;
 }
 
 /** Whether the storage did not answer a request in time. It is then left alone, until the browser stops this worker. */
@@ -202,7 +217,7 @@ async function fill(manifest, current) {
   const work = async () => {
     for (let file = missing.pop(); file; file = missing.pop()) {
       const kept = same.get(file.sha256) === file.path ? await old.match(SCOPE + file.path, { ignoreVary: true }) : null;
-      await cache.put(SCOPE + file.path, kept ?? withHeaders(await fetchChecked(file)));
+      if (kept || !file.on_demand) await cache.put(SCOPE + file.path, kept ?? withHeaders(await fetchChecked(file)));
     }
   };
   await Promise.all([work(), work(), work(), work()]);

@@ -1,7 +1,7 @@
 // The site's own Pyodide and wheels, with bench/ beside them; the worker's name is the number of threads.
 // Methods: load(shape, kind), loadLlama(shape, gguf), loadSpeech(kind),
 // loadEmbedder(folder), vectors(texts), embeddings(texts), loadBlocks(kind), loadRows(kind), sampleBlocks(), figure(name), loadOps(packages), opFigure(package, name),
-// loadTraining(packages, name), trainingFigure(package), records(name, rounds, every), stream(megabytes).
+// loadOnnx(file, inputs), output(count), loadTraining(packages, name), trainingFigure(package), records(name, rounds, every), stream(megabytes).
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 import { openPool } from "../modules/worker/pool.js";
 import { addLibrary } from "../modules/worker/unpack.js";
@@ -120,8 +120,18 @@ const methods = {
   async stream(pyodide, { megabytes }) {
     return pyodide.pyimport("bench.workload").stream(megabytes);
   },
-  async figure(pyodide, { name }) {
-    return workload.figure(name);
+  async loadOnnx(pyodide, { file, inputs }) {
+    const path = `/home/pyodide/${file}`;
+    pyodide.FS.writeFile(path, new Uint8Array(await (await fetch(new URL(`../weights/${file}`, import.meta.url))).arrayBuffer()));
+    workload?.destroy();
+    workload = pyodide.pyimport("bench.workload").OnnxWorkload(path, pyodide.toPy(inputs));
+    return pyodide.pyimport("bench.workload").environment().toJs({ dict_converter: Object.fromEntries });
+  },
+  async output(pyodide, { count }) {
+    return workload.output(count).toJs();
+  },
+  async figure(pyodide, { name, runs }) {
+    return workload.figure(runs ?? name);
   },
 };
 

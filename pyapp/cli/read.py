@@ -71,6 +71,31 @@ def _from_stdin() -> Any:
     return BytesSource(data, "stdin")
 
 
+def _in_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _password_of(sources: Sequence[Any], password: str | None) -> str | None:
+    """The password of locked PDFs: in a terminal it is asked for. An empty one is none."""
+    from pyapp.errors import PyappError
+    from pyapp.vision.reading import is_locked
+
+    if password or not _in_terminal():
+        return password or None
+    for source in sources:
+        try:
+            locked = is_locked(source)
+        except (PyappError, OSError):  # its reading says so
+            continue
+        if locked:
+            while True:
+                password = click.prompt(f"Password of {source}", hide_input=True, err=True)
+                if not is_locked(source, password):
+                    return password
+                click.secho("That password is wrong.", fg="red", err=True)
+    return None
+
+
 @click.command(short_help="Read the text in pictures.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(allow_dash=True), metavar="IMAGE…")
 @click.option(
@@ -88,6 +113,10 @@ def _from_stdin() -> Any:
 )  # fmt: skip
 @click.option("--threshold", type=click.FloatRange(0, 1), help="Leave out lines of less confidence. [default: 0.6]")
 @click.option("--straighten/--no-straighten", default=True, help="Turn pages that are not straight. [default: on]")
+@click.option(
+    "--password", envvar="PYAPP_PDF_PASSWORD", show_envvar=True,
+    help="Opens PDFs that are locked. [default: asked for in a terminal]",
+)  # fmt: skip
 @click.option("--num-beams", type=click.IntRange(1, 64), help="Of a model such as TrOCR: hypotheses of a text.")
 @click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="Of a model such as TrOCR: length at most.")
 @type_option
@@ -96,7 +125,7 @@ def _from_stdin() -> Any:
 @json_option
 def read(
     files: tuple[str, ...], model: str | None, form: str, tables: bool, layout: str | None, threshold: float | None,
-    straighten: bool, dtype: str | None, threads: int | None, as_json: bool, **options: Any,
+    straighten: bool, password: str | None, dtype: str | None, threads: int | None, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Read the printed text in each IMAGE, or PDF, or - for stdin: lines and ruled tables in the order of reading.
 
@@ -107,13 +136,21 @@ def read(
 
     sources = _sources(files)
     use_threads(threads)
+    password = _password_of(sources, password)
     view: View = JsonView() if as_json else ReadingView(form, files, tables)
     given = {name: value for name, value in options.items() if value is not None}
     if threshold is not None:
         given["threshold"] = threshold
     return forward(
         lambda cancel: tasks.read(
-            sources, model=model, dtype=dtype, layout=layout, straighten=straighten, cancel=cancel, **given
+            sources,
+            model=model,
+            dtype=dtype,
+            layout=layout,
+            straighten=straighten,
+            password=password,
+            cancel=cancel,
+            **given,
         ),
         view,
     )

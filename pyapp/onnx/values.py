@@ -289,11 +289,11 @@ def axes_of(axes: Iterable[int], rank: int) -> list[int]:
 
 
 def check_room(shape: Sequence[int], what: str) -> None:
-    """MemoryError for a tensor whose shape comes from a file and needs more elements than 2^33."""
+    """ValueError for a tensor whose shape comes from a file and needs more elements than 2^33: no memory has room."""
     count = 1
     for size in shape:
         if size < 0:
             raise ValueError(f"{what}: the shape {tuple(shape)} has a negative size")
         count *= size
     if count > 1 << 33:
-        raise MemoryError(f"{what}: a tensor of shape {tuple(shape)} has {count:,} elements")
+        raise ValueError(f"{what}: a tensor of shape {tuple(shape)} has {count:,} elements, too many for any memory")

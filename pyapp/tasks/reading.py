@@ -20,7 +20,7 @@ from pyapp.events import Done, Item, Notice, Progress, Region, TextLine
 from pyapp.text.ctc import Mark, best_path
 from pyapp.text.options import check_number
 from pyapp.vision.line_pixels import ink, scaled_width
-from pyapp.vision.page.layout import Layout, find_layout, whole_line
+from pyapp.vision.page.layout import Layout, layout_steps, whole_line
 from pyapp.vision.page.writers import plain_text
 from pyapp.vision.resampling import resize
 
@@ -38,6 +38,7 @@ THRESHOLD = 0.6  # a line's confidence: what is less sure may be no text
 PIXELS_PER_PLACE = 2  # of a line's picture, of a reader's scores
 BATCH_PIXELS = 1 << 12  # columns of lines that are read together
 WIDTH_STEP = 32  # widths of batches are multiples
+LAYOUT = "layout"  # the Progress of what comes before the lines
 LINE_FIELDS = ("text", "confidence", "box", "corners", "words", "cell")  # of a picture's Item
 INKED = 0.4  # of a pixel is ink
 WIDEST = 1 << 14  # columns of a line
@@ -60,7 +61,7 @@ class Found:
 
 def read_pages(
     loaded: Any, images: Any, *, layout: str | None = None, tables: bool = True, straighten: bool = True,
-    threshold: float = THRESHOLD, **options: Any,
+    threshold: float = THRESHOLD, password: str | None = None, **options: Any,
 ) -> Work:  # fmt: skip
     """For each picture a Region for each block and table, a TextLine for each line, and an Item with `picture` (its
     number), `page` (of a PDF), `layout`, `text`, `regions`, `width`, `height` and `angle`. Done
@@ -68,8 +69,8 @@ def read_pages(
 
     layout: "page" finds lines and tables; "line" reads the whole picture as one line, which is usual for models such as
     TrOCR; None: what is usual for the model. tables: ruled tables are found. straighten: pages that are not straight
-    are turned. threshold (0 to 1): lines of less confidence are left out. The other options are those of a model such
-    as TrOCR (text.sequence_to_sequence.SearchOptions).
+    are turned. threshold (0 to 1): lines of less confidence are left out. password: opens PDFs that are locked. The
+    other options are those of a model such as TrOCR (text.sequence_to_sequence.SearchOptions).
     """
     from pyapp.models.loading.reading import LoadedReader
 
@@ -84,9 +85,9 @@ def read_pages(
     count = total = 0
     for done, image in enumerate(images):
         yield Progress("pictures", done, len(images), "pictures")
-        for part, grey in enumerate(_pictures(image)):
+        for part, grey in enumerate(_pictures(image, password)):
             yield None
-            page = find_layout(grey, tables, straighten) if layout == "page" else whole_line(grey)
+            page = (yield from _find_layout(grey, tables, straighten)) if layout == "page" else whole_line(grey)
             yield from _regions(count, page)
             yield None
             lines = yield from _read(loaded, count, page, threshold, options, keep_all=layout == "line")
@@ -100,11 +101,24 @@ def read_pages(
     yield Done("complete", {"count": count, "lines": total})
 
 
-def _pictures(image: Any) -> Iterator[NDArray[np.uint8]]:
+def _pictures(image: Any, password: str | None) -> Iterator[NDArray[np.uint8]]:
     """The grey pages uint8 (H, W) of a picture or a PDF."""
     from pyapp.vision.reading import grey_pages
 
-    yield from grey_pages(image)
+    yield from grey_pages(image, password)
+
+
+def _find_layout(grey: NDArray[np.uint8], tables: bool, straighten: bool) -> Any:
+    """The layout of a page; yields Progress in hundredths."""
+    told, steps = 0, layout_steps(grey, tables, straighten)
+    while True:
+        try:
+            done = int(100 * next(steps))
+        except StopIteration as end:
+            yield Progress(LAYOUT, 100, 100, "%")
+            return end.value
+        yield Progress(LAYOUT, done, 100, "%") if done > told else None
+        told = max(told, done)
 
 
 def _regions(index: int, page: Layout) -> Iterator[Region]:

@@ -53,10 +53,10 @@ async def read_image_async(source: Any, mode: str = "RGB") -> Tensor:
     return await _by_browser(data, name, mode) if sys.platform == "emscripten" else _by_pillow(data, name, mode)
 
 
-def grey_pages(source: Any) -> Iterator[Any]:
+def grey_pages(source: Any, password: str | None = None) -> Iterator[Any]:
     """The grey pages, arrays uint8 (H, W), of a picture (as for `read_image`, or a tensor uint8 (H, W, 1 or 3)) or of a
-    PDF, whose pages the library pypdfium2 draws. PyappError without it, FileFormatError for a PDF that is damaged or
-    has a password.
+    PDF, whose pages the library pypdfium2 draws. `password` opens a PDF that is locked. PyappError without the library,
+    FileFormatError for a PDF that is damaged, or that the password does not open.
     """
     if isinstance(source, Tensor):
         if source.ndim != 3 or source.dtype.name != "uint8" or source.shape[2] not in (1, 3) or 0 in source.shape:
@@ -65,13 +65,35 @@ def grey_pages(source: Any) -> Iterator[Any]:
         yield (source if source.shape[2] == 1 else _grey(source)).cpu().numpy()[:, :, 0]
         return
     data, name = _read(source, "L")
-    if bytes(data[:5]) == b"%PDF-":
-        yield from _pdf_pages(data, name)
+    if _is_pdf(data):
+        yield from _pdf_pages(data, name, password)
     else:
         yield read_image(BytesSource(data, name), "L").numpy()[:, :, 0]
 
 
-def _pdf_pages(data: bytes | memoryview, name: str) -> Iterator[Any]:
+def is_locked(source: Any, password: str | None = None) -> bool:
+    """Whether a file (a path, bytes or a ByteSource) is a PDF that opens with another password only. False without the
+    library pypdfium2. Errors as for `read_image`.
+    """
+    data, _ = _read(source, "L")
+    try:
+        import pypdfium2
+    except ImportError:
+        return False
+    if not _is_pdf(data):
+        return False
+    try:
+        pypdfium2.PdfDocument(bytes(data), password).close()
+    except pypdfium2.PdfiumError as error:
+        return bool(error.err_code == pypdfium2.raw.FPDF_ERR_PASSWORD)
+    return False
+
+
+def _is_pdf(data: bytes | memoryview) -> bool:
+    return bytes(data[:5]) == b"%PDF-"
+
+
+def _pdf_pages(data: bytes | memoryview, name: str, password: str | None) -> Iterator[Any]:
     try:
         import pypdfium2
     except ImportError as error:
@@ -80,8 +102,11 @@ def _pdf_pages(data: bytes | memoryview, name: str) -> Iterator[Any]:
             hint="pip install 'pyapp[pdf]', or give pictures of the pages",
         ) from error  # fmt: skip
     try:
-        document = pypdfium2.PdfDocument(bytes(data))
+        document = pypdfium2.PdfDocument(bytes(data), password)
     except pypdfium2.PdfiumError as error:
+        if error.err_code == pypdfium2.raw.FPDF_ERR_PASSWORD:
+            what = "the password is wrong" if password else "the PDF is locked with a password"
+            raise FileFormatError(what, where=name, hint="Give the password that opens it") from None
         raise FileFormatError(f"the PDF cannot be opened ({error})", where=name, hint="Save it again") from None
     try:
         for page in document:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ pytest.importorskip("PIL")
 from pyapp.recipes.chooser import Chooser
 from pyapp.vision.page.components import components, joined
 from pyapp.vision.page.ink import dark_on_light, find_ink
-from pyapp.vision.page.layout import Layout, find_layout
+from pyapp.vision.page.layout import Layout, find_layout, layout_steps
 from pyapp.vision.page.skew import Turn, skew
 from tests.vision.page_drawings import draw_lines, draw_table, text_of
 
@@ -87,6 +89,19 @@ def test_columns_are_read_one_after_another(noise: float, inverse: bool, size: i
     middle = pixels.shape[1] / 2
     assert [box[0] < middle for box in boxes] == [True] * 9 + [False] * 9
     assert all(low[1] < high[1] for part in (boxes[:9], boxes[9:]) for low, high in zip(part, part[1:], strict=False))
+
+
+def test_the_layout_of_a_large_page_can_be_stopped_at_any_time() -> None:
+    """No step takes long, and what they say of the work that is done only grows."""
+    lines = draw_lines(Chooser("large"), columns(2), 20, noise=8, angle=1.0)
+    page = np.tile(lines, (-(-2600 // lines.shape[0]), -(-2200 // lines.shape[1])))[:2600, :2200]
+    times, shares, steps = [time.process_time()], [0.0], layout_steps(np.ascontiguousarray(page))
+    for share in steps:
+        times.append(time.process_time())
+        shares.append(share)
+    longest = max(after - before for before, after in zip(times, times[1:], strict=False))
+    assert longest < 0.15 * (times[-1] - times[0])
+    assert shares == sorted(shares) and shares[-1] <= 1.0 and len(set(shares)) > 30
 
 
 def test_a_dark_page_is_turned_round() -> None:

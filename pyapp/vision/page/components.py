@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 
+from .steps import Steps, bands, finished
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -39,20 +41,32 @@ class Components:
         return int(self.left[i]), int(self.top[i]), int(self.right[i]), int(self.bottom[i])
 
 
-def runs_of(mask: NDArray[np.bool_]) -> Runs:
+def runs_of(mask: NDArray[np.bool_]) -> Steps[Runs]:
     """The runs of a mask bool (H, W)."""
     height, width = mask.shape
-    padded = np.zeros((height, width + 2), np.int8)
-    padded[:, 1:-1] = mask
-    steps = np.diff(padded, axis=1)  # (H, W + 1)
-    row, start = np.nonzero(steps == 1)
-    _, end = np.nonzero(steps == -1)
+    found: list[Any] = [np.zeros((3, 0), np.int64)]
+    for first, last in bands(height, width):
+        padded = np.zeros((last - first, width + 1), bool)  # a run ends with its row
+        padded[:, :-1] = mask[first:last]
+        flat = padded.reshape(-1)
+        changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1  # where runs begin and end, in turn
+        if flat[0]:
+            changes = np.concatenate([np.zeros(1, changes.dtype), changes])
+        row, start = np.divmod(changes[::2].astype(np.int64), width + 1)
+        found.append(np.stack([row + first, start, changes[1::2] - row * (width + 1)]))
+        yield last / height
+    row, start, end = np.concatenate(found, axis=1)
     return Runs(row, start, end)
 
 
 def components(mask: NDArray[np.bool_]) -> Components:
     """The components of a mask bool (H, W); pixels that touch at a corner are connected."""
-    runs = runs_of(mask)
+    return finished(component_steps(mask))
+
+
+def component_steps(mask: NDArray[np.bool_]) -> Steps[Components]:
+    """As `components`."""
+    runs = yield from runs_of(mask)
     count, width = len(runs.row), mask.shape[1] + 2
     starts, ends = runs.row * width + runs.start, runs.row * width + runs.end
     # The runs of the row above that touch a run lie between these two.
@@ -62,32 +76,41 @@ def components(mask: NDArray[np.bool_]) -> Components:
     lower = np.repeat(np.arange(count), touching)
     offset = np.arange(len(lower)) - np.repeat(np.cumsum(touching) - touching, touching)
     upper = first[lower] + offset
-    root = joined(count, lower, upper)
-    _, owner = np.unique(root, return_inverse=True)
-    owner = owner.reshape(-1)
-    number = int(owner.max()) + 1 if count else 0
+    yield 1.0
+    root = yield from joining_steps(count, lower, upper)
+    first_of = root == np.arange(count)  # a group's smallest number is its own
+    owner = (np.cumsum(first_of) - 1)[root]
+    number = int(first_of.sum())
+    yield 1.0
 
-    def least(values: Any, initial: int) -> Any:
+    def least(values: Any, initial: int) -> Steps[Any]:
         found = np.full(number, initial, np.int64)
         np.minimum.at(found, owner, values)
+        yield 1.0
         return found
 
     big = 1 << 40
+    left, top = (yield from least(runs.start, big)), (yield from least(runs.row, big))
+    right, bottom = -(yield from least(-runs.end, big)), -(yield from least(-runs.row - 1, big))
     area = np.bincount(owner, runs.end - runs.start, number).astype(np.int64) if number else np.zeros(0, np.int64)
-    return Components(
-        least(runs.start, big), least(runs.row, big), -least(-runs.end, big), -least(-runs.row - 1, big), area, runs,
-        owner,
-    )  # fmt: skip
+    return Components(left, top, right, bottom, area, runs, owner)
 
 
 def joined(count: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
     """The smallest number of each of `count` items' group, (count,), where one[i] and other[i] belong together."""
+    return finished(joining_steps(count, one, other))
+
+
+def joining_steps(count: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> Steps[NDArray[np.int64]]:
+    """As `joined`."""
     root = np.arange(count)
     while True:
         low = np.minimum(root[one], root[other])
         before = root.copy()
         np.minimum.at(root, root[one], low)
+        yield 1.0
         np.minimum.at(root, root[other], low)
+        yield 1.0
         while not np.array_equal(root, root[root]):
             root = root[root]
         if np.array_equal(before, root):

@@ -4,12 +4,14 @@ light ones in dark boxes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 
-from .components import Components, components
+from .components import Components, component_steps
+from .steps import BAND, Steps, bands, finished, within
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,36 +43,83 @@ class Ink:
 
 def find_ink(grey: NDArray[np.uint8]) -> Ink:
     """The ink of a grey page uint8 (H, W)."""
+    return finished(ink_steps(grey))
+
+
+def ink_steps(grey: NDArray[np.uint8]) -> Steps[Ink]:
+    """As `find_ink`."""
     grey = dark_on_light(grey)
-    mask = _threshold(grey)
-    mask, flipped = _open_boxes(mask)
+    yield 0.05
+    mask = yield from within(_threshold(grey), 0.05, 0.7)
+    mask, flipped = yield from within(_open_boxes(mask), 0.7, 1.0)
     if flipped.any():
         grey = np.where(flipped, 255 - grey, grey)
     return Ink(mask, grey, flipped)
 
 
+def histogram(values: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """How often each value is there, (256,); by parts, since NumPy counts in eight bytes for each."""
+    flat = values.reshape(-1)
+    parts = (flat[first : first + BAND] for first in range(0, len(flat), BAND))
+    return sum((np.bincount(part, minlength=256) for part in parts), np.zeros(256, np.int64))
+
+
 def dark_on_light(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """A page uint8 (H, W), turned round where most of it is dark."""
-    counts = np.bincount(grey.reshape(-1), minlength=256).cumsum()
+    counts = histogram(grey).cumsum()
     low, high = np.searchsorted(counts, (0.02 * grey.size, 0.98 * grey.size))
     middle = int(low + high) // 2
     return 255 - grey if high - low >= FAINTEST and counts[middle] > 0.5 * grey.size else grey
 
 
-def _threshold(grey: NDArray[np.uint8]) -> NDArray[np.bool_]:
+def _threshold(grey: NDArray[np.uint8]) -> Steps[NDArray[np.bool_]]:
     """bool (H, W): what is darker than the paper by a share of the darkest nearby (Bernsen's idea, 1986, with the
     paper's own level).
     """
-    values = grey.astype(np.float32)
-    steps = np.abs(np.diff(values, axis=1))
-    noise = float(np.median(steps)) * 1.4826 / 2**0.5 if steps.size else 0.0
-    if noise > NOISY:
-        values = averaged(values)
+    height, width = grey.shape
+    noise = yield from within(_noise(grey), 0.0, 0.15)
+    smooth = noise > NOISY
+    if smooth:
         noise /= 2.5
+
+    def values(first: int, last: int) -> NDArray[np.float32]:
+        """Rows of the page, averaged where there is much noise."""
+        if not smooth:
+            return grey[first:last].astype(np.float32)
+        above, below = int(first > 0), int(last < height)
+        rows = averaged(grey[first - above : last + below].astype(np.float32))
+        return rows[above : len(rows) - below]
+
     size = max(SMALLEST_BLOCK, -(-max(grey.shape) // GRID))
-    contrast = spread(_median_of_nine(block_values(values, size, PAPER)), size, grey.shape) - values
-    darkest = spread(_most_of_nine(block_values(contrast, NEAR, 99)), NEAR, grey.shape)
-    return contrast > np.maximum(SHARE * darkest, max(FAINTEST, NOISE * noise))
+    paper = yield from within(_block_values(values, grey.shape, size, PAPER), 0.15, 0.4)
+    paper_at = Spread(_median_of_nine(paper), size, grey.shape)
+
+    def contrast(first: int, last: int) -> NDArray[np.float32]:
+        return paper_at.rows(first, last) - values(first, last)
+
+    darkest = yield from within(_block_values(contrast, grey.shape, NEAR, 99), 0.4, 0.75)
+    darkest_at = Spread(_most_of_nine(darkest), NEAR, grey.shape)
+    mask = np.empty(grey.shape, bool)
+    for first, last in bands(height, width):
+        least = np.maximum(SHARE * darkest_at.rows(first, last), max(FAINTEST, NOISE * noise))
+        mask[first:last] = contrast(first, last) > least
+        yield 0.75 + 0.25 * last / height
+    return mask
+
+
+def _noise(grey: NDArray[np.uint8]) -> Steps[float]:
+    """The standard deviation of the noise: of the median step between neighbours."""
+    height, width = grey.shape
+    counts = np.zeros(256, np.int64)
+    for first, last in bands(height, width):
+        rows = grey[first:last]
+        counts += histogram(np.maximum(rows[:, 1:], rows[:, :-1]) - np.minimum(rows[:, 1:], rows[:, :-1]))
+        yield last / height
+    count = int(counts.sum())
+    if not count:
+        return 0.0
+    middle = np.searchsorted(counts.cumsum(), [(count - 1) // 2, count // 2], "right")  # two of an even number
+    return float(middle.mean()) * 1.4826 / 2**0.5
 
 
 def averaged(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -80,14 +129,22 @@ def averaged(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return (rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]) / np.float32(9)
 
 
-def block_values(values: NDArray[np.float32], size: int, percentile: int) -> NDArray[np.float32]:
-    """A percentile of each block of size x size pixels, (rows, columns)."""
-    height, width = values.shape
-    rows, columns = -(-height // size), -(-width // size)
-    padded = np.pad(values, ((0, rows * size - height), (0, columns * size - width)), "edge")
-    blocks = padded.reshape(rows, size, columns, size).transpose(0, 2, 1, 3).reshape(rows, columns, size * size)
+def _block_values(
+    values: Callable[[int, int], NDArray[np.float32]], shape: tuple[int, ...], size: int, percentile: int
+) -> Steps[NDArray[np.float32]]:
+    """A percentile of each block of size x size pixels, (rows, columns), of `values(first row, last)`."""
+    height, width = shape
+    columns = -(-width // size)
     place = min(size * size - 1, size * size * percentile // 100)
-    return np.partition(blocks, place, axis=2)[:, :, place]
+    found = []
+    for first, last in bands(height, width, size):
+        rows = -(-(last - first) // size)
+        padded = np.pad(values(first, last), ((0, rows * size - (last - first)), (0, columns * size - width)), "edge")
+        blocks = padded.reshape(rows, size, columns, size).transpose(0, 2, 1, 3).reshape(rows, columns, size * size)
+        blocks.partition(place, axis=2)
+        found.append(blocks[:, :, place].copy())
+        yield last / height
+    return np.concatenate(found)
 
 
 def _nine(blocks: NDArray[np.float32]) -> Any:
@@ -107,28 +164,39 @@ def _most_of_nine(blocks: NDArray[np.float32]) -> NDArray[np.float32]:
     return found
 
 
-def spread(blocks: NDArray[np.float32], size: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """The values of blocks at every pixel, (H, W), linear between the middles of the blocks."""
+class Spread:
+    """The values of blocks at every pixel of a page (H, W), linear between the middles of the blocks."""
 
-    def weights(count: int, length: int) -> NDArray[np.float32]:
-        places = np.clip((np.arange(length) + 0.5) / size - 0.5, 0, count - 1)
-        low = np.minimum(places.astype(np.int64), max(0, count - 2))
-        part = (places - low).astype(np.float32)
-        found = np.zeros((length, count), np.float32)
-        found[np.arange(length), low] = 1 - part
-        found[np.arange(length), np.minimum(low + 1, count - 1)] += part
+    def __init__(self, blocks: NDArray[np.float32], size: int, shape: tuple[int, ...]) -> None:
+        self._blocks, self._size = blocks, size
+        self._low, self._high, self._part = _between(blocks.shape[1], size, np.arange(shape[1]))
+
+    def rows(self, first: int, last: int) -> NDArray[np.float32]:
+        """The rows from one to another, (last - first, W)."""
+        low, high, part = _between(len(self._blocks), self._size, np.arange(first, last))
+        down = self._blocks[low] * (1 - part)[:, None] + self._blocks[high] * part[:, None]  # (rows, columns of blocks)
+        found: NDArray[np.float32] = down.take(self._low, 1)
+        found *= 1 - self._part
+        more = down.take(self._high, 1)
+        more *= self._part
+        found += more
         return found
 
-    down, along = weights(blocks.shape[0], shape[0]), weights(blocks.shape[1], shape[1])
-    found: NDArray[np.float32] = down @ blocks.astype(np.float32) @ along.T
-    return found
+
+def _between(count: int, size: int, pixels: NDArray[np.int64]) -> tuple[Any, Any, NDArray[np.float32]]:
+    """Of pixels along a side: the blocks whose middles they lie between, and the part of the second one."""
+    places = np.clip((pixels + 0.5) / size - 0.5, 0, count - 1)
+    low = np.minimum(places.astype(np.int64), max(0, count - 2))
+    return low, np.minimum(low + 1, count - 1), (places - low).astype(np.float32)
 
 
-def _open_boxes(mask: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _open_boxes(mask: NDArray[np.bool_]) -> Steps[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
     """The mask with dark boxes opened: their rims and what is light in them is the ink. Also where, bool (H, W)."""
     flipped, mask = np.zeros_like(mask), mask.copy()
-    usual = usual_height(components(mask))
-    found = components(solid(mask, max(4, int(SOLID * usual))))
+    found = yield from within(component_steps(mask), 0.0, 0.3)
+    usual = usual_height(found)
+    thick = yield from within(solid(mask, max(4, int(SOLID * usual))), 0.3, 0.7)
+    found = yield from within(component_steps(thick), 0.7, 1.0)
     width, height = found.right - found.left, found.bottom - found.top
     least = max(BOX_SIDE, 1.2 * usual)
     for i in np.flatnonzero(np.minimum(width, height) >= least).tolist():
@@ -139,22 +207,33 @@ def _open_boxes(mask: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.
             flipped[top:bottom, left:right] = True
             inner[RIM:-RIM, RIM:-RIM] ^= True
             mask[top:bottom, left:right] = inner
+        yield 1.0
     return mask, flipped
 
 
-def solid(mask: NDArray[np.bool_], size: int) -> NDArray[np.bool_]:
+def solid(mask: NDArray[np.bool_], size: int) -> Steps[NDArray[np.bool_]]:
     """The pixels of a mask bool (H, W) that a square of `size` pixels covers without leaving it."""
     if min(mask.shape) < size:
         return np.zeros_like(mask)
-    whole = _sums(mask, size) == size * size  # (H - size + 1, W - size + 1)
-    return _sums(np.pad(whole, size - 1), size) > 0
+    whole = yield from within(_windows(mask, size, 1, np.logical_and), 0.0, 0.25)
+    whole = yield from within(_windows(whole, size, 0, np.logical_and), 0.25, 0.5)  # (H - size + 1, W - size + 1)
+    near = yield from within(_windows(np.pad(whole, size - 1), size, 1, np.logical_or), 0.5, 0.75)
+    return (yield from within(_windows(near, size, 0, np.logical_or), 0.75, 1.0))
 
 
-def _sums(mask: NDArray[np.bool_], size: int) -> NDArray[np.int32]:
-    """The ink in each square of `size` pixels, (H - size + 1, W - size + 1)."""
-    table = np.zeros((mask.shape[0] + 1, mask.shape[1] + 1), np.int32)
-    np.cumsum(np.cumsum(mask, axis=0, dtype=np.int32), axis=1, out=table[1:, 1:])
-    return table[size:, size:] - table[:-size, size:] - table[size:, :-size] + table[:-size, :-size]
+def _windows(mask: NDArray[np.bool_], size: int, axis: int, together: Any) -> Steps[NDArray[np.bool_]]:
+    """`together` of `size` pixels beside one another along an axis, which becomes shorter by size - 1; by windows that
+    grow to twice their size.
+    """
+    grown = 1
+    while grown < size:
+        step = min(grown, size - grown)
+        length = mask.shape[axis] - step
+        ahead, behind = (slice(None),) * axis + (slice(0, length),), (slice(None),) * axis + (slice(step, None),)
+        mask = together(mask[ahead], mask[behind])
+        grown += step
+        yield grown / size
+    return mask
 
 
 def usual_height(found: Components) -> float:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 
-from .components import components
-from .ink import find_ink, usual_height
+from .components import component_steps
+from .ink import Ink, find_ink, histogram, ink_steps, usual_height
 from .lines import Line, find_lines
 from .order import in_order
 from .rules import find_rules
 from .skew import Turn, skew
+from .steps import Steps, finished, within
 from .tables import Table, find_tables
 
 if TYPE_CHECKING:
@@ -83,22 +84,27 @@ class _Item:
 
 def find_layout(grey: NDArray[np.uint8], tables: bool = True, straighten: bool = True) -> Layout:
     """The layout of a grey page uint8 (H, W). tables: ruled tables are found; otherwise their text is lines."""
-    ink = find_ink(grey)
+    return finished(layout_steps(grey, tables, straighten))
+
+
+def layout_steps(grey: NDArray[np.uint8], tables: bool = True, straighten: bool = True) -> Steps[Layout]:
+    """As `find_layout`."""
+    ink = yield from within(ink_steps(grey), 0.0, 0.3)
     angle = skew(ink.mask) if straighten else 0.0
     turn = Turn(angle, *grey.shape)
     if angle:
-        ink = find_ink(turn.pixels(grey, _paper(grey)))
+        ink = yield from within(_turned(turn, grey), 0.3, 0.6)
         rest = skew(ink.mask)  # dark boxes are open now
         if rest:
             turn = Turn(angle + rest, *grey.shape)
-            ink = find_ink(turn.pixels(grey, _paper(grey)))
+            ink = yield from within(_turned(turn, grey), 0.6, 0.75)
     mask, straight = ink.mask, ink.grey
-    usual = usual_height(components(mask))
-    rules = find_rules(mask, usual)
+    usual = usual_height((yield from within(component_steps(mask), 0.75, 0.78)))
+    rules = yield from within(find_rules(mask, usual), 0.78, 0.9)
     mask = mask & ~rules.across_mask & ~rules.down_mask
-    found = components(mask)
+    found = yield from within(component_steps(mask), 0.9, 0.93)
     usual = usual_height(found) or usual
-    found_tables = find_tables(rules, ink.boxes, mask, usual) if tables else []
+    found_tables = (yield from within(find_tables(rules, ink.boxes, mask, usual), 0.93, 0.94)) if tables else []
     centre_x, centre_y = (found.left + found.right) / 2, (found.top + found.bottom) / 2
 
     def inside(box: Box) -> NDArray[np.bool_]:
@@ -113,21 +119,27 @@ def find_layout(grey: NDArray[np.uint8], tables: bool = True, straighten: bool =
         cells: list[int] = []
         for number, cell in enumerate(table.cells):
             chosen = np.flatnonzero(here & inside(cell.box))
-            own = _of_cell(find_lines(found, chosen, mask, usual), cell.box)
+            own = _of_cell((yield from within(find_lines(found, chosen, mask, usual), 0.94, 0.94)), cell.box)
             own = own or _lone(found, chosen, usual)
             lines += own
             cells += [number] * len(own)
         if lines:
             items.append(_Item(table.box, table=Region(table.box, lines, table, cells)))
-    for line in find_lines(found, np.flatnonzero(free), mask, usual):
+    for line in (yield from within(find_lines(found, np.flatnonzero(free), mask, usual), 0.94, 1.0)):
         if line.height >= SMALLEST_LINE:
             items.append(_Item((line.left, line.top, line.right, line.bottom), line=line))
     return Layout(turn, straight, _regions(items))
 
 
+def _turned(turn: Turn, grey: NDArray[np.uint8]) -> Steps[Ink]:
+    """The ink of a turned page."""
+    pixels = yield from within(turn.pixel_steps(grey, _paper(grey)), 0.0, 0.3)
+    return (yield from within(ink_steps(pixels), 0.3, 1.0))
+
+
 def _paper(grey: NDArray[np.uint8]) -> int:
     """The usual value of a page, with which the corners are filled that a turn leaves."""
-    return int(np.bincount(grey.reshape(-1) >> 3).argmax()) * 8 + 4
+    return int(histogram(grey).reshape(32, 8).sum(1).argmax()) * 8 + 4
 
 
 def _of_cell(lines: list[Line], box: Box) -> list[Line]:

@@ -8,6 +8,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 
 from .components import Components, joined
+from .steps import Steps, within
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,6 +23,7 @@ MARK_REACH = 1.2  # times a line's height: how far its marks are at the sides
 MARK_RISE = 0.55  # and above or below
 SPECK = 0.12  # of the usual height: smaller than any dot
 TALL = 1.75  # times the usual height of a line's components: it may be several lines
+SOME = 256  # components between two steps
 VALLEY = 0.12  # of the most ink in a row is left between lines that touch
 
 
@@ -40,7 +42,9 @@ class Line:
         return self.bottom - self.top
 
 
-def find_lines(found: Components, chosen: NDArray[np.int64], mask: NDArray[np.bool_], usual: float) -> list[Line]:
+def find_lines(
+    found: Components, chosen: NDArray[np.int64], mask: NDArray[np.bool_], usual: float
+) -> Steps[list[Line]]:
     """The lines of the chosen components (their numbers) of a mask; in no order."""
     if not len(chosen) or usual <= 0:
         return []
@@ -56,17 +60,25 @@ def find_lines(found: Components, chosen: NDArray[np.int64], mask: NDArray[np.bo
     if not len(body):  # a lone dash or dot
         return []
     order = body[np.argsort(boxes[body, 0], kind="stable")]
-    root = joined(len(order), *_links(boxes[order]))
-    lines = [boxes[order[root == group]] for group in np.unique(root).tolist()]
-    lines = _with_marks(*_apart(lines, boxes[small]))
-    lines = _continued(lines)
+    root = joined(len(order), *(yield from within(_links(boxes[order]), 0.0, 0.5)))
+    yield 0.5
+    lines = _groups(boxes[order], root)
+    lines = yield from within(_with_marks(*(yield from within(_apart(lines, boxes[small]), 0.5, 0.6))), 0.6, 0.8)
+    lines = yield from within(_continued(lines), 0.8, 0.9)
     result: list[Line] = []
-    for rows in lines:
+    for i, rows in enumerate(lines):
         result += _divided(rows, mask)
+        yield 0.9 + 0.1 * i / len(lines)
     return result
 
 
-def _links(boxes: Any, reach: float = REACH) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _groups(boxes: Any, root: NDArray[np.int64]) -> list[Any]:
+    """The boxes (N, 4) of each group; root (N,) is the group of each box."""
+    order = np.argsort(root, kind="stable")
+    return np.split(boxes[order], np.flatnonzero(np.diff(root[order])) + 1)
+
+
+def _links(boxes: Any, reach: float = REACH) -> Steps[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Pairs of components, sorted by their left sides, that are beside one another in a line."""
     one: list[int] = []
     other: list[int] = []
@@ -88,6 +100,8 @@ def _links(boxes: Any, reach: float = REACH) -> tuple[NDArray[np.int64], NDArray
             near = near[gap[near] <= max(least, 0)]
             one += [i] * len(near)
             other += (near + i + 1).tolist()
+        if i % SOME == 0:
+            yield i / len(boxes)
     return np.array(one, np.int64), np.array(other, np.int64)
 
 
@@ -96,7 +110,7 @@ def _between(lower: Any, higher: Any) -> Any:
     return np.minimum(higher, 1.6 * lower)
 
 
-def _apart(lines: list[Any], marks: Any) -> tuple[list[Any], Any]:
+def _apart(lines: list[Any], marks: Any) -> Steps[tuple[list[Any], Any]]:
     """The lines, and the marks: also those of larger lines, which were lines of their own."""
     spans = np.array([_span(rows) for rows in lines])
     size = spans[:, 3] - spans[:, 1]
@@ -106,6 +120,8 @@ def _apart(lines: list[Any], marks: Any) -> tuple[list[Any], Any]:
             more.append(rows)
         else:
             own.append(rows)
+        if i % SOME == 0:
+            yield i / len(lines)
     return own, np.concatenate(more)
 
 
@@ -123,26 +139,28 @@ def _near(spans: Any, size: Any, rows: Any) -> Any:
     return (beside <= MARK_REACH * size) & (above <= MARK_RISE * size)
 
 
-def _continued(lines: list[Any]) -> list[Any]:
+def _continued(lines: list[Any]) -> Steps[list[Any]]:
     """Lines that dashes or dots had parted are one."""
     spans = np.array([_span(rows) for rows in lines])
     order = np.argsort(spans[:, 0], kind="stable")
-    root = joined(len(lines), *_links(spans[order], JOIN))
+    root = joined(len(lines), *(yield from _links(spans[order], JOIN)))
     return [np.concatenate([lines[i] for i in order[root == group].tolist()]) for group in np.unique(root).tolist()]
 
 
-def _with_marks(lines: list[Any], marks: Any) -> list[Any]:
+def _with_marks(lines: list[Any], marks: Any) -> Steps[list[Any]]:
     """The lines with the dots, accents, commas and dashes that are nearest to them."""
     spans = np.array([_span(rows) for rows in lines])
     size = spans[:, 3] - spans[:, 1]
     added: list[list[Any]] = [[] for _ in lines]
-    for mark in marks:
+    for i, mark in enumerate(marks):
         x, y = (mark[0] + mark[2]) / 2, (mark[1] + mark[3]) / 2
         beside = np.maximum(np.maximum(spans[:, 0] - x, x - spans[:, 2]), 0)
         above = np.maximum(np.maximum(spans[:, 1] - y, y - spans[:, 3]), 0)
         near = np.flatnonzero((beside <= MARK_REACH * size) & (above <= MARK_RISE * size))
         if len(near):
             added[near[np.argmin((beside + 2 * above)[near])]].append(mark)
+        if i % SOME == 0:
+            yield i / len(marks)
     return [np.concatenate([rows, np.array(more)]) if more else rows for rows, more in zip(lines, added, strict=True)]
 
 

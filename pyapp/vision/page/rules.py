@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 
-from .components import Runs, components, filled, painted, runs_of
+from .components import Runs, component_steps, filled, painted, runs_of
+from .steps import Steps, within
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,22 +42,22 @@ class Rules:
     down_mask: NDArray[np.bool_]
 
 
-def find_rules(mask: NDArray[np.bool_], usual: float) -> Rules:
+def find_rules(mask: NDArray[np.bool_], usual: float) -> Steps[Rules]:
     """The rules of a mask bool (H, W) of ink whose characters are usually `usual` pixels high."""
     shortest = max(SHORTEST, int(CHARACTERS * usual))
     thickest = max(6.0, THICKEST * usual)
     piece = max(SHORTEST_PIECE, int(PIECE * usual))
-    across, across_mask = _across(mask, piece, shortest, thickest)
-    turned, turned_mask = _across(mask.T, piece, shortest, thickest)
+    across, across_mask = yield from within(_across(mask, piece, shortest, thickest), 0.0, 0.5)
+    turned, turned_mask = yield from within(_across(mask.T, piece, shortest, thickest), 0.5, 1.0)
     down = [Rule(rule.top, rule.left, rule.bottom, rule.right) for rule in turned]
     return Rules(across, down, across_mask, turned_mask.T)
 
 
 def _across(
     mask: NDArray[np.bool_], piece: int, shortest: int, thickest: float
-) -> tuple[list[Rule], NDArray[np.bool_]]:
+) -> Steps[tuple[list[Rule], NDArray[np.bool_]]]:
     """Rules across, and the mask of their pixels."""
-    runs = runs_of(mask)
+    runs = yield from within(runs_of(mask), 0.0, 0.4)
     pieces = runs.end - runs.start >= piece
     if not pieces.any():
         return [], np.zeros_like(mask)
@@ -69,7 +70,8 @@ def _across(
     row, start, end = row[first], start[first], end[last]
     long = end - start >= shortest
     found_mask = filled(Runs(row[long], start[long], end[long]), mask.shape)
-    found = components(found_mask)
+    yield 0.5
+    found = yield from within(component_steps(found_mask), 0.5, 0.9)
     rules: list[Rule] = []
     keep = np.zeros(len(found), bool)
     for i in range(len(found)):

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 from pyapp.engine.lazy import np
 
+from .steps import Steps, finished
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 STEEPEST = 8.0  # degrees
 POINTS = 40_000
 LEAST_GAIN = 1.06  # of the profile's sharpness
+LEAST_SHARPNESS = 1.0  # for each point: a shadow along a side of the page has less
 LEAST_ANGLE = 0.12  # degrees: less is left as it is
 STEPS = ((STEEPEST, 0.5, 3.0), (0.5, 0.1, 2.0), (0.1, 0.02, 1.0))  # reach, step in degrees, pixels of a row
 
@@ -35,7 +38,8 @@ def skew(mask: NDArray[np.bool_]) -> float:
     for reach, size, pixels in STEPS:
         angles = [best + size * k for k in range(-round(reach / size), round(reach / size) + 1)]
         best = max(angles, key=lambda angle: (sharpness(angle, pixels), -abs(angle)))
-    if abs(best) < LEAST_ANGLE or sharpness(best, 2.0) < LEAST_GAIN * sharpness(0.0, 2.0):
+    found = sharpness(best, 2.0)
+    if abs(best) < LEAST_ANGLE or found < max(LEAST_GAIN * sharpness(0.0, 2.0), LEAST_SHARPNESS * len(x)):
         return 0.0
     return best
 
@@ -51,11 +55,15 @@ class Turn:
 
     def pixels(self, grey: NDArray[np.uint8], fill: int) -> NDArray[np.uint8]:
         """The turned picture, uint8 (out_height, out_width), linear between pixels; `fill` is outside."""
+        return finished(self.pixel_steps(grey, fill))
+
+    def pixel_steps(self, grey: NDArray[np.uint8], fill: int) -> Steps[NDArray[np.uint8]]:
+        """As `pixels`."""
         if not self.angle:
             return grey
         padded = np.pad(grey, 1, constant_values=fill)
         found = np.empty((self.out_height, self.out_width), np.uint8)
-        block = max(1, (1 << 20) // self.out_width)  # rows at a time: memory
+        block = max(1, (1 << 19) // self.out_width)  # rows at a time: memory
         columns = np.arange(self.out_width, dtype=np.float32) + np.float32(0.5 - self.out_width / 2)
         for first in range(0, self.out_height, block):
             rows = np.arange(first, min(first + block, self.out_height), dtype=np.float32)[:, None]
@@ -68,6 +76,7 @@ class Turn:
             upper = padded[top, left] * (1 - x) + padded[top, left + 1] * x
             lower = padded[top + 1, left] * (1 - x) + padded[top + 1, left + 1] * x
             found[first : first + len(rows)] = upper * (1 - y) + lower * y + np.float32(0.5)
+            yield first / self.out_height
         return found
 
     def back(self, x: float, y: float) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from pyapp.engine.lazy import np
 
 from .components import joined
 from .rules import Rule, Rules
+from .steps import Steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +42,7 @@ class Table:
     cells: list[Cell]
 
 
-def find_tables(rules: Rules, boxes: NDArray[np.bool_], ink: NDArray[np.bool_], usual: float) -> list[Table]:
+def find_tables(rules: Rules, boxes: NDArray[np.bool_], ink: NDArray[np.bool_], usual: float) -> Steps[list[Table]]:
     """The tables that rules make: at least two cells. boxes bool (H, W): where a page was light on dark, and rules may
     not be seen; ink bool (H, W): what is no rule.
     """
@@ -49,7 +50,7 @@ def find_tables(rules: Rules, boxes: NDArray[np.bool_], ink: NDArray[np.bool_], 
     found = []
     for across, down in _groups(rules, tolerance):
         if len(across) >= 2 and len(down) >= 1 or len(across) >= 1 and len(down) >= 2:
-            table = _table(across, down, rules, boxes, ink, tolerance)
+            table = yield from _table(across, down, rules, boxes, ink, tolerance)
             if table is not None and len(table.cells) >= 2:
                 found.append(table)
     return sorted(found, key=lambda table: (table.box[1], table.box[0]))
@@ -88,7 +89,7 @@ def _places(values: Sequence[float], tolerance: int) -> list[float]:
 
 def _table(
     across: list[Rule], down: list[Rule], rules: Rules, boxes: NDArray[np.bool_], ink: NDArray[np.bool_], tolerance: int
-) -> Table | None:
+) -> Steps[Table | None]:
     every = [*across, *down]
     left, right = min(rule.left for rule in every), max(rule.right for rule in every)
     top, bottom = min(rule.top for rule in every), max(rule.bottom for rule in every)
@@ -102,6 +103,7 @@ def _table(
     one: list[int] = []
     other: list[int] = []
     for row in range(rows):
+        yield row / rows
         for column in range(columns):
             box = (xs[column], ys[row], xs[column + 1], ys[row + 1])
             if column + 1 < columns and not (

@@ -4,7 +4,7 @@
  */
 import { imageSize } from "image-size";
 import { UserError, megabytes } from "../../shared/protocol.js";
-import { PdfFile } from "./pdf-file.js";
+import { PdfFile, abortable } from "./pdf-file.js";
 
 const FILE_LIMIT = 256 << 20; // bytes of a picture
 const PIXEL_LIMIT = 1 << 27; // of a file, as pyapp/vision/reading.py has it
@@ -14,41 +14,75 @@ const HEAD = 1 << 20; // bytes in which the size of a picture is said
 const KNOWN = "PNG, JPEG, WebP, GIF, BMP and AVIF can be read.";
 const UNKNOWN = /\.(tiff?|heic|heif|svg|ico)$/i; // not known to most browsers
 
-/** The PDF that is open, the only one: each has a thread. @type {{file: File, opening: Promise<PdfFile>} | null} */
+/** The PDF that is open, the only one: each has a thread. @type {{file: File, pdf: PdfFile} | null} */
 let open = null;
+/** The end of its last use: each use waits for the one before, since another file closes this one. @type {Promise<unknown>} */
+let last = Promise.resolve();
+/** What the user has typed: a file is opened anew when another one was open. @type {WeakMap<File, string>} */
+const passwords = new WeakMap();
 
-/** @param {File} file @param {AbortSignal} [signal] */
-function pdfOf(file, signal) {
-  if (open?.file !== file) {
-    closePdf();
-    const opening = PdfFile.open(file, signal);
-    open = { file, opening };
-    opening.catch(() => open?.opening === opening && (open = null));
+/**
+ * How a file is used: `ask` asks for the password of a PDF.
+ * @typedef {{ask: import("./pdf-file.js").Ask, signal?: AbortSignal}} Use
+ */
+
+/**
+ * What `use` finds in a PDF. @template T @param {File} file @param {Use} how @param {(pdf: PdfFile) => Promise<T> | T} use @returns {Promise<T>}
+ */
+async function usePdf(file, { ask, signal }, use) {
+  const before = last;
+  let over = () => {};
+  const own = new Promise((resolve) => (over = () => resolve(undefined)));
+  last = before.then(() => own);
+  try {
+    await abortable(before, signal);
+    try {
+      return await use(await openPdf(file, ask, signal));
+    } catch (error) {
+      if (signal?.aborted || open?.pdf.missing.length) closePdf(); // it may be busy with a page without end
+      throw error;
+    }
+  } finally {
+    over();
   }
-  return open.opening;
+}
+
+/** @param {File} file @param {import("./pdf-file.js").Ask} ask @param {AbortSignal} [signal] */
+async function openPdf(file, ask, signal) {
+  if (open?.file === file) return open.pdf;
+  closePdf();
+  const pdf = await PdfFile.open(file, async (name, wrong, stopped) => {
+    const known = passwords.get(file);
+    if (known !== undefined && !wrong) return known;
+    const password = await ask(name, wrong, stopped);
+    if (password !== null) passwords.set(file, password);
+    return password;
+  }, signal);
+  open = { file, pdf };
+  return pdf;
 }
 
 /** Closes the PDF that is open. */
 export function closePdf() {
-  open?.opening.then((pdf) => pdf.close(), () => {});
+  open?.pdf.close();
   open = null;
 }
 
 /** @param {{name: string, type: string}} file */
 export const isPdf = ({ name, type }) => type === "application/pdf" || /\.pdf$/i.test(name);
 
-/** How many pages a file has. @param {File} file @returns {Promise<number>} */
-export async function countPages(file) {
+/** How many pages a file has. @param {File} file @param {Use} use @returns {Promise<number>} */
+export async function countPages(file, use) {
   if (file.size === 0) throw new UserError("This file is empty.", { where: file.name, hint: "Choose a picture or a PDF." });
-  return isPdf(file) ? (await pdfOf(file)).count : 1;
+  return isPdf(file) ? usePdf(file, use, (pdf) => pdf.count) : 1;
 }
 
 /**
  * A page on a canvas: upright, turned by quarters, on white, of at most READ_PIXELS.
- * @param {File} file @param {number} number of the page in a PDF, from 1 @param {number} turns quarters to the right @param {AbortSignal} [signal]
+ * @param {File} file @param {number} number of the page in a PDF, from 1 @param {number} turns quarters to the right @param {Use} use
  */
-export async function drawPage(file, number, turns, signal) {
-  const drawn = isPdf(file) ? await drawPdf(file, number, signal) : await decode(file);
+export async function drawPage(file, number, turns, use) {
+  const drawn = isPdf(file) ? await usePdf(file, use, (pdf) => pdf.draw(number, READ_PIXELS, use.signal)) : await decode(file);
   const [width, height] = [drawn.width, drawn.height];
   const scale = Math.min(1, Math.sqrt(READ_PIXELS / (width * height)));
   const canvas = document.createElement("canvas");
@@ -65,16 +99,6 @@ export async function drawPage(file, number, turns, signal) {
   context.resetTransform();
   if (drawn instanceof ImageBitmap) drawn.close();
   return { canvas, smaller: scale < 1 };
-}
-
-/** @param {File} file @param {number} number @param {AbortSignal} [signal] */
-async function drawPdf(file, number, signal) {
-  try {
-    return await (await pdfOf(file, signal)).draw(number, READ_PIXELS, signal);
-  } catch (error) {
-    if (signal?.aborted) closePdf(); // it may be busy with a page without end
-    throw error;
-  }
 }
 
 /** @param {File} file @returns {Promise<ImageBitmap>} turned as the file says */
@@ -106,8 +130,7 @@ async function headOf(file) {
 /** The size that a file's header says, before anything is decoded. @param {Uint8Array} head @returns {{width: number, height: number} | null} */
 function announcedSize(head) {
   try {
-    const { width = 0, height = 0 } = imageSize(head);
-    return { width, height };
+    return imageSize(head);
   } catch {
     return null; // the browser says what is wrong with it
   }
@@ -115,7 +138,9 @@ function announcedSize(head) {
 
 /** @param {{width: number, height: number} | null} size @param {File} file */
 function checkSize(size, file) {
-  if (!size || size.width * size.height <= PIXEL_LIMIT) return;
+  if (!size) return;
+  if (!size.width || !size.height) throw new UserError("This picture has no pixels.", { where: file.name, hint: "Save it again, then drop that." });
+  if (size.width * size.height <= PIXEL_LIMIT) return;
   throw new UserError(`This picture has ${size.width.toLocaleString("en")} × ${size.height.toLocaleString("en")} pixels.`, {
     where: file.name,
     hint: `At most ${Math.floor(PIXEL_LIMIT / 1e6)} million are read. Make it smaller first.`,

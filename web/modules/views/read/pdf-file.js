@@ -9,6 +9,13 @@ const FILE_LIMIT = 256 << 20; // bytes: pdf.js has them in memory
 const SCALE = 200 / 72; // 200 pixels an inch, as natively (PDF_SCALE in pyapp/vision/reading.py)
 const LIBRARY = "pdfjs/pdf.min.mjs";
 const WORKER = "pdfjs/pdf.worker.min.mjs";
+/** Folders of what only some PDFs need, by pdf.js's names for them. @type {Record<string, string>} */
+const PARTS = { cMapUrl: "pdfjs/cmaps/", standardFontDataUrl: "pdfjs/standard_fonts/", wasmUrl: "pdfjs/wasm/" };
+
+/** @typedef {(name: string, wrong: boolean, signal?: AbortSignal) => Promise<string | null>} Ask asks the user for a password; null: there is none */
+
+/** A PDF whose password the user does not give. */
+export class LockedPdf extends UserError {}
 
 /** @type {Promise<any> | null} */
 let library = null;
@@ -19,39 +26,57 @@ async function loadLibrary() {
     return await library;
   } catch {
     library = null;
-    throw new UserError("A part of the program could not be loaded.", { where: LIBRARY, hint: "Check your connection, then try again. Pictures work without it.", action: "retry" });
+    throw notLoaded(LIBRARY, "Check your connection, then try again. Pictures work without it.");
   }
 }
 
 /** A PDF that is open, with a thread of its own. */
 export class PdfFile {
-  /** Use `open`. @param {File} file @param {any} task of pdf.js @param {any} document of pdf.js @param {Worker} worker */
-  constructor(file, task, document, worker) {
+  /** Use `open`. @param {File} file @param {any} task of pdf.js @param {any} document of pdf.js @param {Worker} worker @param {string[]} missing parts that could not be loaded */
+  constructor(file, task, document, worker, missing) {
     this.file = file;
     this.task = task;
     this.document = document;
     this.worker = worker;
+    this.missing = missing;
   }
 
-  /** @param {File} file @param {AbortSignal} [signal] @returns {Promise<PdfFile>} */
-  static async open(file, signal) {
+  /** @param {File} file @param {Ask} ask @param {AbortSignal} [signal] @returns {Promise<PdfFile>} */
+  static async open(file, ask, signal) {
     if (file.size > FILE_LIMIT) {
       throw new UserError(`This PDF has ${megabytes(file.size)}.`, { where: file.name, hint: `At most ${megabytes(FILE_LIMIT)} are opened here. Save the pages that you need as a file of their own.` });
     }
-    const { getDocument, PDFWorker } = await loadLibrary();
+    const { getDocument, PDFWorker, PasswordResponses } = await loadLibrary();
     const data = new Uint8Array(await file.arrayBuffer());
     throwIfCancelled(signal);
     const worker = new Worker(siteUrl(WORKER), { type: "module", name: "pdf" });
     const lost = new Promise((_, reject) => (worker.onerror = (event) => {
       event.preventDefault();
-      reject(new UserError("A part of the program could not be loaded.", { where: WORKER, hint: "Check your connection, then try again.", action: "retry" }));
+      reject(notLoaded(WORKER));
     }));
+    /** @type {string[]} */
+    const missing = [];
+    class BinaryDataFactory { // pdf.js draws a page without the parts that it lacks, and says so to nobody
+      /** @param {{kind: string, filename: string}} part */
+      async fetch({ kind, filename }) {
+        const path = `${PARTS[kind]}${filename}`;
+        const response = await fetch(siteUrl(path)).catch(/** @returns {null} */ () => null);
+        if (response?.ok) return new Uint8Array(await response.arrayBuffer());
+        missing.push(path);
+        throw new Error(path);
+      }
+    }
     const task = getDocument({
-      data, worker: PDFWorker.create({ port: worker }), isEvalSupported: false, enableXfa: false, verbosity: 0, maxImageSize: 1 << 27,
-      wasmUrl: siteUrl("pdfjs/wasm/"), standardFontDataUrl: siteUrl("pdfjs/standard_fonts/"),
+      data, worker: PDFWorker.create({ port: worker, verbosity: 0 }), isEvalSupported: false, enableXfa: false, verbosity: 0, maxImageSize: 1 << 27, BinaryDataFactory,
+      ...Object.fromEntries(Object.entries(PARTS).map(([kind, folder]) => [kind, siteUrl(folder)])),
     });
+    const refused = new Promise((_, reject) => (task.onPassword = (/** @type {(password: string) => void} */ answer, /** @type {number} */ reason) =>
+      ask(file.name, reason === PasswordResponses.INCORRECT_PASSWORD, signal).then((password) => {
+        if (password === null) throw new LockedPdf("This PDF is locked with a password.", { where: file.name, hint: "Read it again, or add it again, to give the password." });
+        answer(password);
+      }).catch(reject)));
     try {
-      return new PdfFile(file, task, await abortable(Promise.race([task.promise, lost]), signal), worker);
+      return new PdfFile(file, task, await abortable(Promise.race([task.promise, lost, refused]), signal), worker, missing);
     } catch (error) {
       worker.terminate();
       throw refusal(error, file.name);
@@ -82,6 +107,7 @@ export class PdfFile {
       drawing = page.render({ canvas, viewport, intent: "print", background: "#ffffff" });
       await abortable(/** @type {any} */ (drawing).promise, signal);
       page.cleanup();
+      if (this.missing.length) throw notLoaded(this.missing[0]);
       return canvas;
     } catch (error) {
       drawing?.cancel();
@@ -96,8 +122,11 @@ export class PdfFile {
   }
 }
 
+/** @param {string} where @param {string} [hint] */
+const notLoaded = (where, hint = "Check your connection, then try again.") => new UserError("A part of the program could not be loaded.", { where, hint, action: "retry" });
+
 /** A promise that rejects at once when the user stops. @template T @param {Promise<T>} promise @param {AbortSignal} [signal] @returns {Promise<T>} */
-function abortable(promise, signal) {
+export function abortable(promise, signal) {
   if (!signal) return promise;
   throwIfCancelled(signal);
   return new Promise((resolve, reject) => {
@@ -111,6 +140,5 @@ function abortable(promise, signal) {
 function refusal(error, where) {
   if (error instanceof UserError || error instanceof Cancelled) return error;
   console.debug(error);
-  if (error?.name === "PasswordException") return new UserError("This PDF is locked with a password.", { where, hint: "Open it in another program, save it without the password, then drop that." });
   return new UserError("This PDF is damaged, or it is none.", { where, hint: "Save it again, or take a picture of the page." });
 }

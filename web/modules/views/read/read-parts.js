@@ -30,6 +30,7 @@ function main() {
         h("span", { class: "read-hint", id: "read-samples-label" }, "Or try a sample:"),
         h("div", { class: "openings", id: "read-samples", role: "group", "aria-labelledby": "read-samples-label" })),
       h("ol", { class: "read-queue", id: "read-queue", "aria-label": "Pages", hidden: true })),
+    h("div", { class: "error-slot", id: "read-locked" }),
     h("div", { class: "error-slot", id: "read-error" }),
     h("article", { class: "sheet card read-sheet", id: "read-sheet", "data-state": "empty", "aria-labelledby": "read-sheet-title" },
       h("h2", { class: "visually-hidden", id: "read-sheet-title" }, "The page and its text"),

@@ -5,7 +5,7 @@
  * @typedef {import("../../shared/protocol.js").TaskEvent} TaskEvent
  * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
  */
-import { UserError } from "../../shared/protocol.js";
+import { Cancelled, UserError } from "../../shared/protocol.js";
 import { siteUrl } from "../../shared/site.js";
 import { Announcer } from "../../page/announcer.js";
 import { byId, copyText, find, h, loadStyle, memory, tabMemory } from "../../page/dom.js";
@@ -21,6 +21,8 @@ import { Arriving, Page } from "./page.js";
 import { PagePicture } from "./page-picture.js";
 import { closePdf, countPages, drawPage, isPdf, pageNumbers } from "./page-source.js";
 import { PageText } from "./page-text.js";
+import { PasswordForm } from "./password-form.js";
+import { LockedPdf } from "./pdf-file.js";
 import { buildRead } from "./read-parts.js";
 import { aboutOf, contentOf, filesOf, keptFiles, pagesOf, titleOf } from "./session.js";
 
@@ -71,6 +73,13 @@ class ReadView {
     this.picture = new PagePicture();
     this.text = new PageText();
     this.camera = new Camera();
+    this.password = new PasswordForm(byId("read-locked"));
+    /** @type {import("./pdf-file.js").Ask} */
+    this.ask = (name, wrong, signal) => this.password.ask(name, wrong, signal);
+    /** Ends with the queue that is shown. */
+    this.session = new AbortController();
+    /** Ends when another page is shown. */
+    this.showing = new AbortController();
     this.store = new HistoryStore("reading");
     this.entry = this.store.begin("Pictures");
     /** The queue. @type {Page[]} */
@@ -227,11 +236,12 @@ class ReadView {
   /** Adds the pages of files, and reads them. @param {File[]} files */
   async add(files) {
     clearError(this.slot);
+    const { signal } = this.session;
     /** @type {Page[]} */
     const added = [];
     try {
       for (const file of files) {
-        const count = await countPages(file);
+        const count = await countPages(file, { ask: this.ask, signal });
         const numbers = isPdf(file) ? pageNumbers(this.settings.pdf_pages, count) : [1];
         if (this.pages.length + added.length + numbers.length > MOST_PAGES) {
           throw new UserError(`There are more than ${MOST_PAGES} pages.`, { where: file.name, hint: "Read fewer at a time: “Pages of PDFs” in the settings chooses some." });
@@ -241,7 +251,7 @@ class ReadView {
     } catch (error) {
       showError(this.slot, error, this.actions);
     }
-    if (!added.length) return;
+    if (!added.length || signal.aborted) return;
     this.pages.push(...added);
     this.#showQueue();
     if (this.button.running) return; // it reads these too
@@ -300,6 +310,8 @@ class ReadView {
         page.state = "waiting";
         throw error;
       }
+      // Who has no password is asked for it once.
+      for (const one of error instanceof LockedPdf ? this.pages.filter(({ file, state }) => file === page.file && state === "waiting") : []) [one.state, one.error] = ["failed", error];
       page.state = "failed";
       page.error = error;
     } finally {
@@ -320,6 +332,7 @@ class ReadView {
       if (event.type === "region") arriving.region(event);
       else if (event.type === "line") arriving.line(event);
       else if (event.type === "item") page.values = /** @type {any} */ (valuesOf(event));
+      else if (event.type === "progress" && event.what === "layout") this.#say(page, "Finding the lines", event.done, event.total, false);
       else if (event.type === "progress" && event.what === "lines") this.#say(page, "Reading line", event.done, event.total);
       else if (event.type === "progress" && event.what !== "pictures") this.#say(page, event.what, event.done, event.total);
       if (this.page !== page || !["region", "line"].includes(event.type) || performance.now() - drawn < SHOWN_EVERY) return;
@@ -337,16 +350,16 @@ class ReadView {
     }
   }
 
-  /** @param {Page} page @param {string} what @param {number} done @param {number | null} total */
-  #say(page, what, done, total) {
+  /** @param {Page} page @param {string} what @param {number} done @param {number | null} total @param {boolean} [counted] whether the text says which of how many */
+  #say(page, what, done, total, counted = true) {
     const place = this.pages.length > 1 ? `Page ${this.pages.indexOf(page) + 1} of ${this.pages.length}: ` : "";
     const text = place ? what.charAt(0).toLowerCase() + what.slice(1) : what;
-    this.progress.show(`${place}${text}${total ? ` ${Math.min(done + 1, total)} of ${total}` : "…"}`, done, total);
+    this.progress.show(`${place}${text}${total && counted ? ` ${Math.min(done + 1, total)} of ${total}` : "…"}`, done, total);
   }
 
   /** @param {Page} page @param {AbortSignal} [signal] */
   async #draw(page, signal) {
-    const { canvas, smaller } = await drawPage(page.file, page.number, page.turns, signal);
+    const { canvas, smaller } = await drawPage(page.file, page.number, page.turns, { ask: this.ask, signal });
     page.smaller = smaller;
     return canvas;
   }
@@ -385,6 +398,9 @@ class ReadView {
   /** Shows a page, or nothing. @param {Page | null} page @param {AbortSignal} [signal] */
   async show(page, signal) {
     this.edit(false);
+    this.showing.abort();
+    const showing = (this.showing = new AbortController());
+    signal?.addEventListener("abort", () => showing.abort(), { once: true });
     this.page = page;
     this.canvas = null;
     this.picture.show(null);
@@ -392,14 +408,18 @@ class ReadView {
     this.#showPage();
     if (!page) return;
     try {
-      const canvas = await this.#draw(page, signal);
+      const canvas = await this.#draw(page, showing.signal);
       if (this.page !== page) return;
       this.canvas = canvas;
       this.picture.show(canvas, page.name);
       this.#showPage();
     } catch (error) {
+      if (error instanceof Cancelled && !signal?.aborted) return; // another page is shown
       if (signal) throw error;
-      if (page.state === "waiting" && !this.button.running) [page.state, page.error] = ["failed", error]; // else its reading says so
+      if (page.state === "waiting" && !this.button.running) { // else its reading says so
+        if (isOfPage(error)) [page.state, page.error] = ["failed", error];
+        else showError(this.slot, error, { ...this.actions, retry: () => this.show(page) });
+      }
       this.#showQueue();
       this.#showPage();
     }
@@ -582,6 +602,9 @@ class ReadView {
 
   /** @param {import("../../history/history-store.js").HistoryEntry} entry @param {Page[]} pages */
   async #change(entry, pages) {
+    this.session.abort();
+    this.session = new AbortController();
+    this.showing.abort();
     await this.button.interrupt();
     await this.keep();
     clearError(this.slot);
