@@ -266,6 +266,7 @@ def test_full_storage_says_so(
     press(visit, "Download")
     alert = visit.model_row("Foxes").get_by_role("alert")
     expect(alert).to_contain_text("full")
+    expect(alert).not_to_contain_text("stored")  # nothing was
     protocol.send("Storage.overrideQuotaForOrigin", {"origin": hub_site.origin})
     visit.model_row("Foxes").get_by_role("button", name="Open storage").click()
     expect(visit.page.locator("#storage-dialog")).to_be_visible()

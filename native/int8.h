@@ -7,7 +7,9 @@
  *   AVX2          maddubs takes unsigned x signed: |w| * (x with w's sign)
  *   relaxed       dot takes signed x 0..127; the meaning of 128..255 is undefined, but constant on one machine. If
  *                 find_dot_way finds that it is unsigned or signed, with 32-bit sums, one dot is used as above; else
- *                 two, of pairs in 16 bits, which is what such a machine has: w * max(x, 0) - w * max(-x, 0)
+ *                 two of int16 pairs, which such a machine has at full speed. Of four weights a, b, c, d, the words are
+ *                 256 b + a and 256 d + c, and b and d are their high bytes: word * x_a + b * (x_b - 256 x_a) for each
+ *                 word. a and c have no sign there: they get 128 more, and the sums start at -128 * (x_a + x_c)
  *   others        widened to int16, pairs multiplied and added
  */
 #ifndef PYAPP_INT8_H
@@ -51,7 +53,7 @@ enum { PARTS = BAND / PART_ROWS, PART_BYTES = PART_ROWS * 4 };
  * int32 for each row, possibly in pieces until part_finish. */
 typedef struct dot_way {
     int two;             /* relaxed: two dots; always a compile-time constant */
-    int32_t flip, start; /* relaxed, one dot: xor for weights, factor of sum(x) */
+    int32_t flip, start; /* relaxed: xor for weights; one dot: factor of sum(x) */
 } dot_way;
 
 #if defined(__AVX512VNNI__)
@@ -98,18 +100,18 @@ INLINE part_sums sums_finish(sums s, const dot_way *way) { return (part_sums)s; 
 
 #elif defined(__wasm_relaxed_simd__)
 typedef struct prepared {
-    int8_t values[2 * BLOCK]; /* one dot: as they are; two: for each step max(x, 0) and max(-x, 0) */
+    int8_t values[2 * BLOCK]; /* one dot: as they are; two: for each step x_a, x_c and x_b - 256 x_a, x_d - 256 x_c */
     float scale;
     int32_t start;
 } prepared;
 typedef v128_t part;
 typedef struct step {
-    v128_t plus, minus;
+    v128_t words, high; /* what multiplies whole words (one dot: all) and their high bytes */
 } step;
 typedef v128_t sums;
 INLINE part part_load(const int8_t *w, const dot_way *way)
 {
-    return way->two ? wasm_v128_load(w) : wasm_v128_xor(wasm_v128_load(w), wasm_i32x4_splat(way->flip));
+    return wasm_v128_xor(wasm_v128_load(w), wasm_i32x4_splat(way->flip));
 }
 INLINE step step_load(const prepared *x, int index, const dot_way *way)
 {
@@ -117,18 +119,13 @@ INLINE step step_load(const prepared *x, int index, const dot_way *way)
         return (step){wasm_v128_load32_splat(x->values + 4 * index), wasm_i32x4_splat(0)};
     return (step){wasm_v128_load32_splat(x->values + 8 * index), wasm_v128_load32_splat(x->values + 8 * index + 4)};
 }
-INLINE sums sums_start(const prepared *x, const dot_way *way)
-{
-    return way->two ? wasm_i32x4_splat(0) : wasm_v128_load32_splat(&x->start);
-}
+INLINE sums sums_start(const prepared *x, const dot_way *way) { return wasm_v128_load32_splat(&x->start); }
 INLINE sums sums_add(sums to, part w, step x, const dot_way *way)
 {
     if (!way->two)
-        return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x.plus, w, to);
-    /* Of each activation, one of the two is 0: a pair of products is at most 2 * 128 * 127. */
-    const v128_t pairs =
-        wasm_i16x8_sub(wasm_i16x8_relaxed_dot_i8x16_i7x16(w, x.plus), wasm_i16x8_relaxed_dot_i8x16_i7x16(w, x.minus));
-    return wasm_i32x4_add(to, wasm_i32x4_extadd_pairwise_i16x8(pairs));
+        return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x.words, w, to);
+    return wasm_i32x4_add(wasm_i32x4_add(to, wasm_i32x4_dot_i16x8(w, x.words)),
+                          wasm_i32x4_dot_i16x8(wasm_i16x8_shr(w, 8), x.high));
 }
 INLINE part_sums sums_finish(sums s, const dot_way *way) { return (part_sums)s; }
 
@@ -223,6 +220,8 @@ INLINE void sums_in_order(sums *s)
 #if defined(__wasm_simd128__) && !defined(__wasm_relaxed_simd__)
     IN_ORDER(s->low);
     IN_ORDER(s->high);
+#elif defined(__AVX2__) /* GCC would add the products of several steps first, in more registers than there are */
+    __asm__("" : "+x"(*s));
 #else
     (void)s;
 #endif
@@ -236,16 +235,20 @@ INLINE void sums_in_order(sums *s)
 INLINE void prepare(prepared *to, const activations *from, const dot_way *way)
 {
 #if defined(__wasm_relaxed_simd__)
-    const v128_t zero = wasm_i32x4_splat(0);
+    v128_t sum = wasm_i32x4_splat(0);
     for (int i = 0; i < BLOCK; i += 16) {
         const v128_t x = wasm_v128_load(from->values + i);
-        const v128_t plus = wasm_i8x16_max(x, zero), minus = wasm_i8x16_max(wasm_i8x16_sub(zero, x), zero);
+        const v128_t first = wasm_i16x8_shl(x, 8), words = wasm_i16x8_shr(first, 8);
+        const v128_t high = wasm_i16x8_sub(wasm_i16x8_shr(x, 8), first);
         wasm_v128_store(to->values + (way->two ? 2 * i : i),
-                        way->two ? wasm_i32x4_shuffle(plus, minus, 0, 4, 1, 5) : x);
+                        way->two ? wasm_i32x4_shuffle(words, high, 0, 4, 1, 5) : x);
         if (way->two)
-            wasm_v128_store(to->values + 2 * i + 16, wasm_i32x4_shuffle(plus, minus, 2, 6, 3, 7));
+            wasm_v128_store(to->values + 2 * i + 16, wasm_i32x4_shuffle(words, high, 2, 6, 3, 7));
+        sum = wasm_i32x4_add(sum, wasm_i32x4_extadd_pairwise_i16x8(words));
     }
-    to->start = way->start * from->sum;
+    sum = wasm_i32x4_add(sum, wasm_i32x4_shuffle(sum, sum, 2, 3, 0, 1));
+    const int32_t words_sum = wasm_i32x4_extract_lane(sum, 0) + wasm_i32x4_extract_lane(sum, 1);
+    to->start = way->two ? -128 * words_sum : way->start * from->sum;
 #else
     for (int i = 0; i < BLOCK; i++)
         to->values[i] = from->values[i];
@@ -266,7 +269,7 @@ INLINE dot_way find_dot_way(void)
         return (dot_way){0, (int32_t)0x80808080, -128};
     if (dot == 4 * 127 * -1)
         return (dot_way){0, 0, 0};
-    return (dot_way){1, 0, 0};
+    return (dot_way){1, 0x00800080, 0};
 }
 #else
 INLINE dot_way find_dot_way(void) { return (dot_way){0, 0, 0}; }
@@ -292,9 +295,8 @@ INLINE part_float scales_load_f16(const void *p)
     return (part_float)_mm256_cvtph_ps(_mm_loadu_si128(p));
 #elif defined(__wasm_simd128__) /* shorter than vload_f16; subnormal scales are rare, and only slow */
     const vint half = (vint)wasm_i32x4_load16x4(p), magnitude_and_sign = (half << 13) & vconstant((int32_t)0x8fffe000);
-    const vint infinite = (vint)((half & vconstant(0x7c00)) == vconstant(0x7c00)) & vconstant(0x7f800000);
-    const vfloat value = (vfloat)magnitude_and_sign * (vfloat)vconstant(0x77800000); /* 2^112 */
-    return (vfloat)((vint)value | infinite);
+    const vfloat large = (vfloat)vconstant(0x77800000), small = (vfloat)vconstant(0x07800000); /* 2^112, 2^-112 */
+    return (vfloat)magnitude_and_sign * large * large * small; /* 2^16 and above, infinity and NaN, become infinite */
 #else
     return vload_f16(p);
 #endif

@@ -61,10 +61,12 @@ enum { BANDS_AT_ONCE = 1 };
 #else
 enum { BANDS_AT_ONCE = 2 };
 #endif
-#if defined(__wasm_relaxed_simd__) /* types with two sums for each row need twice the registers */
-enum { HALVES_AT_ONCE = 2 };
+/* Browsers have 15 registers. There, with pairs, bands are multiplied one after the other, in code of their own: memory
+ * likes that loads of one stream are the same instruction. Without, two sums for each row need twice the registers. */
+#if defined(__wasm_relaxed_simd__)
+enum { FEW_REGISTERS = 1 };
 #else
-enum { HALVES_AT_ONCE = BANDS_AT_ONCE };
+enum { FEW_REGISTERS = 0 };
 #endif
 typedef part_float band_sums[PARTS];
 
@@ -143,7 +145,6 @@ INLINE void add_pairs(run_pairs *to, const uint8_t *w, int64_t stride, const rea
 {
     UNROLL for (int i = 0; i < 2; i++)
     {
-        LOADS_IN_ORDER;
         const u7_step first = u7_step_load(x, 2 * u + i), last = u7_step_load(x, 2 * u + i + 4);
         UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
         {
@@ -227,19 +228,23 @@ INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const 
     for (int run = 0; run < runs; run++, x++) {
         UNROLL for (int b = 0; b < bands; b++)
             prefetch(w + b * stride + band_bytes(type) / runs * run + AHEAD, band_bytes(type) / runs);
-        if (pairs)
-            add_run_pairs(&s, w + band_numbers(t, run), stride, x, bands, t);
-        else
-            add_run(&s, w + band_numbers(t, run), stride, x, bands, t);
+        const int once = FEW_REGISTERS && pairs ? 1 : bands;
         UNROLL for (int b = 0; b < bands; b++)
         {
+            const uint8_t *numbers = w + b * stride + band_numbers(t, run);
+            if (b % once == 0) {
+                if (pairs)
+                    add_run_pairs(&s, numbers, stride, x, once, t);
+                else
+                    add_run(&s, numbers, stride, x, once, t);
+            }
             run_factors f;
             if (t.large)
                 load_factors(&f, w + b * stride + band_run(t, run), t);
             UNROLL for (int p = 0; p < PARTS; p++)
             {
                 const uint8_t *at = w + b * stride + p * PART_ROWS * 2;
-                const part_float dot = floats_of(s.low[b][p]), scale = part_splat(x->scale);
+                const part_float dot = floats_of(s.low[b % once][p]), scale = part_splat(x->scale);
                 if (!t.large) {
                     total[b][p] = part_fma(dot, scales_load_f16(at) * scale, total[b][p]);
                     if (t.minimums)
@@ -249,7 +254,7 @@ INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const 
                 }
                 sum[b][p] = part_fma(dot, f.scales[0][p] * scale, sum[b][p]);
                 if (t.halves)
-                    sum[b][p] = part_fma(floats_of(s.high[b][p]), f.scales[1][p] * scale, sum[b][p]);
+                    sum[b][p] = part_fma(floats_of(s.high[b % once][p]), f.scales[1][p] * scale, sum[b][p]);
                 if (t.minimums)
                     least[b][p] = part_fma(f.minimums[0][p], part_splat(x->weighted[0]), least[b][p]);
                 if (t.minimums && t.halves)
@@ -277,7 +282,7 @@ INLINE void stream_bands(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_
 {
     const band_type t = band_type_of(type);
     const int64_t step = t.large ? MOST_VALUES / BLOCK : 1, nbytes = band_bytes(type);
-    const int most = t.halves ? HALVES_AT_ONCE : BANDS_AT_ONCE, once = bands < most ? bands : most;
+    const int most = FEW_REGISTERS && t.halves && !pairs ? 2 : BANDS_AT_ONCE, once = bands < most ? bands : most;
     for (int64_t first = 0; first < blocks; first += CHUNK_BLOCKS) {
         const int64_t last = blocks - first < CHUNK_BLOCKS ? blocks : first + CHUNK_BLOCKS;
         band_sums total[STREAM_BANDS] = {0};

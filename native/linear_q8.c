@@ -44,7 +44,7 @@ INLINE int64_t block_bytes(const int half_scales) { return BAND_BYTES + BAND * (
 typedef stripe_sums tile_sums[TILE_ROWS][STRIPES][STRIPE_PARTS];
 
 /* Adds 4 columns of a block (weights at w) to the sums. */
-INLINE void add_step(tile_sums sum, const uint8_t *w, int64_t band_stride, const tile_input *in, int64_t k, int s,
+INLINE void add_step(tile_sums sum, const uint8_t *w, int64_t band_stride, const prepared *const x[TILE_ROWS], int s,
                      const int rows, const int stripes, const dot_way *way)
 {
     stripe weights[STRIPES][STRIPE_PARTS];
@@ -52,7 +52,7 @@ INLINE void add_step(tile_sums sum, const uint8_t *w, int64_t band_stride, const
         (const int8_t *)w + s * BAND * 4 + b * STRIPE_BANDS * band_stride + p * PART_BYTES, band_stride, way);
     UNROLL for (int r = 0; r < rows; r++)
     {
-        const stripe_step four = stripe_step_load(&in->x[r][k], s, way);
+        const stripe_step four = stripe_step_load(x[r], s, way);
         UNROLL for (int b = 0; b < stripes; b++) UNROLL for (int p = 0; p < STRIPE_PARTS; p++) sum[r][b][p] =
             stripe_add(sum[r][b][p], weights[b][p], four, way);
         UNROLL for (int b = 0; b < stripes; b++) UNROLL for (int p = 0; p < STRIPE_PARTS; p++)
@@ -68,22 +68,29 @@ INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t 
     const int64_t scale_bytes = half_scales ? 2 : 4;
     const int stripes = (bands + STRIPE_BANDS - 1) / STRIPE_BANDS;
     stripe_float total[TILE_ROWS][STRIPES][STRIPE_PARTS] = {0};
+    const prepared *x[TILE_ROWS]; /* the block of each row */
+    UNROLL for (int r = 0; r < rows; r++) x[r] = in->x[r];
     for (int64_t k = 0; k < in->blocks; k++, w += block_bytes(half_scales)) {
         tile_sums sum;
         if (rows == 1)
             UNROLL for (int b = 0; b < bands; b++) prefetch(w + b * band_stride + AHEAD, block_bytes(half_scales));
         UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < stripes; b++)
-            UNROLL for (int p = 0; p < STRIPE_PARTS; p++) sum[r][b][p] = stripe_start(&in->x[r][k], way);
-        UNROLL_SAFE for (int s = 0; s < STEPS; s += 2) UNROLL for (int i = 0; i < 2; i++)
-            add_step(sum, w + BAND * scale_bytes, band_stride, in, k, s + i, rows, stripes, way);
+            UNROLL for (int p = 0; p < STRIPE_PARTS; p++) sum[r][b][p] = stripe_start(x[r], way);
+        if (way->two && rows > 1) /* two unrolled steps would be more than registers hold */
+            ROLLED for (int s = 0; s < STEPS; s++)
+                add_step(sum, w + BAND * scale_bytes, band_stride, x, s, rows, stripes, way);
+        else
+            UNROLL_SAFE for (int s = 0; s < STEPS; s += 2) UNROLL for (int i = 0; i < 2; i++)
+                add_step(sum, w + BAND * scale_bytes, band_stride, x, s + i, rows, stripes, way);
         UNROLL for (int b = 0; b < stripes; b++) UNROLL for (int p = 0; p < STRIPE_PARTS; p++)
         {
             const uint8_t *at = w + b * STRIPE_BANDS * band_stride + p * PART_ROWS * scale_bytes;
             const stripe_float scale =
                 half_scales ? stripe_scales_f16(at, band_stride) : stripe_scales_f32(at, band_stride);
             UNROLL for (int r = 0; r < rows; r++) total[r][b][p] =
-                stripe_fma(stripe_finish(sum[r][b][p], way), scale * stripe_splat(in->x[r][k].scale), total[r][b][p]);
+                stripe_fma(stripe_finish(sum[r][b][p], way), scale * stripe_splat(x[r]->scale), total[r][b][p]);
         }
+        UNROLL for (int r = 0; r < rows; r++) x[r]++;
     }
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < stripes; b++)
             UNROLL for (int p = 0; p < STRIPE_PARTS; p++) *

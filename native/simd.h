@@ -91,14 +91,6 @@ typedef int32_t vint_unaligned __attribute__((vector_size(4 * LANES), aligned(1)
 #define IN_ORDER(vector) ((void)0)
 #endif
 
-/* What is read after this is loaded after it: compilers would load all of an unrolled loop first, into more registers
- * than a browser has. No instruction comes of it. */
-#if defined(__wasm__)
-#define LOADS_IN_ORDER __asm__ volatile("" : : : "memory")
-#else
-#define LOADS_IN_ORDER ((void)0)
-#endif
-
 /* The share of `total` items that a worker of `workers` does, cut at multiples of `unit`: first <= item < last. */
 INLINE void worker_share(int64_t total, int64_t unit, int worker, int workers, int64_t *first, int64_t *last)
 {

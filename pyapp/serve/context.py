@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pyapp.distributed.leading import Leader
+from pyapp.engine.storage import release_memory
 
 from .engine import Engine
 from .fields import parse_object
@@ -34,7 +35,7 @@ class Context:
 
     def __init__(self, settings: Settings, leader: Leader | None = None) -> None:
         self.settings = settings
-        self.engine = Engine()
+        self.engine = Engine(tidy=release_memory)
         self.models = Models(settings, self.engine, leader)
         self.metrics = Metrics(self.engine, self.models, lambda: self.in_flight)
         self.connections: Callable[[], int] = lambda: 0  # that are open; the server knows

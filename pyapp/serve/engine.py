@@ -16,6 +16,8 @@ from typing import Any, Protocol, TypeVar
 
 log = logging.getLogger("pyapp.serve")
 T = TypeVar("T")
+IDLE_SECONDS = 1.0  # without work, until free memory goes back to the system
+BUSY_SECONDS = 30.0  # the same where there is always work
 
 
 class Worker(Protocol):
@@ -31,14 +33,18 @@ class Worker(Protocol):
 
 
 class Engine:
-    """The thread, its workers, and functions that other threads post to it."""
+    """The thread, its workers, and functions that other threads post to it. `tidy` runs on it once after work has
+    ended, and from time to time while it goes on.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, tidy: Callable[[], Any] = lambda: None) -> None:
         self._posted: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
         self._active: list[Worker] = []
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._died: BaseException | None = None
         self._stopping = False
+        self._tidy = tidy
+        self._worked_since: float | None = None  # when the first work after the last `tidy` began
         self.on_death: Callable[[], Any] = lambda: None
         self.turn_began: float | None = None  # of the turn that runs now
 
@@ -90,6 +96,8 @@ class Engine:
         try:
             while not self._stopping:
                 self._take_posted()
+                if self._worked_since is not None and time.monotonic() - self._worked_since > BUSY_SECONDS:
+                    self._tidy_up()
                 for worker in list(self._active):
                     self._turn_of(worker)
                     self._take_posted(wait=False)
@@ -103,14 +111,28 @@ class Engine:
         wait = wait and not self._active
         while True:
             try:
-                function = self._posted.get(block=wait)
+                function = self._wait_for_posted() if wait else self._posted.get_nowait()
             except queue.Empty:
                 return
             wait = False
+            if self._worked_since is None:
+                self._worked_since = time.monotonic()
             if function is not None:
                 function()
             if self._stopping:
                 return
+
+    def _wait_for_posted(self) -> Callable[[], Any] | None:
+        if self._worked_since is not None:
+            try:
+                return self._posted.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                self._tidy_up()
+        return self._posted.get()
+
+    def _tidy_up(self) -> None:
+        self._tidy()
+        self._worked_since = time.monotonic() if self._active else None
 
     def _turn_of(self, worker: Worker) -> None:
         self.turn_began = time.monotonic()

@@ -3,15 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from pyapp.dataclass import dataclass
+from pyapp.engine.device import cpu
+from pyapp.engine.storage import kept_bytes
 
 from .engine import Engine
 from .scheduler import Scheduler
 from .served import Beside, Models
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of each model whose runner is an `of`."""
+
+    name: str
+    text: str
+    of: type
+    value: Callable[[Any], float]
+    family: type[Metric] = CounterMetricFamily
+
+
+OF_RUNNERS = (
+    Figure("pyapp_texts_waiting", "Texts in the queue", Scheduler, lambda it: it.load.waiting, GaugeMetricFamily),
+    Figure("pyapp_texts_running", "Texts that are being written", Scheduler, lambda it: it.load.running,
+           GaugeMetricFamily),
+    Figure("pyapp_cache_used", "Share of the cache that texts use", Scheduler,
+           lambda it: it.load.used_blocks / it.load.blocks, GaugeMetricFamily),
+    Figure("pyapp_cache_kept", "Share of the cache that is kept for prompts that begin alike", Scheduler,
+           lambda it: it.load.kept_blocks / it.load.blocks, GaugeMetricFamily),
+    Figure("pyapp_prompt_tokens", "Tokens of prompts", Scheduler, lambda it: it.prompt_tokens),
+    Figure("pyapp_prompt_tokens_reused", "Tokens of prompts that were in the cache", Scheduler,
+           lambda it: it.reused_tokens),
+    Figure("pyapp_new_tokens", "Tokens written", Scheduler, lambda it: it.new_tokens),
+    Figure("pyapp_steps", "Steps of the texts together", Scheduler, lambda it: it.steps),
+    Figure("pyapp_texts_preempted", "Texts that gave their memory back for others", Scheduler,
+           lambda it: it.preempted),
+    Figure("pyapp_tokens_guessed", "Tokens guessed by --lookup", Scheduler, lambda it: it.guessed_tokens),
+    Figure("pyapp_tokens_guessed_right", "Guesses that were right", Scheduler, lambda it: it.accepted_tokens),
+    Figure("pyapp_sound_windows", "Windows of recordings encoded", Beside, lambda it: it.encoder.windows),
+    Figure("pyapp_sound_passes", "Passes of the encoder over windows together", Beside, lambda it: it.encoder.passes),
+)  # fmt: skip
 
 
 class Metrics:
@@ -29,6 +67,7 @@ class Metrics:
                                  buckets=SECONDS, registry=registry)  # fmt: skip
         self.sound = Counter("pyapp_sound_seconds", "Seconds of sound transcribed", ["model"], registry=registry)
         self.texts = Counter("pyapp_embedded_texts", "Texts embedded or ranked", ["model"], registry=registry)
+        ProcessCollector(registry=registry)  # memory, processor time, open files, where the system tells (Linux)
         registry.register(_Now(engine, models, in_flight))
 
     def text(self) -> bytes:
@@ -46,56 +85,15 @@ class _Now:
         yield GaugeMetricFamily("pyapp_requests_in_flight", "Requests that wait or run", self._in_flight())
         yield GaugeMetricFamily("pyapp_engine_turn_seconds", "How long the engine's turn takes so far",
                                 self._engine.busy_seconds)  # fmt: skip
+        yield GaugeMetricFamily("pyapp_memory_kept_bytes", "Bytes of free memory that are kept for new tensors",
+                                kept_bytes(cpu))  # fmt: skip
         loaded = GaugeMetricFamily("pyapp_model_loaded", "Whether a model is in memory", labels=["model", "task"])
-        waiting = GaugeMetricFamily("pyapp_texts_waiting", "Texts in the queue", labels=["model"])
-        running = GaugeMetricFamily("pyapp_texts_running", "Texts that are being written", labels=["model"])
-        used = GaugeMetricFamily("pyapp_cache_used", "Share of the cache that texts use", labels=["model"])
-        kept = GaugeMetricFamily("pyapp_cache_kept", "Share of the cache that is kept for prompts that begin alike",
-                                 labels=["model"])  # fmt: skip
-        prompt = CounterMetricFamily("pyapp_prompt_tokens", "Tokens of prompts", labels=["model"])
-        reused = CounterMetricFamily("pyapp_prompt_tokens_reused", "Tokens of prompts that were in the cache",
-                                     labels=["model"])  # fmt: skip
-        new = CounterMetricFamily("pyapp_new_tokens", "Tokens written", labels=["model"])
-        anew = CounterMetricFamily("pyapp_texts_preempted", "Texts that gave their memory back for others",
-                                   labels=["model"])  # fmt: skip
-        passes = CounterMetricFamily("pyapp_steps", "Steps of the texts together", labels=["model"])
-        guessed = CounterMetricFamily("pyapp_tokens_guessed", "Tokens guessed by --lookup", labels=["model"])
-        accepted = CounterMetricFamily("pyapp_tokens_guessed_right", "Guesses that were right", labels=["model"])
-        windows = CounterMetricFamily("pyapp_sound_windows", "Windows of recordings encoded", labels=["model"])
-        together = CounterMetricFamily("pyapp_sound_passes", "Passes of the encoder over windows together",
-                                       labels=["model"])  # fmt: skip
+        families = {figure: figure.family(figure.name, figure.text, labels=["model"]) for figure in OF_RUNNERS}
         for model in self._models.by_name.values():
             loaded.add_metric([model.name, model.task], float(model.loaded is not None))
-            scheduler = model.runner
-            if isinstance(scheduler, Beside):
-                windows.add_metric([model.name], scheduler.encoder.windows)
-                together.add_metric([model.name], scheduler.encoder.passes)
-            if isinstance(scheduler, Scheduler):
-                load, name = scheduler.load, [model.name]
-                waiting.add_metric(name, load.waiting)
-                running.add_metric(name, load.running)
-                used.add_metric(name, load.used_blocks / load.blocks)
-                kept.add_metric(name, load.kept_blocks / load.blocks)
-                prompt.add_metric(name, scheduler.prompt_tokens)
-                reused.add_metric(name, scheduler.reused_tokens)
-                new.add_metric(name, scheduler.new_tokens)
-                passes.add_metric(name, scheduler.steps)
-                anew.add_metric(name, scheduler.preempted)
-                guessed.add_metric(name, scheduler.guessed_tokens)
-                accepted.add_metric(name, scheduler.accepted_tokens)
-        yield from (
-            loaded,
-            waiting,
-            running,
-            used,
-            kept,
-            prompt,
-            reused,
-            new,
-            passes,
-            anew,
-            guessed,
-            accepted,
-            windows,
-            together,
-        )
+            runner = model.runner
+            for figure, family in families.items():
+                if isinstance(runner, figure.of):
+                    family.add_metric([model.name], figure.value(runner))
+        yield loaded
+        yield from families.values()

@@ -53,6 +53,29 @@ def test_workers_take_turns_and_fail_alone() -> None:
     assert not engine.alive
 
 
+def test_tidies_up_after_work_and_in_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyapp.serve.engine.IDLE_SECONDS", 0.01)
+    monkeypatch.setattr("pyapp.serve.engine.BUSY_SECONDS", 0.0)
+    order: list[str] = []
+    tidied = threading.Event()
+
+    def tidy() -> None:
+        order.append("tidy")
+        tidied.set()
+
+    engine = Engine(tidy)
+    worker = Counting("a", 3, order)
+    engine.post(lambda: engine.activate(worker))
+    engine.start()
+    assert worker.ended.wait(10)
+    engine.call(tidied.clear).result(10)
+    assert tidied.wait(10)
+    time.sleep(0.1)
+    engine.stop()
+    assert "".join(order[:6]).startswith("tidyatidyatidya")
+    assert order.count("tidy") <= 6  # not again and again while nothing is done
+
+
 def test_a_dead_engine_is_told(caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("starlette")
     from starlette.testclient import TestClient

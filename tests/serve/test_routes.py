@@ -262,6 +262,8 @@ def test_operation(client: Any) -> None:
     figures = client.get("/metrics").text
     assert 'pyapp_model_loaded{model="chat",task="generate"} 1.0' in figures
     assert 'pyapp_time_to_first_token_seconds_count{model="chat"}' in figures
+    assert 'pyapp_new_tokens_total{model="chat"} ' in figures and 'pyapp_sound_windows_total{model="speech"}' in figures
+    assert "pyapp_memory_kept_bytes " in figures and "process_resident_memory_bytes " in figures
     assert client.context.in_flight == 0
 
 

@@ -82,11 +82,11 @@ export function eventFromError(error) {
   };
 }
 
-/** @param {{needed?: number, free?: number}} [sizes] in bytes */
-export function storageFull({ needed, free } = {}) {
+/** @param {{needed?: number, free?: number, kept?: number}} [sizes] in bytes. `kept`: of the file that are stored */
+export function storageFull({ needed, free, kept } = {}) {
   const figures = needed ? ` It needs ${megabytes(needed)} and ${megabytes(free ?? 0)} are left.` : "";
   return new UserError(`The browser's storage for this page is full.${figures}`, {
-    hint: "Delete models under Storage, or free some disk space. The part that was downloaded is stored.",
+    hint: `Delete models under Storage, or free some disk space.${kept ? " The part that was downloaded is stored." : ""}`,
     action: "storage",
   });
 }

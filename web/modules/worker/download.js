@@ -64,7 +64,9 @@ async function checkSpace(wanted, known) {
   const { quota, usage } = (await navigator.storage?.estimate?.()) ?? {};
   if (!quota || usage === undefined || !wanted.size) return;
   const needed = wanted.size - (known?.received ?? 0);
-  if (needed > quota - usage) throw storageFull({ needed, free: Math.max(0, quota - usage) });
+  if (needed > quota - usage) {
+    throw storageFull({ needed, free: Math.max(0, quota - usage), kept: known?.received });
+  }
 }
 
 /** @param {Wanted} wanted @param {Entry} entry @param {Journal} journal @param {DownloadOptions} options */
@@ -72,13 +74,14 @@ async function receiveAll(wanted, entry, journal, options) {
   let attempt = 0;
   for (;;) {
     throwIfCancelled(options.signal);
-    if (!navigator.onLine && !isLocal(wanted.url)) throw offline(wanted);
+    if (!navigator.onLine && !isLocal(wanted.url)) throw offline(wanted, journal);
     const before = journal.received;
     try {
       return await receive(wanted, entry, journal, options);
     } catch (error) {
       if (options.signal.aborted) throw new Cancelled();
-      if (error instanceof UserError || nameOf(error) === "QuotaExceededError") throw error;
+      if (error instanceof UserError) throw error;
+      if (nameOf(error) === "QuotaExceededError") throw storageFull({ kept: (await entry.journal())?.received });
       attempt = journal.received > before ? 1 : attempt + 1; // progress resets the count of attempts
       const attempts = journal.received > 0 ? ATTEMPTS : FIRST_ATTEMPTS;
       if (attempt >= attempts) throw givenUp(wanted, journal, error);
@@ -226,10 +229,10 @@ function givenUp(wanted, journal, error) {
 /** Whether a file comes from this machine, which needs no network. @param {string} url */
 const isLocal = (url) => ["localhost", "127.0.0.1"].includes(new URL(url).hostname);
 
-/** @param {Wanted} wanted */
-const offline = (wanted) => new UserError("This device is offline.", {
+/** @param {Wanted} wanted @param {Journal} journal */
+const offline = (wanted, journal) => new UserError("This device is offline.", {
   where: wanted.url,
-  hint: "Connect it to the network, then download. The part that was downloaded is stored.",
+  hint: `Connect it to the network, then download.${journal.received > 0 ? " The part that was downloaded is stored." : ""}`,
   action: "retry",
 });
 
