@@ -206,9 +206,11 @@ def _where(g: _Graph, y: Tensor, condition: Tensor, a: Any, b: Any) -> str:
     return g.node("Where", [g.operand(condition, as_dtype("bool")), g.operand(a, y.dtype), g.operand(b, y.dtype)])
 
 
-@writes("_clamp")
-def _clamp(g: _Graph, y: Tensor, x: Tensor, low: Any, high: Any) -> str:
+@writes("_clamp", "hardtanh")
+def _clamp(g: _Graph, y: Tensor, x: Tensor, low: Any = -1.0, high: Any = 1.0) -> str:
     name = g.operand(x, y.dtype)
+    if y.dtype.is_floating_point and not isinstance(low, Tensor) and not isinstance(high, Tensor):
+        return g.node("Clip", [name, *("" if limit is None else g.operand(limit, y.dtype) for limit in (low, high))])
     name = name if low is None else g.node("Max", [name, g.operand(low, y.dtype)])
     return name if high is None else g.node("Min", [name, g.operand(high, y.dtype)])
 
@@ -337,6 +339,18 @@ def _layer_norm(g: _Graph, y: Tensor, x: Tensor, weight: Any, bias: Any, epsilon
         return None
     inputs = [g.named(x), g.named(weight), *([] if bias is None else [g.named(bias)])]
     return g.node("LayerNormalization", inputs, axis=-1, epsilon=float(epsilon))
+
+
+@writes("_batch_norm")
+def _batch_norm(
+    g: _Graph, y: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight: Any, bias: Any, epsilon: float
+) -> str:
+    count = mean.numel()
+    scale = g.array([1.0] * count, mean.dtype.name) if weight is None else g.named(weight)
+    shift = g.array([0.0] * count, mean.dtype.name) if bias is None else g.named(bias)
+    return g.node(
+        "BatchNormalization", [g.named(x), scale, shift, g.named(mean), g.named(var)], epsilon=float(epsilon)
+    )
 
 
 def _sides(sides: Any) -> list[int]:

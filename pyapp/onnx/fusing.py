@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from math import isclose, sqrt
+from math import inf, isclose, sqrt
 from typing import Any
 
 from pyapp.engine import Tensor, ops
+from pyapp.engine.element_programs import ElementProgram
+from pyapp.engine.ops.element_updates import update_elements
 
 from .registry import internal
 from .steps import Eager, Step
@@ -383,11 +385,17 @@ def _find_batch_norm(graph: _Graph, item: Eager) -> None:
 # -- activations of a result that nothing else takes: in its own memory
 
 
+def _limited(x: Any, low: float, high: float) -> tuple[Any]:
+    return (x.maximum(low).minimum(high),)
+
+
+_LIMIT = ElementProgram(_limited, 1, 2)
+
+
 def _activated(*inputs: Any, compute: Callable[..., Tensor], settings: dict[str, Any], low: float, high: Any) -> Tensor:
     y = compute(*inputs, **settings)
-    if high is None:
-        return y.relu_() if low == 0 else y.clamp_(low)
-    return y.clamp_(low, high)
+    found: Tensor = update_elements(y, (), _LIMIT, (low, inf if high is None else high))
+    return found
 
 
 _FRESH = ("Conv", "Add", "Gemm", "MatMul", "BatchNormalization", "ConvTranspose")  # never views of their inputs

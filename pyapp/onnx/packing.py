@@ -51,9 +51,9 @@ def pack(step: Step, values: dict[str, Any], made: dict[int, Any]) -> tuple[Step
 
 
 def _fits_half(scales: Any) -> bool:
-    """Whether scales keep their value in float16, up to rounding."""
-    size = np.abs(scales.astype(np.float32))
-    return bool(((size < 65504) & ((size == 0) | (size > 6.2e-5))).all())
+    """Whether scales keep their value in float16, up to rounding: small ones lose no more than the largest does."""
+    largest = float(np.abs(scales.astype(np.float32)).max(initial=0.0))
+    return largest == 0 or 6.2e-5 < largest < 65504
 
 
 def pack_dynamic(

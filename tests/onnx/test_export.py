@@ -109,6 +109,17 @@ def test_names_and_parameters() -> None:
     assert module.inputs[0].type.shape == (2, 4)
 
 
+def test_layers_become_their_operators() -> None:
+    for affine in (False, True):
+        module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, affine=affine), nn.ReLU6())
+        module(randn(2, 3, 6, 6))  # statistics
+        x = randn(1, 3, 6, 6) * 9
+        file = written(module.eval(), x)
+        for name, count in ((b"BatchNormalization", 1), (b"Clip", 1), (b"Where", 0), (b"Mul", 0)):
+            assert (file.count(name) > 0) == count, name
+        check("conv, norm, limits", module, x)
+
+
 def test_quantised_weights_become_float32() -> None:
     model = nn.Sequential(nn.Linear(32, 16))
     nn.quantize(model, "q8_0")

@@ -237,6 +237,19 @@ def test_dynamically_quantised_products_are_packed() -> None:
     assert [len(item._steps) for item in plan_of(module).items] == [2] and not module._others.keys() & {"w", "v"}
 
 
+def test_blocks_of_4_bits_are_packed_with_some_tiny_scales() -> None:
+    codes, scales = RNG.randint(0, 256, (8, 2, 16)).astype(np.uint8), (RNG.rand(16) * 0.01).astype(np.float32)
+    scales[[3, 9]] = 1e-7, 0.0
+    nodes = [b.node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", K=64, N=8)]
+    module = load(b.model(b.graph(nodes, [b.value("x")], [b.value("y")], [b.tensor("w", codes), b.tensor("s", scales)])))
+    numbers = np.stack([codes & 15, codes >> 4], -1).reshape(8, 2, 32).astype(np.float32) - 8
+    x, weight = given(3, 64), (numbers * scales.reshape(8, 2, 1)).reshape(8, 64)
+    with no_grad():
+        wanted = x.numpy() @ weight.T
+        np.testing.assert_allclose(module(x).numpy(), wanted, atol=0.02 * float(np.abs(wanted).max()))
+    assert "w" not in module._others and "w/packed" in module._program.constants
+
+
 @pytest.mark.parametrize("first", ["Conv", "Relu"])
 def test_batch_normalisation_becomes_a_part_of_the_convolution(first: str) -> None:
     tensors = [b.tensor("w", normal(4, 3, 3, 3)), b.tensor("b", normal(4))]

@@ -1499,6 +1499,7 @@ OP_MODULES: dict[str, str] = {
     "_add_windows": "sliding_windows",
     "_as_strided": "view",
     "_attention": "full_attention",
+    "_batch_norm": "normalization",
     "_bessel": "elementwise.special",
     "_cache_rows": "kv_cache",
     "_cached_attention": "kv_cache",

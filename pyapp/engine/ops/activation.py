@@ -134,7 +134,21 @@ def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
         if x.dtype.category != 1 or (x.dtype.name[0] == "u" and min_val < 0):
             raise TypeError(f"hardtanh: {describe(x)} does not hold the limits {min_val} .. {max_val}")
         min_val, max_val = int(min_val), int(max_val)
-    return where(x <= min_val, min_val, where(x >= max_val, max_val, x))
+    return clamp(x, min_val, max_val)
+
+
+def _inside(g: Any, x: Any, low: float, high: float) -> Any:
+    """g between the limits, and at NaN; 0 on them and beyond."""
+    limited = x.maximum(low).minimum(high)
+    return g.where((limited - limited) != 0, g.where(x > low, 0.0).where(x < high, 0.0))
+
+
+_inside_limits = element_function(_inside, 2, 2)
+
+
+@hardtanh.gradient
+def _d_hardtanh(g: Tensor, _: Any, x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Any:
+    return (_inside_limits(g, x, float(min_val), float(max_val)),)
 
 
 @function(method=True, in_place=True)

@@ -139,6 +139,15 @@ def _track(running: Tensor | None, value: Tensor, momentum: float) -> None:
             running.copy_(running * (1 - momentum) + value.detach().to(running.dtype) * momentum)
 
 
+@op()
+def _batch_norm(x: Tensor, mean: Tensor, var: Tensor, weight: Any, bias: Any, epsilon: float) -> Tensor:
+    """One product and one sum for each element of (N, C, ...), by statistics (C,) of each channel."""
+    factor = (var + epsilon).rsqrt()  # (C,)
+    factor = factor if weight is None else factor * weight
+    shift = mean * factor if bias is None else mean * factor - bias  # (C,)
+    return x * per_channel(factor, x.ndim) - per_channel(shift, x.ndim)
+
+
 @function()
 def batch_norm(
     x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
@@ -156,8 +165,8 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: evaluation needs running_mean and running_var")
-        mean, var = per_channel(running_mean, x.ndim), per_channel(running_var, x.ndim)
-        return scaled((x - mean) * (var + eps).rsqrt(), weight, bias)
+        found: Tensor = _batch_norm(x, running_mean, running_var, weight, bias, eps)
+        return found
     count = x.numel() // max(1, x.shape[1])
     if count < 2:
         raise ValueError(f"batch_norm: training needs more than one value per channel, got {describe(x)}")

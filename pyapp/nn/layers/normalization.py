@@ -223,8 +223,10 @@ class BatchNorm(_NormBase):
                 f"{type(self).__name__}: takes {ranks} dims with {self.num_features} channels, got {describe(x)}"
             )
         if self.track_running_stats and not self.training:
-            mean, var = (engine.per_channel(t, x.ndim) for t in (self.running_mean, self.running_var))
-            return engine.scaled((x - mean) * (var + self.eps).rsqrt(), self.weight, self.bias)
+            found: Tensor = engine.batch_norm(
+                x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+            )
+            return found
         dims = (0, *range(2, x.ndim))
         count = x.numel() // max(1, x.shape[1])
         if self.training and count < 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from ....errors import UnsupportedTypeError
@@ -14,9 +15,13 @@ from ...operands import as_tensor, common_dtype, same_device, unbroadcast
 from ...shape import broadcast_shapes
 from ...tensor import Tensor
 from ...user_errors import describe
+from ..element_updates import element_function
 from .compare import ge, gt, le, lt
 from .logical import logical_and, logical_or
 from .select import where
+
+
+_between = element_function(lambda x, low, high: x.maximum(low).minimum(high), 1, 2)
 
 
 def _d_clamp(g: Tensor, _: Any, x: Tensor, low: Any, high: Any) -> Any:
@@ -42,6 +47,8 @@ def _clamp(x: Tensor, low: Any, high: Any) -> Tensor:
     same_device("clamp", x, *limits)
     kind = common_dtype(x, *limits)
     broadcast_shapes(x.shape, *(v.shape for v in limits if isinstance(v, Tensor)), op="clamp")
+    if x.dtype is kind and kind.is_floating_point and all(isinstance(v, (int, float)) for v in limits):
+        return _between(x, -inf if low is None else low, inf if high is None else high)
     value = array_of(x, kind)
     if low is not None:
         value = np.maximum(value, array_of(low, kind))
