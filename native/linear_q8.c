@@ -19,7 +19,12 @@ enum { HAS_THREE = 0, ONE_OF_SCALES = 1 };
 #else
 enum { HAS_THREE = 1, ONE_OF_SCALES = 0 };
 #endif
-enum { TILE_BLOCKS = 128, GROUP_BYTES = 512 << 10 };
+#if defined(__wasm__)
+enum { GROUP_BYTES = 512 << 10 };
+#else
+enum { GROUP_BYTES = 256 << 10 }; /* beside the group that is fetched */
+#endif
+enum { TILE_BLOCKS = 128 };
 enum { MOST_BANDS = FEW_BANDS > VECTOR_BANDS ? FEW_BANDS : VECTOR_BANDS, STRIPES = MOST_BANDS / STRIPE_BANDS };
 
 /* The arguments of a record, and the bands of this worker. */
@@ -74,6 +79,8 @@ INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t 
         tile_sums sum;
         if (rows == 1)
             UNROLL for (int b = 0; b < bands; b++) prefetch(w + b * band_stride + AHEAD, block_bytes(half_scales));
+        else /* the bands after these */
+            UNROLL for (int b = 0; b < bands; b++) prefetch(w + (b + bands) * band_stride, block_bytes(half_scales));
         UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < stripes; b++)
             UNROLL for (int p = 0; p < STRIPE_PARTS; p++) sum[r][b][p] = stripe_start(x[r], way);
         if (way->two && rows > 1) /* two unrolled steps would be more than registers hold */
