@@ -348,9 +348,7 @@ def _batch_norm(
     count = mean.numel()
     scale = g.array([1.0] * count, mean.dtype.name) if weight is None else g.named(weight)
     shift = g.array([0.0] * count, mean.dtype.name) if bias is None else g.named(bias)
-    return g.node(
-        "BatchNormalization", [g.named(x), scale, shift, g.named(mean), g.named(var)], epsilon=float(epsilon)
-    )
+    return g.node("BatchNormalization", [g.named(x), scale, shift, g.named(mean), g.named(var)], epsilon=float(epsilon))
 
 
 def _sides(sides: Any) -> list[int]:

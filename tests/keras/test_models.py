@@ -126,7 +126,9 @@ def test_modules_of_nn_stand_among_the_layers() -> None:
     x, y = numbers(16, 6, 3)
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.Input((6,)), nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), keras.layers.Dense(3)])
-    model.compile(keras.optimizers.Adam(0.01), keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    model.compile(
+        keras.optimizers.Adam(0.01), keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"]
+    )
     losses = model.fit(x, y, epochs=8, verbose=0, batch_size=8).history["loss"]
     assert losses[-1] < losses[0] and model.compiled_step == "captured"
     assert model.output_shape == (None, 3) and len(model.trainable_weights) == 6

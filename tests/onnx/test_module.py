@@ -241,7 +241,9 @@ def test_blocks_of_4_bits_are_packed_with_some_tiny_scales() -> None:
     codes, scales = RNG.randint(0, 256, (8, 2, 16)).astype(np.uint8), (RNG.rand(16) * 0.01).astype(np.float32)
     scales[[3, 9]] = 1e-7, 0.0
     nodes = [b.node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", K=64, N=8)]
-    module = load(b.model(b.graph(nodes, [b.value("x")], [b.value("y")], [b.tensor("w", codes), b.tensor("s", scales)])))
+    module = load(
+        b.model(b.graph(nodes, [b.value("x")], [b.value("y")], [b.tensor("w", codes), b.tensor("s", scales)]))
+    )
     numbers = np.stack([codes & 15, codes >> 4], -1).reshape(8, 2, 32).astype(np.float32) - 8
     x, weight = given(3, 64), (numbers * scales.reshape(8, 2, 1)).reshape(8, 64)
     with no_grad():

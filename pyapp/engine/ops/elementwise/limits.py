@@ -20,7 +20,6 @@ from .compare import ge, gt, le, lt
 from .logical import logical_and, logical_or
 from .select import where
 
-
 _between = element_function(lambda x, low, high: x.maximum(low).minimum(high), 1, 2)
 
 
