@@ -27,7 +27,7 @@ class Figure:
     text: str
     of: type
     value: Callable[[Any], float]
-    family: type[Metric] = CounterMetricFamily
+    family: type[CounterMetricFamily | GaugeMetricFamily] = CounterMetricFamily
 
 
 OF_RUNNERS = (
