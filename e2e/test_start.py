@@ -227,6 +227,7 @@ def test_what_comes_later_is_fetched_again_where_it_did_not_arrive(
         story.expected_errors.append("404")
         with changeable.changed({}, missing=["_later-"]):
             story.open(changeable.url)
+            story.until("pyappPage.app.choices.generate.model !== null")
             several = {"prompt": "One day", "options": {"samples": 2, "max_new_tokens": 4}}
             several["model"] = story.page.evaluate(model)
             transcript = {"segments": [{"text": "One day", "start": 0, "end": 1}], "format": "srt"}

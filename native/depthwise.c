@@ -86,16 +86,6 @@ INLINE void copy_row(float *to, const float *from, int64_t n)
         vstore(to + smaller(i, n - LANES), vload(from + smaller(i, n - LANES)));
 }
 
-/* to[i] = from[2 i], i < n. */
-INLINE void copy_evens(float *to, const float *from, int64_t n)
-{
-    int64_t i = 0;
-    for (; i + LANES < n; i += LANES) /* not the last one: what follows it may not be ours */
-        vstore(to + i, EVEN(vload(from + 2 * i), vload(from + 2 * i + LANES)));
-    for (; i < n; i++)
-        to[i] = from[2 * i];
-}
-
 /* to (rows, pitch): x (height, width) at rows y, y + y_step, ... and columns left, left + x_step, ... (`columns` of
  * them, then zeros); zero outside of x. */
 static __attribute__((noinline)) void gather(float *to, int64_t rows, int64_t columns, int64_t pitch, const float *x,
@@ -115,11 +105,13 @@ static __attribute__((noinline)) void gather(float *to, int64_t rows, int64_t co
         const float *from = x + y * width + left;
         if (x_step == 1)
             copy_row(to + first, from + first, last - first);
-        else if (x_step == 2)
-            copy_evens(to + first, from + 2 * first, last - first);
-        else
-            for (int64_t c = first; c < last; c++)
+        else {
+            int64_t c = first;
+            for (; x_step == 2 && c + LANES < last; c += LANES) /* not the last one: what follows it may not be ours */
+                vstore(to + c, EVEN(vload(from + 2 * c), vload(from + 2 * c + LANES)));
+            for (; c < last; c++)
                 to[c] = from[c * x_step];
+        }
         for (int64_t c = last; c < pitch; c++)
             to[c] = 0;
     }

@@ -184,8 +184,7 @@ INLINE u7_pairs u7_pairs_of(u7_part w, u7_step x) { return wasm_i16x8_relaxed_do
 INLINE u7_pairs u7_pairs_sum(u7_pairs a, u7_pairs b) { return wasm_i16x8_add(a, b); }
 INLINE u7_sums u7_add_pairs(u7_sums to, u7_pairs pairs)
 {
-    /* Not extadd_pairwise, for which V8 multiplies by ones that it reads from memory each time. */
-    return to + (u7_sums)wasm_i32x4_dot_i16x8(pairs, (v128_t)vconstant(0x00010001));
+    return to + (u7_sums)wasm_i32x4_extadd_pairwise_i16x8(pairs);
 }
 #elif defined(__AVX2__) && !defined(__AVX512VNNI__)
 #define U7_PAIRS 1

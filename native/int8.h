@@ -295,8 +295,9 @@ INLINE part_float scales_load_f16(const void *p)
     return (part_float)_mm256_cvtph_ps(_mm_loadu_si128(p));
 #elif defined(__wasm_simd128__) /* shorter than vload_f16; subnormal scales are rare, and only slow */
     const vint half = (vint)wasm_i32x4_load16x4(p), magnitude_and_sign = (half << 13) & vconstant((int32_t)0x8fffe000);
-    const vfloat large = (vfloat)vconstant(0x77800000), small = (vfloat)vconstant(0x07800000); /* 2^112, 2^-112 */
-    return (vfloat)magnitude_and_sign * large * large * small; /* 2^16 and above, infinity and NaN, become infinite */
+    const vint infinite = (vint)((half & vconstant(0x7c00)) == vconstant(0x7c00)) & vconstant(0x7f800000);
+    const vfloat value = (vfloat)magnitude_and_sign * (vfloat)vconstant(0x77800000); /* 2^112 */
+    return (vfloat)((vint)value | infinite);
 #else
     return vload_f16(p);
 #endif
