@@ -7,9 +7,10 @@
  *   AVX2          maddubs takes unsigned x signed: |w| * (x with w's sign)
  *   relaxed       dot takes signed x 0..127; the meaning of 128..255 is undefined, but constant on one machine. If
  *                 find_dot_way finds that it is unsigned or signed, with 32-bit sums, one dot is used as above; else
- *                 two of int16 pairs, which such a machine has at full speed. Of four weights a, b, c, d, the words are
- *                 256 b + a and 256 d + c, and b and d are their high bytes: word * x_a + b * (x_b - 256 x_a) for each
- *                 word. a and c have no sign there: they get 128 more, and the sums start at -128 * (x_a + x_c)
+ *                 two of int16 pairs, which such a machine has at full speed. Four weights a, b, c, d are the words
+ *                 256 b + a and 256 d + c, whose high bytes are b and d. The first word gives
+ *                 word * x_a + b * (x_b - 256 x_a) = a x_a + b x_b. A low byte has no sign: a and c are stored with 128
+ *                 added (the xor), and the sums start at -128 * (x_a + x_c)
  *   others        widened to int16, pairs multiplied and added
  */
 #ifndef PYAPP_INT8_H

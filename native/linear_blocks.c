@@ -61,8 +61,9 @@ enum { BANDS_AT_ONCE = 1 };
 #else
 enum { BANDS_AT_ONCE = 2 };
 #endif
-/* Browsers have 15 registers. There, with pairs, bands are multiplied one after the other, in code of their own: memory
- * likes that loads of one stream are the same instruction. Without, two sums for each row need twice the registers. */
+/* Browsers have 15 registers. There, with pairs, 32 columns of one band are multiplied after those of another. The code is
+ * repeated for each band: processors foresee the loads of an instruction that always reads the same stream. Without pairs,
+ * types with two sums for each row need twice the registers. */
 #if defined(__wasm_relaxed_simd__)
 enum { FEW_REGISTERS = 1 };
 #else

@@ -15,6 +15,7 @@ from typing import Any
 from pyapp.engine import Tensor, ops
 from pyapp.engine.element_programs import ElementProgram
 from pyapp.engine.ops.element_updates import update_elements
+from pyapp.engine.ops.elementwise.limits import limited
 
 from .registry import internal
 from .steps import Eager, Step
@@ -385,11 +386,11 @@ def _find_batch_norm(graph: _Graph, item: Eager) -> None:
 # -- activations of a result that nothing else takes: in its own memory
 
 
-def _limited(x: Any, low: float, high: float) -> tuple[Any]:
-    return (x.maximum(low).minimum(high),)
+def _limit(x: Any, low: float, high: float) -> tuple[Any]:
+    return (limited(x, low, high),)
 
 
-_LIMIT = ElementProgram(_limited, 1, 2)
+_LIMIT = ElementProgram(_limit, 1, 2)
 
 
 def _activated(*inputs: Any, compute: Callable[..., Tensor], settings: dict[str, Any], low: float, high: Any) -> Tensor:

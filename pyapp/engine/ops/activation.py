@@ -16,7 +16,7 @@ from .element_updates import element_function
 from .elementwise.builders import unary
 from .elementwise.compare import minimum
 from .elementwise.exponential import exp, expm1, log1p
-from .elementwise.limits import clamp
+from .elementwise.limits import clamp, limited
 from .elementwise.select import where
 from .elementwise.special import erf
 from .elementwise.trigonometry import tanh
@@ -139,8 +139,8 @@ def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
 
 def _inside(g: Any, x: Any, low: float, high: float) -> Any:
     """g between the limits, and at NaN; 0 on them and beyond."""
-    limited = x.maximum(low).minimum(high)
-    return g.where((limited - limited) != 0, g.where(x > low, 0.0).where(x < high, 0.0))
+    y = limited(x, low, high)
+    return g.where((y - y) != 0, g.where(x > low, 0.0).where(x < high, 0.0))
 
 
 _inside_limits = element_function(_inside, 2, 2)

@@ -20,7 +20,13 @@ from .compare import ge, gt, le, lt
 from .logical import logical_and, logical_or
 from .select import where
 
-_between = element_function(lambda x, low, high: x.maximum(low).minimum(high), 1, 2)
+
+def limited(x: Any, low: Any, high: Any) -> Any:
+    """x between two numbers, for the programs of element_updates.py."""
+    return x.maximum(low).minimum(high)
+
+
+_between = element_function(limited, 1, 2)
 
 
 def _d_clamp(g: Tensor, _: Any, x: Tensor, low: Any, high: Any) -> Any:
