@@ -1,7 +1,7 @@
 /* Softmax, normalization and cross entropy of every float type. float32, float16 and bfloat16 are computed in float32,
  * float64 in float64; any_float.h has the formulas, which are compiled once for each of the two. The kernels for rows
  * of float32 (norm.c, layer_norm.c, loss.c) are faster. */
-#include "vmath.h"
+#include "halves.h"
 #include "vmath64.h"
 
 /* The layout of the rows of a normalization and of their weights: see kernels.h. */
@@ -25,13 +25,10 @@ COMPACT vfloat load_floats(const void *p, int64_t i, int64_t n, int kind, float 
 
 COMPACT void store_floats(void *p, int64_t i, vfloat x, int64_t n, int kind)
 {
-    typedef uint16_t vhalf __attribute__((vector_size(2 * LANES)));
-    if (kind <= KIND_F32) {
+    if (kind <= KIND_F32)
         vstore_up_to((float *)p + i, x, n);
-        return;
-    }
-    const vhalf half = __builtin_convertvector(kind == KIND_F16 ? vto_f16(x) : vto_bf16(x), vhalf);
-    memcpy((uint16_t *)p + i, &half, (size_t)(n < LANES ? n : LANES) * sizeof(uint16_t));
+    else
+        store_halves((uint16_t *)p + i, to_halves(x, kind), n);
 }
 
 COMPACT vdouble load_doubles(const void *p, int64_t i, int64_t n, double rest)

@@ -10,7 +10,7 @@
  * L).
  */
 #include "gemm.h"
-#include "vmath.h"
+#include "halves.h"
 
 #if LANES == 16 || defined(__aarch64__)
 enum { TILE = 8, WIDE = 3 }; /* registers: TILE rows of WIDE vectors */
@@ -143,21 +143,6 @@ static __attribute__((noinline)) void mix_rows(const unit *u, columns n, float *
     multiply(n, out + u->start * n.padded, weights + u->start * BLOCK, BLOCK, 1, q, u->visible - u->start, u->rows, 1);
 }
 
-/* At most LANES halves; the rest is zero. */
-COMPACT vfloat load_halves(const uint16_t *p, int64_t n, int kind)
-{
-    uint16_t part[LANES] = {0};
-    memcpy(part, p, (size_t)(n < LANES ? n : LANES) * sizeof *part);
-    return kind == KIND_F16 ? vload_f16(part) : vload_bf16(part);
-}
-
-COMPACT void store_halves(uint16_t *p, vfloat x, int64_t n, int kind)
-{
-    typedef uint16_t vhalf __attribute__((vector_size(2 * LANES)));
-    const vhalf half = __builtin_convertvector(kind == KIND_F16 ? vto_f16(x) : vto_bf16(x), vhalf);
-    memcpy(p, &half, (size_t)(n < LANES ? n : LANES) * sizeof *p);
-}
-
 /* Asks for the row of the next head, which lies beside this one. Rows of a head are too far apart for the hardware to
  * see that they will be read: without this, copying them costs as much as a product with them. */
 INLINE void fetch_next(columns n, const void *from, int kind)
@@ -188,7 +173,7 @@ COMPACT void put_row(columns n, void *to, int64_t at, const float *from, float f
         if (kind == KIND_F32)
             vstore_up_to((float *)to + at + d, vload(from + d) * factor, n.dims - d);
         else
-            store_halves((uint16_t *)to + at + d, vload(from + d) * factor, n.dims - d, kind);
+            store_halves((uint16_t *)to + at + d, to_halves(vload(from + d) * factor, kind), n.dims - d);
 }
 
 INLINE int64_t row_place(const unit *u, columns n, int64_t row, int64_t token_stride)

@@ -29,13 +29,8 @@ INLINE int narrow(narrow_function *function, const launch *record, int worker, i
     const float *x = record->pointers[f32_to_f16_x];
     int64_t first, last;
     worker_share(record->dims[f32_to_f16_count], SHARE, worker, workers, &first, &last);
-    for (int64_t i = first; i < last; i += LANES) {
-        const vhalf half = __builtin_convertvector(function(vload_up_to(x + i, last - i)), vhalf);
-        if (last - i >= LANES)
-            memcpy(y + i, &half, sizeof half);
-        else
-            memcpy(y + i, &half, (size_t)(last - i) * sizeof *y);
-    }
+    for (int64_t i = first; i < last; i += LANES)
+        store_halves(y + i, function(vload_up_to(x + i, last - i)), last - i);
     return KERNEL_OK;
 }
 

@@ -1,6 +1,6 @@
 /* Reading and writing elements of any type (elements.h). */
 #include "elements.h"
-#include "vmath.h"
+#include "halves.h"
 
 int64_t view_of(view *v, const void *p, int64_t type, int64_t rank, const int64_t *sizes, const int64_t *strides)
 {
@@ -211,8 +211,6 @@ const void *read_bits(void *target, const view *v, int64_t at, int64_t n, int64_
 
 /* ---- Writing */
 
-typedef uint16_t vhalf __attribute__((vector_size(2 * LANES)));
-
 void write_floats(void *y, int type, int64_t at, const float *from, int64_t n)
 {
     if (type == TYPE_float32) {
@@ -222,14 +220,9 @@ void write_floats(void *y, int type, int64_t at, const float *from, int64_t n)
         return;
     }
     uint16_t *to = (uint16_t *)y + at;
-    for (int64_t i = 0; i < n; i += LANES) {
-        const vfloat x = vload_up_to(from + i, n - i);
-        const vhalf half = __builtin_convertvector(type == TYPE_float16 ? vto_f16(x) : vto_bf16(x), vhalf);
-        if (n - i >= LANES)
-            memcpy(to + i, &half, sizeof half);
-        else
-            memcpy(to + i, &half, (size_t)(n - i) * sizeof *to);
-    }
+    const int kind = type == TYPE_float16 ? KIND_F16 : KIND_BF16;
+    for (int64_t i = 0; i < n; i += LANES)
+        store_halves(to + i, to_halves(vload_up_to(from + i, n - i), kind), n - i);
 }
 
 INLINE int64_t to_int64(double x) { return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN; }

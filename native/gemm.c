@@ -61,23 +61,23 @@ void pack_dense(float *to, const float *from, int64_t panels, int64_t k_stride, 
                 vstore(to + q * PANEL * GEMM_K + v * LANES, vload(from + q * PANEL + v * LANES));
 }
 
-/* `rows` rows of one panel: c = add + a * b, for packed b (k x PANEL) and a with any strides. */
+/* `rows` rows of `vectors` vectors of one panel: c = add + a * b, for packed b (k x PANEL) and a with any strides. */
 INLINE void multiply_panel(float *c, int64_t c_row, const float *add, int64_t add_row, const float *a, int64_t a_row,
-                           int64_t a_step, const float *b, int64_t k, const int rows)
+                           int64_t a_step, const float *b, int64_t k, const int rows, const int vectors)
 {
     vfloat sum[GEMM_ROWS][GEMM_VECTORS] = {0};
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < GEMM_VECTORS; v++)
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++)
         __builtin_prefetch(add + r * add_row + v * LANES);
     for (int64_t i = 0; i < k; i++, a += a_step, b += PANEL) {
         vfloat right[GEMM_VECTORS];
-        UNROLL for (int v = 0; v < GEMM_VECTORS; v++) right[v] = vload(b + v * LANES);
+        UNROLL for (int v = 0; v < vectors; v++) right[v] = vload(b + v * LANES);
         UNROLL for (int r = 0; r < rows; r++)
         {
             const vfloat left = vsplat(a[r * a_row]);
-            UNROLL for (int v = 0; v < GEMM_VECTORS; v++) sum[r][v] = vfma(left, right[v], sum[r][v]);
+            UNROLL for (int v = 0; v < vectors; v++) sum[r][v] = vfma(left, right[v], sum[r][v]);
         }
     }
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < GEMM_VECTORS; v++)
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++)
         vstore(c + r * c_row + v * LANES, vload(add + r * add_row + v * LANES) + sum[r][v]);
 }
 
@@ -88,18 +88,24 @@ static __attribute__((noinline)) void multiply_whole(float *c, int64_t c_row, co
                                                      int64_t panels)
 {
     for (; panels > 0; panels--, c += PANEL, add += add_step, b += PANEL * GEMM_K)
-        multiply_panel(c, c_row, add, add_row, a, 1, GEMM_ROWS, b, k, GEMM_ROWS);
+        multiply_panel(c, c_row, add, add_row, a, 1, GEMM_ROWS, b, k, GEMM_ROWS, GEMM_VECTORS);
 }
 static __attribute__((noinline)) void multiply_direct(float *c, int64_t c_row, const float *add, int64_t add_row,
                                                       const float *a, int64_t a_row, const float *b, int64_t k)
 {
-    multiply_panel(c, c_row, add, add_row, a, a_row, 1, b, k, GEMM_ROWS);
+    multiply_panel(c, c_row, add, add_row, a, a_row, 1, b, k, GEMM_ROWS, GEMM_VECTORS);
+}
+/* The first vector of each row. */
+static __attribute__((noinline)) void multiply_narrow(float *c, int64_t c_row, const float *add, int64_t add_row,
+                                                      const float *a, int64_t a_row, const float *b, int64_t k)
+{
+    multiply_panel(c, c_row, add, add_row, a, a_row, 1, b, k, GEMM_ROWS, 1);
 }
 static __attribute__((noinline)) void multiply_few(float *c, int64_t c_row, const float *add, int64_t add_row,
                                                    const float *a, int64_t a_row, int64_t a_step, const float *b,
                                                    int64_t k)
 {
-    multiply_panel(c, c_row, add, add_row, a, a_row, a_step, b, k, GEMM_FEW);
+    multiply_panel(c, c_row, add, add_row, a, a_row, a_step, b, k, GEMM_FEW, GEMM_VECTORS);
 }
 
 /* A left operand, in place or packed: then row is 1 and step GEMM_ROWS. */
@@ -129,12 +135,17 @@ INLINE void multiply_block(float *c, int64_t c_row, addend add, left_rows a, con
         float sum[GEMM_ROWS][PANEL];
         const float *first = a.first + r * a.row;
         tall = GEMM_FEW;
-        if (r + GEMM_FEW <= rows && columns >= PANEL && (a.step == 1 || rows <= GEMM_ROWS - GEMM_FEW)) {
+        if (GEMM_DIRECT && rows == GEMM_ROWS && a.step == 1) {
+            tall = GEMM_ROWS;
+            if (columns <= LANES)
+                multiply_narrow(sum[0], PANEL, zeros, 0, first, a.row, b, k);
+            else
+                multiply_direct(sum[0], PANEL, zeros, 0, first, a.row, b, k);
+        } else if (r + GEMM_FEW <= rows && columns >= PANEL && (a.step == 1 || rows <= GEMM_ROWS - GEMM_FEW)) {
             multiply_few(c + r * c_row, c_row, plus + r * plus_row, plus_row, first, a.row, a.step, b, k);
             continue;
-        }
-        if (a.step != 1 &&
-            rows > GEMM_ROWS - GEMM_FEW) { /* packed, with zeros where rows are missing: once over all of them */
+        } else if (a.step != 1 &&
+                   rows > GEMM_ROWS - GEMM_FEW) { /* packed, with zeros where rows are missing: once over all of them */
             tall = GEMM_ROWS;
             multiply_whole(sum[0], PANEL, zeros, 0, 0, first, b, k, 1);
         } else

@@ -26,7 +26,7 @@ enum { GEMM_ROWS = 6, GEMM_VECTORS = 2, GEMM_K = 384, GEMM_PANELS = 48, DOT_ROWS
  * faster than packing them. */
 enum { GEMM_DIRECT = LANES >= 8 };
 /* Rows a multiple of CROWDED floats apart share few lines of a cache; they are copied APART floats apart. */
-enum { CROWDED = 512, APART = GEMM_K + 16 };
+enum { CROWDED = 1024, APART = GEMM_K + 16 };
 enum { GEMM_FEW = LANES == 16 ? 4 : 3 }; /* rows at the lower end: they divide GEMM_ROWS */
 enum { PANEL = GEMM_VECTORS * LANES, DOT_CHAINS = 4, DOT_GROUP_BYTES = 256 << 10 };
 

@@ -5,12 +5,17 @@
 
 typedef uint16_t vhalf __attribute__((vector_size(2 * LANES)));
 
-/* The first n <= LANES elements. */
+/* The first n elements, at most LANES. */
 INLINE void store_halves(uint16_t *y, vuint halves, int64_t n)
 {
     const vhalf half = __builtin_convertvector(halves, vhalf);
-    memcpy(y, &half, (size_t)n * sizeof *y);
+    if (n >= LANES)
+        memcpy(y, &half, sizeof half);
+    else
+        memcpy(y, &half, (size_t)n * sizeof *y);
 }
+
+INLINE vuint to_halves(vfloat x, const int kind) { return kind == KIND_F16 ? vto_f16(x) : vto_bf16(x); }
 
 INLINE vfloat load_halves(const uint16_t *x, int64_t n, const int kind)
 {
@@ -21,12 +26,19 @@ INLINE vfloat load_halves(const uint16_t *x, int64_t n, const int kind)
     return vload_at(part, 0, kind);
 }
 
+/* What is left of a row. */
+static SMALL_CODE __attribute__((unused)) void widen_rest(float *y, const uint16_t *x, int64_t n, int kind)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = scalar_at(x, i, kind);
+}
+
 INLINE void widen_row(float *y, const uint16_t *x, int64_t columns, const int kind)
 {
-    for (int64_t i = 0; i < columns; i += LANES) {
-        const int64_t n = columns - i < LANES ? columns - i : LANES;
-        vstore_up_to(y + i, load_halves(x + i, n, kind), n);
-    }
+    int64_t i = 0;
+    for (; i + LANES <= columns; i += LANES)
+        vstore(y + i, vload_at(x + i, 0, kind));
+    widen_rest(y + i, x + i, columns - i, kind);
 }
 
 /* y = x + add, rounded once; add may be NULL. */
@@ -37,7 +49,7 @@ INLINE void narrow_row(uint16_t *y, const float *x, const uint16_t *add, int64_t
         vfloat sum = vload_up_to(x + i, n);
         if (add)
             sum += load_halves(add + i, n, kind);
-        store_halves(y + i, kind == KIND_F16 ? vto_f16(sum) : vto_bf16(sum), n);
+        store_halves(y + i, to_halves(sum, kind), n);
     }
 }
 #endif

@@ -282,6 +282,12 @@ INLINE void put_bytes(int8_t *to, const vint n[16 / LANES])
 #if defined(__wasm_simd128__)
     wasm_v128_store(to, wasm_i8x16_narrow_i16x8(wasm_i16x8_narrow_i32x4((v128_t)n[0], (v128_t)n[1]),
                                                 wasm_i16x8_narrow_i32x4((v128_t)n[2], (v128_t)n[3])));
+#elif LANES == 8 /* __builtin_convertvector takes them one by one */
+    const __m256i halves = _mm256_permute4x64_epi64(_mm256_packs_epi32((__m256i)n[0], (__m256i)n[1]), 0xd8);
+    _mm_storeu_si128((void *)to, _mm_packs_epi16(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
+#elif defined(__SSE2__) && LANES == 4
+    _mm_storeu_si128((void *)to, _mm_packs_epi16(_mm_packs_epi32((__m128i)n[0], (__m128i)n[1]),
+                                                 _mm_packs_epi32((__m128i)n[2], (__m128i)n[3])));
 #else
     typedef int8_t some __attribute__((vector_size(LANES), aligned(1), may_alias));
     for (int i = 0; i < 16 / LANES; i++)

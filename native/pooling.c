@@ -140,6 +140,40 @@ static void mean_row(const window *w, const span *s, int64_t at, int64_t n)
         ((float *)w->y)[w->at + o] = total[o] / divisor[o];
 }
 
+#if !defined(__wasm__) /* where code must be short, max_planes does it */
+/* Elements begin .. end - 1, `stride` apart. The largest so far stays where it is NaN. */
+INLINE void keep_larger(float *most, const float *x, int64_t begin, int64_t end, const int64_t stride)
+{
+    for (int64_t o = begin; o < end; o++) {
+        const float value = x[o * stride];
+        most[o] = (value > most[o]) | (value != value) ? value : most[o];
+    }
+}
+
+/* The largest elements, but not where they are. */
+static void max_row(const window *w, const span *s, int64_t at, int64_t n)
+{
+    const geometry *g = w->geometry;
+    const float *x = (const float *)w->x + w->plane;
+    float most[BLOCK];
+    for (int64_t o = 0; o < n; o++)
+        most[o] = -INFINITE;
+    for (int64_t i = 0; i < s[0].count; i++)
+        for (int64_t j = 0; j < s[1].count; j++)
+            for (int64_t k = 0, row = row_of(w, s, i, j); k < g->kernel[2]; k++) {
+                const column c = column_of(g, at, k, n);
+                const float *from = x + row + c.first;
+                if (g->stride[2] == 1)
+                    keep_larger(most, from, c.begin, c.end, 1);
+                else if (g->stride[2] == 2)
+                    keep_larger(most, from, c.begin, c.end, 2);
+                else
+                    keep_larger(most, from, c.begin, c.end, g->stride[2]);
+            }
+    memcpy((float *)w->y + w->at, most, (size_t)n * sizeof *most);
+}
+#endif
+
 /* ---- The largest elements of float32 windows, LANES windows at a time, whichever rows they are in. */
 
 INLINE vfloat vload_places(const float *x, vint places)
@@ -264,7 +298,12 @@ static int pool(const int64_t *dims, window w, int means, int worker, int worker
     if (w.grad_x && last > first)
         memset((char *)w.grad_x + first * elements * type_bytes(type), 0,
                (size_t)((last - first) * elements * type_bytes(type)));
-    if (in_rows && !means && g.kernel[0] && g.kernel[1]) {
+    void (*row)(const window *, const span *, int64_t, int64_t) = in_rows && means ? mean_row : NULL;
+#if !defined(__wasm__)
+    if (in_rows && !means && !w.indices && !w.grad_x)
+        row = max_row;
+#endif
+    if (in_rows && !row && g.kernel[0] && g.kernel[1]) {
         max_planes(&w, first, last, elements, outputs);
         return KERNEL_OK;
     }
@@ -276,11 +315,11 @@ static int pool(const int64_t *dims, window w, int means, int worker, int worker
             s[0] = span_of(&g, 0, i);
             for (int64_t j = 0; j < g.out[1]; j++) {
                 s[1] = span_of(&g, 1, j);
-                for (int64_t k = 0, n; in_rows && means && k < g.out[2]; k += n, w.at += n) {
+                for (int64_t k = 0, n; row && k < g.out[2]; k += n, w.at += n) {
                     n = g.out[2] - k < BLOCK ? g.out[2] - k : BLOCK;
-                    mean_row(&w, s, k, n);
+                    row(&w, s, k, n);
                 }
-                for (int64_t k = 0; !(in_rows && means) && k < g.out[2]; k++, w.at++) {
+                for (int64_t k = 0; !row && k < g.out[2]; k++, w.at++) {
                     s[2] = span_of(&g, 2, k);
                     if (type == TYPE_float32)
                         (means ? mean_window_float : max_window_float)(&w, s, type);

@@ -37,16 +37,12 @@ INLINE void get_values(const uint8_t *block, int64_t row, int64_t scale_bytes, i
 INLINE float quantize_block(int8_t values[BLOCK], const float x[BLOCK], int32_t *sum)
 {
     vint largest = {0};
-    for (int i = 0; i < BLOCK; i += LANES) {
-        const vint bits = vload_int((const int32_t *)x + i) & 0x7fffffff, larger = bits > largest;
-        largest = (bits & larger) | (largest & ~larger);
-    }
-    union {
+    for (int i = 0; i < BLOCK; i += LANES)
+        largest = vmax_int(largest, vload_int((const int32_t *)x + i) & 0x7fffffff);
+    const union {
         int32_t bits;
         float value;
-    } most = {0};
-    for (int i = 0; i < LANES; i++)
-        most.bits = largest[i] > most.bits ? largest[i] : most.bits;
+    } most = {vlargest_int(largest)};
     const int finite = most.bits < 0x7f800000;
     const float scale = most.value / 127.0f, inverse = 1.0f / scale;
     *sum = 0;
@@ -67,8 +63,7 @@ INLINE float quantize_block(int8_t values[BLOCK], const float x[BLOCK], int32_t 
         }
         put_bytes(values + i, whole);
     }
-    for (int i = 0; i < LANES; i++)
-        *sum += total[i];
+    *sum = vsum_int(total);
     return scale;
 }
 

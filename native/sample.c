@@ -154,21 +154,23 @@ static int64_t select_mass(candidates *c, double goal, float floor, int strict)
     return select_prefix(c, goal, 0, strict);
 }
 
+static SMALL_CODE int has_nan(const float *x, int64_t n)
+{
+    vint unordered = vsplat_int(0);
+    for (int64_t i = 0; i < n; i += LANES) {
+        const vfloat value = vload_up_to(x + i, n - i);
+        unordered |= value != value;
+    }
+    return vsum_int(unordered) != 0;
+}
+
 /* Copies the logits and applies the penalty, once for each id of the history. */
 static int prepare(candidates *c, const float *logits, const int32_t *history, int64_t history_count, float penalty)
 {
-    vint unordered = vsplat_int(0);
-    for (int64_t i = 0; i < c->count; i += LANES) {
-        const vfloat value = vload_up_to(logits + i, c->count - i);
-        unordered |= value != value;
-        vstore_up_to(c->values + i, value, c->count - i);
-    }
-    for (int j = 0; j < LANES; j++)
-        if (unordered[j])
-            return KERNEL_BAD_ARGUMENT;
+    memcpy(c->values, logits, (size_t)c->count * sizeof *logits);
     for (int64_t i = 0; i < c->count; i++)
         c->ids[i] = (int32_t)i;
-    for (int64_t i = 0; history && i < history_count; i++) {
+    for (int64_t i = 0; i < history_count; i++) {
         const int32_t id = history[i];
         if (id < 0 || id >= c->count)
             return KERNEL_INDEX_RANGE;
@@ -238,16 +240,24 @@ KERNEL(sample_f32)
                     (int32_t *)record->pointers[sample_f32_candidates] + vocabulary, vocabulary};
     if (!(penalty > 0) || temperature != temperature || vocabulary > INT32_MAX)
         return KERNEL_BAD_ARGUMENT;
-    const int code =
-        prepare(&c, logits, record->pointers[sample_f32_history], record->dims[sample_f32_history_count], penalty);
-    if (code)
-        return code;
-    const float largest = row_largest(c.values, vocabulary);
+    const int32_t *history = record->pointers[sample_f32_history];
+    const int64_t history_count = history ? record->dims[sample_f32_history_count] : 0;
+    if (has_nan(logits, vocabulary))
+        return KERNEL_BAD_ARGUMENT;
+    if (temperature > 0 || history_count > 0) { /* else the largest of the logits themselves is asked for */
+        const int code = prepare(&c, logits, history, history_count, penalty);
+        if (code)
+            return code;
+        logits = c.values;
+    }
+    const float largest = row_largest(logits, vocabulary);
     if (largest == -INFINITE) /* every token is ruled out */
         return KERNEL_BAD_ARGUMENT;
     if (temperature <= 0) {
-        for (*token = 0; c.values[*token] != largest;)
-            ++*token;
+        int32_t place = 0;
+        while (logits[place] != largest)
+            place++;
+        *token = place;
         return KERNEL_OK;
     }
     if (!(uniform[0] >= 0 && uniform[0] < 1))

@@ -303,11 +303,56 @@ INLINE float vlargest(vfloat a)
 {
 #if LANES == 16
     return _mm512_reduce_max_ps((__m512)a);
+#elif LANES == 8
+    const __m128 half = _mm_max_ps(_mm256_castps256_ps128((__m256)a), _mm256_extractf128_ps((__m256)a, 1));
+    const __m128 pair = _mm_max_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_max_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
 #else
     float largest = a[0];
     for (int i = 1; i < LANES; i++)
         largest = a[i] > largest ? a[i] : largest;
     return largest;
+#endif
+}
+
+INLINE vint vmax_int(vint a, vint b)
+{
+#if defined(__wasm_simd128__)
+    return (vint)wasm_i32x4_max((v128_t)a, (v128_t)b);
+#elif LANES == 16
+    return (vint)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#elif LANES == 8
+    return (vint)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
+    const vint larger = a > b;
+    return (a & larger) | (b & ~larger);
+#endif
+}
+
+INLINE int32_t vlargest_int(vint a)
+{
+#if LANES == 16
+    return _mm512_reduce_max_epi32((__m512i)a);
+#elif LANES == 8
+    const __m128i half = _mm_max_epi32(_mm256_castsi256_si128((__m256i)a), _mm256_extracti128_si256((__m256i)a, 1));
+    const __m128i pair = _mm_max_epi32(half, _mm_shuffle_epi32(half, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(pair, _mm_shuffle_epi32(pair, 0xb1)));
+#else
+    const vint pair = vmax_int(a, __builtin_shufflevector(a, a, 2, 3, 0, 1));
+    return pair[0] > pair[1] ? pair[0] : pair[1];
+#endif
+}
+
+INLINE int32_t vsum_int(vint a)
+{
+#if LANES == 16
+    return _mm512_reduce_add_epi32((__m512i)a);
+#elif LANES == 8
+    const __m128i half = _mm_add_epi32(_mm256_castsi256_si128((__m256i)a), _mm256_extracti128_si256((__m256i)a, 1));
+    const __m128i pair = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(pair, _mm_shuffle_epi32(pair, 0xb1)));
+#else
+    return (a[0] + a[2]) + (a[1] + a[3]);
 #endif
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -15,18 +16,44 @@ from pyapp.events import Cancel, Done, Error, Event
 from .problems import Problem
 
 
+class Deliveries:
+    """Calls of functions on the event loop, posted by other threads. What is posted while the loop is busy is called in
+    one go: to wake the loop for each event of each text would cost a system call every time.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._posted: deque[tuple[Callable[[Any], Any], Any]] = deque()
+        self._awake = False
+
+    def post(self, function: Callable[[Any], Any], value: Any) -> bool:
+        """Whether function(value) will be called: not if the loop is closed, as the server has ended."""
+        self._posted.append((function, value))
+        if not self._awake:
+            self._awake = True
+            try:
+                self.loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:
+                return False
+        return True
+
+    def _deliver(self) -> None:
+        self._awake = False  # before the last look: what is posted after it wakes the loop again
+        while self._posted:
+            function, value = self._posted.popleft()
+            function(value)
+
+
 class Answer:
     """The events of one request. `emit` may be called by any thread; closing the stream cancels the work."""
 
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, deliveries: Deliveries) -> None:
+        self._deliveries = deliveries
         self._queue: asyncio.Queue[Event] = asyncio.Queue()
         self.cancel = Cancel()
 
     def emit(self, event: Event) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, event)
-        except RuntimeError:  # the loop is closed: the server has ended
+        if not self._deliveries.post(self._queue.put_nowait, event):
             self.cancel.set()
 
     async def events(self) -> AsyncGenerator[Event, None]:
@@ -97,26 +124,27 @@ class EventStream(Response):
             self._ended()
 
     async def _send(self, send: Any) -> None:
+        now = asyncio.get_running_loop().time
+        written = now()
+
         async def write(text: str, more: bool = True) -> None:
+            nonlocal written
             await send({"type": "http.response.body", "body": text.encode("utf-8", "replace"), "more_body": more})
+            written = now()
+
+        async def ping() -> None:
+            while True:
+                await asyncio.sleep(written + self._ping - now())
+                if now() - written >= self._ping:
+                    await write(": ping\n\n")
 
         async with aclosing(self._source) as source:
+            pinging = asyncio.ensure_future(ping())
             try:
-                pending = asyncio.ensure_future(anext(source, None))
-                while True:
-                    done, _ = await asyncio.wait({pending}, timeout=self._ping)
-                    if not done:
-                        await write(": ping\n\n")
-                        continue
-                    text = pending.result()
-                    if text is None:
-                        break
+                async for text in source:
                     await write(text)
-                    pending = asyncio.ensure_future(anext(source, None))
-            except asyncio.CancelledError:
-                pending.cancel()
-                await asyncio.gather(pending, return_exceptions=True)
-                raise
             except Exception as error:
                 await write(self._broken(error))
+            finally:
+                pinging.cancel()
             await write("", more=False)

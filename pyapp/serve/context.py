@@ -15,6 +15,7 @@ from starlette.responses import Response
 from pyapp.distributed.leading import Leader
 from pyapp.engine.storage import release_memory
 
+from .answers import Deliveries
 from .engine import Engine
 from .fields import parse_object
 from .metrics import Metrics
@@ -43,6 +44,15 @@ class Context:
         self.in_flight = 0
         self.tokens_in_flight = 0
         self._aside = ThreadPoolExecutor(ASIDE, thread_name_prefix="aside")
+        self._deliveries: Deliveries | None = None
+
+    @property
+    def deliveries(self) -> Deliveries:
+        """Those to the event loop that runs."""
+        loop = asyncio.get_running_loop()
+        if self._deliveries is None or self._deliveries.loop is not loop:
+            self._deliveries = Deliveries(loop)
+        return self._deliveries
 
     async def aside(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._aside, function)

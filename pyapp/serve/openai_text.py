@@ -16,14 +16,14 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError, PyappError
-from pyapp.events import Done, Error, Event, Token
+from pyapp.events import Cancel, Done, Error, Event, Token
 from pyapp.text.chat_template import ChatTemplate, sources
 from pyapp.text.generate import prompt_ids
 from pyapp.text.options import SamplingOptions
 from pyapp.text.plain_chat import STOP, PlainChat
 from pyapp.text.thinking import ThinkingSplitter
 
-from .answers import Answer, EventStream, cancelled_by_leaving
+from .answers import EventStream, cancelled_by_leaving
 from .context import Context
 from .fields import Fields
 from .problems import Problem, of_event, of_exception
@@ -34,6 +34,7 @@ from .tool_calls import Tools, ToolSplitter
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 DONE = "data: [DONE]\n\n"
+_encode = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for each token
 
 
 @dataclass(eq=False)
@@ -71,64 +72,68 @@ class Running:
 
     def __init__(self, context: Context, model: ServedModel, form: Any) -> None:
         self.context, self.model, self._form = context, model, form
-        self.answers: list[Answer] = []
+        self._cancels: list[Cancel] = []
+        self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
         self._tokens = 0
         self._open = True
 
     def add(self, prompt: Prompt, count: int, priority: int) -> None:
         """`count` texts of a prompt, with seeds one after the other."""
         for number in range(count):
-            options, answer = prompt.options, Answer()
+            options, cancel = prompt.options, Cancel()
             if options.seed is not None:
                 options = replace(options, seed=(options.seed + number) % (1 << 64))
-            self.answers.append(answer)
+            emit = self._emitter(len(self._cancels), cancel)
+            self._cancels.append(cancel)
             self.context.in_flight += 1
             self.context.tokens_in_flight += len(prompt.ids)
             self._tokens += len(prompt.ids)
             text = Text(
-                prompt.ids, options, prompt.stops, answer.emit, prompt.continuing, answer.cancel, priority, self._form
+                prompt.ids, options, prompt.stops, emit, prompt.continuing, cancel, priority, self._form
             )
             self.context.models.submit(self.model, text)
+
+    def _emitter(self, index: int, cancel: Cancel) -> Callable[[Event], None]:
+        """What takes the events of a text on the engine's thread."""
+        post, put = self.context.deliveries.post, self._events.put_nowait
+
+        def emit(event: Event) -> None:
+            if not post(put, (index, event)):
+                cancel.set()
+
+        return emit
 
     def close(self) -> None:
         if self._open:
             self._open = False
-            self.context.in_flight -= len(self.answers)
+            self.context.in_flight -= len(self._cancels)
             self.context.tokens_in_flight -= self._tokens
-            for answer in self.answers:
-                answer.cancel.set()
+            for cancel in self._cancels:
+                cancel.set()
 
     async def events(self) -> AsyncGenerator[tuple[int, Event], None]:
         """(index of the text, event) as they come. Problem for an Error. Counts for the metrics."""
-        queue: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
         metrics, name = self.context.metrics, self.model.name
+        first, between = metrics.first.labels(name).observe, metrics.between.labels(name).observe
         start = time.perf_counter()
         last: dict[int, float] = {}
-
-        async def pump(index: int, answer: Answer) -> None:
-            async for event in answer.events():
-                queue.put_nowait((index, event))
-
-        pumps = [asyncio.ensure_future(pump(index, answer)) for index, answer in enumerate(self.answers)]
-        left = len(pumps)
+        left = len(self._cancels)
         try:
             while left:
-                index, event = await queue.get()
+                index, event = await self._events.get()
                 if isinstance(event, Error):
                     raise of_event(event, names=NAMES)
                 if isinstance(event, Token) and event.id is not None:
                     now = time.perf_counter()
                     if index in last:
-                        metrics.between.labels(name).observe(now - last[index])
+                        between(now - last[index])
                     else:
-                        metrics.first.labels(name).observe(now - start)
+                        first(now - start)
                     last[index] = now
                 left -= isinstance(event, Done)
                 yield index, event
         finally:
             self.close()
-            for task in pumps:
-                task.cancel()
 
 
 async def submit(
@@ -192,7 +197,7 @@ def priority_of(fields: Fields) -> int:
 
 
 def line(value: dict[str, Any]) -> str:
-    return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
+    return f"data: {_encode(value)}\n\n"
 
 
 def broken(error: Exception) -> str:

@@ -68,7 +68,7 @@ async def hear(request: Request, context: Context, task: str) -> Response:
     model = await context.models.get(text_field(form, "model"), "transcribe")
     beside: Beside = model.runner
     context.admit()
-    answer = Answer()
+    answer = Answer(context.deliveries)
 
     def begin() -> None:
         events = tasks.transcribe(

@@ -36,7 +36,7 @@ async def items_of(
     """The values of `count` Items, in order. `start` gives the work to the engine."""
     context.admit()
     request.scope["pyapp.log"] |= {"model": model.name, "texts": count}
-    answer = Answer()
+    answer = Answer(context.deliveries)
     context.in_flight += 1
     found: list[Any] = [None] * count
     try:
