@@ -159,7 +159,8 @@ def test_unknown_architectures_and_types_are_refused_before_weights_are_read(tmp
 HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("llama", {"vocab_size": 1 << 40}, "vocab_size"), ("llama", {"hidden_size": -32}, "hidden_size"),
     ("llama", {"num_attention_heads": 5, "head_dim": None}, "divide"), ("llama", {"num_key_value_heads": 3}, "divide"),
-    ("phi3", {"hidden_act": "exec"}, "activation"), ("llama", {"num_hidden_layers": "many"}, "num_hidden_layers"), ("llama", {"hidden_act": "exec"}, "activation"),
+    ("llama", {"num_hidden_layers": "many"}, "num_hidden_layers"), ("llama", {"hidden_act": "exec"}, "activation"),
+    ("phi3", {"hidden_act": "exec"}, "activation"),
     ("llama", {"max_position_embeddings": 1 << 24, "head_dim": 4096}, "positions"),
     ("llama", {"rope_theta": float("nan")}, "rope_theta"), ("llama", {"intermediate_size": None}, "intermediate_size"),
     ("llama", {"rope_scaling": {"rope_type": "odd"}}, "odd"), ("llama", {"rope_scaling": 5}, "rope_scaling"),
