@@ -274,11 +274,14 @@ def build(
             hint="Take one of Hugging Face's or llama.cpp's form for several processes",
         )  # fmt: skip
     if name is None:
-        model = _build_llama2c(checkpoint, progress, device)
-        if dtype is not None:
-            from pyapp.nn import quantize
+        if dtype is None:
+            model = _build_llama2c(checkpoint, progress, device)
+        else:
+            from pyapp.models.loading.weights import convert_matrices, matrix_types
 
-            quantize(model, dtype)
+            matrix_types({}, dtype, {})  # an unknown type is refused before the weights are read
+            model = _build_llama2c(checkpoint, progress, device)
+            convert_matrices(model, dtype, model.config.to_dict())
         model = model if device is None else model.to(device)
     else:
         module = importlib.import_module(f"pyapp.models.{name}")
