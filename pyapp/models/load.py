@@ -18,6 +18,7 @@ from pyapp.engine.storage import release_memory
 from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
+from pyapp.formats.checkpoint import UNQUANTISED
 from pyapp.formats.safe_json import json_object, object_problem
 from pyapp.formats.source import close_source, read_whole
 
@@ -215,7 +216,7 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
     if isinstance(quantized, Mapping) and isinstance(quantized.get("quant_method"), str):
         raise ModelError(
             f"its weights are quantised by {quantized['quant_method']!r:.50}, which pyapp does not read", where=where,
-            hint="Take the model in floating point, with a type to convert to, or as a GGUF file",
+            hint=UNQUANTISED,
         )  # fmt: skip
     kind = settings.get("model_type", "llama2c")
     if kind == "llama2c":

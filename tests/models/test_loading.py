@@ -166,6 +166,14 @@ def test_weights_that_other_libraries_quantised_are_refused_before_they_are_read
             load_model(tmp_path) if task == "causal-lm" else load_task_model(tmp_path, task)
 
 
+def test_weights_of_whole_numbers_are_refused(tmp_path: Path) -> None:
+    _, state = model_and_state("llama")
+    name = "model.layers.1.mlp.up_proj.weight"
+    write_safetensors(tmp_path / "model.safetensors", state | {name: state[name].to("int8")})
+    with pytest.raises(ModelError, match=f"'{name}' are int8: another library has quantised them.*GGUF"):
+        load(tmp_path / "model.safetensors", "llama")
+
+
 def test_what_is_wrong_with_a_config_is_told(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"not even weights")
     for data, told in {

@@ -16,7 +16,7 @@ from pyapp.engine.dtype import float16, float32
 from pyapp.engine.ops import cat, tensor
 from pyapp.engine.storage import release_memory
 from pyapp.errors import ModelError, OptionError
-from pyapp.formats.checkpoint import Checkpoint, TensorInfo
+from pyapp.formats.checkpoint import UNQUANTISED, Checkpoint, TensorInfo
 from pyapp.formats.mixtures import MIXTURES, Mixture
 from pyapp.nn import Embedding, Linear, Module, Parameter, TransposedLinear
 from pyapp.nn.layers.experts import Experts
@@ -413,6 +413,13 @@ def _check(
         if len(plan.names) == 1 and plan.values is None and tuple(shape) != slot.shape and not flat:
             misshapen.append(f"{key} is {list(shape)}, expected {list(slot.shape)}")
     read = {name for _, plan in plans.values() for name in plan.names}
+    kinds = {name: checkpoint.tensors[name].dtype for name in sorted(read)}
+    whole = next((name for name, kind in kinds.items() if kind.startswith(("int", "uint", "bool"))), None)
+    if whole is not None:
+        raise ModelError(
+            f"the weights of {whole!r:.120} are {kinds[whole]}: another library has quantised them",
+            where=checkpoint.source.name, hint=UNQUANTISED,
+        )  # fmt: skip
     left = [name for known, name in names.items() if name not in read and known not in there]
     told = [("missing", missing), ("of another shape", misshapen), ("left over", left if strict else [])]
     text = "; ".join(f"{what}: {_listed(wrong)}" for what, wrong in told if wrong)
