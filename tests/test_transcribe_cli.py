@@ -393,6 +393,19 @@ def test_ctrl_c_leaves_what_was_written_complete(tmp_path: Path) -> None:
     assert found["segments"] and found["segments"][0]["text"] == " one"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_while_stdin_brings_nothing(talk: Path) -> None:
+    """The writer waits too, with the pipe open: before the first byte, and in the middle of a recording."""
+    for begun in (b"", talk.read_bytes()[:100_000]):
+        with running("-", "--json") as process:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(begun)
+            process.stdin.flush()
+            process.stdout.readline()  # the model is loaded
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes")
 def test_the_reader_leaves(tmp_path: Path) -> None:
     path = tmp_path / "long.wav"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
+import select
 import sys
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import click
 
@@ -15,6 +17,7 @@ from pyapp.events import Cancel
 from pyapp.interrupts import STOPPED
 
 READER_LEFT = 141
+WAIT = 0.1  # seconds between two looks at Ctrl-C while stdin brings nothing
 
 threads_option = click.option(
     "--threads", type=click.IntRange(1, 64),
@@ -77,6 +80,34 @@ def silence(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     except (OSError, ValueError):  # not a file of the system
         pass
+
+
+class _Stdin(io.RawIOBase):
+    """The bytes of stdin. A read that waits ends with Cancelled once `cancel` is set."""
+
+    name = "<stdin>"
+
+    def __init__(self, number: int, cancel: Cancel) -> None:
+        self._number, self._cancel = number, cancel
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not select.select([self._number], [], [], WAIT)[0]:
+            self._cancel.check()
+        data = os.read(self._number, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def stdin_until(cancel: Cancel) -> BinaryIO:
+    """Stdin for a task, which reads it in a thread: Ctrl-C ends a read that waits for bytes."""
+    try:
+        number = sys.stdin.fileno() if os.name == "posix" else None  # elsewhere select takes only sockets
+    except (OSError, ValueError):  # not a file of the system
+        number = None
+    return sys.stdin.buffer if number is None else io.BufferedReader(_Stdin(number, cancel))
 
 
 def forward(start: Callable[[Cancel], Any], view: View) -> int:

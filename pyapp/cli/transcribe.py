@@ -15,7 +15,15 @@ from pyapp.audio.options import AUTO, TASKS, TranscribeOptions
 from pyapp.audio.subtitles import Layout
 from pyapp.audio.transcript import Transcript
 from pyapp.audio.transcript_writers import FORMATS, write_transcript
-from pyapp.cli.running import STOPPED, device_option, forward, json_option, threads_option, use_threads
+from pyapp.cli.running import (
+    STOPPED,
+    device_option,
+    forward,
+    json_option,
+    stdin_until,
+    threads_option,
+    use_threads,
+)
 from pyapp.cli.transcript_views import LoadJson, TranscribeJson, TranscribeView
 from pyapp.cli.views import JsonView, View
 from pyapp.errors import OptionError, PyappError
@@ -299,17 +307,25 @@ def networks_in(vad: str | None, speaker_model: str | None, folder: Path | None)
 
 
 def load(model: Any, as_json: bool) -> int:
-    """Loads the model; the exit code if that fails."""
+    """Loads the model; the exit code if that fails, or if Ctrl-C came, though it be at the very end."""
     from pyapp import tasks
 
-    return forward(lambda cancel: tasks.load_speech(model, cancel=cancel), LoadJson() if as_json else View())
+    stops: list[Cancel] = []
+
+    def begin(cancel: Cancel) -> Any:
+        stops.append(cancel)
+        return tasks.load_speech(model, cancel=cancel)
+
+    code = forward(begin, LoadJson() if as_json else View())
+    return code or (STOPPED if stops[0].is_set() else 0)
 
 
 def start(file: str, options: TranscribeOptions, model: Any, beside: dict[str, Any]) -> Callable[[Cancel], Any]:
     from pyapp import tasks
 
-    audio: Any = sys.stdin.buffer if file == STDIN else file
-    return lambda cancel: tasks.transcribe(audio, options, model=model, cancel=cancel, **beside)
+    return lambda cancel: tasks.transcribe(
+        stdin_until(cancel) if file == STDIN else file, options, model=model, cancel=cancel, **beside
+    )
 
 
 def make_view(

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from pyapp.engine.device import Device
     from pyapp.engine.tensor import Tensor
 
+# What to do about weights that another library has quantised, in its own form.
+UNQUANTISED = "Take the model in floating point, with a type to convert to, or as a GGUF file"
+
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:

@@ -283,6 +283,8 @@ class _ExternalFiles:
             raise FileFormatError(f"its external data {location!r} lies outside its folder", where=name, hint=hint)
         if not os.path.exists(target):
             raise FileFormatError(f"its external data {location!r} is missing", where=name, hint=hint)
+        if os.path.isdir(target):
+            raise FileFormatError(f"its external data {location!r} is a folder", where=name, hint=hint)
         found = self._opened[location] = open_source(target)
         return found
 

@@ -46,6 +46,15 @@ def json_object(text: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def object_problem(text: str) -> str:
+    """Why json_object gives no values of a text."""
+    try:
+        value = parse_json(text)
+    except ValueError as error:
+        return f"it is not valid JSON: {error!s:.200}"
+    return "it is empty" if value == {} else "a JSON object is expected"
+
+
 def check_values(value: object) -> None:
     """ValueError for lists and mappings that are nested deeper than DEEPEST, or are too many to write as JSON: such as
     those that contain themselves.

@@ -19,6 +19,7 @@ from .source import ByteSource
 OPERATIONS_LIMIT = 4_000_000  # a tensor takes about 30
 TEXT_LIMIT = 1 << 26  # bytes of one string: NumPy arrays are stored in strings
 INTEGER_BYTES = 16
+DAMAGED = "The file is damaged: download or copy it again"
 HINT = "Load it where you trust it, and save only its state_dict, best as safetensors"
 
 
@@ -60,7 +61,7 @@ class Cursor:
         if stop > len(self._window):
             at = self.at
             if at + count > self.end:
-                refuse(f"the pickle is truncated: {count:,} bytes are needed at byte {at:,}", self.source)
+                refuse(f"the pickle is truncated: {count:,} bytes are needed at byte {at:,}", self.source, DAMAGED)
             self._window = bytes(self.source.read(at, min(max(count, self.WINDOW), self.end - at)))
             self._begin, self._next, stop = at, 0, count
         piece = self._window[self._next : stop]
@@ -77,8 +78,8 @@ class Cursor:
         return text.decode("utf-8", "replace")
 
 
-def refuse(what: str, source: ByteSource) -> NoReturn:
-    raise FileFormatError(what, where=source.name, hint=HINT)
+def refuse(what: str, source: ByteSource, hint: str = HINT) -> NoReturn:
+    raise FileFormatError(what, where=source.name, hint=hint)
 
 
 class Machine:

@@ -40,23 +40,32 @@ def open_sink(target: AnySink) -> Iterator[IO[bytes]]:
     """A binary file to write to; StorageFullError when the disk is full.
 
     The file at a path appears in one step at the end, so that no reader or interruption finds half a file. On Linux an
-    interrupted write leaves nothing behind; elsewhere the next write into the folder removes the remains. An open
-    file, a pipe or a device is written to directly.
+    interrupted write leaves nothing behind; elsewhere the next write into the folder removes the remains. The file
+    that a symbolic link names is written, and an old file's access rights stay; a read-only one is a PermissionError.
+    An open file, a pipe or a device is written to directly.
     """
     if not isinstance(target, (str, os.PathLike)):
         yield target
         return
     path = Path(target)
     try:
-        if path.exists() and not path.is_file():
-            with open(path, "wb") as file:  # a folder raises IsADirectoryError
-                yield file
-            return
+        path = Path(os.path.realpath(path)) if path.is_symlink() else path
+        rights = None
+        if path.exists():
+            if not path.is_file():
+                with open(path, "wb") as file:  # a folder raises IsADirectoryError
+                    yield file
+                return
+            if not os.access(path, os.W_OK):
+                raise PermissionError(errno.EACCES, "the file is read-only", str(path))
+            rights = path.stat().st_mode & 0o777
         partial = path.with_name(f".pyapp.{os.getpid()}.{os.urandom(4).hex()}.partial")
         try:
             with _new_file(partial) as file:
                 yield file
                 file.flush()
+                if rights is not None and hasattr(os, "fchmod"):
+                    os.fchmod(file.fileno(), rights)
                 os.fsync(file.fileno())
                 if isinstance(file.name, int):  # it has no name yet
                     # A folder descriptor, which an absolute path ignores, makes Python follow the link in /proc.
@@ -71,7 +80,8 @@ def open_sink(target: AnySink) -> Iterator[IO[bytes]]:
                 errno.ENOENT, f"there is no folder {str(path.parent)!r} to write to", str(path)
             ) from None
         if error.filename is not None and str(error.filename).endswith(".partial"):
-            error.filename, error.filename2 = str(path), None
+            error.filename = str(path)
+            del error.filename2  # None would be told
         with full_disk_named(path):
             raise
 

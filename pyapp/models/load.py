@@ -18,8 +18,9 @@ from pyapp.engine.storage import release_memory
 from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
-from pyapp.formats.safe_json import json_object
-from pyapp.formats.source import FileSource, close_source, read_whole
+from pyapp.formats.checkpoint import UNQUANTISED
+from pyapp.formats.safe_json import json_object, object_problem
+from pyapp.formats.source import close_source, read_whole
 
 from ._index import GGUF_ARCHITECTURES, MODEL_TYPES, TASKS
 
@@ -168,9 +169,11 @@ def read_settings(source: Source) -> dict[str, Any]:
     """The object of a config.json."""
     opened = open_source(source)
     try:
-        found = json_object(read_whole(opened).decode("utf-8", "replace"))
+        text = read_whole(opened).decode("utf-8-sig", "replace")  # editors on Windows write a mark before the text
+        found = json_object(text)
         if not found:
-            raise FileFormatError("this is no configuration: a JSON object is expected", where=opened.name)
+            hint = "Take the file of the model's own repository again"
+            raise FileFormatError(f"this is no configuration: {object_problem(text)}", where=opened.name, hint=hint)
         return found
     finally:
         if opened is not source:
@@ -207,8 +210,14 @@ def settings_of(checkpoint: Checkpoint, settings: Mapping[str, Any] | None = Non
 
 def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") -> str | None:
     """The module of pyapp.models of a configuration's architecture; None for llama2.c's. ModelError for an unknown
-    architecture, and for one that has no model for the task.
+    architecture, for one that has no model for the task, and for weights that another library has quantised.
     """
+    quantized = settings.get("quantization_config")
+    if isinstance(quantized, Mapping) and isinstance(quantized.get("quant_method"), str):
+        raise ModelError(
+            f"its weights are quantised by {quantized['quant_method']!r:.50}, which pyapp does not read", where=where,
+            hint=UNQUANTISED,
+        )  # fmt: skip
     kind = settings.get("model_type", "llama2c")
     if kind == "llama2c":
         return None
@@ -243,9 +252,7 @@ def check_config_file(files: Mapping[str, Path]) -> None:
     """check_architecture of a repository's config.json, before its weights are downloaded."""
     path = files.get("config")
     if path is not None:
-        with FileSource(path) as source:
-            config = json_object(read_whole(source).decode("utf-8", "replace"))
-        check_architecture(config, str(path))
+        check_architecture(read_settings(path), str(path))
 
 
 def build(
@@ -274,11 +281,14 @@ def build(
             hint="Take one of Hugging Face's or llama.cpp's form for several processes",
         )  # fmt: skip
     if name is None:
-        model = _build_llama2c(checkpoint, progress, device)
-        if dtype is not None:
-            from pyapp.nn import quantize
+        if dtype is None:
+            model = _build_llama2c(checkpoint, progress, device)
+        else:
+            from pyapp.models.loading.weights import convert_matrices, matrix_types
 
-            quantize(model, dtype)
+            matrix_types({}, dtype, {})  # an unknown type is refused before the weights are read
+            model = _build_llama2c(checkpoint, progress, device)
+            convert_matrices(model, dtype, model.config.to_dict())
         model = model if device is None else model.to(device)
     else:
         module = importlib.import_module(f"pyapp.models.{name}")

@@ -8,7 +8,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module, ResidualLinear, RMSNorm
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text
-from pyapp.nn.layers.gated import gated
+from pyapp.nn.layers.gated import activation_named, gated
 
 from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, NAMES, WINDOW, Gguf
@@ -53,6 +53,7 @@ class FeedForward(Module):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
+        activation_named(config.hidden_act)  # an unknown one is refused here
         self.activation = config.hidden_act
         self.gate_up_proj = Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
         self.down_proj = ResidualLinear(config.intermediate_size, config.hidden_size, bias=False)

@@ -40,6 +40,13 @@ def kind_of(value: Any) -> str:
     return KINDS.get(type(value), type(value).__name__)
 
 
+def between(low: float, high: float) -> str:
+    """The range of a number, in words."""
+    if math.isinf(low) or math.isinf(high):
+        return f"at most {high:,}" if math.isinf(low) else f"at least {low:,}"
+    return f"from {low:,} to {high:,}"
+
+
 class Fields:
     """The fields of an object. Every method takes a field's name and returns its value, or `default` where the field
     is missing or null; `end` refuses fields that nobody asked for. `path` is the name of the object in errors.
@@ -87,13 +94,13 @@ class Fields:
     def number(self, name: str, default: float | None = None, low: float = -math.inf, high: float = math.inf) -> Any:
         value = self._of(name, (int, float), "a number", default)
         if value is not None and not low <= value <= high:
-            raise self.wrong(name, f"must be from {low:g} to {high:g}, not {value!r:.40}")
+            raise self.wrong(name, f"must be {between(low, high)}, not {value!r:.40}")
         return value
 
     def whole(self, name: str, default: int | None = None, low: float = -math.inf, high: float = math.inf) -> Any:
         value = self._of(name, (int,), "a whole number", default)
         if value is not None and not low <= value <= high:
-            raise self.wrong(name, f"must be from {low:g} to {high:g}, not {value!r:.40}")
+            raise self.wrong(name, f"must be {between(low, high)}, not {value!r:.40}")
         return value
 
     def object(self, name: str) -> Fields | None:
@@ -126,8 +133,8 @@ class Fields:
         return Problem(f"{full}: is missing", param=full, code="missing_required_parameter")
 
     def end(self, ignored: Iterable[str] = ()) -> None:
-        """Problem for a field that was not asked for and is not among those without effect here."""
-        unknown = sorted(self._left - set(ignored))
+        """Problem for a field that was not asked for, is not among those without effect here, and is not null."""
+        unknown = sorted(name for name in self._left - set(ignored) if self._values[name] is not None)
         if unknown:
             name = self.name(unknown[0])
             raise Problem(f"{name:.80}: there is no such field", param=name[:80], code="unknown_parameter")

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import field, replace
+from itertools import accumulate
 from typing import Any
 
 from starlette.requests import Request
@@ -366,6 +367,8 @@ async def chat_completions(request: Request, context: Context) -> Response:
     priority = priority_of(fields)
     tools = Tools(fields)
     variables = fields.mapping("chat_template_kwargs") or {}
+    if any(kind != "text" for kind in fields.array("modalities", ())):
+        raise fields.wrong("modalities", 'must be ["text"]: answers are texts', "unsupported_parameter")
     effort = fields.text("reasoning_effort")
     if effort is not None:
         variables = {"reasoning_effort": effort, **variables}
@@ -498,11 +501,11 @@ def completion_prompt(model: ServedModel, prompt: str | list[int], options: Samp
     return Prompt(prompt, options, stops, True)
 
 
-def legacy_logprobs(model: ServedModel, choice: Choice) -> dict[str, Any]:
-    """`logprobs` of completions."""
+def legacy_logprobs(model: ServedModel, choice: Choice, start: int) -> dict[str, Any]:
+    """`logprobs` of completions, of new tokens. `start`: characters of the choice before the first of them."""
     tokens = [token for token in choice.logprobs if token.id is not None]
     texts = [model.loaded.tokenizer.token_bytes(token.id).decode("utf-8", "replace") for token in tokens]
-    offsets = [sum(map(len, texts[:place])) for place in range(len(texts))]
+    offsets = list(accumulate(map(len, texts[:-1]), initial=start)) if texts else []
     return {
         "tokens": texts, "token_logprobs": [max(token.logprob or 0.0, -9999.0) for token in tokens],
         "top_logprobs": [{entry["text"]: max(entry["logprob"], -9999.0) for entry in token.top_logprobs or ()}
@@ -558,6 +561,7 @@ async def completions(request: Request, context: Context) -> Response:
             choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
             return line({**head, "choices": [choice], **({"usage": None} if usage else {})})
 
+        written = [len(start) for start in starts]
         for index, start in enumerate(starts):
             if start:
                 yield chunk(index, start)
@@ -566,7 +570,8 @@ async def completions(request: Request, context: Context) -> Response:
                 text = take(index, event)
                 scores = None
                 if wanted is not None and isinstance(event, Token) and event.id is not None:
-                    scores = legacy_logprobs(model, Choice(index, logprobs=[event]))
+                    scores = legacy_logprobs(model, Choice(index, logprobs=[event]), written[index])
+                    written[index] += sum(map(len, scores["tokens"]))
                 if text or scores:
                     yield chunk(index, text, logprobs=scores)
                 if isinstance(event, Done):
@@ -583,8 +588,8 @@ async def completions(request: Request, context: Context) -> Response:
             **head, "usage": usage_of(choices, len(ready)),
             "choices": [
                 {"index": choice.index, "text": choice.text, "finish_reason": choice.reason,
-                 "logprobs": legacy_logprobs(model, choice) if wanted is not None else None}
-                for choice in choices
+                 "logprobs": legacy_logprobs(model, choice, len(start)) if wanted is not None else None}
+                for choice, start in zip(choices, starts, strict=True)
             ],
         }
     )  # fmt: skip

@@ -72,7 +72,7 @@ def _schema(fields: Fields | None) -> Any:
         inner = fields.object("json_schema")
         if inner is None:
             raise fields.missing("json_schema")
-        found = inner.any("schema")
+        found = inner.any("schema", {"type": "object"})
         if not isinstance(found, dict | bool):
             raise inner.wrong("schema", "must be an object", "invalid_type")
         inner.end(("name", "strict", "description"))

@@ -42,17 +42,36 @@ class Tools:
 
     def _choice(self, fields: Fields) -> str:
         value = fields.any("tool_choice", "auto" if self.tools else "none")
+        if isinstance(value, dict) and value.get("type") == "allowed_tools":
+            value = self._allow(fields, value.get("allowed_tools"))
         if isinstance(value, dict):
-            function = value.get("function")
-            value = function.get("name") if isinstance(function, dict) else None
-            if value not in self.schemas:
-                raise fields.wrong("tool_choice", f"there is no tool {value!r:.60}")
-            return f"={value}"
+            return f"={self._named(fields, 'tool_choice', value)}"
         if value not in ("none", "auto", "required"):
-            raise fields.wrong("tool_choice", 'must be "none", "auto", "required" or a function')
+            raise fields.wrong("tool_choice", 'must be "none", "auto", "required", a function or allowed_tools')
         if value == "required" and not self.tools:
             raise fields.wrong("tool_choice", "there are no tools to call")
         return str(value)
+
+    def _named(self, fields: Fields, at: str, choice: Any) -> str:
+        """The name in {"type": "function", "function": {"name": …}}."""
+        function = choice.get("function") if isinstance(choice, dict) else None
+        name = function.get("name") if isinstance(function, dict) else None
+        if not isinstance(name, str):
+            raise fields.wrong(at, 'must be {"type": "function", "function": {"name": …}}', "invalid_type")
+        if name not in self.schemas:
+            raise fields.wrong(at, f"there is no tool {name!r:.60}")
+        return name
+
+    def _allow(self, fields: Fields, allowed: Any) -> Any:
+        """Leaves only the tools of OpenAI's {"mode": …, "tools": […]}; returns the mode."""
+        at = "tool_choice.allowed_tools"
+        listed = allowed.get("tools") if isinstance(allowed, dict) else None
+        if not isinstance(listed, list) or not listed or allowed.get("mode") not in ("auto", "required"):
+            raise fields.wrong(at, 'must be {"mode": "auto" or "required", "tools": […]}', "invalid_type")
+        names = {self._named(fields, f"{at}.tools[{index}]", tool) for index, tool in enumerate(listed)}
+        self.tools = [tool for tool in self.tools if tool["function"]["name"] in names]
+        self.schemas = {name: schema for name, schema in self.schemas.items() if name in names}
+        return allowed["mode"]
 
     @property
     def shown(self) -> list[dict[str, Any]] | None:

@@ -26,10 +26,13 @@ def wordpiece_document(
     vocabulary: Mapping[str, int], settings: Mapping[str, Any] | None = None, where: str = "vocab.txt"
 ) -> dict[str, Any]:
     """The tokenizer.json of BERT's vocabulary. `settings` (tokenizer_config.json) has do_lower_case (default True),
-    strip_accents (default as do_lower_case), tokenize_chinese_chars (default True) and the names of special tokens.
+    strip_accents (default as do_lower_case), tokenize_chinese_chars (default True), the names of special tokens, and
+    `tokenizer_class`: MPNet's names are RoBERTa's, and two separators stand between a pair.
     """
     settings = settings or {}
-    names = {role: token_name(settings, f"{role}_token", usual) for role, usual in BERT_NAMES.items()}
+    mpnet = str(settings.get("tokenizer_class")).startswith("MPNet")
+    usual_names = MPNET_NAMES if mpnet else BERT_NAMES
+    names = {role: token_name(settings, f"{role}_token", usual) for role, usual in usual_names.items()}
     for role in ("unk", "cls", "sep"):
         if names[role] not in vocabulary:
             raise FileFormatError(
@@ -51,11 +54,12 @@ def wordpiece_document(
             "strip_accents": strip if isinstance(strip, bool) else None, "lowercase": lowercase,
         },
         pre_tokenizer={"type": "BertPreTokenizer"},
-        post_processor=template([cls], [sep], between=[sep]),
+        post_processor=template([cls], [sep], between=[sep, sep] if mpnet else [sep]),
         decoder=DECODE_STEPS["wordpiece"],
     )  # fmt: skip
 
 
+MPNET_NAMES = {"unk": "[UNK]", "cls": "<s>", "sep": "</s>", "pad": "<pad>", "mask": "<mask>"}
 BERT_NAMES = {"unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "pad": "[PAD]", "mask": "[MASK]"}
 
 
@@ -123,9 +127,11 @@ def byte_level_document(
     where: str = "vocab.json",
 ) -> dict[str, Any]:
     """The tokenizer.json of GPT-2's kind of vocabulary. `settings` (tokenizer_config.json) has `tokenizer_class`
-    (RoBERTa's, BART's and their relatives put `<s>` and `</s>` around texts), `add_prefix_space`, and special tokens.
+    (RoBERTa's, BART's and their relatives put `<s>` and `</s>` around texts, Qwen2's and GPT-NeoX's bring texts into
+    the normal form NFC), `add_prefix_space`, and special tokens.
     """
     settings = settings or {}
+    composed = str(settings.get("tokenizer_class")).startswith(("Qwen2", "GPTNeoX"))
     vocabulary = checked_vocabulary(vocabulary, where)
     pre_tokenizer = words.pre_tokenizer()
     if settings.get("add_prefix_space") is True and words.patterns == (GPT2,):
@@ -143,6 +149,7 @@ def byte_level_document(
     return document(
         bpe_model(vocabulary, usable_merges(merges, vocabulary), ignore_merges=words.ignore_merges),
         added_tokens=named_tokens(settings, vocabulary, around),
+        normalizer={"type": "NFC"} if composed else None,
         pre_tokenizer=pre_tokenizer,
         post_processor=post,
         decoder=DECODE_STEPS["byte_level"],

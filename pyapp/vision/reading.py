@@ -152,8 +152,10 @@ def _read(source: Any, mode: str) -> tuple[bytes | memoryview, str]:
     opened = open_source(source)
     try:
         if not 0 < opened.size <= FILE_LIMIT:
-            what = "the file is empty" if not opened.size else f"the file has {opened.size:,} bytes"
-            raise FileFormatError(what, where=opened.name, hint=f"Pictures have at most {FILE_LIMIT:,} bytes")
+            if not opened.size:
+                raise FileFormatError("the file is empty", where=opened.name, hint="Download or copy it again")
+            what, hint = f"the file has {opened.size:,} bytes", f"Pictures have at most {FILE_LIMIT:,} bytes"
+            raise FileFormatError(what, where=opened.name, hint=hint)
         return opened.read(0, opened.size), "the picture" if opened.name == "<bytes>" else opened.name
     finally:
         if opened is not source:

@@ -126,7 +126,7 @@ HOSTILE = [
     ("negative", b"\x80\x02" + TENSOR.replace(b"K\0K\x04", b"J\xff\xff\xff\xffK\x04") + b".", "do not fit"),
     ("no storage", b"\x80\x02" + TENSOR.replace(b"\x000X", b"\x009X") + b".", "'9' needs 16 bytes"),
     ("no tensor", b"\x80\x02}.", "no tensor"),
-    ("no end", b"\x80\x02}", "truncated"),
+    ("no end", b"\x80\x02}", "truncated: 1 bytes are needed at byte 3. The file is damaged: download or copy it again"),
 ]
 
 

@@ -65,6 +65,38 @@ def test_a_file_has_the_usual_rights(tmp_path: Path) -> None:
 
 
 @pytest.mark.native_only
+def test_an_old_file_keeps_its_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "f").write_bytes(b"old")
+    (tmp_path / "f").chmod(0o600)
+    with open_sink(tmp_path / "f") as file:
+        file.write(b"new")
+    assert (tmp_path / "f").read_bytes() == b"new" and (tmp_path / "f").stat().st_mode & 0o777 == 0o600
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as for other users than root, who may write all files
+    with pytest.raises(PermissionError, match="the file is read-only: .*f'$"), open_sink(tmp_path / "f") as file:
+        file.write(b"newer")
+    assert (tmp_path / "f").read_bytes() == b"new"
+
+
+@pytest.mark.native_only
+def test_links_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "versions").mkdir()
+    (tmp_path / "latest").symlink_to("versions/1")
+    for content in (b"first", b"second"):  # the file that the link names is missing, then there
+        with open_sink(tmp_path / "latest") as file:
+            file.write(content)
+        assert (tmp_path / "latest").is_symlink() and (tmp_path / "versions/1").read_bytes() == content
+    (tmp_path / "lost").symlink_to("gone/1")
+    with pytest.raises(FileNotFoundError, match="there is no folder .*gone' to write to"), open_sink(tmp_path / "lost"):
+        pass
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"old")
+    with pytest.raises(OSError, match="f/x'$"), open_sink(tmp_path / "f" / "x"):
+        pass
+
+
+@pytest.mark.native_only
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="files without a name")
 def test_a_killed_process_leaves_nothing(tmp_path: Path) -> None:
     code = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyapp.errors import Cancelled, FileFormatError, ModelError, ModelNotFoundError
+from pyapp.errors import Cancelled, FileFormatError, ModelError, ModelNotFoundError, OptionError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import BytesSource
 from pyapp.models import load_model, load_tokenizer
@@ -42,6 +42,23 @@ def test_parameters_need_gradients_only_when_asked(model: Path) -> None:
     assert not any(parameter.requires_grad for parameter in loaded.parameters())  # type: ignore[attr-defined]
     loaded.requires_grad_()  # type: ignore[attr-defined]
     assert all(parameter.requires_grad for parameter in loaded.parameters())  # type: ignore[attr-defined]
+
+
+def test_types_of_llama2c_models(model: Path) -> None:
+    """Every type that load_model's documentation names, as for models of other forms."""
+    exact = logits(load_model(model))
+    for given, kinds in {
+        "float16": {"float16"}, "bfloat16": {"bfloat16"}, "float32": {"float32"}, "q8_0": {"q8_0", "float32"},
+        "Q4_0": {"q4_0", "q8_0", "float32"}, "Q4_K_M": {"q5_0", "q8_0", "float32"},
+    }.items():  # fmt: skip
+        loaded = load_model(model, dtype=given)
+        found = {parameter.dtype.name for parameter in loaded.model.parameters() if parameter.ndim == 2}  # type: ignore[attr-defined]
+        assert found and found <= kinds, (given, found)
+        near = 1e-6 if given == "float32" else 0.01 if given == "float16" else 0.5
+        assert max(abs(a - b) for a, b in zip(logits(loaded), exact, strict=True)) < near * max(map(abs, exact))
+    for given in ("q9", "int8", "float64", "q8_group", ""):
+        with pytest.raises(OptionError, match=f"'{given}' is no type of weights.*float32, float16, bfloat16, q4_0"):
+            load_model(model, dtype=given)
 
 
 def test_from_bytes_and_sources(model: Path) -> None:

@@ -11,12 +11,13 @@ import pytest
 
 import pyapp
 from pyapp.engine import Tensor
-from pyapp.errors import ModelError, OptionError
+from pyapp.errors import ModelError, OptionError, PyappError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_safetensors, write_sharded_safetensors
 from pyapp.models import gemma
 from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import build, load_model
+from pyapp.models.loading.by_task import load_task_model
 from pyapp.text.session import capacity_of
 from tests.models.decoder_configs import CONFIGS, QUANTISED
 from tests.models.test_decoders import TEXT, golden, make, numbers
@@ -156,10 +157,39 @@ def test_unknown_architectures_and_types_are_refused_before_weights_are_read(tmp
         load(tmp_path / "model.safetensors", "llama", "q9_9")
 
 
+def test_weights_that_other_libraries_quantised_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"not even weights")
+    for task, name in (("causal-lm", "llama"), ("masked-lm", "bert")):
+        config = {"model_type": name, "quantization_config": {"quant_method": "gptq", "bits": 4}}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        with pytest.raises(ModelError, match="config.json: its weights are quantised by 'gptq'.*GGUF"):
+            load_model(tmp_path) if task == "causal-lm" else load_task_model(tmp_path, task)
+
+
+def test_weights_of_whole_numbers_are_refused(tmp_path: Path) -> None:
+    _, state = model_and_state("llama")
+    name = "model.layers.1.mlp.up_proj.weight"
+    write_safetensors(tmp_path / "model.safetensors", state | {name: state[name].to("int8")})
+    with pytest.raises(ModelError, match=f"'{name}' are int8: another library has quantised them.*GGUF"):
+        load(tmp_path / "model.safetensors", "llama")
+
+
+def test_what_is_wrong_with_a_config_is_told(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"not even weights")
+    for data, told in {
+        b'{"model_type": "llama",}': "it is not valid JSON: .* line 1 column 2", b"[]": "a JSON object is expected",
+        b"{}": "it is empty", json.dumps({"model_type": "mamba"}).encode("utf-8-sig"): "'mamba' is not known",
+    }.items():  # fmt: skip
+        (tmp_path / "config.json").write_bytes(data)
+        with pytest.raises(PyappError, match=told):
+            load_model(tmp_path)
+
+
 HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("llama", {"vocab_size": 1 << 40}, "vocab_size"), ("llama", {"hidden_size": -32}, "hidden_size"),
     ("llama", {"num_attention_heads": 5, "head_dim": None}, "divide"), ("llama", {"num_key_value_heads": 3}, "divide"),
     ("llama", {"num_hidden_layers": "many"}, "num_hidden_layers"), ("llama", {"hidden_act": "exec"}, "activation"),
+    ("phi3", {"hidden_act": "exec"}, "activation"),
     ("llama", {"max_position_embeddings": 1 << 24, "head_dim": 4096}, "positions"),
     ("llama", {"rope_theta": float("nan")}, "rope_theta"), ("llama", {"intermediate_size": None}, "intermediate_size"),
     ("llama", {"rope_scaling": {"rope_type": "odd"}}, "odd"), ("llama", {"rope_scaling": 5}, "rope_scaling"),

@@ -173,6 +173,7 @@ def test_external_data(tmp_path: Path) -> None:
         ({"location": str(tmp_path / "secret.bin")}, "outside its folder"),
         ({"location": "link.bin"}, "outside its folder"),
         ({"location": "none.bin"}, "missing"),
+        ({"location": "."}, "m.onnx: its external data '.' is a folder"),
         ({"location": "w.bin", "offset": 8}, "lies at bytes 8 to 32"),
         ({"location": "w.bin", "offset": -4}, "lies at"),
         ({"location": "w.bin", "offset": 4, "length": 1 << 40}, "needs 24 bytes"),

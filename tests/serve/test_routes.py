@@ -72,6 +72,13 @@ def test_forms_and_tools(client: Any) -> None:
         function = chosen["message"]["tool_calls"][0]["function"]
         assert chosen["finish_reason"] == "tool_calls" and chosen["message"]["content"] is None
         assert function["name"] == "weather" and json.loads(function["arguments"])["city"] in ("Oslo", "Rome")
+    other = {"type": "function", "function": {"name": "other", "parameters": None}}
+    allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [forced]}}
+    several = call | {"tools": [other, WEATHER], "tool_choice": allowed}
+    calls = post(client, "/v1/chat/completions", **several)["choices"][0]["message"]["tool_calls"]
+    assert [called["function"]["name"] for called in calls] == ["weather"]
+    bare = ASK | {"max_tokens": 60, "response_format": {"type": "json_schema", "json_schema": {"name": "any"}}}
+    assert post(client, "/v1/chat/completions", **bare)["choices"][0]["message"]["content"].startswith("{")
     chunks = [chunk["choices"][0] for chunk in events(client, "/v1/chat/completions", **call)]
     assert [c["delta"]["tool_calls"][0]["index"] for c in chunks if "tool_calls" in c["delta"]] == [0]
     assert chunks[-1]["finish_reason"] == "tool_calls"
@@ -112,7 +119,12 @@ def test_completions(client: Any) -> None:
     assert [choice["text"][:2] for choice in found["choices"]] == ["ab", "ab", "cd", "cd"]
     assert found["usage"] | {"prompt_tokens_details": 0} == {
         "prompt_tokens": 4, "completion_tokens": 16, "total_tokens": 20, "prompt_tokens_details": 0}  # fmt: skip
-    assert len(found["choices"][0]["logprobs"]["tokens"]) == 4
+    scores = found["choices"][0]["logprobs"]
+    lengths = [len(token) for token in scores["tokens"]]
+    assert len(lengths) == 4 and scores["text_offset"] == [2 + sum(lengths[:place]) for place in range(4)]
+    streamed = [c["choices"][0]["logprobs"] for c in events(client, "/v1/completions", **body | {"n": 1}, echo=True)
+                if c["choices"][0]["index"] == 0]  # fmt: skip
+    assert [offset for part in streamed if part for offset in part["text_offset"]] == scores["text_offset"]
     ids = post(client, "/v1/completions", model="chat", prompt=[97, 98], max_tokens=4, temperature=0)
     assert (
         "ab" + post(client, "/v1/completions", prompt="ab", max_tokens=4, temperature=0)["choices"][0]["text"]
@@ -286,6 +298,13 @@ REFUSED = [
     ("/v1/chat/completions", ASK | {"logit_bias": {"x": 1}}, 400, "logit_bias"),
     ("/v1/chat/completions", ASK | {"stop": [1]}, 400, "stop"),
     ("/v1/chat/completions", ASK | {"surprise": 1}, 400, "surprise"),
+    ("/v1/chat/completions", ASK | {"modalities": ["text", "audio"]}, 400, "modalities"),
+    ("/v1/chat/completions", ASK | {"tool_choice": {"type": "function"}}, 400, "tool_choice"),
+    ("/v1/chat/completions", ASK | {"tools": [WEATHER], "tool_choice": {"type": "allowed_tools", "allowed_tools": {
+        "mode": "auto", "tools": [{"type": "function", "function": {"name": "none"}}]}}}, 400,
+     "tool_choice.allowed_tools.tools[0]"),
+    ("/v1/chat/completions", ASK | {"tools": [WEATHER], "tool_choice": {"type": "allowed_tools"}}, 400,
+     "tool_choice.allowed_tools"),
     ("/v1/chat/completions", ASK | {"tools": [{}]}, 400, "tools[0]"),
     ("/v1/chat/completions", ASK | {"tool_choice": "required"}, 400, "tool_choice"),
     ("/v1/chat/completions", ASK | {"response_format": {"type": "xml"}}, 400, "response_format.type"),
@@ -316,6 +335,18 @@ REFUSED = [
     ("/generate", {"inputs": "a", "parameters": {"temperature": -1}}, 400, "parameters.temperature"),
     ("/nowhere", {}, 404, None),
 ]  # fmt: skip
+
+
+def test_fields_that_are_null_are_not_there(client: Any) -> None:
+    """Clients send null for what they do not set, also for fields of OpenAI that pyapp has not."""
+    empty = dict.fromkeys(("audio", "prediction", "web_search_options", "functions", "stop", "seed", "tools", "n"))
+    assert post(client, "/v1/chat/completions", **ASK | {"max_tokens": 2} | empty)["choices"]
+
+
+def test_ranges_in_words(client: Any) -> None:
+    for limit, told in ((0, "at least 1"), (10**9, "at most 8,192")):
+        answer = client.post("/v1/chat/completions", json=ASK | {"max_tokens": limit})
+        assert f"max_tokens: must be {told}, not" in answer.json()["error"]["message"]
 
 
 def test_refusals_name_the_field(client: Any) -> None:

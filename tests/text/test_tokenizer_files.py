@@ -19,6 +19,7 @@ from pyapp.text.charsmap import CharsMap, take_charsmap
 from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.gguf_vocabulary import GgufVocabulary
 from pyapp.text.pattern_limits import danger, growth
+from pyapp.text.pieces import byte_of_character
 from pyapp.text.tokenizer import NativeBackend, Tokenizer
 from pyapp.text.tokenizer_files import gguf_tokenizer, load_tokenizer
 from pyapp.text.word_patterns import WORD_PATTERNS, name_of_pattern, word_pattern
@@ -138,6 +139,19 @@ def test_wordpiece() -> None:
         load_tokenizer({"vocab.txt": b"a\nb\n"})
     with pytest.raises(FileFormatError, match="lines 1 and 3 are both 'a'"):
         load_tokenizer({"vocab.txt": b"a\nb\na\n"})
+
+
+def test_classes_of_vocabularies() -> None:
+    """MPNet's special tokens, and the normal form of Qwen2's and GPT-NeoX's texts, as transformers has them."""
+    vocabulary = "<s> <pad> </s> <unk> [UNK] the ca ##t dog <mask>".replace(" ", "\n").encode()
+    mpnet = {"vocab.txt": vocabulary, "tokenizer_config.json": b'{"tokenizer_class": "MPNetTokenizer"}'}
+    encoded = load_tokenizer(mpnet)("the cat", "Dog x")
+    assert encoded.ids == [0, 5, 6, 7, 2, 2, 8, 4, 2] and encoded.type_ids == [0, 0, 0, 0, 0, 0, 1, 1, 1]
+    files = {"vocab.json": json.dumps(byte_of_character()).encode()}  # each byte is a token, its number the id
+    for kind, ids in (("Qwen2", "\u00e9"), ("GPTNeoX", "\u00e9"), ("GPT2", "e\u0301")):
+        settings = json.dumps({"tokenizer_class": f"{kind}Tokenizer"}).encode()
+        tokenizer = load_tokenizer(files | {"merges.txt": b"", "tokenizer_config.json": settings})
+        assert tokenizer.encode("e\u0301") == list(ids.encode()), kind
 
 
 @pytest.mark.native_only

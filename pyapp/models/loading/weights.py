@@ -16,7 +16,7 @@ from pyapp.engine.dtype import float16, float32
 from pyapp.engine.ops import cat, tensor
 from pyapp.engine.storage import release_memory
 from pyapp.errors import ModelError, OptionError
-from pyapp.formats.checkpoint import Checkpoint, TensorInfo
+from pyapp.formats.checkpoint import UNQUANTISED, Checkpoint, TensorInfo
 from pyapp.formats.mixtures import MIXTURES, Mixture
 from pyapp.nn import Embedding, Linear, Module, Parameter, TransposedLinear
 from pyapp.nn.layers.experts import Experts
@@ -35,6 +35,7 @@ IGNORED = re.compile(
 )
 # What files put before the names of a language model's tensors, and what they leave out.
 PREFIXES = ("model.language_model.", "language_model.", "model.", "module.", "_orig_mod.")
+FLOATS = ("float32", "float16", "bfloat16")  # types of matrices besides the block types and mixtures
 SHOWN = 8  # names in an error
 PIECE = 1 << 20  # bytes compared together
 STATISTICS = ("running_mean", "running_var")  # buffers of a batch norm, without which it has no result
@@ -412,6 +413,13 @@ def _check(
         if len(plan.names) == 1 and plan.values is None and tuple(shape) != slot.shape and not flat:
             misshapen.append(f"{key} is {list(shape)}, expected {list(slot.shape)}")
     read = {name for _, plan in plans.values() for name in plan.names}
+    kinds = {name: checkpoint.tensors[name].dtype for name in sorted(read)}
+    whole = next((name for name, kind in kinds.items() if kind.startswith(("int", "uint", "bool"))), None)
+    if whole is not None:
+        raise ModelError(
+            f"the weights of {whole!r:.120} are {kinds[whole]}: another library has quantised them",
+            where=checkpoint.source.name, hint=UNQUANTISED,
+        )  # fmt: skip
     left = [name for known, name in names.items() if name not in read and known not in there]
     told = [("missing", missing), ("of another shape", misshapen), ("left over", left if strict else [])]
     text = "; ".join(f"{what}: {_listed(wrong)}" for what, wrong in told if wrong)
@@ -431,24 +439,43 @@ def _listed(names: list[str]) -> str:
 
 def _types(plans: Mapping[str, tuple[Slot, Stored]], dtype: str | None, config: Mapping[str, Any]) -> dict[str, str]:
     """The type of each matrix, by name; empty if the types of the file are kept."""
-    matrices = [name for name, (slot, _) in plans.items() if slot.is_matrix or slot.is_stack]
     if dtype is None:
         return {}
+    return matrix_types({name: slot for name, (slot, _) in plans.items()}, dtype, config)
+
+
+def matrix_types(found: Mapping[str, Slot], dtype: str, config: Mapping[str, Any]) -> dict[str, str]:
+    """The type that each matrix among the parameters gets by `dtype`, by name. OptionError for an unknown dtype."""
+    matrices = [name for name, slot in found.items() if slot.is_matrix or slot.is_stack]
     if dtype in MIXTURES:
-        called = {name: f"{name}.weight" if plans[name][0].is_stack else name for name in matrices}
-        stacks = [own for name, own in called.items() if plans[name][0].is_stack]
+        called = {name: f"{name}.weight" if found[name].is_stack else name for name in matrices}
+        stacks = [own for name, own in called.items() if found[name].is_stack]
         mixture = Mixture(dtype, called.values(), config, stacks=stacks)
         return {name: mixture.type_of(own) for name, own in called.items()}
     try:
-        kind = as_dtype(dtype)
+        kind = as_dtype(dtype).name
     except (TypeError, ValueError):
         kind = None
-    if kind is None or not (kind.name in BLOCK_TYPES or (kind.is_floating_point and not kind.is_storage_only)):
+    if kind is None or kind not in (*FLOATS, *BLOCK_TYPES):
         raise OptionError(
             f"{dtype!r:.50} is no type of weights", where="dtype",
-            hint=f"Types: float32, float16, bfloat16, {', '.join(BLOCK_TYPES)}, {', '.join(MIXTURES)}",
+            hint=f"Types: {', '.join((*FLOATS, *BLOCK_TYPES, *MIXTURES))}",
         )  # fmt: skip
-    return dict.fromkeys(matrices, kind.name)
+    return dict.fromkeys(matrices, kind)
+
+
+def convert_matrices(model: Module, dtype: str, config: Mapping[str, Any]) -> None:
+    """Converts the matrices of a model to the type `dtype` in place; arguments and errors as those of load_weights."""
+    found = dict(slots(model))
+    for name, kind in matrix_types(found, dtype, config).items():
+        slot = found[name]
+        owner, attribute = slot.places[0]
+        value = owner._parameters[attribute]
+        if name == slot.name and value is not None:  # of a tied matrix, its first name
+            with no_grad():
+                parameter = Parameter(_converted(value.detach(), slot, kind), requires_grad=False)
+            for other, called in slot.places:
+                setattr(other, called, parameter)
 
 
 def read_plan(checkpoint: Checkpoint, plan: Stored, device: Device | str | None = None) -> Tensor:

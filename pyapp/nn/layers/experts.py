@@ -13,7 +13,7 @@ from ...engine.launch import capturing
 from ...engine.ops import empty
 from ..module import Module
 from ..parameter import Initialization, new_parameter
-from .gated import gated
+from .gated import activation_named, gated
 
 __all__ = ["Experts", "Router"]
 
@@ -54,6 +54,7 @@ class Experts(Module):
 
     def __init__(self, hidden_size: int, intermediate_size: int, experts: int, activation: str = "silu") -> None:
         super().__init__()
+        activation_named(activation)  # an unknown one is refused here
         self.activation, self.count = activation, experts
         self.hidden_size, self.intermediate_size = hidden_size, intermediate_size
         self.gate_up_proj = new_parameter(empty, experts, 2 * intermediate_size, hidden_size)

@@ -21,6 +21,14 @@ def _quick_gelu(x: Tensor) -> Tensor:
     return x * (x * 1.702).sigmoid()
 
 
+def _clipped_gelu(x: Tensor) -> Tensor:
+    return ops.gelu(x).clamp(-10.0, 10.0)
+
+
+def _identity(x: Tensor) -> Tensor:
+    return x
+
+
 def _squared_relu(x: Tensor) -> Tensor:
     y = ops.relu(x)
     return y * y
@@ -30,7 +38,9 @@ def _squared_relu(x: Tensor) -> Tensor:
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": ops.silu, "swish": ops.silu, "relu": ops.relu, "tanh": ops.tanh, "sigmoid": ops.sigmoid, "gelu": ops.gelu,
     "gelu_new": _gelu_tanh, "gelu_fast": _gelu_tanh, "gelu_pytorch_tanh": _gelu_tanh, "quick_gelu": _quick_gelu,
-    "relu2": _squared_relu, "relu6": ops.relu6,
+    "relu2": _squared_relu, "relu6": ops.relu6, "leaky_relu": ops.leaky_relu, "mish": ops.mish, "linear": _identity,
+    "hardswish": ops.hardswish, "gelu_python": ops.gelu, "gelu_python_tanh": _gelu_tanh, "gelu_accurate": _gelu_tanh,
+    "gelu_10": _clipped_gelu,
 }  # fmt: skip
 
 
