@@ -89,9 +89,7 @@ class Running:
             self.context.in_flight += 1
             self.context.tokens_in_flight += len(prompt.ids)
             self._tokens += len(prompt.ids)
-            text = Text(
-                prompt.ids, options, prompt.stops, emit, prompt.continuing, cancel, priority, self._form
-            )
+            text = Text(prompt.ids, options, prompt.stops, emit, prompt.continuing, cancel, priority, self._form)
             self.context.models.submit(self.model, text)
 
     def _emitter(self, index: int, cancel: Cancel) -> Callable[[Event], None]:
