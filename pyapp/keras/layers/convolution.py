@@ -10,6 +10,7 @@ from ...engine import Tensor
 from ...nn import functional as F
 from .. import activations, constraints, initializers, regularizers
 from ..core import Layer
+from ..nn_functions import conv_transpose
 
 __all__ = [
     "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "DepthwiseConv1D",
@@ -17,14 +18,14 @@ __all__ = [
 ]  # fmt: skip
 
 _CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-_TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 
 
-def sizes(value: Any, dims: int, name: str) -> tuple[int, ...]:
-    """One positive number for each of `dims` dims."""
+def sizes(value: Any, dims: int, name: str, least: int = 1) -> tuple[int, ...]:
+    """One number, at least `least`, for each of `dims` dims."""
     found = (value,) * dims if isinstance(value, int) else tuple(value)
-    if len(found) != dims or not all(isinstance(n, int) and n > 0 for n in found):
-        raise ValueError(f"{name} takes a positive number or {dims} of them, got {value!r}")
+    if len(found) != dims or not all(isinstance(n, int) and n >= least for n in found):
+        kind = "positive number" if least == 1 else f"number from {least} on"
+        raise ValueError(f"{name} takes a {kind} or {dims} of them, got {value!r}")
     return found
 
 
@@ -267,8 +268,10 @@ class _Transposed(_Convolution):
             kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias, bias_initializer,
             bias_regularizer, bias_constraint, activity_regularizer, **settings,
         )  # fmt: skip
-        if output_padding is not None:
-            raise NotImplementedError(f"{type(self).__name__}: output_padding is not supported; crop or pad the output")
+        kind = type(self).__name__
+        self.output_padding = (
+            None if output_padding is None else sizes(output_padding, self.dims, f"{kind}: output_padding", 0)
+        )
         self.filters = filters
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.kernel_regularizer, self.kernel_constraint = (
@@ -285,25 +288,10 @@ class _Transposed(_Convolution):
         self._add_bias(self.filters)
 
     def call(self, inputs: Tensor) -> Tensor:
-        dims = self.dims
-        weight = self.kernel.permute(dims + 1, dims, *range(dims))  # (in, out, window…)
-        x = inputs.movedim(-1, 1)
-        y = _TRANSPOSED[dims](x, weight, None, self.strides, 0, 0, 1, self.dilation_rate)
-        every = enumerate(zip(x.shape[2:], self.kernel_size, self.strides, self.dilation_rate, strict=True), 2)
-        for dim, (size, window, stride, dilation) in every:
-            whole = (
-                size * stride
-                if self.padding == "same"
-                else size * stride + max((window - 1) * dilation + 1 - stride, 0)
-            )
-            surplus = y.shape[dim] - whole
-            if surplus > 0:
-                y = y.narrow(dim, surplus // 2, whole)
-            elif surplus < 0:
-                y = F.pad(y, [0, 0] * (y.ndim - 1 - dim) + [0, -surplus])
-        if self.bias is not None:
-            y = y + self.bias.reshape(-1, *(1,) * dims)
-        return self.activation(y.movedim(1, -1))
+        y = conv_transpose(
+            inputs, self.kernel, self.strides, self.padding, self.output_padding, None, self.dilation_rate
+        )
+        return self.activation(y if self.bias is None else y + self.bias)
 
 
 class Conv1DTranspose(_Transposed):
