@@ -8,6 +8,7 @@ from typing import Any
 from ..engine import Tensor, ops
 from ..nn import functional as F
 from .lookup import Lookup
+from .lookup import serialize as serialize
 
 
 def linear(x: Tensor) -> Tensor:
@@ -154,6 +155,9 @@ def sparsemax(x: Tensor, axis: int = -1) -> Tensor:
 _lookup = Lookup("activation", globals(), type(None))
 
 
-def get(given: Any) -> Callable[..., Tensor]:
+deserialize = _lookup.deserialize
+
+
+def get(identifier: Any) -> Callable[..., Tensor]:
     """The activation of that name; a layer or function itself; linear for None."""
-    return _lookup.get(given) or linear
+    return _lookup.get(identifier) or linear

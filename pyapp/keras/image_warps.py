@@ -21,7 +21,7 @@ _FILLS = ("constant", "nearest", "wrap", "mirror", "reflect")
 _ORDERS = {"nearest": 0, "bilinear": 1}
 
 
-def _inside(place: Tensor, size: int, fill_mode: str) -> Tensor:
+def _inside(place: Any, size: int, fill_mode: str) -> Any:
     """Whole places, int64, as ones from 0 to size - 1."""
     if fill_mode == "wrap":
         return place % size
@@ -68,7 +68,7 @@ def map_coordinates(
         for _, _, weight in corner:
             part = part if weight is None else part * weight
         total = part if total is None else total + part
-    return total.to(x.dtype) if x.dtype.is_floating_point else total.round().to(x.dtype)  # type: ignore[no-any-return]
+    return total.to(x.dtype) if x.dtype.is_floating_point else total.round().to(x.dtype)
 
 
 def _order(name: str, interpolation: str) -> int:

@@ -54,7 +54,7 @@ def _extreme(name: str, x: Any, axis: Any, keepdims: bool) -> Tensor:
     find = getattr(pyapp, name)
     axes = tuple(axes_of(axis, values))
     if not values.dtype.is_floating_point:
-        return find(values, axes, keepdims)  # type: ignore[no-any-return]
+        return find(values, axes, keepdims)
     found = find(_filled(values, float("-inf" if name == "amax" else "inf")), axes, keepdims)
     return pyapp.where(pyapp.all(values.isnan(), axes, keepdims), float("nan"), found)
 
@@ -77,7 +77,7 @@ def _place(name: str, fill: float, x: Any, axis: int | None, keepdims: bool) -> 
         found = found.reshape((1,) * values.ndim)
     if given.dtype.is_floating_point:
         found = pyapp.where(pyapp.all(given.isnan(), tuple(axes_of(axis, given)), keepdims), -1, found)
-    return found.to("int32")  # type: ignore[no-any-return]
+    return found.to("int32")
 
 
 def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
@@ -94,7 +94,7 @@ def _running(name: str, fill: float, x: Any, axis: int | None, dtype: Any) -> Te
     values = _filled(x, fill)
     kind = as_dtype(dtype or ("int32" if values.dtype is pyapp.bool else values.dtype))
     values = values.reshape(-1) if axis is None else values
-    return getattr(pyapp, name)(values.to(kind), axis or 0, dtype=kind)  # type: ignore[no-any-return]
+    return getattr(pyapp, name)(values.to(kind), axis or 0, dtype=kind)
 
 
 def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:

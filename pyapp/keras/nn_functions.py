@@ -359,7 +359,9 @@ def ctc_decode(
         best, ids = logits.max(-1)  # (B, T)
         seen = ops.arange(steps) < ops.tensor(lengths).unsqueeze(-1)
         score = -(best * seen).sum(-1, True)
-        found = [[_collapsed(row[:n], blank, merge_repeated) for row, n in zip(ids.tolist(), lengths, strict=True)]]
+        found: list[list[Any]] = [
+            [_collapsed(row[:n], blank, merge_repeated) for row, n in zip(ids.tolist(), lengths, strict=True)]
+        ]
     elif strategy == "beam_search":
         rows = logits.log_softmax(-1).tolist()
         paths = [_beams(row[:n], blank, beam_width, top_paths) for row, n in zip(rows, lengths, strict=True)]
@@ -367,7 +369,7 @@ def ctc_decode(
         score = ops.tensor([[one[1] for one in row] for row in paths], dtype=logits.dtype)
     else:
         raise ValueError(f"ctc_decode: strategy is greedy or beam_search, not {strategy!r:.40}")
-    filled = [[[*row, *[-1] * (steps - len(row))] for row in path] for path in found]
+    filled = [[list(row) + [-1] * (steps - len(row)) for row in path] for path in found]
     return ops.tensor(filled, dtype="int32").reshape(len(found), batch, steps), score
 
 

@@ -284,7 +284,7 @@ def saturate_cast(x: Tensor, dtype: Any) -> Tensor:
 
 def _of_shape(make: Any, shape: Any, dtype: Any, *value: Any) -> Tensor:
     sizes = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
-    return make(sizes, *value, dtype=as_dtype(dtype or "float32"))  # type: ignore[no-any-return]
+    return make(sizes, *value, dtype=as_dtype(dtype or "float32"))
 
 
 def zeros(shape: Any, dtype: Any = None) -> Tensor:
@@ -375,7 +375,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Tensor:
     found: Any = default
     for condition, choice in builtins.reversed(list(builtins.zip(condlist, choicelist, strict=True))):
         found = where(condition, choice, found)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def is_tensor(x: Any) -> bool:

@@ -37,7 +37,7 @@ def _two(name: str) -> Callable[..., Tensor]:
         first = as_tensor(x1) if isinstance(x2, (bool, int, float)) else _operand(x1)
         if not isinstance(first, Tensor):
             first = as_tensor(first)
-        return getattr(pyapp, name)(first, _operand(x2))  # type: ignore[no-any-return]
+        return getattr(pyapp, name)(first, _operand(x2))
 
     call.__name__ = name
     return call
@@ -45,7 +45,7 @@ def _two(name: str) -> Callable[..., Tensor]:
 
 def _two_of_bits(name: str, own: str) -> Callable[..., Tensor]:
     def call(x: Any, y: Any) -> Tensor:
-        return getattr(pyapp, own)(as_tensor(x), _operand(y))  # type: ignore[no-any-return]
+        return getattr(pyapp, own)(as_tensor(x), _operand(y))
 
     call.__name__ = name
     return call

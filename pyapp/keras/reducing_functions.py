@@ -73,7 +73,7 @@ def amin(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 def _extreme(name: str, x: Any, axis: Any, keepdims: bool) -> Tensor:
     values = as_tensor(x)
-    return getattr(pyapp, name)(values, tuple(axes_of(axis, values)), keepdims)  # type: ignore[no-any-return]
+    return getattr(pyapp, name)(values, tuple(axes_of(axis, values)), keepdims)
 
 
 def all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
@@ -103,7 +103,7 @@ def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
 def _running(name: str, x: Any, axis: int | None, dtype: Any) -> Tensor:
     values = as_tensor(x)
     kind = as_dtype(dtype or ("int32" if values.dtype is pyapp.bool else values.dtype))
-    return getattr(pyapp, name)(values.reshape(-1) if axis is None else values, axis or 0, dtype=kind)  # type: ignore[no-any-return]
+    return getattr(pyapp, name)(values.reshape(-1) if axis is None else values, axis or 0, dtype=kind)
 
 
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
@@ -183,7 +183,7 @@ def _place(find: Any, x: Any, axis: int | None, keepdims: bool) -> Tensor:
     values = as_tensor(x)
     values = values.to("uint8") if values.dtype is pyapp.bool else values
     found = find(values.reshape(-1), 0) if axis is None else find(values, axis, keepdims)
-    return (found.reshape((1,) * values.ndim) if axis is None and keepdims else found).to("int32")  # type: ignore[no-any-return]
+    return (found.reshape((1,) * values.ndim) if axis is None and keepdims else found).to("int32")
 
 
 def corrcoef(x: Any) -> Tensor:

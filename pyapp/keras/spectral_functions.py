@@ -136,7 +136,7 @@ def _added(pieces: Tensor, total: int, stride: int) -> Tensor:
 
 
 def _of_points(name: str, x: Any, *more: Any) -> Tensor:
-    return getattr(pyapp, name)(int(x), False, *more, dtype=pyapp.float32)  # type: ignore[no-any-return]
+    return getattr(pyapp, name)(int(x), False, *more, dtype=pyapp.float32)
 
 
 def bartlett(x: Any) -> Tensor:

@@ -1,7 +1,7 @@
 """Writes golden.json: what Keras 3 on its torch backend gives for the scripts, and golden_ops.json: what its functions
 give for the calls of ops_cases.py.
 
-KERAS_BACKEND=torch python -m tests.keras.make_golden [ops] (needs keras and torch; with `ops` the calls alone)
+KERAS_BACKEND=torch python -m tests.keras.make_golden [script ...] (needs keras and torch; all scripts by default)
 """
 
 from __future__ import annotations
@@ -54,12 +54,11 @@ def main() -> None:
     from tests.keras.ops_cases import CASES, run
     from tests.keras.scripts import SCRIPTS
 
-    golden = {}
-    for name, script in SCRIPTS.items() if "ops" not in sys.argv[1:] else ():
+    golden = json.loads(GOLDEN.read_text())
+    for name in sys.argv[1:] or SCRIPTS:
         keras.utils.clear_session()
-        golden[name] = plain(script(keras))
-    if golden:
-        GOLDEN.write_text(json.dumps(golden, separators=(",", ":")) + "\n")
+        golden[name] = plain(SCRIPTS[name](keras))
+    GOLDEN.write_text(json.dumps(golden, separators=(",", ":")) + "\n")
     calls = {case: described(run(case, keras.ops)) for case in CASES}
     GOLDEN_OPS.write_text(json.dumps(calls, separators=(",", ":")) + "\n")
     print(len(calls), "calls,", GOLDEN_OPS.stat().st_size, "bytes")

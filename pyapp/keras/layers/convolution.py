@@ -9,8 +9,8 @@ from typing import Any
 from ...engine import Tensor
 from ...nn import functional as F
 from .. import activations, constraints, initializers, regularizers
-from ..core import Layer
 from ..nn_functions import conv_transpose
+from .channels import ChannelsLayer
 
 __all__ = [
     "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "DepthwiseConv1D",
@@ -35,7 +35,7 @@ def same_padding(size: int, window: int, stride: int, dilation: int = 1) -> tupl
     return total // 2, total - total // 2
 
 
-class _Convolution(Layer):
+class _Convolution(ChannelsLayer):
     """Base of all: the window, the padding, the bias and the activation."""
 
     dims: int
@@ -46,15 +46,13 @@ class _Convolution(Layer):
         activation: Any, use_bias: bool, bias_initializer: Any, bias_regularizer: Any, bias_constraint: Any,
         activity_regularizer: Any, **settings: Any,
     ) -> None:  # fmt: skip
-        super().__init__(activity_regularizer=activity_regularizer, **settings)
+        super().__init__(data_format, activity_regularizer=activity_regularizer, **settings)
         kind = type(self).__name__
         self.kernel_size = sizes(kernel_size, self.dims, f"{kind}: kernel_size")
         self.strides = sizes(strides, self.dims, f"{kind}: strides")
         self.dilation_rate = sizes(dilation_rate, self.dims, f"{kind}: dilation_rate")
         if padding.lower() not in self.paddings:
             raise ValueError(f"{kind}: padding is one of {', '.join(self.paddings)}, not {padding!r}")
-        if data_format not in (None, "channels_last"):
-            raise ValueError(f"{kind}: data_format is channels_last; move the channels with Permute")
         self.padding = padding.lower()
         self.activation, self.use_bias = activations.get(activation), use_bias
         self.bias_initializer = initializers.get(bias_initializer)
@@ -88,7 +86,7 @@ class _Convolution(Layer):
         """The channels of the inputs."""
         if len(input_shape) != self.dims + 2:
             raise ValueError(f"takes {self.dims + 2} dims (batch, {self.dims} of space, channels)")
-        channels = input_shape[-1]
+        channels = input_shape[1 if self.channels_first else -1]
         if channels is None:
             raise ValueError("the number of channels must be known")
         return int(channels)
@@ -127,7 +125,7 @@ class _Conv(_Convolution):
         )  # fmt: skip
         self._add_bias(self.filters)
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def on_channels_last(self, inputs: Tensor) -> Tensor:
         weight = self.kernel.permute(self.dims + 1, self.dims, *range(self.dims))  # (out, in, window…)
         x = self._padded(inputs.movedim(-1, 1))
         y = _CONVOLVE[self.dims](x, weight, self.bias, self.strides, 0, self.dilation_rate, self.groups)
@@ -187,7 +185,7 @@ class _Depthwise(_Convolution):
         weight = weight.reshape(channels * self.depth_multiplier, 1, *self.kernel_size)
         return _CONVOLVE[dims](self._padded(x), weight, bias, self.strides, 0, self.dilation_rate, channels)
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def on_channels_last(self, inputs: Tensor) -> Tensor:
         return self.activation(self._depthwise(inputs.movedim(-1, 1), self.bias).movedim(1, -1))
 
 
@@ -236,7 +234,7 @@ class _Separable(_Depthwise):
         )  # fmt: skip
         self._add_bias(self.filters)
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def on_channels_last(self, inputs: Tensor) -> Tensor:
         x = self._depthwise(inputs.movedim(-1, 1), None)
         weight = self.pointwise_kernel.permute(self.dims + 1, self.dims, *range(self.dims))
         return self.activation(_CONVOLVE[self.dims](x, weight, self.bias).movedim(1, -1))
@@ -287,7 +285,7 @@ class _Transposed(_Convolution):
         )  # fmt: skip
         self._add_bias(self.filters)
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def on_channels_last(self, inputs: Tensor) -> Tensor:
         y = conv_transpose(
             inputs, self.kernel, self.strides, self.padding, self.output_padding, None, self.dilation_rate
         )
