@@ -35,7 +35,7 @@ class Variable(Tensor):
         """The name of the layer, a slash, that of the weight."""
         return getattr(self, "_path", "variable")
 
-    @property  # type: ignore[misc]
+    @property
     def name(self) -> str:  # type: ignore[override]
         """The weight's own name in its layer."""
         return self.path.rpartition("/")[2]
