@@ -234,8 +234,7 @@ def dice(y_true: Tensor, y_pred: Tensor, axis: Any = None) -> Tensor:
 
 @_of_tensors
 def tversky(y_true: Tensor, y_pred: Tensor, alpha: float = 0.5, beta: float = 0.5, axis: Any = None) -> Tensor:
-    """1 - Tversky's index (Salehi et al. 2017): `alpha` weighs what is missed, `beta` what is found wrongly, as in Keras'
-    code."""
+    """1 - Tversky's index (Salehi et al. 2017): `alpha` weighs what is missed, `beta` what is wrong."""
     y_true, y_pred = _pair(y_true, y_pred)
     both = _sum(y_true * y_pred, axis)
     wrong = _sum(y_true * (1 - y_pred), axis) * alpha + _sum((1 - y_true) * y_pred, axis) * beta

@@ -1564,7 +1564,7 @@ def losses_by_name(keras: Any) -> Any:
         losses.Dice(axis=(1,), reduction=None)(y, p), losses.dice(y, p), losses.tversky(y, p),
         losses.CategoricalGeneralizedCrossEntropy(q=0.3, reduction="sum")(np.array([1, 0]), p),
         losses.CTC()(np.array([[1, 2, 0], [3, 3, 1]]), logits),
-        losses.deserialize(losses.serialize(losses.Huber(delta=0.2)))(y, p),
+        losses.deserialize(losses.serialize(losses.BinaryCrossentropy(label_smoothing=0.2)))(y, p),
         metrics.binary_crossentropy(y, p), metrics.mean_squared_error(y, p), metrics.kl_divergence(y, p),
         keras.activations.deserialize("sparse_plus")(keras.ops.convert_to_tensor(logits[0, 0])),
     ]  # fmt: skip
