@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -56,18 +57,16 @@ def channels_last(axis: int) -> Callable[[Callable[..., Any]], Callable[..., Any
     them at `axis`, and so has its result."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        places = function.__code__.co_varnames[: function.__code__.co_argcount].index("data_format")
+        signature = inspect.signature(function)
+        first = next(iter(signature.parameters))
 
         @functools.wraps(function)
-        def call(x: Any, *args: Any, **kwargs: Any) -> Any:
-            given = kwargs.get("data_format") if len(args) < places else args[places - 1]
-            if not is_channels_first(function.__name__, given):
-                return function(x, *args, **kwargs)
-            if len(args) >= places:
-                args = (*args[: places - 1], None, *args[places:])
-            else:
-                kwargs.pop("data_format")
-            return function(as_tensor(x).movedim(axis, -1), *args, **kwargs).movedim(-1, axis)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = signature.bind(*args, **kwargs).arguments
+            if not is_channels_first(function.__name__, given.pop("data_format", None)):
+                return function(**given)
+            given[first] = as_tensor(given[first]).movedim(axis, -1)
+            return function(**given).movedim(-1, axis)
 
         return call
 

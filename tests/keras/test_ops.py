@@ -99,6 +99,8 @@ CASES: dict[str, tuple[Any, Any]] = {
         [CUBE[:, :2].mean((0, 1)), CUBE[:, 2:].mean((0, 1))])[None, None]),
     "conv": (lambda: K.conv(CUBE[None], CUBE[:, :, :, None], padding="valid"), lambda: [[[[(CUBE * CUBE).sum()]]]]),
     "sparsemax": (lambda: K.sparsemax(np.float32([[0.1, 1.1, 0.3], [3, 0, 0]])), lambda: [[0, 0.9, 0.1], [1, 0, 0]]),
+    "max_pool by names": (lambda: K.max_pool(inputs=CUBE[None], pool_size=2), lambda: K.max_pool(CUBE[None], 2)),
+    "resize by names": (lambda: K.image.resize(images=CUBE, size=(2, 2)), lambda: K.image.resize(CUBE, (2, 2))),
     "after all and sum, arange": (lambda: (K.all(X > 0), K.sum(X), K.arange(1, 7, 2))[2], lambda: [1, 3, 5]),
 }  # fmt: skip
 
