@@ -101,11 +101,28 @@ static float e5m2_to_float(uint8_t code) { return f16_to_float((uint16_t)(code <
 
 #define ITSELF(x) (x)
 #define IS_TRUE(x) ((x) != 0)
+#if defined(__wasm__) /* code is downloaded */
+#define COPY_RUN(convert)                                                                                              \
+    for (int64_t i = 0; i < run; i++)                                                                                  \
+        to[i] = convert(p[i * step]);
+#else /* one element for all, and neighbours, in vectors */
+#define COPY_RUN(convert)                                                                                              \
+    if (step == 0) {                                                                                                   \
+        const __typeof__(*to) value = (__typeof__(*to))convert(p[0]);                                                  \
+        for (int64_t i = 0; i < run; i++)                                                                              \
+            to[i] = value;                                                                                             \
+    } else if (step == 1) {                                                                                            \
+        for (int64_t i = 0; i < run; i++)                                                                              \
+            to[i] = convert(p[i]);                                                                                     \
+    } else {                                                                                                           \
+        for (int64_t i = 0; i < run; i++)                                                                              \
+            to[i] = convert(p[i * step]);                                                                              \
+    }
+#endif
 #define READ(kind, c_type, convert)                                                                                    \
     case TYPE_##kind: {                                                                                                \
         const c_type *p = (const c_type *)(const void *)v->p + offset;                                                 \
-        for (int64_t i = 0; i < run; i++)                                                                              \
-            to[i] = convert(p[i * step]);                                                                              \
+        COPY_RUN(convert)                                                                                              \
         break;                                                                                                         \
     }
 #define READ_INTEGERS                                                                                                  \

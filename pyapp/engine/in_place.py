@@ -14,7 +14,7 @@ from weakref import ref
 
 from .autograd import STATE, Node, enable_grad, no_grad
 from .launch import refuse_capture
-from .op import Op, primitive
+from .op import Op, claim_in_place_of, primitive
 from .tensor import Tensor, make
 from .user_errors import MISTAKES, describe, named, names_itself, tell
 
@@ -158,8 +158,9 @@ def _finish(x: Tensor, name: str, result: Tensor) -> Tensor:
 def in_place(name: str, operation: Any, public: Any) -> Any:
     """The method `name_` of an operation, which is an Op or a function. `public` accepts torch's names for arguments.
 
-    Without gradients, an op with an in-place claim writes directly, in one launch; other operations make a result,
-    which is copied. With gradients, the operation gets a copy of the previous value if its gradient may read it.
+    Without gradients, an operation with an in-place claim (an op's, or one by the name of a function) writes directly;
+    other operations make a result, which is copied. With gradients, the operation gets a copy of the previous value if
+    its gradient may read it.
     """
     own = name + "_"
     op = operation if isinstance(operation, Op) else None
@@ -172,7 +173,11 @@ def in_place(name: str, operation: Any, public: Any) -> Any:
                 for argument in (x, *args, *kwargs.values()):
                     if isinstance(argument, Tensor) and argument._requires_grad:
                         return write_tracked(x, own, lambda old: call(old, *args, **kwargs), keeps)
-            if op is not None and op.claim_in_place is not None and not kwargs and op.claim_in_place(x, *args):
+            if op is None:
+                claim = claim_in_place_of(name)
+                if claim is not None and claim(x, *args, **kwargs):
+                    return x
+            elif op.claim_in_place is not None and not kwargs and op.claim_in_place(x, *args):
                 return x
             with no_grad():
                 return _finish(x, own, call(x, *args, **kwargs))

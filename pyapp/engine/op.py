@@ -64,6 +64,11 @@ def claims_in_place(name: str) -> Callable[[Callable[..., bool]], Callable[..., 
     return register
 
 
+def claim_in_place_of(name: str) -> Callable[..., bool] | None:
+    """What writes the result of a function of that name, which is no op, into its first argument."""
+    return _CLAIMS_IN_PLACE.get(name)
+
+
 def _claim_of(name: str) -> Kernel | None:
     """The claim of one of the package's own ops."""
     if name in _CLAIMS or name not in LATE_CLAIMS:

@@ -8,6 +8,7 @@ from typing import Any
 from ..engine import Tensor, ops
 from ..nn import functional as F
 from .lookup import Lookup
+from .lookup import serialize as serialize
 
 
 def linear(x: Tensor) -> Tensor:
@@ -130,9 +131,33 @@ def threshold(x: Tensor, threshold: float, default_value: float) -> Tensor:
     return ops.where(x > threshold, x, ops.full((), default_value))
 
 
+def sparse_sigmoid(x: Tensor) -> Tensor:
+    """(x + 1) / 2, within 0 and 1."""
+    return ((x + 1) * 0.5).clamp(0.0, 1.0)
+
+
+def sparse_plus(x: Tensor) -> Tensor:
+    """0 up to -1, x from 1 on, (x + 1)² / 4 between."""
+    return ops.where(x < 1, (x.clamp(min=-1.0) + 1).square() / 4, x)
+
+
+def sparsemax(x: Tensor, axis: int = -1) -> Tensor:
+    """The nearest probabilities to x along an axis, many of them 0 (Martins and Astudillo 2016)."""
+    rows = x.movedim(axis, -1)
+    falling = rows.sort(-1, descending=True)[0]
+    total = falling.cumsum(-1)
+    rank = ops.arange(1, rows.shape[-1] + 1, dtype=x.dtype, device=x.device)
+    count = (falling * rank > total - 1).sum(-1, True)
+    limit = (total.gather(-1, count - 1) - 1) / count
+    return (rows - limit).clamp(min=0.0).movedim(-1, axis)
+
+
 _lookup = Lookup("activation", globals(), type(None))
 
 
-def get(given: Any) -> Callable[..., Tensor]:
+deserialize = _lookup.deserialize
+
+
+def get(identifier: Any) -> Callable[..., Tensor]:
     """The activation of that name; a layer or function itself; linear for None."""
-    return _lookup.get(given) or linear
+    return _lookup.get(identifier) or linear

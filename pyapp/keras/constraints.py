@@ -6,6 +6,7 @@ from typing import Any
 
 from ..engine import Tensor
 from .lookup import Configured, Lookup
+from .lookup import serialize as serialize
 
 
 class Constraint(Configured):
@@ -61,4 +62,4 @@ class MinMaxNorm(Constraint):
 
 max_norm, non_neg, unit_norm, min_max_norm = MaxNorm, NonNeg, UnitNorm, MinMaxNorm
 _lookup = Lookup("constraint", globals(), Constraint)
-get = _lookup.get
+get, deserialize = _lookup.get, _lookup.deserialize

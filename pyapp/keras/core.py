@@ -35,6 +35,8 @@ class _Thread(ThreadLocal):
     """The calls that are under way in this thread."""
 
     training: bool | None = None  # what calls without an argument `training` inherit
+    inside: bool = False  # whether a layer is being called
+    losses: bool = False  # whether a call has added a loss
     symbolic: tuple[Any, Any] = (None, None)  # the layer that is called with symbolic tensors, and its arguments
 
 
@@ -242,6 +244,7 @@ class Layer(Configured, Module):
             self.register_parameter(label, weight)
         else:
             self.register_buffer(label, weight)
+        weight._path = f"{self.name}/{name or label}"
         self._weight_order.append(weight)
         if regularizer is not None:
             self._regularized.append((weight, regularizers.get(regularizer)))
@@ -339,6 +342,7 @@ class Layer(Configured, Module):
     def add_loss(self, loss: Any) -> None:
         """Adds a scalar to the loss of the current call."""
         self._added_losses.append(loss)
+        _thread.losses = True
 
     @property
     def losses(self) -> list[Tensor]:
@@ -380,6 +384,9 @@ class Layer(Configured, Module):
         if not self.built:
             self._build_for(args[0] if args else next(iter(kwargs.values())))
         masks = self._take_masks(args, kwargs)
+        outermost, _thread.inside = not _thread.inside, True
+        if outermost and _thread.losses:
+            self.clear_losses()  # those of an earlier call
         try:
             with training_mode(training):
                 outputs = super().__call__(*args, **kwargs)
@@ -390,6 +397,9 @@ class Layer(Configured, Module):
             if type(error) not in (ValueError, TypeError, IndexError) or re.search(r"\b(layer|model) ", str(error)):
                 raise  # it has a form of its own, or says where it was
             raise type(error)(f"{self._with_shapes(args)}: {error}") from error
+        finally:
+            if outermost:
+                _thread.inside = False
         if masks is not None:
             self._pass_masks(args[0] if args else next(iter(kwargs.values())), outputs, masks)
         if self.activity_regularizer is not None:

@@ -10,6 +10,7 @@ from ..engine.dtype import as_dtype
 from ..engine.ops.random import Generator
 from ..nn import init
 from .lookup import Configured, Lookup
+from .lookup import serialize as serialize
 
 
 def fans(shape: tuple[int, ...]) -> tuple[float, float]:
@@ -174,4 +175,4 @@ class Orthogonal(_Random):
 
 
 _lookup = Lookup("initializer", globals(), Initializer)
-get = _lookup.get
+get, deserialize = _lookup.get, _lookup.deserialize

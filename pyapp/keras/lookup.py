@@ -51,7 +51,11 @@ def _remembering(construct: Callable[..., None]) -> Callable[..., None]:
             for name, parameter in signature.parameters.items():
                 if parameter.kind is parameter.VAR_KEYWORD:
                     given |= given.pop(name, {})
-            self.__dict__["_arguments"] = given
+            left_out = {
+                name: parameter.default for name, parameter in signature.parameters.items()
+                if name not in given and parameter.default is not parameter.empty
+            }  # fmt: skip
+            self.__dict__["_arguments"] = given | left_out
         construct(self, *args, **kwargs)
 
     return __init__
@@ -75,6 +79,11 @@ def as_json(value: Any) -> Any:
     raise TypeError(f"{value!r:.60} cannot be written to a file: a function of your own has no name in Keras")
 
 
+def serialize(instance: Any) -> Any:
+    """The name of a function, or {"class_name": …, "config": …} of an object."""
+    return as_json(instance)
+
+
 class Lookup:
     """Finds objects of one kind among the names of a module: instances of subclasses of `base`, made without
     arguments, and functions."""
@@ -96,25 +105,34 @@ class Lookup:
                 found.setdefault(name, value)
         return found
 
-    def get(self, given: Any) -> Any:
-        """The object that `given` names. ValueError for an unknown name, with the names that there are."""
-        if given is None:
+    def deserialize(self, config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+        """The object that `serialize` described; classes of one's own are in `custom_objects`, by name."""
+        made = (
+            None
+            if custom_objects is None or not isinstance(config, Mapping)
+            else custom_objects.get(config.get("class_name", ""))
+        )
+        return self.get(config) if made is None else made(**config.get("config", {}))
+
+    def get(self, identifier: Any) -> Any:
+        """The object that `identifier` names. ValueError for an unknown name, with the names that there are."""
+        if identifier is None:
             return None
-        if isinstance(given, str):
+        if isinstance(identifier, str):
             named = self._named()
-            found = named.get(self.aliases.get(given, given))
+            found = named.get(self.aliases.get(identifier, identifier))
             if found is None:
-                found = named.get(given.lower())
+                found = named.get(identifier.lower())
             if found is None:
-                raise ValueError(f"there is no {self.kind} {given!r}; there are {', '.join(sorted(named))}")
+                raise ValueError(f"there is no {self.kind} {identifier!r}; there are {', '.join(sorted(named))}")
             return found() if isinstance(found, type) else found
-        if isinstance(given, Mapping):
-            made = self._named().get(given.get("class_name", ""))
+        if isinstance(identifier, Mapping):
+            made = self._named().get(identifier.get("class_name", ""))
             if made is None:
-                raise ValueError(f"there is no {self.kind} {given.get('class_name')!r}")
-            return made(**given.get("config", {})) if isinstance(made, type) else made
-        if isinstance(given, type) and issubclass(given, self.base):
-            return given()
-        if callable(given) or isinstance(given, self.base):
-            return given
-        raise TypeError(f"takes a {self.kind}: a name, an object or None, not {given!r:.60}")
+                raise ValueError(f"there is no {self.kind} {identifier.get('class_name')!r}")
+            return made(**identifier.get("config", {})) if isinstance(made, type) else made
+        if isinstance(identifier, type) and issubclass(identifier, self.base):
+            return identifier()
+        if callable(identifier) or isinstance(identifier, self.base):
+            return identifier
+        raise TypeError(f"takes a {self.kind}: a name, an object or None, not {identifier!r:.60}")

@@ -24,6 +24,55 @@ from ..train.metrics import (
 from ..train.names import snake_case
 from . import losses
 from .lookup import Lookup
+from .lookup import serialize as serialize
+from .losses import (
+    binary_crossentropy as binary_crossentropy,
+)
+from .losses import (
+    binary_focal_crossentropy as binary_focal_crossentropy,
+)
+from .losses import (
+    categorical_crossentropy as categorical_crossentropy,
+)
+from .losses import (
+    categorical_focal_crossentropy as categorical_focal_crossentropy,
+)
+from .losses import (
+    categorical_hinge as categorical_hinge,
+)
+from .losses import (
+    hinge as hinge,
+)
+from .losses import (
+    huber as huber,
+)
+from .losses import (
+    kl_divergence as kl_divergence,
+)
+from .losses import (
+    log_cosh as log_cosh,
+)
+from .losses import (
+    mean_absolute_error as mean_absolute_error,
+)
+from .losses import (
+    mean_absolute_percentage_error as mean_absolute_percentage_error,
+)
+from .losses import (
+    mean_squared_error as mean_squared_error,
+)
+from .losses import (
+    mean_squared_logarithmic_error as mean_squared_logarithmic_error,
+)
+from .losses import (
+    poisson as poisson,
+)
+from .losses import (
+    sparse_categorical_crossentropy as sparse_categorical_crossentropy,
+)
+from .losses import (
+    squared_hinge as squared_hinge,
+)
 
 
 def _of_loss(
@@ -84,7 +133,7 @@ _ALIASES = {
     "f1_score": "F1Score", "logcosh": "LogCoshError",
 }  # fmt: skip
 _lookup = Lookup("metric", globals(), Metric, _ALIASES)
-get = _lookup.get
+get, deserialize = _lookup.get, _lookup.deserialize
 
 
 def for_labels(given: Any, y_true: Any, y_pred: Tensor) -> Metric:

@@ -600,8 +600,11 @@ class Model(Layer):
 
     # -- files
 
-    def save(self, filepath: str | Path, overwrite: bool = True, **_: Any) -> None:
-        """Writes the model, its weights and what it was compiled with to one file (see `keras.saving`)."""
+    def save(self, filepath: str | Path, overwrite: bool = True, zipped: bool | None = None) -> None:
+        """Writes the model, its weights and what it was compiled with to one file (see `keras.saving`). It is one file
+        in any case: `zipped=False`, a folder, is refused."""
+        if zipped is False:
+            raise ValueError("save: writes one file; leave `zipped` out")
         saving.save_model(self, filepath, overwrite)
 
     def save_weights(self, filepath: str | Path, overwrite: bool = True) -> None:
@@ -616,9 +619,10 @@ class Model(Layer):
         """Reads what `save_training` wrote. ValueError where it does not fit."""
         saving.restore_training(self, filepath)
 
-    def load_weights(self, filepath: str | Path, **_: Any) -> None:
-        """Reads weights that `save_weights` or `save` wrote. ValueError where they do not fit."""
-        saving.load_weights(self, filepath)
+    def load_weights(self, filepath: str | Path, skip_mismatch: bool = False) -> None:
+        """Reads weights that `save_weights` or `save` wrote. ValueError where they do not fit; with `skip_mismatch`
+        those of another shape are left as they are."""
+        saving.load_weights(self, filepath, skip_mismatch)
 
     def to_json(self, **_: Any) -> str:
         """The configuration as JSON."""

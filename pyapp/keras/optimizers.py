@@ -17,6 +17,7 @@ from ..engine.ops.element_updates import update_elements
 from ..engine.ops.optimizer_steps import adamw_step
 from . import schedules
 from .lookup import Configured, Lookup
+from .lookup import serialize as serialize
 from .schedules import LearningRateSchedule
 
 __all__ = [
@@ -650,4 +651,4 @@ def _lion() -> ElementProgram:
 
 
 _lookup = Lookup("optimizer", globals(), Optimizer, {n.lower(): n for n in ("SGD", "RMSprop", "AdamW")})
-get = _lookup.get
+get, deserialize = _lookup.get, _lookup.deserialize

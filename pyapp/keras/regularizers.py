@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..engine import Tensor, ops
 from .lookup import Configured, Lookup
+from .lookup import serialize as serialize
 
 
 class Regularizer(Configured):
@@ -61,4 +62,4 @@ class OrthogonalRegularizer(Regularizer):
 
 l1, l2, l1_l2 = L1, L2, L1L2
 _lookup = Lookup("regularizer", globals(), Regularizer, {"l1": "L1", "l2": "L2", "l1_l2": "L1L2"})
-get = _lookup.get
+get, deserialize = _lookup.get, _lookup.deserialize

@@ -324,24 +324,28 @@ def save_weights(model: Layer, filepath: str | Path, overwrite: bool = True) -> 
     write_safetensors(os.fspath(path), _weights(model))
 
 
-def load_weights(model: Layer, filepath: str | Path) -> None:
-    """Reads weights into a model or layer. ValueError where they do not fit."""
+def load_weights(model: Layer, filepath: str | Path, skip_mismatch: bool = False) -> None:
+    """Reads weights into a model or layer. ValueError where they do not fit, unless `skip_mismatch`, which leaves
+    weights of another shape as they are."""
     with _opened(filepath) as file:
-        _read_weights(model, file, filepath)
+        _read_weights(model, file, filepath, skip_mismatch)
 
 
-def _read_weights(model: Layer, file: Any, filepath: Any) -> None:
+def _read_weights(model: Layer, file: Any, filepath: Any, skip_mismatch: bool = False) -> None:
     own = model.weights
     names = [name for name in file.tensors if name.startswith("weights.")]
-    if len(names) != len(own):
+    if len(names) != len(own) and not skip_mismatch:
         raise ValueError(f"{filepath} has {len(names)} weights, {model.name} has {len(own)}")
+    fitting = []
     for number, weight in enumerate(own):
         info = file.tensors.get(f"weights.{number}")
-        if info is None or tuple(info.shape) != tuple(weight.shape):
+        if info is not None and tuple(info.shape) == tuple(weight.shape):
+            fitting.append((number, weight))
+        elif not skip_mismatch:
             shape = None if info is None else tuple(info.shape)
             raise ValueError(f"{filepath}: weight {number} has shape {shape}, {model.name} wants {tuple(weight.shape)}")
     with no_grad():
-        for number, weight in enumerate(own):
+        for number, weight in fitting:
             weight.copy_(file.read(f"weights.{number}"))
 
 

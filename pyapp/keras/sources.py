@@ -125,11 +125,14 @@ def image_dataset_from_directory(
     class_names: Sequence[str] | None = None, color_mode: str = "rgb", batch_size: int = 32,
     image_size: tuple[int, int] = (256, 256), shuffle: bool = True, seed: int | None = None,
     validation_split: float | None = None, subset: str | None = None, interpolation: str = "bilinear",
-    follow_links: bool = False, crop_to_aspect_ratio: bool = False, pad_to_aspect_ratio: bool = False, **_: Any,
+    follow_links: bool = False, crop_to_aspect_ratio: bool = False, pad_to_aspect_ratio: bool = False,
+    data_format: str | None = None, format: str | None = None, verbose: bool = True,
 ) -> Any:  # fmt: skip
     """Pictures in a folder for each class, as batches. label_mode: int, binary, categorical or None (pictures alone).
     `validation_split` with `subset` training, validation or both cuts a part off; with `shuffle` it takes a `seed`.
     """
+    if data_format not in (None, "channels_last"):
+        raise ValueError("image_dataset_from_directory: its pictures have their channels last; move them with Permute")
     root = Path(directory)
     if not root.is_dir():
         raise FileNotFoundError(f"image_dataset_from_directory: there is no folder {root}")

@@ -27,4 +27,6 @@ def Variable(
             if dtype is None and value.dtype.name == "float64":
                 value = value.to("float32")
         trains = trainable and value.dtype.is_floating_point
-    return as_variable(Parameter(value) if trains else value)
+    found = as_variable(Parameter(value) if trains else value)
+    found._path = name or "variable"
+    return found

@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf, isclose, sqrt
+from math import isclose, sqrt
 from typing import Any
 
 from pyapp.engine import Tensor, ops
-from pyapp.engine.element_programs import ElementProgram
-from pyapp.engine.ops.element_updates import update_elements
-from pyapp.engine.ops.elementwise.limits import limited
 
 from .registry import internal
 from .steps import Eager, Step
@@ -386,16 +383,9 @@ def _find_batch_norm(graph: _Graph, item: Eager) -> None:
 # -- activations of a result that nothing else takes: in its own memory
 
 
-def _limit(x: Any, low: float, high: float) -> tuple[Any]:
-    return (limited(x, low, high),)
-
-
-_LIMIT = ElementProgram(_limit, 1, 2)
-
-
 def _activated(*inputs: Any, compute: Callable[..., Tensor], settings: dict[str, Any], low: float, high: Any) -> Tensor:
     y = compute(*inputs, **settings)
-    found: Tensor = update_elements(y, (), _LIMIT, (low, inf if high is None else high))
+    found: Tensor = y.clamp_(low, high)
     return found
 
 

@@ -13,6 +13,7 @@ class Variable(Tensor):
     """A tensor that `assign`, `assign_add` and `assign_sub` write in place; a captured step repeats them."""
 
     __slots__ = ()
+    _path: str  # the name of the layer, a slash, that of the weight
 
     def assign(self, value: Any) -> Tensor:  # type: ignore[override]
         """Writes a tensor, an array or a number, which is broadcast to the shape."""
@@ -28,6 +29,16 @@ class Variable(Tensor):
         """Subtracts a tensor, an array or a number."""
         with no_grad():
             return self.sub_(ops.as_tensor(value).to(self.dtype))
+
+    @property
+    def path(self) -> str:
+        """The name of the layer, a slash, that of the weight."""
+        return getattr(self, "_path", "variable")
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The weight's own name in its layer."""
+        return self.path.rpartition("/")[2]
 
     @property
     def value(self) -> Tensor:

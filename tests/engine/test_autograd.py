@@ -307,3 +307,14 @@ def test_numpy_does_not_see_leaves_that_want_a_gradient() -> None:
     with pyapp.no_grad():
         assert np.asarray(leaf).tolist() == [1, 1]
     assert np.asarray(leaf.detach()).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "round", "trunc", "sign"])
+def test_steps_have_the_gradient_0_even_of_what_is_no_number(name: str) -> None:
+    x = leaf(1.5, math.nan, -2.0)
+    getattr(x, name)().backward(tensor([math.nan, math.inf, 1.0]))
+    assert x.grad is not None and x.grad.tolist() == [0, 0, 0]
+
+
+def test_hardshrink_is_a_method() -> None:
+    assert tensor([-1.0, 0.25, 0.75]).hardshrink().tolist() == [-1, 0, 0.75]

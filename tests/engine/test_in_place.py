@@ -11,6 +11,7 @@ import pytest
 import pyapp
 from pyapp import Tensor, tensor
 from pyapp.autograd import grad, gradcheck, gradgradcheck
+from tests.together import check_each, fewer_in_browser
 
 from .leaves import leaf64
 
@@ -56,12 +57,64 @@ def test_written_in_place_as_out_of_place(name: str, other: str, dtype: str) -> 
         np.testing.assert_array_equal(x.numpy(), expected.numpy())
 
 
-@pytest.mark.parametrize("name", ["exp", "sigmoid", "tanh", "log", "sqrt", "abs", "neg"])
-def test_functions_written_in_place(name: str) -> None:
-    for x in (pyapp.arange(12.0).reshape(3, 4), pyapp.arange(12.0).reshape(3, 4).mT):
-        expected, version = getattr(x, name)(), x._version
-        assert getattr(x, name + "_")() is x and x._version > version
-        np.testing.assert_array_equal(x.numpy(), expected.numpy())
+FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(
+        "abs acos asin atan ceil cos cosh digamma erf erfc exp exp2 expm1 floor frac lgamma log log10 log1p log2 neg "
+        "reciprocal relu round rsqrt sigmoid sign sin sinc sinh sqrt square tan tanh trunc".split(), ()
+    ),
+    "clamp": (-0.5, 0.4), "clip": (0.1,), "clamp_min": (0.2,), "clamp_max": (0.3,),
+}  # fmt: skip
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "dense": lambda whole: whole[:3, :4].clone(), "rows": lambda whole: whole[1:4], "turned": lambda whole: whole.mT,
+    "columns": lambda whole: whole[:, 1:4], "every other": lambda whole: whole[::2, ::2],
+    "none": lambda whole: whole[:0]
+}  # fmt: skip
+
+
+def test_functions_written_in_place() -> None:
+    """They write what the out-of-place form gives, to the bit, and nothing beside it."""
+
+    def agrees(name: str, layout: str, dtype: str) -> None:
+        whole = (pyapp.arange(30.0).reshape(5, 6) / 13 - 1.1).to(dtype)
+        x = LAYOUTS[layout](whole)
+        with np.errstate(all="ignore"):
+            expected, version = getattr(x, name)(*FUNCTIONS[name]), x._version
+            places = LAYOUTS[layout](pyapp.arange(30).reshape(5, 6)).reshape(-1).tolist() if layout != "dense" else []
+            left = [v for k, v in enumerate(whole.reshape(-1).tolist()) if k not in places]
+            assert getattr(x, name + "_")(*FUNCTIONS[name]) is x and x._version > version
+        np.testing.assert_array_equal(x.float().numpy(), expected.to(dtype).float().numpy())
+        assert [v for k, v in enumerate(whole.reshape(-1).tolist()) if k not in places] == left
+
+    cases = [(n, layout, t) for n in FUNCTIONS for layout in LAYOUTS for t in ("float32", "float16", "float64")]
+    check_each(agrees, fewer_in_browser(cases, 5))
+
+
+def test_limits_in_place() -> None:
+    x = tensor([-2.0, 0.5, 3.0])
+    assert x.clone().clamp_(max=1, min=-1).tolist() == [-1, 0.5, 1]
+    assert x.clone().clamp_(tensor([0.0, 1.0, 2.0])).tolist() == [0, 1, 3]
+    assert x.clone().clamp_(1e300).tolist() == x.clamp(1e300).tolist() == [float("inf")] * 3
+    assert x.clone().clamp_(-1e300, 1e300).tolist() == x.tolist()
+    assert x.double().clamp_(-1e300, 2.5).tolist() == [-2, 0.5, 2.5]
+    assert all(v != v for v in x.clone().clamp_(0.0, float("nan")).tolist())
+    assert tensor([1, 5]).clamp_(2, 3).tolist() == [2, 3] and tensor([True]).to("int8").relu_().tolist() == [1]
+    before = x.tolist()
+    with pytest.raises(ValueError, match="give min, max or both"):
+        x.clamp_()
+    with pytest.raises(TypeError):
+        x.clamp_(0.0, wrong=1.0)
+    with pytest.raises(TypeError, match=r"clamp_.*float32"):
+        tensor([1, 2]).clamp_(0.5)
+    with pytest.raises(RuntimeError, match="expanded"):
+        x[:1].expand(3).relu_()
+    assert x.tolist() == before
+    leaf = leaf64(1, 2)
+    with pytest.raises(RuntimeError, match="a leaf"):
+        leaf.clamp_(0.0, 1.0)
+    y = leaf * 2
+    y.clamp_(-0.5, 0.5)
+    inside = (leaf.detach() * 2).abs() <= 0.5
+    np.testing.assert_array_equal(grad(y.sum(), leaf)[0].numpy(), inside.numpy() * 2.0)
 
 
 def test_what_overlaps_is_read_before_it_is_written() -> None:

@@ -1,18 +1,21 @@
-"""Writes golden.json: what Keras 3 on its torch backend gives for the scripts.
+"""Writes golden.json: what Keras 3 on its torch backend gives for the scripts, and golden_ops.json: what its functions
+give for the calls of ops_cases.py.
 
-KERAS_BACKEND=torch python -m tests.keras.make_golden (needs keras and torch)
+KERAS_BACKEND=torch python -m tests.keras.make_golden [script ...] (needs keras and torch; all scripts by default)
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 GOLDEN = Path(__file__).with_name("golden.json")
+GOLDEN_OPS = Path(__file__).with_name("golden_ops.json")
 
 
 def plain(value: Any) -> Any:
@@ -28,17 +31,37 @@ def plain(value: Any) -> Any:
     return float(f"{float(value):.7g}")
 
 
+def some(array: Any) -> Any:
+    flat = array.reshape(-1)
+    return plain(flat[:: flat.size // 40 + 1])
+
+
+def described(value: Any) -> Any:
+    """A tensor as [dtype, shape, elements], several as a list of them, anything else without a dtype. Of many elements
+    about 40 are kept."""
+    if isinstance(value, (list, tuple)):
+        return [described(one) for one in value]
+    if not hasattr(value, "detach"):
+        return ["", list(np.shape(value)), some(np.asarray(value, "float64"))]
+    array = np.asarray(value.detach().numpy(), "float64")
+    return [str(value.dtype).split(".")[-1], list(array.shape), some(array)]
+
+
 def main() -> None:
     os.environ["KERAS_BACKEND"] = "torch"
     import keras
 
+    from tests.keras.ops_cases import CASES, run
     from tests.keras.scripts import SCRIPTS
 
-    golden = {}
-    for name, script in SCRIPTS.items():
+    golden = json.loads(GOLDEN.read_text())
+    for name in sys.argv[1:] or SCRIPTS:
         keras.utils.clear_session()
-        golden[name] = plain(script(keras))
+        golden[name] = plain(SCRIPTS[name](keras))
     GOLDEN.write_text(json.dumps(golden, separators=(",", ":")) + "\n")
+    calls = {case: described(run(case, keras.ops)) for case in CASES}
+    GOLDEN_OPS.write_text(json.dumps(calls, separators=(",", ":")) + "\n")
+    print(len(calls), "calls,", GOLDEN_OPS.stat().st_size, "bytes")
     print(len(golden), "scripts,", GOLDEN.stat().st_size, "bytes")
 
 

@@ -1505,3 +1505,67 @@ def functions_of_arrays(keras: Any) -> Any:
     kinds = {name: str(value.dtype) == ops.dtype(found[name]) for name, value in numbers.items()}
     assert all(kinds.values()), kinds
     return {**numbers, "int32": [int(ops.dtype(found[name]) == "int32") for name in ("argmax", "argmin", "argsort")]}
+
+
+@script
+def layers_with_seldom_arguments(keras: Any) -> Any:
+    """Channels that come first, output_padding, adaptive pools, several axes: outputs, names and shapes of weights."""
+    layers, random = keras.layers, np.random.RandomState(5)
+    row, picture, volume = (1, 3, 9), (1, 3, 5, 6), (1, 2, 4, 5, 4)
+    cases = [
+        (layers.Conv1D(2, 3, strides=2, padding="same", data_format="channels_first"), row),
+        (layers.Conv2D(2, 3, data_format="channels_first"), picture),
+        (layers.Conv3D(2, 2, padding="same", data_format="channels_first"), volume),
+        (layers.DepthwiseConv2D(3, data_format="channels_first"), picture),
+        (layers.SeparableConv1D(2, 3, data_format="channels_first"), row),
+        (layers.Conv1DTranspose(2, 3, strides=2, output_padding=1), row),
+        (layers.Conv2DTranspose(2, 3, strides=2, padding="same", output_padding=(1, 0)), picture),
+        (layers.Conv2DTranspose(2, 2, strides=3, data_format="channels_first"), picture),
+        (layers.MaxPooling2D(2, padding="same", data_format="channels_first"), picture),
+        (layers.AveragePooling3D(2, data_format="channels_first"), volume),
+        (layers.AdaptiveAveragePooling1D(4), row),
+        (layers.AdaptiveMaxPooling2D((2, 3), data_format="channels_first"), picture),
+        (layers.ZeroPadding2D(1, data_format="channels_first"), picture),
+        (layers.ZeroPadding3D(1, data_format="channels_first"), volume),
+        (layers.Cropping2D(1, data_format="channels_first"), picture),
+        (layers.UpSampling2D((2, 1), data_format="channels_first"), picture),
+        (layers.UpSampling3D(2, data_format="channels_first"), volume),
+        (layers.Softmax(axis=(1, 2)), row),
+        (layers.RMSNormalization(axis=[1, 2]), row),
+        (layers.Normalization(mean=[1.0, 2.0, 3.0], variance=[1.0, 4.0, 2.0], axis=1, invert=True), row),
+        (layers.Discretization([-1.0, 0.0, 1.0]), row),
+    ]  # fmt: skip
+    found = []
+    for layer, shape in cases:
+        x = random.randn(*shape).astype("float32")
+        layer(x)
+        layer.set_weights([random.randn(*w.shape).astype("float32") for w in layer.get_weights()])
+        y = keras.ops.convert_to_numpy(layer(x))
+        found.append([list(y.shape), [len(w.name) for w in layer.weights], y.reshape(-1)[:: y.size // 20 + 1]])
+    attention = layers.MultiHeadAttention(2, 3, attention_axes=(1, 2))
+    x = random.randn(1, 2, 3, 4, 5).astype("float32")
+    attention(x, x)
+    attention.set_weights([random.randn(*w.shape).astype("float32") * 0.3 for w in attention.get_weights()])
+    regularised = layers.ActivityRegularization(l1=0.1, l2=0.2)
+    regularised(x)
+    regularised(x)
+    found.append([keras.ops.convert_to_numpy(attention(x, x)), [float(loss) for loss in regularised.losses]])
+    return found
+
+
+@script
+def losses_by_name(keras: Any) -> Any:
+    y = np.array([[0, 1, 1], [1, 0, 0]], "float32")
+    p = np.array([[0.2, 0.7, 0.6], [0.9, 0.3, 0.1]], "float32")
+    logits = np.random.RandomState(2).randn(2, 5, 4).astype("float32")
+    losses, metrics = keras.losses, keras.metrics
+    made = [
+        losses.Tversky(alpha=0.3, beta=0.6, axis=1, reduction=None)(y, p), losses.Tversky()(y, p),
+        losses.Dice(axis=(1,), reduction=None)(y, p), losses.dice(y, p), losses.tversky(y, p),
+        losses.CategoricalGeneralizedCrossEntropy(q=0.3, reduction="sum")(np.array([1, 0]), p),
+        losses.CTC()(np.array([[1, 2, 0], [3, 3, 1]]), logits),
+        losses.deserialize(losses.serialize(losses.BinaryCrossentropy(label_smoothing=0.2)))(y, p),
+        metrics.binary_crossentropy(y, p), metrics.mean_squared_error(y, p), metrics.kl_divergence(y, p),
+        keras.activations.deserialize("sparse_plus")(keras.ops.convert_to_tensor(logits[0, 0])),
+    ]  # fmt: skip
+    return [keras.ops.convert_to_numpy(one) for one in made]

@@ -1,14 +1,18 @@
-"""keras.ops have NumPy's numbers."""
+"""keras.ops have NumPy's numbers, and those of Keras (make_golden.py): values, shapes and dtypes."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pyapp import Tensor, keras
-from tests.together import check_each
+from tests.keras.make_golden import GOLDEN_OPS, described
+from tests.keras.ops_cases import CASES as CALLS
+from tests.keras.ops_cases import run
+from tests.together import check_each, fewer_in_browser
 
 K: Any = keras.ops
 _random = np.random.RandomState(0)
@@ -94,6 +98,9 @@ CASES: dict[str, tuple[Any, Any]] = {
     "average_pool": (lambda: K.average_pool(CUBE[None], 2, padding="same"), lambda: np.stack(
         [CUBE[:, :2].mean((0, 1)), CUBE[:, 2:].mean((0, 1))])[None, None]),
     "conv": (lambda: K.conv(CUBE[None], CUBE[:, :, :, None], padding="valid"), lambda: [[[[(CUBE * CUBE).sum()]]]]),
+    "sparsemax": (lambda: K.sparsemax(np.float32([[0.1, 1.1, 0.3], [3, 0, 0]])), lambda: [[0, 0.9, 0.1], [1, 0, 0]]),
+    "max_pool by names": (lambda: K.max_pool(inputs=CUBE[None], pool_size=2), lambda: K.max_pool(CUBE[None], 2)),
+    "resize by names": (lambda: K.image.resize(images=CUBE, size=(2, 2)), lambda: K.image.resize(CUBE, (2, 2))),
     "after all and sum, arange": (lambda: (K.all(X > 0), K.sum(X), K.arange(1, 7, 2))[2], lambda: [1, 3, 5]),
 }  # fmt: skip
 
@@ -107,6 +114,26 @@ def test_ops() -> None:
         np.testing.assert_allclose(found, wanted, 1e-5, 1e-5)
 
     check_each(agrees, [(name, *both) for name, both in CASES.items()])
+
+
+def test_ops_have_the_numbers_of_keras() -> None:
+    golden = json.loads(GOLDEN_OPS.read_text())
+
+    def same(name: str, found: Any, wanted: Any) -> None:
+        if wanted and isinstance(wanted[0], list):
+            assert len(found) == len(wanted)
+            for one, other in zip(found, wanted, strict=True):
+                same(name, one, other)
+            return
+        kind, shape, values = wanted
+        assert (found[1], found[0] if kind else "") == (shape, kind)
+        np.testing.assert_allclose(found[2], values, 2e-5, 2e-5)
+
+    def agrees(call: str) -> None:
+        same(call, described(run(call, K)), golden[call])
+
+    assert list(golden) == CALLS
+    check_each(agrees, [(call,) for call in fewer_in_browser(CALLS)])
 
 
 def test_ops_take_symbols() -> None:
@@ -135,5 +162,5 @@ def test_wrong_sizes_of_pictures_are_named() -> None:
             pictures, bottom_cropping=0, left_cropping=0, target_height=6, target_width=3)),
         ("channels", "takes 1 or 3 channels, got 4", lambda: K.image.rgb_to_grayscale(np.zeros((2, 2, 4)))),
         ("one dim", "takes pictures", lambda: K.image.resize(np.zeros(3, "float32"), (2, 2))),
-        ("channels first", "channels last", lambda: K.image.resize(pictures, (2, 2), data_format="channels_first")),
+        ("a form of data", "data_format is channels_first or", lambda: K.image.resize(pictures, 2, data_format="x")),
     ])  # fmt: skip

@@ -75,12 +75,13 @@ def broadcast_strides(x: Tensor, shape: Shape) -> Shape:
 
 def _function_of_any(name: str, whole: bool = False) -> Any:
     """One operand of any dtype that the kernel has and of any strides. `whole`: integers stay what they are; else they
-    become floats. `settings`: the function's own numbers, at most two.
+    become floats. `settings`: the function's own numbers, at most two. `own`: the result is written into x itself,
+    which has no gaps and keeps its dtype; NotImplemented otherwise.
     """
     code, types, result = opcodes("unary")[name]
     without: tuple[int | None, ...] = (number_slot(0.0, _F32),) * 2
 
-    def compute(x: Tensor, *settings: float) -> Any:
+    def compute(x: Tensor, *settings: float, own: bool = False) -> Any:
         kind = x.dtype
         if not (kind.is_floating_point or whole):
             kind = _dtype.Default.dtype
@@ -91,6 +92,12 @@ def _function_of_any(name: str, whole: bool = False) -> Any:
             if any(type(number) not in (int, float) for number in settings):
                 return NotImplemented
             slots = tuple(number_slot(float(number), _F32) for number in (*settings, 0.0)[:2])
+        if own:
+            if kind is not x.dtype or result == "bool" or not is_packed(x):
+                return NotImplemented
+            _UNARY.launch(x.numel() >> 6, x, x, code, CODES[kind], x.numel(), *slots)
+            x.storage.version += 1
+            return x
         x = in_type(x, kind)
         out = _dtype.bool_ if result == "bool" else kind
         if is_packed(x):
@@ -104,6 +111,14 @@ def _function_of_any(name: str, whole: bool = False) -> Any:
         return y
 
     return compute
+
+
+def _claim_in_own_memory(name: str, compute: Any) -> None:
+    """The op in place, by what `_function_of_any` gave."""
+
+    @claims_in_place(name)
+    def _(x: Tensor, *settings: Any) -> bool:
+        return compute(x, *settings, own=True) is not NotImplemented
 
 
 # ---- two operands
@@ -232,9 +247,36 @@ _power = _of_any("pow")
 
 _negative, _rectified = (_function_of_any(name, whole=True) for name in ("neg", "relu"))
 _inverse = _function_of_any("reciprocal")
-_MUL, _MAXIMUM = K["mul_f32"], K["maximum_f32"]
+_MUL, _MAXIMUM, _MINIMUM = K["mul_f32"], K["maximum_f32"], K["minimum_f32"]
+_LARGEST = 3.4028234663852886e38  # float32
 for _name in ("add", "sub", "mul", "div"):
     _claim_binary_in_place(_name)
+
+
+def _claim_with_number_in_place(name: str, kernel: Any, number: float, first: bool, of_any: Any) -> None:
+    """A float32 tensor and a number, in the tensor; `first`: the tensor is the first operand."""
+
+    @claims_in_place(name)
+    def _(x: Tensor) -> bool:
+        if x.dtype is not _F32 or not is_packed(x):
+            return of_any(x, own=True) is not NotImplemented
+        _number_in_place(kernel, x, number, first)
+        return True
+
+
+def _number_in_place(kernel: Any, x: Tensor, number: float, first: bool = True) -> None:
+    count = x.numel()
+    whole = count or 1
+    if first:
+        kernel.launch(count >> 10, x, x, None, count, whole, 1, 0, 0, number)
+    else:
+        kernel.launch(count >> 10, x, None, x, count, 1, whole, 0, 0, number)
+    x.storage.version += 1
+
+
+_claim_with_number_in_place("neg", _MUL, -1.0, True, _negative)
+_claim_with_number_in_place("relu", _MAXIMUM, 0.0, True, _rectified)
+_claim_with_number_in_place("reciprocal", K["div_f32"], 1.0, False, _inverse)
 
 
 @claims("neg")
@@ -271,12 +313,45 @@ def _clamp(x: Tensor, low: Any, high: Any) -> Any:
     numbers = (int, float, type(None))
     if not x.dtype.is_floating_point or type(low) not in numbers or type(high) not in numbers:
         return NotImplemented
+    if x.dtype is _F32 and (low is None or high is None):
+        return _with_number(_MAXIMUM, x, low) if high is None else _with_number(_MINIMUM, x, high)
+    if low != low or high != high:
+        return NotImplemented  # every element becomes NaN
+    return _limited(x, *_limits(x, low, high))
+
+
+def _limits(x: Tensor, low: Any, high: Any) -> list[float]:
+    """Both limits; for float32 those beyond its numbers are infinite."""
+    numbers = [-inf if low is None else low, inf if high is None else high]
     if x.dtype is not _F32:
-        if low != low or high != high:
-            return NotImplemented  # every element becomes NaN
-        return _limited(x, -inf if low is None else low, inf if high is None else high)
-    y = x if low is None else _with_number(K["maximum_f32"], x, low)
-    return y if high is None or y is NotImplemented else _with_number(K["minimum_f32"], y, high)
+        return numbers
+    return [inf if n > _LARGEST else -inf if n < -_LARGEST else n for n in numbers]
+
+
+def _claim_clamp_in_place(name: str, *parameters: str) -> None:
+    """clamp and its synonyms, between numbers."""
+
+    @claims_in_place(name)
+    def _(x: Tensor, *args: Any, **kwargs: Any) -> bool:
+        if len(args) > len(parameters) or kwargs.keys() - parameters[len(args) :]:
+            return False
+        given = dict(zip(parameters, args, strict=False)) | kwargs
+        low, high = given.get("min"), given.get("max")
+        numbers = [n for n in (low, high) if n is not None]
+        if not x.dtype.is_floating_point or not numbers or any(type(n) not in (int, float) or n != n for n in numbers):
+            return False
+        if x.dtype is not _F32 or len(numbers) == 2:
+            return _limited(x, *_limits(x, low, high), own=True) is not NotImplemented
+        if not is_packed(x) or not -_LARGEST <= numbers[0] <= _LARGEST:
+            return False
+        _number_in_place(_MINIMUM if low is None else _MAXIMUM, x, numbers[0])
+        return True
+
+
+for _name in ("clamp", "clip"):
+    _claim_clamp_in_place(_name, "min", "max")
+_claim_clamp_in_place("clamp_min", "min")
+_claim_clamp_in_place("clamp_max", "max")
 
 
 # ---- one operand
@@ -298,11 +373,12 @@ def _claim_unary(name: str, cost: int) -> None:
 
 def _claim_unary_in_place(name: str, cost: int) -> None:
     kernel = K[name + "_f32"]
+    of_any = _function_of_any(name, whole=name == "abs")
 
     @claims_in_place(name)
     def _(x: Tensor) -> bool:
-        if x.dtype is not _F32 or not x.is_contiguous():
-            return False
+        if x.dtype is not _F32 or not is_packed(x):
+            return of_any(x, own=True) is not NotImplemented
         count = x.numel()
         kernel.launch(count * cost >> 10, x, x, count)
         x.storage.version += 1
@@ -317,13 +393,16 @@ for _name, _cost in (("exp", 4), ("silu", 4), ("sigmoid", 4), ("tanh", 4), ("log
 _WHOLE = "sign square bitwise_not logical_not signbit isnan isinf isfinite isposinf isneginf".split()
 _MOST_ROUNDED = 1 << 13  # elements for which a call of NumPy costs more than it saves
 _ROUNDINGS = "floor ceil round trunc frac".split()
+_BY_NUMPY = ("floor", "ceil", "round")  # NumPy has instructions for these
 _WITH_SETTINGS = {"leaky_relu": (0.01,), "elu": (1.0,), "softplus": (1.0, 20.0)}
 for _name in opcodes("unary").keys() - {
     *"neg relu reciprocal rsqrt exp silu sigmoid tanh log sqrt abs gelu gelu_tanh clamp i0".split(),
     *_ROUNDINGS,
     *_WITH_SETTINGS,
 }:
-    claims(_name)(_function_of_any(_name, whole=_name in _WHOLE))
+    _of_any_dtype = _function_of_any(_name, whole=_name in _WHOLE)
+    claims(_name)(_of_any_dtype)
+    _claim_in_own_memory(_name, _of_any_dtype)
 
 
 def _claim_rounding(name: str) -> None:
@@ -333,7 +412,7 @@ def _claim_rounding(name: str) -> None:
     def rounding(x: Tensor) -> Any:
         if x.dtype.category == 1 and name != "frac":
             return dense_copy(x)  # integers stay what they are
-        if x.device is cpu and x.numel() > _MOST_ROUNDED and not capturing():
+        if name in _BY_NUMPY and x.device is cpu and x.numel() > _MOST_ROUNDED and not capturing():
             return NotImplemented  # NumPy's way is faster
         return of_floats(x) if x.dtype.is_floating_point else NotImplemented
 
@@ -350,6 +429,13 @@ def _claim_with_settings(name: str, defaults: tuple[float, ...]) -> None:
         if not x.dtype.is_floating_point:
             return NotImplemented
         return of_floats(x, *settings, *defaults[len(settings) :])
+
+    @claims_in_place(name)
+    def _(x: Tensor, *settings: Any) -> bool:
+        return (
+            x.dtype.is_floating_point
+            and of_floats(x, *settings, *defaults[len(settings) :], own=True) is not NotImplemented
+        )
 
 
 for _name, _defaults in _WITH_SETTINGS.items():
@@ -375,6 +461,18 @@ def _rsqrt(x: Tensor) -> Any:
         count >> 9, (K["sqrt_f32"], y, x, count), (K["div_f32"], y, None, y, count, 1, whole, 0, 0, 1.0)
     )  # fmt: skip
     return y
+
+
+@claims_in_place("rsqrt")
+def _rsqrt_in_place(x: Tensor) -> bool:
+    if x.dtype is not _F32 or not is_packed(x):
+        return _inverse_root(x, own=True) is not NotImplemented
+    count = x.numel()
+    launch_all(
+        count >> 9, (K["sqrt_f32"], x, x, count), (K["div_f32"], x, None, x, count, 1, count or 1, 0, 0, 1.0)
+    )  # fmt: skip
+    x.storage.version += 1
+    return True
 
 
 _gelu_of_any, _gelu_tanh = _function_of_any("gelu"), _function_of_any("gelu_tanh")

@@ -1181,6 +1181,7 @@ METHOD_MODULES: dict[str, str] = {
     "gt": "elementwise.compare",
     "gt_": "elementwise.compare",
     "half": "elementwise.cast",
+    "hardshrink": "activation",
     "hardtanh": "activation",
     "hardtanh_": "activation",
     "heaviside": "elementwise.select",

@@ -236,7 +236,7 @@ def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
     return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, where(x.isnan(), x, x * 0)))
 
 
-@function()
+@function(method=True)
 def hardshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| > lambd, else 0."""
     return where(x.abs() <= lambd, x * 0, x)

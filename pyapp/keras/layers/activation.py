@@ -7,6 +7,7 @@ from typing import Any
 from ...engine import Tensor, ops
 from .. import activations, constraints, initializers, regularizers
 from ..core import Layer
+from ..nn_functions import softmax
 
 __all__ = ["ELU", "Activation", "LeakyReLU", "PReLU", "ReLU", "Softmax"]
 
@@ -98,11 +99,11 @@ class Softmax(Layer):
 
     supports_masking = True
 
-    def __init__(self, axis: int = -1, **settings: Any) -> None:
+    def __init__(self, axis: Any = -1, **settings: Any) -> None:
         super().__init__(**settings)
         self.axis = axis
 
     def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         if mask is not None:
             inputs = ops.where(mask, inputs, ops.full((), -1e9, dtype=inputs.dtype))
-        return inputs.softmax(self.axis)
+        return softmax(inputs, self.axis)

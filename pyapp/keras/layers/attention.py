@@ -8,8 +8,9 @@ from typing import Any
 from ...engine import Tensor, ops
 from ...engine.ops.random import Generator
 from ...nn import functional as F
+from ...train.batches import is_array
 from .. import constraints, initializers, regularizers
-from ..core import Layer
+from ..core import KerasTensor, Layer
 
 __all__ = ["AdditiveAttention", "Attention", "MultiHeadAttention"]
 
@@ -28,6 +29,11 @@ def _excluded(scores: Tensor, mask: Tensor | None) -> Tensor:
     )
 
 
+def _tensor(x: Any) -> Any:
+    """An array as a tensor; other values, symbolic tensors among them, as they are."""
+    return ops.as_tensor(x) if is_array(x) and not isinstance(x, KerasTensor) else x
+
+
 class MultiHeadAttention(Layer):
     """Attention of `num_heads` heads of size `key_dim` (values: `value_dim`) from queries (B, T, F) to values and keys
     (B, S, F). Kernels are (F, heads, size); the output's is (heads, size, F).
@@ -37,13 +43,15 @@ class MultiHeadAttention(Layer):
 
     def __init__(
         self, num_heads: int, key_dim: int, value_dim: int | None = None, dropout: float = 0.0, use_bias: bool = True,
-        output_shape: int | None = None, kernel_initializer: Any = "glorot_uniform", bias_initializer: Any = "zeros",
+        output_shape: int | None = None, attention_axes: Any = None, kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
         kernel_regularizer: Any = None, bias_regularizer: Any = None, kernel_constraint: Any = None,
         bias_constraint: Any = None, seed: int | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(**settings)
         self.num_heads, self.key_dim, self.value_dim = num_heads, key_dim, value_dim or key_dim
         self.dropout, self.use_bias, self.output_size = dropout, use_bias, output_shape
+        self.attention_axes = (attention_axes,) if isinstance(attention_axes, int) else attention_axes
         self.kernel_initializer, self.bias_initializer = (
             initializers.get(kernel_initializer),
             initializers.get(bias_initializer),
@@ -87,10 +95,25 @@ class MultiHeadAttention(Layer):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given = dict(zip(("query", "value", "key"), args, strict=False)) | kwargs
         tensors: list[Any] = [given.get("query"), given.get("value"), given.get("key")]
-        if not self.built and isinstance(tensors[0], Tensor):
-            query, value = tensors[0], tensors[1]
-            self._build_from(query, value, value if tensors[2] is None else tensors[2])
+        args = tuple(_tensor(x) for x in args)
+        kwargs = {name: _tensor(x) for name, x in kwargs.items()}
+        if not self.built and not isinstance(tensors[0], KerasTensor):
+            query, value = (ops.as_tensor(x) for x in tensors[:2])
+            self._build_from(query, value, value if tensors[2] is None else ops.as_tensor(tensors[2]))
         return super().__call__(*args, **kwargs)
+
+    def _over_axes(self, query: Tensor, value: Tensor, key: Tensor, training: bool, use_causal_mask: bool) -> Tensor:
+        """Attention of (B, …, F) along `attention_axes` (all between if they are None): those become one, and the
+        others join the batch."""
+        given = range(1, query.ndim - 1) if self.attention_axes is None else self.attention_axes
+        along = [axis % query.ndim for axis in given]
+        order = [k for k in range(query.ndim - 1) if k not in along] + along + [query.ndim - 1]
+        moved = [x.permute(*order) for x in (query, value, key)]
+        cut = query.ndim - 1 - len(along)
+        flat = [x.reshape(prod(x.shape[:cut]), -1, x.shape[-1]) for x in moved]
+        found: Tensor = self.call(flat[0], flat[1], flat[2], training=training, use_causal_mask=use_causal_mask)
+        found = found.reshape(*moved[0].shape[:-1], found.shape[-1])
+        return found.permute(*(order.index(k) for k in range(query.ndim)))
 
     def _project(self, x: Tensor, name: str) -> Tensor:
         """(B, T, F) -> (B, heads, T, size)."""
@@ -106,6 +129,11 @@ class MultiHeadAttention(Layer):
         return_attention_scores: bool = False, training: bool = False, use_causal_mask: bool = False,
     ) -> Any:  # fmt: skip
         key = value if key is None else key
+        if query.ndim != 3:
+            masks = (query_mask, value_mask, key_mask, attention_mask)
+            if return_attention_scores or any(mask is not None for mask in masks):
+                raise NotImplementedError("attention over several axes takes no masks and gives no scores")
+            return self._over_axes(query, value, key, training, use_causal_mask)
         q, k, v = self._project(query, "query"), self._project(key, "key"), self._project(value, "value")
         mask = attention_mask
         if mask is not None:

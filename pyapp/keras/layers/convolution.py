@@ -9,7 +9,8 @@ from typing import Any
 from ...engine import Tensor
 from ...nn import functional as F
 from .. import activations, constraints, initializers, regularizers
-from ..core import Layer
+from ..nn_functions import conv_transpose
+from .channels import ChannelsLayer
 
 __all__ = [
     "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "DepthwiseConv1D",
@@ -17,14 +18,14 @@ __all__ = [
 ]  # fmt: skip
 
 _CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-_TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 
 
-def sizes(value: Any, dims: int, name: str) -> tuple[int, ...]:
-    """One positive number for each of `dims` dims."""
+def sizes(value: Any, dims: int, name: str, least: int = 1) -> tuple[int, ...]:
+    """One number, at least `least`, for each of `dims` dims."""
     found = (value,) * dims if isinstance(value, int) else tuple(value)
-    if len(found) != dims or not all(isinstance(n, int) and n > 0 for n in found):
-        raise ValueError(f"{name} takes a positive number or {dims} of them, got {value!r}")
+    if len(found) != dims or not all(isinstance(n, int) and n >= least for n in found):
+        kind = "positive number" if least == 1 else f"number from {least} on"
+        raise ValueError(f"{name} takes a {kind} or {dims} of them, got {value!r}")
     return found
 
 
@@ -34,7 +35,7 @@ def same_padding(size: int, window: int, stride: int, dilation: int = 1) -> tupl
     return total // 2, total - total // 2
 
 
-class _Convolution(Layer):
+class _Convolution(ChannelsLayer):
     """Base of all: the window, the padding, the bias and the activation."""
 
     dims: int
@@ -45,15 +46,13 @@ class _Convolution(Layer):
         activation: Any, use_bias: bool, bias_initializer: Any, bias_regularizer: Any, bias_constraint: Any,
         activity_regularizer: Any, **settings: Any,
     ) -> None:  # fmt: skip
-        super().__init__(activity_regularizer=activity_regularizer, **settings)
+        super().__init__(data_format, activity_regularizer=activity_regularizer, **settings)
         kind = type(self).__name__
         self.kernel_size = sizes(kernel_size, self.dims, f"{kind}: kernel_size")
         self.strides = sizes(strides, self.dims, f"{kind}: strides")
         self.dilation_rate = sizes(dilation_rate, self.dims, f"{kind}: dilation_rate")
         if padding.lower() not in self.paddings:
             raise ValueError(f"{kind}: padding is one of {', '.join(self.paddings)}, not {padding!r}")
-        if data_format not in (None, "channels_last"):
-            raise ValueError(f"{kind}: data_format is channels_last; move the channels with Permute")
         self.padding = padding.lower()
         self.activation, self.use_bias = activations.get(activation), use_bias
         self.bias_initializer = initializers.get(bias_initializer)
@@ -87,7 +86,7 @@ class _Convolution(Layer):
         """The channels of the inputs."""
         if len(input_shape) != self.dims + 2:
             raise ValueError(f"takes {self.dims + 2} dims (batch, {self.dims} of space, channels)")
-        channels = input_shape[-1]
+        channels = input_shape[1 if self.channels_first else -1]
         if channels is None:
             raise ValueError("the number of channels must be known")
         return int(channels)
@@ -126,7 +125,7 @@ class _Conv(_Convolution):
         )  # fmt: skip
         self._add_bias(self.filters)
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def on_channels_last(self, inputs: Tensor) -> Tensor:
         weight = self.kernel.permute(self.dims + 1, self.dims, *range(self.dims))  # (out, in, window…)
         x = self._padded(inputs.movedim(-1, 1))
         y = _CONVOLVE[self.dims](x, weight, self.bias, self.strides, 0, self.dilation_rate, self.groups)
@@ -186,7 +185,7 @@ class _Depthwise(_Convolution):
         weight = weight.reshape(channels * self.depth_multiplier, 1, *self.kernel_size)
         return _CONVOLVE[dims](self._padded(x), weight, bias, self.strides, 0, self.dilation_rate, channels)
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def on_channels_last(self, inputs: Tensor) -> Tensor:
         return self.activation(self._depthwise(inputs.movedim(-1, 1), self.bias).movedim(1, -1))
 
 
@@ -235,7 +234,7 @@ class _Separable(_Depthwise):
         )  # fmt: skip
         self._add_bias(self.filters)
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def on_channels_last(self, inputs: Tensor) -> Tensor:
         x = self._depthwise(inputs.movedim(-1, 1), None)
         weight = self.pointwise_kernel.permute(self.dims + 1, self.dims, *range(self.dims))
         return self.activation(_CONVOLVE[self.dims](x, weight, self.bias).movedim(1, -1))
@@ -267,8 +266,10 @@ class _Transposed(_Convolution):
             kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias, bias_initializer,
             bias_regularizer, bias_constraint, activity_regularizer, **settings,
         )  # fmt: skip
-        if output_padding is not None:
-            raise NotImplementedError(f"{type(self).__name__}: output_padding is not supported; crop or pad the output")
+        kind = type(self).__name__
+        self.output_padding = (
+            None if output_padding is None else sizes(output_padding, self.dims, f"{kind}: output_padding", 0)
+        )
         self.filters = filters
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.kernel_regularizer, self.kernel_constraint = (
@@ -284,26 +285,11 @@ class _Transposed(_Convolution):
         )  # fmt: skip
         self._add_bias(self.filters)
 
-    def call(self, inputs: Tensor) -> Tensor:
-        dims = self.dims
-        weight = self.kernel.permute(dims + 1, dims, *range(dims))  # (in, out, window…)
-        x = inputs.movedim(-1, 1)
-        y = _TRANSPOSED[dims](x, weight, None, self.strides, 0, 0, 1, self.dilation_rate)
-        every = enumerate(zip(x.shape[2:], self.kernel_size, self.strides, self.dilation_rate, strict=True), 2)
-        for dim, (size, window, stride, dilation) in every:
-            whole = (
-                size * stride
-                if self.padding == "same"
-                else size * stride + max((window - 1) * dilation + 1 - stride, 0)
-            )
-            surplus = y.shape[dim] - whole
-            if surplus > 0:
-                y = y.narrow(dim, surplus // 2, whole)
-            elif surplus < 0:
-                y = F.pad(y, [0, 0] * (y.ndim - 1 - dim) + [0, -surplus])
-        if self.bias is not None:
-            y = y + self.bias.reshape(-1, *(1,) * dims)
-        return self.activation(y.movedim(1, -1))
+    def on_channels_last(self, inputs: Tensor) -> Tensor:
+        y = conv_transpose(
+            inputs, self.kernel, self.strides, self.padding, self.output_padding, None, self.dilation_rate
+        )
+        return self.activation(y if self.bias is None else y + self.bias)
 
 
 class Conv1DTranspose(_Transposed):

@@ -99,7 +99,7 @@ class _Lookup(Layer):
         if self.output_mode == "tf_idf" and len(self.document_weights) != len(words):
             raise ValueError(f"{type(self).__name__}: tf_idf takes one of idf_weights for each of {len(words)} tokens")
 
-    def adapt(self, data: Any, **_: Any) -> None:
+    def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
         """Learns the vocabulary from tokens: a list, an array, or lists of lists (documents)."""
         documents = [[self.as_token(token) for token in _flat(row)] for row in _values(data)]
         counts = Counter(token for row in documents for token in row if token != self.mask_token)
@@ -205,7 +205,7 @@ class Discretization(Layer):
         self.num_bins, self.output_mode = num_bins, output_mode
         self.built = True
 
-    def adapt(self, data: Any, **_: Any) -> None:
+    def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
         """Measures the boundaries."""
         if self.num_bins is not None:
             values = np.asarray(data.numpy() if isinstance(data, Tensor) else data, dtype="float64").reshape(-1)
@@ -218,7 +218,7 @@ class Discretization(Layer):
             raise ValueError(f"layer {self.name} (Discretization) has no boundaries: call adapt() first")
         values = ops.as_tensor(inputs).to("float32")
         places = [bisect_right(edges, value) for value in values.reshape(-1).tolist()]
-        return encoded(ops.tensor(places, dtype="int64").reshape(values.shape), len(edges) + 1, self.output_mode)
+        return encoded(ops.tensor(places, dtype="int32").reshape(values.shape), len(edges) + 1, self.output_mode)
 
 
 def _values(given: Any) -> Any:

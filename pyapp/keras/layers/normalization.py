@@ -7,6 +7,7 @@ from typing import Any
 from ...engine import Tensor, no_grad, ops
 from .. import constraints, initializers, regularizers
 from ..core import Layer
+from ..nn_functions import rms_normalization
 
 __all__ = ["BatchNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization", "UnitNormalization"]
 
@@ -187,14 +188,17 @@ class RMSNormalization(Layer):
 
     supports_masking = True
 
-    def __init__(self, axis: int = -1, epsilon: float = 1e-6, **settings: Any) -> None:
+    def __init__(self, axis: Any = -1, epsilon: float = 1e-6, **settings: Any) -> None:
         super().__init__(**settings)
         self.axis, self.epsilon = axis, epsilon
 
     def build(self, input_shape: Any) -> None:
-        self.scale = self.add_weight((input_shape[self.axis],), "ones", name="scale")
+        axes = [self.axis] if isinstance(self.axis, int) else list(self.axis)
+        self.scale = self.add_weight([input_shape[axis] for axis in axes], "ones", name="scale")
 
     def call(self, inputs: Tensor) -> Tensor:
+        if not isinstance(self.axis, int):
+            return rms_normalization(inputs, self.scale, self.axis, self.epsilon)
         axis = self.axis % inputs.ndim
         x = inputs.movedim(axis, -1)
         return ops.rms_norm(x, self.scale, self.epsilon).movedim(-1, axis)

@@ -7,37 +7,39 @@ from typing import Any
 
 from ...engine import Tensor, ops
 from ...nn import functional as F
+from ..arguments import is_channels_first
 from ..core import Layer
+from ..nn_functions import adaptive_average_pool, adaptive_max_pool
+from .channels import ChannelsLayer
 from .convolution import same_padding, sizes
 
 __all__ = [
-    "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "GlobalAveragePooling1D", "GlobalAveragePooling2D",
-    "GlobalAveragePooling3D", "GlobalMaxPooling1D", "GlobalMaxPooling2D", "GlobalMaxPooling3D", "MaxPooling1D",
-    "MaxPooling2D", "MaxPooling3D",
+    "AdaptiveAveragePooling1D", "AdaptiveAveragePooling2D", "AdaptiveAveragePooling3D", "AdaptiveMaxPooling1D",
+    "AdaptiveMaxPooling2D", "AdaptiveMaxPooling3D", "AveragePooling1D", "AveragePooling2D", "AveragePooling3D",
+    "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalAveragePooling3D", "GlobalMaxPooling1D",
+    "GlobalMaxPooling2D", "GlobalMaxPooling3D", "MaxPooling1D", "MaxPooling2D", "MaxPooling3D",
 ]  # fmt: skip
 
 _MAXIMA: dict[int, Callable[..., Tensor]] = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 _MEANS: dict[int, Callable[..., Tensor]] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 
 
-class _Pool(Layer):
+class _Pool(ChannelsLayer):
     dims: int
 
     def __init__(
         self, pool_size: Any = 2, strides: Any = None, padding: str = "valid", data_format: str | None = None,
         **settings: Any,
     ) -> None:  # fmt: skip
-        super().__init__(**settings)
+        super().__init__(data_format, **settings)
         kind = type(self).__name__
         self.pool_size = sizes(pool_size, self.dims, f"{kind}: pool_size")
         self.strides = sizes(self.pool_size if strides is None else strides, self.dims, f"{kind}: strides")
         if padding.lower() not in ("valid", "same"):
             raise ValueError(f"{kind}: padding is valid or same, not {padding!r}")
-        if data_format not in (None, "channels_last"):
-            raise ValueError(f"{kind}: data_format is channels_last; move the channels with Permute")
         self.padding = padding.lower()
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def on_channels_last(self, inputs: Tensor) -> Tensor:
         if inputs.ndim != self.dims + 2:
             raise ValueError(
                 f"layer {self.name} ({type(self).__name__}) takes {self.dims + 2} dims, got {inputs.shape}"
@@ -112,7 +114,7 @@ class _GlobalPool(Layer):
     def __init__(self, data_format: str | None = None, keepdims: bool = False, **settings: Any) -> None:
         super().__init__(**settings)
         self.keepdims = keepdims
-        first = 2 if data_format == "channels_first" else 1
+        first = 2 if is_channels_first(type(self).__name__, data_format) else 1
         self.space = tuple(range(first, first + self.dims))
 
 
@@ -170,3 +172,61 @@ class GlobalMaxPooling3D(_GlobalMax):
     """The largest of volumes."""
 
     dims = 3
+
+
+class _Adaptive(ChannelsLayer):
+    """Windows as large as the output's size asks for."""
+
+    dims: int
+    pool: Callable[..., Tensor]
+
+    def __init__(self, output_size: Any, data_format: str | None = None, **settings: Any) -> None:
+        super().__init__(data_format, **settings)
+        self.output_size = sizes(output_size, self.dims, f"{type(self).__name__}: output_size")
+
+    def on_channels_last(self, inputs: Tensor) -> Tensor:
+        if inputs.ndim != self.dims + 2:
+            raise ValueError(f"takes {self.dims + 2} dims, got {inputs.shape}")
+        return type(self).pool(inputs, self.output_size)
+
+
+class AdaptiveAveragePooling1D(_Adaptive):
+    """The mean of as many windows of sequences as `output_size` says."""
+
+    dims = 1
+    pool = staticmethod(adaptive_average_pool)
+
+
+class AdaptiveAveragePooling2D(_Adaptive):
+    """The mean of as many windows of images as `output_size` says."""
+
+    dims = 2
+    pool = staticmethod(adaptive_average_pool)
+
+
+class AdaptiveAveragePooling3D(_Adaptive):
+    """The mean of as many windows of volumes as `output_size` says."""
+
+    dims = 3
+    pool = staticmethod(adaptive_average_pool)
+
+
+class AdaptiveMaxPooling1D(_Adaptive):
+    """The largest of as many windows of sequences as `output_size` says."""
+
+    dims = 1
+    pool = staticmethod(adaptive_max_pool)
+
+
+class AdaptiveMaxPooling2D(_Adaptive):
+    """The largest of as many windows of images as `output_size` says."""
+
+    dims = 2
+    pool = staticmethod(adaptive_max_pool)
+
+
+class AdaptiveMaxPooling3D(_Adaptive):
+    """The largest of as many windows of volumes as `output_size` says."""
+
+    dims = 3
+    pool = staticmethod(adaptive_max_pool)

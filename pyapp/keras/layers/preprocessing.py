@@ -6,7 +6,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterable
-from math import log
+from math import log, prod
 from typing import Any
 
 from ...engine import Tensor, no_grad, ops
@@ -49,17 +49,21 @@ class Normalization(Layer):
         self.shape = [size if place in kept else 1 for place, size in enumerate(input_shape)]
         self.shape[0] = 1
         sizes = [input_shape[place] for place in kept]
-        self.mean = self.add_weight(sizes, "zeros", name="mean", trainable=False)
-        self.variance = self.add_weight(sizes, "ones", name="variance", trainable=False)
-        if self.given is not None:
-            with no_grad():
-                for weight, value in zip((self.mean, self.variance), self.given, strict=True):
-                    weight.copy_(
-                        ops.as_tensor(value).to(self.dtype).reshape(-1).expand(weight.numel()).reshape(weight.shape)
-                    )
+        if self.given is None:
+            self.mean = self.add_weight(sizes, "zeros", name="mean", trainable=False)
+            self.variance = self.add_weight(sizes, "ones", name="variance", trainable=False)
+            return
+        count = prod(sizes)  # numbers that are given are no weights
+        self.mean, self.variance = (  # type: ignore[assignment]
+            ops.as_tensor(value).to(self.dtype).reshape(-1).expand(count).reshape(sizes) for value in self.given
+        )
 
     def adapt(self, data: Any) -> None:
         """Measures the mean and variance of an array or tensor (N, …)."""
+        if self.given is not None:
+            raise ValueError(
+                f"layer {self.name} (Normalization) has a mean and a variance: adapt() would change nothing"
+            )
         x = ops.as_tensor(data).to(self.dtype)
         if not self.built:
             self._build_for(x)

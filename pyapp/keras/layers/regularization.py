@@ -9,6 +9,7 @@ from ...engine import Tensor, ops
 from ...engine.ops.random import Generator
 from ...nn import functional as F
 from .. import regularizers
+from ..arguments import is_channels_first
 from ..core import Layer
 
 __all__ = [
@@ -61,11 +62,13 @@ class _SpatialDropout(_Random):
         if not 0 <= rate < 1:
             raise ValueError(f"{type(self).__name__}: rate is in [0, 1), not {rate}")
         self.rate = rate
+        self.channels_first = is_channels_first(type(self).__name__, data_format)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training or not self.rate:
             return inputs
-        shape = (inputs.shape[0], *(1,) * self.dims, inputs.shape[-1])
+        space = (1,) * self.dims
+        shape = (*inputs.shape[:2], *space) if self.channels_first else (inputs.shape[0], *space, inputs.shape[-1])
         kept = (ops.rand(shape, generator=self.generator, device=inputs.device) >= self.rate).to(inputs.dtype)
         return inputs * (kept * (1 / (1 - self.rate)))
 

@@ -10,6 +10,7 @@ from ...engine import Tensor, ops
 from ...nn import functional as F
 from ..core import Function, Layer
 from ..masking import set_mask
+from .channels import ChannelsLayer
 
 __all__ = [
     "Cropping1D", "Cropping2D", "Cropping3D", "Flatten", "Identity", "Lambda", "Masking", "Permute", "RepeatVector",
@@ -124,14 +125,14 @@ def _pairs(padding: Any, dims: int) -> list[tuple[int, int]]:
     return [(n, n) if isinstance(n, int) else tuple(n) for n in padding]
 
 
-class _Padding(Layer):
+class _Padding(ChannelsLayer):
     dims: int
 
     def __init__(self, padding: Any = 1, data_format: str | None = None, **settings: Any) -> None:
-        super().__init__(**settings)
+        super().__init__(data_format, **settings)
         self.padding = _pairs(padding, self.dims)
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def on_channels_last(self, inputs: Tensor) -> Tensor:
         flat = [n for pair in reversed(self.padding) for n in pair]
         return F.pad(inputs, [0, 0, *flat])
 
@@ -154,14 +155,14 @@ class ZeroPadding3D(_Padding):
     dims = 3
 
 
-class _Cropping(Layer):
+class _Cropping(ChannelsLayer):
     dims: int
 
     def __init__(self, cropping: Any = 1, data_format: str | None = None, **settings: Any) -> None:
-        super().__init__(**settings)
+        super().__init__(data_format, **settings)
         self.cropping = _pairs(cropping, self.dims)
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def on_channels_last(self, inputs: Tensor) -> Tensor:
         for dim, (before, after) in enumerate(self.cropping, 1):
             inputs = inputs.narrow(dim, before, inputs.shape[dim] - before - after)
         return inputs
@@ -196,33 +197,33 @@ class UpSampling1D(Layer):
         return inputs.repeat_interleave(self.size, 1)
 
 
-class UpSampling2D(Layer):
+class UpSampling2D(ChannelsLayer):
     """Images (B, H, W, C) enlarged by whole factors; nearest or bilinear."""
 
     def __init__(
         self, size: Any = (2, 2), data_format: str | None = None, interpolation: str = "nearest", **settings: Any
     ) -> None:
-        super().__init__(**settings)
+        super().__init__(data_format, **settings)
         self.size = (size, size) if isinstance(size, int) else tuple(size)
         if interpolation not in ("nearest", "bilinear"):
             raise ValueError(f"UpSampling2D: interpolation is nearest or bilinear, not {interpolation!r}")
         self.interpolation = interpolation
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def on_channels_last(self, inputs: Tensor) -> Tensor:
         if self.interpolation == "nearest":
             return inputs.repeat_interleave(self.size[0], 1).repeat_interleave(self.size[1], 2)
         planes = F.interpolate(inputs.movedim(-1, 1), scale_factor=self.size, mode="bilinear", align_corners=False)
         return planes.movedim(1, -1)
 
 
-class UpSampling3D(Layer):
+class UpSampling3D(ChannelsLayer):
     """Volumes (B, D, H, W, C) enlarged by whole factors."""
 
     def __init__(self, size: Any = (2, 2, 2), data_format: str | None = None, **settings: Any) -> None:
-        super().__init__(**settings)
+        super().__init__(data_format, **settings)
         self.size = (size,) * 3 if isinstance(size, int) else tuple(size)
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def on_channels_last(self, inputs: Tensor) -> Tensor:
         for dim, count in enumerate(self.size, 1):
             inputs = inputs.repeat_interleave(count, dim)
         return inputs

@@ -15,7 +15,7 @@ from ...tensor import Tensor
 from ...user_errors import describe
 from ..dtype_limits import finfo
 from ..element_updates import element_function
-from .builders import binary, unary, vjp_of_slopes
+from .builders import binary, no_slope, unary, vjp_of_slopes
 from .rounding import trunc
 from .select import where
 
@@ -92,7 +92,7 @@ abs = unary("abs", lambda x: np.abs(x), lambda g, _, x: (_d_abs(g, x),), out="sa
 sign = unary(
     "sign",
     lambda x: np.nan_to_num(np.sign(x)) if x.dtype != bool else x,  # 0 for NaN, as in torch
-    lambda g, _, x: (g * 0,),
+    no_slope,
     out="same",
     saves="none",
     in_place=True,

@@ -20,6 +20,11 @@ from ...user_errors import describe
 NumpyFunction = Callable[..., Any]
 
 
+def no_slope(g: Tensor, _: Any, x: Tensor) -> tuple[Tensor]:
+    """The gradient of steps: 0, even where g is NaN or infinite."""
+    return (g.new_zeros(g.shape),)
+
+
 def binary(
     name: str, compute: Callable[[], NumpyFunction], vjp: Any, out: str = "common", saves: str = "inputs",
     in_place: bool = False, synonyms: str = "",

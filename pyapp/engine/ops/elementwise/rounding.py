@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ...lazy import np
 from ...tensor import Tensor
-from .builders import unary
+from .builders import no_slope, unary
 
-floor = unary("floor", lambda x: np.floor(x), lambda g, _, x: (g * 0,), out="same", saves="none", in_place=True)
-ceil = unary("ceil", lambda x: np.ceil(x), lambda g, _, x: (g * 0,), out="same", saves="none", in_place=True)
-round = unary("round", lambda x: np.round(x), lambda g, _, x: (g * 0,), out="same", saves="none", in_place=True)
+floor = unary("floor", lambda x: np.floor(x), no_slope, out="same", saves="none", in_place=True)
+ceil = unary("ceil", lambda x: np.ceil(x), no_slope, out="same", saves="none", in_place=True)
+round = unary("round", lambda x: np.round(x), no_slope, out="same", saves="none", in_place=True)
 
 
 def _round_by_name(x: Tensor, decimals: int = 0) -> Tensor:
@@ -20,7 +20,7 @@ round.by_name = _round_by_name
 trunc = unary(
     "trunc",
     lambda x: np.trunc(x).astype(x.dtype),
-    lambda g, _, x: (g * 0,),
+    no_slope,
     out="same",
     saves="none",
     in_place=True,

@@ -1,0 +1,73 @@
+"""Arguments of the functions of keras.ops: tensors of lists and numbers, axes, channels that come first."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..engine import Tensor, as_dtype, ops
+from ..train.batches import is_array
+
+__all__ = ["as_floats", "as_tensor", "axes_of", "channels_last", "is_channels_first", "sum_dtype"]
+
+
+def as_tensor(x: Any, dtype: Any = None) -> Tensor:
+    """A tensor. Whole numbers that are no array are int32, as in Keras, or int64 where they are too large for that."""
+    found = ops.as_tensor(x)
+    if dtype is not None:
+        return found.to(as_dtype(dtype))
+    if found.dtype.name != "int64" or is_array(x) or _has_arrays(x):
+        return found
+    small = found.to("int32")
+    return small if bool((small == found).all()) else found
+
+
+def _has_arrays(x: Any) -> bool:
+    return isinstance(x, (list, tuple)) and any(is_array(one) or _has_arrays(one) for one in x)
+
+
+def as_floats(x: Any) -> Tensor:
+    """Floats as they are, whole numbers and truth values in float32."""
+    values = as_tensor(x)
+    return values if values.dtype.is_floating_point else values.float()
+
+
+def axes_of(axis: Any, x: Tensor) -> list[int]:
+    """The axes, counted from the first: one, several, or all of them for None."""
+    given = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+    return [k % max(x.ndim, 1) for k in given]
+
+
+def sum_dtype(x: Tensor) -> Any:
+    """The dtype of sums and products: short whole numbers and truth values are added up in int32."""
+    return as_dtype("int32") if x.dtype.name in ("bool", "int8", "int16", "uint8") else x.dtype
+
+
+def is_channels_first(name: str, data_format: str | None) -> bool:
+    """Whether the channels come first. ValueError unless it is channels_first, channels_last or None."""
+    if data_format not in (None, "channels_first", "channels_last"):
+        raise ValueError(f"{name}: data_format is channels_first or channels_last, not {data_format!r:.40}")
+    return data_format == "channels_first"
+
+
+def channels_last(axis: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """For a function of tensors with channels at the end: with `data_format="channels_first"` its first argument has
+    them at `axis`, and so has its result."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(function)
+        first = next(iter(signature.parameters))
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = signature.bind(*args, **kwargs).arguments
+            if not is_channels_first(function.__name__, given.pop("data_format", None)):
+                return function(**given)
+            given[first] = as_tensor(given[first]).movedim(axis, -1)
+            return function(**given).movedim(-1, axis)
+
+        return call
+
+    return decorate

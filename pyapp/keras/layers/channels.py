@@ -1,0 +1,33 @@
+"""The base of layers over sequences, images and volumes, whose channels are last or first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...engine import Tensor
+from ..arguments import is_channels_first
+from ..core import Layer
+
+__all__: list[str] = []
+
+
+class ChannelsLayer(Layer):
+    """A layer that works on (B, …, channels). With `data_format="channels_first"` its inputs and outputs are (B,
+    channels, …)."""
+
+    def __init__(self, data_format: str | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.channels_first = is_channels_first(type(self).__name__, data_format)
+
+    @property
+    def data_format(self) -> str:
+        return "channels_first" if self.channels_first else "channels_last"
+
+    def on_channels_last(self, inputs: Tensor) -> Tensor:
+        """The outputs (B, …, channels) of inputs (B, …, channels)."""
+        raise NotImplementedError
+
+    def call(self, inputs: Tensor) -> Tensor:
+        if not self.channels_first:
+            return self.on_channels_last(inputs)
+        return self.on_channels_last(inputs.movedim(1, -1)).movedim(-1, 1)

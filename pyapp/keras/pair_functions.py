@@ -1,0 +1,195 @@
+"""keras.ops' functions of two tensors, number by number: pyapp's, with Keras' names for the arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyapp
+
+from ..engine import Tensor
+from .arguments import as_floats, as_tensor
+
+_NUMBERS = (
+    "add", "arctan2", "divide", "floor_divide", "fmax", "fmin", "fmod", "gcd", "greater", "greater_equal", "hypot",
+    "kron", "lcm", "ldexp", "less", "less_equal", "logaddexp", "logaddexp2", "logical_and", "logical_or", "logical_xor",
+    "maximum", "minimum", "multiply", "nextafter", "subtract", "true_divide",
+)  # fmt: skip
+_BITS = {
+    "bitwise_and": "bitwise_and", "bitwise_left_shift": "bitwise_left_shift", "bitwise_or": "bitwise_or",
+    "bitwise_right_shift": "bitwise_right_shift", "bitwise_xor": "bitwise_xor", "left_shift": "bitwise_left_shift",
+    "right_shift": "bitwise_right_shift",
+}  # fmt: skip
+__all__ = [
+    *_NUMBERS, *_BITS, "allclose", "cdist", "correlate", "cross", "diff", "inner", "isclose", "isin", "matmul",
+    "divide_no_nan", "dot", "equal", "heaviside", "mod", "not_equal", "outer", "power", "tensordot", "trapezoid",
+    "vdot",
+]  # fmt: skip
+
+
+def _operand(x: Any) -> Any:
+    """A number stays one: the dtype is that of the other operand."""
+    return x if isinstance(x, (bool, int, float)) else as_tensor(x)
+
+
+def _two(name: str) -> Callable[..., Tensor]:
+    def call(x1: Any, x2: Any) -> Tensor:
+        first = as_tensor(x1) if isinstance(x2, (bool, int, float)) else _operand(x1)
+        if not isinstance(first, Tensor):
+            first = as_tensor(first)
+        return getattr(pyapp, name)(first, _operand(x2))
+
+    call.__name__ = name
+    return call
+
+
+def _two_of_bits(name: str, own: str) -> Callable[..., Tensor]:
+    def call(x: Any, y: Any) -> Tensor:
+        return getattr(pyapp, own)(as_tensor(x), _operand(y))
+
+    call.__name__ = name
+    return call
+
+
+globals().update({_name: _two(_name) for _name in _NUMBERS})
+globals().update({_name: _two_of_bits(_name, _own) for _name, _own in _BITS.items()})
+
+
+def isclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """Where |x1 - x2| is at most atol + rtol |x2|."""
+    a, b = _alike(x1, x2)
+    return pyapp.isclose(a, b, rtol, atol, equal_nan)
+
+
+def allclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """Whether `isclose` holds everywhere."""
+    return isclose(x1, x2, rtol, atol, equal_nan).all()
+
+
+def _alike(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
+    """Both in the dtype in which they are computed."""
+    a, b = as_tensor(x1), as_tensor(x2)
+    kind = pyapp.result_type(a, b)
+    return a.to(kind), b.to(kind)
+
+
+def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """Where an element of x1 is one of x2. `assume_unique` says that none occurs twice; the result is the same."""
+    return pyapp.isin(as_tensor(x1), as_tensor(x2), invert=invert)
+
+
+def matmul(x1: Any, x2: Any) -> Tensor:
+    """The product of matrices, of batches of them and of vectors."""
+    a, b = _alike(x1, x2)
+    return pyapp.matmul(a, b)
+
+
+def inner(x1: Any, x2: Any) -> Tensor:
+    """The sums of products along the last axis of both."""
+    a, b = _alike(x1, x2)
+    return pyapp.inner(a, b)
+
+
+def vdot(x1: Any, x2: Any) -> Tensor:
+    """The sum of the products of all elements."""
+    a, b = _alike(x1, x2)
+    return pyapp.vdot(a.reshape(-1), b.reshape(-1))
+
+
+def cross(x1: Any, x2: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Tensor:
+    """The cross product of vectors of 3 (or 2) elements, which lie along axisa of x1 and axisb of x2."""
+    a, b = _alike(x1, x2)
+    axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis,) * 3
+    a, b = a.movedim(axisa, -1), b.movedim(axisb, -1)
+    sizes = (a.shape[-1], b.shape[-1])
+    if not set(sizes) <= {2, 3}:
+        raise ValueError(f"cross: takes vectors of 2 or 3 elements, got {sizes[0]} and {sizes[1]}")
+    a, b = (pyapp.nn.functional.pad(x, (0, 3 - x.shape[-1])) for x in (a, b))
+    found = pyapp.linalg.cross(*pyapp.broadcast_tensors(a, b), dim=-1)
+    return found[..., 2] if sizes == (2, 2) else found.movedim(-1, axisc)
+
+
+def cdist(x: Any, y: Any) -> Tensor:
+    """The distances of all rows of x (…, N, D) from all rows of y (…, M, D): (…, N, M)."""
+    return pyapp.cdist(as_floats(x), as_floats(y))
+
+
+def diff(a: Any, n: int = 1, axis: int = -1) -> Tensor:
+    """The differences of neighbours along an axis, n times."""
+    return pyapp.diff(as_tensor(a), n, axis)
+
+
+def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Tensor:
+    """The area under y along an axis, by trapezoids of the width dx or between the places x."""
+    values = as_floats(y)
+    if x is None:
+        return pyapp.trapezoid(values, dx=dx, dim=axis)
+    return pyapp.trapezoid(values, as_tensor(x), dim=axis)
+
+
+def correlate(x1: Any, x2: Any, mode: str = "valid") -> Tensor:
+    """The sums of products of x1 (N,) with x2 (M,) at each shift: those where they overlap wholly (valid), as many as
+    the longer one has elements (same), or all (full)."""
+    a, b = (as_floats(x) for x in (x1, x2))
+    a, b = _alike(a, b)
+    if mode not in ("valid", "same", "full"):
+        raise ValueError(f"correlate: mode is valid, same or full, not {mode!r:.40}")
+    if a.ndim != 1 or b.ndim != 1 or not a.numel() or not b.numel():
+        raise ValueError(f"correlate: takes two vectors with elements, got {tuple(a.shape)} and {tuple(b.shape)}")
+    turned = a.numel() < b.numel()
+    long, short = (b, a) if turned else (a, b)
+    n, m = long.numel(), short.numel()
+    whole = pyapp.nn.functional.conv1d(long.reshape(1, 1, n), short.reshape(1, 1, m), None, 1, m - 1).reshape(-1)
+    whole = whole.flip(0) if turned else whole
+    if mode == "full":
+        return whole
+    start, size = (m - 1, n - m + 1) if mode == "valid" else ((m - 1) // 2 if not turned else m // 2, n)
+    return whole.narrow(0, start, size)
+
+
+def equal(x1: Any, x2: Any) -> Tensor:
+    """Where the elements are equal."""
+    return pyapp.eq(as_tensor(x1), _operand(x2))
+
+
+def not_equal(x1: Any, x2: Any) -> Tensor:
+    return pyapp.ne(as_tensor(x1), _operand(x2))
+
+
+def power(x1: Any, x2: Any) -> Tensor:
+    return pyapp.pow(_operand(x1), _operand(x2))
+
+
+def mod(x1: Any, x2: Any) -> Tensor:
+    """What is left of x1 / x2, with the sign of x2."""
+    return pyapp.remainder(_operand(x1), _operand(x2))
+
+
+def divide_no_nan(x1: Any, x2: Any) -> Tensor:
+    """x1 / x2, and 0 where x2 is 0."""
+    a, b = as_tensor(x1), as_tensor(x2)
+    return pyapp.where(b == 0, 0.0, a / pyapp.where(b == 0, 1.0, b))
+
+
+def heaviside(x1: Any, x2: Any) -> Tensor:
+    """0 below 0, 1 above, x2 at 0."""
+    values = as_floats(x1)
+    return pyapp.heaviside(values, as_tensor(x2).to(values.dtype))
+
+
+def outer(x1: Any, x2: Any) -> Tensor:
+    """The products of all pairs of elements."""
+    return pyapp.outer(as_tensor(x1).reshape(-1), as_tensor(x2).reshape(-1))
+
+
+def dot(x1: Any, x2: Any) -> Tensor:
+    """The sum over the last dim of `x1` and the last but one of `x2`, or the last if it has one dim."""
+    a, b = _alike(x1, x2)
+    if a.ndim == 0 or b.ndim == 0:
+        return a * b
+    return pyapp.tensordot(a, b, ([a.ndim - 1], [max(b.ndim - 2, 0)]))
+
+
+def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Tensor:
+    a, b = _alike(x1, x2)
+    return pyapp.tensordot(a, b, axes)
