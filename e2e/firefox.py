@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,15 @@ START_LIMIT = 60.0  # seconds
 
 
 class Firefox(DrivenBrowser):
-    """Firefox without a window."""
+    """Firefox without a window; `preferences` beside those of all tests."""
 
-    def __init__(self, profile: Path) -> None:
+    def __init__(self, profile: Path, preferences: Mapping[str, bool | int | str] | None = None) -> None:
         super().__init__()
         executable = shutil.which("firefox-esr") or shutil.which("firefox")
         if executable is None:
             pytest.fail("Firefox is not installed: run `make test`, which installs it")
-        lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in PREFERENCES.items()]
+        every = {**PREFERENCES, **(preferences or {})}
+        lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in every.items()]
         (profile / "user.js").write_text("\n".join(lines))
         self.last = 0
         command = [executable, "--headless", "--no-remote", "--remote-debugging-port", "0", "--profile", str(profile)]

@@ -13,7 +13,7 @@
  * @typedef {{entry: HistoryEntry, content: any, files: KeptFile[]}} HistoryItem
  */
 import { UserError, megabytes, nameOf } from "../shared/protocol.js";
-import { asked, finished, takeRecords } from "./database.js";
+import { asked, change, takeRecords } from "./database.js";
 
 const DATABASE = "pyapp-history";
 const ENTRIES = "entries"; // by id
@@ -119,23 +119,22 @@ export class HistoryStore {
       const deleted = !changed && allFiles?.length && await asked(database.transaction(ENTRIES).objectStore(ENTRIES).count(entry.id)) === 0;
       const files = deleted ? allFiles : changed;
       const storable = files && await this.#storable(database, files);
-      const transaction = database.transaction([ENTRIES, CONTENTS, FILES], "readwrite");
-      const done = finished(transaction);
-      const [entries, table] = [transaction.objectStore(ENTRIES), transaction.objectStore(FILES)];
-      const there = await asked(entries.get(entry.id));
-      const other = there && (there.revision ?? 0) !== (entry.revision ?? 0);
-      const id = other ? crypto.randomUUID() : entry.id;
-      const given = storable ?? (other ? await asked(table.getAll(rangeOf(entry.id))) : null);
-      if (given) {
-        table.delete(rangeOf(id));
-        for (const file of given) table.put({ ...file, id });
-      }
-      const fileBytes = given ? sum(given) : there?.fileBytes ?? 0;
-      const { title, renamed } = (there?.renamed ?? 0) > (entry.renamed ?? 0) ? there : entry;
-      Object.assign(changes, { id, title, renamed, bytes: fileBytes + lengthOf(copy) });
-      entries.put({ ...entry, ...changes, fileBytes });
-      transaction.objectStore(CONTENTS).put({ id, content: copy });
-      await done;
+      await change(database, [ENTRIES, CONTENTS, FILES], async (transaction) => {
+        const [entries, table] = [transaction.objectStore(ENTRIES), transaction.objectStore(FILES)];
+        const there = await asked(entries.get(entry.id));
+        const other = there && (there.revision ?? 0) !== (entry.revision ?? 0);
+        const id = other ? crypto.randomUUID() : entry.id;
+        const given = storable ?? (other ? await asked(table.getAll(rangeOf(entry.id))) : null);
+        if (given) {
+          table.delete(rangeOf(id));
+          for (const file of given) table.put({ ...file, id });
+        }
+        const fileBytes = given ? sum(given) : there?.fileBytes ?? 0;
+        const { title, renamed } = (there?.renamed ?? 0) > (entry.renamed ?? 0) ? there : entry;
+        Object.assign(changes, { id, title, renamed, bytes: fileBytes + lengthOf(copy) });
+        entries.put({ ...entry, ...changes, fileBytes });
+        transaction.objectStore(CONTENTS).put({ id, content: copy });
+      });
       Object.assign(entry, changes);
     });
   }
@@ -168,15 +167,13 @@ export class HistoryStore {
     return this.#write(async (database) => {
       if (!database) return void this.inMemory.get(id)?.files.push({ name, blob });
       const [file] = await this.#storable(database, [{ name, blob }]);
-      const transaction = database.transaction([ENTRIES, FILES], "readwrite");
-      const done = finished(transaction);
-      const entries = transaction.objectStore(ENTRIES);
-      const entry = await asked(entries.get(id));
-      if (entry) {
+      await change(database, [ENTRIES, FILES], async (transaction) => {
+        const entries = transaction.objectStore(ENTRIES);
+        const entry = await asked(entries.get(id));
+        if (!entry) return;
         transaction.objectStore(FILES).put({ ...file, id });
         entries.put({ ...entry, bytes: entry.bytes + blob.size, fileBytes: (entry.fileBytes ?? 0) + blob.size });
-      }
-      await done;
+      });
     });
   }
 
@@ -201,11 +198,10 @@ export class HistoryStore {
         if (item) item.entry.title = title;
         return;
       }
-      const transaction = database.transaction(ENTRIES, "readwrite");
-      const done = finished(transaction);
-      const entry = await asked(transaction.objectStore(ENTRIES).get(id));
-      if (entry) transaction.objectStore(ENTRIES).put({ ...entry, title, renamed: Date.now() });
-      await done;
+      await change(database, ENTRIES, async (transaction) => {
+        const entry = await asked(transaction.objectStore(ENTRIES).get(id));
+        if (entry) transaction.objectStore(ENTRIES).put({ ...entry, title, renamed: Date.now() });
+      });
     });
   }
 
@@ -215,12 +211,11 @@ export class HistoryStore {
     await this.#write(async (database) => {
       this.inMemory.delete(id);
       if (!database) return;
-      const transaction = database.transaction([ENTRIES, CONTENTS, FILES], "readwrite");
-      const done = finished(transaction);
-      transaction.objectStore(ENTRIES).delete(id);
-      transaction.objectStore(CONTENTS).delete(id);
-      transaction.objectStore(FILES).delete(rangeOf(id));
-      await done;
+      await change(database, [ENTRIES, CONTENTS, FILES], (transaction) => {
+        transaction.objectStore(ENTRIES).delete(id);
+        transaction.objectStore(CONTENTS).delete(id);
+        transaction.objectStore(FILES).delete(rangeOf(id));
+      });
     });
     return item;
   }
@@ -235,7 +230,7 @@ export class HistoryStore {
     this.waiting += 1;
     this.last = this.last.catch(() => {}).then(async () => {
       try {
-        await work(await this.opened);
+        await this.#attempt(work);
       } catch (error) {
         throw nameOf(error) === "QuotaExceededError" ? await this.#full() : error;
       } finally {
@@ -245,9 +240,24 @@ export class HistoryStore {
     return this.last;
   }
 
+  /**
+   * Once more where the browser says InvalidStateError. In Firefox, the first change after one that found no room may only
+   * delete; and where the browser's data was cleared, the database is opened anew. @param {(database: IDBDatabase | null) => Promise<void>} work
+   */
+  async #attempt(work) {
+    try {
+      await work(await this.opened);
+    } catch (error) {
+      if (nameOf(error) !== "InvalidStateError") throw error;
+      await work(await this.opened);
+    }
+  }
+
   /** Files as this browser stores them. @param {IDBDatabase} database @param {KeptFile[]} files @returns {Promise<StoredFile[]>} */
   async #storable(database, files) {
-    const asBlobs = files.length === 0 || await (this.takesBlobs ??= takesBlobs(database));
+    this.takesBlobs ??= files.length ? takesBlobs(database) : null;
+    this.takesBlobs?.catch(() => (this.takesBlobs = null)); // no room even to try: it is asked again
+    const asBlobs = await (this.takesBlobs ?? true);
     return Promise.all(files.map(async ({ name, blob }) => ({ name, type: blob.type, blob: asBlobs ? blob : await blob.arrayBuffer() })));
   }
 
@@ -289,7 +299,10 @@ const structuredCloneOf = (item) => (item ? structuredClone(item) : null);
 async function takesBlobs(database) {
   const transaction = database.transaction(FILES, "readwrite");
   const written = asked(transaction.objectStore(FILES).put({ id: "", name: "", blob: new Blob(["a"]) }));
-  const takes = await written.then(() => true, () => false);
+  const takes = await written.then(() => true, (error) => {
+    if (nameOf(error) === "QuotaExceededError") throw error;
+    return false;
+  });
   if (takes) transaction.abort(); // nothing is to stay
   return takes;
 }
