@@ -288,6 +288,10 @@ def test_a_story_that_cannot_be_kept_stays_and_the_oldest_can_be_deleted(story: 
     page.evaluate("IDBDatabase.prototype.transaction = transaction; 1")
     expect(story.error).to_contain_text("is full")
     assert story.text() == text  # it can be copied
+    leaving = "dispatchEvent(new Event('beforeunload', { cancelable: true }))"
+    assert page.evaluate(leaving) is False  # the browser asks whether to leave
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    assert page.evaluate(leaving) is False
     page.get_by_role("button", name="Another", exact=True).click()
     story.until("pyappPage.story.output.ids.length === 16 && !pyappPage.story.button.running")
     page.evaluate("navigator.storage.estimate = async () => ({ usage: 0, quota: 100 }); 1")

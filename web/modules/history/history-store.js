@@ -41,6 +41,8 @@ export class HistoryStore {
     /** Writes come one after the other. @type {Promise<any>} */
     this.last = Promise.resolve();
     this.waiting = 0;
+    /** Ids of what could not be written as it is now. @type {Set<string>} */
+    this.failed = new Set();
     /** Resolves when the records of earlier versions are here. @type {Promise<void>} */
     this.moved = earlier ? takeRecords(earlier.database, earlier.table, (records) => this.#adopt(records.map(earlier.itemOf), earlier.textOf)) : Promise.resolve();
   }
@@ -65,6 +67,11 @@ export class HistoryStore {
   /** Whether something is not written yet. */
   get busy() {
     return this.waiting > 0;
+  }
+
+  /** Whether something of an entry is lost if the page is left now. @param {HistoryEntry | null} entry what is shown; null: nothing */
+  loses(entry) {
+    return this.busy || (entry !== null && (!this.keeps || this.failed.has(entry.id)));
   }
 
   /** @returns {Promise<HistoryEntry[]>} the last changed first */
@@ -108,7 +115,8 @@ export class HistoryStore {
    */
   put(entry, content, { files: changed, allFiles, updated = Date.now() } = {}) {
     const copy = structuredClone(content); // as it is now: the write may wait
-    return this.#write(async (database) => {
+    return this.#writeOf(entry.id, async (database) => {
+      this.failed.delete(entry.id);
       const changes = { updated, revision: (entry.revision ?? 0) + 1 };
       if (!database) {
         const kept = changed ?? this.inMemory.get(entry.id)?.files ?? allFiles ?? [];
@@ -164,7 +172,7 @@ export class HistoryStore {
 
   /** Adds a file to an entry. @param {string} id @param {string} name @param {Blob} blob @returns {Promise<void>} */
   addFile(id, name, blob) {
-    return this.#write(async (database) => {
+    return this.#writeOf(id, async (database) => {
       if (!database) return void this.inMemory.get(id)?.files.push({ name, blob });
       const [file] = await this.#storable(database, [{ name, blob }]);
       await change(database, [ENTRIES, FILES], async (transaction) => {
@@ -210,6 +218,7 @@ export class HistoryStore {
     const item = await this.read(id);
     await this.#write(async (database) => {
       this.inMemory.delete(id);
+      this.failed.delete(id);
       if (!database) return;
       await change(database, [ENTRIES, CONTENTS, FILES], (transaction) => {
         transaction.objectStore(ENTRIES).delete(id);
@@ -238,6 +247,18 @@ export class HistoryStore {
       }
     });
     return this.last;
+  }
+
+  /** Notes where it fails. @param {string} id @param {(database: IDBDatabase | null) => Promise<void>} work @returns {Promise<void>} */
+  #writeOf(id, work) {
+    return this.#write(async (database) => {
+      try {
+        await work(database);
+      } catch (error) {
+        this.failed.add(id);
+        throw error;
+      }
+    });
   }
 
   /**
