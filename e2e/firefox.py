@@ -88,6 +88,9 @@ class Firefox(DrivenBrowser):
     def open(self, url: str) -> None:
         self.call("browsingContext.navigate", context=self.tab, url=url, wait="interactive")
 
+    def reload(self) -> None:
+        self.call("browsingContext.reload", context=self.tab, wait="interactive")
+
     def evaluate(self, expression: str) -> Any:
         text = f"Promise.resolve({expression}).then((value) => JSON.stringify(value ?? null))"
         target = {"context": self.tab}
@@ -107,6 +110,13 @@ class Firefox(DrivenBrowser):
         self.call(
             "input.performActions", context=self.tab, actions=[{"type": "pointer", "id": "mouse", "actions": moves}]
         )
+
+    def choose_files(self, selector: str, *files: Path) -> None:
+        """Chooses files in a field for some."""
+        found = {"type": "css", "value": selector}
+        (node,) = self.call("browsingContext.locateNodes", context=self.tab, locator=found)["nodes"]
+        paths = [str(file) for file in files]
+        self.call("input.setFiles", context=self.tab, element={"sharedId": node["sharedId"]}, files=paths)
 
     def close(self) -> None:
         try:

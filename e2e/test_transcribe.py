@@ -20,7 +20,7 @@ from e2e.transcribe_page import TranscribePage
 from pyapp.audio import load_speech
 from scripts.serve import SiteServer
 from tests.audio.networks import speaker_network, speech_network
-from tests.audio.sounds import noise, place, syllable
+from tests.audio.sounds import babble, place, syllable
 
 JFK = Path(__file__).resolve().parents[2] / "shared" / "data" / "jfk.wav"
 SAID = ["the little fox", "went home."]
@@ -308,13 +308,6 @@ def test_unreadable_recordings_are_refused_in_words(
     assert "nexpected" not in message
     expect(sheet).to_have_attribute("data-state", re.compile("done|empty"))
     assert sheet.inner_text() == before
-
-
-def babble() -> np.ndarray:
-    """Sound with the rhythm of speech, and no words."""
-    draw = np.random.default_rng(5)
-    parts = [(0.3 + 0.32 * number, syllable(0.3, draw.uniform(90, 240))) for number in range(12)]
-    return place(4.5, *parts) + noise(4.5, 0.004)
 
 
 def test_a_guess_is_said_in_words_with_better_models(transcribe: TranscribePage, dist: Path, tmp_path: Path) -> None:
