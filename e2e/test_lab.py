@@ -171,6 +171,16 @@ def test_endless_output_and_too_much_memory(lab: LabPage) -> None:
     assert "MemoryError" in memory[0]["name"] and "restart Python" in memory[0]["hint"]
 
 
+def test_a_cell_that_ends_python(lab: LabPage) -> None:
+    lab.write("import os\nos._exit(3)", "1 + 1")
+    lab.page.evaluate("pyappPage.lab.runAll()")
+    lab.wait_idle()
+    expect(lab.page.locator("#view-lab [role=alert]").first).to_contain_text("A cell has ended Python.")
+    lab.until("pyappPage.lab.python.ready")
+    lab.page.locator("#view-lab [role=alert]").first.get_by_role("button", name="Dismiss").click()
+    assert lab.run("1 + 1")[0][0]["text"].strip() == "2"
+
+
 def test_the_editor(lab: LabPage) -> None:
     lab.run("import math\nword = 'hello'")
     editor = lab.cell(1).locator(".cm-content")
