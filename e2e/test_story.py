@@ -155,6 +155,16 @@ def test_settings_are_kept_and_nonsense_is_corrected(story: StoryPage) -> None:
     story.page.evaluate("document.querySelector('.more').open = true")
     story.page.get_by_role("button", name="Reset settings").click()
     assert story.page.locator("#temperature").input_value() == "0.8"
+    # What another page of the origin has written under the same name.
+    for stored in ("null", "[1", '{"temperature": "hot", "max_new_tokens": 1e9, "top_p": null}'):
+        story.page.evaluate("(stored) => localStorage.setItem('pyapp.settings', stored)", stored)
+        story.page.reload()
+        story.wait_ready()
+        assert story.page.locator("#temperature").input_value() == "0.8"
+        assert story.page.locator("#top_p").input_value() == "0.9"
+        assert 8 <= int(story.page.locator("#max_new_tokens").input_value()) <= 1024
+    story.page.evaluate("document.querySelector('.more').open = true")
+    story.page.get_by_role("button", name="Reset settings").click()
 
 
 def test_copy(story: StoryPage, browser: BrowserContext) -> None:
