@@ -14,7 +14,8 @@ from playwright.sync_api import BrowserContext, Page, Playwright, ViewportSize, 
 
 from e2e.fake_hub import FakeHub
 from e2e.page import StoryPage
-from e2e.speech_files import samples
+from e2e.speech_files import samples, write_speech_model
+from e2e.transcribe_page import TranscribePage
 from scripts.serve import SiteServer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -212,6 +213,31 @@ class watched(Generic[View]):
         self.page.page.close()
         if kind is None:
             assert self.page.unexpected_errors() == []
+
+
+@pytest.fixture(scope="module")
+def speech_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a speech model that says SAID of speech_files.py, at 0 to 4 and 5 to 9 seconds, for any sound."""
+    folder = tmp_path_factory.mktemp("model")
+    write_speech_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def speech_tab(browser: BrowserContext, site: SiteServer) -> Iterator[TranscribePage]:
+    """One tab, for all tests that do not need a new one."""
+    page = TranscribePage(browser.new_page()).open(site.url)
+    yield page
+    page.page.close()
+
+
+@pytest.fixture
+def transcribe(
+    speech_tab: TranscribePage, site: SiteServer, request: pytest.FixtureRequest
+) -> Iterator[TranscribePage]:
+    """The view with the embedded model and nothing wrong; fails the test if the console showed an error."""
+    with shared(speech_tab, site.url, request):
+        yield speech_tab
 
 
 @pytest.fixture

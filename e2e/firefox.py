@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,15 @@ START_LIMIT = 60.0  # seconds
 
 
 class Firefox(DrivenBrowser):
-    """Firefox without a window."""
+    """Firefox without a window; `preferences` beside those of all tests."""
 
-    def __init__(self, profile: Path) -> None:
+    def __init__(self, profile: Path, preferences: Mapping[str, bool | int | str] | None = None) -> None:
         super().__init__()
         executable = shutil.which("firefox-esr") or shutil.which("firefox")
         if executable is None:
             pytest.fail("Firefox is not installed: run `make test`, which installs it")
-        lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in PREFERENCES.items()]
+        every = {**PREFERENCES, **(preferences or {})}
+        lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in every.items()]
         (profile / "user.js").write_text("\n".join(lines))
         self.last = 0
         command = [executable, "--headless", "--no-remote", "--remote-debugging-port", "0", "--profile", str(profile)]
@@ -86,6 +88,9 @@ class Firefox(DrivenBrowser):
     def open(self, url: str) -> None:
         self.call("browsingContext.navigate", context=self.tab, url=url, wait="interactive")
 
+    def reload(self) -> None:
+        self.call("browsingContext.reload", context=self.tab, wait="interactive")
+
     def evaluate(self, expression: str) -> Any:
         text = f"Promise.resolve({expression}).then((value) => JSON.stringify(value ?? null))"
         target = {"context": self.tab}
@@ -105,6 +110,13 @@ class Firefox(DrivenBrowser):
         self.call(
             "input.performActions", context=self.tab, actions=[{"type": "pointer", "id": "mouse", "actions": moves}]
         )
+
+    def choose_files(self, selector: str, *files: Path) -> None:
+        """Chooses files in a field for some."""
+        found = {"type": "css", "value": selector}
+        (node,) = self.call("browsingContext.locateNodes", context=self.tab, locator=found)["nodes"]
+        paths = [str(file) for file in files]
+        self.call("input.setFiles", context=self.tab, element={"sharedId": node["sharedId"]}, files=paths)
 
     def close(self) -> None:
         try:

@@ -18,6 +18,7 @@ LANGUAGES = ("en", "de")
 CONTROL = ("translate", "transcribe", "startoflm", "startofprev", "nospeech", "notimestamps")
 TIMES = [f"<|{step * 0.02:.2f}|>" for step in range(1501)]
 SCRIPT = ["<|0.00|>", " the", " little", " fox", "<|4.00|>", "<|5.00|>", " went", " home", ".", "<|9.00|>"]
+SAID = ["the little fox", "went home."]  # its text
 RATE = 16000
 FRAME = 0.02  # seconds of one position of the encoder
 HARMONICS = 12  # by which positions in time are told apart

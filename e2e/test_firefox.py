@@ -1,7 +1,8 @@
-"""Firefox: the page opens, writes a story, transcribes a sample, reads pictures, opens all views, starts offline."""
+"""Firefox: all views, offline, threads on and off, what is kept, wrong files, guesses, a silent microphone."""
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -10,16 +11,32 @@ from pathlib import Path
 
 import pytest
 
-from e2e.driven_browser import READY, read_pictures, transcribe_sample, visit_views, write_story
+from e2e.driven_browser import ALERTS, READY, STARTED, read_pictures, transcribe_sample, visit_views, write_story
 from e2e.firefox import Firefox
+from e2e.speech_files import write_recording
 from scripts.serve import Handler, SiteServer
+from tests.audio.sounds import babble
+
+# A microphone that is permitted. Without an output for sound, as here, Firefox never starts an AudioContext.
+MICROPHONE = {"media.navigator.permission.disabled": True, "media.navigator.streams.fake": True}
+SPOKEN = "document.getElementById('transcript-sheet').dataset.state === 'done' && !pyappPage.transcribe.button.running"
+TEXT = "pyappPage.transcribe.sheet.transcript.text"
 
 
 @pytest.fixture(scope="module")
 def firefox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
-    browser = Firefox(tmp_path_factory.mktemp("firefox"))
+    browser = Firefox(tmp_path_factory.mktemp("firefox"), MICROPHONE)
     yield browser
     browser.close()
+
+
+@pytest.fixture(scope="module")
+def page(firefox: Firefox, dist: Path) -> Iterator[Firefox]:
+    """The page, isolated by its host."""
+    with SiteServer(dist, isolated=True) as server:
+        firefox.open(server.url)
+        firefox.until(STARTED)
+        yield firefox
 
 
 def test_a_visit_with_firefox(firefox: Firefox, dist: Path) -> None:
@@ -88,3 +105,62 @@ def test_reloads_while_the_engine_arrives(firefox: Firefox, dist: Path, monkeypa
         whole.set()
         firefox.open(server.url)
         firefox.until(READY, 60)
+
+
+def test_threads_change_no_result(page: Firefox) -> None:
+    written = []
+    for threads in (2, 1):
+        page.evaluate(f"localStorage.setItem('pyapp.threads', '{threads}')")
+        page.reload()
+        page.until(f"{STARTED} && pyappPage.app.engine.about?.threads === {threads}")
+        for name, value in (("max_new_tokens", 64), ("temperature", 0)):
+            page.evaluate(f"pyappPage.story.settings.inputs.get('{name}').set({value})")
+        page.click("#generate")
+        page.until("document.getElementById('sheet').dataset.state === 'done' && !pyappPage.story.button.running")
+        written.append(page.evaluate("pyappPage.story.output.ids"))
+    assert written[0] == written[1] and len(written[0]) > 20
+    page.evaluate("localStorage.removeItem('pyapp.threads')")
+    assert page.errors == []
+
+
+def test_what_is_made_stays(page: Firefox, tmp_path: Path) -> None:
+    """A wrong file changes nothing; edits are undone, and survive a reload; what is deleted comes back."""
+    transcribe_sample(page)
+    text = page.evaluate(TEXT)
+    (tmp_path / "wrong.mp3").write_bytes(b"nothing" * 1000)
+    page.choose_files("#pick-audio", tmp_path / "wrong.mp3")
+    page.until(f"{ALERTS}.some((text) => text.includes('could not be read as sound'))")
+    assert page.evaluate(TEXT) == text
+    page.click("#edit-transcript")
+    type_in = (
+        "((field) => { field.focus(); field.value = 'An edited line.';"
+        " field.dispatchEvent(new Event('input', { bubbles: true })) })(document.querySelector('.segment-field'))"
+    )
+    page.evaluate(type_in)
+    page.until("!document.getElementById('undo-edit').hidden")
+    page.click("#undo-edit")
+    page.until(f"{TEXT} === {json.dumps(text)}")
+    page.evaluate(type_in)
+    page.click("#edit-transcript")
+    page.until("pyappPage.transcribe.keeper.save().then(() => !pyappPage.transcribe.keeper.unsaved)")
+    page.reload()
+    page.until(f"{READY} && globalThis.pyappPage?.transcribe !== undefined && {SPOKEN}")
+    page.until(f"{TEXT}.startsWith('An edited line.')")
+    page.evaluate("document.getElementById('history-transcript').open = true")
+    page.until("document.querySelector('#history-transcript [data-key^=delete]') !== null")
+    page.evaluate("document.querySelector('#history-transcript [data-key^=delete]').click()")
+    page.until("document.getElementById('transcript-sheet').dataset.state === 'empty'")
+    page.evaluate("[...document.querySelectorAll('#history-transcript button')]"
+                  ".find(({ textContent }) => textContent === 'Undo').click()")  # fmt: skip
+    page.until("pyappPage.transcribe.store.list().then(({ length }) => length > 0)")
+    assert page.errors == []
+
+
+def test_a_guess_and_a_microphone_that_does_not_start(page: Firefox, tmp_path: Path) -> None:
+    page.choose_files("#pick-audio", write_recording(tmp_path / "babble.wav", babble()))
+    page.until("document.getElementById('guess').textContent.includes('may be a guess')")
+    page.until(SPOKEN)
+    page.click("#record")
+    page.until(f"{ALERTS}.some((text) => text.includes('did not start within 5 seconds'))", 20)
+    assert page.evaluate("document.querySelector('#record .label').textContent") == "Record"
+    assert page.errors == []

@@ -171,6 +171,16 @@ def test_endless_output_and_too_much_memory(lab: LabPage) -> None:
     assert "MemoryError" in memory[0]["name"] and "restart Python" in memory[0]["hint"]
 
 
+def test_a_cell_that_ends_python(lab: LabPage) -> None:
+    lab.write("import os\nos._exit(3)", "1 + 1")
+    lab.page.evaluate("pyappPage.lab.runAll()")
+    lab.wait_idle()
+    expect(lab.page.locator("#view-lab [role=alert]").first).to_contain_text("A cell has ended Python.")
+    lab.until("pyappPage.lab.python.ready")
+    lab.page.locator("#view-lab [role=alert]").first.get_by_role("button", name="Dismiss").click()
+    assert lab.run("1 + 1")[0][0]["text"].strip() == "2"
+
+
 def test_the_editor(lab: LabPage) -> None:
     lab.run("import math\nword = 'hello'")
     editor = lab.cell(1).locator(".cm-content")
@@ -247,8 +257,12 @@ def test_notebooks_in_and_out(lab: LabPage, tmp_path: Path) -> None:
 def test_files_and_the_stored_notebook(lab: LabPage, tmp_path: Path) -> None:
     (tmp_path / "numbers.csv").write_text("1,2\n3,4\n")
     lab.write("open('out.txt', 'w').write(open('numbers.csv').read().upper())")
+    lab.page.evaluate("pyappPage.lab.store.put = async () => { throw new DOMException('', 'QuotaExceededError') }; 1")
     lab.page.locator("#lab-add-files").set_input_files(tmp_path / "numbers.csv")
     expect(lab.page.locator(".lab-file-name")).to_have_text(["numbers.csv"])
+    expect(lab.page.locator("#view-lab [role=alert]")).to_contain_text("full")
+    lab.page.evaluate("delete pyappPage.lab.store.put")  # now there is room: the file is stored with the next change
+    lab.page.locator("#view-lab [role=alert]").get_by_role("button", name="Dismiss").click()
     lab.page.evaluate("pyappPage.lab.runAll()")
     lab.wait_idle()
     expect(lab.page.locator(".lab-file-name")).to_have_text(["numbers.csv", "out.txt"])

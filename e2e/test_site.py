@@ -282,6 +282,7 @@ def test_content_policy_is_strict_and_the_same_for_page_and_worker(dist: Path) -
     page_policy = re.search(r'Content-Security-Policy" content="([^"]+)"', index)
     worker_policy = re.search(r'"Content-Security-Policy":\s*"([^"]+)"', worker)
     assert page_policy and worker_policy and page_policy[1] == worker_policy[1]
+    assert "require-trusted-types-for 'script'" in page_policy[1]
     assert "unsafe-inline" not in page_policy[1] and "'unsafe-eval'" not in page_policy[1]
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=", index)
 

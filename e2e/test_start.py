@@ -61,14 +61,21 @@ class FirstVisit:
     browser: BrowserContext
     navigations: list[str]
     requests: list[str]  # until Python was ready
+    elsewhere: list[str]  # addresses of other origins that the page, its workers or its service worker asked
     from_snapshot: bool
     isolated: bool
+
+
+def foreign(url: str, site: SiteServer) -> bool:
+    return url.startswith(("http:", "https:", "ws:", "wss:")) and not url.startswith(site.url)
 
 
 @pytest.fixture(scope="module")
 def first_visit(launch: Launch, isolated: SiteServer) -> Iterator[FirstVisit]:
     context = launch()
     navigations: list[str] = []
+    elsewhere: list[str] = []
+    context.on("request", lambda request: elsewhere.append(request.url) if foreign(request.url, isolated) else None)
     before = len(isolated.requests)
     with watched(context.new_page(), TranscribePage) as tab:
         tab.page.on("framenavigated", lambda frame: navigations.append(frame.url))
@@ -76,7 +83,7 @@ def first_visit(launch: Launch, isolated: SiteServer) -> Iterator[FirstVisit]:
         requests = isolated.requests[before:]
         keep_snapshot(tab.page)
         shared_memory = tab.page.evaluate("crossOriginIsolated")
-        visit = FirstVisit(context, navigations, requests, tab.engine()["fromSnapshot"], shared_memory)
+        visit = FirstVisit(context, navigations, requests, elsewhere, tab.engine()["fromSnapshot"], shared_memory)
     yield visit
     context.close()
 
@@ -92,6 +99,18 @@ def test_isolation_headers_of_the_host_are_enough(first_visit: FirstVisit, isola
     assert first_visit.navigations == [f"{isolated.url}#transcribe"]
     assert first_visit.isolated
     assert not first_visit.from_snapshot
+
+
+def test_a_visit_asks_no_other_site(first_visit: FirstVisit, isolated: SiteServer) -> None:
+    """Not even while it works: the samples and the models are files of the site."""
+    tab = TranscribePage(first_visit.browser.new_page()).open(isolated.url)
+    tab.page.locator("#samples button").first.click()
+    tab.wait_done()
+    for view in ("story", "read", "chat", "search", "lab"):
+        tab.page.evaluate(f"location.hash = '#{view}'")
+        tab.page.wait_for_function(f"() => pyappPage.{view} !== undefined")
+    tab.page.close()
+    assert first_visit.elsewhere == []
 
 
 def test_a_visit_asks_for_few_files(first_visit: FirstVisit, dist: Path) -> None:

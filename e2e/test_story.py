@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from e2e.conftest import forget, watched
+from e2e.conftest import watched
 from e2e.model_files import write_pair
 from e2e.page import StoryPage
 from pyapp import tasks
@@ -155,6 +155,16 @@ def test_settings_are_kept_and_nonsense_is_corrected(story: StoryPage) -> None:
     story.page.evaluate("document.querySelector('.more').open = true")
     story.page.get_by_role("button", name="Reset settings").click()
     assert story.page.locator("#temperature").input_value() == "0.8"
+    # What another page of the origin has written under the same name.
+    for stored in ("null", "[1", '{"temperature": "hot", "max_new_tokens": 1e9, "top_p": null}'):
+        story.page.evaluate("(stored) => localStorage.setItem('pyapp.settings', stored)", stored)
+        story.page.reload()
+        story.wait_ready()
+        assert story.page.locator("#temperature").input_value() == "0.8"
+        assert story.page.locator("#top_p").input_value() == "0.9"
+        assert 8 <= int(story.page.locator("#max_new_tokens").input_value()) <= 1024
+    story.page.evaluate("document.querySelector('.more').open = true")
+    story.page.get_by_role("button", name="Reset settings").click()
 
 
 def test_copy(story: StoryPage, browser: BrowserContext) -> None:
@@ -248,59 +258,6 @@ def test_a_story_goes_on_and_is_kept(story: StoryPage) -> None:
     story.wait_ready()
 
 
-# A store under a quota: what an entry that is too large fails with, what is listed then, and when it is smaller.
-FULL = """async (bytes) => {
-  const { HistoryStore } = await import("/modules/history/history-store.js");
-  const store = new HistoryStore("story");
-  await store.put(store.begin("one"), { text: "fits" });
-  const noise = new Uint8Array(bytes).map(() => Math.random() * 256); // LevelDB compresses
-  const entry = store.begin("two");
-  const files = [{ name: "sound", blob: new Blob([noise]) }];
-  const error = await store.put(entry, {}, { files }).catch((failure) => failure);
-  const titles = (await store.list()).map(({ title }) => title);
-  await store.put(entry, { text: "fits" });
-  return [error?.name, error?.message, error?.action, titles, entry.revision, (await store.list()).length];
-}"""
-
-# A database that takes no Blobs, as WebKit's in private windows: such a write fails, and aborts its transaction.
-NO_BLOBS = """async () => {
-  const { put } = IDBObjectStore.prototype;
-  IDBObjectStore.prototype.put = function (value) {
-    if (!(value.blob instanceof Blob)) return put.call(this, value);
-    put.call(this, { id: "taken", name: "" });
-    return this.add({ id: "taken", name: "" });
-  };
-  const { HistoryStore } = await import("/modules/history/history-store.js");
-  const store = new HistoryStore("transcript");
-  const entry = store.begin("one");
-  const sound = new Blob(["abc"], { type: "audio/wav" });
-  await store.put(entry, { text: "said" }, { files: [{ name: "sound", blob: sound }] });
-  await store.addFile(entry.id, "more", new Blob(["de"]));
-  const { content, files } = await store.read(entry.id);
-  IDBObjectStore.prototype.put = put;
-  return [content.text, await Promise.all(files.map(async ({ name, blob }) => [name, blob.type, await blob.text()]))];
-}"""
-
-# Two tabs with one entry: the title that the other gave it; the files of one that the other has deleted.
-ELSEWHERE = """async () => {
-  const { HistoryStore } = await import("/modules/history/history-store.js");
-  const [store, other] = [new HistoryStore("transcript"), new HistoryStore("transcript")];
-  const entry = store.begin("Recording");
-  const allFiles = [{ name: "sound", blob: new Blob(["abc"]) }];
-  await store.put(entry, { text: "said" }, { files: allFiles, allFiles });
-  await other.rename(entry.id, "My talk");
-  await store.put(entry, { text: "edited" }, { allFiles });
-  globalThis.found = async () => {
-    const item = await store.read(entry.id);
-    return [item.entry.title, item.content.text, await Promise.all(item.files.map(({ blob }) => blob.text()))];
-  };
-  globalThis.putAgain = (text) => store.put(entry, { text }, { allFiles });
-  const renamed = await found();
-  await other.remove(entry.id);
-  await putAgain("edited again");
-  return [renamed, await found(), (await store.list()).length];
-}"""
-
 NO_ROOM = """() => {
   globalThis.transaction = IDBDatabase.prototype.transaction;
   IDBDatabase.prototype.transaction = function (tables, mode) {
@@ -310,42 +267,10 @@ NO_ROOM = """() => {
 }"""
 
 
-def test_the_history_on_a_full_disk_and_without_blobs(browser: BrowserContext) -> None:
-    """The module alone, from an origin of its own whose quota is small."""
-    quota = 2_000_000
-    with SiteServer(Path(__file__).resolve().parents[1] / "web") as server:
-        page = browser.new_page()
-        page.goto(f"{server.url}app.webmanifest")
-        protocol = browser.new_cdp_session(page)
-        protocol.send("Storage.overrideQuotaForOrigin", {"origin": server.origin, "quotaSize": quota})
-        name, message, action, titles, revision, entries = page.evaluate(FULL, 4 * quota)
-        kept = page.evaluate(NO_BLOBS)
-        page.close()
-    assert (name, action) == ("UserError", "storage")
-    assert "is full: it keeps" in message
-    assert titles == ["one"]  # what is there stays
-    assert (revision, entries) == (1, 2)
-    assert kept == ["said", [["more", "", "de"], ["sound", "audio/wav", "abc"]]]
-
-
 # A browser in which the visitor has refused all storage: even a look at it is an error.
 REFUSED = """for (const name of ["localStorage", "sessionStorage", "indexedDB", "caches"])
   Object.defineProperty(window, name, { get() { throw new DOMException("denied", "SecurityError") } });
 delete Navigator.prototype.serviceWorker"""
-
-
-def test_the_history_is_changed_in_another_tab_or_cleared(browser: BrowserContext) -> None:
-    """The module alone, from an origin of its own."""
-    with SiteServer(Path(__file__).resolve().parents[1] / "web") as server:
-        page = browser.new_page()
-        page.goto(f"{server.url}app.webmanifest")
-        renamed, deleted, count = page.evaluate(ELSEWHERE)
-        assert renamed == ["My talk", "edited", ["abc"]]
-        assert (deleted, count) == (["My talk", "edited again", ["abc"]], 1)
-        forget(browser, server)  # as by the browser's own settings
-        page.wait_for_timeout(300)
-        assert page.evaluate("putAgain('after that').then(found)") == ["My talk", "after that", ["abc"]]
-        page.close()
 
 
 def test_all_views_open_where_the_browser_refuses_all_storage(browser: BrowserContext, isolated: SiteServer) -> None:
@@ -373,6 +298,10 @@ def test_a_story_that_cannot_be_kept_stays_and_the_oldest_can_be_deleted(story: 
     page.evaluate("IDBDatabase.prototype.transaction = transaction; 1")
     expect(story.error).to_contain_text("is full")
     assert story.text() == text  # it can be copied
+    leaving = "dispatchEvent(new Event('beforeunload', { cancelable: true }))"
+    assert page.evaluate(leaving) is False  # the browser asks whether to leave
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    assert page.evaluate(leaving) is False
     page.get_by_role("button", name="Another", exact=True).click()
     story.until("pyappPage.story.output.ids.length === 16 && !pyappPage.story.button.running")
     page.evaluate("navigator.storage.estimate = async () => ({ usage: 0, quota: 100 }); 1")

@@ -15,15 +15,13 @@ from playwright.sync_api import BrowserContext, expect
 
 from e2e.conftest import OUTPUT, shared
 from e2e.fake_hub import FakeHub
-from e2e.speech_files import samples, speechlike, spoken, write_recording, write_speech_model
+from e2e.speech_files import SAID, samples, speechlike, spoken, write_recording, write_speech_model
 from e2e.transcribe_page import TranscribePage
 from pyapp.audio import load_speech
 from scripts.serve import SiteServer
-from tests.audio.networks import speaker_network, speech_network
-from tests.audio.sounds import noise, place, syllable
+from tests.audio.sounds import babble
 
 JFK = Path(__file__).resolve().parents[2] / "shared" / "data" / "jfk.wav"
-SAID = ["the little fox", "went home."]
 # Time from the click on Stop until the sheet says so, in the page's own clock.
 # Presses Stop as soon as there is text; returns the milliseconds until it has stopped.
 STOP = """() => new Promise((resolve) => {
@@ -53,47 +51,24 @@ UNKNOWN = "pyappPage.transcribe.settings.options({ bytes: 0 }).beam_size"
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a speech model that says SAID, at 0 to 4 and 5 to 9 seconds, for any sound."""
-    folder = tmp_path_factory.mktemp("model")
-    write_speech_model(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten seconds."""
     return write_recording(tmp_path_factory.mktemp("audio") / "buzz.wav", speechlike(10))
 
 
-@pytest.fixture(scope="module")
-def tab(browser: BrowserContext, site: SiteServer) -> Iterator[TranscribePage]:
-    """One tab, for all tests that do not need a new one."""
-    page = TranscribePage(browser.new_page()).open(site.url)
-    yield page
-    page.page.close()
-
-
-@pytest.fixture
-def transcribe(tab: TranscribePage, site: SiteServer, request: pytest.FixtureRequest) -> Iterator[TranscribePage]:
-    """The view with the embedded model and nothing wrong; fails the test if the console showed an error."""
-    with shared(tab, site.url, request):
-        yield tab
-
-
 @pytest.fixture
 def written(
-    tab: TranscribePage, model: Path, recording: Path, site: SiteServer, request: pytest.FixtureRequest
+    speech_tab: TranscribePage, speech_model: Path, recording: Path, site: SiteServer, request: pytest.FixtureRequest
 ) -> Iterator[TranscribePage]:
     """The view with the transcript SAID, with words."""
-    words = [word["word"].strip() for segment in tab.segments() for word in segment.get("words") or []]
+    words = [word["word"].strip() for segment in speech_tab.segments() for word in segment.get("words") or []]
     said = words == " ".join(SAID).split()
-    with shared(tab, site.url, request, reset=not said):
+    with shared(speech_tab, site.url, request, reset=not said):
         if not said:
-            tab.choose(model)
-            tab.settings(times="words", silence=False)
-            tab.take(recording).wait_done()
-        yield tab
+            speech_tab.choose(speech_model)
+            speech_tab.settings(times="words", silence=False)
+            speech_tab.take(recording).wait_done()
+        yield speech_tab
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -218,9 +193,9 @@ def test_edited_words_keep_their_times(written: TranscribePage) -> None:
 
 
 def test_stop_takes_effect_at_once_and_the_page_stays_usable(
-    transcribe: TranscribePage, model: Path, tmp_path: Path
+    transcribe: TranscribePage, speech_model: Path, tmp_path: Path
 ) -> None:
-    transcribe.choose(model)
+    transcribe.choose(speech_model)
     worker = transcribe.page.evaluate("globalThis.worker = pyappPage.app.engine.worker, 1")
     transcribe.settings(times="segments", silence=False)
     transcribe.take(write_recording(tmp_path / "long.wav", np.tile(speechlike(10), 60)))
@@ -262,9 +237,9 @@ def wide(samples: np.ndarray) -> np.ndarray:
     ids=["96 kHz, 8 channels", "DC offset", "clipped"],
 )
 def test_odd_recordings_work_and_are_remarked_on(
-    transcribe: TranscribePage, model: Path, tmp_path: Path, samples: np.ndarray, rate: int, says: str
+    transcribe: TranscribePage, speech_model: Path, tmp_path: Path, samples: np.ndarray, rate: int, says: str
 ) -> None:
-    transcribe.choose(model)
+    transcribe.choose(speech_model)
     transcribe.settings(times="segments", silence=False)
     transcribe.take(write_recording(tmp_path / "odd.wav", samples, rate)).wait_done()
     expect(transcribe.notes).to_contain_text(says)
@@ -308,13 +283,6 @@ def test_unreadable_recordings_are_refused_in_words(
     assert "nexpected" not in message
     expect(sheet).to_have_attribute("data-state", re.compile("done|empty"))
     assert sheet.inner_text() == before
-
-
-def babble() -> np.ndarray:
-    """Sound with the rhythm of speech, and no words."""
-    draw = np.random.default_rng(5)
-    parts = [(0.3 + 0.32 * number, syllable(0.3, draw.uniform(90, 240))) for number in range(12)]
-    return place(4.5, *parts) + noise(4.5, 0.004)
 
 
 def test_a_guess_is_said_in_words_with_better_models(transcribe: TranscribePage, dist: Path, tmp_path: Path) -> None:
@@ -364,10 +332,10 @@ def test_edits_survive_another_transcription_and_a_reload(written: TranscribePag
     assert written.save("txt") == "\n".join(edited) + "\n"
 
 
-def test_history(transcribe: TranscribePage, model: Path, tmp_path: Path) -> None:
+def test_history(transcribe: TranscribePage, speech_model: Path, tmp_path: Path) -> None:
     """Several files at once; each is kept, can be opened, renamed, deleted and brought back, and exported."""
-    transcribe.use(model)
-    expect(transcribe.page.locator("#speech-model .model-name")).to_have_text(model.name)
+    transcribe.use(speech_model)
+    expect(transcribe.page.locator("#speech-model .model-name")).to_have_text(speech_model.name)
     transcribe.settings(times="segments", silence=False)
     page = transcribe.page
     names = ["first talk", "second talk", "no sound"]
@@ -426,9 +394,9 @@ def test_a_queue_that_is_stopped_while_it_reads(transcribe: TranscribePage, tmp_
     assert transcribe.page.locator("[role=alert]:visible").count() == 0
 
 
-def test_a_recording_that_only_the_browser_can_decode(transcribe: TranscribePage, model: Path) -> None:
+def test_a_recording_that_only_the_browser_can_decode(transcribe: TranscribePage, speech_model: Path) -> None:
     """WebM with Opus, made by the browser itself: decoded at once when short, packet by packet when long."""
-    transcribe.choose(model)
+    transcribe.choose(speech_model)
     transcribe.settings(times="segments", silence=False)
     transcribe.page.evaluate(
         """async () => {
@@ -470,12 +438,12 @@ WRONG_FOLDERS = {
 
 @pytest.mark.parametrize("kind", WRONG_FOLDERS)
 def test_wrong_model_folders_are_refused_in_words(
-    transcribe: TranscribePage, model: Path, tmp_path: Path, kind: str
+    transcribe: TranscribePage, speech_model: Path, tmp_path: Path, kind: str
 ) -> None:
     files, says = WRONG_FOLDERS[kind]
     folder = tmp_path / "folder"
     folder.mkdir()
-    for name, data in ({"model.safetensors": (model / "model.safetensors").read_bytes()} | files).items():
+    for name, data in ({"model.safetensors": (speech_model / "model.safetensors").read_bytes()} | files).items():
         if data is not None:
             (folder / name).write_bytes(data)
     transcribe.use(folder)
@@ -510,110 +478,6 @@ def test_a_recording_of_many_windows_stops_and_goes_on(transcribe: TranscribePag
     assert 0.88 * len(expected) < len(spoken(transcribe.text())) < 1.15 * len(expected)
 
 
-@pytest.fixture
-def microphone(transcribe: TranscribePage) -> Iterator[TranscribePage]:
-    """The view with a microphone that is permitted, and hears the first sample."""
-    transcribe.page.context.grant_permissions(["microphone"])
-    yield transcribe
-    transcribe.page.context.clear_permissions()
-
-
-def test_microphone(microphone: TranscribePage, dist: Path) -> None:
-    """Text appears during speech, sentence by sentence; in the end it is what the recording gives as a file."""
-    page = microphone.page
-    # The whole is read once more only by a model that was quick: on a busy machine, too.
-    quick = "{ get: () => 0.1, set() {}, configurable: true }"
-    page.evaluate(f"Object.defineProperty(pyappPage.transcribe, 'windowTime', {quick}), 1")
-    page.get_by_role("button", name="Record", exact=True).click()
-    expect(page.locator("#live")).to_be_visible()
-    expect(page).to_have_title(re.compile("● Recording 0:0"))
-    page.get_by_role("link", name="Story").click()
-    expect(page.locator(".recording-sign")).to_contain_text("Recording 0:0")
-    page.locator(".recording-sign").click()
-    expect(page.locator(".recording-sign")).to_be_hidden()
-    said = "(document.querySelector('#transcript')?.innerText ?? '').trim().length > 3"
-    microphone.until(said, timeout=30)
-    page.wait_for_timeout(2500)
-    page.get_by_role("button", name="Stop", exact=True).click()
-    expect(page.get_by_role("button", name="Record", exact=True)).to_be_visible(timeout=60_000)
-    microphone.wait_done()
-    assert page.title().startswith("pyapp")
-    live = microphone.text()
-    assert all(segment["end"] - segment["start"] > 0.05 for segment in microphone.segments())
-    words = set(spoken(samples(dist)[0]["text"]))
-    found = spoken(microphone.text())
-    assert len(found) > 3 and sum(word in words for word in found) > 0.6 * len(found)
-    assert microphone.player("duration") > 3
-    expect(page.locator("#recording-name")).to_contain_text("Recording")
-    assert "-->" in microphone.save("srt")
-    with page.expect_download() as saved:
-        page.locator("#downloads [data-format=sound]").click()
-    assert saved.value.suggested_filename.endswith(".wav")
-    assert Path(saved.value.path()).stat().st_size == pytest.approx(microphone.player("duration") * 32_000, rel=0.01)
-    page.get_by_role("button", name="Transcribe again").click()
-    page.wait_for_selector("#transcript-sheet[data-state=working]")
-    microphone.wait_done()
-    assert spoken(microphone.text()) == spoken(live)
-    page.evaluate("Object.defineProperty(pyappPage.transcribe, 'windowTime', { value: Infinity, writable: true }), 1")
-
-
-def test_live_text_of_a_slow_model_can_be_read_once_more(microphone: TranscribePage) -> None:
-    """It stays, a button tells how long the other pass takes, and a reload shows the button again."""
-    page = microphone.page
-    slow = "{ get: () => 50, set() {}, configurable: true }"
-    page.evaluate(f"Object.defineProperty(pyappPage.transcribe, 'windowTime', {slow}), 1")
-    page.get_by_role("button", name="Record", exact=True).click()
-    microphone.until("(document.querySelector('#transcript')?.innerText ?? '').trim().length > 3", timeout=30)
-    page.wait_for_timeout(1500)
-    page.get_by_role("button", name="Stop", exact=True).click()
-    microphone.wait_done()
-    live = page.locator("#heard-live")
-    expect(live).to_contain_text(re.compile("That takes about (50 seconds|1 minute 40 seconds)"))
-    assert microphone.text()
-    page.evaluate("pyappPage.transcribe.keeper.save()")
-    page.reload()
-    expect(live).to_be_visible()
-    live.get_by_role("button", name="Read it once more").click()
-    expect(live).to_be_hidden()
-    microphone.wait_done()
-    expect(live).to_be_hidden()
-    assert microphone.text() and not page.evaluate("pyappPage.transcribe.keeper.version.live")
-
-
-def test_a_refused_microphone(transcribe: TranscribePage) -> None:
-    transcribe.page.context.clear_permissions()
-    transcribe.page.get_by_role("button", name="Record", exact=True).click()
-    message = transcribe.wait_refused("The browser refused access to the microphone.")
-    assert "stays on this device" in message
-    expect(transcribe.page.get_by_role("button", name="Record", exact=True)).to_be_visible()
-
-
-def test_a_missing_microphone(transcribe: TranscribePage) -> None:
-    page = transcribe.page
-    page.evaluate(
-        "const devices = navigator.mediaDevices; globalThis.ask = devices.getUserMedia;"
-        "devices.getUserMedia = () => Promise.reject(new DOMException('', 'NotFoundError')), 1"
-    )
-    page.get_by_role("button", name="Record", exact=True).click()
-    transcribe.wait_refused("No microphone was found.")
-    # A browser without an output for sound: its audio context never starts.
-    page.evaluate(
-        "navigator.mediaDevices.getUserMedia = async () => new AudioContext().createMediaStreamDestination().stream;"
-        "globalThis.resume = AudioContext.prototype.resume;"
-        "AudioContext.prototype.resume = () => new Promise(() => {});"
-        # The page's clock runs fast meanwhile.
-        "globalThis.wait = setTimeout;"
-        "globalThis.setTimeout = (work, time, ...rest) => wait(work, time / 20, ...rest), 1"
-    )
-    page.get_by_role("button", name="Record", exact=True).click()
-    transcribe.wait_refused("The microphone did not start within 5 seconds.")
-    expect(page.get_by_role("button", name="Record", exact=True)).to_be_visible()
-    page.evaluate(
-        "navigator.mediaDevices.getUserMedia = ask, AudioContext.prototype.resume = resume,"
-        "globalThis.setTimeout = wait, 1"
-    )
-
-
 def test_views(transcribe: TranscribePage) -> None:
     """The address says which view is shown; a model is chosen for each."""
     page = transcribe.page
@@ -633,10 +497,10 @@ def test_views(transcribe: TranscribePage) -> None:
 
 
 def test_a_recording_by_its_address(
-    transcribe: TranscribePage, hub: FakeHub, model: Path, recording: Path, dist: Path
+    transcribe: TranscribePage, hub: FakeHub, speech_model: Path, recording: Path, dist: Path
 ) -> None:
     page = transcribe.page
-    transcribe.choose(model)
+    transcribe.choose(speech_model)
     transcribe.settings(times="segments", silence=False)
     field, load = page.locator("#recording-address"), page.locator("#recording-load")
     file = hub.add("sounds", "a%20talk.wav", recording.read_bytes())
@@ -709,105 +573,3 @@ def test_small_models_search_thoroughly_by_themselves(transcribe: TranscribePage
     page.select_option("#speech-search", "5")
     assert page.evaluate(BIG) == 5
     page.select_option("#speech-search", "auto")
-
-
-# -- speakers
-
-
-@pytest.fixture(scope="module")
-def voices(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten seconds: a low voice, and from the fifth second on a high one."""
-    low, high = (np.concatenate([syllable(0.25, pitch) for _ in range(17)]) for pitch in (110.0, 240.0))
-    return write_recording(tmp_path_factory.mktemp("audio") / "voices.wav", place(10.0, (0.1, low), (5.1, high)))
-
-
-NETWORKS = {"onnx-community/silero-vad": "onnx/model.onnx", "tests/voices": "voices.onnx"}
-
-
-@pytest.fixture
-def networks(hub: FakeHub, tab: TranscribePage) -> Iterator[dict[str, bytes]]:
-    """Hand-made networks on the hub; afterwards speakers are not told apart."""
-    files = {
-        "onnx-community/silero-vad": speech_network(),
-        "tests/voices": speaker_network(spectrum=True, metadata=PLAIN),
-    }
-    for repo, path in NETWORKS.items():
-        hub.add(repo, path, files[repo])
-    tab.set_hub(hub.url)
-    yield files
-    tab.page.evaluate("() => { const { speakers } = pyappPage.transcribe.settings; speakers.value = '';"
-                      " speakers.dispatchEvent(new Event('change')) }")  # fmt: skip
-    tab.settings(network="", silero=False)
-
-
-PLAIN = {"feature_normalize_type": "", "normalize_samples": "0"}
-
-
-def test_speakers(
-    transcribe: TranscribePage, model: Path, voices: Path, networks: dict[str, bytes], hub: FakeHub
-) -> None:
-    page = transcribe.page
-    transcribe.choose(model)
-    page.locator("#speech-settings .more").evaluate("(details) => (details.open = true)")
-    expect(page.locator("#speech-network")).to_be_hidden()
-    page.locator("#speech-speakers").select_option("2")
-    page.locator("#speech-network").fill("tests/voices")
-    page.locator("#speech-silero").check()
-    transcribe.take(voices).wait_done()
-    assert [segment["speaker"] for segment in transcribe.segments()] == ["Speaker 1", "Speaker 2"]
-    assert {word["speaker"] for word in transcribe.segments()[1]["words"]} == {"Speaker 2"}
-    names = page.locator("#transcript .speaker")
-    expect(names).to_have_text(["Speaker 1", "Speaker 2"])
-    assert transcribe.text() == "\n".join(SAID)
-    names.nth(1).click()
-    field = page.locator("#transcript .speaker-field")
-    expect(field).to_be_focused()
-    field.fill("Ann <b>")
-    field.press("Enter")
-    expect(names).to_have_text(["Speaker 1", "Ann <b>"])
-    expect(names.nth(1)).to_be_focused()
-    names.nth(0).press("Enter")
-    field.fill("nobody")
-    field.press("Escape")
-    expect(names).to_have_text(["Speaker 1", "Ann <b>"])
-    assert transcribe.save("txt") == f"Speaker 1: {SAID[0]}\nAnn <b>: {SAID[1]}\n"
-    assert "<v Ann &lt;b&gt;>" in transcribe.save("vtt")
-    assert json.loads(transcribe.save("json"))["segments"][1]["words"][0]["speaker"] == "Ann <b>"
-    # once more: the networks are stored, and the hub is not asked
-    asked = len(hub.requests)
-    page.locator("#transcribe").click()
-    transcribe.wait_done()
-    assert len(hub.requests) == asked
-    page.screenshot(path=OUTPUT / "speakers.png", full_page=True)
-
-
-def test_speakers_in_the_first_transcript_of_a_visit(
-    browser: BrowserContext, site: SiteServer, networks: dict[str, bytes], hub: FakeHub, dist: Path
-) -> None:
-    """The parts of Python and NumPy that networks need are not there yet."""
-    visit = TranscribePage(browser.new_page()).open(site.url)
-    visit.settings(speakers="1", network="tests/voices", silero=True)
-    visit.set_hub(hub.url)
-    visit.take(dist / "models/speech/samples/weather.wav").wait_done()
-    assert {segment["speaker"] for segment in visit.segments()} == {"Speaker 1"}
-    visit.page.close()
-
-
-def test_a_wrong_network_for_speakers(
-    transcribe: TranscribePage, model: Path, voices: Path, networks: dict[str, bytes]
-) -> None:
-    page = transcribe.page
-    transcribe.choose(model)
-    page.locator("#speech-settings .more").evaluate("(details) => (details.open = true)")
-    page.locator("#speech-speakers").select_option("auto")
-    wrong = {"name": "wrong.onnx", "mimeType": "application/octet-stream"}
-    page.locator("#pick-network").set_input_files({**wrong, "buffer": networks["onnx-community/silero-vad"]})  # type: ignore[arg-type]
-    expect(page.locator("#speech-network")).to_have_value("wrong.onnx")
-    transcribe.take(voices).wait_refused("no network for speakers: it takes input, state, sr")
-    page.locator("#pick-network").set_input_files({**wrong, "buffer": b"nothing" * 100})  # type: ignore[arg-type]
-    transcribe.take(voices).wait_refused("no ONNX model")
-    page.locator("#speech-network").fill("tests/nobody")
-    transcribe.take(voices).wait_refused("no such model")
-    page.locator("#pick-network").set_input_files({**wrong, "buffer": networks["tests/voices"]})  # type: ignore[arg-type]
-    transcribe.take(voices).wait_done()
-    assert transcribe.segments()[0]["speaker"] == "Speaker 1"

@@ -149,6 +149,16 @@ self.onmessage = ({ data: { id, method, params } }) => {
   } else if (method !== "cancel") answer(id, method, params ?? {});
 };
 
+// `os._exit` ends Python outside of the promise of its cell, which then never ends.
+for (const kind of ["error", "unhandledrejection"]) {
+  self.addEventListener(kind, (/** @type {any} */ event) => {
+    const error = event.reason ?? event.error ?? event;
+    if (!running || !ENDED.test(error?.message)) return;
+    event.preventDefault();
+    postMessage({ id: current, events: [eventFromError(ended("A cell has ended Python.", error))] });
+  });
+}
+
 /** @param {number} id @param {string} method @param {any} params */
 async function answer(id, method, params) {
   try {
@@ -164,10 +174,17 @@ async function answer(id, method, params) {
 /** Errors of cells are outputs. Others may mean that Python itself no longer works. @param {any} error */
 function asLabError(error) {
   const fatal = error instanceof WebAssembly.RuntimeError || error instanceof RangeError || error?.pyodide_fatal_error;
-  if (!fatal) return error;
-  return new UserError("Python stopped working.", {
+  return fatal ? ended("Python stopped working.", error, "It may have run out of memory. ") : error;
+}
+
+/** Pyodide's message. */
+const ENDED = /^(Uncaught Exit: |Uncaught Error: )?Program terminated with exit/;
+
+/** An error after which Python is started anew. @param {string} what @param {any} error @param {string} [why] */
+function ended(what, error, why = "") {
+  return new UserError(what, {
     where: String(error?.message ?? error).slice(0, 300),
-    hint: "It may have run out of memory. Python is being restarted: its variables are gone; the notebook and its files are stored.",
+    hint: `${why}Python is being restarted: its variables are gone; the notebook and its files are stored.`,
     fatal: true,
   });
 }

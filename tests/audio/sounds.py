@@ -57,3 +57,10 @@ MEL_SOUNDS = {
     "syllables": lambda: place(2.0, (0.2, syllable(0.4)), (1.0, syllable(0.6, 210.0))) + noise(2.0, 1e-4),
     "odd_length": lambda: noise(1.03127),
 }
+
+
+def babble() -> np.ndarray:
+    """Sound with the rhythm of speech, and no words: (samples,)."""
+    draw = np.random.default_rng(5)
+    parts = [(0.3 + 0.32 * number, syllable(0.3, draw.uniform(90, 240))) for number in range(12)]
+    return place(4.5, *parts) + noise(4.5, 0.004)

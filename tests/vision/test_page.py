@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("PIL")
 
 from pyapp.recipes.chooser import Chooser
-from pyapp.vision.page.components import components, joined
+from pyapp.vision.page.components import component_steps, components, joined
 from pyapp.vision.page.ink import dark_on_light, find_ink
-from pyapp.vision.page.layout import Layout, find_layout, layout_steps
+from pyapp.vision.page.layout import Layout, Region, find_layout, layout_steps
+from pyapp.vision.page.order import in_order
 from pyapp.vision.page.skew import Turn, skew
 from tests.vision.page_drawings import draw_lines, draw_table, text_of
 
@@ -102,6 +103,21 @@ def test_the_layout_of_a_large_page_can_be_stopped_at_any_time() -> None:
     longest = max(after - before for before, after in zip(times, times[1:], strict=False))
     assert longest < 0.15 * (times[-1] - times[0])
     assert shares == sorted(shares) and shares[-1] <= 1.0 and len(set(shares)) > 30
+
+
+def test_components_of_noise_can_be_stopped_at_any_time() -> None:
+    """Salt and pepper have as many runs of ink as a page can have."""
+    steps = component_steps(np.random.default_rng(3).random((3000, 2000)) < 0.2)
+    times = [time.process_time(), *(time.process_time() for _ in steps)]
+    longest = max(after - before for before, after in zip(times, times[1:], strict=False))
+    assert longest < 0.25 * (times[-1] - times[0])
+
+
+def test_a_strip_of_many_lines_is_read_from_top_to_bottom() -> None:
+    """A page is cut as often as it has lines: more often than Python's functions may call one another."""
+    strip = [Region((10, top, 300, top + 20), []) for top in range(0, 90_000, 60)]
+    blocks = in_order(strip[::-1])
+    assert [item for block in blocks for item in block] == strip
 
 
 def test_a_dark_page_is_turned_round() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 
-from .steps import Steps, bands, finished
+from .steps import Steps, bands, finished, parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,6 +56,7 @@ def runs_of(mask: NDArray[np.bool_]) -> Steps[Runs]:
         found.append(np.stack([row + first, start, changes[1::2] - row * (width + 1)]))
         yield last / height
     row, start, end = np.concatenate(found, axis=1)
+    yield 1.0
     return Runs(row, start, end)
 
 
@@ -69,13 +70,18 @@ def component_steps(mask: NDArray[np.bool_]) -> Steps[Components]:
     runs = yield from runs_of(mask)
     count, width = len(runs.row), mask.shape[1] + 2
     starts, ends = runs.row * width + runs.start, runs.row * width + runs.end
-    # The runs of the row above that touch a run lie between these two.
-    first = np.searchsorted(ends, starts - width, "left")
-    behind = np.searchsorted(starts, ends - width, "right")
-    touching = np.maximum(behind - first, 0)
-    lower = np.repeat(np.arange(count), touching)
-    offset = np.arange(len(lower)) - np.repeat(np.cumsum(touching) - touching, touching)
-    upper = first[lower] + offset
+    lowers, uppers = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for part in parts(count):
+        # The runs of the row above that touch a run lie between these two.
+        first = np.searchsorted(ends, starts[part] - width, "left")
+        behind = np.searchsorted(starts, ends[part] - width, "right")
+        touching = np.maximum(behind - first, 0)
+        lower = np.repeat(np.arange(len(first)), touching)
+        offset = np.arange(len(lower)) - np.repeat(np.cumsum(touching) - touching, touching)
+        lowers.append(lower + part.start)
+        uppers.append(first[lower] + offset)
+        yield 1.0
+    lower, upper = np.concatenate(lowers), np.concatenate(uppers)
     yield 1.0
     root = yield from joining_steps(count, lower, upper)
     first_of = root == np.arange(count)  # a group's smallest number is its own
@@ -85,8 +91,9 @@ def component_steps(mask: NDArray[np.bool_]) -> Steps[Components]:
 
     def least(values: Any, initial: int) -> Steps[Any]:
         found = np.full(number, initial, np.int64)
-        np.minimum.at(found, owner, values)
-        yield 1.0
+        for part in parts(count):
+            np.minimum.at(found, owner[part], values[part])
+            yield 1.0
         return found
 
     big = 1 << 40
@@ -104,17 +111,22 @@ def joined(count: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDAr
 def joining_steps(count: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> Steps[NDArray[np.int64]]:
     """As `joined`."""
     root = np.arange(count)
-    while True:
-        low = np.minimum(root[one], root[other])
-        before = root.copy()
-        np.minimum.at(root, root[one], low)
-        yield 1.0
-        np.minimum.at(root, root[other], low)
-        yield 1.0
-        while not np.array_equal(root, root[root]):
-            root = root[root]
-        if np.array_equal(before, root):
-            return root
+    changed = True
+    while changed:
+        changed = False
+        for part in parts(len(one)):
+            first, second = root[one[part]], root[other[part]]
+            if np.array_equal(first, second):
+                continue
+            changed = True
+            low = np.minimum(first, second)
+            np.minimum.at(root, first, low)
+            np.minimum.at(root, second, low)
+            yield 1.0
+        while not np.array_equal(root, further := root[root]):
+            root = further
+            yield 1.0
+    return root
 
 
 def filled(runs: Runs, shape: Any) -> NDArray[np.bool_]:

@@ -12,7 +12,7 @@ from pyapp.engine.lazy import np
 from .components import component_steps
 from .ink import Ink, find_ink, histogram, ink_steps, usual_height
 from .lines import Line, find_lines
-from .order import in_order
+from .order import in_order, order_steps
 from .rules import find_rules
 from .skew import Turn, skew
 from .steps import Steps, finished, within
@@ -125,10 +125,10 @@ def layout_steps(grey: NDArray[np.uint8], tables: bool = True, straighten: bool 
             cells += [number] * len(own)
         if lines:
             items.append(_Item(table.box, table=Region(table.box, lines, table, cells)))
-    for line in (yield from within(find_lines(found, np.flatnonzero(free), mask, usual), 0.94, 1.0)):
+    for line in (yield from within(find_lines(found, np.flatnonzero(free), mask, usual), 0.94, 0.98)):
         if line.height >= SMALLEST_LINE:
             items.append(_Item((line.left, line.top, line.right, line.bottom), line=line))
-    return Layout(turn, straight, _regions(items))
+    return Layout(turn, straight, _regions((yield from within(order_steps(items), 0.98, 1.0))))
 
 
 def _turned(turn: Turn, grey: NDArray[np.uint8]) -> Steps[Ink]:
@@ -165,9 +165,9 @@ def _lone(found: object, chosen: NDArray[np.int64], usual: float) -> list[Line]:
     return [Line(left, max(0, top - missing), right, bottom + missing, usual)]
 
 
-def _regions(items: list[_Item]) -> list[Region]:
+def _regions(blocks: list[list[_Item]]) -> list[Region]:
     regions: list[Region] = []
-    for block in in_order(items):
+    for block in blocks:
         lines: list[Line] = []
         for item in block:
             if item.table is None and item.line is not None:

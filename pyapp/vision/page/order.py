@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeVar
 
 from pyapp.engine.lazy import np
 
+from .steps import Steps, finished
+
 GUTTER = 1.2  # heights of lines between columns
 FULL = 0.55  # of a column's width is the usual line of running text
 WIDE = 7  # heights of lines: narrower columns are those of a table
@@ -28,44 +30,63 @@ B = TypeVar("B", bound=Boxed)
 
 def in_order(items: Sequence[B]) -> list[list[B]]:
     """The blocks of a page in the order of reading, and their items in order."""
+    return finished(order_steps(items))
+
+
+def order_steps(items: Sequence[B]) -> Steps[list[list[B]]]:
+    """As `in_order`."""
     if not items:
         return []
     boxes = np.array([item.box for item in items], np.float64)
     size = float(np.median(boxes[:, 3] - boxes[:, 1]))
-    return [[items[i] for i in block] for block in _cut(boxes, np.arange(len(items)), size)]
+    blocks: list[list[B]] = []
+    done = 0
+    waiting = [np.arange(len(items))]  # the next part last: a page may be cut as often as it has lines
+    while waiting:
+        chosen = waiting.pop()
+        parts = _cut(boxes, chosen, size)
+        if parts is None:
+            blocks.append([items[i] for i in _row_by_row(boxes, chosen)])
+            done += len(chosen)
+        else:
+            waiting += parts[::-1]
+        yield done / len(items)
+    return blocks
 
 
-def _cut(boxes: Any, chosen: Any, size: float) -> list[list[int]]:
+def _cut(boxes: Any, chosen: Any, size: float) -> list[Any] | None:
+    """The parts of the chosen boxes (their numbers), in the order of reading; None: they are one block."""
     own = boxes[chosen]
     columns = _split(own[:, 0], own[:, 2], GUTTER * size)
     if len(columns) > 1:
         groups = _columns([chosen[part] for part in columns], boxes, size)
         if len(groups) > 1:
-            return [block for part in groups for block in _cut(boxes, part, size)]
-    rows = _split(own[:, 1], own[:, 3], PARAGRAPH * size)
-    if len(rows) > 1:
-        # Between the widest gaps first: they end what stands above columns.
-        rows = _widest(own[:, 1], own[:, 3], rows)
-        return [block for part in rows for block in _cut(boxes, chosen[part], size)]
+            return groups
+    rows = _at_the_widest(own[:, 1], own[:, 3], PARAGRAPH * size)
+    if rows is not None:  # at the widest gap first: it ends what stands above columns
+        return [chosen[part] for part in rows]
     spanning = _spanning(own, size)
-    if spanning is not None:
-        return [block for part in spanning for block in _cut(boxes, chosen[part], size)]
-    return [_row_by_row(boxes, chosen)]
+    return None if spanning is None else [chosen[part] for part in spanning]
+
+
+def _sorted(low: Any, high: Any, gap: float) -> tuple[Any, Any, Any]:
+    """The order of intervals; where in it a space of at least `gap` comes before one; and these spaces."""
+    order = np.argsort(low, kind="stable")
+    spaces = low[order][1:] - np.maximum.accumulate(high[order])[:-1]
+    breaks = np.flatnonzero(spaces >= gap)
+    return order, breaks + 1, spaces[breaks]
 
 
 def _split(low: Any, high: Any, gap: float) -> list[Any]:
     """Numbers of the intervals, in groups that at least `gap` separates."""
-    order = np.argsort(low, kind="stable")
-    ends = np.maximum.accumulate(high[order])
-    breaks = np.flatnonzero(low[order][1:] - ends[:-1] >= gap) + 1
+    order, breaks, _ = _sorted(low, high, gap)
     return np.split(order, breaks)
 
 
-def _widest(low: Any, high: Any, parts: list[Any]) -> list[Any]:
-    """The parts as two groups, above and below the widest gap."""
-    gaps = [low[after].min() - high[before].max() for before, after in zip(parts, parts[1:], strict=False)]
-    at = int(np.argmax(gaps)) + 1
-    return [np.concatenate(parts[:at]), np.concatenate(parts[at:])]
+def _at_the_widest(low: Any, high: Any, gap: float) -> list[Any] | None:
+    """Numbers of the intervals above and below the widest space; None where none is as wide as `gap`."""
+    order, breaks, spaces = _sorted(low, high, gap)
+    return np.split(order, [breaks[np.argmax(spaces)]]) if len(breaks) else None
 
 
 def _columns(parts: list[Any], boxes: Any, size: float) -> list[Any]:

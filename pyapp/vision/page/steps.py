@@ -11,6 +11,7 @@ T = TypeVar("T")
 Steps = Generator[float, None, T]
 
 BAND = 1 << 21  # pixels of a page that are worked on at a time
+SOME = 1 << 17  # runs of pixels, or pairs of them, that are
 
 
 def finished(steps: Steps[T]) -> T:
@@ -39,3 +40,9 @@ def bands(height: int, width: int, multiple: int = 1) -> Iterator[tuple[int, int
     rows = max(1, BAND // max(1, width) // multiple) * multiple
     for first in range(0, height, rows):
         yield first, min(height, first + rows)
+
+
+def parts(count: int) -> Iterator[slice]:
+    """Parts of `count` items that are worked on at a time."""
+    for first in range(0, count, SOME):
+        yield slice(first, min(count, first + SOME))

@@ -19,7 +19,7 @@ from pyapp.events import Done, Doubt, Segment
 from pyapp.models import LoadedSpeechModel, load_speech_model
 from pyapp.recipes.speech.evaluation import TIMES
 from pyapp.recipes.speech.grammar.sentences import vocabulary, words
-from tests.audio.sounds import noise, place, syllable
+from tests.audio.sounds import babble, noise
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "web" / "models" / "speech"
@@ -105,13 +105,6 @@ def test_it_is_found_by_its_name() -> None:
     pytest.importorskip("tokenizers")
     segments = transcribe(load_speech_model("speech"), FOLDER / "samples" / "station.wav")
     assert "".join(segment.text for segment in segments).strip() == " ".join(SAMPLES["station.wav"])
-
-
-def babble() -> Any:
-    """Sound with the rhythm of speech, and no words: float32 (samples,)."""
-    draw = np.random.default_rng(5)
-    parts = [(0.3 + 0.32 * number, syllable(0.3, draw.uniform(90, 240))) for number in range(12)]
-    return place(4.5, *parts) + noise(4.5, 0.004)
 
 
 def live(loaded: LoadedSpeechModel, samples: Any) -> tuple[list[Segment], Doubt | None]:

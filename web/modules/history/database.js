@@ -11,12 +11,34 @@ export function asked(request) {
 }
 
 /** @param {IDBTransaction} transaction @returns {Promise<void>} */
-export function finished(transaction) {
+function finished(transaction) {
   return new Promise((resolve, reject) => {
     transaction.oncomplete = () => resolve();
     transaction.onerror = ({ target }) => reject(/** @type {IDBRequest} */ (target).error); // the transaction's own is not set yet
     transaction.onabort = () => reject(transaction.error);
   });
+}
+
+/**
+ * Changes tables: all that `work` asks for is done, or nothing of it. `work` may wait for requests of its transaction only.
+ * @template T @param {IDBDatabase} database @param {string | string[]} tables @param {(transaction: IDBTransaction) => Promise<T> | T} work @returns {Promise<T>}
+ */
+export async function change(database, tables, work) {
+  const transaction = database.transaction(tables, "readwrite");
+  const done = finished(transaction);
+  done.catch(() => {}); // where `work` fails first, its error counts
+  try {
+    const result = await work(transaction);
+    await done;
+    return result;
+  } catch (error) {
+    try {
+      transaction.abort();
+    } catch {
+      // It has ended.
+    }
+    throw error;
+  }
 }
 
 /**
@@ -32,9 +54,9 @@ export async function takeRecords(name, table, keep) {
       const records = await asked(database.transaction(table).objectStore(table).getAll());
       if (records.length === 0) return;
       await keep(records);
-      const transaction = database.transaction(table, "readwrite");
-      for (const { id } of records) transaction.objectStore(table).delete(id);
-      await finished(transaction);
+      await change(database, table, (transaction) => {
+        for (const { id } of records) transaction.objectStore(table).delete(id);
+      });
     } finally {
       database.close();
     }

@@ -13,7 +13,7 @@
  * @typedef {{entry: HistoryEntry, content: any, files: KeptFile[]}} HistoryItem
  */
 import { UserError, megabytes, nameOf } from "../shared/protocol.js";
-import { asked, finished, takeRecords } from "./database.js";
+import { asked, change, takeRecords } from "./database.js";
 
 const DATABASE = "pyapp-history";
 const ENTRIES = "entries"; // by id
@@ -41,6 +41,8 @@ export class HistoryStore {
     /** Writes come one after the other. @type {Promise<any>} */
     this.last = Promise.resolve();
     this.waiting = 0;
+    /** Ids of what could not be written as it is now. @type {Set<string>} */
+    this.failed = new Set();
     /** Resolves when the records of earlier versions are here. @type {Promise<void>} */
     this.moved = earlier ? takeRecords(earlier.database, earlier.table, (records) => this.#adopt(records.map(earlier.itemOf), earlier.textOf)) : Promise.resolve();
   }
@@ -65,6 +67,11 @@ export class HistoryStore {
   /** Whether something is not written yet. */
   get busy() {
     return this.waiting > 0;
+  }
+
+  /** Whether something of an entry is lost if the page is left now. @param {HistoryEntry | null} entry what is shown; null: nothing */
+  loses(entry) {
+    return this.busy || (entry !== null && (!this.keeps || this.failed.has(entry.id)));
   }
 
   /** @returns {Promise<HistoryEntry[]>} the last changed first */
@@ -108,7 +115,8 @@ export class HistoryStore {
    */
   put(entry, content, { files: changed, allFiles, updated = Date.now() } = {}) {
     const copy = structuredClone(content); // as it is now: the write may wait
-    return this.#write(async (database) => {
+    return this.#writeOf(entry.id, async (database) => {
+      this.failed.delete(entry.id);
       const changes = { updated, revision: (entry.revision ?? 0) + 1 };
       if (!database) {
         const kept = changed ?? this.inMemory.get(entry.id)?.files ?? allFiles ?? [];
@@ -119,23 +127,22 @@ export class HistoryStore {
       const deleted = !changed && allFiles?.length && await asked(database.transaction(ENTRIES).objectStore(ENTRIES).count(entry.id)) === 0;
       const files = deleted ? allFiles : changed;
       const storable = files && await this.#storable(database, files);
-      const transaction = database.transaction([ENTRIES, CONTENTS, FILES], "readwrite");
-      const done = finished(transaction);
-      const [entries, table] = [transaction.objectStore(ENTRIES), transaction.objectStore(FILES)];
-      const there = await asked(entries.get(entry.id));
-      const other = there && (there.revision ?? 0) !== (entry.revision ?? 0);
-      const id = other ? crypto.randomUUID() : entry.id;
-      const given = storable ?? (other ? await asked(table.getAll(rangeOf(entry.id))) : null);
-      if (given) {
-        table.delete(rangeOf(id));
-        for (const file of given) table.put({ ...file, id });
-      }
-      const fileBytes = given ? sum(given) : there?.fileBytes ?? 0;
-      const { title, renamed } = (there?.renamed ?? 0) > (entry.renamed ?? 0) ? there : entry;
-      Object.assign(changes, { id, title, renamed, bytes: fileBytes + lengthOf(copy) });
-      entries.put({ ...entry, ...changes, fileBytes });
-      transaction.objectStore(CONTENTS).put({ id, content: copy });
-      await done;
+      await change(database, [ENTRIES, CONTENTS, FILES], async (transaction) => {
+        const [entries, table] = [transaction.objectStore(ENTRIES), transaction.objectStore(FILES)];
+        const there = await asked(entries.get(entry.id));
+        const other = there && (there.revision ?? 0) !== (entry.revision ?? 0);
+        const id = other ? crypto.randomUUID() : entry.id;
+        const given = storable ?? (other ? await asked(table.getAll(rangeOf(entry.id))) : null);
+        if (given) {
+          table.delete(rangeOf(id));
+          for (const file of given) table.put({ ...file, id });
+        }
+        const fileBytes = given ? sum(given) : there?.fileBytes ?? 0;
+        const { title, renamed } = (there?.renamed ?? 0) > (entry.renamed ?? 0) ? there : entry;
+        Object.assign(changes, { id, title, renamed, bytes: fileBytes + lengthOf(copy) });
+        entries.put({ ...entry, ...changes, fileBytes });
+        transaction.objectStore(CONTENTS).put({ id, content: copy });
+      });
       Object.assign(entry, changes);
     });
   }
@@ -165,18 +172,16 @@ export class HistoryStore {
 
   /** Adds a file to an entry. @param {string} id @param {string} name @param {Blob} blob @returns {Promise<void>} */
   addFile(id, name, blob) {
-    return this.#write(async (database) => {
+    return this.#writeOf(id, async (database) => {
       if (!database) return void this.inMemory.get(id)?.files.push({ name, blob });
       const [file] = await this.#storable(database, [{ name, blob }]);
-      const transaction = database.transaction([ENTRIES, FILES], "readwrite");
-      const done = finished(transaction);
-      const entries = transaction.objectStore(ENTRIES);
-      const entry = await asked(entries.get(id));
-      if (entry) {
+      await change(database, [ENTRIES, FILES], async (transaction) => {
+        const entries = transaction.objectStore(ENTRIES);
+        const entry = await asked(entries.get(id));
+        if (!entry) return;
         transaction.objectStore(FILES).put({ ...file, id });
         entries.put({ ...entry, bytes: entry.bytes + blob.size, fileBytes: (entry.fileBytes ?? 0) + blob.size });
-      }
-      await done;
+      });
     });
   }
 
@@ -201,11 +206,10 @@ export class HistoryStore {
         if (item) item.entry.title = title;
         return;
       }
-      const transaction = database.transaction(ENTRIES, "readwrite");
-      const done = finished(transaction);
-      const entry = await asked(transaction.objectStore(ENTRIES).get(id));
-      if (entry) transaction.objectStore(ENTRIES).put({ ...entry, title, renamed: Date.now() });
-      await done;
+      await change(database, ENTRIES, async (transaction) => {
+        const entry = await asked(transaction.objectStore(ENTRIES).get(id));
+        if (entry) transaction.objectStore(ENTRIES).put({ ...entry, title, renamed: Date.now() });
+      });
     });
   }
 
@@ -214,13 +218,13 @@ export class HistoryStore {
     const item = await this.read(id);
     await this.#write(async (database) => {
       this.inMemory.delete(id);
+      this.failed.delete(id);
       if (!database) return;
-      const transaction = database.transaction([ENTRIES, CONTENTS, FILES], "readwrite");
-      const done = finished(transaction);
-      transaction.objectStore(ENTRIES).delete(id);
-      transaction.objectStore(CONTENTS).delete(id);
-      transaction.objectStore(FILES).delete(rangeOf(id));
-      await done;
+      await change(database, [ENTRIES, CONTENTS, FILES], (transaction) => {
+        transaction.objectStore(ENTRIES).delete(id);
+        transaction.objectStore(CONTENTS).delete(id);
+        transaction.objectStore(FILES).delete(rangeOf(id));
+      });
     });
     return item;
   }
@@ -235,7 +239,7 @@ export class HistoryStore {
     this.waiting += 1;
     this.last = this.last.catch(() => {}).then(async () => {
       try {
-        await work(await this.opened);
+        await this.#attempt(work);
       } catch (error) {
         throw nameOf(error) === "QuotaExceededError" ? await this.#full() : error;
       } finally {
@@ -245,9 +249,36 @@ export class HistoryStore {
     return this.last;
   }
 
+  /** Notes where it fails. @param {string} id @param {(database: IDBDatabase | null) => Promise<void>} work @returns {Promise<void>} */
+  #writeOf(id, work) {
+    return this.#write(async (database) => {
+      try {
+        await work(database);
+      } catch (error) {
+        this.failed.add(id);
+        throw error;
+      }
+    });
+  }
+
+  /**
+   * Once more where the browser says InvalidStateError. In Firefox, the first change after one that found no room may only
+   * delete; and where the browser's data was cleared, the database is opened anew. @param {(database: IDBDatabase | null) => Promise<void>} work
+   */
+  async #attempt(work) {
+    try {
+      await work(await this.opened);
+    } catch (error) {
+      if (nameOf(error) !== "InvalidStateError") throw error;
+      await work(await this.opened);
+    }
+  }
+
   /** Files as this browser stores them. @param {IDBDatabase} database @param {KeptFile[]} files @returns {Promise<StoredFile[]>} */
   async #storable(database, files) {
-    const asBlobs = files.length === 0 || await (this.takesBlobs ??= takesBlobs(database));
+    this.takesBlobs ??= files.length ? takesBlobs(database) : null;
+    this.takesBlobs?.catch(() => (this.takesBlobs = null)); // no room even to try: it is asked again
+    const asBlobs = await (this.takesBlobs ?? true);
     return Promise.all(files.map(async ({ name, blob }) => ({ name, type: blob.type, blob: asBlobs ? blob : await blob.arrayBuffer() })));
   }
 
@@ -289,7 +320,10 @@ const structuredCloneOf = (item) => (item ? structuredClone(item) : null);
 async function takesBlobs(database) {
   const transaction = database.transaction(FILES, "readwrite");
   const written = asked(transaction.objectStore(FILES).put({ id: "", name: "", blob: new Blob(["a"]) }));
-  const takes = await written.then(() => true, () => false);
+  const takes = await written.then(() => true, (error) => {
+    if (nameOf(error) === "QuotaExceededError") throw error;
+    return false;
+  });
   if (takes) transaction.abort(); // nothing is to stay
   return takes;
 }

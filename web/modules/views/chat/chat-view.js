@@ -125,6 +125,9 @@ class ChatView {
     new ResizeObserver(() => this.main.style.setProperty("--composer", `${composer.offsetHeight}px`)).observe(composer);
     // The page may be closed: what is written so far is stored now.
     addEventListener("pagehide", () => this.save());
+    addEventListener("beforeunload", (event) => {
+      if (!this.conversation.empty && this.store.loses(this.conversation.entry)) event.preventDefault(); // the browser asks whether to leave
+    });
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.save());
   }
 

@@ -98,7 +98,7 @@ class LabView {
     addEventListener("hashchange", () => this.#takeLink());
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.#save());
     addEventListener("beforeunload", (event) => {
-      if (this.runningCell || this.unsaved || (this.entry && this.store.busy)) event.preventDefault(); // its variables would be lost
+      if (this.runningCell || this.unsaved || this.store.loses(this.entry)) event.preventDefault(); // its variables would be lost
     });
     document.addEventListener("keydown", (event) => {
       if (event.key === "Escape" && event.target === document.body && !this.view.hidden) this.stop();
@@ -494,6 +494,8 @@ class LabView {
       tabMemory.set(SHOWN, this.entry.id); // another one, if another tab had changed this notebook
       await this.card.refresh(this.entry.id);
     } catch (error) {
+      this.unsaved = true; // the next change, or leaving the tab, tries again
+      this.filesChanged ||= files !== undefined;
       showError(this.slot, error, this.app.actions);
     }
   }

@@ -142,7 +142,7 @@ class ReadView {
     this.picture.addEventListener("mark", ({ detail }) => this.mark(detail, "picture"));
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.later !== undefined && this.keep());
     addEventListener("beforeunload", (event) => {
-      if (this.later === undefined && !this.store.busy) return;
+      if (this.later === undefined && !this.store.loses(this.pages.some((page) => page.read) ? this.entry : null)) return;
       event.preventDefault(); // the browser asks whether to leave; what was edited is being stored
       this.keep();
     });

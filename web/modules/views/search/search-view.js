@@ -111,6 +111,9 @@ class SearchView {
     }
     byId("search-add").addEventListener("click", () => this.addPasted());
     byId("search-more").addEventListener("click", () => this.#showResults(this.shown + PAGE));
+    addEventListener("beforeunload", (event) => {
+      if (this.collection.passages.length && this.store.loses(this.collection.entry)) event.preventDefault(); // the browser asks whether to leave
+    });
     byId("compare").addEventListener("click", () => this.compare());
   }
 

@@ -85,7 +85,7 @@ export class StoryView {
     byId("another").addEventListener("click", () => this.another());
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.#save());
     addEventListener("beforeunload", (event) => {
-      if (this.story && (!this.store.keeps || this.store.busy)) event.preventDefault(); // it would be lost
+      if (this.store.loses(this.entry)) event.preventDefault(); // it would be lost
     });
   }
 
@@ -194,6 +194,7 @@ export class StoryView {
       if (this.entry === entry) tabMemory.set(SHOWN, entry.id); // a new one, if another tab changed it
       await this.card.refresh(this.entry?.id ?? null);
     } catch (error) {
+      if (this.entry === entry) this.savedReason = ""; // it is tried again
       showError(byId("story-error"), error, this.app.actions);
     }
   }

@@ -34,7 +34,6 @@ const KNOWN = "speech-languages"; // the storage key of the last model's languag
 const PEAKS = 1200; // bars of a waveform: more than a screen shows
 const PROMPT = 200; // characters before the place where a transcription goes on
 const SHORTEST_WINDOW = 15; // seconds; most models have windows of 30
-const WAITING = "waiting"; // the state of a recording in the queue
 const QUICK = 8; // seconds in which a live recording is read once more, or, if it is long,
 const QUICK_SHARE = 1 / 8; // this part of its length
 
@@ -654,24 +653,28 @@ class RecordingQueue {
   constructor(files) {
     /** The entries that were made. @type {string[]} */
     this.ids = [];
-    this.states = files.map(() => h("span", { class: "queue-state" }, WAITING));
+    this.states = files.map(() => h("span", { class: "queue-state" }, "waiting"));
+    /** Numbers of the recordings that are not begun. */
+    this.unbegun = new Set(files.keys());
     byId("queue-list").replaceChildren(...files.map(({ name }, number) => h("li", {}, name, this.states[number])));
     byId("queue-save").hidden = true;
   }
 
   /** @param {number} number @param {string} state */
   show(number, state) {
+    this.unbegun.delete(number);
     this.states[number].textContent = state;
   }
 
   /** Whether some are not transcribed yet. */
   get waiting() {
-    return this.states.some(({ textContent }) => textContent === WAITING);
+    return this.unbegun.size > 0;
   }
 
   /** @param {() => void} save */
   end(save) {
-    for (const state of this.states) if (state.textContent === WAITING) state.textContent = "not transcribed";
+    for (const number of this.unbegun) this.states[number].textContent = "not transcribed";
+    this.unbegun.clear();
     byId("queue-save").hidden = this.ids.length === 0;
     byId("queue-save").onclick = save;
   }

@@ -57,7 +57,7 @@ export class TranscriptKeeper {
 
   /** Whether something is not stored. */
   get unsaved() {
-    return this.timer !== undefined || this.store.busy || (!this.store.keeps && this.content !== null);
+    return this.timer !== undefined || this.store.loses(this.entry);
   }
 
   /** A new entry. @param {string} name @param {boolean} live */
@@ -149,7 +149,7 @@ export class TranscriptKeeper {
       this.took = performance.now() - began;
       this.stored(entry.id);
     } catch (error) {
-      this.files ??= files;
+      if (this.entry === entry) this.files ??= files;
       this.fail(error);
     }
   }
