@@ -77,7 +77,7 @@ def test_seed_and_offset_in_memory(kernels: Kernels) -> None:
     expected, y = np.empty(70, np.float32), np.empty(70, np.float32)
     for name in ("random_uniform", "random_normal"):
         run_checked(kernels, name, "y", y=expected, count=70, seed=9, offset=12)
-        run_checked(kernels, name, "y", y=y, count=70, seed=1, offset=7, state=np.array([9, 5]))
+        run_checked(kernels, name, "y", y=y, count=70, seed=1, offset=7, state=np.array([9, 5], np.int64))
         np.testing.assert_array_equal(y, expected)
 
 
