@@ -23,12 +23,12 @@ typedef struct tile {
     float slope[ROWS];
     int rows, adjusted;                        /* adjusted: scores are more than scaled products */
     int64_t head_dim, padded, type, row_bytes; /* padded: head_dim in whole vectors */
-    int64_t run;                               /* keys that lie side by side, and are decoded at a time */
+    int64_t block;                             /* keys that are read at a time */
     const int32_t *places;                     /* where the text's parts of `capacity` tokens lie */
     int64_t kv_heads, kv_head, capacity;
     float scale, softcap;
     float largest[ROWS], total[ROWS], correction[ROWS];
-    float scores[ROWS][KEYS + 4]; /* of the last run, four are written where fewer are left */
+    float scores[ROWS][KEYS];
     float out[SPACE], decoded[SPACE];
 } tile;
 
@@ -83,13 +83,6 @@ static __attribute__((noinline)) void decode_q8(float *to, const char *from, int
 INLINE int64_t row_at(const int32_t *places, int64_t kv_heads, int64_t kv_head, int64_t capacity, int64_t position)
 {
     return (places[position / capacity] * kv_heads + kv_head) * capacity + position % capacity;
-}
-
-/* How many of `count` keys from `first` on lie side by side, and are decoded at a time. */
-INLINE int64_t run_from(const tile *t, int64_t first, int64_t count)
-{
-    const int64_t left = t->capacity - first % t->capacity, most = left < t->run ? left : t->run;
-    return count < most ? count : most;
 }
 
 /* Keys (or values) first .. first + count - 1 as floats; they lie in one part of the cache. */
@@ -159,8 +152,7 @@ INLINE void score_four(tile *t, int row, const int rows, const float *const *k, 
     }
 }
 
-/* The scores of the keys of a run, which is the block's from `first` on. */
-static void score_run(tile *t, const float *k, int64_t first, int64_t keys)
+static void score_block(tile *t, const float *k, int64_t keys)
 {
     for (int64_t key = 0; key < keys; key += 4) {
         const float *four_keys[4];
@@ -168,9 +160,9 @@ static void score_run(tile *t, const float *k, int64_t first, int64_t keys)
             four_keys[j] = k + (key + j < keys ? key + j : keys - 1) * t->head_dim;
         int row = 0;
         for (; row + 2 <= t->rows; row += 2)
-            score_four(t, row, 2, four_keys, first + key);
+            score_four(t, row, 2, four_keys, key);
         if (row < t->rows)
-            score_four(t, row, 1, four_keys, first + key);
+            score_four(t, row, 1, four_keys, key);
     }
 }
 
@@ -215,8 +207,8 @@ INLINE void weigh_row(tile *t, int row, int64_t keys)
 }
 
 /* out = out * correction + sum over keys of weight * V, for `rows` rows and `width` vectors; both are constants. */
-INLINE void add_values_part(tile *t, int row, const int rows, const float *v, int64_t d, const int width, int64_t first,
-                            int64_t from, int64_t to, int correct)
+INLINE void add_values_part(tile *t, int row, const int rows, const float *v, int64_t d, const int width, int64_t from,
+                            int64_t to, int correct)
 {
     vfloat sums[4][8];
     const int64_t dims = t->head_dim;
@@ -229,71 +221,54 @@ INLINE void add_values_part(tile *t, int row, const int rows, const float *v, in
             const float *p = v + key * dims + d + j * LANES;
             const vfloat value = width == 1 ? vload_up_to(p, dims - d) : vload(p);
             for (int r = 0; r < rows; r++)
-                sums[r][j] = vfma(vsplat(t->scores[row + r][first + key]), value, sums[r][j]);
+                sums[r][j] = vfma(vsplat(t->scores[row + r][key]), value, sums[r][j]);
         }
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < width; j++)
             vstore(out + r * t->padded + j * LANES, sums[r][j]);
 }
 
-static void add_values_one(tile *t, int row, const float *v, int64_t first, int64_t from, int64_t to, int correct)
+static void add_values_one(tile *t, int row, const float *v, int64_t from, int64_t to, int correct)
 {
     int64_t d = 0;
     for (; d + 8 * LANES <= t->head_dim; d += 8 * LANES)
-        add_values_part(t, row, 1, v, d, 8, first, from, to, correct);
+        add_values_part(t, row, 1, v, d, 8, from, to, correct);
     for (; d + 4 * LANES <= t->head_dim; d += 4 * LANES)
-        add_values_part(t, row, 1, v, d, 4, first, from, to, correct);
+        add_values_part(t, row, 1, v, d, 4, from, to, correct);
     for (; d + 2 * LANES <= t->head_dim; d += 2 * LANES)
-        add_values_part(t, row, 1, v, d, 2, first, from, to, correct);
+        add_values_part(t, row, 1, v, d, 2, from, to, correct);
     for (; d < t->head_dim; d += LANES)
-        add_values_part(t, row, 1, v, d, 1, first, from, to, correct);
+        add_values_part(t, row, 1, v, d, 1, from, to, correct);
 }
 
-/* `rows` is a constant wherever this is called. */
-INLINE void add_values_of(tile *t, int row, const int rows, const float *v, int64_t first, int64_t keys)
+static void add_values_four(tile *t, int row, const float *v, int64_t keys)
 {
     int64_t d = 0;
     for (; d + 2 * LANES <= t->head_dim; d += 2 * LANES)
-        add_values_part(t, row, rows, v, d, 2, first, 0, keys, first == 0);
+        add_values_part(t, row, 4, v, d, 2, 0, keys, 1);
     for (; d < t->head_dim; d += LANES)
-        add_values_part(t, row, rows, v, d, 1, first, 0, keys, first == 0);
+        add_values_part(t, row, 4, v, d, 1, 0, keys, 1);
 }
 
-/* The number of visible keys in the run that begins at the key `start`. */
-INLINE int64_t keys_of(const tile *t, int row, int64_t start, int64_t count)
+INLINE int64_t keys_of(const tile *t, int row, int64_t block)
 {
-    const int64_t keys = t->visible[row] - start;
-    return keys < 0 ? 0 : keys < count ? keys : count;
+    const int64_t keys = t->visible[row] - block;
+    return keys < 0 ? 0 : keys < t->block ? keys : t->block;
 }
 
-/* Adds the values of a run, which is the block's from `first` on. A row never reads the values of a masked key: 0 * NaN
- * would be NaN. */
-static void add_values(tile *t, const float *v, int64_t block, int64_t first, int64_t count)
+/* A row never reads the values of a masked key: 0 * NaN would be NaN. */
+static void add_values(tile *t, const float *v, int64_t block)
 {
-    const int64_t start = block + first;
-    for (int row = 0; row < t->rows;) {
-        const int rows = t->rows - row < 4 ? t->rows - row : 4;
-        const int64_t shared = keys_of(t, row, start, count);
-        const int64_t hidden = t->hidden[row] > start ? t->hidden[row] - start : 0;
-        const int alike = t->hidden[row + rows - 1] <= start;
-        if (rows == 4 && alike) {
-            add_values_of(t, row, 4, v, first, shared);
-#if !defined(__wasm__) /* where code must be short */
-        } else if (rows == 3 && alike) {
-            add_values_of(t, row, 3, v, first, shared);
-        } else if (rows == 2 && alike) {
-            add_values_of(t, row, 2, v, first, shared);
-#endif
-        } else {
-            add_values_one(t, row, v, first, hidden, shared, first == 0);
-            row++;
-            continue;
-        }
-        for (int r = row + 1; r < row + rows; r++)
-            if (keys_of(t, r, start, count) > shared)
-                add_values_one(t, r, v, first, shared, keys_of(t, r, start, count), 0);
-        row += rows;
+    int row = 0;
+    for (; row + 4 <= t->rows && t->hidden[row + 3] <= block; row += 4) {
+        const int64_t shared = keys_of(t, row, block);
+        add_values_four(t, row, v, shared);
+        for (int r = row + 1; r < row + 4; r++)
+            if (keys_of(t, r, block) > shared)
+                add_values_one(t, r, v, shared, keys_of(t, r, block), 0);
     }
+    for (; row < t->rows; row++)
+        add_values_one(t, row, v, t->hidden[row] > block ? t->hidden[row] - block : 0, keys_of(t, row, block), 1);
 }
 
 static void attend(tile *t, const char *k, const char *v)
@@ -305,21 +280,14 @@ static void attend(tile *t, const char *k, const char *v)
         t->largest[row] = -INFINITE;
         t->total[row] = 0;
     }
-    for (int64_t block = t->hidden[0] / KEYS * KEYS; block < last; block += KEYS) {
-        const int64_t count = last - block < KEYS ? last - block : KEYS;
-        int64_t keys;
-        for (int64_t first = 0; first < count; first += keys) {
-            keys = run_from(t, block + first, count - first);
-            score_run(t, cache_rows(t, k, block + first, keys), first, keys);
-        }
+    for (int64_t block = t->hidden[0] / t->block * t->block; block < last; block += t->block) {
+        const int64_t count = last - block < t->block ? last - block : t->block;
+        score_block(t, cache_rows(t, k, block, count), count);
         if (t->adjusted)
             adjust_scores(t, block, count);
         for (int row = 0; row < t->rows; row++)
-            weigh_row(t, row, keys_of(t, row, block, count));
-        for (int64_t first = 0; first < count; first += keys) {
-            keys = run_from(t, block + first, count - first);
-            add_values(t, cache_rows(t, v, block + first, keys), block, first, keys);
-        }
+            weigh_row(t, row, keys_of(t, row, block));
+        add_values(t, cache_rows(t, v, block, count), block);
     }
     for (int row = 0; row < t->rows; row++) {
         const vfloat inverse = vsplat(1.0f / t->total[row]);
@@ -375,7 +343,9 @@ KERNEL(cached_attention)
     const float softcap = record->floats[cached_attention_softcap], scale = record->floats[cached_attention_scale];
     t.head_dim = dims;
     t.padded = padded;
-    t.run = t.type == TYPE_float32 || SPACE / dims > KEYS ? KEYS : SPACE / dims;
+    t.block = t.type == TYPE_float32 || SPACE / dims > KEYS ? KEYS : SPACE / dims;
+    for (; table && capacity % t.block; t.block--) /* what is read at a time lies in one part */
+        ;
     t.kv_heads = kv_heads;
     t.capacity = capacity;
     t.softcap = softcap;

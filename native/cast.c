@@ -2,6 +2,12 @@
 #include "elements.h"
 #include "halves.h"
 
+void widen_rest(float *y, const uint16_t *x, int64_t n, int kind)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = scalar_at(x, i, kind);
+}
+
 enum { SHARE = 64 };
 
 typedef vfloat widen_function(const uint16_t *x);

@@ -26,12 +26,9 @@ INLINE vfloat load_halves(const uint16_t *x, int64_t n, const int kind)
     return vload_at(part, 0, kind);
 }
 
-/* What is left of a row. */
-static SMALL_CODE __attribute__((unused)) void widen_rest(float *y, const uint16_t *x, int64_t n, int kind)
-{
-    for (int64_t i = 0; i < n; i++)
-        y[i] = scalar_at(x, i, kind);
-}
+/* cast.c: what is left of a row. */
+#define widen_rest SUFFIXED(widen_rest)
+void widen_rest(float *y, const uint16_t *x, int64_t n, int kind);
 
 INLINE void widen_row(float *y, const uint16_t *x, int64_t columns, const int kind)
 {
