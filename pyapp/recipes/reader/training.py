@@ -38,7 +38,7 @@ BATCH = 8  # held-out lines at a time
 
 @dataclass(frozen=True)
 class ReaderSettings:
-    """The settings that determine the result. The embedded model had 6,200 steps, which its card tells.
+    """The settings that determine the result. The embedded model was made with these.
 
     `rows` lines make a batch. `held_out` counts the lines of each condition that judge the model.
     """
