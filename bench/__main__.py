@@ -17,7 +17,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy's BLAS reads it
 
-from . import browser, embeddings, memory, native, onnx_web, ops, speech, startup, training
+from . import browser, embeddings, memory, native, onnx_models, ops, speech, startup, training
 from .report import Figure, show
 from .shapes import LLAMA_KINDS, LLAMAS, ROW_KINDS, SHAPES, STREAMED
 
@@ -45,8 +45,9 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
     for threads in (1, 2):
         found[f"native/embeddings/{threads} thread"] = partial(embeddings.native_figures, threads, runs, with_peers)
     found["chromium/embeddings"] = partial(embeddings.browser_figures, runs, with_peers)
-    for name in onnx_web.FILES:
-        found[f"chromium/onnx/{name}"] = partial(onnx_web.browser_figures, name, runs, with_peers)
+    for name in onnx_models.FILES:
+        found[f"chromium/onnx/{name}"] = partial(onnx_models.browser_figures, name, runs, with_peers)
+        found[f"native/onnx/{name}"] = partial(onnx_models.native_figures, name, runs, with_peers)
     for kind in ("f32", "q8_0"):
         found[f"chromium/whisper-tiny/{kind}"] = partial(speech.browser_figures, kind, runs)
         found[f"native/whisper-tiny/{kind}"] = partial(speech.native_figures, kind, runs)

@@ -122,16 +122,19 @@ def _find_gelu(graph: _Graph, erf: Eager) -> None:
     name, last = plus.step.outputs[0], plus
     while not (half and own):
         item = _taker(graph, name)
-        if item is None or item.step.operator.name != "Mul":
+        if item is None:
             return
-        other = graph.other(item, name)
-        before = graph.made_by(other, "Mul")
-        if not half and graph.is_number(other, 0.5):
+        if not half and _halved(graph, item) == name:
             half = True
-        elif not own and other == x:
+        elif item.step.operator.name != "Mul":
+            return
+        elif not own and (other := graph.other(item, name)) == x:
             own = True
         elif (
-            not own and not half and before is not None and (found := graph.constant_and(before, 0.5)) and found[0] == x
+            not own
+            and not half
+            and (before := graph.made_by(other, "Mul") or graph.made_by(other, "Div")) is not None
+            and _halved(graph, before) == x
         ):
             half = own = True
             gone.append(before)
@@ -140,6 +143,15 @@ def _find_gelu(graph: _Graph, erf: Eager) -> None:
         gone.append(item)
         name, last = item.step.outputs[0], item
     graph.replace(last, gone, _gelu, [x])
+
+
+def _halved(graph: _Graph, item: Eager) -> str | None:
+    """What a step halves: by 0.5 times it, or by 2."""
+    if item.step.operator.name == "Div" and graph.is_number(item.step.inputs[1], 2.0):
+        return item.step.inputs[0]
+    if item.step.operator.name == "Mul" and (found := graph.constant_and(item, 0.5)):
+        return found[0]
+    return None
 
 
 def _taker(graph: _Graph, name: str) -> Eager | None:

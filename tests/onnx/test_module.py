@@ -13,6 +13,7 @@ from pyapp.formats.protobuf import bytes_field, int_field
 from pyapp.onnx import OnnxModule, load
 
 from ..mirror import device as _mirror  # noqa: F401 (registers the device "mirror")
+from ..together import check_each
 from . import builder as b
 
 RNG = np.random.RandomState(3)
@@ -83,6 +84,40 @@ def test_patterns_are_recognised_and_compute_the_same() -> None:
     names = [item.step.operator.name for item in recorded._steps]
     assert {"layer_norm", "attention", "gelu"} <= set(names) and not {"Erf", "Softmax", "Sqrt"} & set(names)
     assert recorded.reason is None and recorded._compiled.captured
+
+
+def test_the_forms_of_gelu_are_recognised() -> None:
+    """x (1 + erf(x / √2)) / 2, halved by a product or a quotient, before or after."""
+    inside = [b.node("Div", ["x", "root2"], ["e"]), b.node("Erf", ["e"], ["f"]), b.node("Add", ["f", "one"], ["g"])]
+    forms = {
+        "a product after": [b.node("Mul", ["x", "g"], ["h"]), b.node("Mul", ["half", "h"], ["y"])],
+        "a quotient after": [b.node("Mul", ["x", "g"], ["h"]), b.node("Div", ["h", "two"], ["y"])],
+        "a product before": [b.node("Mul", ["x", "half"], ["h"]), b.node("Mul", ["h", "g"], ["y"])],
+        "a quotient before": [b.node("Div", ["x", "two"], ["h"]), b.node("Mul", ["h", "g"], ["y"])],
+        "a half between": [b.node("Mul", ["g", "half"], ["h"]), b.node("Mul", ["x", "h"], ["y"])],
+    }
+    others = {  # not gelu: two over it, and a half that is used again
+        "two over it": [b.node("Mul", ["x", "g"], ["h"]), b.node("Div", ["two", "h"], ["y"])],
+        "used again": [
+            b.node("Mul", ["x", "half"], ["h"]), b.node("Mul", ["h", "g"], ["i"]), b.node("Add", ["i", "h"], ["y"]),
+        ],
+    }  # fmt: skip
+    numbers = {"root2": 2**0.5, "one": 1.0, "half": 0.5, "two": 2.0}
+    tensors = [b.tensor(name, np.array(value, np.float32)) for name, value in numbers.items()]
+    x = given(3, 7)
+
+    def check(name: str, nodes: list[bytes], known: bool) -> None:
+        graph = b.graph([*inside, *nodes], [b.value("x", ["n", 7])], [b.value("y")], tensors)
+        module = load(b.model(graph, opset=17))
+        with no_grad():
+            traced = module(x)  # node by node
+            later = [module(x) for _ in range(3)][-1]
+        np.testing.assert_allclose(later.numpy(), traced.numpy(), rtol=1e-4, atol=1e-6)
+        steps = [step for item in plan_of(module).items for step in getattr(item, "_steps", [item])]
+        assert ("gelu" in [item.step.operator.name for item in steps]) == known
+
+    check_each(check, [(name, nodes, True) for name, nodes in forms.items()])
+    check_each(check, [(name, nodes, False) for name, nodes in others.items()])
 
 
 def test_models_run_on_a_device_whose_memory_the_host_cannot_see() -> None:
