@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from .browser import PEERS, WEIGHTS, call, chromium, open_page
-from .onnx_files import FILES
+from .onnx_files import FILES, Inputs
 from .report import Figure
 
-Inputs = dict[str, np.ndarray]
 CHECKED, CLOSE = 1000, 2e-2  # numbers that are compared; of the largest one (4-bit products round their inputs)
 ALONE = ("q4 decoder",)  # onnxruntime-web has not answered within a minute: not compared
 RUNS = {"q4 decoder": 4, "mobilenet-v2": 2}  # in a sample
