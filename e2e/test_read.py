@@ -252,7 +252,7 @@ def test_a_locked_pdf_asks_for_its_password(read: ReadPage, letter: Path, tmp_pa
     page = read.page
     field, says = page.get_by_label("Password", exact=True), page.locator("#read-password-says")
     path = tmp_path / "locked.pdf"
-    path.write_bytes(pdf("A secret page", "Another secret (2)", password="open it"))
+    path.write_bytes(pdf("The secret page", "Another secret (2)", password="open it"))
     read.give(path)
     expect(field).to_be_focused()
     expect(page.locator("#read-password-title")).to_have_text("locked.pdf is locked with a password.")
@@ -263,7 +263,7 @@ def test_a_locked_pdf_asks_for_its_password(read: ReadPage, letter: Path, tmp_pa
     field.fill("open it")
     page.get_by_role("button", name="Open", exact=True).click()
     read.until(f"pyappPage.read.pages.length === 2 && {DONE}")
-    assert read.state("pages.map(({ values }) => values.text)") == ["A secret page", "Another secret (2)"]
+    assert read.state("pages.map(({ values }) => values.text)") == ["The secret page", "Another secret (2)"]
     expect(field).to_have_count(0)
     # Another PDF between: the password is remembered, in this tab alone.
     (tmp_path / "open.pdf").write_bytes(pdf("An open page"))
@@ -280,7 +280,7 @@ def test_a_locked_pdf_asks_for_its_password(read: ReadPage, letter: Path, tmp_pa
     expect(field).to_be_visible()
     page.keyboard.press("Escape")
     expect(field).to_have_count(0)
-    expect(read.lines).to_have_text(["A secret page"])
+    expect(read.lines).to_have_text(["The secret page"])
     read.button.click()
     expect(field).to_be_visible()
     page.get_by_role("button", name="Cancel", exact=True).click()

@@ -50,8 +50,9 @@ onnx.export(module, [x], "model.onnx")                  # any module of pyapp, f
   shape says, and errors name the node, the operator and the opset.
 - **Export** writes the ops that a call with example inputs runs, in opset 20. Sizes are those of the example.
 - **Speed** on one thread of an AMD EPYC with AVX2: in Chromium (`python -m bench --only chromium/onnx`), MiniLM-L6
-  takes 0.91 of onnxruntime-web's time (1.31), Whisper tiny's encoder 0.64, ResNet-50 0.71, MobileNet v2 0.70. Natively,
-  a token of a 135M decoder with weights of 4 bits takes 0.58 of onnxruntime's time, ResNet-50 1.3, MobileNet v2 1.7.
+  takes 0.70 of onnxruntime-web's time (1.31), Whisper tiny's encoder 0.64, ResNet-50 0.73, MobileNet v2 0.70. Natively
+  (`--only native/onnx`), beside onnxruntime: a token of a 135M decoder with weights of 4 bits 0.63, MiniLM-L6 1.00,
+  Whisper tiny's encoder 1.02, ResNet-50 1.2, MobileNet v2 1.6.
 - `ImageDecoder` needs Pillow.
 
 Refused: {refused}, which differentiates a part of its own graph; attention with sinks, with quantised caches or with

@@ -165,13 +165,13 @@ def test_bad_pictures_are_refused(loaded: Any, data: bytes, message: str) -> Non
 
 def test_locked_pdfs_open_with_their_password(loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pypdfium2")
-    locked, free = pdf("A secret page", "Another one (2)", password="open it"), japanese_pdf("The Japanese page")
+    locked, free = pdf("The secret page", "Another one (2)", password="open it"), japanese_pdf("The Japanese page")
     for password, says in ((None, "locked with a password"), ("Open it", "password is wrong")):
         last = run(BytesSource(locked, "locked.pdf"), model=loaded, password=password)[-1]
         assert isinstance(last, Error) and says in last.what and last.where == "locked.pdf"
     events = run([locked, free], model=loaded, password="open it")
     texts = [event.values["text"] for event in events if isinstance(event, Item)]
-    assert texts == ["A secret page", "Another one (2)", "The Japanese page"]
+    assert texts == ["The secret page", "Another one (2)", "The Japanese page"]
     (tmp_path / "locked.pdf").write_bytes(locked)
     command = ["read", str(tmp_path / "locked.pdf")]
     result = CliRunner().invoke(cli, command, standalone_mode=False)
@@ -181,7 +181,7 @@ def test_locked_pdfs_open_with_their_password(loaded: Any, tmp_path: Path, monke
         assert result.exit_code == 0 and "Another one (2)" in result.stdout
     monkeypatch.setattr(import_module("pyapp.cli.read"), "_in_terminal", lambda: True)
     result = CliRunner().invoke(cli, command, input="wrong\nopen it\n")
-    assert result.exit_code == 0 and "password is wrong" in result.stderr and "A secret page" in result.stdout
+    assert result.exit_code == 0 and "password is wrong" in result.stderr and "The secret page" in result.stdout
 
 
 def test_wrong_options_and_a_stop(loaded: Any, page: np.ndarray) -> None:
