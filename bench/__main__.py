@@ -2,8 +2,8 @@
 
 Prints the median of each figure, its range, and the ratio to each peer in the same run. Peers: `npm ci` in bench/
 brings wllama (llama.cpp for browsers), transformers.js, onnxruntime-web and TensorFlow.js; `pip install .[bench]`
-brings gguf, which writes wllama's weights; llama-cpp-python, torch and sentence-transformers, where installed, are
-measured natively.
+brings gguf, which writes wllama's weights; llama-cpp-python, torch, onnxruntime and sentence-transformers, where
+installed, are measured natively.
 """
 
 from __future__ import annotations

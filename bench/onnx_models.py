@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+import pyapp
+from pyapp.engine.native import get_num_threads, set_num_threads
+
 from .browser import PEERS, WEIGHTS, call, chromium, open_page
 from .onnx_files import FILES, Inputs
 from .report import Figure
@@ -35,8 +38,6 @@ def check(name: str, mine: np.ndarray, others: np.ndarray) -> None:
 
 
 def in_pyapp(path: Path, inputs: Inputs) -> Callable[[], np.ndarray]:
-    import pyapp
-
     model = pyapp.onnx.load(path)
     tensors = {key: pyapp.from_numpy(np.ascontiguousarray(value)) for key, value in inputs.items()}
 
@@ -59,8 +60,6 @@ def in_onnxruntime(path: Path, inputs: Inputs) -> Callable[[], np.ndarray]:
 
 
 def native_figures(name: str, runs: int, with_peers: bool = True) -> Iterator[Figure]:
-    from pyapp.engine.native import get_num_threads, set_num_threads
-
     path, inputs = written(name)
     before = get_num_threads()
     set_num_threads(1)
