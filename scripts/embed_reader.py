@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 from pyapp.recipes.reader.fonts import installed, opened
 from scripts.embedded_files import MODELS, embed
 
-FILES = ("model.safetensors", "config.json")
+FILES = ("model.safetensors", "config.json", "language.safetensors")
 FAMILY = "Liberation Serif"
 TITLE = "Bakery Sonnenschein"
 LINES = [

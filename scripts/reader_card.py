@@ -15,6 +15,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -31,17 +32,11 @@ from scripts.embedded_files import MODELS
 
 CARD = MODELS / "reader" / "README.md"
 LINES = 150  # of each condition
+MARGIN = 0.5  # of a line's height is paper around it
 FAILURES = 10  # of each condition
 ALIKE = str.maketrans({"“": '"', "”": '"', "„": '"', "’": "'", "‘": "'", "‚": "'", "–": "-", "—": "-"})
 _TABLE = re.compile(r"(\| lines \| reader \|.*\n\| ---.*\n)(?:\|.*\n)*")
 _FAILURES = re.compile(r"(\| said \| read \| font \|\n\| --- \| --- \| --- \|\n)(?:\|.*\n)*")
-
-
-def framed(line: Line) -> np.ndarray:
-    """A line's pixels with paper around them, as in a page: half its height on each side."""
-    pixels = line.pixels
-    paper = int(np.median(np.concatenate([pixels[0], pixels[-1]])))
-    return np.pad(pixels, max(6, pixels.shape[0] // 2), constant_values=paper)
 
 
 def by_reader(model: str, pictures: Sequence[np.ndarray]) -> list[str]:
@@ -84,8 +79,8 @@ def main() -> None:
     options = parser.parse_args()
     rows, failures = [], []
     for condition in CONDITIONS:
-        lines = test_lines(condition, options.lines)
-        pictures, said = [framed(line) for line in lines], [line.text for line in lines]
+        lines = test_lines(replace(condition, how=replace(condition.how, margin=MARGIN)), options.lines)
+        pictures, said = [line.pixels for line in lines], [line.text for line in lines]
         ways = {"reader": by_reader(options.model, pictures)}
         if options.tesseract:
             ways["tesseract"] = by_tesseract(pictures)

@@ -29,11 +29,11 @@ _NOT_WEIGHTS = re.compile(
 )
 INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")  # the preferred first
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
-# Hugging Face's files beside the weights, by role.
+# Hugging Face's files beside the weights, by role, and the model of characters beside a reader's.
 COMPANIONS = {
     f"{role}.json": role
     for role in ("config", "generation_config", "preprocessor_config", "processor_config", "tokenizer_config")
-}
+} | {"language.safetensors": "language"}
 
 Report = Callable[[Event], None]
 
@@ -41,7 +41,7 @@ Report = Callable[[Event], None]
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
     """The files of a name by role ("model", "tokenizer", "config", "generation_config", "preprocessor_config",
-    "processor_config", "tokenizer_config"; all but the model are optional), and the registry's entry, if any.
+    "processor_config", "tokenizer_config", "language"; all but the model are optional), and the registry's entry, if any.
     """
 
     name: str

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 LAYOUTS = ("page", "line")
 THRESHOLD = 0.6  # a line's confidence: what is less sure may be no text
+LONG, LONG_SHARE = 4, 0.7  # characters of a line that is hardly no text, and the share of the threshold for it
 PIXELS_PER_PLACE = 2  # of a line's picture, of a reader's scores
 BATCH_PIXELS = 1 << 12  # columns of lines that are read together
 WIDTH_STEP = 32  # widths of batches are multiples
@@ -69,8 +70,9 @@ def read_pages(
 
     layout: "page" finds lines and tables; "line" reads the whole picture as one line, which is usual for models such as
     TrOCR; None: what is usual for the model. tables: ruled tables are found. straighten: pages that are not straight
-    are turned. threshold (0 to 1): lines of less confidence are left out. password: opens PDFs that are locked. The
-    other options are those of a model such as TrOCR (text.sequence_to_sequence.SearchOptions).
+    are turned. threshold (0 to 1): lines of less confidence are left out; for lines of four characters or more, 0.7 of
+    it is enough, since shapes that are no text are read as one or two. password: opens PDFs that are locked. The other
+    options are those of a model such as TrOCR (text.sequence_to_sequence.SearchOptions).
     """
     from pyapp.models.loading.reading import LoadedReader
 
@@ -152,7 +154,8 @@ def _read(loaded: Any, index: int, page: Layout, threshold: float, options: Mapp
         if read is not None:
             number, place, line = wanted[i]
             region = page.regions[number]
-            if read.words and (keep_all or read.confidence >= threshold):
+            least = threshold * LONG_SHARE if len(read.text) >= LONG else threshold
+            if read.words and (keep_all or read.confidence >= least):
                 event = _text_line(index, number, place, page, line, crops[i][1], read)
                 if region.table is not None:
                     event = replace(event, cell=region.cells[place])
@@ -176,6 +179,7 @@ def _text_line(index: int, region: int, place: int, page: Layout, line: Line, le
 def _by_scores(loaded: Any, crops: Sequence[NDArray[np.uint8]], options: Any) -> Iterator[tuple[int, Found | None]]:
     """(number, what was read) of each crop, by a reader of lines; lines of about the same width are read together."""
     height = loaded.model.config.height
+    marks_of = best_path if loaded.search is None else loaded.search.best
     widths = [min(WIDEST, scaled_width(crop.shape[0], crop.shape[1], height)) for crop in crops]
     order = sorted(range(len(crops)), key=lambda i: widths[i])
     first = 0
@@ -195,7 +199,7 @@ def _by_scores(loaded: Any, crops: Sequence[NDArray[np.uint8]], options: Any) ->
             places = -(-widths[i] // PIXELS_PER_PLACE)
             scale = crops[i].shape[0] / height
             inked: Any = (pixels[row, 0, :, : widths[i]] > INKED).any(0)
-            yield i, spelled_words(best_path(scores[row, :places]), loaded.model.config.alphabet, inked, scale)
+            yield i, spelled_words(marks_of(scores[row, :places]), loaded.model.config.alphabet, inked, scale)
         first = last
 
 

@@ -14,6 +14,8 @@ from pyapp.engine import Device
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.models.load import read_settings
+from pyapp.text.character_model import read_character_model
+from pyapp.text.ctc import TextSearch
 
 from .by_task import build, given_files
 from .pictures import LoadedImageModel, load_image_model
@@ -24,10 +26,13 @@ LINE_READERS = ("ctc_reader",)
 
 @dataclass(frozen=True)
 class LoadedReader:
-    """A reader of lines. It has no tokenizer: its alphabet is part of its configuration."""
+    """A reader of lines. It has no tokenizer: its alphabet is part of its configuration. `search` finds the texts that
+    a language makes likely; None: the best character at each place is taken.
+    """
 
     name: str
     model: Any
+    search: TextSearch | None = None
     tokenizer: None = None
 
     @property
@@ -46,7 +51,8 @@ def load_reading_model(
     cancel: Cancel | None = None,
 ) -> LoadedReader | LoadedImageModel:
     """Loads a folder, its files by their names, or a name. dtype, the errors and events are those of
-    `load_image_model`; readers of lines compute in float32 unless a dtype is given.
+    `load_image_model`; readers of lines compute in float32 unless a dtype is given. A reader's folder may have
+    language.safetensors (pyapp.text.character_model).
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
     files: Mapping[str, Any]
@@ -63,4 +69,7 @@ def load_reading_model(
         )  # with its errors
     with open_checkpoint(files["model"]) as checkpoint:
         model: Any = build(checkpoint, settings, LINE_READING, dtype or "float32", device, report, cancel)
-    return LoadedReader(name, model.eval())
+    search = None
+    if "language" in files:
+        search = TextSearch(model.config.alphabet, read_character_model(files["language"]))
+    return LoadedReader(name, model.eval(), search)

@@ -32,7 +32,8 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class Print:
     """How lines are printed: `families` of fonts, the most characters, how strong the defects are (0 to 1), and the
-    shares of lines that have defects and of lines that are no text. `readable`: of texts.READABLE only.
+    shares of lines that have defects and of lines that are no text. `readable`: of texts.READABLE only. `margin`: the
+    paper around the crop, of its height.
     """
 
     families: tuple[str, ...] = SEEN
@@ -41,6 +42,7 @@ class Print:
     defective: float = 0.65
     empty: float = EMPTY
     readable: bool = False
+    margin: float = 0.0
 
 
 def choose_font(chooser: Chooser, families: tuple[str, ...], text: str = "") -> Font:
@@ -78,8 +80,9 @@ def draw_lines(chooser: Chooser, how: Print, takes: int = 1) -> list[Line]:
     for _ in range(takes):
         defects = how.defects if chooser.chance(how.defective) else 0.0
         ink = _bent(chooser, printed, defects) if defects else printed
-        ink = _cut(chooser, ink, how.defects)
-        found.append(Line(_on_paper(chooser, random, ink, defects), text, font.family))
+        crop = _cut(chooser, ink, how.defects)
+        ink, height = _with_margin(crop, how.margin), crop.height
+        found.append(Line(_on_paper(chooser, random, ink, height, defects), text, font.family))
     return found
 
 
@@ -180,19 +183,26 @@ def _cut(chooser: Chooser, ink: Any, defects: float) -> Any:
     return crop
 
 
-def _on_paper(chooser: Chooser, random: Any, ink: Any, defects: float) -> NDArray[np.uint8]:
-    """uint8 (H, W): the ink on paper, through an optical system, at times as JPEG or in black and white. Light ink on
-    dark paper is turned round, as a page's layout does.
+def _with_margin(ink: Any, margin: float) -> Any:
+    """The ink with paper around it: `margin` of its height."""
+    from PIL import ImageOps
+
+    return ImageOps.expand(ink, max(6, round(margin * ink.height)), 0) if margin else ink
+
+
+def _on_paper(chooser: Chooser, random: Any, ink: Any, height: int, defects: float) -> NDArray[np.uint8]:
+    """uint8 (H, W): the ink of a line `height` pixels high on paper, through an optical system, at times as JPEG or in
+    black and white. Light ink on dark paper is turned round, as a page's layout does.
     """
     from PIL import Image, ImageFilter
 
-    height = ink.height
     if defects and chooser.chance(0.5):
         ink = ink.filter(ImageFilter.GaussianBlur(defects * chooser.between(0.0, 0.04) * height))
     if defects and chooser.chance(0.15):  # scaled down and up again
         small = max(10, round(height * chooser.between(0.4, 0.9)))
         size, filters = ink.size, (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC, Image.Resampling.NEAREST)
-        ink = ink.resize((max(4, round(ink.width * small / height)), small), chooser.choose(filters[:2]))
+        less = max(4, round(ink.width * small / height)), round(ink.height * small / height)
+        ink = ink.resize(less, chooser.choose(filters[:2]))
         ink = ink.resize(size, chooser.choose(filters))
     if defects and height > 20 and chooser.chance(0.1):  # heavy or light print
         other = ink.filter(chooser.choose((ImageFilter.MaxFilter(3), ImageFilter.MinFilter(3))))

@@ -12,7 +12,7 @@ from pyapp.recipes.chooser import Chooser
 from pyapp.recipes.reader.drawing import Line, Print, draw_lines
 from pyapp.recipes.reader.fonts import UNSEEN
 from pyapp.recipes.reader.loader import batched
-from pyapp.text.ctc import best_path
+from pyapp.text.ctc import TextSearch, best_path
 
 TEST_SEED = 2_000_000_023
 BATCH = 8
@@ -40,15 +40,16 @@ def test_lines(condition: Condition, count: int) -> list[Line]:
     return sorted(lines, key=lambda line: line.pixels.shape[1] / line.pixels.shape[0])
 
 
-def read_lines(model: CtcReader, lines: Sequence[Line]) -> list[str]:
-    """What a model reads in lines."""
+def read_lines(model: CtcReader, lines: Sequence[Line], search: TextSearch | None = None) -> list[str]:
+    """What a model reads in lines; with a search, what a language makes likely."""
+    marks_of = best_path if search is None else search.best
     found = []
     alphabet = model.config.alphabet
     for first in range(0, len(lines), BATCH):
         batch = batched(lines[first : first + BATCH], model.config.height)
         with no_grad():
             scores = model(ops.from_numpy(batch.pixels)).numpy()
-        found += ["".join(alphabet[mark.number - 1] for mark in best_path(row)).strip() for row in scores]
+        found += ["".join(alphabet[mark.number - 1] for mark in marks_of(row)).strip() for row in scores]
     return found
 
 

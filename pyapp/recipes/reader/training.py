@@ -20,9 +20,12 @@ from pyapp.optim.lr_scheduler import LambdaLR, warmup_cosine
 from pyapp.recipes.reader.drawing import Print
 from pyapp.recipes.reader.evaluation import CONDITIONS, character_errors, read_lines, test_lines
 from pyapp.recipes.reader.export import export
+from pyapp.recipes.reader.language import LANGUAGE_FILE, write_language
 from pyapp.recipes.reader.loader import LineLoader, Lines, Stage, batched
 from pyapp.recipes.reader.texts import ALPHABET
 from pyapp.recipes.spelling import spelling_loss
+from pyapp.text.character_model import read_character_model
+from pyapp.text.ctc import TextSearch
 from pyapp.text.options import check_number
 from pyapp.train.resumable import ResumableTraining, settings_of
 from pyapp.train.trainer import Trainer, decay_groups
@@ -40,7 +43,8 @@ BATCH = 8  # held-out lines at a time
 class ReaderSettings:
     """The settings that determine the result. The embedded model was made with these.
 
-    `rows` lines make a batch. `held_out` counts the lines of each condition that judge the model.
+    `rows` lines make a batch. `held_out` counts the lines of each condition that judge the model, `language_lines` the
+    texts of which the model of characters is made.
     """
 
     steps: int = 13000
@@ -50,9 +54,10 @@ class ReaderSettings:
     width: int = 192
     layers: int = 4
     held_out: int = 128
+    language_lines: int = 300_000
 
     def __post_init__(self) -> None:
-        for name in ("steps", "rows", "held_out"):
+        for name in ("steps", "rows", "held_out", "language_lines"):
             check_number(name, getattr(self, name), 1, 10_000_000, whole=True)
         check_number("width", self.width, 8, 4096, whole=True)
         check_number("layers", self.layers, 1, 64, whole=True)
@@ -100,29 +105,31 @@ class ReaderTraining(ResumableTraining):
         return total / count
 
     def evaluated(self, cancel: Cancel) -> Iterator[Event]:
-        for name, error in self.errors(self.model).items():
+        for name, error in self.errors().items():
             yield Metric(f"character_error_{name}", error, "", self.trainer.step_count)
 
-    def errors(self, model: CtcReader) -> dict[str, float]:
+    def errors(self, search: TextSearch | None = None) -> dict[str, float]:
         """The character error rate on the held-out lines of each condition."""
-        model.eval()
+        self.model.eval()
         found = {
-            name: character_errors([line.text for line in lines], read_lines(model, lines))
+            name: character_errors([line.text for line in lines], read_lines(self.model, lines, search))
             for name, lines in self.lines.items()
         }
-        model.train()
+        self.model.train()
         return found
 
     def export(self) -> None:
         export(self.folder, self.model)
+        write_language(self.folder, self.settings.seed, self.settings.language_lines)
 
     def results(self) -> dict[str, Any]:
+        search = TextSearch(self.model.config.alphabet, read_character_model(self.folder / LANGUAGE_FILE))
         return {
             "held_out_loss": self.trainer.held_out[-1][1],
-            "character_errors": self.errors(self.model),
+            "character_errors": self.errors(search),
             "parameters": sum(parameter.numel() for parameter in self.model.folded().parameters()),
             "lines": self.trainer.step_count * self.settings.rows,
-            "size": (self.folder / "model.safetensors").stat().st_size,
+            "size": sum((self.folder / name).stat().st_size for name in ("model.safetensors", LANGUAGE_FILE)),
         }
 
     def speed(self, steps_per_second: float) -> tuple[float, str]:

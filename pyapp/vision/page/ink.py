@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 
-from .components import Components, component_steps
+from .components import Components, component_steps, painted
 from .steps import BAND, Steps, bands, finished, within
 
 if TYPE_CHECKING:
@@ -24,6 +24,14 @@ SHARE = 0.4  # of the contrast of the darkest ink nearby is ink
 FAINTEST = 14  # of 255: less contrast is no ink
 NOISE = 4.0  # standard deviations of the noise are no ink
 NOISY = 7.0  # of 255: with more noise, pixels are averaged first
+SOFT = 0.45  # of the contrast of the darkest ink nearby is the least at an edge of print
+SOFT_SHARE = 0.08  # of all edges are soft where the paper has stains
+CLOSER = 1.3  # of the usual height of characters: blocks of paper with stains
+CLOSEST = 12  # pixels: such blocks at least
+EDGE_ROWS = 256  # of a band that are looked at
+NOISE_SPECK = 0.2  # of the usual height of characters: smaller specks of noise are no ink
+ALONE = 60  # of 255: a speck is darker by so much
+SPECKLED = 0.003  # of the pixels are specks
 BOX_SIDE = 12  # pixels at least of a dark box with light text
 BOX_RIM = 0.8  # of the rim of a dark box is dark
 RIM = 2  # pixels of the rim that stay ink
@@ -76,35 +84,103 @@ def _threshold(grey: NDArray[np.uint8]) -> Steps[NDArray[np.bool_]]:
     """bool (H, W): what is darker than the paper by a share of the darkest nearby (Bernsen's idea, 1986, with the
     paper's own level).
     """
-    height, width = grey.shape
-    noise = yield from within(_noise(grey), 0.0, 0.15)
-    smooth = noise > NOISY
-    if smooth:
-        noise /= 2.5
+    if _speckled(grey):
+        grey = yield from within(_median_filtered(grey), 0.0, 0.05)
+    noise = yield from within(_noise(grey), 0.05, 0.15)
+    page = _Contrast(grey, noise)
+    size = max(SMALLEST_BLOCK, -(-max(grey.shape) // GRID))
+    mask = yield from within(page.ink(size), 0.15, 0.6)
+    if page.smooth or page.soft_edges(mask) > SOFT_SHARE:
+        found = yield from within(component_steps(mask), 0.6, 0.65)
+        usual = usual_height(found)
+        closer = round(CLOSER * usual)
+        if usual and closer < size and page.soft_edges(mask) > SOFT_SHARE:
+            mask &= yield from within(page.ink(max(CLOSEST, closer)), 0.65, 0.95)
+            found = yield from within(component_steps(mask), 0.95, 1.0)
+        if page.smooth:  # what is left of the noise
+            least = (NOISE_SPECK * usual) ** 2
+            mask = painted(found, found.area >= least, mask.shape)
+    return mask
 
-    def values(first: int, last: int) -> NDArray[np.float32]:
-        """Rows of the page, averaged where there is much noise."""
-        if not smooth:
-            return grey[first:last].astype(np.float32)
-        above, below = int(first > 0), int(last < height)
-        rows = averaged(grey[first - above : last + below].astype(np.float32))
+
+class _Contrast:
+    """How much darker than the paper the pixels of a page uint8 (H, W) are; averaged where there is much noise."""
+
+    def __init__(self, grey: NDArray[np.uint8], noise: float) -> None:
+        self.grey = grey
+        self.smooth = noise > NOISY
+        self.noise = noise / 2.5 if self.smooth else noise
+        self.darkest: Spread | None = None
+
+    def values(self, first: int, last: int) -> NDArray[np.float32]:
+        """Rows of the page, float32 (last - first, W)."""
+        if not self.smooth:
+            return self.grey[first:last].astype(np.float32)
+        above, below = int(first > 0), int(last < self.grey.shape[0])
+        rows = averaged(self.grey[first - above : last + below].astype(np.float32))
         return rows[above : len(rows) - below]
 
-    size = max(SMALLEST_BLOCK, -(-max(grey.shape) // GRID))
-    paper = yield from within(_block_values(values, grey.shape, size, PAPER), 0.15, 0.4)
-    paper_at = Spread(_median_of_nine(paper), size, grey.shape)
+    def ink(self, size: int) -> Steps[NDArray[np.bool_]]:
+        """The ink bool (H, W), where the paper's level is that of blocks of size x size pixels."""
+        shape = height, width = self.grey.shape
+        paper = yield from within(_block_values(self.values, shape, size, PAPER), 0.0, 0.3)
+        paper_at = Spread(_median_of_nine(paper), size, shape)
 
-    def contrast(first: int, last: int) -> NDArray[np.float32]:
-        return paper_at.rows(first, last) - values(first, last)
+        def contrast(first: int, last: int) -> NDArray[np.float32]:
+            return paper_at.rows(first, last) - self.values(first, last)
 
-    darkest = yield from within(_block_values(contrast, grey.shape, NEAR, 99), 0.4, 0.75)
-    darkest_at = Spread(_most_of_nine(darkest), NEAR, grey.shape)
-    mask = np.empty(grey.shape, bool)
-    for first, last in bands(height, width):
-        least = np.maximum(SHARE * darkest_at.rows(first, last), max(FAINTEST, NOISE * noise))
-        mask[first:last] = contrast(first, last) > least
-        yield 0.75 + 0.25 * last / height
-    return mask
+        darkest = yield from within(_block_values(contrast, shape, NEAR, 99), 0.3, 0.7)
+        self.darkest = darkest_at = Spread(_most_of_nine(darkest), NEAR, shape)
+        mask = np.empty(shape, bool)
+        for first, last in bands(height, width):
+            least = np.maximum(SHARE * darkest_at.rows(first, last), max(FAINTEST, NOISE * self.noise))
+            mask[first:last] = contrast(first, last) > least
+            yield 0.7 + 0.3 * last / height
+        return mask
+
+    def soft_edges(self, mask: NDArray[np.bool_]) -> float:
+        """The share of the ink's edges, to the left and right, that are no edges of print: the paper becomes darker
+        slowly there.
+        """
+        assert self.darkest is not None
+        soft = count = 0
+        height, width = mask.shape
+        for first, last in bands(height, width):
+            every = max(1, (last - first) // EDGE_ROWS)
+            values, ink = self.values(first, last)[::every], mask[first:last:every]
+            row, column = np.nonzero(ink[:, 2:-3] != ink[:, 3:-2])  # the edge is behind the third of six pixels
+            near = np.stack([values[row, column + i] for i in range(6)])
+            step = near.max(0) - near[1:5].min(0)
+            soft += int((step < SOFT * self.darkest.rows(first, last)[::every][row, column + 2]).sum())
+            count += len(row)
+        return soft / count if count else 0.0
+
+
+def _speckled(grey: NDArray[np.uint8]) -> bool:
+    """Whether many pixels are dark alone, as in a bad facsimile: darker by far than the eight around them."""
+    alone = count = 0
+    for first, last in bands(*grey.shape):
+        rows = grey[first:last].astype(np.int16)
+        beside = np.minimum(rows[:, :-2], rows[:, 2:])
+        whole = np.minimum(beside, rows[:, 1:-1])
+        around = np.minimum(np.minimum(whole[:-2], whole[2:]), beside[1:-1])
+        alone += int((around - rows[1:-1, 1:-1] > ALONE).sum())
+        count += around.size
+    return count > 0 and alone > SPECKLED * count
+
+
+def _median_filtered(grey: NDArray[np.uint8]) -> Steps[NDArray[np.uint8]]:
+    """The median of 3 x 3 pixels."""
+    found = np.empty_like(grey)
+    height, width = grey.shape
+    padded = np.pad(grey, 1, "edge")
+    for first, last in bands(height, width * 9):
+        rows = padded[first : last + 2]
+        near = np.stack([rows[i : i + last - first, j : j + width] for i in range(3) for j in range(3)])
+        near.partition(4, axis=0)
+        found[first:last] = near[4]
+        yield last / height
+    return found
 
 
 def _noise(grey: NDArray[np.uint8]) -> Steps[float]:
@@ -237,7 +313,14 @@ def _windows(mask: NDArray[np.bool_], size: int, axis: int, together: Any) -> St
 
 
 def usual_height(found: Components) -> float:
-    """The usual height of characters: the median of the components that could be some. 0 without any."""
+    """The usual height of characters: the median of the components that could be some, each as often as it is wide, so
+    that quotes and dots count little. 0 without any.
+    """
     width, height = found.right - found.left, found.bottom - found.top
     likely = (height >= 6) & (width >= 2) & (width < 4 * height) & (height < 12 * width) & (found.area >= 8)
-    return float(np.median(height[likely])) if likely.any() else 0.0
+    if not likely.any():
+        return 0.0
+    width, height = width[likely], height[likely]
+    order = np.argsort(height)
+    shares = np.cumsum(width[order])
+    return float(height[order][np.searchsorted(shares, shares[-1] / 2)])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 
-from .components import Runs, component_steps, filled, painted, runs_of
+from .components import Components, Runs, component_steps, filled, painted, runs_of
 from .steps import Steps, within
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ PIECE = 1.3  # usual heights of characters: the shortest piece between gaps
 SHORTEST_PIECE = 10  # pixels
 THICKEST = 0.8  # of the usual height of characters
 SLENDER = 6  # times as long as thick at least
+COVERED = 0.6  # of a rule's two sides may have ink; blurred text has more
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,23 @@ def _across(
     found_mask = filled(Runs(row[long], start[long], end[long]), mask.shape)
     yield 0.5
     found = yield from within(component_steps(found_mask), 0.5, 0.9)
+    beside = _ink_beside(found, found_mask, mask)
     rules: list[Rule] = []
     keep = np.zeros(len(found), bool)
     for i in range(len(found)):
         left, top, right, bottom = found.box(i)
         thick = found.area[i] / (right - left)  # of one that is not quite straight
-        if thick <= thickest and right - left >= SLENDER * thick:
+        free = beside[i] <= COVERED * 2 * (right - left)
+        if free and thick <= thickest and right - left >= SLENDER * thick:
             rules.append(Rule(left, top, right, bottom))
             keep[i] = True
     return rules, painted(found, keep, mask.shape)
+
+
+def _ink_beside(found: Components, found_mask: NDArray[np.bool_], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """How many pixels right above and below each component of `found_mask` are other ink, (components,)."""
+    other = np.zeros((mask.shape[0] + 2, mask.shape[1] + 1), np.int32)
+    np.cumsum(mask & ~found_mask, axis=1, dtype=np.int32, out=other[1:-1, 1:])
+    row, start, end = found.runs.row, found.runs.start, found.runs.end
+    count = other[row, end] - other[row, start] + other[row + 2, end] - other[row + 2, start]
+    return np.bincount(found.owner, count, len(found)).astype(np.int64)
