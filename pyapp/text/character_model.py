@@ -132,7 +132,7 @@ def _read_part(checkpoint: Any, part: str, where: str) -> NGrams:
     symbols = BORDER + checkpoint.metadata.get(part, "")
     if not 1 < len(symbols) <= 256 or len(set(symbols)) != len(symbols):
         raise FileFormatError(f"the symbols of {part} are not 1 to 255 different ones", where=where)
-    order = sum(name.startswith(f"{part}.") and name.endswith(".costs") for name in checkpoint.tensors)
+    order = len({name.rpartition(".")[0] for name in checkpoint.tensors if name.startswith(f"{part}.")})
     if not 0 < order <= LONGEST:
         raise FileFormatError(f"{part} has n-grams of {order} lengths, expected 1 to {LONGEST}", where=where)
     tree: list[Mapping[str, bytes]] = []

@@ -125,6 +125,36 @@ def test_a_dark_page_is_turned_round() -> None:
     assert np.array_equal(dark_on_light(pixels), pixels) and np.array_equal(dark_on_light(255 - pixels), pixels)
 
 
+@pytest.mark.parametrize("level", [120, 180])
+def test_dark_print_on_dark_paper_stays(level: int) -> None:
+    """The frame of a label is darker than half way between print and paper."""
+    pixels = draw_lines(Chooser("label"), columns(3, 1, 2))
+    page = np.pad(pixels, 60, constant_values=level)
+    assert np.array_equal(dark_on_light(page), page)
+    assert np.array_equal(dark_on_light(pixels // 3), pixels // 3)
+
+
+def test_stains_and_specks_are_no_ink() -> None:
+    """Lines are found beside stains as dark as half the print, and under specks of a bad facsimile."""
+    pixels = draw_lines(Chooser("stains"), columns(4, 1, 5), 22)
+    wanted = [(top, bottom) for _, top, _, bottom in lines_of(find_layout(pixels))]
+    y, x = np.mgrid[: pixels.shape[0], : pixels.shape[1]]
+    stains = np.cos(y / 23) * np.cos(x / 31)
+    stained = np.clip(pixels - 110 * np.clip(stains, 0, 1), 0, 255).astype(np.uint8)
+    specks = np.random.default_rng(1).random(pixels.shape)
+    speckled = np.where(specks < 0.01, 0, np.where(specks > 0.99, 255, pixels)).astype(np.uint8)
+    for page in (stained, speckled):
+        found = [(top, bottom) for _, top, _, bottom in lines_of(find_layout(page))]
+        assert len(found) == len(wanted) == 5
+        assert np.abs(np.array(found) - np.array(wanted)).max() <= 4
+
+
+def test_small_text_that_noise_blurs_is_no_rule() -> None:
+    pixels = draw_lines(Chooser("small"), columns(5, 1, 3), 12, noise=20)
+    boxes = lines_of(find_layout(pixels))
+    assert len(boxes) == 3 and all(8 <= bottom - top <= 20 for _, top, _, bottom in boxes)
+
+
 @pytest.mark.parametrize("kind", ["white", "grey noise", "slope", "one pixel", "strip"])
 def test_paper_without_ink_has_no_lines(kind: str) -> None:
     random = np.random.default_rng(3)

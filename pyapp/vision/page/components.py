@@ -141,3 +141,14 @@ def painted(found: Components, chosen: NDArray[np.bool_], shape: Any) -> NDArray
     """A mask bool (H, W) of the chosen components."""
     keep, runs = chosen[found.owner], found.runs
     return filled(Runs(runs.row[keep], runs.start[keep], runs.end[keep]), shape)
+
+
+def pixels_of(mask: NDArray[np.bool_], runs: Runs) -> NDArray[np.int64]:
+    """How many pixels of a mask bool (H, W) each run has, (N,); rows outside of it have none."""
+    count = np.zeros(len(runs.row), np.int64)
+    inside = (runs.row >= 0) & (runs.row < len(mask))
+    rows, place = np.unique(runs.row[inside], return_inverse=True)
+    sums = np.zeros((len(rows), mask.shape[1] + 1), np.int32)
+    np.cumsum(mask[rows], axis=1, dtype=np.int32, out=sums[:, 1:])
+    count[inside] = sums[place, runs.end[inside]] - sums[place, runs.start[inside]]
+    return count

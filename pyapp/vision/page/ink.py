@@ -5,12 +5,13 @@ light ones in dark boxes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 
-from .components import Components, component_steps, painted
+from .components import Components, component_steps, painted, pixels_of
 from .steps import BAND, Steps, bands, finished, within
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ SMALLEST_BLOCK = 48  # pixels: larger than most dark boxes are high
 GRID = 20  # blocks along the longer side, in which the level of the paper is measured
 PAPER = 80  # percentile of a block that is paper
 NEAR = 24  # pixels: the darkest ink is measured in blocks of this size
+SAMPLE = 1 << 18  # pixels of a page that tell what its print is like
 SHARE = 0.4  # of the contrast of the darkest ink nearby is ink
 FAINTEST = 14  # of 255: less contrast is no ink
 NOISE = 4.0  # standard deviations of the noise are no ink
@@ -28,9 +30,13 @@ SOFT = 0.45  # of the contrast of the darkest ink nearby is the least at an edge
 SOFT_SHARE = 0.08  # of all edges are soft where the paper has stains
 CLOSER = 1.3  # of the usual height of characters: blocks of paper with stains
 CLOSEST = 12  # pixels: such blocks at least
-EDGE_ROWS = 256  # of a band that are looked at
+EDGE = 0.1  # of the usual height of characters: an edge of print is no wider
+EDGE_ROWS = 1024  # of a page that are looked at at least
+STAIN = 0.6  # of a stain's edges are soft at least, and of its area is solid
+THICK = 0.8  # of the usual height of characters is the side of squares that a solid area is made of
 NOISE_SPECK = 0.2  # of the usual height of characters: smaller specks of noise are no ink
 ALONE = 60  # of 255: a speck is darker by so much
+SPECK_ROWS = 32  # beside one another that are looked at
 SPECKLED = 0.003  # of the pixels are specks
 BOX_SIDE = 12  # pixels at least of a dark box with light text
 BOX_RIM = 0.8  # of the rim of a dark box is dark
@@ -50,16 +56,14 @@ class Ink:
 
 
 def find_ink(grey: NDArray[np.uint8]) -> Ink:
-    """The ink of a grey page uint8 (H, W)."""
-    return finished(ink_steps(grey))
+    """The ink of a grey page uint8 (H, W), which is turned round if its print is light."""
+    return finished(ink_steps(dark_on_light(grey)))
 
 
 def ink_steps(grey: NDArray[np.uint8]) -> Steps[Ink]:
-    """As `find_ink`."""
-    grey = dark_on_light(grey)
-    yield 0.05
-    mask = yield from within(_threshold(grey), 0.05, 0.7)
-    mask, flipped = yield from within(_open_boxes(mask), 0.7, 1.0)
+    """The ink of a grey page uint8 (H, W) with dark print."""
+    mask, found = yield from within(_threshold(grey), 0.0, 0.75)
+    mask, flipped = yield from within(_open_boxes(mask, found), 0.75, 1.0)
     if flipped.any():
         grey = np.where(flipped, 255 - grey, grey)
     return Ink(mask, grey, flipped)
@@ -73,16 +77,24 @@ def histogram(values: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 def dark_on_light(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A page uint8 (H, W), turned round where most of it is dark."""
-    counts = histogram(grey).cumsum()
-    low, high = np.searchsorted(counts, (0.02 * grey.size, 0.98 * grey.size))
-    middle = int(low + high) // 2
-    return 255 - grey if high - low >= FAINTEST and counts[middle] > 0.5 * grey.size else grey
+    """A page uint8 (H, W), turned round where its print is lighter than the paper: where the lightest pixels of blocks
+    are further from the median than the darkest.
+    """
+    every = max(1, ceil((grey.size / SAMPLE) ** 0.5))
+    sample = grey[::every, ::every]
+    height, width = sample.shape
+    rows, columns = -(-height // SMALLEST_BLOCK), -(-width // SMALLEST_BLOCK)
+    blocks = np.pad(sample, ((0, rows * SMALLEST_BLOCK - height), (0, columns * SMALLEST_BLOCK - width)), "edge")
+    blocks = blocks.reshape(rows, SMALLEST_BLOCK, columns, SMALLEST_BLOCK).transpose(0, 2, 1, 3).reshape(-1, SMALLEST_BLOCK**2)
+    low, middle, high = np.percentile(blocks, (2, 50, 98), axis=1)  # (blocks,)
+    low, high = middle - low, high - middle
+    clear = np.maximum(low, high) >= FAINTEST
+    return 255 - grey if high[clear].sum() > low[clear].sum() else grey
 
 
-def _threshold(grey: NDArray[np.uint8]) -> Steps[NDArray[np.bool_]]:
+def _threshold(grey: NDArray[np.uint8]) -> Steps[tuple[NDArray[np.bool_], Components]]:
     """bool (H, W): what is darker than the paper by a share of the darkest nearby (Bernsen's idea, 1986, with the
-    paper's own level).
+    paper's own level); and its components.
     """
     if _speckled(grey):
         grey = yield from within(_median_filtered(grey), 0.0, 0.05)
@@ -90,17 +102,22 @@ def _threshold(grey: NDArray[np.uint8]) -> Steps[NDArray[np.bool_]]:
     page = _Contrast(grey, noise)
     size = max(SMALLEST_BLOCK, -(-max(grey.shape) // GRID))
     mask = yield from within(page.ink(size), 0.15, 0.6)
-    if page.smooth or page.soft_edges(mask) > SOFT_SHARE:
-        found = yield from within(component_steps(mask), 0.6, 0.65)
-        usual = usual_height(found)
-        closer = round(CLOSER * usual)
-        if usual and closer < size and page.soft_edges(mask) > SOFT_SHARE:
-            mask &= yield from within(page.ink(max(CLOSEST, closer)), 0.65, 0.95)
-            found = yield from within(component_steps(mask), 0.95, 1.0)
-        if page.smooth:  # what is left of the noise
-            least = (NOISE_SPECK * usual) ** 2
-            mask = painted(found, found.area >= least, mask.shape)
-    return mask
+    found = yield from within(component_steps(mask), 0.6, 0.65)
+    usual = usual_height(found)
+    closer = max(CLOSEST, round(CLOSER * usual))
+    soft, count = page.soft_edges(found, usual)
+    if usual and closer < size and soft.sum() > SOFT_SHARE * count.sum():
+        mask &= yield from within(page.ink(closer), 0.65, 0.95)
+        found = yield from within(component_steps(mask), 0.95, 1.0)
+        soft, count = page.soft_edges(found, usual)
+        thick = yield from within(solid(mask, max(4, round(THICK * usual))), 1.0, 1.0)
+        thick_pixels = np.bincount(found.owner, pixels_of(thick, found.runs), len(found))
+        mask = painted(found, (soft <= STAIN * count) | (thick_pixels < STAIN * found.area), mask.shape)
+        found = yield from within(component_steps(mask), 1.0, 1.0)
+    if page.smooth:  # what is left of the noise
+        mask = painted(found, found.area >= (NOISE_SPECK * usual) ** 2, mask.shape)
+        found = yield from within(component_steps(mask), 1.0, 1.0)
+    return mask, found
 
 
 class _Contrast:
@@ -138,32 +155,39 @@ class _Contrast:
             yield 0.7 + 0.3 * last / height
         return mask
 
-    def soft_edges(self, mask: NDArray[np.bool_]) -> float:
-        """The share of the ink's edges, to the left and right, that are no edges of print: the paper becomes darker
-        slowly there.
+    def soft_edges(self, found: Components, usual: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many of each component's edges, to the left and right, are no edges of print, since the paper becomes
+        darker slowly there; and of how many that were looked at. `usual`: the height of characters.
         """
         assert self.darkest is not None
-        soft = count = 0
-        height, width = mask.shape
+        soft, count = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
+        height, width = self.grey.shape
+        reach = max(2, round(EDGE * usual))  # pixels before and behind an edge
+        around = np.arange(-reach - 1, reach + 1)
+        every = max(1, height // EDGE_ROWS)
         for first, last in bands(height, width):
-            every = max(1, (last - first) // EDGE_ROWS)
-            values, ink = self.values(first, last)[::every], mask[first:last:every]
-            row, column = np.nonzero(ink[:, 2:-3] != ink[:, 3:-2])  # the edge is behind the third of six pixels
-            near = np.stack([values[row, column + i] for i in range(6)])
-            step = near.max(0) - near[1:5].min(0)
-            soft += int((step < SOFT * self.darkest.rows(first, last)[::every][row, column + 2]).sum())
-            count += len(row)
-        return soft / count if count else 0.0
+            values, darkest = self.values(first, last), self.darkest.rows(first, last)
+            here = np.arange(*np.searchsorted(found.runs.row, (first, last)))
+            here = here[found.runs.row[here] % every == 0]
+            for edge in (found.runs.start[here], found.runs.end[here]):
+                inside = (edge > reach) & (edge < width - reach)
+                row, edge, owner = found.runs.row[here][inside] - first, edge[inside], found.owner[here][inside]
+                near = values[row[:, None], edge[:, None] + around]  # (edges, pixels)
+                step = near.max(1) - near[:, 1:-1].min(1)
+                count += np.bincount(owner, minlength=len(found))
+                soft += np.bincount(owner[step < SOFT * darkest[row, edge]], minlength=len(found))
+        return soft, count
 
 
 def _speckled(grey: NDArray[np.uint8]) -> bool:
     """Whether many pixels are dark alone, as in a bad facsimile: darker by far than the eight around them."""
     alone = count = 0
-    for first, last in bands(*grey.shape):
-        rows = grey[first:last].astype(np.int16)
+    every = max(1, grey.size // (4 * SAMPLE))
+    for first in range(0, len(grey), SPECK_ROWS * every):
+        rows = grey[first : first + SPECK_ROWS].astype(np.int16)
         beside = np.minimum(rows[:, :-2], rows[:, 2:])
         whole = np.minimum(beside, rows[:, 1:-1])
-        around = np.minimum(np.minimum(whole[:-2], whole[2:]), beside[1:-1])
+        around = np.minimum(np.minimum(whole[:-2], whole[2:]), beside[1:-1])  # (rows - 2, W - 2)
         alone += int((around - rows[1:-1, 1:-1] > ALONE).sum())
         count += around.size
     return count > 0 and alone > SPECKLED * count
@@ -266,12 +290,13 @@ def _between(count: int, size: int, pixels: NDArray[np.int64]) -> tuple[Any, Any
     return low, np.minimum(low + 1, count - 1), (places - low).astype(np.float32)
 
 
-def _open_boxes(mask: NDArray[np.bool_]) -> Steps[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    """The mask with dark boxes opened: their rims and what is light in them is the ink. Also where, bool (H, W)."""
+def _open_boxes(mask: NDArray[np.bool_], found: Components) -> Steps[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+    """The mask of components with dark boxes opened: their rims and what is light in them is the ink. Also where, bool
+    (H, W).
+    """
     flipped, mask = np.zeros_like(mask), mask.copy()
-    found = yield from within(component_steps(mask), 0.0, 0.3)
     usual = usual_height(found)
-    thick = yield from within(solid(mask, max(4, int(SOLID * usual))), 0.3, 0.7)
+    thick = yield from within(solid(mask, max(4, int(SOLID * usual))), 0.0, 0.7)
     found = yield from within(component_steps(thick), 0.7, 1.0)
     width, height = found.right - found.left, found.bottom - found.top
     least = max(BOX_SIDE, 1.2 * usual)

@@ -10,7 +10,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 
 from .components import component_steps
-from .ink import Ink, find_ink, histogram, ink_steps, usual_height
+from .ink import Ink, dark_on_light, find_ink, histogram, ink_steps, usual_height
 from .lines import Line, find_lines
 from .order import in_order, order_steps
 from .rules import find_rules
@@ -89,6 +89,7 @@ def find_layout(grey: NDArray[np.uint8], tables: bool = True, straighten: bool =
 
 def layout_steps(grey: NDArray[np.uint8], tables: bool = True, straighten: bool = True) -> Steps[Layout]:
     """As `find_layout`."""
+    grey = dark_on_light(grey)
     ink = yield from within(ink_steps(grey), 0.0, 0.3)
     angle = skew(ink.mask) if straighten else 0.0
     turn = Turn(angle, *grey.shape)
@@ -101,7 +102,7 @@ def layout_steps(grey: NDArray[np.uint8], tables: bool = True, straighten: bool 
     mask, straight = ink.mask, ink.grey
     usual = usual_height((yield from within(component_steps(mask), 0.75, 0.78)))
     rules = yield from within(find_rules(mask, usual), 0.78, 0.9)
-    mask = mask & ~rules.across_mask & ~rules.down_mask
+    mask = mask & ~_with_edges(rules.across_mask) & ~_with_edges(rules.down_mask.T).T
     found = yield from within(component_steps(mask), 0.9, 0.93)
     usual = usual_height(found) or usual
     found_tables = (yield from within(find_tables(rules, ink.boxes, mask, usual), 0.93, 0.94)) if tables else []
@@ -129,6 +130,14 @@ def layout_steps(grey: NDArray[np.uint8], tables: bool = True, straighten: bool 
         if line.height >= SMALLEST_LINE:
             items.append(_Item((line.left, line.top, line.right, line.bottom), line=line))
     return Layout(turn, straight, _regions((yield from within(order_steps(items), 0.98, 1.0))))
+
+
+def _with_edges(rules: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Rules across with the pixels above and below them: what a rule that is not quite straight leaves there."""
+    found = rules.copy()
+    found[1:] |= rules[:-1]
+    found[:-1] |= rules[1:]
+    return found
 
 
 def _turned(turn: Turn, grey: NDArray[np.uint8]) -> Steps[Ink]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 
-from .components import Components, Runs, component_steps, filled, painted, runs_of
+from .components import Components, Runs, component_steps, filled, painted, pixels_of, runs_of
 from .steps import Steps, within
 
 if TYPE_CHECKING:
@@ -88,8 +88,6 @@ def _across(
 
 def _ink_beside(found: Components, found_mask: NDArray[np.bool_], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     """How many pixels right above and below each component of `found_mask` are other ink, (components,)."""
-    other = np.zeros((mask.shape[0] + 2, mask.shape[1] + 1), np.int32)
-    np.cumsum(mask & ~found_mask, axis=1, dtype=np.int32, out=other[1:-1, 1:])
-    row, start, end = found.runs.row, found.runs.start, found.runs.end
-    count = other[row, end] - other[row, start] + other[row + 2, end] - other[row + 2, start]
+    runs, other = found.runs, mask & ~found_mask
+    count = sum(pixels_of(other, Runs(runs.row + beside, runs.start, runs.end)) for beside in (-1, 1))
     return np.bincount(found.owner, count, len(found)).astype(np.int64)
