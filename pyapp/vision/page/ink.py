@@ -5,6 +5,7 @@ light ones in dark boxes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -54,19 +55,22 @@ class Ink:
     grey: NDArray[np.uint8]
     boxes: NDArray[np.bool_]
 
+    def of(self, grey: NDArray[np.uint8]) -> Ink:
+        """The same ink with the pixels of another picture of the page, uint8 (H, W)."""
+        return replace(self, grey=np.where(self.boxes, 255 - grey, grey) if self.boxes.any() else grey)
+
 
 def find_ink(grey: NDArray[np.uint8]) -> Ink:
     """The ink of a grey page uint8 (H, W), which is turned round if its print is light."""
-    return finished(ink_steps(dark_on_light(grey)))
+    grey = dark_on_light(grey)
+    return finished(ink_steps(finished(without_specks(grey)))).of(grey)
 
 
 def ink_steps(grey: NDArray[np.uint8]) -> Steps[Ink]:
     """The ink of a grey page uint8 (H, W) with dark print."""
     mask, found = yield from within(_threshold(grey), 0.0, 0.75)
     mask, flipped = yield from within(_open_boxes(mask, found), 0.75, 1.0)
-    if flipped.any():
-        grey = np.where(flipped, 255 - grey, grey)
-    return Ink(mask, grey, flipped)
+    return Ink(mask, grey, flipped).of(grey)
 
 
 def histogram(values: NDArray[np.uint8]) -> NDArray[np.int64]:
@@ -96,9 +100,7 @@ def _threshold(grey: NDArray[np.uint8]) -> Steps[tuple[NDArray[np.bool_], Compon
     """bool (H, W): what is darker than the paper by a share of the darkest nearby (Bernsen's idea, 1986, with the
     paper's own level); and its components.
     """
-    if _speckled(grey):
-        grey = yield from within(_median_filtered(grey), 0.0, 0.05)
-    noise = yield from within(_noise(grey), 0.05, 0.15)
+    noise = yield from within(_noise(grey), 0.0, 0.15)
     page = _Contrast(grey, noise)
     size = max(SMALLEST_BLOCK, -(-max(grey.shape) // GRID))
     mask = yield from within(page.ink(size), 0.15, 0.6)
@@ -193,8 +195,10 @@ def _speckled(grey: NDArray[np.uint8]) -> bool:
     return count > 0 and alone > SPECKLED * count
 
 
-def _median_filtered(grey: NDArray[np.uint8]) -> Steps[NDArray[np.uint8]]:
-    """The median of 3 x 3 pixels."""
+def without_specks(grey: NDArray[np.uint8]) -> Steps[NDArray[np.uint8]]:
+    """A page uint8 (H, W), with dark print, as it is; where many pixels are dark alone, the median of 3 x 3 pixels."""
+    if not _speckled(grey):
+        return grey
     found = np.empty_like(grey)
     height, width = grey.shape
     padded = np.pad(grey, 1, "edge")

@@ -10,7 +10,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 
 from .components import component_steps
-from .ink import Ink, dark_on_light, find_ink, histogram, ink_steps, usual_height
+from .ink import Ink, dark_on_light, find_ink, histogram, ink_steps, usual_height, without_specks
 from .lines import Line, find_lines
 from .order import in_order, order_steps
 from .rules import find_rules
@@ -90,15 +90,18 @@ def find_layout(grey: NDArray[np.uint8], tables: bool = True, straighten: bool =
 def layout_steps(grey: NDArray[np.uint8], tables: bool = True, straighten: bool = True) -> Steps[Layout]:
     """As `find_layout`."""
     grey = dark_on_light(grey)
-    ink = yield from within(ink_steps(grey), 0.0, 0.3)
+    plain = yield from within(without_specks(grey), 0.0, 0.05)
+    ink = yield from within(ink_steps(plain), 0.05, 0.3)
     angle = skew(ink.mask) if straighten else 0.0
     turn = Turn(angle, *grey.shape)
     if angle:
-        ink = yield from within(_turned(turn, grey), 0.3, 0.6)
+        ink = yield from within(_turned(turn, plain), 0.3, 0.6)
         rest = skew(ink.mask)  # dark boxes are open now
         if rest:
             turn = Turn(angle + rest, *grey.shape)
-            ink = yield from within(_turned(turn, grey), 0.6, 0.75)
+            ink = yield from within(_turned(turn, plain), 0.6, 0.72)
+    if plain is not grey:  # what is read has its specks
+        ink = ink.of((yield from within(turn.pixel_steps(grey, _paper(grey)), 0.72, 0.75)))
     mask, straight = ink.mask, ink.grey
     usual = usual_height((yield from within(component_steps(mask), 0.75, 0.78)))
     rules = yield from within(find_rules(mask, usual), 0.78, 0.9)
