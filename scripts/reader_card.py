@@ -25,7 +25,6 @@ from PIL import Image
 from pyapp.engine.ops import from_numpy
 from pyapp.events import Item
 from pyapp.models.loading.reading import load_reading_model
-from pyapp.recipes.reader.drawing import Line
 from pyapp.recipes.reader.evaluation import CONDITIONS, character_errors, test_lines
 from pyapp.tasks.reading import read_pages
 from scripts.embedded_files import MODELS

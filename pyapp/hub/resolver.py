@@ -41,7 +41,8 @@ Report = Callable[[Event], None]
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
     """The files of a name by role ("model", "tokenizer", "config", "generation_config", "preprocessor_config",
-    "processor_config", "tokenizer_config", "language"; all but the model are optional), and the registry's entry, if any.
+    "processor_config", "tokenizer_config", "language"; all but the model are optional), and the registry's entry, if
+    any.
     """
 
     name: str
