@@ -53,7 +53,9 @@ def ignored(*names: str) -> dict[str, Schema]:
 
 MODEL: Schema = {"type": "string", "description": "The name of a model; by default the first for the route."}
 SAMPLING: dict[str, Schema] = {
-    "max_tokens": whole(1), "max_completion_tokens": whole(1), "temperature": number(0, 100, default=1),
+    "max_tokens": whole(0), "max_completion_tokens": whole(1), "temperature": number(0, 100, default=1),
+    "min_tokens": whole(0, default=0), "ignore_eos": FLAG, "stop_token_ids": TOKENS, "suppress_tokens": TOKENS,
+    "begin_suppress_tokens": TOKENS, "bad_words_ids": array(TOKENS),
     "top_p": number(0, 1, default=1), "top_k": whole(0, default=0), "min_p": number(0, 1, default=0),
     "typical_p": number(0, 1, default=1), "seed": whole(-SEEDS, SEEDS - 1), "stop": TEXTS,
     "frequency_penalty": number(-2, 2, default=0), "presence_penalty": number(-2, 2, default=0),

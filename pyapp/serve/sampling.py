@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
+from pyapp.text.generation_config import with_model_settings
 from pyapp.text.options import SEEDS, SamplingOptions
+from pyapp.text.tokenizer import Tokenizer
 
 from .fields import Fields
+from .served import ServedModel
 from .settings import Settings
 
 MOST_TEXTS = 64  # of one request
@@ -20,17 +25,42 @@ WITHOUT_EFFECT = (
 # pyapp's names of settings and OpenAI's.
 NAMES = {
     "max_new_tokens": "max_tokens", "json_schema": "response_format", "samples": "n", "prompt": "prompt",
-    "chat template": "messages",
+    "chat template": "messages", "min_new_tokens": "min_tokens", "stop_tokens": "stop_token_ids",
 }  # fmt: skip
 
 
-def options_of(fields: Fields, settings: Settings, logprobs: int | None, most: int | None = None) -> SamplingOptions:
-    """SamplingOptions of a request: OpenAI's fields, and the settings of pyapp that OpenAI has not: top_k, min_p,
-    typical_p, repetition_penalty, no_repeat_ngram, regex, choice. `most`: tokens by default; None: until the context
-    is full.
+@dataclass(frozen=True)
+class Asked:
+    """The settings of a request. `given`: those that it has itself; `ignore_eos`: the tokenizer's tokens that end texts
+    do not.
+    """
+
+    options: SamplingOptions
+    given: tuple[str, ...] = ()
+    ignore_eos: bool = False
+
+    def of(self, model: ServedModel, settings: Settings) -> SamplingOptions:
+        """The settings with those of the model's generation_config.json, where the request has none."""
+        found = with_model_settings(self.options, getattr(model.loaded, "generation", {}), self.given)
+        most = settings.output_tokens
+        return replace(found, max_new_tokens=most) if (found.max_new_tokens or 0) > most else found
+
+    def stops(self, tokenizer: Tokenizer) -> frozenset[int]:
+        """The tokens that end a text."""
+        own = self.options.stop_tokens
+        return frozenset(own) if self.ignore_eos else tokenizer.stop_ids.union(own)
+
+
+def asked_of(
+    fields: Fields, settings: Settings, logprobs: int | None, most: int | None = None, least: int = 1
+) -> Asked:  # fmt: skip
+    """The settings of a request: OpenAI's fields; those of vLLM that OpenAI has not: min_tokens, stop_token_ids,
+    ignore_eos; and pyapp's: top_k, min_p, typical_p, repetition_penalty, no_repeat_ngram, suppress_tokens,
+    begin_suppress_tokens, bad_words_ids, regex, choice. `most`: tokens by default; None: as the model says, or until
+    the context is full. `least`: the smallest max_tokens.
     """
     given = [name for name in ("max_tokens", "max_completion_tokens") if fields.given(name)]
-    limits = [fields.whole(name, low=1) for name in ("max_tokens", "max_completion_tokens")]
+    limits = [fields.whole(name, low=least) for name in ("max_tokens", "max_completion_tokens")]
     asked = next((limit for limit in limits if limit is not None), most)
     tokens = settings.output_tokens if asked is None else asked
     if tokens > settings.output_tokens:
@@ -47,15 +77,24 @@ def options_of(fields: Fields, settings: Settings, logprobs: int | None, most: i
         "typical_p": fields.number("typical_p", 1.0, 0, 1),
         "repetition_penalty": fields.number("repetition_penalty", 1.0, 0.01, 100),
         "no_repeat_ngram": fields.whole("no_repeat_ngram", 0, 0, 1000),
+        "min_new_tokens": fields.whole("min_tokens", 0, 0, tokens), "stop_tokens": fields.array("stop_token_ids", ()),
+        "suppress_tokens": fields.array("suppress_tokens", ()), "bad_words_ids": fields.array("bad_words_ids", ()),
+        "begin_suppress_tokens": fields.array("begin_suppress_tokens", ()),
         "regex": fields.text("regex"), "choice": tuple(fields.texts("choice", 1000, needed=False) or ()),
         "json_schema": _schema(fields.object("response_format")),
     }  # fmt: skip
     if not all(values["stop"]):
         raise fields.wrong("stop", "an empty text ends nothing")
+    own = [name for name in values if fields.given(_OWN.get(name, name))]
+    own += ["max_new_tokens"] if asked is not None else []
+    own += ["min_length"] if fields.given("min_tokens") else []
     try:
-        return SamplingOptions(**values)
+        return Asked(SamplingOptions(**values), tuple(own), fields.flag("ignore_eos"))
     except OptionError as error:
         raise fields.wrong(NAMES.get(error.where or "", error.where or ""), error.what) from None
+
+
+_OWN = {own: name for own, name in NAMES.items() if own in ("min_new_tokens", "stop_tokens")}
 
 
 def _schema(fields: Fields | None) -> Any:

@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from pyapp import __version__
 from pyapp.errors import OptionError
 from pyapp.events import Done, Event, Token
+from pyapp.text.generation_config import with_model_settings
 from pyapp.text.options import SEEDS, SamplingOptions
 
 from .context import Context
@@ -84,7 +85,9 @@ async def generate(request: Request, context: Context, stream: bool | None = Non
     check_length(context, [prompt], "inputs")
     model = await context.models.get(None, "generate")
     request.scope["pyapp.log"]["model"] = model.name
-    ready = await context.aside(lambda: completion_prompt(model, prompt, options))
+    options = with_model_settings(options, model.loaded.generation)
+    stops = model.loaded.tokenizer.stop_ids
+    ready = await context.aside(lambda: completion_prompt(model, prompt, options, stops))
     running = await submit(context, model, [ready], 1, "inputs")
     choice = Written(0, prompt if full else "")
     tokens: list[dict[str, Any]] = []

@@ -6,11 +6,13 @@ import base64
 import json
 import struct
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pyapp
 from tests.audio.networks import speaker_network, speech_network
 from tests.serve.conftest import ROOT
 from tests.together import check_each
@@ -121,7 +123,7 @@ def test_completions(client: Any) -> None:
         "prompt_tokens": 4, "completion_tokens": 16, "total_tokens": 20, "prompt_tokens_details": 0}  # fmt: skip
     scores = found["choices"][0]["logprobs"]
     lengths = [len(token) for token in scores["tokens"]]
-    assert len(lengths) == 4 and scores["text_offset"] == [2 + sum(lengths[:place]) for place in range(4)]
+    assert len(lengths) == 6 and scores["text_offset"] == [sum(lengths[:place]) for place in range(6)]
     streamed = [c["choices"][0]["logprobs"] for c in events(client, "/v1/completions", **body | {"n": 1}, echo=True)
                 if c["choices"][0]["index"] == 0]  # fmt: skip
     assert [offset for part in streamed if part for offset in part["text_offset"]] == scores["text_offset"]
@@ -138,6 +140,77 @@ def test_completions(client: Any) -> None:
     stopped = post(client, "/v1/completions", prompt="ab", max_tokens=50, temperature=0, stop=[whole[1:3]])
     assert stopped["choices"][0] | {"logprobs": 0} == {
         "text": whole[: whole.index(whole[1:3])], "finish_reason": "stop", "index": 0, "logprobs": 0}  # fmt: skip
+
+
+def test_scores_of_prompts(client: Any) -> None:
+    """What lm-evaluation-harness asks for, with max_tokens 1 and 0, texts and tokens, alone, together and streamed."""
+    text = "the cat sat on the mat, " * 12  # more than one pass
+    ids = list(text.encode())
+    ask = {"model": "chat", "max_tokens": 1, "temperature": 0, "logprobs": 1, "seed": 1234, "echo": True}
+    found = post(client, "/v1/completions", **ask, prompt=ids)["choices"][0]["logprobs"]
+    assert len(found["token_logprobs"]) == len(found["top_logprobs"]) == len(ids) + 1
+    assert found["token_logprobs"][0] is None and found["top_logprobs"][0] is None
+    assert found["text_offset"] == list(range(len(ids) + 1))
+    model = client.context.models.by_name["chat"].loaded.model
+    logits = model(pyapp.tensor(ids, dtype="int32").reshape(1, -1)).log_softmax(-1)[0]  # (T, V)
+    wanted = [logits[place, following].item() for place, following in enumerate(ids[1:])]
+    assert found["token_logprobs"][1:-1] == pytest.approx(wanted, abs=1e-4)
+    for place, (top, logprob) in enumerate(zip(found["top_logprobs"], found["token_logprobs"], strict=True)):
+        assert not top or (max(top.values()) == logprob) == (place == len(ids) or wanted[place - 1] == max(
+            logits[place - 1].tolist()))  # fmt: skip
+    others = [list(b"hello"), ids, list(b"an old man")]
+    together = post(client, "/v1/completions", **ask, prompt=others)["choices"]
+    assert together[1]["logprobs"] == found and [len(c["logprobs"]["tokens"]) for c in together] == [
+        6,
+        len(ids) + 1,
+        11,
+    ]
+    none = post(client, "/v1/completions", **ask | {"max_tokens": 0}, prompt=text)
+    assert none["choices"][0]["text"] == text and none["choices"][0]["finish_reason"] == "length"
+    assert none["choices"][0]["logprobs"] == {name: values[:-1] for name, values in found.items()}
+    assert none["usage"]["completion_tokens"] == 0
+    parts = [c["choices"][0] for c in events(client, "/v1/completions", **ask | {"max_tokens": 3}, prompt=text)]
+    assert parts[0]["text"] == text and parts[0]["logprobs"] == none["choices"][0]["logprobs"]
+    assert [len(part["logprobs"]["tokens"]) for part in parts[1:] if part["logprobs"]] == [1, 1, 1]
+    assert post(client, "/v1/completions", prompt="a", max_tokens=0)["choices"][0]["text"] == ""
+
+
+def test_best_of(client: Any) -> None:
+    ask = {"model": "chat", "prompt": ["ab", "cd"], "max_tokens": 5, "seed": 3, "temperature": 1.5}
+    whole = post(client, "/v1/completions", **ask, n=4, logprobs=0)
+    all_of = whole["choices"]
+
+    def mean(choice: Any) -> float:
+        scores = choice["logprobs"]["token_logprobs"]
+        return float(sum(scores) / len(scores))
+
+    found = post(client, "/v1/completions", **ask, n=2, best_of=4)
+    ranked = [sorted(all_of[first : first + 4], key=lambda choice: -mean(choice))[:2] for first in (0, 4)]
+    assert [choice["text"] for choice in found["choices"]] == [choice["text"] for row in ranked for choice in row]
+    assert [choice["index"] for choice in found["choices"]] == [0, 1, 2, 3]
+    assert found["usage"]["completion_tokens"] == whole["usage"]["completion_tokens"] > 20
+    assert found["choices"][0]["logprobs"] is None
+
+
+def test_settings_of_a_models_generation_config(client: Any, model_folders: dict[str, Path]) -> None:
+    served = client.context.models.by_name["chat"]
+    ask = {"model": "chat", "prompt": "ab", "max_tokens": 8}
+    greedy = post(client, "/v1/completions", **ask, temperature=0)["choices"][0]["text"]
+    loaded = served.loaded
+    served.loaded = replace(loaded, generation={"temperature": 0.0, "suppress_tokens": [ord(greedy[0])]})
+    try:
+        own = post(client, "/v1/completions", **ask)["choices"][0]["text"]
+        assert greedy[0] not in own and post(client, "/v1/completions", **ask)["choices"][0]["text"] == own
+        several = post(client, "/v1/completions", **ask | {"prompt": ["hello", "ab", "zz"]})["choices"]
+        assert several[1]["text"] == own  # in company too
+        drawn = [post(client, "/v1/completions", **ask, temperature=2, seed=s)["choices"][0]["text"] for s in range(4)]
+        assert len(set(drawn)) > 1 and greedy[0] not in "".join(drawn)
+        free = post(client, "/v1/completions", **ask, suppress_tokens=[0])["choices"][0]["text"]
+        assert free == greedy  # what a request says goes first
+        talk = post(client, "/v1/chat/completions", **{**ASK, "temperature": None})["choices"][0]["message"]["content"]
+        assert greedy[0] not in talk
+    finally:
+        served.loaded = loaded
 
 
 def test_embeddings_and_ranking(client: Any) -> None:
