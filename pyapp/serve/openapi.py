@@ -74,7 +74,7 @@ INFERENCE = an_object(
     typical_p=number(0, 1), repetition_penalty=number(0.01, 100), frequency_penalty=number(-2, 2), stop=TEXTS,
     seed=whole(0, SEEDS - 1), do_sample=FLAG, details=FLAG, return_full_text=FLAG, top_n_tokens=whole(0, 20),
     grammar=an_object(type=one_of("json", "regex"), value={}),
-    **ignored("truncate", "watermark", "decoder_input_details", "adapter_id", "best_of"),
+    truncate=whole(1), decoder_input_details=FLAG, best_of=whole(1, 64, default=1), watermark=FLAG, adapter_id=TEXT,
 )  # fmt: skip
 MESSAGES = array(an_object(role=TEXT, content={"oneOf": [TEXT, array(OBJECT), {"type": "null"}]}), minItems=1)
 INPUTS = {"inputs": TEXTS}

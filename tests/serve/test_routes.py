@@ -332,6 +332,16 @@ def test_inference_servers_routes(client: Any) -> None:
     assert chunks[-1]["generated_text"] == found["generated_text"] and chunks[0]["generated_text"] is None
     grammar = {"grammar": {"type": "regex", "value": "[0-9]{3}"}}
     assert post(client, "/generate", inputs="ab", parameters=grammar)["generated_text"].isdigit()
+    prefill = post(client, "/generate", inputs="zzab", parameters=settings | {"decoder_input_details": True,
+                                                                             "truncate": 2})  # fmt: skip
+    assert prefill["generated_text"] == found["generated_text"]
+    assert [entry["text"] for entry in prefill["details"]["prefill"]] == ["a", "b"]
+    assert prefill["details"]["prefill"][0]["logprob"] is None and prefill["details"]["prefill"][1]["logprob"] < 0
+    drawn = {"do_sample": True, "temperature": 1.5, "seed": 1, "max_new_tokens": 5, "details": True, "best_of": 3}
+    best = post(client, "/generate", inputs="ab", parameters=drawn)
+    means = [sum(token["logprob"] for token in details["tokens"]) / len(details["tokens"])
+             for details in (best["details"], *best["details"]["best_of_sequences"])]  # fmt: skip
+    assert len(means) == 3 and means == sorted(means, reverse=True)
     assert [token["id"] for token in post(client, "/tokenize", inputs="ab")] == [97, 98]
     assert client.get("/info").json()["model_id"] == "chat"
 
@@ -406,6 +416,13 @@ REFUSED = [
     ("/predict", {"inputs": "a"}, 404, "model"),
     ("/generate", {"inputs": 5}, 400, "inputs"),
     ("/generate", {"inputs": "a", "parameters": {"temperature": -1}}, 400, "parameters.temperature"),
+    ("/generate", {"inputs": "a", "parameters": {"watermark": True}}, 400, "parameters.watermark"),
+    ("/generate", {"inputs": "a", "parameters": {"best_of": 2}}, 400, "parameters.best_of"),
+    ("/v1/completions", {"prompt": "a", "best_of": 1, "n": 2}, 400, "best_of"),
+    ("/v1/completions", {"prompt": "a", "best_of": 2, "stream": True}, 400, "best_of"),
+    ("/v1/completions", {"prompt": "a", "max_tokens": 4, "min_tokens": 5}, 400, "min_tokens"),
+    ("/v1/completions", {"prompt": "a", "bad_words_ids": [1]}, 400, "bad_words_ids"),
+    ("/v1/completions", {"prompt": "a", "stop_token_ids": ["x"]}, 400, "stop_token_ids"),
     ("/nowhere", {}, 404, None),
 ]  # fmt: skip
 
