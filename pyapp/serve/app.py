@@ -34,6 +34,8 @@ from .sampling import NAMES
 log = logging.getLogger("pyapp.serve")
 OPEN = ("/health", "/ready")  # without a key
 KEY_PROTOCOL = "openai-insecure-api-key."  # OpenAI's subprotocol that carries a key
+# Routes of OpenAI's that are not here, and what does their work.
+INSTEAD = {"/responses": "ask /v1/chat/completions", "/chat": "ask /v1/chat/completions"}
 REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 
 
@@ -161,7 +163,10 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     """Unknown routes and methods."""
     assert isinstance(error, HTTPException)
     path, method = request.url.path, request.method
-    what = f"there is no route {path:.100}" if error.status_code == 404 else f"{path:.100} does not take {method}"
+    what = f"{path:.100} does not take {method}"
+    if error.status_code == 404:
+        instead = INSTEAD.get(path.removeprefix("/v1"), "GET /openapi.json lists those that there are")
+        what = f"there is no route {path:.100}: {instead}"
     return answer_of(Problem(what, status=error.status_code, headers=error.headers))
 
 

@@ -377,6 +377,9 @@ async def chat_completions(request: Request, context: Context) -> Response:
     priority = priority_of(fields)
     tools = Tools(fields)
     variables = fields.mapping("chat_template_kwargs") or {}
+    for old, new in (("functions", "tools"), ("function_call", "tool_choice")):
+        if fields.given(old):
+            raise fields.wrong(old, f"is an old field that is not read here: use {new}", "unsupported_parameter")
     if any(kind != "text" for kind in fields.array("modalities", ())):
         raise fields.wrong("modalities", 'must be ["text"]: answers are texts', "unsupported_parameter")
     effort = fields.text("reasoning_effort")

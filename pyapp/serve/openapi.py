@@ -61,13 +61,14 @@ SAMPLING: dict[str, Schema] = {
     "frequency_penalty": number(-2, 2, default=0), "presence_penalty": number(-2, 2, default=0),
     "repetition_penalty": number(0.01, 100, default=1), "no_repeat_ngram": whole(0, 1000, default=0),
     "logit_bias": {"type": "object", "additionalProperties": number()}, "n": whole(1, 64, default=1),
-    "response_format": an_object(type=one_of("text", "json_object", "json_schema"), json_schema=OBJECT),
+    "response_format": an_object(
+        type=one_of("text", "json_object", "json_schema", "json", "regex"), json_schema=OBJECT, value={}),
     "regex": {"type": "string", "description": "The whole text must match it."},
     "choice": {**TEXTS, "description": "The whole text must be one of these."},
     "priority": whole(default=0, description="Requests with a lower one go first."),
     "stream": FLAG, "stream_options": an_object(include_usage=FLAG),
     **ignored("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-              "parallel_tool_calls", "verbosity", "modalities", "prompt_cache_retention"),
+              "parallel_tool_calls", "verbosity", "modalities", "prompt_cache_retention", "prediction"),
 }  # fmt: skip
 INFERENCE = an_object(
     max_new_tokens=whole(1, default=100), temperature=number(0.0001, 100), top_k=whole(0), top_p=number(0, 1),

@@ -20,7 +20,7 @@ MOST_STOPS = 16
 # What OpenAI's clients may send and what has no effect here.
 WITHOUT_EFFECT = (
     "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "parallel_tool_calls",
-    "verbosity", "modalities", "prompt_cache_retention",
+    "verbosity", "modalities", "prompt_cache_retention", "prediction",
 )  # fmt: skip
 # pyapp's names of settings and OpenAI's.
 NAMES = {
@@ -81,8 +81,9 @@ def asked_of(
         "suppress_tokens": fields.array("suppress_tokens", ()), "bad_words_ids": fields.array("bad_words_ids", ()),
         "begin_suppress_tokens": fields.array("begin_suppress_tokens", ()),
         "regex": fields.text("regex"), "choice": tuple(fields.texts("choice", 1000, needed=False) or ()),
-        "json_schema": _schema(fields.object("response_format")),
     }  # fmt: skip
+    if (form := fields.object("response_format")) is not None:
+        form_of(form, values)
     if not all(values["stop"]):
         raise fields.wrong("stop", "an empty text ends nothing")
     own = [name for name in values if fields.given(_OWN.get(name, name))]
@@ -97,26 +98,39 @@ def asked_of(
 _OWN = {own: name for own, name in NAMES.items() if own in ("min_new_tokens", "stop_tokens")}
 
 
-def _schema(fields: Fields | None) -> Any:
-    """The JSON Schema of `response_format`."""
-    if fields is None:
-        return None
-    kind = fields.text("type", choices=("text", "json_object", "json_schema"))
+def form_of(fields: Fields, values: dict[str, Any]) -> None:
+    """Writes the form that a `response_format` asks for into the settings: OpenAI's kinds, and those of
+    text-generation-inference, whose `value` is a schema or a regular expression.
+    """
+    kind = fields.text("type", choices=("text", "json_object", "json_schema", "json", "regex"))
     if kind is None:
         raise fields.missing("type")
-    found: Any = None
-    if kind == "json_object":
-        found = {"type": "object"}
-    elif kind == "json_schema":
-        inner = fields.object("json_schema")
-        if inner is None:
-            raise fields.missing("json_schema")
-        found = inner.any("schema", {"type": "object"})
-        if not isinstance(found, dict | bool):
-            raise inner.wrong("schema", "must be an object", "invalid_type")
-        inner.end(("name", "strict", "description"))
+    if kind == "regex":
+        if values["regex"] is not None:
+            raise fields.wrong("type", "excludes regex")
+        values["regex"] = fields.text("value")
+        if values["regex"] is None:
+            raise fields.missing("value")
+    elif kind != "text":
+        values["json_schema"] = schema_of(fields, kind)
     fields.end()
-    return found
+
+
+def schema_of(fields: Fields, kind: str) -> Any:
+    """The JSON Schema of a `response_format`."""
+    inner, name = fields, "value"
+    if kind == "json_schema":
+        within = "json_schema" if fields.given("json_schema") else "value"
+        found = fields.object(within)
+        if found is None:
+            raise fields.missing("json_schema")
+        inner, name = found, "schema"
+    schema = inner.any(name, {"type": "object"})
+    if not isinstance(schema, dict | bool):
+        raise inner.wrong(name, "must be an object", "invalid_type")
+    if inner is not fields:
+        inner.end(("name", "strict", "description"))
+    return schema
 
 
 def reason_of(reason: str) -> str:

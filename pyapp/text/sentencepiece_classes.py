@@ -49,8 +49,7 @@ def document_of_class(model: SentencePieceModel, settings: Mapping[str, Any], wh
     post = _post_processor(kind, model, settings, where)
     document = sentencepiece_document(model, post, where)
     if steps := _first_steps(kind, settings):
-        later = document["normalizer"]
-        document["normalizer"] = sequence("normalizers", [*steps, *([later] if later else [])])
+        document["normalizer"] = sequence("normalizers", [*steps, *steps_of(document["normalizer"])])
     if settings.get("legacy") is False and model.add_dummy_prefix and kind in ("T5", *LLAMA):
         _only_first_space(document)
     added = {entry["id"]: entry for entry in document["added_tokens"]}
@@ -99,9 +98,16 @@ def _first_steps(kind: str, settings: Mapping[str, Any]) -> list[dict[str, Any]]
     return steps
 
 
+def steps_of(normalizer: Mapping[str, Any] | None) -> list[Any]:
+    """The steps of a normalizer."""
+    if normalizer is None:
+        return []
+    return list(normalizer["normalizers"]) if normalizer["type"] == "Sequence" else [normalizer]
+
+
 def _only_first_space(document: dict[str, Any]) -> None:
     """Puts a space before the beginning of a text only, not behind special tokens within it (`"legacy": false`)."""
-    steps = (document["normalizer"] or {}).get("normalizers", [])
+    steps = steps_of(document["normalizer"])
     prepends = [step for step in steps if step["type"] == "Prepend"]
     if prepends:  # a Metaspace takes their place, and that of what writes the spaces
         rest = [step for step in steps if step["type"] not in ("Prepend", "Replace")]
