@@ -23,7 +23,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketState
 
+from pyapp.errors import OptionError
+
 from . import openai_text, speech, tgi, vectors
+from .answers import the_end
 from .context import Context, Handler
 from .openapi import description
 from .page import WithPage, check_site
@@ -33,6 +36,7 @@ from .sampling import NAMES
 
 log = logging.getLogger("pyapp.serve")
 OPEN = ("/health", "/ready")  # without a key
+ENDING_STEPS = 150  # of 10 ms
 KEY_PROTOCOL = "openai-insecure-api-key."  # OpenAI's subprotocol that carries a key
 # Routes of OpenAI's that are not here, and what does their work.
 INSTEAD = {"/responses": "ask /v1/chat/completions", "/chat": "ask /v1/chat/completions"}
@@ -128,6 +132,10 @@ def endpoint_of(handler: Handler, context: Context) -> Callable[[Request], Any]:
             return await handler(request, context)
         except ClientDisconnect:
             return Response(status_code=499)
+        except asyncio.CancelledError:
+            if not context.draining:
+                raise
+            return answer_of(the_end())
         except Exception as error:
             problem = of_exception(error, NAMES)
             if problem.status >= 500 and not isinstance(error, Problem):
@@ -195,6 +203,7 @@ class Gate:
                 status = 101
             await send(message)
 
+        self._context.answering += 1
         try:
             refusal = self._refusal(scope, headers)
             if refusal is None:
@@ -205,6 +214,7 @@ class Gate:
             else:
                 await WebSocket(scope, receive, sending).send_denial_response(answer_of(refusal))
         finally:
+            self._context.answering -= 1
             self._note(scope, status, time.perf_counter() - start)
 
     def _refusal(self, scope: Any, headers: Headers) -> Problem | None:
@@ -261,12 +271,19 @@ def make_app(context: Context, on_failure: Callable[[Exception], None] = lambda 
         finally:
             for task in tasks:
                 task.cancel()
+            for _ in range(ENDING_STEPS):  # those whose grace is over tell their clients so
+                if not context.answering:
+                    break
+                await asyncio.sleep(0.01)
             context.close()
 
     async def preload() -> None:
         try:
             await context.models.load_all()
             log.info("ready", extra={"fields": {"models": list(context.models.by_name)}})
+        except Problem as problem:
+            hint = "Give a larger --memory, or a smaller --cache-memory"
+            on_failure(OptionError(problem.message, where="memory", hint=hint))
         except Exception as error:
             on_failure(error)
 

@@ -42,6 +42,7 @@ class Context:
         self.connections: Callable[[], int] = lambda: 0  # that are open; the server knows
         self.draining = False
         self.in_flight = 0
+        self.answering = 0  # requests of any kind, until the last byte of the answer is sent
         self.tokens_in_flight = 0
         self._aside = ThreadPoolExecutor(ASIDE, thread_name_prefix="aside")
         self._deliveries: Deliveries | None = None
