@@ -173,8 +173,8 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("POST", "/v1/rerank"): Route(
         "How well texts answer a query (Cohere, Jina)", an_object(model=TEXT, results=array(OBJECT)),
         {"model": MODEL, "query": TEXT, "documents": array({"oneOf": [TEXT, an_object(text=TEXT)]}),
-         "top_n": whole(1), "return_documents": FLAG,
-         **ignored("max_tokens_per_doc", "truncate", "truncation_direction", "raw_scores")},
+         "top_n": whole(1), "return_documents": FLAG, "raw_scores": FLAG,
+         **ignored("max_tokens_per_doc", "max_chunks_per_doc", "truncate", "truncation_direction")},
         {"query": "cats", "documents": ["the cat", "a boat"]}, ("query", "documents"),
     ),
     ("POST", "/v1/audio/transcriptions"): Route(
@@ -202,11 +202,13 @@ ROUTES: dict[tuple[str, str], Route] = {
     ),
     ("POST", "/tokenize"): Route(
         "The tokens of texts (TGI, TEI)", array(OBJECT),
-        {**INPUTS, **ignored("add_special_tokens", "prompt_name", "model", "parameters")},
+        {**INPUTS, "model": MODEL, "add_special_tokens": {**FLAG, "default": True},
+         **ignored("prompt_name", "parameters")},
         {"inputs": "Once upon"}, ("inputs",),
     ),
     ("POST", "/embed"): Route(
-        "Vectors of texts (TEI)", array(VECTOR), {**INPUTS, "normalize": {**FLAG, "default": True}, **TRUNCATION},
+        "Vectors of texts (TEI)", array(VECTOR),
+        {**INPUTS, "normalize": {**FLAG, "default": True}, "dimensions": whole(1), **TRUNCATION},
         {"inputs": ["the cat", "a boat"]}, ("inputs",),
     ),
     ("POST", "/embed_all"): Route(
@@ -216,7 +218,7 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("POST", "/rerank"): Route(
         "How well texts answer a query (TEI)", SCORES,
         {"model": MODEL, "query": TEXT, "texts": array(TEXT), "return_text": FLAG, **TRUNCATION,
-         **ignored("max_tokens_per_doc", "raw_scores")},
+         "raw_scores": FLAG, **ignored("max_tokens_per_doc", "max_chunks_per_doc")},
         {"query": "cats", "texts": ["the cat", "a boat"]}, ("query", "texts"),
     ),
     ("POST", "/similarity"): Route(
@@ -226,7 +228,8 @@ ROUTES: dict[tuple[str, str], Route] = {
     ),
     ("POST", "/predict"): Route(
         "The labels of texts (TEI)", array(an_object(label=TEXT, score=number())),
-        {**INPUTS, **TRUNCATION, **ignored("raw_scores")}, {"inputs": "the cat"}, ("inputs",),
+        {"inputs": {"oneOf": [TEXT, array(TEXT), array(array(TEXT, minItems=1, maxItems=2))]}, "raw_scores": FLAG,
+         **TRUNCATION}, {"inputs": "the cat"}, ("inputs",),
     ),
 }  # fmt: skip
 

@@ -210,10 +210,11 @@ async def tokenize(request: Request, context: Context) -> Response:
     fields = Fields(await context.json(request))
     alone = isinstance(fields.any("inputs"), str)
     texts = fields.texts("inputs", 2048)
-    fields.end(("add_special_tokens", "prompt_name", "model", "parameters"))
+    name, special = fields.text("model"), fields.flag("add_special_tokens", True)
+    fields.end(("prompt_name", "parameters"))
     assert texts is not None
     check_length(context, texts, "inputs")
-    model = await context.models.get(None, "generate", "embed", "classify")
+    model = await context.models.get(name, "generate", "embed", "classify")
     tokenizer = model.loaded.tokenizer
 
     def split(text: str) -> list[dict[str, Any]]:
@@ -221,7 +222,8 @@ async def tokenize(request: Request, context: Context) -> Response:
         offsets = row.offsets or [(None, None)] * len(row.ids)
         return [
             {"id": id, "text": tokenizer.token_bytes(id).decode("utf-8", "replace"), "start": start, "stop": stop}
-            for id, (start, stop) in zip(row.ids, offsets, strict=True)
+            for id, (start, stop), own in zip(row.ids, offsets, row.texts, strict=True)
+            if special or own is not None
         ]
 
     rows = await context.aside(lambda: [split(text) for text in texts])

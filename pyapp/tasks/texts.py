@@ -110,11 +110,13 @@ def classify_texts(
     pairs: Sequence[str] | None = None,
     *,
     top: int | None = None,
+    raw_scores: bool = False,
     batch_size: int = BATCH_SIZE,
 ) -> Work:
     """Items with `labels`: the names and probabilities of the labels, the most probable first, at most `top` of them.
 
     The probabilities of one text add up to 1, unless the model has one label or is made for several at once.
+    `raw_scores`: the model's own numbers, before they become probabilities.
     """
     check_top(top)
     texts = checked_texts(texts)
@@ -123,7 +125,12 @@ def classify_texts(
         if isinstance(scores, Event):
             yield scores
             continue
-        yield Item(index, {"labels": ranked_labels(loaded, scores, top)})
+        if raw_scores:
+            order = sorted(range(len(scores)), key=lambda i: -scores[i])[:top]
+            labels = [{"label": loaded.model.config.labels[i], "score": scores[i]} for i in order]
+        else:
+            labels = ranked_labels(loaded, scores, top)
+        yield Item(index, {"labels": labels})
     yield Done("complete", {"count": len(texts)})
 
 
@@ -150,12 +157,13 @@ def ranked(names: Sequence[str], scores: Sequence[float], independent: bool, top
 
 
 def rerank_texts(
-    loaded: Any, query: str, texts: Sequence[str], *, top: int | None = None, batch_size: int = BATCH_SIZE
-) -> Work:
+    loaded: Any, query: str, texts: Sequence[str], *, top: int | None = None, raw_scores: bool = False,
+    batch_size: int = BATCH_SIZE,
+) -> Work:  # fmt: skip
     """Items with `score`: how well each text answers the query; Done with `order`, the indices of the `top` best texts
     (by default all), best first.
 
-    The score is between 0 and 1, unless the model's config.json asks for plain scores.
+    The score is between 0 and 1, unless the model's config.json or `raw_scores` asks for the model's own numbers.
     """
     names = loaded.model.config.labels
     if len(names) != 1:
@@ -163,7 +171,7 @@ def rerank_texts(
             f"this model has {len(names)} labels; a reranker has one", where=loaded.name,
             hint="Use it with classify, or choose a reranker",
         )  # fmt: skip
-    plain = _plain_scores(loaded.settings)
+    plain = raw_scores or _plain_scores(loaded.settings)
     texts = checked_texts(texts)
     encodings = yield from encoded(loaded, [query] * len(texts), texts, loaded.model.encoder.most)
     scores = [0.0] * len(texts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import struct
 import threading
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 import pyapp
 from tests.audio.networks import speaker_network, speech_network
 from tests.serve.conftest import ROOT
+from tests.text.embedder import write_classifier
 from tests.together import check_each
 
 pytestmark = pytest.mark.native_only
@@ -229,6 +231,46 @@ def test_embeddings_and_ranking(client: Any) -> None:
     inputs = {"source_sentence": "a cat slept", "sentences": texts}
     scores = post(client, "/similarity", inputs=inputs)
     assert max(scores) == scores[1] == pytest.approx(ranked[0]["relevance_score"])
+
+
+def test_classifiers(client: Any, tmp_path: Path) -> None:
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    write_classifier(tmp_path / "rank")
+    write_classifier(tmp_path / "three", labels=3)
+    models = tuple(f"{name}={tmp_path / name}" for name in ("three", "rank"))
+    with TestClient(make_app(Context(Settings(models=models, preload=False)))) as other:
+        one = post(other, "/predict", inputs="the cat")
+        assert len(one) == 3 and sum(label["score"] for label in one) == pytest.approx(1)
+        several = post(other, "/predict", inputs=["the cat", "a boat"])
+        assert post(other, "/predict", inputs=[["the cat"], ["a boat"]]) == several
+        assert [label["score"] for label in several[0]] == pytest.approx([label["score"] for label in one])
+        pairs = post(other, "/predict", inputs=[["the cat", "a boat"], ["bread", "fish"]])
+        assert len(pairs) == 2 and pairs[0] != several[0]
+        raw = post(other, "/predict", inputs="the cat", raw_scores=True)
+        assert [label["label"] for label in raw] == [label["label"] for label in one]
+        top = max(label["score"] for label in raw)
+        weights = [math.exp(label["score"] - top) for label in raw]
+        assert [w / sum(weights) for w in weights] == pytest.approx([label["score"] for label in one])
+        wrong = other.post("/predict", json={"inputs": [["a"], ["a", "b"]]})
+        assert wrong.status_code == 400 and wrong.json()["error"]["param"] == "inputs"
+        ask = {"model": "rank", "query": "a cat", "texts": ["the boat", "the cat", "bread"]}
+        scores = post(other, "/rerank", **ask)
+        plain = post(other, "/rerank", **ask, raw_scores=True)
+        assert [entry["index"] for entry in plain] == [entry["index"] for entry in scores]
+        assert [1 / (1 + math.exp(-entry["score"])) for entry in plain] == pytest.approx([e["score"] for e in scores])
+        documents = [{"text": text} for text in ask["texts"]]
+        found = post(other, "/v1/rerank", model="rank", query="a cat", documents=documents, max_chunks_per_doc=3)
+        assert [entry["relevance_score"] for entry in found["results"]] == [entry["score"] for entry in scores]
+        inner = post(other, "/tokenize", model="rank", inputs="the cat", add_special_tokens=False)
+        assert [token["text"] for token in inner] == ["the", "cat"]
+        assert len(post(other, "/tokenize", model="rank", inputs="the cat")) == 4
+    short = post(client, "/embed", inputs="the cat", dimensions=8)[0]
+    assert len(short) == 8 and sum(x * x for x in short) == pytest.approx(1)
 
 
 def test_batches_of_several_requests(client: Any) -> None:
