@@ -248,26 +248,29 @@ def test_classifiers(client: Any, tmp_path: Path) -> None:
         assert len(one) == 3 and sum(label["score"] for label in one) == pytest.approx(1)
         several = post(other, "/predict", inputs=["the cat", "a boat"])
         assert post(other, "/predict", inputs=[["the cat"], ["a boat"]]) == several
-        assert [label["score"] for label in several[0]] == pytest.approx([label["score"] for label in one])
+        assert [label["score"] for label in several[0]] == pytest.approx([label["score"] for label in one], abs=1e-5)
         pairs = post(other, "/predict", inputs=[["the cat", "a boat"], ["bread", "fish"]])
         assert len(pairs) == 2 and pairs[0] != several[0]
         raw = post(other, "/predict", inputs="the cat", raw_scores=True)
         assert [label["label"] for label in raw] == [label["label"] for label in one]
         top = max(label["score"] for label in raw)
         weights = [math.exp(label["score"] - top) for label in raw]
-        assert [w / sum(weights) for w in weights] == pytest.approx([label["score"] for label in one])
+        assert [w / sum(weights) for w in weights] == pytest.approx([label["score"] for label in one], abs=1e-5)
         wrong = other.post("/predict", json={"inputs": [["a"], ["a", "b"]]})
         assert wrong.status_code == 400 and wrong.json()["error"]["param"] == "inputs"
         ask = {"model": "rank", "query": "a cat", "texts": ["the boat", "the cat", "bread"]}
         scores = post(other, "/rerank", **ask)
         plain = post(other, "/rerank", **ask, raw_scores=True)
         assert [entry["index"] for entry in plain] == [entry["index"] for entry in scores]
-        assert [1 / (1 + math.exp(-entry["score"])) for entry in plain] == pytest.approx([e["score"] for e in scores])
+        assert [1 / (1 + math.exp(-entry["score"])) for entry in plain] == pytest.approx(
+            [e["score"] for e in scores], abs=1e-5
+        )
         documents = [{"text": text} for text in ask["texts"]]
         found = post(other, "/v1/rerank", model="rank", query="a cat", documents=documents, max_chunks_per_doc=3)
-        assert [entry["relevance_score"] for entry in found["results"]] == [entry["score"] for entry in scores]
+        fits = [entry["relevance_score"] for entry in found["results"]]
+        assert fits == pytest.approx([entry["score"] for entry in scores], abs=1e-5)
         inner = post(other, "/tokenize", model="rank", inputs="the cat", add_special_tokens=False)
-        assert [token["text"] for token in inner] == ["the", "cat"]
+        assert [token["text"].strip() for token in inner] == ["the", "cat"]
         assert len(post(other, "/tokenize", model="rank", inputs="the cat")) == 4
     short = post(client, "/embed", inputs="the cat", dimensions=8)[0]
     assert len(short) == 8 and sum(x * x for x in short) == pytest.approx(1)
