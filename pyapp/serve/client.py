@@ -27,6 +27,8 @@ from pyapp.formats.safe_json import parse_json
 from pyapp.tasks.core import Events, Remote
 from pyapp.text.options import SamplingOptions
 
+from .tool_calls import joined
+
 if TYPE_CHECKING:
     import httpx2
 
@@ -348,7 +350,7 @@ class TextReader:
             if thought := delta.get("reasoning_content"):
                 self._thoughts += thought
                 found.append(Thought(thought))
-            self._calls += delta.get("tool_calls") or ()
+            joined(self._calls, delta.get("tool_calls") or ())
             text = delta.get("content" if self._chat else "text")
             if text or choice.get("logprobs"):
                 found.append(self._token(choice, text or ""))

@@ -31,7 +31,7 @@ from .problems import Problem, of_event, of_exception
 from .sampling import MOST_TEXTS, NAMES, WITHOUT_EFFECT, Asked, asked_of, reason_of
 from .scheduler import Text
 from .served import ServedModel
-from .tool_calls import Tools, ToolSplitter
+from .tool_calls import Tools, ToolSplitter, joined
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 DONE = "data: [DONE]\n\n"
@@ -413,7 +413,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
             thought, text, calls = voice.finish()
             note_done(request, choice, event)
         choice.thoughts, choice.text = choice.thoughts + thought, choice.text + text
-        choice.calls += calls
+        joined(choice.calls, calls)
         if choice.calls and choice.reason == "stop":
             choice.reason = "tool_calls"
         return thought, text, calls
@@ -429,7 +429,6 @@ async def chat_completions(request: Request, context: Context) -> Response:
         async with aclosing(running.events()) as events:
             async for index, event in events:
                 choice = choices[index]
-                before = len(choice.calls)
                 thought, text, calls = take(index, event)
                 scores = None
                 if wanted and isinstance(event, Token) and event.id is not None:
@@ -439,7 +438,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
                 if text or scores:
                     yield chunk(index, {"content": text}, logprobs=scores)
                 if calls:
-                    yield chunk(index, {"tool_calls": [{"index": before + i, **call} for i, call in enumerate(calls)]})
+                    yield chunk(index, {"tool_calls": calls})
                 if isinstance(event, Done):
                     yield chunk(index, {}, choice.reason)
         if usage:

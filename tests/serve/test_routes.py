@@ -84,7 +84,12 @@ def test_forms_and_tools(client: Any) -> None:
     bare = ASK | {"max_tokens": 60, "response_format": {"type": "json_schema", "json_schema": {"name": "any"}}}
     assert post(client, "/v1/chat/completions", **bare)["choices"][0]["message"]["content"].startswith("{")
     chunks = [chunk["choices"][0] for chunk in events(client, "/v1/chat/completions", **call)]
-    assert [c["delta"]["tool_calls"][0]["index"] for c in chunks if "tool_calls" in c["delta"]] == [0]
+    pieces = [piece for chunk in chunks for piece in chunk["delta"].get("tool_calls", ())]
+    assert len(pieces) > 3 and {piece["index"] for piece in pieces} == {0}  # the arguments as they are written
+    assert pieces[0]["id"] and pieces[0]["function"] == {"name": "weather", "arguments": ""}
+    assert all("id" not in piece for piece in pieces[1:])
+    arguments = "".join(piece["function"]["arguments"] for piece in pieces)
+    assert arguments == calls[0]["function"]["arguments"] and json.loads(arguments)["city"] in ("Oslo", "Rome")
     assert chunks[-1]["finish_reason"] == "tool_calls"
 
 
