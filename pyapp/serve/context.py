@@ -80,10 +80,13 @@ class Context:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in JSON_TYPES:
             raise Problem(f"the body must be application/json, not {kind:.60}", status=415)
+        return parse_object(await self.body(request))
+
+    async def body(self, request: Request) -> bytes:
         data = bytearray()
         async for part in self._body(request):
             data += part
-        return parse_object(bytes(data))
+        return bytes(data)
 
     async def form(self, request: Request) -> FormData:
         """The fields and files of a multipart request."""

@@ -185,7 +185,8 @@ ROUTES: dict[tuple[str, str], Route] = {
         form=True,
     ),
     ("POST", "/"): Route(
-        "As /generate with an array as the answer; without a language model, as /embed", array(GENERATED),
+        "As /generate with an array as the answer; without a language model, as /embed; of a recording its text",
+        array(GENERATED),
         {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
         {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
     ),

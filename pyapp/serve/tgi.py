@@ -24,6 +24,7 @@ from .openai_text import Choice as Written
 from .openai_text import check_length, collect, completion_prompt, line, note_done, stream_of, submit
 from .sampling import MOST_STOPS, MOST_TEXTS
 from .served import ServedModel
+from .speech import of_sound
 from .vectors import embed
 
 NAMES = {"max_new_tokens": "parameters.max_new_tokens", "json_schema": "parameters.grammar"}
@@ -180,7 +181,11 @@ async def generate_stream(request: Request, context: Context) -> Response:
 
 
 async def either(request: Request, context: Context) -> Response:
-    """/, as Hugging Face's clients call it: /generate with an array as the answer; /embed without a language model."""
+    """/, as Hugging Face's clients call it: /generate with an array as the answer; /embed without a language model; the
+    text of a recording, if the body is one.
+    """
+    if request.headers.get("content-type", "").startswith(("audio/", "video/")):
+        return await of_sound(request, context)
     if not any(model.task == "generate" for model in context.models.by_name.values()):
         return await embed(request, context)
     answer = await generate(request, context)
