@@ -4,13 +4,14 @@ package PyAV is installed (https://pyav.basswood-io.com).
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError
-from pyapp.formats.source import ByteSource, close_source
+from pyapp.formats.source import close_source
 
 from .unreadable import conversion, unreadable
 from .wav import CHANNEL_LIMIT, RATES
@@ -38,7 +39,7 @@ class ContainerDecoder:
     FFmpeg gets the kind of the file: it does not guess kinds that would name other files or addresses.
     """
 
-    def __init__(self, file: Any, name: str, kind: str, form: str, owned: ByteSource | IO[bytes] | None = None) -> None:
+    def __init__(self, file: Any, name: str, kind: str, form: str, owned: Any = None) -> None:
         av = import_av(name, kind)
         self.name, self._kind, self._owned = name, kind, owned
         self._error = (av.error.FFmpegError, ValueError)
@@ -87,7 +88,7 @@ class ContainerDecoder:
 
     def close(self) -> None:
         self._container.close()
-        if hasattr(self._owned, "close"):
+        if isinstance(self._owned, io.IOBase):
             self._owned.close()
         elif self._owned is not None:
             close_source(self._owned)

@@ -99,9 +99,10 @@ class Penalties:
         self._forced = {} if forced_bos_token_id is None else {0: forced_bos_token_id}  # by the number of new tokens
         if forced_eos_token_id is not None and max_new_tokens:
             self._forced[max_new_tokens - 1] = forced_eos_token_id
-        for name, token in (("forced_bos_token_id", forced_bos_token_id), ("forced_eos_token_id", forced_eos_token_id)):
-            if token is not None and token >= vocab_size:
-                raise OptionError(f"the model has no token {token}: it has {vocab_size}", where=name)
+        forced = {"forced_bos_token_id": forced_bos_token_id, "forced_eos_token_id": forced_eos_token_id}
+        for name, number in forced.items():
+            if number is not None and number >= vocab_size:
+                raise OptionError(f"the model has no token {number}: it has {vocab_size}", where=name)
         self._forbidden: frozenset[int] = frozenset()
         late = self._counts is not None or self._sequences or self._never or self._not_first or self._ends
         self._late = zeros(vocab_size, device=device) if late else None  # (V,)
