@@ -1,7 +1,7 @@
 """Calls of tools: the form of forced calls, and calls in what a model writes by itself.
 
 Models write calls as JSON objects with `name` and `arguments` (or `parameters`): between <tool_call> tags (Hermes,
-Qwen, SmolLM), or as the whole answer (Llama 3).
+Qwen, SmolLM), or as the whole answer, one (Llama 3) or an array of them (Mistral).
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import secrets
 from collections.abc import Iterable
 from typing import Any
 
-from pyapp.formats.safe_json import json_object
+from pyapp.formats.safe_json import parse_json
 
 from .fields import Fields
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 MOST_TOOLS = 128
+WHOLE = re.compile(r"\s*(\{|\[\s*(\{|$))")  # how an answer begins that may be calls as a whole
 # The beginning of a forced call up to its arguments: the form gives its parts this order.
 HEAD = re.compile(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"arguments"\s*:\s*(?=\S)')
 
@@ -118,12 +119,23 @@ class Tools:
         ]  # fmt: skip
         return calls[0] if len(calls) == 1 else {"anyOf": calls}
 
-    def call(self, text: str) -> dict[str, Any] | None:
-        """The call that a JSON text is, in OpenAI's form; None if it calls no tool of the request."""
-        found = json_object(text)
+    def calls(self, text: str) -> list[dict[str, Any]]:
+        """The calls that a JSON text is, an object or an array of them, in OpenAI's form; none if it is something else,
+        or calls what is no tool of the request.
+        """
+        try:
+            found = parse_json(text)
+        except (ValueError, RecursionError):
+            return []
+        calls = [self._call(entry) for entry in (found if isinstance(found, list) else [found])]
+        return [] if None in calls else [call for call in calls if call is not None]
+
+    def _call(self, found: Any) -> dict[str, Any] | None:
+        if not isinstance(found, dict):
+            return None
         name = found.get("name")
         arguments = found.get("arguments", found.get("parameters"))
-        if name not in self.schemas or not isinstance(arguments, dict):
+        if not isinstance(name, str) or name not in self.schemas or not isinstance(arguments, dict):
             return None
         written = json.dumps(arguments, ensure_ascii=False)
         return {
@@ -179,7 +191,7 @@ class ToolSplitter:
 
     def _divided(self) -> tuple[str, list[dict[str, Any]]]:
         """(text, whole calls) in what waits."""
-        if not self._begun and self._held.lstrip().startswith("{"):
+        if not self._begun and WHOLE.match(self._held):
             return "", []  # the whole answer may be a call
         shown, calls = "", []
         while True:
@@ -196,10 +208,10 @@ class ToolSplitter:
             if end < 0:
                 shown, self._held = shown + self._held[:start].rstrip(), self._held[start:]
                 break
-            call = self._tools.call(self._held[start + len(OPEN) : end])
-            shown += self._held[:start].strip() if call else self._held[: end + len(CLOSE)]
+            found = self._tools.calls(self._held[start + len(OPEN) : end])
+            shown += self._held[:start].strip() if found else self._held[: end + len(CLOSE)]
             self._held = self._held[end + len(CLOSE) :]
-            calls += [call] if call else []
+            calls += found
         self._begun = self._begun or bool(shown)
         return shown, calls
 
@@ -208,7 +220,7 @@ class ToolSplitter:
         held, self._held = self._held, ""
         if self._writing:  # what is left is the end of the whole, unless a stop string cut it short
             return "", []
-        call = self._tools.call(held.strip().removeprefix(OPEN)) if held else None
-        if call is None:
+        found = self._tools.calls(held.strip().removeprefix(OPEN)) if held else []
+        if not found:
             return ("" if self.calls and not held.strip() else held), []
-        return "", self._told([call])
+        return "", self._told(found)

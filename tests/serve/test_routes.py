@@ -106,6 +106,11 @@ def test_calls_in_what_a_model_writes() -> None:
         (call, "", 1),
         (call.replace("arguments", "parameters"), "", 1),
         (f"<tool_call>{call}", "", 1),  # the end of the text came first
+        (f" [{call}, {call}]", "", 2),
+        (f"<tool_call>[{call}, {call}]</tool_call>", "", 2),
+        (f'[{call}, {{"name": "other"}}]', f'[{call}, {{"name": "other"}}]', 0),
+        ("[1] is a note", "[1] is a note", 0),
+        ("[]", "[]", 0),
         ('{"name": "other", "arguments": {}}', '{"name": "other", "arguments": {}}', 0),
         ("a < b and <tool", "a < b and <tool", 0),
         ("<tool_call>none</tool_call> left", "<tool_call>none</tool_call> left", 0),
