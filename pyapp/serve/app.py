@@ -104,6 +104,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/completions", openai_text.completions),
     ("POST", "/v1/embeddings", vectors.embeddings),
     ("POST", "/v1/rerank", vectors.rerank),
+    ("POST", "/v2/rerank", vectors.rerank),
     ("POST", "/v1/audio/transcriptions", speech.transcriptions),
     ("POST", "/v1/audio/translations", speech.translations),
     ("POST", "/", tgi.either),
@@ -172,6 +173,8 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path, method = request.url.path, request.method
     what = f"{path:.100} does not take {method}"
+    if (method, path) == ("GET", "/"):
+        what = "there is no page here (--page gives one): GET /openapi.json lists the routes"
     if error.status_code == 404:
         instead = INSTEAD.get(path.removeprefix("/v1"), "GET /openapi.json lists those that there are")
         what = f"there is no route {path:.100}: {instead}"

@@ -143,6 +143,14 @@ class Route:
         return {"description": "The answer.", "content": content}
 
 
+RERANK = Route(
+    "How well texts answer a query (Cohere, Jina)", an_object(id=TEXT, model=TEXT, results=array(OBJECT)),
+    {"model": MODEL, "query": TEXT, "documents": array({"oneOf": [TEXT, an_object(text=TEXT)]}),
+     "top_n": whole(1), "return_documents": FLAG, "raw_scores": FLAG,
+     **ignored("max_tokens_per_doc", "max_chunks_per_doc", "truncate", "truncation_direction")},
+    {"query": "cats", "documents": ["the cat", "a boat"]}, ("query", "documents"),
+)  # fmt: skip
+
 ROUTES: dict[tuple[str, str], Route] = {
     ("GET", "/health"): Route("Whether the engine lives", STATUS),
     ("GET", "/ready"): Route("Whether the models are loaded and the server does not end", STATUS),
@@ -170,13 +178,8 @@ ROUTES: dict[tuple[str, str], Route] = {
          **ignored("user", "input_type")},
         {"input": ["the cat", "a boat"]}, ("input",),
     ),
-    ("POST", "/v1/rerank"): Route(
-        "How well texts answer a query (Cohere, Jina)", an_object(model=TEXT, results=array(OBJECT)),
-        {"model": MODEL, "query": TEXT, "documents": array({"oneOf": [TEXT, an_object(text=TEXT)]}),
-         "top_n": whole(1), "return_documents": FLAG, "raw_scores": FLAG,
-         **ignored("max_tokens_per_doc", "max_chunks_per_doc", "truncate", "truncation_direction")},
-        {"query": "cats", "documents": ["the cat", "a boat"]}, ("query", "documents"),
-    ),
+    ("POST", "/v1/rerank"): RERANK,
+    ("POST", "/v2/rerank"): RERANK,
     ("POST", "/v1/audio/transcriptions"): Route(
         "The text of a recording (OpenAI)", TRANSCRIPT, SOUND_FIELDS, None, ("file",), streams=True, form=True,
     ),

@@ -164,9 +164,9 @@ def as_base64(vector: list[float]) -> str:
 
 
 async def rerank(request: Request, context: Context) -> Response:
-    """/v1/rerank, in the form of Cohere and Jina; text-embeddings-inference's /rerank has `texts`."""
+    """/v1/rerank and /v2/rerank, in the form of Cohere and Jina; text-embeddings-inference's /rerank has `texts`."""
     fields = Fields(await context.json(request))
-    ours = request.url.path.startswith("/v1/")
+    ours = request.url.path != "/rerank"
     name, query = fields.text("model"), fields.text("query")
     if query is None:
         raise fields.missing("query")
@@ -195,7 +195,7 @@ async def rerank(request: Request, context: Context) -> Response:
          **({"document": {"text": texts[index]}} if with_texts else {})}
         for index in order
     ]  # fmt: skip
-    return JSONResponse({"model": model.name, "results": results})
+    return JSONResponse({"id": request.scope["pyapp.id"], "model": model.name, "results": results})
 
 
 # -- text-embeddings-inference
