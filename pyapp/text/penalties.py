@@ -147,13 +147,19 @@ class Penalties:
 
     def _forbid(self) -> None:
         """Writes what may not come next."""
-        now = self._never.union(*(sequence.forbidden() for sequence in self._sequences))
-        early = self._made < self._least or self._length < self._shortest
-        now = now.union(self._not_first if self._made == 0 else (), self._ends if early else ())
+        now = self._never
+        for sequence in self._sequences:
+            found = sequence.forbidden()
+            now = now | found if now else found
+        if self._made == 0 and self._not_first:
+            now = now | self._not_first
+        if self._ends and (self._made < self._least or self._length < self._shortest):
+            now = now | self._ends
         before, self._forbidden = self._forbidden, now
-        for token in before ^ now:
-            if token < self._size:
-                self._write_late(token)
+        if now is not before:
+            for token in before ^ now:
+                if token < self._size:
+                    self._write_late(token)
 
     @property
     def forbids(self) -> bool:
