@@ -18,6 +18,7 @@ from typing import Any
 from pyapp.errors import OptionError
 from pyapp.text.automata import (
     EMPTY,
+    LAST_CHARACTER,
     NFA_STATES,
     NOTHING,
     Byte,
@@ -27,6 +28,7 @@ from pyapp.text.automata import (
     Ranges,
     Repeat,
     Separated,
+    both,
     characters,
     common,
     joined,
@@ -336,23 +338,30 @@ class Schema:
         return value
 
     def _string(self, asked: Mapping[str, Any], place: str) -> Expression:
-        given = KEYWORDS["string"] & asked.keys()
-        if len(given) > 1 and not given <= {"minLength", "maxLength"}:
-            raise self._error(f"{' and '.join(sorted(given))} together are not supported", place)
-        if "pattern" in given:
+        contents: list[Expression] = []
+        if "pattern" in asked:
             pattern, where = asked["pattern"], f"{self._where}: {place}/pattern"
             if not isinstance(pattern, str):
                 raise self._error("must be a text", f"{place}/pattern")
-            return string(Pattern(pattern, where, quoted).inside())
-        if "format" in given:
+            contents.append(Pattern(pattern, where, quoted).inside())
+        if "format" in asked:
             if asked["format"] not in FORMATS:
                 known = ", ".join(FORMATS)
                 raise self._error(f"unknown format {asked['format']!r:.40}", f"{place}/format", f"Known are {known}")
-            return string(Pattern(FORMATS[asked["format"]], self._where, quoted).whole())
+            contents.append(Pattern(FORMATS[asked["format"]], self._where, quoted).whole())
         least, most = self._counts(asked, "minLength", "maxLength", place)
-        if (least, most) == (0, None):
-            return any_string()
-        return string(Repeat(any_character(), least, most))  # few states for each character
+        if not contents:
+            if (least, most) == (0, None):
+                return any_string()
+            return string(Repeat(any_character(), least, most))  # few states for each character
+        where = f"{self._where}: {place}"
+        if (least, most) != (0, None):
+            character = quoted([(0, LAST_CHARACTER)])  # as patterns spell it
+            contents.append(Repeat(both(character, character, where), least, most))
+        found = contents[0]
+        for other in contents[1:]:
+            found = both(found, other, where)
+        return string(found)
 
     def _array(self, asked: Mapping[str, Any], place: str) -> Expression:
         least, most = self._counts(asked, "minItems", "maxItems", place)

@@ -151,6 +151,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"type": "array", "minItems": 3, "maxItems": 2}, "3 is more than maxItems, 2"),
     ({"type": "string", "minLength": 10**9}, "too large"),
     ({"type": "string", "pattern": "(a{1000}){1000}"}, "too large"),
+    ({"type": "string", "pattern": "^a$", "minLength": 3}, "no text of this form"),
     ({"type": "string", "pattern": "[^a]" * 2000}, "too large"),
     ({"enum": list(range(100_000))}, "too large"),
     ({"allOf": [{"enum": list(range(20_000))}, {"enum": list(range(100, 20_100))}]}, "too large"),

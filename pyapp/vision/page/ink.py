@@ -85,7 +85,11 @@ def dark_on_light(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
     height, width = sample.shape
     rows, columns = -(-height // SMALLEST_BLOCK), -(-width // SMALLEST_BLOCK)
     blocks = np.pad(sample, ((0, rows * SMALLEST_BLOCK - height), (0, columns * SMALLEST_BLOCK - width)), "edge")
-    blocks = blocks.reshape(rows, SMALLEST_BLOCK, columns, SMALLEST_BLOCK).transpose(0, 2, 1, 3).reshape(-1, SMALLEST_BLOCK**2)
+    blocks = (
+        blocks.reshape(rows, SMALLEST_BLOCK, columns, SMALLEST_BLOCK)
+        .transpose(0, 2, 1, 3)
+        .reshape(-1, SMALLEST_BLOCK**2)
+    )
     low, middle, high = np.percentile(blocks, (2, 50, 98), axis=1)  # (blocks,)
     low, high = middle - low, high - middle
     clear = np.maximum(low, high) >= FAINTEST
