@@ -1,11 +1,10 @@
 """Recordings as blocks of raw samples: pyapp.audio.wav reads WAVE files, from a file or a pipe; libsndfile reads MP3,
-FLAC, Ogg Vorbis and Opus, AIFF, CAF ..., if the package soundfile is installed.
+FLAC, Ogg Vorbis and Opus, AIFF, CAF ..., if the package soundfile is installed; pyapp.audio.containers the others.
 """
 
 from __future__ import annotations
 
 import io
-import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +14,7 @@ from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError
 from pyapp.formats.source import AnySource, ByteSource, close_source, open_source
 
+from .unreadable import conversion, unreadable
 from .wav import CHANNEL_LIMIT, RATES, WavFile, decode_samples, find_samples, open_wav
 
 if TYPE_CHECKING:
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 HEAD = 64  # bytes needed to detect the format of a file
 WAV_HEAD_LIMIT = 1 << 24  # bytes before the samples of a WAVE file in a pipe
 FRAMES_LIMIT = 1 << 48  # libsndfile reports 2^63 - 1 if the length is unknown
-# Formats that cannot be read: offset of the signature, the signature, the name.
-REFUSED = (
-    (4, b"ftyp", "an MP4 or M4A file"),
-    (0, b"\x1aE\xdf\xa3", "a WebM or Matroska file"),
-    (0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "a Windows Media file"),
-    (0, b"#!AMR", "an AMR file"),
-    (0, b"\xff\xf1", "an AAC file"),
-    (0, b"\xff\xf9", "an AAC file"),
-    (0, b"FLV\1", "a Flash video"),
+# The signature of a kind of file and its place, the kind, and FFmpeg's name of it.
+CONTAINERS = (
+    (4, b"ftyp", "an MP4 or M4A file", "mp4"),
+    (0, b"\x1aE\xdf\xa3", "a WebM or Matroska file", "matroska"),
+    (0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "a Windows Media file", "asf"),
+    (0, b"#!AMR", "an AMR file", "amr"),
+    (0, b"\xff\xf1", "an AAC file", "aac"),
+    (0, b"\xff\xf9", "an AAC file", "aac"),
+    (0, b"FLV\1", "a Flash video", "flv"),
 )
 KNOWN = (
     (b"ID3", "an MP3 file"),
@@ -264,17 +264,6 @@ def import_soundfile(name: str, kind: str) -> Any:
     return soundfile
 
 
-def conversion(name: str) -> str:
-    """The command that converts any recording to a WAVE file."""
-    known = not name.startswith("<") and name != "stdin"
-    return f"ffmpeg -i {shlex.quote(name) if known else 'RECORDING'} -ac 1 -ar 16000 recording.wav"
-
-
-def unreadable(name: str, kind: str, why: str) -> FileFormatError:
-    what = f"this is {kind}, but it is damaged" if kind else "this is not a recording that can be read"
-    return FileFormatError(f"{what} ({why})", where=name, hint=f"If it plays elsewhere, convert it: {conversion(name)}")
-
-
 def reason(error: Exception) -> str:
     """libsndfile's message without the file's name."""
     text = str(getattr(error, "error_string", error)).removeprefix("Error : ").strip().rstrip(".")
@@ -282,15 +271,20 @@ def reason(error: Exception) -> str:
 
 
 def kind_of(head: bytes, name: str) -> str:
-    """The format of a file that begins with `head`; "" if only libsndfile can detect it. FileFormatError for formats
-    that cannot be read.
+    """The format of a file that begins with `head`; "" if only libsndfile can detect it. FileFormatError for an empty
+    file.
     """
     if not head:
         raise FileFormatError("the file is empty", where=name, hint="Record or copy it again")
-    for place, signature, kind in REFUSED:
-        if head[place : place + len(signature)] == signature:
-            raise FileFormatError(f"this is {kind}, which pyapp cannot read", where=name, hint=conversion(name))
     return next((kind for start, kind in KNOWN if head.startswith(start)), "")
+
+
+def container_of(head: bytes) -> tuple[str, str] | None:
+    """The kind of a file that begins with `head`, and FFmpeg's name of it; None for other files."""
+    for place, signature, kind, form in CONTAINERS:
+        if head[place : place + len(signature)] == signature:
+            return kind, form
+    return None
 
 
 def is_wav(head: bytes) -> bool:
@@ -305,6 +299,10 @@ def open_decoder(source: AnySource) -> Decoder:
     owned = opened if opened is not source else None
     try:
         head = bytes(opened.read(0, min(HEAD, opened.size)))
+        if (container := container_of(head)) is not None:
+            from .containers import ContainerDecoder  # not on the page's way: the browser decodes these files
+
+            return ContainerDecoder(SourceFile(opened), opened.name, *container, owned)
         if not is_wav(head):
             return SoundFileDecoder(SourceFile(opened), opened.name, kind_of(head, opened.name), owned)
         try:
@@ -329,8 +327,14 @@ def open_stream(stream: IO[bytes], name: str = "stdin") -> Decoder:
     head = source.peek(HEAD)
     if is_wav(head):
         return PipeWavDecoder(source, stream)
+    container = container_of(head)
     kind = kind_of(head, name)
-    import_soundfile(name, kind)  # before anything is collected in vain
+    if container is not None:  # what is missing is told before anything is collected in vain
+        from .containers import ContainerDecoder, import_av
+
+        import_av(name, container[0])
+    else:
+        import_soundfile(name, kind)
     import shutil
     import tempfile
 
@@ -339,7 +343,7 @@ def open_stream(stream: IO[bytes], name: str = "stdin") -> Decoder:
         file.write(source.rest(0))
         shutil.copyfileobj(stream, file, 1 << 20)
         file.seek(0)
-        return SoundFileDecoder(file, name, kind)
+        return ContainerDecoder(file, name, *container, file) if container else SoundFileDecoder(file, name, kind)
     except BaseException:
         file.close()
         raise

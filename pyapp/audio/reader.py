@@ -101,7 +101,8 @@ def open_audio(source: AnySource | IO[bytes] | Any, *, rate: int = SAMPLE_RATE) 
     (samples,) or (frames, channels).
 
     WAVE files need no other package, and are decoded from a pipe as they arrive; MP3, FLAC, Ogg (Vorbis, Opus), AIFF
-    and CAF need the package soundfile (`pip install 'pyapp[audio]'`, which also installs soxr for faster resampling).
+    and CAF need the package soundfile (`pip install 'pyapp[audio]'`, which also installs soxr for faster resampling),
+    MP4, M4A, WebM, Matroska, AAC, AMR and Windows Media files PyAV (`pip install 'pyapp[media]'`).
     Raises FileFormatError, with a hint, if the recording cannot be read; OSError as open() does.
     """
     if hasattr(source, "__array__"):

@@ -172,7 +172,7 @@ def generate(
 
     def write(leader: Any) -> int:
         text = read_prompt(prompt)
-        several = max(options["samples"], options["beams"]) > 1
+        several = max(options.get("samples", 1), options.get("beams", 1)) > 1
         plain: View = SeveralView(text if echo else "") if several else StoryView(text if echo else "")
         chosen, more = model_or_server(model, server), {"tokenizer": tokenizer, "dtype": dtype, "adapter": adapter}
         if leader is not None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from pyapp.text.options import CACHE_TYPES, SEEDS, SamplingOptions
 
@@ -47,11 +48,16 @@ CHOICE, REPETITION, ENDING, FORM, SPEED, SEVERAL = (
 )  # fmt: skip
 
 
+def own(usual: float) -> str:
+    """The default of a setting that a model's generation_config.json may have, in the help."""
+    return f"the model's own, else {usual}"
+
+
 def _of_choice() -> list[Callable[[F], F]]:
     return [
-        option(CHOICE, "--temperature", type=click.FloatRange(0, 100), default=DEFAULTS.temperature, show_default=True,
-               help="0 takes the most likely token; higher is more random."),
-        option(CHOICE, "--top-p", type=click.FloatRange(0, 1), default=DEFAULTS.top_p, show_default=True,
+        option(CHOICE, "--temperature", type=click.FloatRange(0, 100), default=DEFAULTS.temperature,
+               show_default=own(DEFAULTS.temperature), help="0 takes the most likely token; higher is more random."),
+        option(CHOICE, "--top-p", type=click.FloatRange(0, 1), default=DEFAULTS.top_p, show_default=own(DEFAULTS.top_p),
                help="Only the most likely tokens that together have this probability."),
         option(CHOICE, "--top-k", type=click.IntRange(min=0), default=DEFAULTS.top_k,
                help="Only the K most likely tokens. [default: all]"),
@@ -68,8 +74,9 @@ def _of_choice() -> list[Callable[[F], F]]:
 
 def _of_repetition() -> list[Callable[[F], F]]:
     return [
-        option(REPETITION, "--repetition-penalty", type=click.FloatRange(0.01, 100), show_default=True,
-               default=DEFAULTS.repetition_penalty, help="Above 1, tokens that occurred become less likely."),
+        option(REPETITION, "--repetition-penalty", type=click.FloatRange(0.01, 100),
+               show_default=own(DEFAULTS.repetition_penalty), default=DEFAULTS.repetition_penalty,
+               help="Above 1, tokens that occurred become less likely."),
         option(REPETITION, "--frequency-penalty", type=click.FloatRange(-2, 2), default=DEFAULTS.frequency_penalty,
                show_default=True, help="Lower the logits of tokens of the new text for each time they occurred."),
         option(REPETITION, "--presence-penalty", type=click.FloatRange(-2, 2), default=DEFAULTS.presence_penalty,
@@ -84,6 +91,8 @@ def _of_ending(most: int | None) -> list[Callable[[F], F]]:
         option(ENDING, "-n", "--max-new-tokens", type=click.IntRange(min=1), default=most,
                show_default=most is not None,
                help="Length at most." + ("" if most else " [default: until the context is full]")),
+        option(ENDING, "--min-new-tokens", type=click.IntRange(min=0), default=0, metavar="N",
+               help="Do not end before N tokens. [default: 0]"),
         option(ENDING, "--stop", multiple=True, metavar="TEXT",
                help="End before this text; may be given several times."),
         option(ENDING, "--context", type=click.IntRange(min=1), metavar="N",
@@ -141,16 +150,28 @@ def generation_options(most: int | None, several: bool = True) -> Callable[[F], 
 
 
 def settings_of(settings: dict[str, Any]) -> dict[str, Any]:
-    """The values of generation_options, without `draft`, as SamplingOptions.from_dict takes them."""
-    values = {name: value for name, value in settings.items() if name != "draft"}
-    try:
-        values["logit_bias"] = dict(entry.split("=", 1) for entry in values["logit_bias"])
-        values["logit_bias"] = {token: float(bias) for token, bias in values["logit_bias"].items()}
-    except ValueError:
-        raise click.BadParameter("give ID=NUMBER, such as 15=-100.", param_hint="--logit-bias") from None
-    if values["json_schema"] is not None:
+    """The values of generation_options that were given, without `draft`, as SamplingOptions.from_dict takes them: for
+    the others the model's own settings may stand.
+    """
+    source = click.get_current_context().get_parameter_source
+    values = {
+        name: value
+        for name, value in settings.items()
+        if name != "draft" and source(name) is not ParameterSource.DEFAULT
+    }
+    if "logit_bias" in values:
+        values["logit_bias"] = biases(values["logit_bias"])
+    if values.get("json_schema") is not None:
         values["json_schema"] = read_schema(values["json_schema"])
     return values
+
+
+def biases(entries: Sequence[str]) -> dict[str, float]:
+    """The numbers of ID=NUMBER by id."""
+    try:
+        return {token: float(bias) for token, bias in (entry.split("=", 1) for entry in entries)}
+    except ValueError:
+        raise click.BadParameter("give ID=NUMBER, such as 15=-100.", param_hint="--logit-bias") from None
 
 
 def read_schema(text: str) -> Any:

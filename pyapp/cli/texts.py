@@ -234,6 +234,7 @@ def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int |
 @file_argument
 @model_option
 @click.option("--prefix", default="", help='Put this before each text, such as "translate English to German: ".')
+@click.option("--source", metavar="TOKEN", help="The token of the language of FILE, such as fr_XX (mBART).")
 @click.option("--target", metavar="TOKEN", help="The token of the language to write, such as de_DE.")
 @click.option(
     "--num-beams", type=click.IntRange(1, 64), help="Hypotheses of a text; 1 is greedy. [default: the model's]"

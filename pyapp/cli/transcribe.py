@@ -180,10 +180,10 @@ def transcribe(
 ) -> int:
     """Transcribe recordings, "-" for one on stdin.
 
-    WAVE files are always read; MP3, FLAC, Ogg and others with pip install 'pyapp[audio]'. Without --output-dir the
-    text goes to stdout, as it is decoded; with it, the names of the files. openai-whisper's spellings of the options
-    are accepted too. With --word-timestamps a segment ends where the speaker changes. Exit code 1: some file could not
-    be transcribed.
+    WAVE files are always read; MP3, FLAC, Ogg and others with pip install 'pyapp[audio]', M4A, MP4, WebM and others
+    with pip install 'pyapp[media]'. Without --output-dir the text goes to stdout, as it is decoded; with it, the names
+    of the files. openai-whisper's spellings of the options are accepted too. With --word-timestamps a segment ends
+    where the speaker changes. Exit code 1: some file could not be transcribed.
     """
     layout = as_layout(settings)
     options = as_options(settings)

@@ -10,6 +10,7 @@ import importlib
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -45,12 +46,15 @@ ENGLISH_TOKENS = 51864  # tokens of Whisper's .en models
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A language model and its tokenizer. `config` holds the hyper-parameters as JSON values."""
+    """A language model and its tokenizer. `config` holds the hyper-parameters as JSON values, `generation` the settings
+    of its generation_config.json (pyapp/text/generation_config.py).
+    """
 
     name: str
     model: LanguageModel
     tokenizer: Tokenizer
     config: dict[str, Any]
+    generation: dict[str, Any] = field(default_factory=dict)
 
 
 def load_model(
@@ -58,6 +62,7 @@ def load_model(
     tokenizer: Source | Mapping[str, Source] | None = None,
     *,
     config: Source | None = None,
+    generation: Source | None = None,
     dtype: str | None = None,
     device: Device | str | None = None,
     adapter: str | os.PathLike[str] | None = None,
@@ -68,7 +73,8 @@ def load_model(
     """Loads a language model by name (embedded, or `owner/repo` or `owner/repo:file` on the hub), from a folder of
     Hugging Face's, a path, bytes, a ByteSource or an open checkpoint.
 
-    `tokenizer` and `config` (config.json) are needed if none is beside the model or in it. `dtype` ("q4_0", "Q4_K_M",
+    `tokenizer` and `config` (config.json) are needed if none is beside the model or in it; `generation` is its
+    generation_config.json, if it has one. `dtype` ("q4_0", "Q4_K_M",
     "float16" …) is the type to convert the matrices to while they are read; None keeps their type, except that small
     quantised models become float32. `device`: where the model computes. `adapter`: a folder with a LoRA adapter, which
     is merged into weights in floating point, and stays beside quantised ones (pyapp.adapters). `tensor_parallel`: a
@@ -88,6 +94,7 @@ def load_model(
         files = hub.resolve(source, report=report, cancel=cancel, check=check_config_file)
         source, tokenizer = files.model, files.tokenizer if tokenizer is None else tokenizer
         config = files.files.get("config") if config is None else config
+        generation = files.files.get("generation_config") if generation is None else generation
     settings = None if config is None else read_settings(config)
     if settings is not None:
         check_architecture(settings, _named(config))
@@ -121,7 +128,16 @@ def load_model(
 
         load_adapter(model, adapter)
         merge_adapters(model, quantized=False)
-    return LoadedModel(name, model, text, model.config.to_dict())
+    return LoadedModel(name, model, text, model.config.to_dict(), _generation(generation, report))
+
+
+def _generation(source: Source | None, report: Callable[[Event], None]) -> dict[str, Any]:
+    """The settings of a generation_config.json."""
+    if source is None:
+        return {}
+    from pyapp.text.generation_config import generation_settings
+
+    return generation_settings(read_settings(source), _named(source), report)
 
 
 def _tokenizer(given: Any, source: Source | None, checkpoint: Checkpoint, name: str) -> Tokenizer:

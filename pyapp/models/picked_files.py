@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyapp.errors import ModelError
@@ -56,12 +57,13 @@ def load_files(
         source,
         beside | {name: files[name]} if name.lower().endswith(".gguf") else beside,
         config=files.get(CONFIG),
+        generation=files.get("generation_config.json"),
         dtype=dtype,
         device=device,
         report=report,
         cancel=cancel,
     )
-    return LoadedModel(name, loaded.model, loaded.tokenizer, loaded.config)
+    return replace(loaded, name=name)
 
 
 def _weights(files: Mapping[str, ByteSource]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 from starlette.requests import Request
@@ -89,10 +89,19 @@ async def cancelled_by_leaving(request: Request, leave: Callable[[], None], seco
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise Problem(f"the answer took more than {seconds:g} s", status=504, code="timeout") from None
+        raise too_late(seconds) from None
     finally:
         leave()
         watching.cancel()
+
+
+def too_late(seconds: float) -> Problem:
+    return Problem(f"the answer took more than {seconds:g} s", status=504, code="timeout")
+
+
+def the_end() -> Problem:
+    """Of a request that runs when the server ends."""
+    return Problem("the server ends", status=503, code="server_ends", headers={"Retry-After": "5"})
 
 
 class EventStream(Response):
@@ -116,12 +125,22 @@ class EventStream(Response):
         leaving = asyncio.ensure_future(wait_for_leaving(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED, timeout=self._seconds)
+            done, _ = await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED, timeout=self._seconds)
+            late = None if done else too_late(self._seconds)
+        except asyncio.CancelledError:  # the server was told to end, and its grace is over
+            late = the_end()
         finally:
             for task in (sending, leaving):
                 task.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
             self._ended()
+        if late is not None:
+            text = self._broken(late)
+            with suppress(TimeoutError):  # the client may not read
+                async with asyncio.timeout(1):
+                    await send(
+                        {"type": "http.response.body", "body": text.encode("utf-8", "replace"), "more_body": False}
+                    )
 
     async def _send(self, send: Any) -> None:
         now = asyncio.get_running_loop().time

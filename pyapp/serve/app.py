@@ -23,7 +23,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketState
 
+from pyapp.errors import OptionError
+
 from . import openai_text, speech, tgi, vectors
+from .answers import the_end
 from .context import Context, Handler
 from .openapi import description
 from .page import WithPage, check_site
@@ -33,7 +36,10 @@ from .sampling import NAMES
 
 log = logging.getLogger("pyapp.serve")
 OPEN = ("/health", "/ready")  # without a key
+ENDING_STEPS = 150  # of 10 ms
 KEY_PROTOCOL = "openai-insecure-api-key."  # OpenAI's subprotocol that carries a key
+# Routes of OpenAI's that are not here, and what does their work.
+INSTEAD = {"/responses": "ask /v1/chat/completions", "/chat": "ask /v1/chat/completions"}
 REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 
 
@@ -98,6 +104,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/completions", openai_text.completions),
     ("POST", "/v1/embeddings", vectors.embeddings),
     ("POST", "/v1/rerank", vectors.rerank),
+    ("POST", "/v2/rerank", vectors.rerank),
     ("POST", "/v1/audio/transcriptions", speech.transcriptions),
     ("POST", "/v1/audio/translations", speech.translations),
     ("POST", "/", tgi.either),
@@ -126,6 +133,10 @@ def endpoint_of(handler: Handler, context: Context) -> Callable[[Request], Any]:
             return await handler(request, context)
         except ClientDisconnect:
             return Response(status_code=499)
+        except asyncio.CancelledError:
+            if not context.draining:
+                raise
+            return answer_of(the_end())
         except Exception as error:
             problem = of_exception(error, NAMES)
             if problem.status >= 500 and not isinstance(error, Problem):
@@ -161,7 +172,12 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     """Unknown routes and methods."""
     assert isinstance(error, HTTPException)
     path, method = request.url.path, request.method
-    what = f"there is no route {path:.100}" if error.status_code == 404 else f"{path:.100} does not take {method}"
+    what = f"{path:.100} does not take {method}"
+    if (method, path) == ("GET", "/"):
+        what = "there is no page here (--page gives one): GET /openapi.json lists the routes"
+    if error.status_code == 404:
+        instead = INSTEAD.get(path.removeprefix("/v1"), "GET /openapi.json lists those that there are")
+        what = f"there is no route {path:.100}: {instead}"
     return answer_of(Problem(what, status=error.status_code, headers=error.headers))
 
 
@@ -190,6 +206,7 @@ class Gate:
                 status = 101
             await send(message)
 
+        self._context.answering += 1
         try:
             refusal = self._refusal(scope, headers)
             if refusal is None:
@@ -200,6 +217,7 @@ class Gate:
             else:
                 await WebSocket(scope, receive, sending).send_denial_response(answer_of(refusal))
         finally:
+            self._context.answering -= 1
             self._note(scope, status, time.perf_counter() - start)
 
     def _refusal(self, scope: Any, headers: Headers) -> Problem | None:
@@ -256,12 +274,19 @@ def make_app(context: Context, on_failure: Callable[[Exception], None] = lambda 
         finally:
             for task in tasks:
                 task.cancel()
+            for _ in range(ENDING_STEPS):  # those whose grace is over tell their clients so
+                if not context.answering:
+                    break
+                await asyncio.sleep(0.01)
             context.close()
 
     async def preload() -> None:
         try:
             await context.models.load_all()
             log.info("ready", extra={"fields": {"models": list(context.models.by_name)}})
+        except Problem as problem:
+            hint = "Give a larger --memory, or a smaller --cache-memory"
+            on_failure(OptionError(problem.message, where="memory", hint=hint))
         except Exception as error:
             on_failure(error)
 

@@ -15,7 +15,7 @@ import bisect
 import json
 import os
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -26,6 +26,8 @@ from pyapp.events import Cancel, Done, Event, Item, Language, Metric, Segment, T
 from pyapp.formats.safe_json import parse_json
 from pyapp.tasks.core import Events, Remote
 from pyapp.text.options import SamplingOptions
+
+from .tool_calls import joined
 
 if TYPE_CHECKING:
     import httpx2
@@ -41,10 +43,12 @@ LINE_CHARACTERS = 16 << 20  # of one event of a stream
 BATCH = 256  # texts of one request
 POLL = 0.05  # seconds between two looks at Cancel while the server is silent
 # Names of settings that differ in OpenAI's interface.
-NAMES = {"max_new_tokens": "max_tokens", "samples": "n"}
+NAMES = {
+    "max_new_tokens": "max_tokens", "samples": "n", "min_new_tokens": "min_tokens", "stop_tokens": "stop_token_ids",
+}  # fmt: skip
 # Settings of the process that computes, which a request cannot change.
 OF_THE_SERVER = ("context", "cache_type", "rolling", "keep", "lookup", "beams", "length_penalty", "early_stopping",
-                 "stop_tokens")  # fmt: skip
+                 "min_length", "forced_eos_token_id")  # fmt: skip
 # Settings of a transcription that a request has.
 SENT = ("language", "initial_prompt", "word_timestamps", "task", "speakers")
 # The defaults of OpenAI's interface; what differs from them is sent, and nothing else, for servers that know no more.
@@ -152,9 +156,11 @@ class Server(Remote):
             )
         yield Done("complete", {"name": self.model or (names[0] if names else self.url), "server": self.url})
 
-    async def generate(self, prompt: str, options: SamplingOptions, cancel: Cancel) -> Events:
+    async def generate(
+        self, prompt: str, options: SamplingOptions, cancel: Cancel, given: Collection[str] | None = None
+    ) -> Events:  # fmt: skip
         """The events of tasks.generate."""
-        body = {"prompt": prompt, **request_of(options)}
+        body = {"prompt": prompt, **request_of(options, given)}
         if options.logprobs is not None:
             body["logprobs"] = options.logprobs
         async with aclosing(self._text("/v1/completions", body, options, cancel)) as events:
@@ -164,9 +170,10 @@ class Server(Remote):
     async def chat(
         self, messages: Sequence[Mapping[str, Any]], options: SamplingOptions,
         tools: Sequence[Mapping[str, Any]] | None, variables: Mapping[str, Any] | None, cancel: Cancel,
+        given: Collection[str] | None = None,
     ) -> Events:  # fmt: skip
         """The events of tasks.chat; Done carries `calls` if the model calls tools."""
-        body: dict[str, Any] = {"messages": [dict(message) for message in messages], **request_of(options)}
+        body: dict[str, Any] = {"messages": [dict(message) for message in messages], **request_of(options, given)}
         if options.logprobs is not None:
             body |= {"logprobs": True, "top_logprobs": options.logprobs}
         if tools:
@@ -293,9 +300,11 @@ class Server(Remote):
         yield Done("complete", found | {"segments": [segment.to_dict() for segment in segments]})
 
 
-def request_of(options: SamplingOptions) -> dict[str, Any]:
-    """The settings that differ from the interface's defaults, in its names. OptionError for those that a server does
-    not take from a request."""
+def request_of(options: SamplingOptions, given: Collection[str] | None = None) -> dict[str, Any]:
+    """The settings in the interface's names: those `given` and the length; None: those that differ from the interface's
+    defaults. For the others the server's model decides. OptionError for those that a server does not take from a
+    request.
+    """
     found: dict[str, Any] = {}
     usual = SamplingOptions()
     for name, default in DEFAULTS.items():
@@ -303,7 +312,9 @@ def request_of(options: SamplingOptions) -> dict[str, Any]:
         if name in OF_THE_SERVER:
             if value != getattr(usual, name):
                 raise OptionError("is a setting of the server, not of a request", where=name)
-        elif name != "logprobs" and value != default:
+        elif name == "logprobs" or value is None:
+            continue
+        elif value != default if given is None or name == "max_new_tokens" else name in given:
             found[NAMES.get(name, name)] = value
     if "logit_bias" in found:
         found["logit_bias"] = {str(token): bias for token, bias in options.logit_bias}
@@ -339,7 +350,7 @@ class TextReader:
             if thought := delta.get("reasoning_content"):
                 self._thoughts += thought
                 found.append(Thought(thought))
-            self._calls += delta.get("tool_calls") or ()
+            joined(self._calls, delta.get("tool_calls") or ())
             text = delta.get("content" if self._chat else "text")
             if text or choice.get("logprobs"):
                 found.append(self._token(choice, text or ""))

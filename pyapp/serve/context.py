@@ -42,6 +42,7 @@ class Context:
         self.connections: Callable[[], int] = lambda: 0  # that are open; the server knows
         self.draining = False
         self.in_flight = 0
+        self.answering = 0  # requests of any kind, until the last byte of the answer is sent
         self.tokens_in_flight = 0
         self._aside = ThreadPoolExecutor(ASIDE, thread_name_prefix="aside")
         self._deliveries: Deliveries | None = None
@@ -79,10 +80,13 @@ class Context:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in JSON_TYPES:
             raise Problem(f"the body must be application/json, not {kind:.60}", status=415)
+        return parse_object(await self.body(request))
+
+    async def body(self, request: Request) -> bytes:
         data = bytearray()
         async for part in self._body(request):
             data += part
-        return parse_object(bytes(data))
+        return bytes(data)
 
     async def form(self, request: Request) -> FormData:
         """The fields and files of a multipart request."""

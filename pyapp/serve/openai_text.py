@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError, PyappError
-from pyapp.events import Cancel, Done, Error, Event, Token
+from pyapp.events import Cancel, Done, Error, Event, Item, Token
 from pyapp.text.chat_template import ChatTemplate, sources
 from pyapp.text.generate import prompt_ids
 from pyapp.text.options import SamplingOptions
@@ -28,13 +28,14 @@ from .answers import EventStream, cancelled_by_leaving
 from .context import Context
 from .fields import Fields
 from .problems import Problem, of_event, of_exception
-from .sampling import MOST_TEXTS, NAMES, WITHOUT_EFFECT, options_of, reason_of
+from .sampling import MOST_TEXTS, NAMES, WITHOUT_EFFECT, Asked, asked_of, reason_of
 from .scheduler import Text
 from .served import ServedModel
-from .tool_calls import Tools, ToolSplitter
+from .tool_calls import Tools, ToolSplitter, joined
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 DONE = "data: [DONE]\n\n"
+LOWEST = -9999.0  # what OpenAI sends for the logarithm of 0
 _encode = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for each token
 
 
@@ -47,10 +48,16 @@ class Choice:
     thoughts: str = ""
     calls: list[dict[str, Any]] = field(default_factory=list)
     logprobs: list[Token] = field(default_factory=list)
+    prompt: list[Token] = field(default_factory=list)  # its tokens with their log-probabilities, if asked for
     reason: str = ""
     tokens: int = 0
     prompt_tokens: int = 0
     reused: int = 0
+
+    @property
+    def mean_logprob(self) -> float:
+        """Of a new token: what best_of chooses by."""
+        return sum(token.logprob or 0.0 for token in self.logprobs) / max(len(self.logprobs), 1)
 
 
 @dataclass(frozen=True)
@@ -78,8 +85,8 @@ class Running:
         self._tokens = 0
         self._open = True
 
-    def add(self, prompt: Prompt, count: int, priority: int) -> None:
-        """`count` texts of a prompt, with seeds one after the other."""
+    def add(self, prompt: Prompt, count: int, priority: int, scored: int | None = None) -> None:
+        """`count` texts of a prompt, with seeds one after the other; `scored` as in Text."""
         for number in range(count):
             options, cancel = prompt.options, Cancel()
             if options.seed is not None:
@@ -89,7 +96,9 @@ class Running:
             self.context.in_flight += 1
             self.context.tokens_in_flight += len(prompt.ids)
             self._tokens += len(prompt.ids)
-            text = Text(prompt.ids, options, prompt.stops, emit, prompt.continuing, cancel, priority, self._form)
+            text = Text(
+                prompt.ids, options, prompt.stops, emit, prompt.continuing, cancel, priority, self._form, scored
+            )
             self.context.models.submit(self.model, text)
 
     def _emitter(self, index: int, cancel: Cancel) -> Callable[[Event], None]:
@@ -136,9 +145,12 @@ class Running:
 
 
 async def submit(
-    context: Context, model: ServedModel, prompts: Sequence[Prompt], count: int, param: str, priority: int = 0
+    context: Context, model: ServedModel, prompts: Sequence[Prompt], count: int, param: str, priority: int = 0,
+    scored: int | None = None,
 ) -> Running:  # fmt: skip
-    """`count` texts of each prompt, which the field `param` gave. Those with a lower priority go first."""
+    """`count` texts of each prompt, which the field `param` gave. Those with a lower priority go first. `scored` as in
+    Text.
+    """
     for prompt in prompts:
         try:
             model.runner.check(prompt.ids, prompt.options)
@@ -151,7 +163,7 @@ async def submit(
     context.admit(count * len(prompts), count * sum(len(prompt.ids) for prompt in prompts))
     running = Running(context, model, form)
     for prompt in prompts:
-        running.add(prompt, count, priority)
+        running.add(prompt, count, priority, scored)
     return running
 
 
@@ -289,7 +301,7 @@ def check_length(context: Context, texts: Sequence[str], param: str) -> None:
 
 
 def chat_prompt(
-    model: ServedModel, messages: list[dict[str, Any]], options: SamplingOptions, tools: Tools,
+    model: ServedModel, messages: list[dict[str, Any]], asked: Asked, options: SamplingOptions, tools: Tools,
     variables: dict[str, Any],
 ) -> Prompt:  # fmt: skip
     tokenizer = model.loaded.tokenizer
@@ -309,7 +321,7 @@ def chat_prompt(
         raise Problem("messages: the chat template gives no text for them", param="messages")
     if plain:
         options = replace(options, stop=(*options.stop, STOP))
-    stops = template.stop_ids().union(options.stop_tokens)
+    stops = asked.stops(tokenizer).union(() if asked.ignore_eos else template.stop_ids())
     return Prompt(ids, options, stops, goes_on or plain, rendered, plain and not goes_on)
 
 
@@ -341,7 +353,7 @@ def named_logprobs(model: ServedModel, tokens: Sequence[Token]) -> list[dict[str
 
     def entry(id: int, logprob: float | None) -> dict[str, Any]:
         data = model.loaded.tokenizer.token_bytes(id)
-        return {"token": data.decode("utf-8", "replace"), "logprob": max(logprob or 0.0, -9999.0), "bytes": list(data)}
+        return {"token": data.decode("utf-8", "replace"), "logprob": max(logprob or 0.0, LOWEST), "bytes": list(data)}
 
     return [
         entry(token.id, token.logprob)
@@ -359,12 +371,15 @@ async def chat_completions(request: Request, context: Context) -> Response:
     top = fields.whole("top_logprobs", None, 0, 20)
     if top is not None and not wanted:
         raise fields.wrong("top_logprobs", "goes together with logprobs")
-    options = options_of(fields, context.settings, (top or 0) if wanted else None)
+    asked = asked_of(fields, context.settings, (top or 0) if wanted else None)
     count = fields.whole("n", 1, 1, MOST_TEXTS)
     stream, usage = stream_options(fields)
     priority = priority_of(fields)
     tools = Tools(fields)
     variables = fields.mapping("chat_template_kwargs") or {}
+    for old, new in (("functions", "tools"), ("function_call", "tool_choice")):
+        if fields.given(old):
+            raise fields.wrong(old, f"is an old field that is not read here: use {new}", "unsupported_parameter")
     if any(kind != "text" for kind in fields.array("modalities", ())):
         raise fields.wrong("modalities", 'must be ["text"]: answers are texts', "unsupported_parameter")
     effort = fields.text("reasoning_effort")
@@ -372,13 +387,14 @@ async def chat_completions(request: Request, context: Context) -> Response:
         variables = {"reasoning_effort": effort, **variables}
     fields.end(WITHOUT_EFFECT)
     if tools.forced:
-        if options.has_form:
+        if asked.options.has_form:
             raise fields.wrong("tool_choice", "excludes response_format, regex and choice")
-        options = replace(options, json_schema=tools.schema())
+        asked = replace(asked, options=replace(asked.options, json_schema=tools.schema()))
     check_length(context, [message["content"] for message in messages], "messages")
     model = await context.models.get(name, "generate")
     request.scope["pyapp.log"]["model"] = model.name
-    prompt = await context.aside(lambda: chat_prompt(model, messages, options, tools, variables))
+    options = asked.of(model, context.settings)
+    prompt = await context.aside(lambda: chat_prompt(model, messages, asked, options, tools, variables))
     running = await submit(context, model, [prompt], count, "messages", priority)
     voices = [Voice(prompt, tools) for _ in range(count)]
     choices = [Choice(index) for index in range(count)]
@@ -397,7 +413,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
             thought, text, calls = voice.finish()
             note_done(request, choice, event)
         choice.thoughts, choice.text = choice.thoughts + thought, choice.text + text
-        choice.calls += calls
+        joined(choice.calls, calls)
         if choice.calls and choice.reason == "stop":
             choice.reason = "tool_calls"
         return thought, text, calls
@@ -413,7 +429,6 @@ async def chat_completions(request: Request, context: Context) -> Response:
         async with aclosing(running.events()) as events:
             async for index, event in events:
                 choice = choices[index]
-                before = len(choice.calls)
                 thought, text, calls = take(index, event)
                 scores = None
                 if wanted and isinstance(event, Token) and event.id is not None:
@@ -423,7 +438,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
                 if text or scores:
                     yield chunk(index, {"content": text}, logprobs=scores)
                 if calls:
-                    yield chunk(index, {"tool_calls": [{"index": before + i, **call} for i, call in enumerate(calls)]})
+                    yield chunk(index, {"tool_calls": calls})
                 if isinstance(event, Done):
                     yield chunk(index, {}, choice.reason)
         if usage:
@@ -487,9 +502,10 @@ def prompts_of(fields: Fields) -> list[str | list[int]]:
     return list(value)
 
 
-def completion_prompt(model: ServedModel, prompt: str | list[int], options: SamplingOptions) -> Prompt:
+def completion_prompt(
+    model: ServedModel, prompt: str | list[int], options: SamplingOptions, stops: frozenset[int]
+) -> Prompt:  # fmt: skip
     tokenizer = model.loaded.tokenizer
-    stops = tokenizer.stop_ids.union(options.stop_tokens)
     if isinstance(prompt, str):
         model.runner.check_text(prompt)
         return Prompt(prompt_ids(tokenizer, prompt), options, stops, bool(prompt))
@@ -499,17 +515,37 @@ def completion_prompt(model: ServedModel, prompt: str | list[int], options: Samp
     return Prompt(prompt, options, stops, True)
 
 
-def legacy_logprobs(model: ServedModel, choice: Choice, start: int) -> dict[str, Any]:
-    """`logprobs` of completions, of new tokens. `start`: characters of the choice before the first of them."""
-    tokens = [token for token in choice.logprobs if token.id is not None]
-    texts = [model.loaded.tokenizer.token_bytes(token.id).decode("utf-8", "replace") for token in tokens]
+def completion_prompts(
+    model: ServedModel, prompts: Sequence[str | list[int]], options: SamplingOptions, asked: Asked
+) -> list[Prompt]:  # fmt: skip
+    stops = asked.stops(model.loaded.tokenizer)
+    return [completion_prompt(model, prompt, options, stops) for prompt in prompts]
+
+
+def legacy_logprobs(model: ServedModel, tokens: Sequence[Token], start: int) -> dict[str, Any]:
+    """`logprobs` of completions. `start`: characters of the choice before the first of the tokens. The first token of
+    a prompt has none: nothing is before it.
+    """
+    text_of = model.loaded.tokenizer.token_bytes
+    texts = [text_of(token.id).decode("utf-8", "replace") for token in tokens]
     offsets = list(accumulate(map(len, texts[:-1]), initial=start)) if texts else []
+
+    def top(token: Token, text: str) -> dict[str, float] | None:
+        """The likeliest tokens, and this one; of those with one text (parts of characters) the likeliest."""
+        if token.logprob is None:
+            return None
+        found: dict[str, float] = {}
+        for entry in token.top_logprobs or ():
+            found.setdefault(entry["text"], max(entry["logprob"], LOWEST))
+        found.setdefault(text, max(token.logprob, LOWEST))
+        return found
+
     return {
-        "tokens": texts, "token_logprobs": [max(token.logprob or 0.0, -9999.0) for token in tokens],
-        "top_logprobs": [{entry["text"]: max(entry["logprob"], -9999.0) for entry in token.top_logprobs or ()}
-                         for token in tokens],
+        "tokens": texts,
+        "token_logprobs": [None if token.logprob is None else max(token.logprob, LOWEST) for token in tokens],
+        "top_logprobs": [top(token, text) for token, text in zip(tokens, texts, strict=True)],
         "text_offset": offsets,
-    }  # fmt: skip
+    }
 
 
 async def completions(request: Request, context: Context) -> Response:
@@ -517,27 +553,33 @@ async def completions(request: Request, context: Context) -> Response:
     name = fields.text("model")
     prompts = prompts_of(fields)
     wanted = fields.whole("logprobs", None, 0, 20)
-    options = options_of(fields, context.settings, wanted, most=16)
+    asked = asked_of(fields, context.settings, wanted, most=16, least=0)
     count = fields.whole("n", 1, 1, MOST_TEXTS)
     priority = priority_of(fields)
     echo = fields.flag("echo")
     stream, usage = stream_options(fields)
     best = fields.whole("best_of", count, 1, MOST_TEXTS)
-    if best != count:
-        raise fields.wrong("best_of", "must equal n here")
+    if best < count:
+        raise fields.wrong("best_of", f"must be at least n, which is {count}, not {best}")
+    if best > count and stream:
+        raise fields.wrong("best_of", "a stream cannot choose among texts: it must equal n")
     if fields.text("suffix"):
         raise fields.wrong("suffix", "is not supported", "unsupported_parameter")
     fields.end(WITHOUT_EFFECT)
-    if count * len(prompts) > MOST_TEXTS:
-        raise fields.wrong("n", f"{count * len(prompts)} texts are too many; {MOST_TEXTS} are allowed")
+    if best * len(prompts) > MOST_TEXTS:
+        raise fields.wrong("n", f"{best * len(prompts)} texts are too many; {MOST_TEXTS} are allowed")
     check_length(context, [prompt for prompt in prompts if isinstance(prompt, str)], "prompt")
     model = await context.models.get(name, "generate")
     request.scope["pyapp.log"]["model"] = model.name
-    ready = await context.aside(lambda: [completion_prompt(model, prompt, options) for prompt in prompts])
-    running = await submit(context, model, ready, count, "prompt", priority)
+    options = asked.of(model, context.settings)
+    if best > count and wanted is None:
+        options = replace(options, logprobs=0)  # they choose
+    scored = wanted if echo else None
+    ready = await context.aside(lambda: completion_prompts(model, prompts, options, asked))
+    running = await submit(context, model, ready, best, "prompt", priority, scored)
     starts = [
         (prompt if isinstance(prompt, str) else model.loaded.tokenizer.decode(prompt)) if echo else ""
-        for prompt in prompts for _ in range(count)
+        for prompt in prompts for _ in range(best)
     ]  # fmt: skip
     choices = [Choice(index, start) for index, start in enumerate(starts)]
     head = {"id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time()),
@@ -545,8 +587,10 @@ async def completions(request: Request, context: Context) -> Response:
 
     def take(index: int, event: Event) -> str:
         choice = choices[index]
+        if isinstance(event, Item):
+            choice.prompt = list(event.values["tokens"])
         if isinstance(event, Token):
-            if wanted is not None and event.id is not None:
+            if options.logprobs is not None and event.id is not None:
                 choice.logprobs.append(event)
             choice.text += event.text
             return event.text
@@ -560,15 +604,19 @@ async def completions(request: Request, context: Context) -> Response:
             return line({**head, "choices": [choice], **({"usage": None} if usage else {})})
 
         written = [len(start) for start in starts]
-        for index, start in enumerate(starts):
+        for index, start in enumerate(starts if scored is None else ()):
             if start:
                 yield chunk(index, start)
         async with aclosing(running.events()) as events:
             async for index, event in events:
                 text = take(index, event)
                 scores = None
+                if isinstance(event, Item):
+                    scores = legacy_logprobs(model, choices[index].prompt, 0)
+                    written[index] = sum(map(len, scores["tokens"]))
+                    text = starts[index]
                 if wanted is not None and isinstance(event, Token) and event.id is not None:
-                    scores = legacy_logprobs(model, Choice(index, logprobs=[event]), written[index])
+                    scores = legacy_logprobs(model, [event], written[index])
                     written[index] += sum(map(len, scores["tokens"]))
                 if text or scores:
                     yield chunk(index, text, logprobs=scores)
@@ -581,13 +629,24 @@ async def completions(request: Request, context: Context) -> Response:
     if stream:
         return stream_of(context, running, chunks())
     await collect(request, running, take)
+    chosen = [
+        choice
+        for first in range(0, len(choices), best)
+        for choice in sorted(choices[first : first + best], key=lambda choice: -choice.mean_logprob)[:count]
+    ] if best > count else choices  # fmt: skip
+
+    def scores_of(choice: Choice) -> dict[str, Any] | None:
+        if wanted is None:
+            return None
+        start = 0 if choice.prompt else len(starts[choice.index])
+        return legacy_logprobs(model, [*choice.prompt, *choice.logprobs], start)
+
     return JSONResponse(
         {
             **head, "usage": usage_of(choices, len(ready)),
             "choices": [
-                {"index": choice.index, "text": choice.text, "finish_reason": choice.reason,
-                 "logprobs": legacy_logprobs(model, choice, len(start)) if wanted is not None else None}
-                for choice, start in zip(choices, starts, strict=True)
+                {"index": index, "text": choice.text, "finish_reason": choice.reason, "logprobs": scores_of(choice)}
+                for index, choice in enumerate(chosen)
             ],
         }
     )  # fmt: skip

@@ -53,26 +53,29 @@ def ignored(*names: str) -> dict[str, Schema]:
 
 MODEL: Schema = {"type": "string", "description": "The name of a model; by default the first for the route."}
 SAMPLING: dict[str, Schema] = {
-    "max_tokens": whole(1), "max_completion_tokens": whole(1), "temperature": number(0, 100, default=1),
+    "max_tokens": whole(0), "max_completion_tokens": whole(1), "temperature": number(0, 100, default=1),
+    "min_tokens": whole(0, default=0), "ignore_eos": FLAG, "stop_token_ids": TOKENS, "suppress_tokens": TOKENS,
+    "begin_suppress_tokens": TOKENS, "bad_words_ids": array(TOKENS),
     "top_p": number(0, 1, default=1), "top_k": whole(0, default=0), "min_p": number(0, 1, default=0),
     "typical_p": number(0, 1, default=1), "seed": whole(-SEEDS, SEEDS - 1), "stop": TEXTS,
     "frequency_penalty": number(-2, 2, default=0), "presence_penalty": number(-2, 2, default=0),
     "repetition_penalty": number(0.01, 100, default=1), "no_repeat_ngram": whole(0, 1000, default=0),
     "logit_bias": {"type": "object", "additionalProperties": number()}, "n": whole(1, 64, default=1),
-    "response_format": an_object(type=one_of("text", "json_object", "json_schema"), json_schema=OBJECT),
+    "response_format": an_object(
+        type=one_of("text", "json_object", "json_schema", "json", "regex"), json_schema=OBJECT, value={}),
     "regex": {"type": "string", "description": "The whole text must match it."},
     "choice": {**TEXTS, "description": "The whole text must be one of these."},
     "priority": whole(default=0, description="Requests with a lower one go first."),
     "stream": FLAG, "stream_options": an_object(include_usage=FLAG),
     **ignored("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-              "parallel_tool_calls", "verbosity", "modalities", "prompt_cache_retention"),
+              "parallel_tool_calls", "verbosity", "modalities", "prompt_cache_retention", "prediction"),
 }  # fmt: skip
 INFERENCE = an_object(
     max_new_tokens=whole(1, default=100), temperature=number(0.0001, 100), top_k=whole(0), top_p=number(0, 1),
     typical_p=number(0, 1), repetition_penalty=number(0.01, 100), frequency_penalty=number(-2, 2), stop=TEXTS,
     seed=whole(0, SEEDS - 1), do_sample=FLAG, details=FLAG, return_full_text=FLAG, top_n_tokens=whole(0, 20),
     grammar=an_object(type=one_of("json", "regex"), value={}),
-    **ignored("truncate", "watermark", "decoder_input_details", "adapter_id", "best_of"),
+    truncate=whole(1), decoder_input_details=FLAG, best_of=whole(1, 64, default=1), watermark=FLAG, adapter_id=TEXT,
 )  # fmt: skip
 MESSAGES = array(an_object(role=TEXT, content={"oneOf": [TEXT, array(OBJECT), {"type": "null"}]}), minItems=1)
 INPUTS = {"inputs": TEXTS}
@@ -140,6 +143,14 @@ class Route:
         return {"description": "The answer.", "content": content}
 
 
+RERANK = Route(
+    "How well texts answer a query (Cohere, Jina)", an_object(id=TEXT, model=TEXT, results=array(OBJECT)),
+    {"model": MODEL, "query": TEXT, "documents": array({"oneOf": [TEXT, an_object(text=TEXT)]}),
+     "top_n": whole(1), "return_documents": FLAG, "raw_scores": FLAG,
+     **ignored("max_tokens_per_doc", "max_chunks_per_doc", "truncate", "truncation_direction")},
+    {"query": "cats", "documents": ["the cat", "a boat"]}, ("query", "documents"),
+)  # fmt: skip
+
 ROUTES: dict[tuple[str, str], Route] = {
     ("GET", "/health"): Route("Whether the engine lives", STATUS),
     ("GET", "/ready"): Route("Whether the models are loaded and the server does not end", STATUS),
@@ -167,13 +178,8 @@ ROUTES: dict[tuple[str, str], Route] = {
          **ignored("user", "input_type")},
         {"input": ["the cat", "a boat"]}, ("input",),
     ),
-    ("POST", "/v1/rerank"): Route(
-        "How well texts answer a query (Cohere, Jina)", an_object(model=TEXT, results=array(OBJECT)),
-        {"model": MODEL, "query": TEXT, "documents": array({"oneOf": [TEXT, an_object(text=TEXT)]}),
-         "top_n": whole(1), "return_documents": FLAG,
-         **ignored("max_tokens_per_doc", "truncate", "truncation_direction", "raw_scores")},
-        {"query": "cats", "documents": ["the cat", "a boat"]}, ("query", "documents"),
-    ),
+    ("POST", "/v1/rerank"): RERANK,
+    ("POST", "/v2/rerank"): RERANK,
     ("POST", "/v1/audio/transcriptions"): Route(
         "The text of a recording (OpenAI)", TRANSCRIPT, SOUND_FIELDS, None, ("file",), streams=True, form=True,
     ),
@@ -182,7 +188,8 @@ ROUTES: dict[tuple[str, str], Route] = {
         form=True,
     ),
     ("POST", "/"): Route(
-        "As /generate with an array as the answer; without a language model, as /embed", array(GENERATED),
+        "As /generate with an array as the answer; without a language model, as /embed; of a recording its text",
+        array(GENERATED),
         {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
         {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
     ),
@@ -199,11 +206,13 @@ ROUTES: dict[tuple[str, str], Route] = {
     ),
     ("POST", "/tokenize"): Route(
         "The tokens of texts (TGI, TEI)", array(OBJECT),
-        {**INPUTS, **ignored("add_special_tokens", "prompt_name", "model", "parameters")},
+        {**INPUTS, "model": MODEL, "add_special_tokens": {**FLAG, "default": True},
+         **ignored("prompt_name", "parameters")},
         {"inputs": "Once upon"}, ("inputs",),
     ),
     ("POST", "/embed"): Route(
-        "Vectors of texts (TEI)", array(VECTOR), {**INPUTS, "normalize": {**FLAG, "default": True}, **TRUNCATION},
+        "Vectors of texts (TEI)", array(VECTOR),
+        {**INPUTS, "normalize": {**FLAG, "default": True}, "dimensions": whole(1), **TRUNCATION},
         {"inputs": ["the cat", "a boat"]}, ("inputs",),
     ),
     ("POST", "/embed_all"): Route(
@@ -213,7 +222,7 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("POST", "/rerank"): Route(
         "How well texts answer a query (TEI)", SCORES,
         {"model": MODEL, "query": TEXT, "texts": array(TEXT), "return_text": FLAG, **TRUNCATION,
-         **ignored("max_tokens_per_doc", "raw_scores")},
+         "raw_scores": FLAG, **ignored("max_tokens_per_doc", "max_chunks_per_doc")},
         {"query": "cats", "texts": ["the cat", "a boat"]}, ("query", "texts"),
     ),
     ("POST", "/similarity"): Route(
@@ -223,7 +232,8 @@ ROUTES: dict[tuple[str, str], Route] = {
     ),
     ("POST", "/predict"): Route(
         "The labels of texts (TEI)", array(an_object(label=TEXT, score=number())),
-        {**INPUTS, **TRUNCATION, **ignored("raw_scores")}, {"inputs": "the cat"}, ("inputs",),
+        {"inputs": {"oneOf": [TEXT, array(TEXT), array(array(TEXT, minItems=1, maxItems=2))]}, "raw_scores": FLAG,
+         **TRUNCATION}, {"inputs": "the cat"}, ("inputs",),
     ),
 }  # fmt: skip
 

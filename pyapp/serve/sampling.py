@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
+from pyapp.text.generation_config import with_model_settings
 from pyapp.text.options import SEEDS, SamplingOptions
+from pyapp.text.tokenizer import Tokenizer
 
 from .fields import Fields
+from .served import ServedModel
 from .settings import Settings
 
 MOST_TEXTS = 64  # of one request
@@ -15,22 +20,47 @@ MOST_STOPS = 16
 # What OpenAI's clients may send and what has no effect here.
 WITHOUT_EFFECT = (
     "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "parallel_tool_calls",
-    "verbosity", "modalities", "prompt_cache_retention",
+    "verbosity", "modalities", "prompt_cache_retention", "prediction",
 )  # fmt: skip
 # pyapp's names of settings and OpenAI's.
 NAMES = {
     "max_new_tokens": "max_tokens", "json_schema": "response_format", "samples": "n", "prompt": "prompt",
-    "chat template": "messages",
+    "chat template": "messages", "min_new_tokens": "min_tokens", "stop_tokens": "stop_token_ids",
 }  # fmt: skip
 
 
-def options_of(fields: Fields, settings: Settings, logprobs: int | None, most: int | None = None) -> SamplingOptions:
-    """SamplingOptions of a request: OpenAI's fields, and the settings of pyapp that OpenAI has not: top_k, min_p,
-    typical_p, repetition_penalty, no_repeat_ngram, regex, choice. `most`: tokens by default; None: until the context
-    is full.
+@dataclass(frozen=True)
+class Asked:
+    """The settings of a request. `given`: those that it has itself; `ignore_eos`: the tokenizer's tokens that end texts
+    do not.
+    """
+
+    options: SamplingOptions
+    given: tuple[str, ...] = ()
+    ignore_eos: bool = False
+
+    def of(self, model: ServedModel, settings: Settings) -> SamplingOptions:
+        """The settings with those of the model's generation_config.json, where the request has none."""
+        found = with_model_settings(self.options, getattr(model.loaded, "generation", {}), self.given)
+        most = settings.output_tokens
+        return replace(found, max_new_tokens=most) if (found.max_new_tokens or 0) > most else found
+
+    def stops(self, tokenizer: Tokenizer) -> frozenset[int]:
+        """The tokens that end a text."""
+        own = self.options.stop_tokens
+        return frozenset(own) if self.ignore_eos else tokenizer.stop_ids.union(own)
+
+
+def asked_of(
+    fields: Fields, settings: Settings, logprobs: int | None, most: int | None = None, least: int = 1
+) -> Asked:  # fmt: skip
+    """The settings of a request: OpenAI's fields; those of vLLM that OpenAI has not: min_tokens, stop_token_ids,
+    ignore_eos; and pyapp's: top_k, min_p, typical_p, repetition_penalty, no_repeat_ngram, suppress_tokens,
+    begin_suppress_tokens, bad_words_ids, regex, choice. `most`: tokens by default; None: as the model says, or until
+    the context is full. `least`: the smallest max_tokens.
     """
     given = [name for name in ("max_tokens", "max_completion_tokens") if fields.given(name)]
-    limits = [fields.whole(name, low=1) for name in ("max_tokens", "max_completion_tokens")]
+    limits = [fields.whole(name, low=least) for name in ("max_tokens", "max_completion_tokens")]
     asked = next((limit for limit in limits if limit is not None), most)
     tokens = settings.output_tokens if asked is None else asked
     if tokens > settings.output_tokens:
@@ -47,37 +77,60 @@ def options_of(fields: Fields, settings: Settings, logprobs: int | None, most: i
         "typical_p": fields.number("typical_p", 1.0, 0, 1),
         "repetition_penalty": fields.number("repetition_penalty", 1.0, 0.01, 100),
         "no_repeat_ngram": fields.whole("no_repeat_ngram", 0, 0, 1000),
+        "min_new_tokens": fields.whole("min_tokens", 0, 0, tokens), "stop_tokens": fields.array("stop_token_ids", ()),
+        "suppress_tokens": fields.array("suppress_tokens", ()), "bad_words_ids": fields.array("bad_words_ids", ()),
+        "begin_suppress_tokens": fields.array("begin_suppress_tokens", ()),
         "regex": fields.text("regex"), "choice": tuple(fields.texts("choice", 1000, needed=False) or ()),
-        "json_schema": _schema(fields.object("response_format")),
     }  # fmt: skip
+    if (form := fields.object("response_format")) is not None:
+        form_of(form, values)
     if not all(values["stop"]):
         raise fields.wrong("stop", "an empty text ends nothing")
+    own = [name for name in values if fields.given(_OWN.get(name, name))]
+    own += ["max_new_tokens"] if asked is not None else []
+    own += ["min_length"] if fields.given("min_tokens") else []
     try:
-        return SamplingOptions(**values)
+        return Asked(SamplingOptions(**values), tuple(own), fields.flag("ignore_eos"))
     except OptionError as error:
         raise fields.wrong(NAMES.get(error.where or "", error.where or ""), error.what) from None
 
 
-def _schema(fields: Fields | None) -> Any:
-    """The JSON Schema of `response_format`."""
-    if fields is None:
-        return None
-    kind = fields.text("type", choices=("text", "json_object", "json_schema"))
+_OWN = {own: name for own, name in NAMES.items() if own in ("min_new_tokens", "stop_tokens")}
+
+
+def form_of(fields: Fields, values: dict[str, Any]) -> None:
+    """Writes the form that a `response_format` asks for into the settings: OpenAI's kinds, and those of
+    text-generation-inference, whose `value` is a schema or a regular expression.
+    """
+    kind = fields.text("type", choices=("text", "json_object", "json_schema", "json", "regex"))
     if kind is None:
         raise fields.missing("type")
-    found: Any = None
-    if kind == "json_object":
-        found = {"type": "object"}
-    elif kind == "json_schema":
-        inner = fields.object("json_schema")
-        if inner is None:
-            raise fields.missing("json_schema")
-        found = inner.any("schema", {"type": "object"})
-        if not isinstance(found, dict | bool):
-            raise inner.wrong("schema", "must be an object", "invalid_type")
-        inner.end(("name", "strict", "description"))
+    if kind == "regex":
+        if values["regex"] is not None:
+            raise fields.wrong("type", "excludes regex")
+        values["regex"] = fields.text("value")
+        if values["regex"] is None:
+            raise fields.missing("value")
+    elif kind != "text":
+        values["json_schema"] = schema_of(fields, kind)
     fields.end()
-    return found
+
+
+def schema_of(fields: Fields, kind: str) -> Any:
+    """The JSON Schema of a `response_format`."""
+    inner, name = fields, "value"
+    if kind == "json_schema":
+        within = "json_schema" if fields.given("json_schema") else "value"
+        found = fields.object(within)
+        if found is None:
+            raise fields.missing("json_schema")
+        inner, name = found, "schema"
+    schema = inner.any(name, {"type": "object"})
+    if not isinstance(schema, dict | bool):
+        raise inner.wrong(name, "must be an object", "invalid_type")
+    if inner is not fields:
+        inner.end(("name", "strict", "description"))
+    return schema
 
 
 def reason_of(reason: str) -> str:

@@ -21,6 +21,7 @@ several tokens in one step, with the bits that they have without guesses.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from bisect import insort
 from collections.abc import Callable, Sequence
@@ -34,11 +35,11 @@ from pyapp.engine.buffers import int32_tensor, writer
 from pyapp.engine.device import cpu
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import OptionError
-from pyapp.events import Cancel, Done, Event
+from pyapp.events import Cancel, Done, Event, Item, Token
 from pyapp.tasks import error_event
 from pyapp.text.generate import Writer, check_tokenizer, new_tokens
 from pyapp.text.options import SamplingOptions
-from pyapp.text.sampling import Sampler
+from pyapp.text.sampling import Sampler, not_a_number
 from pyapp.text.session import PROMPT_PASS, LanguageModel, capacity_of, new_cache
 from pyapp.text.structured import CompiledForm, TextForm, compiled_form
 from pyapp.text.tokenizer import Tokenizer
@@ -61,7 +62,9 @@ class Text:
 
     `emit` gets Tokens and, last, a Done or an Error; the engine's thread calls it. `stops` are the ids that end the
     text. `continuing`: the text follows other text, so that a space at its beginning is kept. Texts with a lower
-    `priority` go first. `form`: the one that the options ask for, if it has been made (Scheduler.form_of).
+    `priority` go first. `form`: the one that the options ask for, if it has been made (Scheduler.form_of). `scored`:
+    the prompt's own tokens are told too, once it was read, as an Item whose `tokens` are Tokens with their
+    log-probabilities and so many of the likeliest ones in their places; the first token has none.
     """
 
     ids: Sequence[int]
@@ -72,6 +75,7 @@ class Text:
     cancel: Cancel = field(default_factory=Cancel)
     priority: int = 0
     form: CompiledForm | None = None
+    scored: int | None = None
     begun: float = field(default_factory=time.perf_counter)
 
 
@@ -97,6 +101,8 @@ class Writing:
         self.words: Any = None
         self.form: TextForm | None = None
         self.most = 0
+        # The log-probabilities of the prompt's tokens and of the likeliest ones, if they are asked for.
+        self.scores: list[tuple[float | None, list[tuple[int, float]]]] = [(None, [])]
 
     @property
     def order(self) -> tuple[int, float]:
@@ -106,6 +112,11 @@ class Writing:
     @property
     def reading(self) -> bool:
         return self.length < self.prompt_end
+
+    @property
+    def scoring(self) -> bool:
+        """Whether log-probabilities of the prompt's tokens are still to be found."""
+        return self.text.scored is not None and len(self.scores) < len(self.text.ids)
 
 
 @dataclass(frozen=True)
@@ -275,7 +286,7 @@ class Scheduler:
         form = text.form or self.form_of(options)
         if form is not None:
             writing.form = TextForm(form, most)
-        sampler = Sampler(options, self.vocab_size, self.capacity + 1, self.device, writing.form)
+        sampler = Sampler(options, self.vocab_size, self.capacity + 1, self.device, writing.form, text.stops)
         sampler.accept(text.ids, prompt=True)
         writing.sampler = sampler
         writing.guesses = Guesses(self._lookup) if self._lookup else None
@@ -300,20 +311,68 @@ class Scheduler:
         self._prompt.place(0, 0, writing.blocks)
         with no_grad():
             logits = self.model.forward_cached(
-                int32_tensor(part, self.device), int32_tensor([start], self.device), self._prompt, last_only=True
-            )
+                int32_tensor(part, self.device), int32_tensor([start], self.device), self._prompt,
+                last_only=not writing.scoring,
+            )  # fmt: skip
+            if writing.scoring:
+                logits = self._score(writing, logits.reshape(len(part), self.vocab_size))
         writing.length += len(part)
         if self.rows_alike or writing.length % PROMPT_PASS == 0:
             self._name_blocks(writing)
         if writing.reading:
             return
         if writing.length == len(writing.known):
-            self._take_token(writing, logits.reshape(self.vocab_size))
+            if not self._tell_scores(writing):
+                return
+            if writing.most == 0:
+                self._leave(writing)
+                self._end(writing, "length")
+            else:
+                self._take_token(writing, logits.reshape(self.vocab_size))
         if writing in self._running:
             self._join(writing)
 
+    def _score(self, writing: Writing, logits: Tensor) -> Tensor:
+        """Keeps the log-probabilities of the prompt's tokens that follow those just read, of their logits (T, V);
+        returns the last row.
+        """
+        ids, start = writing.text.ids, writing.length
+        count = min(logits.shape[0], len(ids) - 1 - start)
+        again = len(writing.scores) - 1 - start  # rows that are known from before the text gave its memory back
+        if count > max(again, 0):
+            values = logits.narrow(0, 0, count).log_softmax(-1)  # (T, V)
+            following = int32_tensor(ids[start + 1 : start + 1 + count], self.device).reshape(count, 1)
+            chosen = values.gather(1, following.to("int64")).reshape(count).tolist()
+            tops: list[list[tuple[int, float]]] = [[] for _ in range(count)]
+            if most := min(writing.text.scored or 0, self.vocab_size):
+                best, which = (found.tolist() for found in values.topk(most, -1))  # (T, most)
+                tops = [list(zip(*row, strict=True)) for row in zip(which, best, strict=True)]
+            writing.scores += list(zip(chosen, tops, strict=True))[max(again, 0) :]
+        return logits.narrow(0, logits.shape[0] - 1, 1)
+
+    def _tell_scores(self, writing: Writing) -> bool:
+        """Emits the log-probabilities of the prompt's tokens, if asked for. False for NaN, which ends the text."""
+        text = writing.text
+        if text.scored is None:
+            return True
+        if any(logprob is not None and math.isnan(logprob) for logprob, _ in writing.scores):
+            self._leave(writing)
+            text.emit(error_event(not_a_number()))
+            return False
+        tokens = []
+        for place, (token, (logprob, top)) in enumerate(zip(text.ids, writing.scores, strict=True)):
+            named = tuple(
+                {"id": id, "text": self.tokenizer.token_bytes(id).decode("utf-8", "replace"), "logprob": value}
+                for id, value in top
+            )
+            tokens.append(Token("", token, place, logprob, named))
+        text.emit(Item(0, {"tokens": tokens}))
+        return True
+
     def _shareable(self, writing: Writing) -> int:
         """How many tokens of a text need not be read if blocks hold them; the last one's logits are needed."""
+        if writing.scoring:
+            return 0
         most = min(writing.prompt_end, len(writing.known) - 1)
         return most // BLOCK * BLOCK if self.rows_alike else most // PROMPT_PASS * PROMPT_PASS
 

@@ -162,7 +162,16 @@ class Models:
         is lacking. Problem if it is lacking all the same.
         """
         await self._make_room(model, self._expected(model))
-        await asyncio.wrap_future(self._engine.call(lambda: self._load(model)))
+        try:
+            await asyncio.wrap_future(self._engine.call(lambda: self._load(model)))
+        except Exception as error:
+            if not self.ready:  # at the start: the server ends with the error
+                raise
+            log.error("a model cannot be loaded", extra={"fields": {"model": model.name, "why": str(error)}})
+            raise Problem(
+                f"the model {model.name!r} cannot be loaded: the server's log says why", status=500, param="model",
+                code="model_not_loaded",
+            ) from error  # fmt: skip
         try:
             await self._make_room(model, model.nbytes)
         except Problem:

@@ -65,7 +65,21 @@ async def hear(request: Request, context: Context, task: str) -> Response:
     if options.speakers is not None and context.settings.speaker_model is None:
         field = "speakers" if "speakers" in form else "response_format"
         raise Problem(f"{field}: this server tells no speakers apart (serve it with --speaker-model)", param=field)
-    model = await context.models.get(text_field(form, "model"), "transcribe")
+    return await heard(request, context, data, options, chosen, stream, text_field(form, "model"))
+
+
+async def of_sound(request: Request, context: Context) -> Response:
+    """The text of a recording that is the whole body, as Hugging Face's clients send it to /."""
+    data = await context.body(request)
+    return await heard(request, context, data, TranscribeOptions(), "json", False, None)
+
+
+async def heard(
+    request: Request, context: Context, data: bytes, options: TranscribeOptions, chosen: str, stream: bool,
+    name: str | None,
+) -> Response:  # fmt: skip
+    """The transcript of a recording in the form `chosen`."""
+    model = await context.models.get(name, "transcribe")
     beside: Beside = model.runner
     context.admit()
     answer = Answer(context.deliveries)

@@ -5,30 +5,46 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from pyapp import __version__
+from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
-from pyapp.events import Done, Event, Token
+from pyapp.events import Done, Event, Item, Token
+from pyapp.text.generation_config import with_model_settings
 from pyapp.text.options import SEEDS, SamplingOptions
 
 from .context import Context
 from .fields import Fields
 from .openai_text import Choice as Written
 from .openai_text import check_length, collect, completion_prompt, line, note_done, stream_of, submit
-from .sampling import MOST_STOPS
+from .sampling import MOST_STOPS, MOST_TEXTS
 from .served import ServedModel
+from .speech import of_sound
 from .vectors import embed
 
 NAMES = {"max_new_tokens": "parameters.max_new_tokens", "json_schema": "parameters.grammar"}
-WITHOUT_EFFECT = ("truncate", "watermark", "return_full_text", "decoder_input_details", "adapter_id", "best_of")
 
 
-def parameters_of(fields: Fields | None, context: Context) -> tuple[SamplingOptions, bool, bool]:
-    """(settings, whether to return details, whether the answer begins with the prompt)."""
+@dataclass(frozen=True)
+class Parameters:
+    """The `parameters` of a request. `full`: the answer begins with the prompt; `prefill`: the details have the
+    prompt's tokens; `truncate`: only so many last tokens of the prompt are read; `best`: the best of so many texts.
+    """
+
+    options: SamplingOptions
+    details: bool
+    full: bool
+    prefill: bool
+    truncate: int | None
+    best: int
+
+
+def parameters_of(fields: Fields | None, context: Context, stream: bool) -> Parameters:
     fields = fields or Fields({})
     most = context.settings.output_tokens
     seed = fields.whole("seed", None, 0, SEEDS - 1)
@@ -53,9 +69,19 @@ def parameters_of(fields: Fields | None, context: Context) -> tuple[SamplingOpti
         "frequency_penalty": fields.number("frequency_penalty", 0.0, -2, 2), "seed": seed,
         "stop": tuple(fields.texts("stop", MOST_STOPS, needed=False) or ()), "logprobs": top or 0,
     }  # fmt: skip
-    fields.end(WITHOUT_EFFECT)
+    prefill, truncate = fields.flag("decoder_input_details"), fields.whole("truncate", None, 1)
+    best = fields.whole("best_of", 1, 1, MOST_TEXTS)
+    if stream and (best > 1 or prefill):
+        raise fields.wrong("best_of" if best > 1 else "decoder_input_details", "cannot be streamed")
+    if best > 1 and not draws:
+        raise fields.wrong("best_of", "needs do_sample: without it all texts are the same")
+    if fields.flag("watermark"):
+        raise fields.wrong("watermark", "is not supported", "unsupported_parameter")
+    if fields.text("adapter_id"):
+        raise fields.wrong("adapter_id", "is not supported: name a model instead", "unsupported_parameter")
+    fields.end()
     try:
-        return SamplingOptions(**values, **form), details, full
+        return Parameters(SamplingOptions(**values, **form), details, full, prefill, truncate, best)
     except OptionError as error:
         raise fields.wrong(error.where or "", error.what) from None
 
@@ -79,37 +105,41 @@ async def generate(request: Request, context: Context, stream: bool | None = Non
         raise fields.missing("inputs")
     asked = fields.flag("stream")
     stream = asked if stream is None else stream
-    options, details, full = parameters_of(fields.object("parameters"), context)
+    given = parameters_of(fields.object("parameters"), context, stream)
     fields.end(("model", "options"))
     check_length(context, [prompt], "inputs")
     model = await context.models.get(None, "generate")
     request.scope["pyapp.log"]["model"] = model.name
-    ready = await context.aside(lambda: completion_prompt(model, prompt, options))
-    running = await submit(context, model, [ready], 1, "inputs")
-    choice = Written(0, prompt if full else "")
-    tokens: list[dict[str, Any]] = []
-    tops: list[list[dict[str, Any]]] = []
-    last: list[Done] = []
+    options = with_model_settings(given.options, model.loaded.generation)
+    stops = model.loaded.tokenizer.stop_ids
+    ready = await context.aside(lambda: completion_prompt(model, prompt, options, stops))
+    if given.truncate is not None:
+        ready = replace(ready, ids=ready.ids[-given.truncate :])
+    running = await submit(context, model, [ready], given.best, "inputs", scored=0 if given.prefill else None)
+    choices = [Written(index, prompt if given.full else "") for index in range(given.best)]
+    last: dict[int, Done] = {}
 
     def take(index: int, event: Event) -> None:
+        choice = choices[index]
         if isinstance(event, Token):
             choice.text += event.text
             if event.id is not None:
-                tokens.append(detail_of(model, event))
-                tops.append([{**entry, "special": False} for entry in event.top_logprobs or ()])
+                choice.logprobs.append(event)
+        elif isinstance(event, Item):
+            choice.prompt = list(event.values["tokens"])
         elif isinstance(event, Done):
             note_done(request, choice, event)
-            last.append(event)
+            last[index] = event
 
     async def chunks() -> AsyncGenerator[str, None]:
         held: dict[str, Any] | None = None  # the last token comes with the whole text
 
         def chunk(token: dict[str, Any], done: Done | None = None) -> str:
             more = {
-                "generated_text": choice.text if done else None,
+                "generated_text": choices[0].text if done else None,
                 "details": finish_of(done, options) if done else None,
             }
-            return line({"index": len(tokens), "token": token, **more})
+            return line({"index": len(choices[0].logprobs), "token": token, **more})
 
         async with aclosing(running.events()) as events:
             async for index, event in events:
@@ -125,9 +155,24 @@ async def generate(request: Request, context: Context, stream: bool | None = Non
     if stream:
         return stream_of(context, running, chunks())
     await collect(request, running, take)
-    found: dict[str, Any] = {"generated_text": choice.text}
-    if details:
-        found["details"] = {**finish_of(last[0], options), "prefill": [], "tokens": tokens, "top_tokens": tops}
+    ranked = sorted(choices, key=lambda choice: -choice.mean_logprob)
+
+    def details_of(choice: Written) -> dict[str, Any]:
+        return {
+            **finish_of(last[choice.index], options),
+            "prefill": [detail_of(model, token) for token in choice.prompt],
+            "tokens": [detail_of(model, token) for token in choice.logprobs],
+            "top_tokens": [
+                [{**entry, "special": False} for entry in token.top_logprobs or ()] for token in choice.logprobs
+            ],
+        }
+
+    found: dict[str, Any] = {"generated_text": ranked[0].text}
+    if given.details or given.prefill:
+        found["details"] = details_of(ranked[0])
+        if given.best > 1:
+            others = [{"generated_text": choice.text, **details_of(choice)} for choice in ranked[1:]]
+            found["details"]["best_of_sequences"] = others
     return JSONResponse(found)
 
 
@@ -136,7 +181,11 @@ async def generate_stream(request: Request, context: Context) -> Response:
 
 
 async def either(request: Request, context: Context) -> Response:
-    """/, as Hugging Face's clients call it: /generate with an array as the answer; /embed without a language model."""
+    """/, as Hugging Face's clients call it: /generate with an array as the answer; /embed without a language model; the
+    text of a recording, if the body is one.
+    """
+    if request.headers.get("content-type", "").startswith(("audio/", "video/")):
+        return await of_sound(request, context)
     if not any(model.task == "generate" for model in context.models.by_name.values()):
         return await embed(request, context)
     answer = await generate(request, context)
@@ -166,10 +215,11 @@ async def tokenize(request: Request, context: Context) -> Response:
     fields = Fields(await context.json(request))
     alone = isinstance(fields.any("inputs"), str)
     texts = fields.texts("inputs", 2048)
-    fields.end(("add_special_tokens", "prompt_name", "model", "parameters"))
+    name, special = fields.text("model"), fields.flag("add_special_tokens", True)
+    fields.end(("prompt_name", "parameters"))
     assert texts is not None
     check_length(context, texts, "inputs")
-    model = await context.models.get(None, "generate", "embed", "classify")
+    model = await context.models.get(name, "generate", "embed", "classify")
     tokenizer = model.loaded.tokenizer
 
     def split(text: str) -> list[dict[str, Any]]:
@@ -177,7 +227,8 @@ async def tokenize(request: Request, context: Context) -> Response:
         offsets = row.offsets or [(None, None)] * len(row.ids)
         return [
             {"id": id, "text": tokenizer.token_bytes(id).decode("utf-8", "replace"), "start": start, "stop": stop}
-            for id, (start, stop) in zip(row.ids, offsets, strict=True)
+            for id, (start, stop), own in zip(row.ids, offsets, row.texts, strict=True)
+            if special or own is not None
         ]
 
     rows = await context.aside(lambda: [split(text) for text in texts])

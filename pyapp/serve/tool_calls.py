@@ -1,21 +1,46 @@
 """Calls of tools: the form of forced calls, and calls in what a model writes by itself.
 
 Models write calls as JSON objects with `name` and `arguments` (or `parameters`): between <tool_call> tags (Hermes,
-Qwen, SmolLM), or as the whole answer (Llama 3).
+Qwen, SmolLM), or as the whole answer, one (Llama 3) or an array of them (Mistral).
 """
 
 from __future__ import annotations
 
 import json
+import re
 import secrets
+from collections.abc import Iterable
 from typing import Any
 
-from pyapp.formats.safe_json import json_object
+from pyapp.formats.safe_json import parse_json
 
 from .fields import Fields
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 MOST_TOOLS = 128
+WHOLE = re.compile(r"\s*(\{|\[\s*(\{|$))")  # how an answer begins that may be calls as a whole
+# The beginning of a forced call up to its arguments: the form gives its parts this order.
+HEAD = re.compile(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"arguments"\s*:\s*(?=\S)')
+
+
+def joined(calls: list[dict[str, Any]], deltas: Iterable[Any]) -> None:
+    """Adds the pieces of calls that a stream gives to `calls`: each has the `index` of its call; what begins a call has
+    its id and name, and the others go on with its arguments.
+    """
+    for delta in deltas:
+        index = delta.get("index") if isinstance(delta, dict) else None
+        if type(index) is not int or not 0 <= index <= len(calls):
+            continue
+        if index == len(calls):
+            calls.append({"id": None, "type": "function", "function": {"name": "", "arguments": ""}})
+        call, function = calls[index], delta.get("function")
+        call["id"] = delta.get("id") or call["id"]
+        for name in ("name", "arguments") if isinstance(function, dict) else ():
+            call["function"][name] += function.get(name) or ""
+
+
+def new_id() -> str:
+    return f"call_{secrets.token_hex(12)}"
 
 
 class Tools:
@@ -94,35 +119,79 @@ class Tools:
         ]  # fmt: skip
         return calls[0] if len(calls) == 1 else {"anyOf": calls}
 
-    def call(self, text: str) -> dict[str, Any] | None:
-        """The call that a JSON text is, in OpenAI's form; None if it calls no tool of the request."""
-        found = json_object(text)
+    def calls(self, text: str) -> list[dict[str, Any]]:
+        """The calls that a JSON text is, an object or an array of them, in OpenAI's form; none if it is something else,
+        or calls what is no tool of the request.
+        """
+        try:
+            found = parse_json(text)
+        except (ValueError, RecursionError):
+            return []
+        calls = [self._call(entry) for entry in (found if isinstance(found, list) else [found])]
+        return [] if None in calls else [call for call in calls if call is not None]
+
+    def _call(self, found: Any) -> dict[str, Any] | None:
+        if not isinstance(found, dict):
+            return None
         name = found.get("name")
         arguments = found.get("arguments", found.get("parameters"))
-        if name not in self.schemas or not isinstance(arguments, dict):
+        if not isinstance(name, str) or name not in self.schemas or not isinstance(arguments, dict):
             return None
         written = json.dumps(arguments, ensure_ascii=False)
         return {
-            "id": f"call_{secrets.token_hex(12)}", "type": "function",
+            "id": new_id(), "type": "function",
             "function": {"name": name, "arguments": written},
         }  # fmt: skip
 
 
 class ToolSplitter:
-    """Divides an answer that arrives in parts into text and calls. What may be the beginning of a call waits."""
+    """Divides an answer that arrives in parts into text and pieces of calls (`joined`): a forced call comes as it is
+    written, others when they are complete. What may be the beginning of a call waits.
+    """
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._held = ""
         self._begun = False  # text was given out
+        self._writing = False  # the arguments of a forced call are being written
         self.calls: list[dict[str, Any]] = []
 
     def push(self, text: str) -> tuple[str, list[dict[str, Any]]]:
-        """(text, calls) that are complete now."""
+        """(text, pieces of calls) that are known now."""
         if self._tools.choice == "none":
             return text, []
         self._held += text
-        if self._tools.forced or (not self._begun and self._held.lstrip().startswith("{")):
+        if self._tools.forced:
+            return "", self._pieces()
+        shown, calls = self._divided()
+        return shown, self._told(calls)
+
+    def _told(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Whole calls as pieces."""
+        found = [{"index": len(self.calls) + place, **call} for place, call in enumerate(calls)]
+        joined(self.calls, found)
+        return found
+
+    def _pieces(self) -> list[dict[str, Any]]:
+        """What is new of a forced call. Its last character waits: it ends the whole, and not the arguments."""
+        if not self._writing:
+            head = HEAD.match(self._held)
+            if head is None:
+                return []
+            self._writing, self._held = True, self._held[head.end() :]
+            name = json.loads(head[1])
+            begun = {"index": 0, "id": new_id(), "type": "function", "function": {"name": name, "arguments": ""}}
+            joined(self.calls, [begun])
+            return [begun, *self._pieces()]
+        rest = self._held.rstrip()
+        ready, self._held = rest[:-1], rest[-1:] + self._held[len(rest) :]
+        found = [{"index": 0, "function": {"arguments": ready}}] if ready else []
+        joined(self.calls, found)
+        return found
+
+    def _divided(self) -> tuple[str, list[dict[str, Any]]]:
+        """(text, whole calls) in what waits."""
+        if not self._begun and WHOLE.match(self._held):
             return "", []  # the whole answer may be a call
         shown, calls = "", []
         while True:
@@ -139,19 +208,19 @@ class ToolSplitter:
             if end < 0:
                 shown, self._held = shown + self._held[:start].rstrip(), self._held[start:]
                 break
-            call = self._tools.call(self._held[start + len(OPEN) : end])
-            shown += self._held[:start].strip() if call else self._held[: end + len(CLOSE)]
+            found = self._tools.calls(self._held[start + len(OPEN) : end])
+            shown += self._held[:start].strip() if found else self._held[: end + len(CLOSE)]
             self._held = self._held[end + len(CLOSE) :]
-            calls += [call] if call else []
+            calls += found
         self._begun = self._begun or bool(shown)
-        self.calls += calls
         return shown, calls
 
     def finish(self) -> tuple[str, list[dict[str, Any]]]:
         """What waited when the answer ended."""
         held, self._held = self._held, ""
-        call = self._tools.call(held.strip().removeprefix(OPEN)) if held else None
-        if call is None:
+        if self._writing:  # what is left is the end of the whole, unless a stop string cut it short
+            return "", []
+        found = self._tools.calls(held.strip().removeprefix(OPEN)) if held else []
+        if not found:
             return ("" if self.calls and not held.strip() else held), []
-        self.calls.append(call)
-        return "", [call]
+        return "", self._told(found)

@@ -7,6 +7,7 @@ import math
 import struct
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -68,14 +69,19 @@ async def embedded(request: Request, context: Context, model: ServedModel, texts
     return [values["embedding"] for values in await items_of(request, context, model, len(texts), start)]
 
 
-async def ranked(request: Request, context: Context, model: ServedModel, query: str, texts: list[str]) -> list[float]:
-    """How well each text answers a query: by a model for pairs, or by the cosine of an embedder's vectors."""
+async def ranked(
+    request: Request, context: Context, model: ServedModel, query: str, texts: list[str], raw: bool = False
+) -> list[float]:  # fmt: skip
+    """How well each text answers a query: by a model for pairs (`raw`: its own numbers), or by the cosine of an
+    embedder's vectors.
+    """
     if not texts:
         return []
     if model.task == "embed":
         asked, *others = await embedded(request, context, model, [query, *texts])
         return [cosine(asked, other) for other in others]
-    found = await by_task(request, context, model, len(texts), lambda **more: tasks.rerank(query, texts, **more))
+    stream = partial(tasks.rerank, query, texts, raw_scores=raw)
+    found = await by_task(request, context, model, len(texts), stream)
     return [values["score"] for values in found]
 
 
@@ -158,9 +164,9 @@ def as_base64(vector: list[float]) -> str:
 
 
 async def rerank(request: Request, context: Context) -> Response:
-    """/v1/rerank, in the form of Cohere and Jina; text-embeddings-inference's /rerank has `texts`."""
+    """/v1/rerank and /v2/rerank, in the form of Cohere and Jina; text-embeddings-inference's /rerank has `texts`."""
     fields = Fields(await context.json(request))
-    ours = request.url.path.startswith("/v1/")
+    ours = request.url.path != "/rerank"
     name, query = fields.text("model"), fields.text("query")
     if query is None:
         raise fields.missing("query")
@@ -175,10 +181,11 @@ async def rerank(request: Request, context: Context) -> Response:
         raise fields.wrong(key, f"has {len(texts):,} entries; {MOST_INPUTS:,} are allowed")
     top = fields.whole("top_n", None, 1) if ours else None
     with_texts = fields.flag("return_documents" if ours else "return_text")
-    fields.end(("max_tokens_per_doc", "truncate", "truncation_direction", "raw_scores"))
+    raw = fields.flag("raw_scores")
+    fields.end(("max_tokens_per_doc", "max_chunks_per_doc", "truncate", "truncation_direction"))
     check_length(context, [query, *texts], key)
     model = await context.models.get(name, "classify", "embed")
-    scores = await ranked(request, context, model, query, texts)
+    scores = await ranked(request, context, model, query, texts, raw)
     order = sorted(range(len(texts)), key=lambda index: -scores[index])[:top]
     if not ours:
         return JSONResponse([{"index": index, "score": scores[index], **({"text": texts[index]} if with_texts else {})}
@@ -188,7 +195,7 @@ async def rerank(request: Request, context: Context) -> Response:
          **({"document": {"text": texts[index]}} if with_texts else {})}
         for index in order
     ]  # fmt: skip
-    return JSONResponse({"model": model.name, "results": results})
+    return JSONResponse({"id": request.scope["pyapp.id"], "model": model.name, "results": results})
 
 
 # -- text-embeddings-inference
@@ -198,12 +205,16 @@ async def embed(request: Request, context: Context) -> Response:
     """TEI's /embed: an array of vectors, of length 1 unless `normalize` is false."""
     fields = Fields(await context.json(request))
     texts = fields.texts("inputs", MOST_INPUTS)
-    of_length_1 = fields.flag("normalize", True)
+    of_length_1, dimensions = fields.flag("normalize", True), fields.whole("dimensions", None, 1)
     fields.end(("truncate", "truncation_direction"))
     assert texts is not None
     check_length(context, texts, "inputs")
     model = await context.models.get(None, "embed")
     vectors = await embedded(request, context, model, texts)
+    if dimensions is not None:
+        if vectors and dimensions > len(vectors[0]):
+            raise fields.wrong("dimensions", f"the model has {len(vectors[0])}")
+        vectors = [vector[:dimensions] for vector in vectors]
     return JSONResponse([shortened(vector, len(vector)) for vector in vectors] if of_length_1 else vectors)
 
 
@@ -238,14 +249,26 @@ async def similarity(request: Request, context: Context) -> Response:
 
 
 async def predict(request: Request, context: Context) -> Response:
-    """TEI's /predict: the labels of each text, the likeliest first."""
+    """TEI's /predict: the labels of each text, or of each pair of texts, the likeliest first."""
     fields = Fields(await context.json(request))
-    alone = isinstance(fields.any("inputs"), str)
-    texts = fields.texts("inputs", MOST_INPUTS)
-    fields.end(("truncate", "truncation_direction", "raw_scores"))
+    given, pairs = fields.any("inputs"), None
+    alone = isinstance(given, str)
+    rows = given if isinstance(given, list) and given and all(isinstance(row, list) for row in given) else None
+    if rows is None:
+        texts = fields.texts("inputs", MOST_INPUTS)
+    elif len(rows) <= MOST_INPUTS and len({len(row) for row in rows}) == 1 and len(rows[0]) in (1, 2) and all(
+        isinstance(text, str) for row in rows for text in row
+    ):  # fmt: skip
+        texts = [row[0] for row in rows]
+        pairs = [row[1] for row in rows] if len(rows[0]) == 2 else None
+    else:
+        raise fields.wrong("inputs", "must be texts, or arrays of one text each, or of two", "invalid_type")
+    raw = fields.flag("raw_scores")
+    fields.end(("truncate", "truncation_direction"))
     assert texts is not None
-    check_length(context, texts, "inputs")
+    check_length(context, [*texts, *(pairs or ())], "inputs")
     model = await context.models.get(None, "classify")
-    found = await by_task(request, context, model, len(texts), lambda **more: tasks.classify(texts, **more))
+    stream = partial(tasks.classify, texts, pairs, raw_scores=raw)
+    found = await by_task(request, context, model, len(texts), stream)
     labels = [values["labels"] for values in found]
     return JSONResponse(labels[0] if alone else labels)

@@ -34,7 +34,7 @@ from pyapp.events import (
 )  # fmt: skip
 from pyapp.text.options import SamplingOptions, check_number
 
-from .chat import chat, drafter_of, load_chat
+from .chat import chat, drafter_of, load_chat, of_the_model
 from .core import BREATH, Breath, Events, Remote, Result, error_event, given, only_here, reported, task
 from .keeper import keeper
 from .speech import listen, load_speech, transcribe
@@ -139,18 +139,20 @@ async def generate(
     `draft` is a smaller model with the same tokenizer, which guesses tokens (pyapp/text/speculation.py). `model` is a
     name, a path, bytes, a ByteSource, a LoadedModel, or a Server (pyapp.serve.client); None: the embedded one.
     `tokenizer` likewise, if it is not beside the model. `key` identifies models without a name; the last used model is
-    kept. `options` may be a dict of JSON values. `eager` runs without Graph, for reference. `dtype` ("q4_0", "Q4_K_M"
-    …) is the type to convert the matrices to while they are read. `adapter`: a folder with a LoRA adapter of the model.
+    kept. `options` may be a dict of JSON values; what it does not say is as the model's generation_config.json (or the
+    server) says, else by default. `eager` runs without Graph, for reference. `dtype` ("q4_0", "Q4_K_M" …) is the type
+    to convert the matrices to while they are read. `adapter`: a folder with a LoRA adapter of the model.
     """
     from pyapp.text.generate import Session
     from pyapp.text.generate import generate as generate_events
 
     cancel = cancel or Cancel()
+    named = None if isinstance(options, SamplingOptions) else list(options or {})
     if not isinstance(options, SamplingOptions):
         options = SamplingOptions.from_dict(options or {})
     if isinstance(model, Remote):
         only_here(tokenizer=tokenizer, draft=draft, dtype=dtype, adapter=adapter, eager=eager or None)
-        async with aclosing(model.generate(prompt, options, cancel)) as forwarded:
+        async with aclosing(model.generate(prompt, options, cancel, named)) as forwarded:
             async for told in forwarded:
                 yield told
         return
@@ -163,6 +165,7 @@ async def generate(
                     loaded = event.value
                 else:
                     yield event
+    options = of_the_model(options, loaded, named)
     drafter = None
     if draft is not None:
         async with aclosing(drafter_of(draft, cancel)) as events:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -74,11 +74,12 @@ async def chat(
     from pyapp.text.plain_chat import PlainChat
 
     cancel = cancel or Cancel()
+    named = None if isinstance(options, SamplingOptions) else list(options or {})
     if not isinstance(options, SamplingOptions):
         options = SamplingOptions.from_dict({"max_new_tokens": DEFAULTS.max_new_tokens} | dict(options or {}))
     if isinstance(model, Remote):
         only_here(template=template, tokenizer=tokenizer, draft=draft, adapter=adapter)
-        async with aclosing(model.chat(messages, options, tools, variables, cancel)) as forwarded:
+        async with aclosing(model.chat(messages, options, tools, variables, cancel, named)) as forwarded:
             async for told in forwarded:
                 yield told
         return
@@ -91,6 +92,7 @@ async def chat(
                     loaded = event.value
                 else:
                     yield event
+    options = of_the_model(options, loaded, named)
     if draft is not None:
         async with aclosing(drafter_of(draft, cancel)) as events:
             async for event in events:
@@ -109,6 +111,16 @@ async def chat(
     for event in stream:
         yield event
         await breath.take()
+
+
+def of_the_model(options: SamplingOptions, loaded: Any, given: Collection[str] | None) -> SamplingOptions:
+    """The options with the settings of a model's generation_config.json: see with_model_settings."""
+    settings = getattr(loaded, "generation", None)
+    if not settings:
+        return options
+    from pyapp.text.generation_config import with_model_settings
+
+    return with_model_settings(options, settings, given)
 
 
 async def drafter_of(source: Any, cancel: Cancel) -> AsyncGenerator[Event | Result[Any], None]:

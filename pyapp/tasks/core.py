@@ -81,10 +81,12 @@ class Remote:
     def load(self, cancel: Cancel) -> Events:
         raise NotImplementedError
 
-    def generate(self, prompt: str, options: Any, cancel: Cancel) -> Events:
+    def generate(self, prompt: str, options: Any, cancel: Cancel, given: Any = None) -> Events:
         raise NotImplementedError
 
-    def chat(self, messages: Any, options: Any, tools: Any, variables: Any, cancel: Cancel) -> Events:
+    def chat(
+        self, messages: Any, options: Any, tools: Any, variables: Any, cancel: Cancel, given: Any = None
+    ) -> Events:  # fmt: skip
         raise NotImplementedError
 
     def of_texts(self, name: str, arguments: Any, options: Any, cancel: Cancel) -> Events:

@@ -6,6 +6,7 @@ gives the same as functions that return when everything is done.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -24,6 +25,7 @@ from .text_batches import BATCH_SIZE, Work, batches, checked_texts, encoded, gro
 
 __top_level__ = ["pipeline"]
 
+LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}")  # the tokens of mBART's languages
 MASK_NAMES = ("[MASK]", "<mask>")
 
 # -- the work, step by step: generators of events over a loaded model
@@ -108,11 +110,13 @@ def classify_texts(
     pairs: Sequence[str] | None = None,
     *,
     top: int | None = None,
+    raw_scores: bool = False,
     batch_size: int = BATCH_SIZE,
 ) -> Work:
     """Items with `labels`: the names and probabilities of the labels, the most probable first, at most `top` of them.
 
     The probabilities of one text add up to 1, unless the model has one label or is made for several at once.
+    `raw_scores`: the model's own numbers, before they become probabilities.
     """
     check_top(top)
     texts = checked_texts(texts)
@@ -121,7 +125,12 @@ def classify_texts(
         if isinstance(scores, Event):
             yield scores
             continue
-        yield Item(index, {"labels": ranked_labels(loaded, scores, top)})
+        if raw_scores:
+            order = sorted(range(len(scores)), key=lambda i: -scores[i])[:top]
+            labels = [{"label": loaded.model.config.labels[i], "score": scores[i]} for i in order]
+        else:
+            labels = ranked_labels(loaded, scores, top)
+        yield Item(index, {"labels": labels})
     yield Done("complete", {"count": len(texts)})
 
 
@@ -148,12 +157,13 @@ def ranked(names: Sequence[str], scores: Sequence[float], independent: bool, top
 
 
 def rerank_texts(
-    loaded: Any, query: str, texts: Sequence[str], *, top: int | None = None, batch_size: int = BATCH_SIZE
-) -> Work:
+    loaded: Any, query: str, texts: Sequence[str], *, top: int | None = None, raw_scores: bool = False,
+    batch_size: int = BATCH_SIZE,
+) -> Work:  # fmt: skip
     """Items with `score`: how well each text answers the query; Done with `order`, the indices of the `top` best texts
     (by default all), best first.
 
-    The score is between 0 and 1, unless the model's config.json asks for plain scores.
+    The score is between 0 and 1, unless the model's config.json or `raw_scores` asks for the model's own numbers.
     """
     names = loaded.model.config.labels
     if len(names) != 1:
@@ -161,7 +171,7 @@ def rerank_texts(
             f"this model has {len(names)} labels; a reranker has one", where=loaded.name,
             hint="Use it with classify, or choose a reranker",
         )  # fmt: skip
-    plain = _plain_scores(loaded.settings)
+    plain = raw_scores or _plain_scores(loaded.settings)
     texts = checked_texts(texts)
     encodings = yield from encoded(loaded, [query] * len(texts), texts, loaded.model.encoder.most)
     scores = [0.0] * len(texts)
@@ -229,26 +239,27 @@ def translate_texts(
     texts: Sequence[str],
     *,
     prefix: str = "",
+    source: str | None = None,
     target: str | None = None,
     batch_size: int = BATCH_SIZE,
     **options: Any,
 ) -> Work:
     """Items with `text`: what the model writes for each text, a translation or a summary.
 
-    `prefix` is put before each text ("translate English to German: " of T5, ">>fra<< " of OPUS-MT). `target`: the token
-    of the language to write ("de_DE" of mBART). The other options are those of
+    `prefix` is put before each text ("translate English to German: " of T5, ">>fra<< " of OPUS-MT). `source`, `target`:
+    the tokens of the language of the texts and of that to write ("de_DE" of mBART). The other options are those of
     text.sequence_to_sequence.SearchOptions, by default those of the model's generation_config.json.
     """
     from pyapp.text.sequence_to_sequence import SearchOptions, search
 
     model, tokenizer = loaded.model, loaded.tokenizer
     if target is not None:
-        if target not in tokenizer.special_names:
-            raise OptionError(f"the tokenizer has no token {target!r:.60}", where="target")
-        [options["forced_bos_token_id"]] = tokenizer.encode(target, bos=False, eos=False)
+        options["forced_bos_token_id"] = language_of(tokenizer, target, "target")
     settings = SearchOptions.from_files(loaded.settings, loaded.generation, options)
     texts = checked_texts(texts)
     encodings = yield from encoded(loaded, [prefix + text for text in texts] if prefix else texts, None, model.most)
+    if source is not None:
+        from_language(tokenizer, encodings, source)
     done = 0
     for chosen, rows in grouped(loaded, encodings, batch_size):
         written: list[list[int]] = []
@@ -260,6 +271,30 @@ def translate_texts(
         done += len(chosen)
         yield Progress("texts", done, len(texts), "texts")
     yield Done("complete", {"count": len(texts)})
+
+
+def language_of(tokenizer: Any, name: str, where: str) -> int:
+    """The id of a language's token."""
+    if name not in tokenizer.special_names:
+        raise OptionError(f"the tokenizer has no token {name!r:.60}", where=where)
+    [found] = tokenizer.encode(name, bos=False, eos=False)
+    return int(found)
+
+
+def from_language(tokenizer: Any, encodings: Sequence[Encoding], source: str) -> None:
+    """Writes the token of the language `source` where the tokenizer puts that of its usual one beside a text."""
+    wanted = language_of(tokenizer, source, "source")
+    languages = {language_of(tokenizer, name, "source") for name in tokenizer.special_names if LANGUAGE.fullmatch(name)}
+    for encoding in encodings:
+        places = [i for i, text in enumerate(encoding.texts) if text is None and encoding.ids[i] in languages]
+        if not places:
+            raise OptionError(
+                "this tokenizer puts no language beside a text",
+                where="source",
+                hint="Write it before the texts: prefix",
+            )
+        for place in places:
+            encoding.ids[place] = wanted
 
 
 # -- streams of events

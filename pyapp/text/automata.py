@@ -395,6 +395,24 @@ def compile_expression(expression: Expression, where: str = "form") -> Automaton
     return Automaton(rows, column_of, accepting)
 
 
+def both(one: Expression, other: Expression, where: str = "form") -> Machine:
+    """The texts of two expressions. OptionError, naming `where`, if they need too many states."""
+    pair = compile_expression(one, where), compile_expression(other, where)
+    borders = [byte for byte in range(256) if not byte or any(a.column_of[byte] != a.column_of[byte - 1] for a in pair)]
+    ranges = list(zip(borders, [border - 1 for border in borders[1:]] + [255], strict=True))
+
+    def steps(states: tuple[int, int]) -> Iterator[tuple[int, int, tuple[int, int]]]:
+        for low, high in ranges:
+            first, second = (a.rows[state][a.column_of[low]] for a, state in zip(pair, states, strict=True))
+            if first >= 0 and second >= 0:
+                yield low, high, (first, second)
+
+    def accepts(states: tuple[int, int]) -> bool:
+        return all(a.accepting[state] for a, state in zip(pair, states, strict=True))
+
+    return explored((0, 0), steps, accepts, where)
+
+
 def too_large(where: str) -> OptionError:
     return OptionError(
         "this form is too large", where=where, hint="Allow fewer repetitions and alternatives, or less nesting"

@@ -12,8 +12,10 @@ import binascii
 import json
 import re
 import struct
+import unicodedata
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pyapp.errors import FileFormatError
@@ -73,22 +75,49 @@ def _width(byte: int) -> int:
     return 1 if byte < 0xC0 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
 
 
-class TextNormalizer:
-    """What is left to do before the page's library: `text` without its charsmap, applied between added tokens."""
+# Steps that may come before the table, by their type.
+BEFORE: Mapping[str, Callable[[str], str]] = {
+    "Lowercase": str.lower,
+    "StripAccents": lambda text: "".join(sign for sign in text if unicodedata.category(sign) != "Mn"),
+    "NFC": partial(unicodedata.normalize, "NFC"),
+    "NFD": partial(unicodedata.normalize, "NFD"),
+    "NFKC": partial(unicodedata.normalize, "NFKC"),
+    "NFKD": partial(unicodedata.normalize, "NFKD"),
+}
 
-    def __init__(self, charsmap: CharsMap, names: list[str]) -> None:
-        self._charsmap = charsmap
+
+def before_of(step: Mapping[str, Any]) -> Callable[[str], str] | None:
+    """The function of a step that may come before the table; None for any other."""
+    pattern, content = step.get("pattern"), step.get("content")
+    old = pattern.get("String") if step.get("type") == "Replace" and isinstance(pattern, Mapping) else None
+    if isinstance(old, str) and old and isinstance(content, str):
+        return lambda text: text.replace(old, content)
+    return BEFORE.get(str(step.get("type")))
+
+
+class TextNormalizer:
+    """What is left to do before the page's library: `text` without its charsmap, applied between added tokens. `before`
+    are the steps that come first.
+    """
+
+    def __init__(self, charsmap: CharsMap, names: list[str], before: Sequence[Callable[[str], str]] = ()) -> None:
+        self._charsmap, self._before = charsmap, before
         ordered = sorted(filter(None, names), key=len, reverse=True)
         self._names = re.compile("(" + "|".join(map(re.escape, ordered)) + ")") if ordered else None
 
     def __call__(self, text: str) -> str:
         parts = self._names.split(text) if self._names else [text]
-        parts[::2] = [self._charsmap.normalize(part) for part in parts[::2]]
+        parts[::2] = map(self._normalized, parts[::2])
         return "".join(parts)
+
+    def _normalized(self, text: str) -> str:
+        for step in self._before:
+            text = step(text)
+        return self._charsmap.normalize(text)
 
 
 def take_charsmap(json_text: str) -> tuple[str, TextNormalizer | None]:
-    """A tokenizer.json without the charsmap with which its normaliser begins, and what does its work."""
+    """A tokenizer.json without its normaliser's charsmap and the steps before it, and what does their work."""
     if f'"{KIND}"' not in json_text:
         return json_text, None
     document: dict[str, Any] = parse_json(json_text)
@@ -96,6 +125,10 @@ def take_charsmap(json_text: str) -> tuple[str, TextNormalizer | None]:
     if not isinstance(normalizer, Mapping):
         return json_text, None
     steps = list(normalizer.get("normalizers") or []) if normalizer.get("type") == "Sequence" else [normalizer]
+    before: list[Callable[[str], str]] = []
+    while steps and (step := before_of(steps[0])) is not None:
+        before.append(step)
+        del steps[0]
     table = steps[0].get("precompiled_charsmap") if steps and steps[0].get("type") == KIND else None
     if not isinstance(table, str) or not table:
         return json_text, None
@@ -105,4 +138,4 @@ def take_charsmap(json_text: str) -> tuple[str, TextNormalizer | None]:
         raise FileFormatError("its precompiled_charsmap is not base64", where="tokenizer.json") from error
     document["normalizer"] = {"type": "Sequence", "normalizers": steps[1:]} if len(steps) > 1 else None
     names = [entry["content"] for entry in document.get("added_tokens") or [] if not entry.get("normalized")]
-    return json.dumps(document, ensure_ascii=False), TextNormalizer(CharsMap(data), names)
+    return json.dumps(document, ensure_ascii=False), TextNormalizer(CharsMap(data), names, before)

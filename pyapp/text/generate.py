@@ -123,12 +123,12 @@ def generate_from(
     ids = fitting(list(ids), session.capacity, options.keep)
     most = options.max_new_tokens if options.rolling else new_tokens(options, session.capacity, ids)
     form = form_of(options, tokenizer, session, most)
-    sampler = Sampler(options, session.vocab_size, session.capacity + 1, session.device, form)
+    stops = tokenizer.stop_ids.union(options.stop_tokens)
+    sampler = Sampler(options, session.vocab_size, session.capacity + 1, session.device, form, stops)
     sampler.accept(ids, prompt=True)
     writer = Writer(tokenizer, options, continuing or form is not None)
     steps = _steps(session, options, drafter)
     step = steps.step
-    stops = tokenizer.stop_ids.union(options.stop_tokens)
     reason = "cancelled"
     reused = session.reuse(ids)
     done = reused
@@ -140,7 +140,8 @@ def generate_from(
         yield Progress("prompt", done, len(ids), "tokens")
     else:
         clock.prompt_done()
-        while not cancel.is_set():
+        reason = "length" if most == 0 else reason
+        while most != 0 and not cancel.is_set():
             token = sampler.sample(logits)
             clock.token_done()
             if token in stops:

@@ -18,6 +18,7 @@ from typing import Any
 from pyapp.errors import OptionError
 from pyapp.text.automata import (
     EMPTY,
+    LAST_CHARACTER,
     NFA_STATES,
     NOTHING,
     Byte,
@@ -27,6 +28,7 @@ from pyapp.text.automata import (
     Ranges,
     Repeat,
     Separated,
+    both,
     characters,
     common,
     joined,
@@ -35,7 +37,7 @@ from pyapp.text.automata import (
     others,
     too_large,
 )
-from pyapp.text.json_schemas import ANNOTATIONS, Schemas, Unsupported, is_a, is_list_of_texts
+from pyapp.text.json_schemas import Schemas, Unsupported, is_a, is_annotation, is_list_of_texts
 from pyapp.text.number_forms import (
     DIGIT,
     DIGITS,
@@ -64,6 +66,8 @@ MOST_SCHEMAS = 20_000  # that are read: each needs states, and references to one
 NESTING = 4  # of values of which the schema says nothing, and of a reference in itself
 DATE = r"[12]\d{3}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))"
 TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
+HOST = r"[a-z0-9]{1,20}(-[a-z0-9]{1,20})?(\.[a-z0-9]{1,20}(-[a-z0-9]{1,20})?){0,2}\.[a-z]{2,12}"
+CLOCK = r"\d{1,4}H(\d{1,2}M(\d{1,2}S)?)?|\d{1,4}M(\d{1,2}S)?|\d{1,4}S"
 OCTET = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 FORMATS = {
     "date": DATE,
@@ -71,6 +75,11 @@ FORMATS = {
     "date-time": f"({DATE})T{TIME}",
     "uuid": r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
     "ipv4": rf"{OCTET}(\.{OCTET}){{3}}",
+    "ipv6": r"[0-9a-f]{1,4}(:[0-9a-f]{1,4}){7}",
+    "hostname": HOST,
+    "email": rf"[a-z0-9]{{1,20}}([._+-][a-z0-9]{{1,20}}){{0,2}}@{HOST}",
+    "uri": rf"https?://{HOST}(:[1-9]\d{{1,3}})?(/[A-Za-z0-9._~-]*)*(\?[A-Za-z0-9=&._~-]+)?",
+    "duration": rf"P(\d{{1,4}}W|\d{{1,4}}D(T({CLOCK}))?|T({CLOCK}))",
 }
 SHORT = {8: "b", 9: "t", 10: "n", 12: "f", 13: "r", 0x22: '"', 0x5C: "\\"}
 ESCAPED: Ranges = [(0, 0x1F), (0x22, 0x22), (0x5C, 0x5C)]
@@ -160,18 +169,16 @@ class Schema:
             return NOTHING
         if not isinstance(schema, Mapping):
             raise self._error(f"{schema!r:.40} is no schema", place)
-        asked = {name: given for name, given in schema.items() if name not in ANNOTATIONS}
+        asked = {name: given for name, given in schema.items() if not is_annotation(name, given)}
         if not asked:
             return any_value()
         if "allOf" in asked:
             return self._together(asked, place)
         for name in ("$ref", "anyOf", "oneOf", "const", "enum"):
             if name in asked:
-                extra = sorted(asked.keys() - {name} - ({"type"} if name in ("const", "enum") else set()))
-                if extra:
-                    raise self._error(
-                        f"{extra[0]!r:.40} beside {name!r} is not supported", place, "Put both into allOf"
-                    )
+                if asked.keys() - {name} - ({"type"} if name in ("const", "enum") else set()):
+                    rest = {other: given for other, given in asked.items() if other != name}
+                    return self._together({"allOf": [{name: asked[name]}], **rest}, place)
                 return self._special(name, asked, place)
         return self._typed(asked, place)
 
@@ -331,23 +338,30 @@ class Schema:
         return value
 
     def _string(self, asked: Mapping[str, Any], place: str) -> Expression:
-        given = KEYWORDS["string"] & asked.keys()
-        if len(given) > 1 and not given <= {"minLength", "maxLength"}:
-            raise self._error(f"{' and '.join(sorted(given))} together are not supported", place)
-        if "pattern" in given:
+        contents: list[Expression] = []
+        if "pattern" in asked:
             pattern, where = asked["pattern"], f"{self._where}: {place}/pattern"
             if not isinstance(pattern, str):
                 raise self._error("must be a text", f"{place}/pattern")
-            return string(Pattern(pattern, where, quoted).inside())
-        if "format" in given:
+            contents.append(Pattern(pattern, where, quoted).inside())
+        if "format" in asked:
             if asked["format"] not in FORMATS:
                 known = ", ".join(FORMATS)
                 raise self._error(f"unknown format {asked['format']!r:.40}", f"{place}/format", f"Known are {known}")
-            return string(Pattern(FORMATS[asked["format"]], self._where, quoted).whole())
+            contents.append(Pattern(FORMATS[asked["format"]], self._where, quoted).whole())
         least, most = self._counts(asked, "minLength", "maxLength", place)
-        if (least, most) == (0, None):
-            return any_string()
-        return string(Repeat(any_character(), least, most))  # few states for each character
+        if not contents:
+            if (least, most) == (0, None):
+                return any_string()
+            return string(Repeat(any_character(), least, most))  # few states for each character
+        where = f"{self._where}: {place}"
+        if (least, most) != (0, None):
+            character = quoted([(0, LAST_CHARACTER)])  # as patterns spell it
+            contents.append(Repeat(both(character, character, where), least, most))
+        found = contents[0]
+        for other in contents[1:]:
+            found = both(found, other, where)
+        return string(found)
 
     def _array(self, asked: Mapping[str, Any], place: str) -> Expression:
         least, most = self._counts(asked, "minItems", "maxItems", place)

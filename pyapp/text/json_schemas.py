@@ -10,8 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 ANNOTATIONS = frozenset(
-    "title description default examples $schema $id $comment $defs definitions deprecated readOnly writeOnly".split()
+    "title description default examples $schema $id $comment $defs definitions deprecated readOnly writeOnly "
+    "discriminator example externalDocs xml propertyOrdering".split()  # OpenAPI's, and Google's
 )
+# `format` of texts and numbers that says how they are stored or shown, and not what they are.
+SHOWN_AS = frozenset("password binary byte int32 int64 float double decimal".split())
 NUMBERS = frozenset({"integer", "number"})
 MOST_STEPS = 16  # references and alternatives in one another, until a comparison gives up
 MOST_VISITS = 20_000  # pairs of schemas that are compared: alternatives in one another multiply
@@ -19,6 +22,13 @@ MOST_VISITS = 20_000  # pairs of schemas that are compared: alternatives in one 
 
 class Unsupported(ValueError):
     """What these functions cannot do, in words."""
+
+
+def is_annotation(name: str, given: Any) -> bool:
+    """Whether a keyword with this value says nothing of the values that fit."""
+    if name == "format":
+        return isinstance(given, str) and given in SHOWN_AS
+    return name in ANNOTATIONS or name.startswith("x-") or (name == "uniqueItems" and given is False)
 
 
 def is_a(value: Any, kind: str) -> bool:
@@ -76,7 +86,9 @@ class Schemas:
             raise Unsupported(f"{next(x for x in (one, other) if not isinstance(x, Mapping))!r:.40} is no schema")
         if not steps:
             raise Unsupported("references that contain themselves are not supported here")
-        one, other = ({name: given for name, given in part.items() if name not in ANNOTATIONS} for part in (one, other))
+        one, other = (
+            {name: given for name, given in part.items() if not is_annotation(name, given)} for part in (one, other)
+        )
         for this, that in ((one, other), (other, one)):
             if "$ref" in this:
                 rest = {name: given for name, given in this.items() if name != "$ref"}

@@ -20,8 +20,9 @@ CACHE_TYPES = {"f32": "float32", "f16": "float16", "q8_0": "q8_0"}  # llama.cpp'
 class SamplingOptions:
     """The settings of sampling and stopping. OptionError, with the name of the setting, for a value out of its range.
 
-    They apply in this order: logit_bias, repetition_penalty, frequency_penalty and presence_penalty, no_repeat_ngram,
-    the form of the text (json_schema, regex, choice), temperature, top_k, top_p, min_p, typical_p.
+    They apply in this order: logit_bias, repetition_penalty, frequency_penalty and presence_penalty, no_repeat_ngram
+    and the other tokens that may not come, forced tokens, the form of the text (json_schema, regex, choice),
+    temperature, top_k, top_p, min_p, typical_p.
 
     - temperature: 0 takes the most likely token, 1 samples with the model's probabilities; higher is more random.
     - top_k: only the k most likely tokens; 0: all.
@@ -34,10 +35,14 @@ class SamplingOptions:
       (OpenAI's definition).
     - no_repeat_ngram: no sequence of this many tokens occurs twice in prompt and text (Paulus et al., 2017); 0: off.
     - logit_bias: numbers added to the logits of tokens, by id: a mapping; -100 practically forbids a token.
+    - suppress_tokens, begin_suppress_tokens: ids that never come, and ids that are not the first new token.
+      bad_words_ids: sequences of ids that never come. forced_eos_token_id: the last token of a text of max_new_tokens.
+      They are those of transformers' generation_config.json.
     - logprobs: each Token carries the log-probability of its token, and those of the most likely ones, this many. They
       are the model's own: before penalties, temperature and filters.
     - seed: the same seed gives the same draws; None: a new one each time.
-    - max_new_tokens: the largest number of new tokens; None: until the context is full.
+    - max_new_tokens: the largest number of new tokens; None: until the context is full. min_new_tokens: before these
+      the tokens that end a text do not come; min_length: nor before prompt and text together have so many.
     - context: the most tokens of prompt and text together, for which the cache has memory; None: those that the model
       can read, at most 8,192 (text.session.CONTEXT).
     - cache_type: of the keys and values in the cache: "f32", "f16" (half the memory) or "q8_0" (little more than a
@@ -83,6 +88,12 @@ class SamplingOptions:
     choice: tuple[str, ...] = ()
     context: int | None = None
     cache_type: str = "f32"
+    min_new_tokens: int = 0
+    min_length: int = 0
+    suppress_tokens: tuple[int, ...] = ()
+    begin_suppress_tokens: tuple[int, ...] = ()
+    bad_words_ids: tuple[tuple[int, ...], ...] = ()
+    forced_eos_token_id: int | None = None
 
     def __post_init__(self) -> None:
         check_number("temperature", self.temperature, 0, 100)
@@ -100,7 +111,11 @@ class SamplingOptions:
         if self.seed is not None:
             check_number("seed", self.seed, 0, SEEDS - 1, whole=True)
         if self.max_new_tokens is not None:
-            check_number("max_new_tokens", self.max_new_tokens, 1, 1 << 31, whole=True)
+            check_number("max_new_tokens", self.max_new_tokens, 0, 1 << 31, whole=True)
+        check_number("min_new_tokens", self.min_new_tokens, 0, 1 << 31, whole=True)
+        check_number("min_length", self.min_length, 0, 1 << 31, whole=True)
+        if self.forced_eos_token_id is not None:
+            check_number("forced_eos_token_id", self.forced_eos_token_id, 0, IDS - 1, whole=True)
         if self.context is not None:
             check_number("context", self.context, 1, 1 << 31, whole=True)
         check_number("samples", self.samples, 1, 256, whole=True)
@@ -119,7 +134,9 @@ class SamplingOptions:
         if given == []:  # () stands for none given
             raise OptionError("has no texts", where="choice", hint="Give at least one, or leave choice out")
         object.__setattr__(self, "choice", check_texts("choice", self.choice))
-        object.__setattr__(self, "stop_tokens", check_ids("stop_tokens", self.stop_tokens))
+        for name in ("stop_tokens", "suppress_tokens", "begin_suppress_tokens"):
+            object.__setattr__(self, name, check_ids(name, getattr(self, name)))
+        object.__setattr__(self, "bad_words_ids", check_words(self.bad_words_ids))
         object.__setattr__(self, "logit_bias", check_bias(self.logit_bias))
         self._check_form()
         self._check_beams()
@@ -162,7 +179,11 @@ class SamplingOptions:
     @property
     def has_penalties(self) -> bool:
         """Whether logits change by more than what the sampling kernel does."""
-        return bool(self.logit_bias or self.frequency_penalty or self.presence_penalty or self.no_repeat_ngram)
+        return bool(
+            self.logit_bias or self.frequency_penalty or self.presence_penalty or self.no_repeat_ngram
+            or self.min_new_tokens or self.min_length or self.suppress_tokens or self.begin_suppress_tokens
+            or self.bad_words_ids or self.forced_eos_token_id is not None
+        )  # fmt: skip
 
     @property
     def has_form(self) -> bool:
@@ -198,6 +219,12 @@ def check_ids(name: str, value: object) -> tuple[int, ...]:
     for number in value:
         check_number(name, number, 0, IDS - 1, whole=True)
     return tuple(int(number) for number in value)
+
+
+def check_words(value: object) -> tuple[tuple[int, ...], ...]:
+    if not isinstance(value, Sequence) or isinstance(value, str) or not all(value):
+        raise OptionError(f"must be a list of lists of token ids, not {shown(value)}", where="bad_words_ids")
+    return tuple(check_ids("bad_words_ids", word) for word in value)
 
 
 def check_bias(value: object) -> tuple[tuple[int, float], ...]:

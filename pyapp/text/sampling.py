@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
 from pyapp.engine.buffers import int32_tensor
@@ -37,7 +37,7 @@ class Form(Protocol):
 
 def allowed(logits: Tensor, penalties: Penalties | None, form: Form | None) -> Tensor:
     """logits (V,) as penalties and form change them. The form comes first: where it leaves only tokens that
-    no_repeat_ngram forbids, one of them may come.
+    penalties forbid, one of them may come.
     """
     changed = logits if penalties is None else penalties.apply(logits)
     if form is None:
@@ -64,7 +64,7 @@ class Uniform:
 
 class Sampler:
     """Chooses tokens by `options`. `seed` is the seed in use; prompt and text have at most `limit` tokens. `device` is
-    the device of the logits; `form` is the form of the text, if it must have one.
+    the device of the logits; `form` is the form of the text, if it must have one; `ends` are the tokens that end it.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class Sampler:
         limit: int,
         device: Device = cpu,
         form: Form | None = None,
+        ends: Collection[int] = (),
     ) -> None:
         self.options = options
         # A drawn seed stays below 2^53, so that JavaScript can hold it exactly.
@@ -88,7 +89,7 @@ class Sampler:
         self._form = form
         self._penalties: Penalties | None = None
         if options.has_penalties:
-            self._penalties = Penalties.of(options, vocab_size, device)
+            self._penalties = Penalties.of(options, vocab_size, device, ends)
             self._penalty = 1.0
         elif options.repetition_penalty != 1:
             self._history = int32_tensor([0] * limit, device)
@@ -116,7 +117,7 @@ class Sampler:
 
     def sample(self, logits: Tensor) -> int:
         """The next token for logits (V,) float32. ModelError if they are NaN or rule out every token, OptionError if
-        no_repeat_ngram does.
+        settings do.
         """
         uniform = 0.0 if self.options.greedy else self._uniform.draw()
         changed = allowed(logits, self._penalties, self._form)
@@ -142,7 +143,12 @@ def not_a_number() -> ModelError:
 
 
 def nothing_left(options: SamplingOptions) -> OptionError:
-    """The error where no_repeat_ngram forbids every token."""
+    """The error where settings forbid every token."""
+    if not options.no_repeat_ngram:
+        return OptionError(
+            "every token is forbidden now", where="suppress_tokens",
+            hint="Forbid fewer by suppress_tokens, begin_suppress_tokens, bad_words_ids and min_new_tokens",
+        )  # fmt: skip
     return OptionError(
         f"every token would repeat a sequence of {options.no_repeat_ngram}", where="no_repeat_ngram",
         hint="Choose a larger number, fewer new tokens, or 0",

@@ -5,13 +5,13 @@ The options are those of generation_config.json, with the meaning that they have
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
-from math import inf, isfinite
+from math import isfinite
 from typing import Any, Literal
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, no_grad, ops
+from pyapp.engine import Tensor, no_grad
 from pyapp.engine.ops.sampling import peak
 from pyapp.errors import OptionError
 from pyapp.nn.sequence_to_sequence import CachedMemory, Decoding, SequenceToSequence
@@ -31,7 +31,8 @@ class SearchOptions:
     True ends when there are num_beams finished texts, False when the best open one is not likely to be better, "never"
     when it cannot be. no_repeat_ngram_size: no sequence of so many tokens occurs twice; 0: any may.
     repetition_penalty: above 1, tokens that occurred become less likely. forced_bos_token_id: the first new token,
-    forced_eos_token_id: the last one of a text of the largest length. bad_words_ids: token sequences that never occur.
+    forced_eos_token_id: the last one of a text of the largest length. bad_words_ids: token sequences that never occur;
+    suppress_tokens: tokens that never do; begin_suppress_tokens: that are not the first new one.
     """
 
     decoder_start_token_id: int
@@ -46,6 +47,8 @@ class SearchOptions:
     forced_bos_token_id: int | None = None
     forced_eos_token_id: int | None = None
     bad_words_ids: tuple[tuple[int, ...], ...] = ()
+    suppress_tokens: tuple[int, ...] = ()
+    begin_suppress_tokens: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         ranges = {
@@ -64,7 +67,8 @@ class SearchOptions:
             raise OptionError(f"{self.repetition_penalty!r:.40} is not above 0", where="repetition_penalty")
         if self.early_stopping not in (True, False, "never"):
             raise OptionError(f"{self.early_stopping!r:.40} is none of true, false and never", where="early_stopping")
-        for ids in (self.eos_token_ids, *self.bad_words_ids, *((i,) for i in self._forced())):
+        single = (*self._forced(), *self.suppress_tokens, *self.begin_suppress_tokens)
+        for ids in (self.eos_token_ids, *self.bad_words_ids, *((i,) for i in single)):
             if not ids or any(type(number) is not int or number < 0 for number in ids):
                 raise OptionError(f"{ids!r:.60} are no token ids", where="token ids")
 
@@ -109,6 +113,11 @@ class SearchOptions:
             "eos_token_ids": tuple(ends) if isinstance(ends, list) else (ends,),
             "bad_words_ids": tuple(tuple(word) for word in words),
         }
+        for name in ("suppress_tokens", "begin_suppress_tokens"):
+            ids = values.get(name) or ()
+            if not isinstance(ids, list | tuple):
+                raise OptionError(f"{ids!r:.60} is no list of ids", where=name)
+            values[name] = tuple(ids)
         return cls(**values)
 
     def within(self, most: int) -> SearchOptions:
@@ -146,53 +155,29 @@ class _Rules:
 
     def __init__(self, options: SearchOptions) -> None:
         self._options = options
-        self._tokens = [options.decoder_start_token_id]
         self._penalties: Penalties | None = None  # made for the first scores: they tell the vocabulary
 
     def apply(self, scores: Tensor) -> Tensor:
-        options, made = self._options, len(self._tokens) - 1  # new tokens so far
-        last = made == options.max_new_tokens - 1 and options.forced_eos_token_id is not None
-        forced = options.forced_eos_token_id if last else options.forced_bos_token_id if made == 0 else None
-        if forced is not None:
-            if forced >= scores.shape[0]:
-                raise OptionError(f"token {forced} is none of {scores.shape[0]}", where="forced token")
-            only = ops.full(scores.shape, -inf, dtype=scores.dtype, device=scores.device)
-            only.narrow(0, forced, 1).assign([0.0])
-            return only
-        if options.repetition_penalty != 1 or options.no_repeat_ngram_size:
-            scores = self._of_repetition(scores).apply(scores)
-        banned = {word[-1] for word in options.bad_words_ids if self._ends_with(word[:-1])}
-        if made < options.min_new_tokens:
-            banned.update(options.eos_token_ids)
-        if banned:
-            scores = scores.clone()
-            for token in banned:
-                if token < scores.shape[0]:
-                    scores.narrow(0, token, 1).assign([-inf])
-        return scores
-
-    def _of_repetition(self, scores: Tensor) -> Penalties:
         if self._penalties is None:
             options = self._options
             self._penalties = Penalties(
                 scores.shape[0], scores.device, repetition_penalty=options.repetition_penalty,
-                no_repeat_ngram=options.no_repeat_ngram_size,
+                no_repeat_ngram=options.no_repeat_ngram_size, suppress_tokens=options.suppress_tokens,
+                begin_suppress_tokens=options.begin_suppress_tokens, bad_words_ids=options.bad_words_ids,
+                forced_bos_token_id=options.forced_bos_token_id, forced_eos_token_id=options.forced_eos_token_id,
+                min_new_tokens=options.min_new_tokens, max_new_tokens=options.max_new_tokens,
+                ends=options.eos_token_ids,
             )  # fmt: skip
-            self._penalties.accept(self._tokens)
-        return self._penalties
-
-    def _ends_with(self, part: Sequence[int]) -> bool:
-        return not part or tuple(self._tokens[-len(part) :]) == tuple(part)
+            self._penalties.accept((options.decoder_start_token_id,), prompt=True)
+        return self._penalties.apply(scores)
 
     def accept(self, token: int) -> str | None:
-        self._tokens.append(token)
         if self._penalties is not None:
             self._penalties.accept((token,))
         return None
 
     def copy(self) -> _Rules:
         other = _Rules(self._options)
-        other._tokens = list(self._tokens)
         other._penalties = None if self._penalties is None else self._penalties.copy()
         return other
 

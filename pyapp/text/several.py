@@ -134,21 +134,21 @@ def _samples(
 ) -> Run:  # fmt: skip
     session = lanes.first
     first_form = form_of(options, tokenizer, session, most)
+    stops = tokenizer.stop_ids.union(options.stop_tokens)
     samplers, writers, forms, seed = [], [], [], options.seed
     for number in range(options.samples):
         form = None if first_form is None else first_form.copy()
         own = options if seed is None else replace(options, seed=(seed + number) % (1 << 64))
-        sampler = Sampler(own, session.vocab_size, session.capacity + 1, session.device, form)
+        sampler = Sampler(own, session.vocab_size, session.capacity + 1, session.device, form, stops)
         sampler.accept(ids, prompt=True)
         seed = sampler.seed if seed is None else seed
         samplers.append(sampler)
         writers.append(Writer(tokenizer, options, continuing or form is not None, sample=number))
         forms.append(form)
     rows = [logits] * options.samples
-    reasons: list[str | None] = [None] * options.samples
-    stops = tokenizer.stop_ids.union(options.stop_tokens)
+    reasons: list[str | None] = [None if most else "length"] * options.samples
     texts, last = [""] * options.samples, [0] * options.samples
-    running = list(range(options.samples))  # the texts that go on
+    running = list(range(options.samples if most else 0))  # the texts that go on
     while not cancel.is_set() and running:
         for number, row in zip(running, rows, strict=True):
             sampler, writer = samplers[number], writers[number]
@@ -223,7 +223,7 @@ def _beams(
     stops = tokenizer.stop_ids.union(options.stop_tokens)
     penalties = None
     if options.has_penalties or options.repetition_penalty != 1:
-        penalties = Penalties.of(options, session.vocab_size, session.device)
+        penalties = Penalties.of(options, session.vocab_size, session.device, stops)
         penalties.accept(ids, prompt=True)
     matcher = StopMatcher(options.stop) if options.stop else None
     rules = _Rules(penalties, form, StreamDecoder(tokenizer, continuing), matcher)

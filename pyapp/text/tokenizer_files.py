@@ -2,7 +2,8 @@
 
 `load_tokenizer` reads tokenizer.json, sentencepiece's .model, vocab.json with merges.txt, BERT's vocab.txt, .tiktoken,
 the metadata of a GGUF file and llama2.c's tokenizer.bin, with the settings beside them: tokenizer_config.json,
-special_tokens_map.json, added_tokens.json, chat_template.jinja and generation_config.json.
+special_tokens_map.json, added_tokens.json, chat_template.jinja, generation_config.json, and config.json for the
+tokenizer's class where the others do not name it.
 """
 
 from __future__ import annotations
@@ -16,17 +17,11 @@ from typing import Any, TypeAlias
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.formats.gguf import GgufFile
 from pyapp.formats.opening import sniff
-from pyapp.formats.sentencepiece_model import (
-    CONTROL,
-    UNKNOWN,
-    SentencePieceModel,
-    read_sentencepiece_model,
-)
+from pyapp.formats.sentencepiece_model import read_sentencepiece_model
 from pyapp.formats.source import ByteSource, close_source, looks_like_text, open_source, read_whole
 from pyapp.formats.tokenizer_bin import read_tokenizer_bin
-from pyapp.text.documents import added_token, template
 from pyapp.text.gguf_vocabulary import GgufVocabulary
-from pyapp.text.sentencepiece_vocabulary import sentencepiece_document
+from pyapp.text.sentencepiece_classes import document_of_class
 from pyapp.text.tokenizer import Tokenizer, read_json, read_utf8
 from pyapp.text.vocabulary_files import (
     byte_level_document,
@@ -38,7 +33,6 @@ from pyapp.text.vocabulary_files import (
     read_tiktoken,
     read_vocab_txt,
     tiktoken_document,
-    token_name,
     wordpiece_document,
 )
 from pyapp.text.word_patterns import GPT4O, LLAMA3, WORD_PATTERNS, WordPattern
@@ -48,19 +42,26 @@ TokenizerSource: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memor
 # Files that describe the tokenizer of a folder, besides its vocabulary.
 SETTINGS = (
     "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-    "chat_template.json", "generation_config.json",
+    "chat_template.json", "generation_config.json", "config.json",
 )  # fmt: skip
 # Vocabularies in the order in which they are preferred.
 VOCABULARIES = (
     "tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "sentencepiece.model", "spm.model",
     "vocab.json", "vocab.txt", "tokenizer.bin",
 )  # fmt: skip
+# The classes of models' tokenizers that are read by their class, by model_type.
+CLASSES = {
+    "xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer", "mbart": "MBartTokenizer",
+    "t5": "T5Tokenizer", "llama": "LlamaTokenizer", "mistral": "LlamaTokenizer", "mixtral": "LlamaTokenizer",
+    "gemma": "GemmaTokenizer", "gemma2": "GemmaTokenizer", "gemma3": "GemmaTokenizer", "gemma3_text": "GemmaTokenizer",
+    "deberta-v2": "DebertaV2Tokenizer", "roberta": "RobertaTokenizer", "bart": "BartTokenizer",
+    "mpnet": "MPNetTokenizer", "clip": "CLIPTokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer",
+    "qwen2_moe": "Qwen2Tokenizer", "qwen3_moe": "Qwen2Tokenizer",
+}  # fmt: skip
 ENDINGS = (".tiktoken", ".gguf", ".model")
 HINT = "Give tokenizer.json, tokenizer.model, vocab.json with merges.txt, vocab.txt, a .tiktoken or a .gguf file"
 MERGES = "merges.txt"
 HEAD = 64
-T5_EXTRA_IDS = 100
-EXTRA_IDS_LIMIT = 1 << 12
 
 
 def load_tokenizer(files: TokenizerSource | Mapping[str, TokenizerSource], name: str | None = None) -> Tokenizer:
@@ -130,9 +131,18 @@ def _settings(files: Mapping[str, ByteSource]) -> tuple[dict[str, Any], list[int
         settings["chat_template"] = read_utf8(read_whole(source), source.name)
     elif isinstance(chat := _json(files, "chat_template.json").get("chat_template"), str):
         settings["chat_template"] = chat
+    if not isinstance(settings.get("tokenizer_class"), str):
+        settings |= _class_of(_json(files, "config.json"))
     ends = _json(files, "generation_config.json").get("eos_token_id")
     numbers = ends if isinstance(ends, list) else [ends]
     return settings, [number for number in numbers if type(number) is int]
+
+
+def _class_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """The tokenizer's class that a model's config.json names, or that models of its kind have."""
+    named, kind = config.get("tokenizer_class"), config.get("model_type")
+    found = named if isinstance(named, str) else CLASSES.get(kind) if isinstance(kind, str) else None
+    return {} if found is None else {"tokenizer_class": found}
 
 
 def _read(
@@ -146,7 +156,7 @@ def _read(
     if head[:4] == b"GGUF":
         return gguf_tokenizer(GgufFile(source).values, where, settings, ends)
     if _is_sentencepiece(head):
-        document = _sentencepiece(read_sentencepiece_model(source), settings, where)
+        document = document_of_class(read_sentencepiece_model(source), settings, where)
         return Tokenizer(document, settings, end_ids=ends, where=where)
     if key.endswith(".txt") and looks_like_text(head):
         if key == MERGES:
@@ -232,64 +242,3 @@ def _read_tiktoken(source: ByteSource, settings: dict[str, Any], ends: list[int]
     words = patterns.get(len(pieces), usual)
     document = tiktoken_document(pieces, words=_words(settings, words), settings=settings, where=source.name)
     return Tokenizer(document, settings, end_ids=ends, where=source.name)
-
-
-def _sentencepiece(model: SentencePieceModel, settings: dict[str, Any], where: str) -> dict[str, Any]:
-    """The tokenizer.json of a .model file with the special tokens of the tokenizer's class."""
-    kind = settings.get("tokenizer_class")
-    kind = kind.removesuffix("Fast").removesuffix("Tokenizer") if isinstance(kind, str) else ""
-    if kind == "XLMRoberta":
-        model = _fairseq(model)
-    post = _post_processor(kind, model, settings, where)
-    document = sentencepiece_document(model, post, where)
-    added = {entry["id"]: entry for entry in document["added_tokens"]}
-    if kind == "T5":
-        count = settings.get("extra_ids", T5_EXTRA_IDS)
-        count = count if type(count) is int and 0 <= count <= EXTRA_IDS_LIMIT else T5_EXTRA_IDS
-        last = len(model.pieces) + count - 1
-        added |= {last - index: added_token(last - index, f"<extra_id_{index}>") for index in range(count)}
-    for number, entry in more_tokens(settings).items():
-        piece = model.pieces[number] if number < len(model.pieces) else entry["content"]
-        if piece == entry["content"]:
-            added[number] = entry
-    document["added_tokens"] = [added[number] for number in sorted(added)]
-    return document
-
-
-def _fairseq(model: SentencePieceModel) -> SentencePieceModel:
-    """XLM-R's ids: those of fairseq, one more than sentencepiece's, and `<mask>` at the end."""
-    front = ["<s>", "<pad>", "</s>", "<unk>"]
-    model.pieces = [*front, *model.pieces[3:], "<mask>"]
-    model.scores = [0.0, 0.0, 0.0, 0.0, *model.scores[3:], 0.0]
-    model.types = [CONTROL, CONTROL, CONTROL, UNKNOWN, *model.types[3:], CONTROL]
-    model.bos_id, model.pad_id, model.eos_id, model.unk_id = 0, 1, 2, 3
-    return model
-
-
-def _post_processor(
-    kind: str, model: SentencePieceModel, settings: Mapping[str, Any], where: str
-) -> dict[str, Any] | None:
-    number_of = {piece: number for number, piece in enumerate(model.pieces)}
-
-    def named(role: str, usual: str, number: int) -> list[tuple[str, int]]:
-        name = token_name(settings, role, usual)
-        if name in number_of:
-            return [(name, number_of[name])]
-        return [(model.pieces[number], number)] if number >= 0 else []
-
-    bos = named("bos_token", "<s>", model.bos_id)
-    eos = named("eos_token", "</s>", model.eos_id)
-    if kind == "XLMRoberta":
-        return template(bos, eos, between=[*eos, *eos], second_type=0)
-    if kind in ("Albert", "DebertaV2"):
-        sep = named("sep_token", "[SEP]", model.eos_id)
-        return template(named("cls_token", "[CLS]", model.bos_id), sep, between=sep)
-    if kind == "T5" or (not kind and model.kind == "unigram"):
-        return template([], eos, second_type=0)
-    if kind in ("", "Llama", "CodeLlama", "Gemma", "PreTrained", "Yi", "Baichuan", "InternLM", "InternLM2"):
-        front = bos if settings.get("add_bos_token", True) is not False else []
-        return template(front, eos if settings.get("add_eos_token") is True else [])
-    raise ModelError(
-        f"the tokenizer's class {kind!r:.60} is not known for a sentencepiece model", where=where,
-        hint="Give its tokenizer.json: `save_pretrained` of the fast tokenizer of transformers writes one",
-    )  # fmt: skip

@@ -199,7 +199,7 @@ BAD = {
     b"\0\0\0\x20ftypM4A " + bytes(99): "an MP4 or M4A file.*ffmpeg -i",
     b"\x1aE\xdf\xa3" + bytes(99): "a WebM or Matroska file.*ffmpeg -i",
     b"\x30\x26\xb2\x75\x8e\x66\xcf\x11" + bytes(99): "a Windows Media file",
-    b"#!AMR\n" + bytes(99): "an AMR file",
+    b"#!AMR\n" + b"\xff" * 99: "an AMR file",
 }
 
 

@@ -197,7 +197,7 @@ def test_files_of_options() -> None:
     with pytest.raises(OptionError, match="eos_token_id"):
         SearchOptions.from_files({}, {}, {})
     forced = SearchOptions.from_files(config, {}, {"forced_bos_token_id": 1000})
-    with pytest.raises(OptionError, match="token 1000 is none of 40"):
+    with pytest.raises(OptionError, match="forced_bos_token_id: the model has no token 1000"):
         list(search(cached_model("bart"), *sources(), forced))
 
 

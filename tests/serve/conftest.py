@@ -51,7 +51,7 @@ def client(model_folders: dict[str, Path]) -> Iterator[Any]:
 class Process:
     """A server in a process; `log` are its lines so far. Tests skip where its packages are missing."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, ready: bool = True) -> None:
         for name in ("starlette", "uvicorn", "multipart", "prometheus_client"):
             pytest.importorskip(name)
         environment = os.environ | {"PYAPP_NUM_THREADS": "1"}
@@ -61,7 +61,8 @@ class Process:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self.port = int(self.wait_for("listening")["url"].rpartition(":")[2])
-        self.wait_for("ready")
+        if ready:
+            self.wait_for("ready")
 
     def __enter__(self) -> Self:
         return self

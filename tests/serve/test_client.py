@@ -56,7 +56,11 @@ def end_of(stream: Any) -> Any:
 def test_texts_are_those_of_this_process(process: Process, model_folders: dict[str, Path]) -> None:
     here, there = str(model_folders["chat"]), server(process, model="chat")
     for seed, options in enumerate(
-        (GREEDY, {"max_new_tokens": 9, "seed": 7, "top_k": 20}, {**GREEDY, "choice": ["hello", "goodbye"]})
+        (
+            GREEDY,
+            {"max_new_tokens": 9, "seed": 7, "top_k": 20, "temperature": 0.9, "top_p": 1.0},
+            {**GREEDY, "choice": ["hello", "goodbye"]},
+        )
     ):
         one, other = (events_of(tasks.generate(model, "hello", options)) for model in (here, there))
         assert isinstance(other[-1], Done), (seed, other[-1])

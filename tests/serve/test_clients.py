@@ -142,6 +142,7 @@ def hub_stream(client: Any, url: str) -> None:
 def hub_root(client: Any, url: str) -> None:
     text = client.text_generation("hello", max_new_tokens=5)
     assert "".join(client.text_generation("hello", max_new_tokens=5, stream=True)) == text
+    assert client.automatic_speech_recognition(str(SOUND)).text.startswith("There will be snow")
 
 
 def hub_chat(client: Any, url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import threading
@@ -105,6 +106,37 @@ def test_many_connections(server: Process) -> None:
     for connection in held:
         connection.close()
     wait_until(lambda: server.post("/v1/completions", LONG | {"max_tokens": 1}, **KEY).status == 200)
+
+
+def test_requests_whose_grace_is_over_are_told(model_folders: dict[str, Path]) -> None:
+    endless = LONG | {"ignore_eos": True}
+    with Process(f"chat={model_folders['chat']}", "--grace", "0") as server:
+        stream = server.post("/v1/completions", endless | {"stream": True})
+        stream.read(10)
+        plain = server.connect()
+        body = json.dumps(endless | {"n": 16})
+        plain.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+        wait_until(lambda: server.metric("pyapp_requests_in_flight") == 17)
+        server.process.send_signal(signal.SIGTERM)
+        last = stream.read().decode().strip().splitlines()[-1]
+        assert json.loads(last.removeprefix("data: "))["error"]["code"] == "server_ends"
+        answer = plain.getresponse()
+        assert answer.status == 503 and json.loads(answer.read())["error"]["code"] == "server_ends"
+        assert server.process.wait(30) == 0
+        assert not any("traceback" in line for line in server.log)
+
+
+def test_a_model_that_cannot_be_loaded(model_folders: dict[str, Path], tmp_path: Path) -> None:
+    bad = tmp_path / "bad"
+    shutil.copytree(model_folders["chat"], bad)
+    whole = (bad / "model.safetensors").read_bytes()
+    (bad / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    with Process(f"bad={bad}", f"chat={model_folders['chat']}", "--no-preload", ready=False) as server:
+        answer = server.post("/v1/completions", LONG | {"model": "bad"})
+        error = json.loads(answer.read())["error"]
+        assert answer.status == 500 and error["code"] == "model_not_loaded" and str(tmp_path) not in error["message"]
+        assert "truncated" in server.wait_for("a model cannot be loaded")["why"]
+        assert server.post("/v1/completions", LONG | {"model": "chat", "max_tokens": 1}).status == 200
 
 
 def test_the_end_waits_for_running_requests(server: Process) -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import struct
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pyapp
 from tests.audio.networks import speaker_network, speech_network
 from tests.serve.conftest import ROOT
+from tests.text.embedder import write_classifier
 from tests.together import check_each
 
 pytestmark = pytest.mark.native_only
@@ -80,7 +84,12 @@ def test_forms_and_tools(client: Any) -> None:
     bare = ASK | {"max_tokens": 60, "response_format": {"type": "json_schema", "json_schema": {"name": "any"}}}
     assert post(client, "/v1/chat/completions", **bare)["choices"][0]["message"]["content"].startswith("{")
     chunks = [chunk["choices"][0] for chunk in events(client, "/v1/chat/completions", **call)]
-    assert [c["delta"]["tool_calls"][0]["index"] for c in chunks if "tool_calls" in c["delta"]] == [0]
+    pieces = [piece for chunk in chunks for piece in chunk["delta"].get("tool_calls", ())]
+    assert len(pieces) > 3 and {piece["index"] for piece in pieces} == {0}  # the arguments as they are written
+    assert pieces[0]["id"] and pieces[0]["function"] == {"name": "weather", "arguments": ""}
+    assert all("id" not in piece for piece in pieces[1:])
+    arguments = "".join(piece["function"]["arguments"] for piece in pieces)
+    assert arguments == calls[0]["function"]["arguments"] and json.loads(arguments)["city"] in ("Oslo", "Rome")
     assert chunks[-1]["finish_reason"] == "tool_calls"
 
 
@@ -97,6 +106,11 @@ def test_calls_in_what_a_model_writes() -> None:
         (call, "", 1),
         (call.replace("arguments", "parameters"), "", 1),
         (f"<tool_call>{call}", "", 1),  # the end of the text came first
+        (f" [{call}, {call}]", "", 2),
+        (f"<tool_call>[{call}, {call}]</tool_call>", "", 2),
+        (f'[{call}, {{"name": "other"}}]', f'[{call}, {{"name": "other"}}]', 0),
+        ("[1] is a note", "[1] is a note", 0),
+        ("[]", "[]", 0),
         ('{"name": "other", "arguments": {}}', '{"name": "other", "arguments": {}}', 0),
         ("a < b and <tool", "a < b and <tool", 0),
         ("<tool_call>none</tool_call> left", "<tool_call>none</tool_call> left", 0),
@@ -121,7 +135,7 @@ def test_completions(client: Any) -> None:
         "prompt_tokens": 4, "completion_tokens": 16, "total_tokens": 20, "prompt_tokens_details": 0}  # fmt: skip
     scores = found["choices"][0]["logprobs"]
     lengths = [len(token) for token in scores["tokens"]]
-    assert len(lengths) == 4 and scores["text_offset"] == [2 + sum(lengths[:place]) for place in range(4)]
+    assert len(lengths) == 6 and scores["text_offset"] == [sum(lengths[:place]) for place in range(6)]
     streamed = [c["choices"][0]["logprobs"] for c in events(client, "/v1/completions", **body | {"n": 1}, echo=True)
                 if c["choices"][0]["index"] == 0]  # fmt: skip
     assert [offset for part in streamed if part for offset in part["text_offset"]] == scores["text_offset"]
@@ -140,6 +154,77 @@ def test_completions(client: Any) -> None:
         "text": whole[: whole.index(whole[1:3])], "finish_reason": "stop", "index": 0, "logprobs": 0}  # fmt: skip
 
 
+def test_scores_of_prompts(client: Any) -> None:
+    """What lm-evaluation-harness asks for, with max_tokens 1 and 0, texts and tokens, alone, together and streamed."""
+    text = "the cat sat on the mat, " * 12  # more than one pass
+    ids = list(text.encode())
+    ask = {"model": "chat", "max_tokens": 1, "temperature": 0, "logprobs": 1, "seed": 1234, "echo": True}
+    found = post(client, "/v1/completions", **ask, prompt=ids)["choices"][0]["logprobs"]
+    assert len(found["token_logprobs"]) == len(found["top_logprobs"]) == len(ids) + 1
+    assert found["token_logprobs"][0] is None and found["top_logprobs"][0] is None
+    assert found["text_offset"] == list(range(len(ids) + 1))
+    model = client.context.models.by_name["chat"].loaded.model
+    logits = model(pyapp.tensor(ids, dtype="int32").reshape(1, -1)).log_softmax(-1)[0]  # (T, V)
+    wanted = [logits[place, following].item() for place, following in enumerate(ids[1:])]
+    assert found["token_logprobs"][1:-1] == pytest.approx(wanted, abs=1e-4)
+    for place, (top, logprob) in enumerate(zip(found["top_logprobs"], found["token_logprobs"], strict=True)):
+        assert not top or (max(top.values()) == logprob) == (place == len(ids) or wanted[place - 1] == max(
+            logits[place - 1].tolist()))  # fmt: skip
+    others = [list(b"hello"), ids, list(b"an old man")]
+    together = post(client, "/v1/completions", **ask, prompt=others)["choices"]
+    assert together[1]["logprobs"] == found and [len(c["logprobs"]["tokens"]) for c in together] == [
+        6,
+        len(ids) + 1,
+        11,
+    ]
+    none = post(client, "/v1/completions", **ask | {"max_tokens": 0}, prompt=text)
+    assert none["choices"][0]["text"] == text and none["choices"][0]["finish_reason"] == "length"
+    assert none["choices"][0]["logprobs"] == {name: values[:-1] for name, values in found.items()}
+    assert none["usage"]["completion_tokens"] == 0
+    parts = [c["choices"][0] for c in events(client, "/v1/completions", **ask | {"max_tokens": 3}, prompt=text)]
+    assert parts[0]["text"] == text and parts[0]["logprobs"] == none["choices"][0]["logprobs"]
+    assert [len(part["logprobs"]["tokens"]) for part in parts[1:] if part["logprobs"]] == [1, 1, 1]
+    assert post(client, "/v1/completions", prompt="a", max_tokens=0)["choices"][0]["text"] == ""
+
+
+def test_best_of(client: Any) -> None:
+    ask = {"model": "chat", "prompt": ["ab", "cd"], "max_tokens": 5, "seed": 3, "temperature": 1.5}
+    whole = post(client, "/v1/completions", **ask, n=4, logprobs=0)
+    all_of = whole["choices"]
+
+    def mean(choice: Any) -> float:
+        scores = choice["logprobs"]["token_logprobs"]
+        return float(sum(scores) / len(scores))
+
+    found = post(client, "/v1/completions", **ask, n=2, best_of=4)
+    ranked = [sorted(all_of[first : first + 4], key=lambda choice: -mean(choice))[:2] for first in (0, 4)]
+    assert [choice["text"] for choice in found["choices"]] == [choice["text"] for row in ranked for choice in row]
+    assert [choice["index"] for choice in found["choices"]] == [0, 1, 2, 3]
+    assert found["usage"]["completion_tokens"] == whole["usage"]["completion_tokens"] > 20
+    assert found["choices"][0]["logprobs"] is None
+
+
+def test_settings_of_a_models_generation_config(client: Any, model_folders: dict[str, Path]) -> None:
+    served = client.context.models.by_name["chat"]
+    ask = {"model": "chat", "prompt": "ab", "max_tokens": 8}
+    greedy = post(client, "/v1/completions", **ask, temperature=0)["choices"][0]["text"]
+    loaded = served.loaded
+    served.loaded = replace(loaded, generation={"temperature": 0.0, "suppress_tokens": [ord(greedy[0])]})
+    try:
+        own = post(client, "/v1/completions", **ask)["choices"][0]["text"]
+        assert greedy[0] not in own and post(client, "/v1/completions", **ask)["choices"][0]["text"] == own
+        several = post(client, "/v1/completions", **ask | {"prompt": ["hello", "ab", "zz"]})["choices"]
+        assert several[1]["text"] == own  # in company too
+        drawn = [post(client, "/v1/completions", **ask, temperature=2, seed=s)["choices"][0]["text"] for s in range(4)]
+        assert len(set(drawn)) > 1 and greedy[0] not in "".join(drawn)
+        free = post(client, "/v1/completions", **ask, suppress_tokens=[0])["choices"][0]["text"]
+        assert free == greedy  # what a request says goes first
+        talk = post(client, "/v1/chat/completions", **{**ASK, "temperature": None})["choices"][0]["message"]["content"]
+        assert greedy[0] not in talk
+    finally:
+        served.loaded = loaded
+
+
 def test_embeddings_and_ranking(client: Any) -> None:
     found = post(client, "/v1/embeddings", input=["the cat", "a boat on the river"], model="embedder")
     vectors = [entry["embedding"] for entry in found["data"]]
@@ -156,6 +241,49 @@ def test_embeddings_and_ranking(client: Any) -> None:
     inputs = {"source_sentence": "a cat slept", "sentences": texts}
     scores = post(client, "/similarity", inputs=inputs)
     assert max(scores) == scores[1] == pytest.approx(ranked[0]["relevance_score"])
+
+
+def test_classifiers(client: Any, tmp_path: Path) -> None:
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    write_classifier(tmp_path / "rank")
+    write_classifier(tmp_path / "three", labels=3)
+    models = tuple(f"{name}={tmp_path / name}" for name in ("three", "rank"))
+    with TestClient(make_app(Context(Settings(models=models, preload=False)))) as other:
+        one = post(other, "/predict", inputs="the cat")
+        assert len(one) == 3 and sum(label["score"] for label in one) == pytest.approx(1)
+        several = post(other, "/predict", inputs=["the cat", "a boat"])
+        assert post(other, "/predict", inputs=[["the cat"], ["a boat"]]) == several
+        assert [label["score"] for label in several[0]] == pytest.approx([label["score"] for label in one], abs=1e-5)
+        pairs = post(other, "/predict", inputs=[["the cat", "a boat"], ["bread", "fish"]])
+        assert len(pairs) == 2 and pairs[0] != several[0]
+        raw = post(other, "/predict", inputs="the cat", raw_scores=True)
+        assert [label["label"] for label in raw] == [label["label"] for label in one]
+        top = max(label["score"] for label in raw)
+        weights = [math.exp(label["score"] - top) for label in raw]
+        assert [w / sum(weights) for w in weights] == pytest.approx([label["score"] for label in one], abs=1e-5)
+        wrong = other.post("/predict", json={"inputs": [["a"], ["a", "b"]]})
+        assert wrong.status_code == 400 and wrong.json()["error"]["param"] == "inputs"
+        ask = {"model": "rank", "query": "a cat", "texts": ["the boat", "the cat", "bread"]}
+        scores = post(other, "/rerank", **ask)
+        plain = post(other, "/rerank", **ask, raw_scores=True)
+        assert [entry["index"] for entry in plain] == [entry["index"] for entry in scores]
+        assert [1 / (1 + math.exp(-entry["score"])) for entry in plain] == pytest.approx(
+            [e["score"] for e in scores], abs=1e-5
+        )
+        documents = [{"text": text} for text in ask["texts"]]
+        found = post(other, "/v1/rerank", model="rank", query="a cat", documents=documents, max_chunks_per_doc=3)
+        fits = [entry["relevance_score"] for entry in found["results"]]
+        assert fits == pytest.approx([entry["score"] for entry in scores], abs=1e-5)
+        inner = post(other, "/tokenize", model="rank", inputs="the cat", add_special_tokens=False)
+        assert [token["text"].strip() for token in inner] == ["the", "cat"]
+        assert len(post(other, "/tokenize", model="rank", inputs="the cat")) == 4
+    short = post(client, "/embed", inputs="the cat", dimensions=8)[0]
+    assert len(short) == 8 and sum(x * x for x in short) == pytest.approx(1)
 
 
 def test_batches_of_several_requests(client: Any) -> None:
@@ -259,6 +387,16 @@ def test_inference_servers_routes(client: Any) -> None:
     assert chunks[-1]["generated_text"] == found["generated_text"] and chunks[0]["generated_text"] is None
     grammar = {"grammar": {"type": "regex", "value": "[0-9]{3}"}}
     assert post(client, "/generate", inputs="ab", parameters=grammar)["generated_text"].isdigit()
+    prefill = post(client, "/generate", inputs="zzab", parameters=settings | {"decoder_input_details": True,
+                                                                             "truncate": 2})  # fmt: skip
+    assert prefill["generated_text"] == found["generated_text"]
+    assert [entry["text"] for entry in prefill["details"]["prefill"]] == ["a", "b"]
+    assert prefill["details"]["prefill"][0]["logprob"] is None and prefill["details"]["prefill"][1]["logprob"] < 0
+    drawn = {"do_sample": True, "temperature": 1.5, "seed": 1, "max_new_tokens": 5, "details": True, "best_of": 3}
+    best = post(client, "/generate", inputs="ab", parameters=drawn)
+    means = [sum(token["logprob"] for token in details["tokens"]) / len(details["tokens"])
+             for details in (best["details"], *best["details"]["best_of_sequences"])]  # fmt: skip
+    assert len(means) == 3 and means == sorted(means, reverse=True)
     assert [token["id"] for token in post(client, "/tokenize", inputs="ab")] == [97, 98]
     assert client.get("/info").json()["model_id"] == "chat"
 
@@ -333,6 +471,13 @@ REFUSED = [
     ("/predict", {"inputs": "a"}, 404, "model"),
     ("/generate", {"inputs": 5}, 400, "inputs"),
     ("/generate", {"inputs": "a", "parameters": {"temperature": -1}}, 400, "parameters.temperature"),
+    ("/generate", {"inputs": "a", "parameters": {"watermark": True}}, 400, "parameters.watermark"),
+    ("/generate", {"inputs": "a", "parameters": {"best_of": 2}}, 400, "parameters.best_of"),
+    ("/v1/completions", {"prompt": "a", "best_of": 1, "n": 2}, 400, "best_of"),
+    ("/v1/completions", {"prompt": "a", "best_of": 2, "stream": True}, 400, "best_of"),
+    ("/v1/completions", {"prompt": "a", "max_tokens": 4, "min_tokens": 5}, 400, "min_tokens"),
+    ("/v1/completions", {"prompt": "a", "bad_words_ids": [1]}, 400, "bad_words_ids"),
+    ("/v1/completions", {"prompt": "a", "stop_token_ids": ["x"]}, 400, "stop_token_ids"),
     ("/nowhere", {}, 404, None),
 ]  # fmt: skip
 

@@ -10,7 +10,7 @@ from weakref import ref
 import pytest
 
 from pyapp.errors import OptionError
-from pyapp.events import Cancel, Done, Error, Event, Token
+from pyapp.events import Cancel, Done, Error, Event, Item, Token
 from pyapp.models import load_model
 from pyapp.nn import quantize
 from pyapp.serve.blocks import START, BlockPool, name_of
@@ -251,6 +251,42 @@ def alone_of(loaded: Any, prompt: str) -> Client:
     client = Client(loaded, prompt)
     run(Scheduler(loaded.model, loaded.tokenizer, rows=1, context=400), client)
     return client
+
+
+def scores_of(client: Client) -> list[Token]:
+    """The tokens of the prompt with their log-probabilities, which come before the first new one."""
+    assert isinstance(client.events[0], Item) and sum(isinstance(event, Item) for event in client.events) == 1
+    found: list[Token] = client.events[0].values["tokens"]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["float32", "q8_0"])
+def test_scores_of_a_prompt_are_the_same_in_company(kind: str, tmp_path: Path) -> None:
+    """With others, after a prompt that begins alike, and where the text gives its place up while it is read."""
+    loaded = quantized(tmp_path, kind)
+
+    def scored(most: int = 12) -> Client:
+        client = Client(loaded, PROMPTS[2], max_new_tokens=most)
+        client.text.scored = 2
+        return client
+
+    alone, none = scored(), scored(0)
+    run(Scheduler(loaded.model, loaded.tokenizer, rows=1, context=400), alone)
+    scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=4, context=400)
+    run(scheduler, Client(loaded, PROMPTS[2]), none, *(Client(loaded, prompt) for prompt in PROMPTS[3:6]))
+    assert scores_of(none) == scores_of(alone) and none.done.reason == "length" and not none.scored
+    assert len(scores_of(alone)) == 300 and scores_of(alone)[0].logprob is None
+    assert all(len(token.top_logprobs or ()) == 2 for token in scores_of(alone)[1:])
+    again = scored()
+    scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=1, context=400)
+    scheduler.add(again.text)
+    for _ in range(2):
+        scheduler.turn()  # 256 tokens of its prompt
+    urgent = Client(loaded, "urgent")
+    urgent.text.priority = -1
+    run(scheduler, urgent)
+    assert scheduler.preempted == 1 and scores_of(again) == scores_of(alone) and again.scored == alone.scored
+    assert scheduler.load.used_blocks == 0
 
 
 def test_texts_of_lower_priority_go_first(loaded: Any) -> None:

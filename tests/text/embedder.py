@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from pyapp.formats import write_safetensors
+from pyapp.formats import open_checkpoint, write_safetensors
 
 WORDS = (
     "the a cat dog fox sat ran slept on in under mat house garden green blue red small old boat river sea sailed "
@@ -85,6 +86,28 @@ def write_embedder(folder: Path, seed: int = 3, dim: int = 64) -> list[Path]:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(json.dumps(document))
     (folder / "tokenizer.json").write_text(tokenizer_json())
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def write_classifier(folder: Path, labels: int = 1, dim: int = 64) -> list[Path]:
+    """The same BERT with a pooler and a head for `labels` labels; one: a reranker."""
+    write_embedder(folder, dim=dim)
+    for path in (folder / "modules.json", folder / "config_sentence_transformers.json"):
+        path.unlink()
+    random = np.random.default_rng(11)
+    with open_checkpoint(folder / "model.safetensors") as file:
+        tensors: dict[str, Any] = {f"bert.{name}": file.read(name) for name in file.tensors}
+    tensors |= {
+        "bert.pooler.dense.weight": random.standard_normal((dim, dim)).astype("f4") * np.float32(0.2),
+        "bert.pooler.dense.bias": np.zeros(dim, "f4"),
+        "classifier.weight": random.standard_normal((labels, dim)).astype("f4"),
+        "classifier.bias": np.zeros(labels, "f4"),
+    }
+    write_safetensors(folder / "model.safetensors", tensors)
+    config = json.loads((folder / "config.json").read_text())
+    names = {str(number): f"label {number}" for number in range(labels)}
+    config |= {"architectures": ["BertForSequenceClassification"], "id2label": names}
+    (folder / "config.json").write_text(json.dumps(config))
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 

@@ -40,6 +40,21 @@ SETTINGS: list[dict[str, Any]] = [
     {"temperature": 1.0, "logit_bias": {"5": 2.0, "9": -1.0}, "repetition_penalty": 1.3},
     {"temperature": 1.0, "frequency_penalty": 0.8},
     {"temperature": 0.7, "presence_penalty": -1.2, "frequency_penalty": 0.3, "repetition_penalty": 1.2},
+    {"temperature": 1.0, "suppress_tokens": [4, 9, 17], "begin_suppress_tokens": [3, 6]},
+    {"temperature": 1.0, "bad_words_ids": [[8], [5, 11], [4, 5, 13], [11, 4, 5, 10], [4, 4, 5, 3]]},
+    {"temperature": 0.0, "bad_words_ids": [[4, 5, 13]], "no_repeat_ngram": 2, "min_new_tokens": 40},
+    {"temperature": 1.0, "min_new_tokens": 9},
+    {"temperature": 1.0, "min_new_tokens": 8},
+]
+# Settings of greedy texts, in transformers' names.
+GREEDY: list[dict[str, Any]] = [
+    {"begin_suppress_tokens": [21, 9]},
+    {"suppress_tokens": [21], "no_repeat_ngram_size": 2},
+    {"bad_words_ids": [[21, 21], [9], [5, 21, 2]], "max_new_tokens": 12},
+    {"min_new_tokens": 10, "max_new_tokens": 12, "suppress_tokens": [21], "no_repeat_ngram_size": 2},
+    {"min_length": 9, "max_new_tokens": 12, "suppress_tokens": [21], "no_repeat_ngram_size": 2},
+    {"forced_bos_token_id": 9, "forced_eos_token_id": 7, "max_new_tokens": 6},
+    {"repetition_penalty": 1.4, "begin_suppress_tokens": [2], "min_new_tokens": 7, "max_new_tokens": 16},
 ]
 BEAMS: list[dict[str, Any]] = [
     {"beams": 2},
@@ -77,6 +92,17 @@ def processed(settings: dict[str, Any], logits: torch.Tensor) -> torch.Tensor:
     late: list[Any] = []
     if "no_repeat_ngram" in settings:
         late.append(process.NoRepeatNGramLogitsProcessor(settings["no_repeat_ngram"]))
+    if "bad_words_ids" in settings:
+        late.append(process.NoBadWordsLogitsProcessor(settings["bad_words_ids"], torch.tensor([EOS])))
+    if "min_new_tokens" in settings:
+        late.append(
+            process.MinNewTokensLengthLogitsProcessor(len(PROMPT), settings["min_new_tokens"], torch.tensor([EOS]))
+        )
+    if "suppress_tokens" in settings:
+        late.append(process.SuppressTokensLogitsProcessor(settings["suppress_tokens"]))
+    if "begin_suppress_tokens" in settings:
+        begin = len(PROMPT)
+        late.append(process.SuppressTokensAtBeginLogitsProcessor(settings["begin_suppress_tokens"], begin))
     if settings["temperature"]:
         late.append(process.TemperatureLogitsWarper(settings["temperature"]))
     for name, warper in (("top_k", process.TopKLogitsWarper), ("top_p", process.TopPLogitsWarper),
@@ -142,6 +168,12 @@ def searched(settings: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"tokens": until_end(row[2:], settings), "score": score} for row, score in rows]
 
 
+def greedy(settings: dict[str, Any]) -> list[int]:
+    model = Table(PretrainedConfig(vocab_size=VOCABULARY, num_hidden_layers=1, hidden_size=1, num_attention_heads=1))
+    options = GenerationConfig(**{"max_new_tokens": 8} | settings, eos_token_id=EOS, pad_token_id=EOS, use_cache=False)
+    return until_end(model.generate(torch.tensor([[1, 5]]), generation_config=options)[0].tolist()[2:], {})
+
+
 def until_end(tokens: list[int], settings: dict[str, Any]) -> list[int]:
     """Without what fills the row after the end of the text."""
     for count in range(1, len(tokens)):
@@ -155,6 +187,7 @@ def main() -> None:
         "draws": DRAWS, "prompt": PROMPT, "text": TEXT,
         "steps": [{"settings": settings, "tokens": drawn(settings)} for settings in SETTINGS],
         "beams": [{"settings": settings, "texts": searched(settings)} for settings in BEAMS],
+        "greedy": [{"settings": settings, "tokens": greedy(settings)} for settings in GREEDY],
     }  # fmt: skip
     OUT.write_text(json.dumps(golden) + "\n")
     print(OUT.stat().st_size, "bytes")

@@ -20,6 +20,7 @@ from pyapp.text.speculation import DraftModel, PromptLookup
 from tests.text.parrot import Parrot
 from tests.text.small_model import write_model
 from tests.text.table_model import EOS, VOCABULARY, TableModel, TableTokenizer, logit
+from tests.together import check_each
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_generation.json").read_text())
 TOKENIZER: Any = TableTokenizer()
@@ -48,7 +49,7 @@ def test_settings_draw_what_transformers_draws(case: dict[str, Any], monkeypatch
     last = GOLDEN["text"][-1]
     logits = Tensor.from_buffer(bytes(4 * VOCABULARY), (VOCABULARY,), "float32")
     logits.assign([logit(last, token) for token in range(VOCABULARY)])
-    sampler = Sampler(options_of(**case["settings"]), VOCABULARY, 64)
+    sampler = Sampler(options_of(**case["settings"]), VOCABULARY, 64, ends=(EOS,))
     sampler.accept(GOLDEN["prompt"], prompt=True)
     for token in GOLDEN["text"]:
         sampler.accept([token])
@@ -68,6 +69,32 @@ def test_beams_find_what_transformers_finds(case: dict[str, Any]) -> None:
         written = [event for event in found if isinstance(event, Token) and event.sample == texts.index(text)]
         assert text["text"] == "".join(event.text for event in written)
     assert model.passes[0] == 2  # the prompt is read once
+
+
+# transformers' names of settings of generation_config.json that have others here.
+OWN_NAMES = {"no_repeat_ngram_size": "no_repeat_ngram"}
+
+
+def test_greedy_texts_are_those_of_transformers() -> None:
+    def check(case: dict[str, Any]) -> None:
+        settings = {name: value for name, value in case["settings"].items() if name != "forced_bos_token_id"}
+        settings = {OWN_NAMES.get(name, name): value for name, value in settings.items()}
+        events = run(**settings)
+        ended = [EOS] if done_of(events).reason == "stop" else []
+        assert tokens_of(events) + ended == case["tokens"]
+        several = done_of(list(generate_several(TableModel(), TOKENIZER, "c", options_of(samples=2, **settings))))
+        text = "".join(event.text for event in events if isinstance(event, Token))
+        assert {found["text"] for found in several.results["texts"]} == {text}
+
+    check_each(check, [(case,) for case in GOLDEN["greedy"]])
+
+
+def test_no_new_tokens() -> None:
+    for events in (
+        run(max_new_tokens=0),
+        list(generate_several(TableModel(), TOKENIZER, "c", options_of(samples=2, max_new_tokens=0))),
+    ):
+        assert not tokens_of(events) and done_of(events).results["new_tokens"] == 0
 
 
 def test_beams_end_at_stop_strings() -> None:

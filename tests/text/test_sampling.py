@@ -54,7 +54,7 @@ def test_uniform_draws() -> None:
         ("repetition_penalty", 0, "from 0.01"),
         ("seed", -1, "from 0"),
         ("seed", 1 << 64, "from 0"),
-        ("max_new_tokens", 0, "from 1"),
+        ("max_new_tokens", -1, "from 0"),
         ("stop", [""], "at least one character"),
         ("stop", 7, "at least one character"),
     ],

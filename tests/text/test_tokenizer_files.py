@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from pyapp.errors import FileFormatError, ModelError, PyappError
+from pyapp.errors import FileFormatError, ModelError, OptionError, PyappError
 from pyapp.formats import BytesSource, GgufFile, write_gguf
 from pyapp.formats.sentencepiece_model import read_sentencepiece_model
+from pyapp.tasks.texts import from_language
 from pyapp.text.charsmap import CharsMap, take_charsmap
 from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.gguf_vocabulary import GgufVocabulary
@@ -24,11 +25,13 @@ from pyapp.text.tokenizer import NativeBackend, Tokenizer
 from pyapp.text.tokenizer_files import gguf_tokenizer, load_tokenizer
 from pyapp.text.word_patterns import WORD_PATTERNS, name_of_pattern, word_pattern
 from tests.hostile import damaged_texts, peak_memory, survives
+from tests.together import check_each
 
 GOLDEN: dict[str, Any] = json.loads(Path(__file__).with_name("golden_tokenizers.json").read_text("utf-8"))
 TEXTS: list[str] = GOLDEN["texts"]
 BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True}
 SENTENCEPIECE = ["spm_bpe", "spm_bpe_plain", "spm_unigram"]
+CLASSES: dict[str, Any] = json.loads(Path(__file__).with_name("golden_sentencepiece_classes.json").read_text("utf-8"))
 
 
 def model_file(name: str) -> bytes:
@@ -64,6 +67,54 @@ def test_sentencepiece(name: str) -> None:
             assert tokenizer.decode(ids) == again.decode(ids)
             if name == "spm_bpe":
                 assert tokenizer.decode(ids) == text
+
+
+def of_class(case: dict[str, Any], **files: bytes) -> Tokenizer:
+    """The tokenizer of a folder with a sentencepiece model; `files`: other settings than the case's."""
+    name = case["model"]
+    config = {"tokenizer_class": case["class"], **case["settings"]}
+    beside = files or {"tokenizer_config.json": json.dumps(config).encode()}
+    return load_tokenizer({CLASSES["files"][name]: base64.b64decode(CLASSES["models"][name]), **beside})
+
+
+def test_ids_of_transformers_classes_with_a_sentencepiece_model_alone() -> None:
+    def check(case: dict[str, Any]) -> None:
+        tokenizer = of_class(case)
+        assert tokenizer.vocab_size == case["size"]
+        for text, wanted in zip(CLASSES["texts"], case["ids"], strict=True):
+            assert list(tokenizer.encode_batch([text])[0].ids) == wanted, text
+        assert list(tokenizer.encode_batch(["hello"], ["the world"])[0].ids) == case["pair"]
+
+    check_each(check, [(case,) for case in CLASSES["cases"]])
+
+
+def test_the_language_of_texts() -> None:
+    english, german = CLASSES["cases"][2], CLASSES["cases"][3]
+    tokenizer = of_class(english)
+    encodings = tokenizer.encode_batch(CLASSES["texts"])
+    from_language(tokenizer, encodings, "de_DE")
+    assert [encoding.ids for encoding in encodings] == german["ids"]
+    with pytest.raises(OptionError, match="source: the tokenizer has no token 'xx_XX'"):
+        from_language(tokenizer, encodings, "xx_XX")
+    roberta = of_class(CLASSES["cases"][0])
+    with pytest.raises(OptionError, match="source: "):
+        from_language(roberta, roberta.encode_batch(["a"]), "<s>")
+
+
+def test_the_class_that_config_json_says() -> None:
+    kinds = {"xlm-roberta": 0, "camembert": 1, "mbart": 2, "t5": 5, "llama": 7, "gemma": 10, "deberta-v2": 13}
+
+    def check(kind: str, number: int) -> None:
+        case = CLASSES["cases"][number]
+        tokenizer = of_class(case, **{"config.json": json.dumps({"model_type": kind}).encode()})
+        assert list(tokenizer.encode_batch(["Hello world"])[0].ids) == case["ids"][0]
+
+    check_each(check, list(kinds.items()))
+    both = json.dumps({"model_type": "mbart", "tokenizer_class": "MBart50Tokenizer"}).encode()
+    mbart = of_class(CLASSES["cases"][2], **{"config.json": both})
+    assert mbart.encode("hello")[0] == mbart.encode("en_XX", bos=False, eos=False)[0]
+    with pytest.raises(ModelError, match="src_lang 'xx_XX' is no language"):
+        of_class({**CLASSES["cases"][2], "settings": {"src_lang": "xx_XX"}})
 
 
 def test_classes_of_sentencepiece() -> None:

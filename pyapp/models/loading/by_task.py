@@ -133,7 +133,12 @@ def load_task_model(
     if isinstance(source, Mapping):
         words = {path: file for path, file in source.items() if path in TOKENIZER_FILES}
     else:
-        words = {path.name: path for role, path in files.items() if role == "tokenizer" or path.name in TOKENIZER_FILES}
+        paths: Mapping[str, Any] = files
+        folder = paths["model"].parent  # folders of modules have a config.json of their own
+        words = {
+            path.name: path for role, path in paths.items()
+            if role == "tokenizer" or (path.name in TOKENIZER_FILES and path.parent == folder)
+        }  # fmt: skip
     if not any(file in words for file in VOCABULARIES):
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
     pair = (files.get(SOURCE_PIECES), files.get("vocab.json"))

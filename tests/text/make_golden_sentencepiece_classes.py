@@ -1,0 +1,89 @@
+"""Writes golden_sentencepiece_classes.json: the ids that the tokenizer classes of transformers give with nothing but a
+sentencepiece model and a tokenizer_config.json.
+
+    python -m tests.text.make_golden_sentencepiece_classes      # needs transformers 4 and sentencepiece
+
+transformers 4 runs sentencepiece itself; the classes of version 5 normalise some texts otherwise than the models say.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.text.make_golden_tokenizers import TEXTS, sentencepiece
+
+OUT = Path(__file__).with_name("golden_sentencepiece_classes.json")
+SPECIAL = [
+    "a <mask> b", "Hello</s> world", "<pad>the  time", "<s>Hello", "<extra_id_3> park", "en_XX hello", "[MASK] the",
+]  # fmt: skip
+MODELS: dict[str, dict[str, Any]] = {
+    "fairseq": {"kind": "unigram", "vocab_size": 80, "rules": True},
+    "t5": {"kind": "unigram", "vocab_size": 80, "rules": True, "pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1},
+    "llama": {"kind": "bpe", "vocab_size": 360, "byte_fallback": True, "remove_extra_whitespaces": False},
+    "gemma": {
+        "kind": "bpe", "vocab_size": 360, "byte_fallback": True, "remove_extra_whitespaces": False, "pad_id": 0,
+        "add_dummy_prefix": False, "eos_id": 1, "bos_id": 2, "unk_id": 3, "pad_piece": "<pad>", "eos_piece": "<eos>",
+        "bos_piece": "<bos>", "user_defined_symbols": ["<start_of_turn>", "<end_of_turn>", "\n\n"],
+    },
+    "albert": {
+        "kind": "unigram", "vocab_size": 80, "rules": True, "pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1,
+        "control_symbols": ["[CLS]", "[SEP]"], "user_defined_symbols": ["[MASK]"],
+    },
+    "deberta": {
+        "kind": "unigram", "vocab_size": 80, "rules": True, "pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3,
+        "pad_piece": "[PAD]", "bos_piece": "[CLS]", "eos_piece": "[SEP]", "unk_piece": "[UNK]",
+    },
+}  # fmt: skip
+FILES = {
+    "fairseq": "sentencepiece.bpe.model", "t5": "spiece.model", "llama": "tokenizer.model", "gemma": "tokenizer.model",
+    "albert": "spiece.model", "deberta": "spm.model",
+}  # fmt: skip
+CASES: list[tuple[str, str, dict[str, Any]]] = [
+    ("XLMRobertaTokenizer", "fairseq", {}),
+    ("CamembertTokenizer", "fairseq", {}),
+    ("MBartTokenizer", "fairseq", {}),
+    ("MBartTokenizer", "fairseq", {"src_lang": "de_DE", "tgt_lang": "fr_XX"}),
+    ("MBart50Tokenizer", "fairseq", {"src_lang": "uk_UA"}),
+    ("T5Tokenizer", "t5", {}),
+    ("T5Tokenizer", "t5", {"extra_ids": 0, "additional_special_tokens": []}),
+    ("LlamaTokenizer", "llama", {}),
+    ("LlamaTokenizerFast", "llama", {"legacy": False}),
+    ("LlamaTokenizer", "llama", {"add_eos_token": True, "add_bos_token": False}),
+    ("GemmaTokenizer", "gemma", {}),
+    ("AlbertTokenizer", "albert", {}),
+    ("AlbertTokenizer", "albert", {"do_lower_case": False, "keep_accents": True}),
+    ("DebertaV2Tokenizer", "deberta", {}),
+    ("DebertaV2Tokenizer", "deberta", {"do_lower_case": True}),
+]
+
+
+def main() -> None:
+    import transformers
+
+    assert transformers.__version__.startswith("4.")
+    models = {name: base64.b64decode(sentencepiece(**dict(made))["model"]) for name, made in MODELS.items()}
+    cases = []
+    for kind, name, settings in CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, FILES[name]).write_bytes(models[name])
+            config = {"tokenizer_class": kind.removesuffix("Fast"), **settings}
+            Path(folder, "tokenizer_config.json").write_text(json.dumps(config))
+            native = getattr(transformers, kind).from_pretrained(folder)
+        rows = [native(text)["input_ids"] for text in TEXTS + SPECIAL]
+        pair = native("hello", "the world")["input_ids"]
+        cases.append({"class": kind, "model": name, "settings": settings, "ids": rows, "pair": pair,
+                      "size": len(native)})  # fmt: skip
+    golden = {
+        "texts": TEXTS + SPECIAL, "files": FILES, "cases": cases,
+        "models": {name: base64.b64encode(data).decode() for name, data in models.items()},
+    }  # fmt: skip
+    OUT.write_text(json.dumps(golden, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+    print(f"{OUT.name}: {OUT.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
