@@ -91,6 +91,21 @@ def test_events_of_a_page(loaded: Any, page: np.ndarray) -> None:
     json.dumps([event.to_dict() for event in events])
 
 
+@pytest.mark.parametrize("quarters", [1, 2, 3])
+def test_a_page_that_lies_on_its_side_or_head(loaded: Any, page: np.ndarray, quarters: int) -> None:
+    wanted = item(run(as_png(page), model=loaded))
+    turned = np.ascontiguousarray(np.rot90(page, quarters))
+    values = item(run(as_png(turned), model=loaded))
+    assert values["text"] == wanted["text"] and (values["height"], values["width"]) == turned.shape
+    assert abs(values["angle"] - (0, -90, 180, 90)[quarters]) % 360 < 1
+    for line, said in zip(values["regions"][0]["lines"], TEXTS, strict=True):
+        assert alike(line["text"], said)
+        left, top, right, bottom = map(round, line["box"])
+        assert turned[top:bottom, left:right].min() < 100  # a line's box has its ink
+    upright = item(run(as_png(turned), model=loaded, straighten=False))
+    assert upright["text"] != wanted["text"]
+
+
 def test_a_table_with_its_texts(loaded: Any) -> None:
     drawn = draw_table(Chooser("read", 3), angle=1.0, noise=4)
     values = item(run(from_numpy(drawn.pixels).unsqueeze(2), model=loaded))

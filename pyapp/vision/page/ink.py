@@ -88,8 +88,8 @@ def dark_on_light(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
     sample = grey[::every, ::every]
     size = SMALLEST_BLOCK
     rows, columns = (-(-side // size) for side in sample.shape)
-    blocks = np.pad(sample, [(0, -side % size) for side in sample.shape], "edge").reshape(rows, size, columns, size)
-    blocks = blocks.transpose(0, 2, 1, 3).reshape(rows * columns, size * size)
+    padded = np.pad(sample, [(0, -side % size) for side in sample.shape], "edge").reshape(rows, size, columns, size)
+    blocks = padded.transpose(0, 2, 1, 3).reshape(rows * columns, size * size)
     low, middle, high = np.percentile(blocks, (2, 50, 98), axis=1)  # (blocks,)
     low, high = middle - low, high - middle
     clear = np.maximum(low, high) >= FAINTEST

@@ -42,12 +42,19 @@ class Region:
 @dataclass(frozen=True)
 class Layout:
     """A page: the turn that makes it straight, its straight pixels uint8 (H, W), dark on light, and its regions in the
-    order of reading. Boxes are those of the straight page.
+    order of reading. Boxes are those of the straight page. `quarters`: how many quarters of a circle the page was
+    turned to the left before.
     """
 
     turn: Turn
     grey: NDArray[np.uint8]
     regions: list[Region]
+    quarters: int = 0
+
+    @property
+    def angle(self) -> float:
+        """By how many degrees the lines of the page as it was given fall to the right, -180 to 180."""
+        return (self.turn.angle + 90 * self.quarters + 180) % 360 - 180
 
     def crop(self, line: Line) -> tuple[NDArray[np.uint8], int, int]:
         """A line's pixels with some room around them, and the left and top of these in the straight page."""
@@ -59,7 +66,12 @@ class Layout:
         """The corners of a box in the page as it was given: left top, right top, right bottom, left bottom."""
         left, top, right, bottom = box
         places = ((left, top), (right, top), (right, bottom), (left, bottom))
-        return [[round(value, 1) for value in self.turn.back(x, y)] for x, y in places]
+        return [[round(value, 1) for value in self._given(*self.turn.back(x, y))] for x, y in places]
+
+    def _given(self, x: float, y: float) -> tuple[float, float]:
+        """The place in the page as it was given of a place in the page after the quarters."""
+        height, width = self.turn.height, self.turn.width
+        return ((x, y), (height - y, x), (width - x, height - y), (y, width - x))[self.quarters]
 
 
 def whole_line(grey: NDArray[np.uint8]) -> Layout:
