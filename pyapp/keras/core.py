@@ -38,6 +38,7 @@ class _Thread(ThreadLocal):
     inside: bool = False  # whether a layer is being called
     losses: bool = False  # whether a call has added a loss
     symbolic: tuple[Any, Any] = (None, None)  # the layer that is called with symbolic tensors, and its arguments
+    scope: tuple[Any, ...] = ()  # the layers that are being built or called, the outermost first
 
 
 _thread = _Thread()
@@ -168,6 +169,31 @@ class Call:
             return self.layer(*args, **kwargs)
 
 
+@contextmanager
+def weights_of(layer: Layer) -> Iterator[None]:
+    """Weights that are made inside have the name of this layer in their paths, before those of the layers inside."""
+    before = _thread.scope
+    if not (before and before[-1] is layer):
+        _thread.scope = (*before, layer)
+    try:
+        yield
+    finally:
+        _thread.scope = before
+
+
+def _within_scope(build: Callable[..., None]) -> Callable[..., None]:
+    """A `build` that marks the layer as built, also where another `build` calls it, with the layer's name in the paths
+    of the weights."""
+
+    @functools.wraps(build)
+    def scoped(self: Any, *args: Any, **kwargs: Any) -> None:
+        with weights_of(self):
+            build(self, *args, **kwargs)
+        self.built = True
+
+    return scoped
+
+
 class Layer(Configured, Module):
     """A module in Keras' form: weights are made in `build(input_shape)`, when the first input shows its shape;
     `call(inputs, …)` computes. `call` may have the argument `training`.
@@ -198,6 +224,11 @@ class Layer(Configured, Module):
         self._regularized: list[tuple[Any, Callable[[Tensor], Tensor]]] = []
         self._constrained: list[tuple[Any, Callable[[Tensor], Tensor]]] = []
         self._added_losses: list[Tensor] = []
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if "build" in cls.__dict__:
+            cls.build = _within_scope(cls.build)  # type: ignore[method-assign]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name[:1] != "_" and name != "calls" and "_modules" in self.__dict__:
@@ -244,7 +275,8 @@ class Layer(Configured, Module):
             self.register_parameter(label, weight)
         else:
             self.register_buffer(label, weight)
-        weight._path = f"{self.name}/{name or label}"
+        scope = _thread.scope if _thread.scope and _thread.scope[-1] is self else (*_thread.scope, self)
+        weight._path = "/".join((*(layer.name for layer in scope), name or label))
         self._weight_order.append(weight)
         if regularizer is not None:
             self._regularized.append((weight, regularizers.get(regularizer)))
@@ -274,7 +306,8 @@ class Layer(Configured, Module):
         found: dict[int, tuple[str, Tensor]] = {}
         names = {id(w): name for part in (self._parameters, self._buffers) for name, w in part.items()}
         for weight in self._own_weights():
-            found[id(weight)] = f"{self.name}/{names[id(weight)]}", weight
+            if id(weight) in names:
+                found[id(weight)] = f"{self.name}/{names[id(weight)]}", weight
         for name, child in self._modules.items():
             if isinstance(child, Layer):
                 inside = child.weight_paths()
@@ -387,6 +420,9 @@ class Layer(Configured, Module):
         outermost, _thread.inside = not _thread.inside, True
         if outermost and _thread.losses:
             self.clear_losses()  # those of an earlier call
+        scope = _thread.scope
+        if self._modules:
+            _thread.scope = (*scope, self)
         try:
             with training_mode(training):
                 outputs = super().__call__(*args, **kwargs)
@@ -398,6 +434,7 @@ class Layer(Configured, Module):
                 raise  # it has a form of its own, or says where it was
             raise type(error)(f"{self._with_shapes(args)}: {error}") from error
         finally:
+            _thread.scope = scope
             if outermost:
                 _thread.inside = False
         if masks is not None:

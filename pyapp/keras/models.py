@@ -27,6 +27,7 @@ from .core import (
     map_structure,
     record,
     training_mode,
+    weights_of,
 )
 
 __all__ = ["Functional", "Model", "Sequential", "clone_model"]
@@ -672,7 +673,8 @@ class Sequential(Model):
             self._begin(KerasTensor(layer.first_input_shape, layer.dtype))
         self._modules[f"layer_{len(self._modules)}"] = layer
         if self._end is not None:
-            self._end = record(layer, (self._end,), {})
+            with weights_of(self):
+                self._end = record(layer, (self._end,), {})
             self.built = True
         self._changed_structure()
 

@@ -13,6 +13,7 @@ from typing import Any
 from ..engine import Tensor, no_grad, ops
 from ..engine.element_programs import ElementProgram, HeldNumbers, Numbers
 from ..engine.launch import recorder, stop_capture
+from ..engine.lazy import np
 from ..engine.ops.element_updates import update_elements
 from ..engine.ops.optimizer_steps import adamw_step
 from . import schedules
@@ -35,6 +36,27 @@ __all__ = [
     "RMSprop",
     "schedules",
 ]
+
+
+class Setting(float):
+    """The learning rate of an optimiser as a number that can be written: `optimizer.learning_rate.assign(0.1)`."""
+
+    def __new__(cls, optimizer: Optimizer, value: float) -> Setting:
+        found = super().__new__(cls, value)
+        found._optimizer = optimizer  # type: ignore[attr-defined]
+        return found
+
+    def assign(self, value: Any) -> None:
+        """Sets the optimiser's learning rate."""
+        self._optimizer.learning_rate = value  # type: ignore[attr-defined]
+
+    def numpy(self) -> Any:
+        """The number as a NumPy scalar."""
+        return np.float32(self)
+
+    @property
+    def value(self) -> float:
+        return float(self)
 
 
 class Optimizer(Configured):
@@ -85,15 +107,20 @@ class Optimizer(Configured):
             self.schedule = lambda _: float(learning_rate())
         self._rate = 0.0 if self.schedule else float(learning_rate)
         self.iterations = 0
-        self.variables: list[Tensor] = []
+        self._weights: list[Tensor] = []  # in the order of `build`
         self._kept: dict[int, dict[str, Tensor]] = {}
         self._beside: dict[int, dict[str, Tensor]] = {}  # averages of weights, sums of gradients
         self._undecayed: set[int] = set()
 
     @property
-    def learning_rate(self) -> float:
-        """The learning rate of the next step."""
-        return self._rate if self.schedule is None else float(self.schedule(self.iterations))
+    def variables(self) -> list[Tensor]:
+        """The states of all weights."""
+        return [state for weight in self._weights for state in self._states(weight).values()]
+
+    @property
+    def learning_rate(self) -> Setting:
+        """The learning rate of the next step: a number, with the methods `numpy` and `assign` of Keras."""
+        return Setting(self, self._rate if self.schedule is None else float(self.schedule(self.iterations)))
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
@@ -114,7 +141,7 @@ class Optimizer(Configured):
             for weight in variables:
                 if id(weight) not in self._kept:
                     stop_capture(f"{type(self).__name__} makes its state: the first step cannot be captured", True)
-                    self.variables.append(weight)
+                    self._weights.append(weight)
                     self._kept[id(weight)] = {name: self.first_state(name, weight) for name in self.states}
                     made = (("average", self.use_ema), ("gathered", self.gradient_accumulation_steps))
                     self._beside[id(weight)] = {name: ops.zeros_like(weight) for name, wanted in made if wanted}
@@ -129,7 +156,7 @@ class Optimizer(Configured):
 
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
         """One step: gradients, and the weights in the same order (by default those of `build`)."""
-        weights = list(self.variables if trainable_variables is None else trainable_variables)
+        weights = list(self._weights if trainable_variables is None else trainable_variables)
         pairs = [(g, w) for g, w in zip(grads, weights, strict=True) if g is not None]
         self.build(w for _, w in pairs)
         with no_grad():
@@ -228,7 +255,7 @@ class Optimizer(Configured):
         """The number of steps, the learning rate, and the states of the weights in the order of `build`."""
         return {
             "iterations": self.iterations, "learning_rate": self._rate,
-            "states": [self._states(w) for w in self.variables],
+            "states": [self._states(w) for w in self._weights],
         }  # fmt: skip
 
     def _states(self, weight: Tensor) -> dict[str, Tensor]:
@@ -237,14 +264,14 @@ class Optimizer(Configured):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a state of state_dict. ValueError where the shapes do not fit."""
         states = state["states"]
-        if len(states) != len(self.variables):
-            raise ValueError(f"the state has {len(states)} weights, the optimiser {len(self.variables)}")
-        for weight, entry in zip(self.variables, states, strict=True):
+        if len(states) != len(self._weights):
+            raise ValueError(f"the state has {len(states)} weights, the optimiser {len(self._weights)}")
+        for weight, entry in zip(self._weights, states, strict=True):
             own = self._states(weight)
             if entry.keys() != own.keys() or any(v.shape != own[k].shape for k, v in entry.items()):
                 raise ValueError(f"the state does not fit {type(self).__name__}")
         with no_grad():
-            for weight, entry in zip(self.variables, states, strict=True):
+            for weight, entry in zip(self._weights, states, strict=True):
                 for name, value in entry.items():
                     self._states(weight)[name].copy_(value)
         self.iterations, self._rate = int(state["iterations"]), float(state["learning_rate"])

@@ -254,7 +254,7 @@ def _read_optimizer(model: Model, file: Any, steps: int) -> None:
     if not names:
         return
     model.optimizer.build(model.trainable_weights)
-    states: list[dict[str, Tensor]] = [{} for _ in model.optimizer.variables]
+    states: list[dict[str, Tensor]] = [{} for _ in model.trainable_weights]
     for name in names:
         _, number, key = name.split(".", 2)
         states[int(number)][key] = file.read(name)

@@ -5,16 +5,21 @@ from ..core import Input, InputLayer, Layer
 from .activation import *
 from .attention import *
 from .convolution import *
+from .convolutional_recurrent import *
 from .dense import *
 from .images import *
 from .lookups import *
 from .merging import *
 from .normalization import *
+from .picture_colours import *
+from .picture_mixtures import *
+from .picture_places import *
 from .pooling import *
 from .preprocessing import *
 from .recurrent import *
 from .regularization import *
 from .reshaping import *
+from .wrapping import *
 
 AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D
 MaxPool1D, MaxPool2D, MaxPool3D = MaxPooling1D, MaxPooling2D, MaxPooling3D

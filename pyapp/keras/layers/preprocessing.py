@@ -52,6 +52,7 @@ class Normalization(Layer):
         if self.given is None:
             self.mean = self.add_weight(sizes, "zeros", name="mean", trainable=False)
             self.variance = self.add_weight(sizes, "ones", name="variance", trainable=False)
+            self.count = self.add_weight((), "zeros", "int32", trainable=False, name="count")  # Keras has it too
             return
         count = prod(sizes)  # numbers that are given are no weights
         self.mean, self.variance = (  # type: ignore[assignment]

@@ -7,8 +7,9 @@ from typing import Any
 from ...engine import Tensor, ops
 from ...engine.ops.random import Generator
 from ...nn import functional as F
+from ...train.names import snake_case
 from .. import activations, constraints, initializers, regularizers
-from ..core import Layer, as_layer, flatten, unique_name
+from ..core import Layer, as_layer, flatten
 
 __all__ = [
     "GRU", "LSTM", "RNN", "Bidirectional", "GRUCell", "LSTMCell", "SimpleRNN", "SimpleRNNCell", "StackedRNNCells",
@@ -16,7 +17,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Cell(Layer):
+class Cell(Layer):
     """Base of one step: weights kernel (features, gates * units), recurrent_kernel (units, gates * units), bias."""
 
     gates: int
@@ -79,7 +80,7 @@ class _Cell(Layer):
         return after[0], after
 
 
-class SimpleRNNCell(_Cell):
+class SimpleRNNCell(Cell):
     """h = activation(x @ kernel + h @ recurrent_kernel + bias)."""
 
     gates = 1
@@ -101,7 +102,7 @@ class SimpleRNNCell(_Cell):
         return [self.activation(part + states[0] @ self.recurrent_kernel)]
 
 
-class GRUCell(_Cell):
+class GRUCell(Cell):
     """Cho et al. 2014, arXiv 1406.1078; with reset_after the reset gate acts after the product, as in cuDNN."""
 
     gates = 3
@@ -155,7 +156,7 @@ class _WithForget:
         return values
 
 
-class LSTMCell(_Cell):
+class LSTMCell(Cell):
     """Hochreiter and Schmidhuber 1997."""
 
     gates = 4
@@ -193,7 +194,7 @@ class StackedRNNCells(Layer):
     def __init__(self, cells: Any, **settings: Any) -> None:
         super().__init__(**settings)
         for cell in cells:
-            if not isinstance(cell, _Cell):
+            if not isinstance(cell, Cell):
                 raise TypeError(f"StackedRNNCells: takes SimpleRNNCells, GRUCells or LSTMCells, not {cell!r:.60}")
             if cell.dropout or cell.recurrent_dropout:
                 raise ValueError(f"StackedRNNCells: {cell.name} has dropout, which layers of one cell have alone")
@@ -239,21 +240,28 @@ class RNN(Layer):
 
     def __init__(
         self, cell: Any, return_sequences: bool = False, return_state: bool = False, go_backwards: bool = False,
-        stateful: bool = False, unroll: bool = False, **settings: Any,
+        stateful: bool = False, unroll: bool = False, zero_output_for_mask: bool = False, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(**settings)
         if isinstance(cell, (list, tuple)):
             cell = StackedRNNCells(cell)
-        if not isinstance(cell, (_Cell, StackedRNNCells)):
+        if not isinstance(cell, (Cell, StackedRNNCells)):
             raise TypeError(f"RNN: takes a SimpleRNNCell, GRUCell or LSTMCell, not {cell!r:.60}")
         self.cell = cell
         self.return_sequences, self.return_state = return_sequences, return_state
         self.go_backwards, self.stateful = go_backwards, stateful
+        self.zero_output_for_mask = zero_output_for_mask
         self.kept: list[Tensor] | None = None  # the states after the last batch
 
     def build(self, input_shape: Any) -> None:
         self.cell.build(input_shape)
         self.cell.built = True
+
+    def _check(self, sequences: Tensor) -> None:
+        if sequences.ndim != 3:
+            raise ValueError(
+                f"layer {self.name} ({type(self).__name__}) takes (batch, steps, features), got {sequences.shape}"
+            )
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return flatten(previous_mask)[0] if self.return_sequences else None
@@ -273,26 +281,23 @@ class RNN(Layer):
     def call(
         self, sequences: Tensor, initial_state: Any = None, mask: Tensor | None = None, training: bool = False
     ) -> Any:
-        if sequences.ndim != 3:
-            raise ValueError(
-                f"layer {self.name} ({type(self).__name__}) takes (batch, steps, features), got {sequences.shape}"
-            )
+        self._check(sequences)
         if isinstance(mask, (list, tuple)):
             mask = mask[0]
         cell, batch = self.cell, sequences.shape[0]
+        x = sequences
+        if training and cell.dropout:
+            x = F.dropout(sequences, cell.dropout, generator=cell.generator)
+        parts = cell.input_part(x)  # (B, steps, gates * units)
         if initial_state is not None:
             states = flatten(initial_state)
         elif self.stateful and self.kept is not None and self.kept[0].shape[0] == batch:
             states = self.kept
         else:
-            states = cell.zero_states(batch, sequences)
-        x = sequences
-        if training and cell.dropout:
-            x = F.dropout(sequences, cell.dropout, generator=cell.generator)
-        parts = cell.input_part(x)  # (B, steps, gates * units)
+            states = cell.zero_states(batch, parts)
         dropped = None
         if training and cell.recurrent_dropout:
-            ones = ops.ones((batch, cell.units), device=sequences.device)
+            ones = ops.ones(states[0].shape, device=sequences.device)
             dropped = F.dropout(ones, cell.recurrent_dropout, generator=cell.generator)
         steps = range(sequences.shape[1])
         outputs: list[Tensor] = []
@@ -301,31 +306,36 @@ class RNN(Layer):
             if dropped is not None:
                 before = [states[0] * dropped, *states[1:]]
             after = cell.step(parts[:, t], before)
+            output = cell.output_of(after)
             if mask is not None:
-                seen = mask[:, t].reshape(-1, 1).to("bool")
+                seen = mask[:, t].to("bool").reshape(-1, *(1,) * (output.ndim - 1))
                 after = [ops.where(seen, new, old) for new, old in zip(after, states, strict=True)]
+                kept = ops.zeros_like(output) if self.zero_output_for_mask or not outputs else outputs[-1]
+                output = ops.where(seen, output, kept)
             states = after
-            outputs.append(cell.output_of(states))
+            outputs.append(output)
         if self.stateful:
             self.kept = [state.detach() for state in states]
-        result = ops.stack(outputs, 1) if self.return_sequences else cell.output_of(states)
+        last = outputs[-1] if outputs else cell.output_of(states)
+        result = ops.stack(outputs, 1) if self.return_sequences else last
         return (result, *states) if self.return_state else result
 
 
 class _Whole(RNN):
     """Base of a cell and its loop in one layer."""
 
-    kind: type[_Cell]
+    kind: type[Cell]
 
     def __init__(
         self, units: int, return_sequences: bool = False, return_state: bool = False, go_backwards: bool = False,
-        stateful: bool = False, unroll: bool = False, activity_regularizer: Any = None, use_cudnn: Any = "auto",
-        name: str | None = None, trainable: bool = True, dtype: Any = None, input_shape: Any = None, **of_cell: Any,
+        stateful: bool = False, unroll: bool = False, zero_output_for_mask: bool = False,
+        activity_regularizer: Any = None, use_cudnn: Any = "auto", name: str | None = None, trainable: bool = True,
+        dtype: Any = None, input_shape: Any = None, **of_cell: Any,
     ) -> None:  # fmt: skip
-        cell = self.kind(units, dtype=dtype, **of_cell)
+        cell = self.kind(units, dtype=dtype, name=snake_case(self.kind.__name__), **of_cell)
         super().__init__(
-            cell, return_sequences, return_state, go_backwards, stateful, unroll, name=name, trainable=trainable,
-            dtype=dtype, activity_regularizer=activity_regularizer, input_shape=input_shape,
+            cell, return_sequences, return_state, go_backwards, stateful, unroll, zero_output_for_mask, name=name,
+            trainable=trainable, dtype=dtype, activity_regularizer=activity_regularizer, input_shape=input_shape,
         )  # fmt: skip
         self.units = units
 
@@ -380,9 +390,11 @@ class Bidirectional(Layer):
         if merge_mode not in ("concat", "sum", "mul", "ave", None):
             raise ValueError(f"Bidirectional: merge_mode is concat, sum, mul, ave or None, not {merge_mode!r}")
         self.merge_mode, self.forward_layer = merge_mode, layer
+        own = layer.name.removeprefix("forward_")
         if backward_layer is None:
-            config = {**layer.get_config(), "name": unique_name("backward_" + layer.name)}
-            backward_layer = type(layer).from_config({**config, "go_backwards": not layer.go_backwards})
+            config = {**layer.get_config(), "name": f"backward_{own}", "go_backwards": not layer.go_backwards}
+            backward_layer = type(layer).from_config(config)
+        layer.name = f"forward_{own}"
         self.backward_layer = backward_layer
 
     def build(self, input_shape: Any) -> None:
