@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from math import prod, sqrt
+from math import pi, prod, sqrt
 from typing import Any
 
 from ..engine import Tensor, ops
 from ..engine.dtype import as_dtype
+from ..engine.ops import fourier
 from ..engine.ops.random import Generator
 from ..nn import init
 from .lookup import Configured, Lookup
 from .lookup import serialize as serialize
+
+WINDOWS: dict[str, Any] = {
+    "hann": fourier.hann_window, "hamming": fourier.hamming_window, "blackman": fourier.blackman_window,
+    "bartlett": fourier.bartlett_window, "boxcar": lambda length, periodic, dtype: ops.ones(length, dtype=dtype),
+}  # fmt: skip
 
 
 def fans(shape: tuple[int, ...]) -> tuple[float, float]:
@@ -173,6 +179,48 @@ class Orthogonal(_Random):
         flat = ops.empty((prod(x.shape[:-1]), x.shape[-1]))
         return x.copy_(init.orthogonal_(flat, self.gain, self._generator).reshape(x.shape))
 
+
+class STFT(Initializer):
+    """The kernels (frame_length, 1, frequencies) whose convolution is a Fourier transform of windows: the part `side`
+    (real or imag) of exp(-2 pi i t f), times the window. scaling "density" divides by the root of the sum of the
+    window's squares, "spectrum" by its sum."""
+
+    def __init__(
+        self, side: str, window: Any = "hann", scaling: str | None = "density", periodic: bool = False
+    ) -> None:
+        if side not in ("real", "imag"):
+            raise ValueError(f"STFT: side is real or imag, not {side!r}")
+        if scaling not in ("density", "spectrum", None):
+            raise ValueError(f"STFT: scaling is density, spectrum or None, not {scaling!r}")
+        if isinstance(window, str) and window not in WINDOWS:
+            raise ValueError(f"STFT: window is one of {', '.join(WINDOWS)}, or an array, not {window!r}")
+        self.side, self.window, self.scaling, self.periodic = side, window, scaling, periodic
+
+    def fill(self, x: Tensor) -> Tensor:
+        length, _, count = x.shape
+        turns = ops.arange(length, dtype="float64").unsqueeze(1) * ops.arange(count, dtype="float64") / (2 * count - 2)
+        values = (-2 * pi * turns).cos() if self.side == "real" else (-2 * pi * turns).sin()
+        if self.window is not None:
+            if isinstance(self.window, str):
+                weights = WINDOWS[self.window](length, self.periodic, dtype="float64")
+            else:
+                weights = ops.as_tensor(self.window).to("float64")
+            if tuple(weights.shape) != (length,):
+                raise ValueError(f"STFT: the window has the shape {tuple(weights.shape)}, not ({length},)")
+            scale = 1.0
+            if self.scaling is not None:
+                scale = weights.square().sum().sqrt() if self.scaling == "density" else weights.abs().sum()
+            values = values * weights.unsqueeze(1) / scale
+        return x.copy_(values.to(x.dtype).unsqueeze(1))
+
+
+STFTInitializer, IdentityInitializer, OrthogonalInitializer = STFT, Identity, Orthogonal
+zeros, ones, constant, identity, orthogonal, stft = Zeros, Ones, Constant, Identity, Orthogonal, STFT
+random_normal, random_uniform, truncated_normal = RandomNormal, RandomUniform, TruncatedNormal
+variance_scaling = VarianceScaling
+glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_normal = (
+    GlorotUniform, GlorotNormal, HeUniform, HeNormal, LecunUniform, LecunNormal
+)  # fmt: skip
 
 _lookup = Lookup("initializer", globals(), Initializer)
 get, deserialize = _lookup.get, _lookup.deserialize

@@ -7,6 +7,7 @@ from .attention import *
 from .convolution import *
 from .convolutional_recurrent import *
 from .dense import *
+from .hashes import *
 from .images import *
 from .lookups import *
 from .merging import *
@@ -19,6 +20,7 @@ from .preprocessing import *
 from .recurrent import *
 from .regularization import *
 from .reshaping import *
+from .spectrograms import *
 from .wrapping import *
 
 AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D
