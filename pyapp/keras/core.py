@@ -24,7 +24,7 @@ from ..train.names import clear_names, unique_name
 from ..train.variable import Variable, as_variable
 from . import constraints, initializers, regularizers
 from .collections import LayerDict, LayerList, tracked
-from .lookup import Configured
+from .lookup import CLASSES, Configured
 from .masking import mask_of, set_mask
 
 Shape = tuple[int | None, ...]
@@ -533,6 +533,11 @@ class Layer(Configured, Module):
         """The arguments of the constructor, as JSON values."""
         return {**super().get_config(), "name": self.name}
 
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Any:
+        """A layer made with the arguments of `get_config`. Layers among them are made anew."""
+        return cls(**{name: _restored(value) for name, value in config.items()})
+
     @property
     def output(self) -> Any:
         """The symbolic output of the only call. ValueError if there is none, or if there are several."""
@@ -548,6 +553,16 @@ class Layer(Configured, Module):
         if len(self.calls) != 1:
             raise ValueError(f"layer {self.name} was called {len(self.calls)} times with symbolic tensors, not once")
         return self.calls[0]
+
+
+def _restored(value: Any) -> Any:
+    """Layers of {"class_name", "config"}, in lists as well; other values as they are."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_restored(inner) for inner in value)
+    kind = CLASSES.get(str(value.get("class_name"))) if isinstance(value, Mapping) else None
+    if not (isinstance(kind, type) and issubclass(kind, Layer)):
+        return value
+    return kind.from_config(value["config"])
 
 
 @functools.cache

@@ -89,21 +89,22 @@ def from_json_values(given: Mapping[str, Any], custom_objects: Mapping[str, type
         return functional_from_config(kind, config, custom_objects)
     if "layers" in config:
         return sequential_from_config(kind, config, custom_objects)
-    values = {
-        key: from_json_values(value, custom_objects)
-        if _is_layer(value)
-        else tuple(value)
-        if isinstance(value, list)
-        else value
-        for key, value in config.items()
-    }
-    made: Layer = kind.from_config(values)
+
+    def restored(value: Any) -> Any:
+        if _is_layer(value, custom_objects):
+            return from_json_values(value, custom_objects)
+        return tuple(restored(inner) for inner in value) if isinstance(value, list) else value
+
+    made: Layer = kind.from_config({key: restored(value) for key, value in config.items()})
     return made
 
 
-def _is_layer(value: Any) -> bool:
-    kind = CLASSES.get(str(value.get("class_name"))) if isinstance(value, Mapping) else None
-    return kind is not None and issubclass(kind, Layer)
+def _is_layer(value: Any, custom_objects: Mapping[str, type] | None) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    name = str(value.get("class_name"))
+    kind = (custom_objects or {}).get(name) or CLASSES.get(name)
+    return isinstance(kind, type) and issubclass(kind, Layer)
 
 
 def sequential_config(model: Any) -> dict[str, Any]:

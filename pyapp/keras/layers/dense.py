@@ -168,8 +168,8 @@ class Embedding(Layer):
 
 
 class ReversibleEmbedding(Embedding):
-    """An Embedding that goes back: `layer(x, reverse=True)` gives logits (..., input_dim) of vectors (..., output_dim), by
-    the same matrix, or by one of its own without `tie_weights`. `logit_soft_cap` keeps them within ±cap by a tanh.
+    """An Embedding that goes back: `layer(x, reverse=True)` gives logits (..., input_dim) of vectors (..., output_dim),
+    by the same matrix, or by one of its own without `tie_weights`. `logit_soft_cap` keeps them within ±cap by a tanh.
     """
 
     def __init__(

@@ -121,14 +121,13 @@ class PictureLayer(Layer):
         return super().__call__(*args, **kwargs)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        drawn = self.get_random_transformation(inputs, training)
-        if not isinstance(inputs, Mapping):
-            return self.transform_images(inputs, drawn, training)
-        unknown = inputs.keys() - set(_PARTS)
-        if unknown or "images" not in inputs:
+        if isinstance(inputs, Mapping) and ("images" not in inputs or inputs.keys() - set(_PARTS)):
             raise ValueError(
                 f"takes pictures, or a dict of {', '.join(_PARTS)}, got a dict of {', '.join(map(repr, inputs))}"
             )
+        drawn = self.get_random_transformation(inputs, training)
+        if not isinstance(inputs, Mapping):
+            return self.transform_images(inputs, drawn, training)
         single = len(inputs["images"].shape) == 3
         found: dict[str, Any] = dict(inputs)
         found["images"] = self.transform_images(inputs["images"], drawn, training)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 from ...engine import Tensor, ops
@@ -282,8 +283,8 @@ class RNN(Layer):
         self, sequences: Tensor, initial_state: Any = None, mask: Tensor | None = None, training: bool = False
     ) -> Any:
         self._check(sequences)
-        if isinstance(mask, (list, tuple)):
-            mask = mask[0]
+        mask = mask[0] if isinstance(mask, (list, tuple)) else mask
+        mask = None if mask is None else ops.as_tensor(mask)
         cell, batch = self.cell, sequences.shape[0]
         x = sequences
         if training and cell.dropout:
@@ -338,6 +339,12 @@ class _Whole(RNN):
             trainable=trainable, dtype=dtype, activity_regularizer=activity_regularizer, input_shape=input_shape,
         )  # fmt: skip
         self.units = units
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the layer and of its cell."""
+        every = {**signature(self.kind).parameters, **signature(_Whole).parameters}
+        left_out = {name: one.default for name, one in every.items() if one.default is not one.empty}
+        return {**left_out, **super().get_config()}
 
 
 class SimpleRNN(_Whole):
