@@ -332,7 +332,7 @@ class Model(Layer):
         for weight in self.trainable_weights:
             weight.grad = None
         y_pred, loss = self._forward(x, y, sample_weight, True)
-        loss.backward()
+        self.optimizer.scale_loss(loss).backward()
         weights = self.trainable_weights
         self.optimizer.apply([w.grad for w in weights], weights)
         for weight in weights:

@@ -1569,3 +1569,105 @@ def losses_by_name(keras: Any) -> Any:
         keras.activations.deserialize("sparse_plus")(keras.ops.convert_to_tensor(logits[0, 0])),
     ]  # fmt: skip
     return [keras.ops.convert_to_numpy(one) for one in made]
+
+
+@script
+def newer_optimizers(keras: Any) -> Any:
+    x, y = numbers(24, 5, 3)
+    o, found = keras.optimizers, {}
+    scaled = o.Adam(0.02, loss_scale_factor=64.0, global_clipnorm=0.8)
+    by_path = o.OptimizerMap(o.SGD(0.05, momentum=0.9), {".*/bias": o.RMSprop(0.01)})
+    for name, optimizer in {
+        "lamb": o.Lamb(0.02, weight_decay=0.01),
+        "muon": o.Muon(0.02, exclude_layers=["last"], momentum=0.9),
+        "muon with gradients": o.Muon(0.02, rms_rate=None, nesterov=False, ns_steps=3, weight_decay=None),
+        "schedule free": o.ScheduleFreeAdamW(0.02, warmup_steps=4, weight_decay=0.01),
+        "loss scale": o.LossScaleOptimizer(o.SGD(0.1), initial_scale=8.0, dynamic_growth_steps=2),
+        "scaled": scaled,
+        "several": o.MultiOptimizer(by_path),
+    }.items():
+        keras.utils.clear_session()
+        layers = keras.layers
+        model = keras.Sequential([
+            keras.Input((5,)), layers.Dense(8, activation="tanh", name="first"), layers.Dense(4, name="middle"),
+            layers.Dense(3, activation="softmax", name="last"),
+        ])  # fmt: skip
+        start(model)
+        model.compile(optimizer, "sparse_categorical_crossentropy")
+        found[name] = fitted(model, x, y, epochs=2)["history"]
+    return found
+
+
+@script
+def overlaps_and_correlations(keras: Any) -> Any:
+    random = np.random.RandomState(3)
+    m, found = keras.metrics, {}
+    truth, guess = random.randint(0, 4, (2, 40))
+    weights = random.randint(1, 4, 40)
+    for name, metric in {
+        "IoU": m.IoU(4, [0, 2]), "mean": m.MeanIoU(4), "ignored": m.MeanIoU(4, ignore_class=1),
+        "out of range": m.MeanIoU(3),
+    }.items():  # fmt: skip
+        metric.update_state(truth, guess, sample_weight=weights)
+        found[name] = float(metric.result())
+    logits = random.randn(40, 4).astype("float32")
+    one_hot = np.eye(4, dtype="float32")[truth]
+    for name, metric in {
+        "one hot": m.OneHotIoU(4, [1, 3]), "one hot mean": m.OneHotMeanIoU(4),
+        "sparse labels": m.MeanIoU(4, sparse_y_pred=False),
+    }.items():  # fmt: skip
+        metric.update_state(truth if name == "sparse labels" else one_hot, logits)
+        found[name] = float(metric.result())
+    binary = m.BinaryIoU([0, 1], threshold=0.3)
+    chance = random.rand(3, 10).astype("float32")
+    binary.update_state(random.randint(0, 2, (3, 10)), chance)
+    found["binary"] = float(binary.result())
+    a, b = random.randn(2, 5, 7).astype("float32")
+    for kind in (m.PearsonCorrelation, m.ConcordanceCorrelation):
+        metric = kind()
+        metric.update_state(a, b + a)
+        metric.update_state(b, a)
+        found[kind.__name__] = [float(metric.result()), float(kind(axis=0)(a, b))]
+    return found
+
+
+@script
+def settings_of_metrics(keras: Any) -> Any:
+    random = np.random.RandomState(4)
+    m, found = keras.metrics, {}
+    one_hot = np.eye(4, dtype="float32")[random.randint(0, 4, 30)]
+    p = random.rand(30, 4).astype("float32")
+    several = (random.rand(30, 4) < 0.4).astype("float32")
+    weights = (random.rand(30) + 0.5).astype("float32")
+    for name, metric in {
+        "top 2": m.Precision(top_k=2), "top of a class": m.Recall(top_k=2, class_id=1),
+        "class": m.Precision(class_id=2, thresholds=0.4), "thresholds": m.Recall([0.2, 0.8], class_id=0),
+        "limit": m.SensitivityAtSpecificity(specificity=0.6, class_id=1), "recall": m.PrecisionAtRecall(recall=0.6),
+        "labels": m.AUC(multi_label=True), "weighed": m.AUC(multi_label=True, label_weights=[1.0, 2.0, 0.5, 1.0]),
+        "curve": m.AUC(curve="PR", multi_label=True, num_labels=4, num_thresholds=20),
+        "own thresholds": m.AUC(thresholds=[0.2, 0.5, 0.7]),
+        "outputs": m.R2Score(class_aggregation=None), "by variance": m.R2Score("variance_weighted_average"),
+        "corrected": m.R2Score(num_regressors=3), "huber": m.MeanMetricWrapper(keras.losses.huber, delta=0.2),
+    }.items():  # fmt: skip
+        metric.update_state(several if "label" in name or name in ("weighed", "curve") else one_hot, p)
+        metric.update_state(several[:10], p[:10], sample_weight=weights[:10])
+        value = metric.result()
+        found[name] = np.asarray(value if isinstance(value, (float, list)) else keras.ops.convert_to_numpy(value))
+    ids = m.SparseTopKCategoricalAccuracy(2, from_sorted_ids=True)
+    ids.update_state(np.array([1, 2, 0]), np.array([[1, 0, 2], [0, 1, 2], [3, 0, 1]], "float32"))
+    found["ids"] = float(ids.result())
+    return found
+
+
+@script
+def circle_loss(keras: Any) -> Any:
+    random = np.random.RandomState(5)
+    vectors = random.randn(6, 4).astype("float32")
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    classes = np.array([0, 0, 1, 1, 2, 0])
+    number = keras.ops.convert_to_numpy
+    return [
+        number(keras.losses.Circle(gamma=8.0)(classes, vectors)),
+        number(keras.losses.Circle(remove_diagonal=False, reduction="sum")(classes, vectors)),
+        number(keras.losses.circle(classes, vectors, gamma=4.0)),
+    ]
