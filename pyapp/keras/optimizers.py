@@ -173,7 +173,7 @@ class Optimizer(Configured):
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
         """One step: gradients, and the weights in the same order (by default those of `build`)."""
         weights = list(self._weights if trainable_variables is None else trainable_variables)
-        pairs = [(g, w) for g, w in zip(grads, weights, strict=True) if g is not None]
+        pairs = [(ops.as_tensor(g), w) for g, w in zip(grads, weights, strict=True) if g is not None]
         self.build(w for _, w in pairs)
         with no_grad():
             if self.loss_scale_factor is not None:
@@ -870,6 +870,7 @@ class LossScaleOptimizer(Optimizer):
             raise ValueError("LossScaleOptimizer: dynamic_growth_steps is at least 1, initial_scale positive")
         self.inner_optimizer: Optimizer = get(inner_optimizer)
         self.inner_optimizer.loss_scale_factor = None
+        self.schedule = self.inner_optimizer.schedule
         self.initial_scale, self.dynamic_growth_steps = float(initial_scale), dynamic_growth_steps
         self.dynamic_scale, self.step_counter = self.initial_scale, 0
 
@@ -895,7 +896,7 @@ class LossScaleOptimizer(Optimizer):
         stop_capture("LossScaleOptimizer reads whether gradients are finite")
         weights = list(self.inner_optimizer._weights if trainable_variables is None else trainable_variables)
         with no_grad():
-            pairs = [(g, w) for g, w in zip(grads, weights, strict=True) if g is not None]
+            pairs = [(ops.as_tensor(g), w) for g, w in zip(grads, weights, strict=True) if g is not None]
             if not all(bool(g.isfinite().all()) for g, _ in pairs):
                 self.step_counter, self.dynamic_scale = 0, self.dynamic_scale / 2
                 return
@@ -910,13 +911,14 @@ class LossScaleOptimizer(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         scaling = {"dynamic_scale": self.dynamic_scale, "step_counter": self.step_counter}
-        return {**self.inner_optimizer.state_dict(), **scaling}
+        return {**self.inner_optimizer.state_dict(), "scaling": scaling}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.inner_optimizer.load_state_dict(state)
         self.iterations = self.inner_optimizer.iterations
-        self.dynamic_scale = float(state.get("dynamic_scale", self.initial_scale))
-        self.step_counter = int(state.get("step_counter", 0))
+        scaling = state.get("scaling", {})
+        self.dynamic_scale = float(scaling.get("dynamic_scale", self.initial_scale))
+        self.step_counter = int(scaling.get("step_counter", 0))
 
 
 class OptimizerMap:
@@ -1024,11 +1026,18 @@ class MultiOptimizer(Optimizer):
         chosen: Optimizer = self.optimizer_map(weight)
         return chosen._states(weight)
 
+    def state_dict(self) -> dict[str, Any]:
+        rates = [optimizer.state_dict()["learning_rate"] for optimizer in self.optimizers]
+        return {**super().state_dict(), "learning_rate": None, "scaling": {"learning_rates": rates}}
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
+        super().load_state_dict({**state, "learning_rate": 0.0})
+        rates = state.get("scaling", {}).get("learning_rates", [])
+        for optimizer, rate in zip(self.optimizers, rates, strict=False):
+            optimizer._rate = float(rate)
         for optimizer in self.optimizers:
             optimizer.iterations = self.iterations
 
 
-_lookup = Lookup("optimizer", globals(), Optimizer, {n.lower(): n for n in ("SGD", "RMSprop", "AdamW")})
+_lookup = Lookup("optimizer", globals(), Optimizer, {name.lower(): name for name in __all__})
 get, deserialize = _lookup.get, _lookup.deserialize

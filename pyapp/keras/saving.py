@@ -222,7 +222,7 @@ def save_model(model: Model, filepath: str | Path, overwrite: bool = True) -> No
         except TypeError:
             pass  # a loss or metric of the user's own: the model is saved uncompiled
         state = model.optimizer.state_dict()
-        description["steps"] = state["iterations"]
+        description["steps"], description["scaling"] = state["iterations"], state.get("scaling", {})
         for number, entry in enumerate(state["states"]):
             tensors |= {f"optimizer.{number}.{name}": value for name, value in entry.items()}
     write_safetensors(os.fspath(path), tensors, {_CONFIG: json.dumps(description)})
@@ -246,11 +246,11 @@ def load_model(
             given["optimizer"] = optimizers.get(given["optimizer"])
             given["loss"] = _losses(given["loss"])
             model.compile(**given)
-            _read_optimizer(model, file, description["steps"])
+            _read_optimizer(model, file, description["steps"], description.get("scaling", {}))
     return model
 
 
-def _read_optimizer(model: Model, file: Any, steps: int) -> None:
+def _read_optimizer(model: Model, file: Any, steps: int, scaling: Mapping[str, Any]) -> None:
     names = [name for name in file.tensors if name.startswith("optimizer.")]
     if not names:
         return
@@ -259,8 +259,8 @@ def _read_optimizer(model: Model, file: Any, steps: int) -> None:
     for name in names:
         _, number, key = name.split(".", 2)
         states[int(number)][key] = file.read(name)
-    rate = model.optimizer._rate
-    model.optimizer.load_state_dict({"iterations": steps, "learning_rate": rate, "states": states})
+    rate = model.optimizer.state_dict()["learning_rate"]
+    model.optimizer.load_state_dict({"iterations": steps, "learning_rate": rate, "states": states, "scaling": scaling})
 
 
 def _generators(model: Model) -> list[Generator]:
@@ -275,10 +275,11 @@ def save_training(model: Model, filepath: str | Path) -> None:
     tensors = _weights(model)
     for number, entry in enumerate(state["states"]):
         tensors |= {f"optimizer.{number}.{name}": value for name, value in entry.items()}
-    rate = model.optimizer._rate
+    scheduled = model.optimizer.schedule is not None
     shape = model.inputs[0].shape if len(model.inputs) == 1 else None
     note = {
-        "steps": state["iterations"], "rate": rate if isinstance(rate, (int, float)) else None, "input_shape": shape,
+        "steps": state["iterations"], "rate": None if scheduled else state["learning_rate"], "input_shape": shape,
+        "scaling": state.get("scaling", {}),
         "generators": [generator.get_state() for generator in _generators(model)],
     }  # fmt: skip
     write_safetensors(os.fspath(filepath), tensors, {"training": json.dumps(note)})
@@ -299,7 +300,7 @@ def restore_training(model: Model, filepath: str | Path) -> None:
         _read_weights(model, file, filepath)
         if note["rate"] is not None:
             model.optimizer.learning_rate = float(note["rate"])
-        _read_optimizer(model, file, steps)
+        _read_optimizer(model, file, steps, note.get("scaling", {}))
         own = _generators(model)
         if len(own) != len(states):
             raise ValueError(f"{filepath} has {len(states)} generators, the layers of {model.name} have {len(own)}")

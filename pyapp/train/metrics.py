@@ -687,7 +687,7 @@ class R2Score(Metric):
             self.add("squares", (truth * truth * weights).sum(0))
             self.add("residual", ((truth - y_pred) * (truth - y_pred) * weights).sum(0))
             self.add("count", weights.sum(0))
-            self.add("examples", ops.full((), float(y_pred.numel()), device=y_pred.device))  # of all outputs, as in Keras
+            self.add("examples", ops.full((), float(y_pred.numel()), device=y_pred.device))
 
     def result(self) -> Any:
         parts = [self._value(n).reshape(-1).tolist() for n in ("sum", "squares", "residual", "count")]

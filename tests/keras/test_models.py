@@ -12,6 +12,7 @@ import pytest
 from pyapp import keras, nn, zeros
 from pyapp.errors import FileFormatError
 from tests.keras.scripts import numbers, start
+from tests.together import check_each
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,7 @@ def small(optimizer: Any = "adam", **settings: Any) -> Any:
     return model
 
 
-OPTIMIZERS = "sgd rmsprop adam adamw adagrad adadelta adamax nadam lion".split()
+OPTIMIZERS = "sgd rmsprop adam adamw adagrad adadelta adamax nadam lion schedulefreeadamw".split()
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -86,6 +87,42 @@ def test_a_model_and_its_training_go_on_from_a_file(tmp_path: Path) -> None:
     after.fit(x, y, initial_epoch=2, epochs=4, **settings)
     for a, b in zip(after.get_weights(), whole.get_weights(), strict=True):
         assert (a == b).all()
+
+
+def test_optimizers_around_others_go_on_from_a_file(tmp_path: Path) -> None:
+    o = keras.optimizers
+    x, y = numbers(24, 6, 3)
+    settings: Any = {"batch_size": 8, "shuffle": False, "verbose": 0}
+
+    def trained(optimizer: Any) -> Any:
+        keras.utils.clear_session()
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8), keras.layers.Dense(3)])
+        start(model)
+        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    def check(name: str, made: Any) -> None:
+        whole, first = trained(made()), trained(made())
+        whole.fit(x, y, epochs=4, **settings)
+        first.fit(x, y, epochs=2, **settings)
+        first.save(tmp_path / f"{name}.keras")
+        after = keras.models.load_model(tmp_path / f"{name}.keras")
+        after.fit(x, y, initial_epoch=2, epochs=4, **settings)
+        for a, b in zip(after.get_weights(), whole.get_weights(), strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert len(after.optimizer.variables) == len(whole.optimizer.variables) > 0
+
+    check_each(check, [
+        ("scaled", lambda: o.LossScaleOptimizer(o.Adam(0.02), initial_scale=64.0, dynamic_growth_steps=3)),
+        ("several", lambda: o.MultiOptimizer(o.OptimizerMap("adam", {".*bias": o.SGD(0.1, momentum=0.9)}))),
+        ("muon", lambda: o.Muon(o.schedules.CosineDecay(0.02, 20))),
+    ])  # fmt: skip
+    scaled = o.LossScaleOptimizer("adam")
+    weight = keras.Variable([1.0, 2.0])
+    scaled.apply([np.array([np.inf, 1.0], "float32")], [weight])
+    assert weight.tolist() == [1, 2] and scaled.dynamic_scale == 2.0**14 and scaled.iterations == 0
+    rate = o.SGD(0.5).learning_rate
+    assert rate == 0.5 and rate.numpy() == np.float32(0.5)
 
 
 def test_a_functional_model_is_the_same_from_a_file(tmp_path: Path) -> None:
