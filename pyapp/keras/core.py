@@ -145,6 +145,41 @@ class KerasTensor:
         raise TypeError("a KerasTensor has no value yet: it cannot be iterated over")
 
 
+class InputSpec:
+    """What a layer takes: the dtype, the shape (None: any size), the number of dims, or sizes of some axes. A layer
+    with `input_spec` refuses other inputs."""
+
+    def __init__(
+        self, dtype: Any = None, shape: Any = None, ndim: int | None = None, max_ndim: int | None = None,
+        min_ndim: int | None = None, axes: Mapping[int, int | None] | None = None,
+        allow_last_axis_squeeze: bool = False, name: str | None = None, optional: bool = False,
+    ) -> None:  # fmt: skip
+        self.dtype = None if dtype is None else as_dtype(dtype).name
+        self.shape: Shape | None = None if shape is None else tuple(shape)
+        self.ndim = len(self.shape) if self.shape is not None else ndim
+        self.max_ndim, self.min_ndim, self.axes = max_ndim, min_ndim, dict(axes or {})
+        self.allow_last_axis_squeeze, self.name, self.optional = allow_last_axis_squeeze, name, optional
+
+    def check(self, x: Any) -> None:
+        """ValueError unless the tensor fits."""
+        shape = tuple(x.shape)
+        wanted = self.shape
+        if self.allow_last_axis_squeeze and wanted is not None and len(wanted) - 1 == len(shape) and wanted[-1] == 1:
+            wanted = wanted[:-1]
+        elif self.ndim is not None and len(shape) != self.ndim:
+            raise ValueError(f"takes inputs of {self.ndim} dims, got {shape}")
+        if self.max_ndim is not None and len(shape) > self.max_ndim:
+            raise ValueError(f"takes inputs of at most {self.max_ndim} dims, got {shape}")
+        if self.min_ndim is not None and len(shape) < self.min_ndim:
+            raise ValueError(f"takes inputs of at least {self.min_ndim} dims, got {shape}")
+        if self.dtype is not None and x.dtype.name != self.dtype:
+            raise ValueError(f"takes inputs of the dtype {self.dtype}, got {x.dtype.name}")
+        sizes = {**dict(enumerate(wanted or ())), **self.axes}
+        for axis, size in sizes.items():
+            if size is not None and shape[axis] != size:
+                raise ValueError(f"takes inputs whose axis {axis} has the size {size}, got {shape}")
+
+
 class Call:
     """A layer called with symbolic tensors."""
 
@@ -205,6 +240,7 @@ class Layer(Configured, Module):
     """
 
     supports_masking = False
+    input_spec: Any = None  # an InputSpec, or one for each of the first argument's tensors
 
     def __init__(
         self, *, activity_regularizer: Any = None, trainable: bool = True, dtype: Any = None, name: str | None = None,
@@ -414,6 +450,8 @@ class Layer(Configured, Module):
             kwargs.pop("training", None)
         if args:
             args = (map_structure(self._as_input, args[0]), *args[1:])
+        if self.input_spec is not None:
+            self._check_inputs(args[0] if args else next(iter(kwargs.values())))
         if not self.built:
             self._build_for(args[0] if args else next(iter(kwargs.values())))
         masks = self._take_masks(args, kwargs)
@@ -443,6 +481,17 @@ class Layer(Configured, Module):
             for output in flatten(outputs):
                 self.add_loss(self.activity_regularizer(output) / output.shape[0])
         return outputs
+
+    def _check_inputs(self, inputs: Any) -> None:
+        leaves, specs = flatten(inputs), flatten(self.input_spec)
+        if len(leaves) != len(specs):
+            raise ValueError(f"{self._with_shapes((inputs,))}: takes {len(specs)} inputs, got {len(leaves)}")
+        try:
+            for leaf, spec in zip(leaves, specs, strict=True):
+                if spec is not None and not (leaf is None and spec.optional):
+                    spec.check(leaf)
+        except ValueError as error:
+            raise ValueError(f"{self._with_shapes((inputs,))}: {error}") from error
 
     def _name_in(self, error: OperationError, args: tuple[Any, ...]) -> None:
         """Writes this layer and the shapes of its inputs into an error of its operations; the innermost layer does."""
@@ -536,7 +585,7 @@ class Layer(Configured, Module):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Any:
         """A layer made with the arguments of `get_config`. Layers among them are made anew."""
-        return cls(**{name: _restored(value) for name, value in config.items()})
+        return cls(**{name: restored(value) for name, value in config.items()})
 
     @property
     def output(self) -> Any:
@@ -555,10 +604,10 @@ class Layer(Configured, Module):
         return self.calls[0]
 
 
-def _restored(value: Any) -> Any:
+def restored(value: Any) -> Any:
     """Layers of {"class_name", "config"}, in lists as well; other values as they are."""
     if isinstance(value, (list, tuple)):
-        return type(value)(_restored(inner) for inner in value)
+        return type(value)(restored(inner) for inner in value)
     kind = CLASSES.get(str(value.get("class_name"))) if isinstance(value, Mapping) else None
     if not (isinstance(kind, type) and issubclass(kind, Layer)):
         return value

@@ -33,7 +33,15 @@ def resize(
     check_pictures("resize", images)
     height, width = (int(n) for n in size)
     layer = Resizing(
-        height, width, interpolation, crop_to_aspect_ratio, pad_to_aspect_ratio, fill_mode, fill_value, antialias
+        height,
+        width,
+        interpolation,
+        crop_to_aspect_ratio,
+        pad_to_aspect_ratio,
+        fill_mode,
+        fill_value,
+        antialias,
+        "channels_last",
     )
     if images.dtype.is_floating_point:
         return layer(images)

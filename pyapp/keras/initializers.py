@@ -19,9 +19,15 @@ WINDOWS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def fans(shape: tuple[int, ...]) -> tuple[float, float]:
+def fans(shape: tuple[int, ...], input_axes: Any = None, output_axes: Any = None) -> tuple[float, float]:
     """(inputs, outputs) of one unit, as Keras counts them: the last two dims are the channels, those before the
-    window."""
+    window; or the products of the dims that are given as axes."""
+    if input_axes is not None or output_axes is not None:
+        if input_axes is None or output_axes is None:
+            raise ValueError("input_axes and output_axes are given together")
+        several = ((axes,) if isinstance(axes, int) else axes for axes in (input_axes, output_axes))
+        inputs, outputs = (float(prod(shape[axis] for axis in axes)) for axes in several)
+        return inputs, outputs
     if not shape:
         return 1.0, 1.0
     if len(shape) == 1:
@@ -114,9 +120,11 @@ class VarianceScaling(_Random):
     """Values whose variance is `scale` / fan (Glorot and Bengio 2010, He et al. 2015)."""
 
     def __init__(
-        self, scale: float = 1.0, mode: str = "fan_in", distribution: str = "truncated_normal", seed: int | None = None
-    ) -> None:
+        self, scale: float = 1.0, mode: str = "fan_in", distribution: str = "truncated_normal",
+        seed: int | None = None, input_axes: Any = None, output_axes: Any = None,
+    ) -> None:  # fmt: skip
         super().__init__(seed)
+        self.axes = (input_axes, output_axes)
         if scale <= 0 or mode not in ("fan_in", "fan_out", "fan_avg"):
             raise ValueError("VarianceScaling: scale must be > 0, mode one of fan_in, fan_out, fan_avg")
         if distribution not in ("truncated_normal", "untruncated_normal", "uniform"):
@@ -124,7 +132,7 @@ class VarianceScaling(_Random):
         self.scale, self.mode, self.distribution = scale, mode, distribution
 
     def fill(self, x: Tensor) -> Tensor:
-        inputs, outputs = fans(x.shape)
+        inputs, outputs = fans(x.shape, *self.axes)
         fan = {"fan_in": inputs, "fan_out": outputs, "fan_avg": (inputs + outputs) / 2}[self.mode]
         variance = self.scale / max(1.0, fan)
         if self.distribution == "uniform":
@@ -137,33 +145,33 @@ class VarianceScaling(_Random):
 
 
 class GlorotUniform(VarianceScaling):
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(1.0, "fan_avg", "uniform", seed)
+    def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
+        super().__init__(1.0, "fan_avg", "uniform", seed, input_axes, output_axes)
 
 
 class GlorotNormal(VarianceScaling):
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(1.0, "fan_avg", "truncated_normal", seed)
+    def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
+        super().__init__(1.0, "fan_avg", "truncated_normal", seed, input_axes, output_axes)
 
 
 class HeUniform(VarianceScaling):
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(2.0, "fan_in", "uniform", seed)
+    def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
+        super().__init__(2.0, "fan_in", "uniform", seed, input_axes, output_axes)
 
 
 class HeNormal(VarianceScaling):
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(2.0, "fan_in", "truncated_normal", seed)
+    def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
+        super().__init__(2.0, "fan_in", "truncated_normal", seed, input_axes, output_axes)
 
 
 class LecunUniform(VarianceScaling):
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(1.0, "fan_in", "uniform", seed)
+    def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
+        super().__init__(1.0, "fan_in", "uniform", seed, input_axes, output_axes)
 
 
 class LecunNormal(VarianceScaling):
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(1.0, "fan_in", "truncated_normal", seed)
+    def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
+        super().__init__(1.0, "fan_in", "truncated_normal", seed, input_axes, output_axes)
 
 
 class Orthogonal(_Random):

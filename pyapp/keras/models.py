@@ -15,10 +15,12 @@ from ..train import fit as loops
 from ..train.batches import as_batch, batches_of, class_weighted, is_array
 from ..train.callbacks import CallbackList, History
 from ..train.metrics import Mean, Metric
+from ..train.progress import ProgressBar
 from . import optimizers, saving
 from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of
 from .core import (
     Call,
+    Function,
     InputLayer,
     KerasTensor,
     Layer,
@@ -29,6 +31,7 @@ from .core import (
     training_mode,
     weights_of,
 )
+from .settings import SETTINGS
 
 __all__ = ["Functional", "Model", "Sequential", "clone_model"]
 
@@ -224,9 +227,15 @@ class Model(Layer):
             raise NotImplementedError(f"{type(self).__name__} has no call()")
         return self.graph.run(inputs, training)
 
-    def summary(self, line_length: int | None = None, print_fn: Callable[[str], Any] = print, **_: Any) -> None:
-        """Prints a table of the layers, their output shapes and numbers of parameters."""
-        print_fn(saving.summary(self, line_length))
+    def summary(
+        self, line_length: int | None = None, positions: Any = None, print_fn: Callable[[str], Any] | None = None,
+        expand_nested: bool = False, show_trainable: bool = False, layer_range: Any = None,
+    ) -> None:  # fmt: skip
+        """Prints a table of the layers, their output shapes and numbers of parameters. `expand_nested` shows the layers
+        of models inside, `show_trainable` whether layers train, `layer_range` those from a name to another."""
+        if positions is not None:
+            raise NotImplementedError("summary: the columns have their places; leave positions out")
+        (print_fn or print)(saving.summary(self, line_length, expand_nested, show_trainable, layer_range))
 
     # -- compile
 
@@ -512,6 +521,10 @@ class Model(Layer):
                 validation = batches_of(x_held, y_held, weights, size)
             else:
                 validation = batches_of(validation_data, batch_size=size)
+        epochs = min(epochs, SETTINGS.max_epochs or epochs)
+        steps_per_epoch = self._limited(steps_per_epoch, batches)
+        if validation is not None:
+            validation_steps = self._limited(validation_steps, validation)
         self.history = loops.fit(
             self, batches, epochs=epochs, callbacks=_listed(callbacks), validation=validation,
             class_weight=class_weight, initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch,
@@ -521,6 +534,15 @@ class Model(Layer):
         self.optimizer.finalize_variable_values(self.trainable_weights)
         return self.history
 
+    @staticmethod
+    def _limited(steps: int | None, batches: Any) -> int | None:
+        """Steps of a pass, no more than keras.config.set_max_steps_per_epoch allows."""
+        most = SETTINGS.max_steps_per_epoch
+        if most is None:
+            return steps
+        wanted = steps or batches.count()
+        return most if wanted is None else min(wanted, most)
+
     def evaluate(
         self, x: Any = None, y: Any = None, batch_size: int | None = None, verbose: Any = "auto",
         sample_weight: Any = None, steps: int | None = None, callbacks: Any = None, return_dict: bool = False,
@@ -529,6 +551,7 @@ class Model(Layer):
         dict."""
         self._must_be_compiled()
         batches = batches_of(x, y, sample_weight, batch_size)
+        steps = self._limited(steps, batches)
         listeners = CallbackList(_listed(callbacks), self, {"steps": steps or batches.count()})
         logs, _ = loops.evaluate(self, batches, listeners, steps, verbose=1 if verbose == "auto" else int(verbose))
         if return_dict:
@@ -546,8 +569,10 @@ class Model(Layer):
     ) -> Any:
         """The outputs for data, as NumPy arrays."""
         batches = batches_of(x, batch_size=batch_size)
+        steps = self._limited(steps, batches)
         listeners = CallbackList(_listed(callbacks), self, {"steps": steps or batches.count()})
         listeners.tell("on_predict_begin")
+        bar = ProgressBar(steps or batches.count(), 1 if verbose == "auto" else int(verbose))
         found: list[list[Any]] = []
         structure: Any = None
         for k, (inputs, _, _) in enumerate(batches):
@@ -557,8 +582,10 @@ class Model(Layer):
             structure = self.predict_on_batch(inputs)
             found.append(flatten(structure))
             listeners.tell("on_predict_batch_end", k, {"outputs": structure})
+            bar.update(k + 1, {})
         if not found:
             raise ValueError("predict: there is no data")
+        bar.update(len(found), {}, finished=True)
         listeners.tell("on_predict_end")
         joined = iter([np.concatenate(same) for same in zip(*found, strict=True)])
         by_order = {id(leaf): next(joined) for leaf in flatten(structure)}
@@ -748,9 +775,40 @@ class Sequential(Model):
         return saving.sequential_from_config(cls, config, custom_objects)
 
 
-def clone_model(model: Model) -> Any:
-    """A model of the same layers with new weights."""
-    return saving.from_json_values(saving.described(model))
+def clone_model(
+    model: Model, input_tensors: Any = None, clone_function: Callable[[Layer], Any] | None = None,
+    call_function: Any = None, recursive: bool = False,
+) -> Any:  # fmt: skip
+    """A model of the same layers with new weights. `clone_function` gives the layer that takes the place of each, for
+    a Sequential or a functional model."""
+    if input_tensors is not None or call_function is not None or recursive:
+        raise NotImplementedError("clone_model: takes a model and a clone_function, no tensors and no call_function")
+    if clone_function is None:
+        return saving.from_json_values(saving.described(model))
+    if isinstance(model, Sequential):
+        found = Sequential(name=model.name)
+        if model._first is not None:
+            found.add(InputLayer(batch_shape=model._first.shape, dtype=model._first.dtype))
+        for layer in model.layers:
+            found.add(clone_function(layer))
+        return found
+    if model.graph is None:
+        raise ValueError(f"clone_model: {model.name} is a subclass; clone_function goes with Sequential and functional")
+    symbols = {id(leaf): KerasTensor(leaf.shape, leaf.dtype, leaf.name) for leaf in flatten(model.graph.inputs)}
+    layers: dict[int, Layer] = {}
+
+    def symbol(leaf: Any) -> Any:
+        return symbols[id(leaf)] if isinstance(leaf, KerasTensor) else leaf
+
+    for call in model.graph.calls:
+        if id(call.layer) not in layers:
+            kept = isinstance(call.layer, Function)  # an operator has no weights
+            layers[id(call.layer)] = call.layer if kept else as_layer(clone_function(call.layer))
+        args, kwargs = map_structure(symbol, call.args), map_structure(symbol, call.kwargs)
+        outputs = record(layers[id(call.layer)], args, kwargs)
+        symbols |= {id(old): new for old, new in zip(flatten(call.outputs), flatten(outputs), strict=True)}
+    ends = (map_structure(symbol, structure) for structure in (model.graph.inputs, model.graph.outputs))
+    return Model(*ends, name=model.name)
 
 
 def _track(tracker: Mean, value: Tensor, examples: int) -> None:

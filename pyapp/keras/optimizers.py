@@ -224,6 +224,12 @@ class Optimizer(Configured):
         if frequency and (self.iterations + 1) % frequency == 0:
             self._write_averages(weights)
 
+    def averages(self) -> list[tuple[Tensor, Tensor]]:
+        """(weight, its moving average) of all weights, with `use_ema`."""
+        if not self.use_ema:
+            return []
+        return [(weight, self._beside[id(weight)]["average"]) for weight in self._weights]
+
     def _write_averages(self, weights: Iterable[Tensor]) -> None:
         for weight in weights:
             if id(weight) in self._beside:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,18 @@ from ..formats.safetensors import write_safetensors
 from . import losses, optimizers
 from .core import Call, InputLayer, KerasTensor, Layer, flatten, map_structure, record
 from .lookup import CLASSES, as_json
+from .registered import (
+    deserialize_keras_object as deserialize_keras_object,
+)
+from .registered import (
+    get_registered_name as get_registered_name,
+)
+from .registered import (
+    get_registered_object as get_registered_object,
+)
+from .registered import (
+    serialize_keras_object as serialize_keras_object,
+)
 
 if TYPE_CHECKING:
     from .models import Model
@@ -365,19 +378,30 @@ def _opened(filepath: str | Path) -> Any:
 # -- summary
 
 
-def summary(model: Model, line_length: int | None = None) -> str:
+def summary(
+    model: Model, line_length: int | None = None, expand_nested: bool = False, show_trainable: bool = False,
+    layer_range: Any = None,
+) -> str:  # fmt: skip
     """A table of the layers, their output shapes and numbers of parameters, as text."""
-    rows = [("Layer (type)", "Output Shape", "Param #")]
-    for layer in model.layers:
-        rows.append(
-            (
-                f"{layer.name} ({type(layer).__name__})",
-                _output_shape(layer),
-                f"{layer.count_params():,}" if layer.built else "?",
-            )
-        )
+    rows = [("Layer (type)", "Output Shape", "Param #", "Trainable")]
+
+    def add(layers: list[Layer], depth: int) -> None:
+        for layer in layers:
+            name = f"{'   ' * depth}{'└ ' if depth else ''}{layer.name} ({type(layer).__name__})"
+            count = f"{layer.count_params():,}" if layer.built else "?"
+            trained = "-" if not layer.weights else "Y" if layer.trainable else "N"
+            rows.append((name, _output_shape(layer), count, trained))
+            inner = getattr(layer, "layers", None)
+            if expand_nested and isinstance(inner, (list, tuple)):
+                add(list(inner), depth + 1)
+
+    add(_between(model.layers, layer_range), 0)
     width = line_length or 78
+    if not show_trainable:
+        rows = [row[:3] for row in rows]  # type: ignore[misc]
     sizes = [int(width * 0.45), int(width * 0.35), width - int(width * 0.45) - int(width * 0.35)]
+    if show_trainable:
+        sizes = [sizes[0] - 8, sizes[1] - 4, sizes[2], 12]
     lines = [f'Model: "{model.name}"', "─" * width]
     for number, row in enumerate(rows):
         cells = [text if len(text) < size else text[: size - 2] + "…" for text, size in zip(row, sizes, strict=True)]
@@ -388,6 +412,16 @@ def summary(model: Model, line_length: int | None = None) -> str:
     trained = sum(w.numel() for w in model.trainable_weights)
     lines += ["─" * width, f" Total params: {_counted(total)}", f" Trainable params: {_counted(trained)}"]
     return "\n".join([*lines, f" Non-trainable params: {_counted(total - trained)}"])
+
+
+def _between(layers: list[Layer], names: Any) -> list[Layer]:
+    """The layers from the first to the second of two names (regular expressions), both included; all for None."""
+    if names is None:
+        return layers
+    places = [[k for k, layer in enumerate(layers) if re.fullmatch(name, layer.name)] for name in names]
+    if len(places) != 2 or not all(places):
+        raise ValueError(f"summary: layer_range is a pair of names of layers, got {names!r:.80}")
+    return layers[min(places[0][0], places[1][-1]) : max(places[0][0], places[1][-1]) + 1]
 
 
 def _counted(count: int) -> str:

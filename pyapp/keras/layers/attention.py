@@ -11,6 +11,7 @@ from ...nn import functional as F
 from ...train.batches import is_array
 from .. import constraints, initializers, regularizers
 from ..core import KerasTensor, Layer
+from ..settings import SETTINGS
 from .dense import EinsumDense
 
 __all__ = ["AdditiveAttention", "Attention", "GroupQueryAttention", "MultiHeadAttention"]
@@ -56,6 +57,7 @@ class _HeadsAttention(Layer):
             raise ValueError(f"{kind}: {num_heads} heads of queries do not divide among {key_value_heads} of keys")
         if sliding_window is not None and (not isinstance(sliding_window, int) or sliding_window < 1):
             raise ValueError(f"{kind}: sliding_window is a positive integer, not {sliding_window!r}")
+        flash_attention = flash_attention or SETTINGS.flash_attention
         if flash_attention and dropout:
             raise ValueError(f"{kind}: flash attention has no dropout, got dropout={dropout}")
         self.heads, self.key_value_heads, self.key_size, self.value_size = (

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...engine import Tensor, ops
-from ..arguments import is_channels_first
+from ..arguments import layer_is_channels_first
 from ..nn_functions import conv
 from .convolution import sizes
 from .recurrent import RNN, LSTMCell
@@ -94,11 +94,15 @@ class _ConvLSTM(RNN):
             **settings,
         )  # fmt: skip
         self.filters = filters
-        self.channels_first = is_channels_first(type(self).__name__, data_format)
+        self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
 
     @property
     def data_format(self) -> str:
         return "channels_first" if self.channels_first else "channels_last"
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, with the data_format that a session's setting chose."""
+        return {**super().get_config(), "data_format": self.data_format}
 
     def _check(self, sequences: Tensor) -> None:
         if sequences.ndim != self.rank + 3:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ...engine import Tensor, ops
+from ...engine import Tensor, no_grad, ops
 from ...engine.dtype import as_dtype
 from .. import activations, constraints, initializers, regularizers
 from ..core import Layer
@@ -135,10 +135,12 @@ class Embedding(Layer):
 
     def __init__(
         self, input_dim: int, output_dim: int, embeddings_initializer: Any = "uniform",
-        embeddings_regularizer: Any = None, embeddings_constraint: Any = None, mask_zero: bool = False, **settings: Any,
+        embeddings_regularizer: Any = None, embeddings_constraint: Any = None, mask_zero: bool = False,
+        weights: Any = None, **settings: Any,
     ) -> None:  # fmt: skip
         settings.pop("input_length", None)
         super().__init__(**settings)
+        self._first_rows = weights  # a matrix, or a list with it, that the weights begin with
         self.input_dim, self.output_dim, self.mask_zero = input_dim, output_dim, mask_zero
         chosen = "random_uniform" if embeddings_initializer == "uniform" else embeddings_initializer
         self.embeddings_initializer = initializers.get(chosen)
@@ -150,6 +152,19 @@ class Embedding(Layer):
             (self.input_dim, self.output_dim), self.embeddings_initializer, name="embeddings",
             regularizer=self.embeddings_regularizer, constraint=self.embeddings_constraint,
         )  # fmt: skip
+        if self._first_rows is not None:
+            given = self._first_rows
+            rows = ops.as_tensor(given[0] if isinstance(given, (list, tuple)) and len(given) == 1 else given)
+            if rows.shape != self.embeddings.shape:
+                raise ValueError(f"weights have the shape {tuple(rows.shape)}, not {tuple(self.embeddings.shape)}")
+            with no_grad():
+                self.embeddings.copy_(rows)
+            self._first_rows = None
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, without the weights."""
+        self.__dict__["_arguments"].pop("weights", None)
+        return super().get_config()
 
     def call(self, inputs: Tensor) -> Tensor:
         ids = inputs.to("int64") if inputs.dtype.is_floating_point else inputs

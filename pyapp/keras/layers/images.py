@@ -9,7 +9,7 @@ from ...engine import Tensor, ops
 from ...engine.ops.random import Generator
 from ...engine.ops.resample import interpolate
 from .. import random
-from ..arguments import is_channels_first
+from ..arguments import layer_is_channels_first
 from ..core import Layer, inherited_training
 
 __all__ = ["CenterCrop", "Resizing"]
@@ -50,13 +50,17 @@ class PictureLayer(Layer):
 
     def __init__(self, data_format: str | None = None, bounding_box_format: str | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self.channels_first = is_channels_first(type(self).__name__, data_format)
+        self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
         if self.moves and bounding_box_format is not None:
             raise NotImplementedError(f"{type(self).__name__}: bounding boxes do not move with the pictures")
 
     @property
     def data_format(self) -> str:
         return "channels_first" if self.channels_first else "channels_last"
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, with the data_format that a session's setting chose."""
+        return {**super().get_config(), "data_format": self.data_format}
 
     # -- to be written by layers
 

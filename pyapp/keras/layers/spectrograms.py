@@ -6,7 +6,7 @@ from math import ceil, log2
 from typing import Any
 
 from ...engine import Tensor, ops
-from ..arguments import is_channels_first
+from ..arguments import layer_is_channels_first
 from ..core import Layer
 from ..initializers import STFT
 from ..nn_functions import conv
@@ -45,7 +45,7 @@ class STFTSpectrogram(Layer):
         self.frame_step = frame_step or frame_length // 2
         self.fft_length = fft_length or 2 ** ceil(log2(frame_length))
         self.scaling, self.padding, self.expand_dims = scaling, padding, expand_dims
-        self.channels_first = is_channels_first(kind, data_format)
+        self.channels_first = layer_is_channels_first(kind, data_format)
         self._made_by = {side: STFT(side, window, scaling, periodic) for side in ("real", "imag")}
 
     @property
