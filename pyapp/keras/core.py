@@ -90,6 +90,7 @@ class KerasTensor:
         self.dtype = as_dtype(dtype).name
         self.name = name or unique_name("keras_tensor")
         self.call: Call | None = None  # None for an input of a model
+        self.mask_dims = 0  # how many dims the mask has that comes with it; 0: there is none
         self.index = 0  # which of the call's outputs
 
     @property
@@ -131,6 +132,48 @@ class KerasTensor:
 
     def __pow__(self, other: Any) -> KerasTensor:
         return self._apply("power", lambda x, y: x**y, other)
+
+    def __rpow__(self, other: Any) -> KerasTensor:
+        return self._apply("power", lambda x, y: y**x, other)
+
+    def __floordiv__(self, other: Any) -> KerasTensor:
+        return self._apply("floor_divide", lambda x, y: x // y, other)
+
+    def __rfloordiv__(self, other: Any) -> KerasTensor:
+        return self._apply("floor_divide", lambda x, y: y // x, other)
+
+    def __mod__(self, other: Any) -> KerasTensor:
+        return self._apply("mod", lambda x, y: x % y, other)
+
+    def __rmod__(self, other: Any) -> KerasTensor:
+        return self._apply("mod", lambda x, y: y % x, other)
+
+    def __lt__(self, other: Any) -> KerasTensor:
+        return self._apply("less", lambda x, y: x < y, other)
+
+    def __le__(self, other: Any) -> KerasTensor:
+        return self._apply("less_equal", lambda x, y: x <= y, other)
+
+    def __gt__(self, other: Any) -> KerasTensor:
+        return self._apply("greater", lambda x, y: x > y, other)
+
+    def __ge__(self, other: Any) -> KerasTensor:
+        return self._apply("greater_equal", lambda x, y: x >= y, other)
+
+    def __and__(self, other: Any) -> KerasTensor:
+        return self._apply("logical_and", lambda x, y: x & y, other)
+
+    def __or__(self, other: Any) -> KerasTensor:
+        return self._apply("logical_or", lambda x, y: x | y, other)
+
+    def __xor__(self, other: Any) -> KerasTensor:
+        return self._apply("logical_xor", lambda x, y: x ^ y, other)
+
+    def __invert__(self) -> KerasTensor:
+        return self._apply("logical_not", lambda x: ~x)
+
+    def __abs__(self) -> KerasTensor:
+        return self._apply("absolute", lambda x: x.abs())
 
     def __neg__(self) -> KerasTensor:
         return self._apply("negative", lambda x: -x)
@@ -370,7 +413,18 @@ class Layer(Configured, Module):
 
     @property
     def trainable_weights(self) -> list[Tensor]:
-        return [w for w in self.weights if getattr(w, "is_parameter", False) and w.requires_grad]
+        """What the optimiser changes. A layer that is not trainable has none, whatever the layers inside say."""
+        if not self._trainable:
+            return []
+        found = {id(w): w for w in self._own_weights() if getattr(w, "is_parameter", False) and w.requires_grad}
+        for child in self._modules.values():
+            if isinstance(child, Layer):
+                inside = child.trainable_weights
+            else:
+                inside = [parameter for parameter in child.parameters() if parameter.requires_grad]
+            for weight in inside:
+                found.setdefault(id(weight), weight)
+        return list(found.values())
 
     trainable_variables = trainable_weights
 
@@ -415,13 +469,10 @@ class Layer(Configured, Module):
 
     @property
     def losses(self) -> list[Tensor]:
-        """Penalties of regularisers and the losses that calls added."""
-        found: list[Tensor] = []
-        for module in self.modules():
-            if isinstance(module, Layer):
-                found += module._added_losses
-                found += [penalty(w) for w, penalty in module._regularized if module._trainable]
-        return found
+        """The losses that calls added, and the penalties of regularisers."""
+        layers = [module for module in self.modules() if isinstance(module, Layer)]
+        added = [loss for layer in layers for loss in layer._added_losses]
+        return [*added, *(penalty(w) for layer in layers if layer._trainable for w, penalty in layer._regularized)]
 
     def clear_losses(self) -> None:
         """Forgets the losses that calls have added."""
@@ -444,7 +495,7 @@ class Layer(Configured, Module):
         training = kwargs.get("training")
         if training is None:
             training = _thread.training
-        if "training" in _arguments_of(type(self).call):
+        if "training" in arguments_of(type(self).call):
             kwargs["training"] = bool(training)
         else:
             kwargs.pop("training", None)
@@ -580,7 +631,9 @@ class Layer(Configured, Module):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, as JSON values."""
-        return {**super().get_config(), "name": self.name}
+        taken, every = arguments_of(type(self).__init__), _takes_any(type(self).__init__)
+        more = {"name": self.name, "trainable": self._trainable, "dtype": self.dtype}
+        return {**super().get_config(), **{key: value for key, value in more.items() if every or key in taken}}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Any:
@@ -615,9 +668,15 @@ def restored(value: Any) -> Any:
 
 
 @functools.cache
-def _arguments_of(call: Any) -> frozenset[str]:
+def arguments_of(call: Any) -> frozenset[str]:
     """The names of the arguments of `call`."""
     return frozenset(inspect.signature(call).parameters)
+
+
+@functools.cache
+def _takes_any(call: Any) -> bool:
+    """Whether `call` takes arguments of any name."""
+    return any(one.kind is one.VAR_KEYWORD for one in inspect.signature(call).parameters.values())
 
 
 @functools.cache
@@ -704,7 +763,8 @@ def infer(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 return leaf
             longer = size * 16  # windows of convolutions and pools must fit
             sizes = [(size if place == 0 else longer) if n is None else n for place, n in enumerate(leaf.shape)]
-            return ops.zeros(sizes, dtype=leaf.dtype)
+            found = ops.zeros(sizes, dtype=leaf.dtype)
+            return set_mask(found, ops.ones(sizes[: leaf.mask_dims], dtype="bool")) if leaf.mask_dims else found
 
         given, named = map_structure(zeros, args), map_structure(zeros, kwargs)
         named.pop("training", None)
@@ -726,6 +786,9 @@ def infer(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         ]
     )
     by_order = {id(leaf): next(made) for leaf in flat[0]}
+    for leaf in flat[0]:
+        mask = mask_of(leaf)
+        by_order[id(leaf)].mask_dims = 0 if mask is None else mask.ndim
     return map_structure(lambda leaf: by_order[id(leaf)], found[0])
 
 

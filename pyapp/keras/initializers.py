@@ -230,5 +230,6 @@ glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_norma
     GlorotUniform, GlorotNormal, HeUniform, HeNormal, LecunUniform, LecunNormal
 )  # fmt: skip
 
-_lookup = Lookup("initializer", globals(), Initializer)
+_ALIASES = {"uniform": "RandomUniform", "normal": "RandomNormal", "zero": "Zeros", "one": "Ones"}
+_lookup = Lookup("initializer", globals(), Initializer, _ALIASES)
 get, deserialize = _lookup.get, _lookup.deserialize

@@ -263,7 +263,7 @@ def circle(
     same = labels == classes.T
     partner = same
     if remove_diagonal:
-        partner = same & ~ops.eye(*same.shape, dtype="bool", device=same.device)
+        partner = same & ~ops.eye(same.shape[0], same.shape[1], dtype="bool", device=same.device)
     near = (margin + distance) * (distance - margin) * gamma
     far = (1 + margin - distance).clamp(min=0.0) * (1 - margin - distance) * gamma
     never = -1e30  # of what is left out
@@ -333,6 +333,15 @@ def reduced(values: Tensor, sample_weight: Any, reduction: str | None) -> Tensor
     return values.mean()
 
 
+def _of_same_rank(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:
+    """Labels and predictions where one has a last dim of 1 more: vectors become (B, 1), others lose the dim."""
+    if y_true.ndim == y_pred.ndim + 1 and y_true.shape[-1] == 1:
+        return (y_true, y_pred.unsqueeze(-1)) if y_pred.ndim == 1 else (y_true.squeeze(-1), y_pred)
+    if y_pred.ndim == y_true.ndim + 1 and y_pred.shape[-1] == 1:
+        return (y_true.unsqueeze(-1), y_pred) if y_true.ndim == 1 else (y_true, y_pred.squeeze(-1))
+    return y_true, y_pred
+
+
 class LossFunctionWrapper(Loss):
     """A function (y_true, y_pred, **settings) as a loss."""
 
@@ -344,7 +353,7 @@ class LossFunctionWrapper(Loss):
         self.fn, self.settings = fn, settings
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        return self.fn(y_true, y_pred, **self.settings)
+        return self.fn(*_of_same_rank(y_true, y_pred), **self.settings)
 
 
 def _loss_class(name: str, fn: Callable[..., Tensor], **defaults: Any) -> type[Loss]:

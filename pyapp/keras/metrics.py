@@ -187,6 +187,8 @@ def for_labels(given: Any, y_true: Any, y_pred: Tensor) -> Metric:
     if isinstance(found, losses.Loss):
         return MeanMetricWrapper(lambda t, p: found(t, p), found.name)
     if isinstance(found, Metric):
+        if isinstance(given, str):
+            found.name = given
         return found
     return MeanMetricWrapper(found, getattr(found, "__name__", "metric"))
 

@@ -24,6 +24,7 @@ from .core import (
     InputLayer,
     KerasTensor,
     Layer,
+    arguments_of,
     as_layer,
     flatten,
     map_structure,
@@ -275,11 +276,14 @@ class Model(Layer):
             raise ValueError(f"{self.name}: call compile() before training and evaluation")
         return self._compiled
 
-    def _prepare(self, outputs: list[Tensor]) -> None:
+    def _prepare(self, y_pred: Any) -> None:
         """Fits losses and metrics to the outputs, which a subclass shows only when it runs."""
-        given = self._must_be_compiled()
+        given, outputs = self._must_be_compiled(), flatten(y_pred)
         if self._compiled_metrics is None:
-            names = self.output_names or [f"output_{k + 1}" for k in range(len(outputs))]
+            names = self.output_names
+            if not names and isinstance(y_pred, Mapping):
+                names = sorted(y_pred)
+            names = names or [f"output_{k + 1}" for k in range(len(outputs))]
             names = names if len(names) == len(outputs) else [f"output_{k + 1}" for k in range(len(outputs))]
             if given["loss"] is not None:
                 self._compiled_loss = CompiledLoss(given["loss"], given["loss_weights"], names)
@@ -294,7 +298,7 @@ class Model(Layer):
     ) -> Tensor:
         """The loss of a batch, with the penalties of regularisers. A subclass may write its own."""
         outputs = flatten(y_pred)
-        self._prepare(outputs)
+        self._prepare(y_pred)
         total: Tensor | None = None
         if self._compiled_loss is not None:
             names = self._compiled_loss.names
@@ -317,7 +321,9 @@ class Model(Layer):
     def _forward(self, x: Any, y: Any, sample_weight: Any, training: bool) -> tuple[Any, Tensor]:
         self.clear_losses()
         y_pred = self(x, training=training)
-        loss = self.compute_loss(x, y, y_pred, sample_weight, training=training)
+        # A compute_loss of one's own may lack `training`.
+        more = {"training": training} if "training" in arguments_of(type(self).compute_loss) else {}
+        loss = self.compute_loss(x, y, y_pred, sample_weight, **more)
         return y_pred, loss
 
     def _gather(self, x: Any, y: Any, y_pred: Any, loss: Tensor, sample_weight: Any) -> None:
@@ -330,7 +336,7 @@ class Model(Layer):
     def _update_metrics(self, y: Any, y_pred: Any, sample_weight: Any) -> None:
         outputs = flatten(y_pred)
         if self._compiled_metrics is None:
-            self._prepare(outputs)
+            self._prepare(y_pred)
         assert self._compiled_metrics is not None
         count = len(outputs)
         weights = sample_weight if isinstance(sample_weight, (list, tuple)) else [sample_weight] * count

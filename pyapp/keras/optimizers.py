@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from inspect import signature
 from math import sqrt
 from typing import Any
 
@@ -75,6 +76,15 @@ class Optimizer(Configured):
     """
 
     states: tuple[str, ...] = ()  # what is kept for each weight
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, with those of all optimisers; the learning rate is that of now."""
+        every = signature(Optimizer.__init__).parameters
+        defaults = {name: one.default for name, one in every.items() if one.default is not one.empty}
+        found = {**defaults, **super().get_config(), "name": self.name}
+        if self.schedule is None and "learning_rate" in found:
+            found["learning_rate"] = self._rate
+        return found
 
     def __init__(
         self, learning_rate: Any = 0.001, weight_decay: float | None = None, clipnorm: float | None = None,
@@ -880,7 +890,10 @@ class LossScaleOptimizer(Optimizer):
         self.initial_scale, self.dynamic_growth_steps = float(initial_scale), dynamic_growth_steps
         self.dynamic_scale, self.step_counter = self.initial_scale, 0
 
-    @property  # type: ignore[override]
+    def get_config(self) -> dict[str, Any]:
+        return {**Configured.get_config(self), "name": self.name}
+
+    @property
     def learning_rate(self) -> Setting:
         return self.inner_optimizer.learning_rate
 
@@ -982,7 +995,10 @@ class MultiOptimizer(Optimizer):
         self.optimizer_map = optimizer_map
         self.optimizers: list[Optimizer] = []
 
-    @property  # type: ignore[override]
+    def get_config(self) -> dict[str, Any]:
+        return {**Configured.get_config(self), "name": self.name}
+
+    @property
     def learning_rate(self) -> Setting:
         raise AttributeError("each of the optimisers of a MultiOptimizer has a learning rate of its own")
 

@@ -32,7 +32,8 @@ def _rebuilt(structure: Any, values: Iterable[Any]) -> Any:
     if isinstance(structure, Mapping):
         found = dict(zip(sorted(structure), values, strict=True))
         made = {key: found[key] for key in structure}
-        return made if type(structure) is dict else type(structure)(made)
+        kind: Any = type(structure)
+        return made if kind is dict else kind(made)
     if hasattr(structure, "_fields"):  # a named tuple
         return type(structure)(*values)
     return type(structure)(values)

@@ -203,7 +203,5 @@ def split_dataset(
     left = count - right if left is None else left
     if left + right > count:
         raise ValueError(f"split_dataset: {left} and {right} examples are more than the {count} there are")
-    return tuple(
-        map_structure(lambda part, where=where: part[order[where]], dataset)
-        for where in (slice(left), slice(count - right, None))
-    )
+    first, last = order[:left], order[count - right :]
+    return map_structure(lambda part: part[first], dataset), map_structure(lambda part: part[last], dataset)

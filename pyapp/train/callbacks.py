@@ -281,7 +281,10 @@ class CSVLogger(Callback):
             **{k: "[" + ", ".join(map(str, v)) + "]" if isinstance(v, list) else v for k, v in (logs or {}).items()},
         }
         if self._writer is None:
-            names = ["epoch", *sorted(row.keys() - {"epoch"})]
+            numbers = sorted(row.keys() - {"epoch"})
+            if not any(name.startswith("val_") for name in numbers):  # a later epoch may have them, as Keras thinks
+                numbers += [f"val_{name}" for name in numbers]
+            names = ["epoch", *numbers]
             self._writer = csv.DictWriter(
                 self._file, names, delimiter=self.separator, extrasaction="ignore", restval="NA"
             )

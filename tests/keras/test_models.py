@@ -203,7 +203,10 @@ def test_checkpoints_and_tables_of_an_interrupted_training(tmp_path: Path) -> No
     kept = keras.callbacks.ModelCheckpoint(tmp_path / "{epoch:02d}.keras", monitor="loss", save_best_only=True)
     with pytest.raises(KeyboardInterrupt):
         model.fit(x, y, epochs=5, verbose=0, callbacks=[keras.callbacks.CSVLogger(table), kept, Stop()])
-    assert table.read_text().splitlines()[0] == "epoch,accuracy,loss" and len(table.read_text().splitlines()) == 3
+    assert (
+        table.read_text().splitlines()[0] == "epoch,accuracy,loss,val_accuracy,val_loss"
+        and len(table.read_text().splitlines()) == 3
+    )
     assert (tmp_path / "01.keras").exists()
     assert keras.models.load_model(tmp_path / "01.keras").optimizer.iterations == 1
 

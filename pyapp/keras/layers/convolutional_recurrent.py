@@ -115,7 +115,7 @@ class _ConvLSTM(RNN):
         shape = tuple(input_shape)
         if len(shape) != self.rank + 3:
             raise ValueError(f"takes {self.rank + 3} dims (batch, steps, {self.rank} of space, channels)")
-        super().build((shape[0], *shape[3:], shape[2]) if self.channels_first else (shape[0], *shape[2:]))
+        self._build_cell((shape[0], *shape[3:], shape[2]) if self.channels_first else (shape[0], *shape[2:]))
 
     def call(
         self, sequences: Tensor, initial_state: Any = None, mask: Tensor | None = None, training: bool = False

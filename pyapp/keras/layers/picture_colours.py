@@ -3,6 +3,7 @@ smallest and the largest value of a pixel."""
 
 from __future__ import annotations
 
+from math import log
 from typing import Any
 
 from ...engine import Tensor, ops
@@ -108,7 +109,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
         tall, wide = -(-height // rows), -(-width // columns)
         padded = x
         for axis, size in ((1, tall * rows), (2, wide * columns)):  # mirrored at the edge, which is repeated
-            places = ops.arange(size, device=x.device) % (2 * x.shape[axis])
+            places = ops.remainder(ops.arange(size, device=x.device), 2 * x.shape[axis])
             padded = padded.index_select(axis, ops.minimum(places, 2 * x.shape[axis] - 1 - places))
         pixels = padded.clamp(0, 255).to("int64")
         tiles = pixels.reshape(batch, rows, tall, columns, wide, channels).permute(0, 1, 3, 5, 2, 4)
@@ -305,7 +306,7 @@ class RandomPosterization(_Coloured):
         return {"shift_factor": 8 - ops.randint(low, high, (x.shape[0],), generator=generator, device=x.device)}
 
     def disturbed(self, x: Tensor, drawn: Any) -> Tensor:
-        step = 2.0 ** of_each(drawn["shift_factor"]).to("float32")
+        step = (of_each(drawn["shift_factor"]).to("float32") * log(2.0)).exp().round()  # 2 to that power
         whole = _scaled(x, self.value_range, _BYTES).trunc()
         return _scaled((whole / step).floor() * step, _BYTES, self.value_range)
 

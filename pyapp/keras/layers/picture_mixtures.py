@@ -159,7 +159,8 @@ class _Choice(RandomPictureLayer):
         super().__init__(seed, data_format, **settings)
         self.value_range, self.interpolation = tuple(value_range), interpolation
         self.factor = strength = self.limits(factor, 0.0)
-        coloured, moved = {"value_range": value_range}, {"interpolation": interpolation}
+        coloured: dict[str, Any] = {"value_range": value_range}
+        moved: dict[str, Any] = {"interpolation": interpolation}
         makers = {
             "random_shear": lambda: RandomShear(strength, strength, **moved),
             "random_translation": lambda: RandomTranslation(strength, strength, **moved),

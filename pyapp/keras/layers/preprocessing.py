@@ -81,21 +81,32 @@ class Normalization(Layer):
 
 
 class CategoryEncoding(Layer):
-    """Class numbers as vectors: output_mode one_hot, multi_hot or count."""
+    """Class numbers as vectors: output_mode one_hot, multi_hot or count. With count, `count_weights` of the numbers'
+    shape say how much each counts."""
 
-    def __init__(self, num_tokens: int, output_mode: str = "multi_hot", **settings: Any) -> None:
+    def __init__(
+        self, num_tokens: int | None = None, output_mode: str = "multi_hot", sparse: bool = False, **settings: Any
+    ) -> None:
         super().__init__(**settings)
         if output_mode not in ("one_hot", "multi_hot", "count"):
             raise ValueError(f"CategoryEncoding: output_mode is one_hot, multi_hot or count, not {output_mode!r}")
+        if not isinstance(num_tokens, int) or num_tokens < 1:
+            raise ValueError(f"CategoryEncoding: num_tokens is a positive integer, not {num_tokens!r}")
+        if sparse:
+            raise NotImplementedError("CategoryEncoding: there are no sparse tensors")
         self.num_tokens, self.output_mode = num_tokens, output_mode
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def call(self, inputs: Tensor, count_weights: Any = None) -> Tensor:
+        if count_weights is not None and self.output_mode != "count":
+            raise ValueError(f"count_weights go with output_mode='count', not {self.output_mode!r}")
         ids = inputs.to("int64")
         if self.output_mode == "one_hot" and ids.ndim and ids.shape[-1] == 1:
             ids = ids.squeeze(-1)
         one_hot = (ids.unsqueeze(-1) == ops.arange(self.num_tokens)).to(self.dtype)
         if self.output_mode == "one_hot":
             return one_hot
+        if count_weights is not None:
+            one_hot = one_hot * ops.as_tensor(count_weights).to(self.dtype).unsqueeze(-1)
         counts = one_hot.sum(-2)
         return counts if self.output_mode == "count" else (counts > 0).to(self.dtype)
 

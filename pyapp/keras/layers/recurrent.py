@@ -10,7 +10,7 @@ from ...engine.ops.random import Generator
 from ...nn import functional as F
 from ...train.names import snake_case
 from .. import activations, constraints, initializers, regularizers
-from ..core import Layer, as_layer, flatten
+from ..core import Layer, arguments_of, as_layer, flatten
 
 __all__ = [
     "GRU", "LSTM", "RNN", "Bidirectional", "GRUCell", "LSTMCell", "SimpleRNN", "SimpleRNNCell", "StackedRNNCells",
@@ -71,14 +71,14 @@ class Cell(Layer):
     def zero_states(self, batch: int, like: Tensor) -> list[Tensor]:
         return [ops.zeros((batch, self.units), dtype=like.dtype, device=like.device) for _ in range(self.states)]
 
-    def output_of(self, states: list[Tensor]) -> Tensor:
-        """The output among the states."""
-        return states[0]
+    def advance(self, part: Tensor, states: list[Tensor], training: bool) -> tuple[Tensor, list[Tensor]]:
+        """The output and the next states, from the inputs' share of this step."""
+        after = self.step(part, states)
+        return after[0], after
 
     def call(self, inputs: Tensor, states: Any, training: bool = False) -> Any:
         states = list(states) if isinstance(states, (list, tuple)) else [states]
-        after = self.step(self.input_part(inputs), states)
-        return after[0], after
+        return self.advance(self.input_part(inputs), states, training)
 
 
 class SimpleRNNCell(Cell):
@@ -187,6 +187,44 @@ class LSTMCell(Cell):
         return [gate(total[:, 3 * n :]) * self.activation(c), c]
 
 
+class _OwnCell:
+    """How RNN runs a cell that a user wrote: a layer with `state_size`, a number or several, whose call(inputs, states)
+    gives the output and the next states. It may have `output_size` and `get_initial_state(batch_size)`."""
+
+    dropout = recurrent_dropout = 0.0  # such a cell has its own
+    generator = None
+
+    def __init__(self, cell: Layer) -> None:
+        self.cell = cell
+        size = cell.state_size
+        self.sizes = [size] if isinstance(size, int) else list(size)
+        self.states = len(self.sizes)
+        self.units = getattr(cell, "output_size", None) or self.sizes[0]
+
+    def input_part(self, x: Tensor) -> Tensor:
+        return x
+
+    def advance(self, part: Tensor, states: list[Tensor], training: bool) -> tuple[Tensor, list[Tensor]]:
+        more = {"training": training} if "training" in arguments_of(type(self.cell).call) else {}
+        output, after = self.cell(part, states, **more)
+        return output, flatten(after)
+
+    def zero_states(self, batch: int, like: Tensor) -> list[Tensor]:
+        if hasattr(self.cell, "get_initial_state"):
+            return flatten(self.cell.get_initial_state(batch_size=batch))
+        shapes = [(batch, *((size,) if isinstance(size, int) else size)) for size in self.sizes]
+        return [ops.zeros(shape, dtype=like.dtype, device=like.device) for shape in shapes]
+
+
+def _stepper(owner: str, cell: Any) -> Any:
+    """What runs the steps of a cell. TypeError for what is none."""
+    if isinstance(cell, (Cell, StackedRNNCells)):
+        return cell
+    if isinstance(cell, Layer) and hasattr(cell, "state_size"):
+        return _OwnCell(cell)
+    raise TypeError(f"{owner}: takes a cell, such as LSTMCell, or a layer with state_size, not {cell!r:.60}")
+
+
 class StackedRNNCells(Layer):
     """Cells of which each reads the outputs of the one before."""
 
@@ -194,44 +232,41 @@ class StackedRNNCells(Layer):
 
     def __init__(self, cells: Any, **settings: Any) -> None:
         super().__init__(**settings)
-        for cell in cells:
-            if not isinstance(cell, Cell):
-                raise TypeError(f"StackedRNNCells: takes SimpleRNNCells, GRUCells or LSTMCells, not {cell!r:.60}")
+        self._steppers = [_stepper("StackedRNNCells", cell) for cell in cells]
+        for cell in self._steppers:
             if cell.dropout or cell.recurrent_dropout:
                 raise ValueError(f"StackedRNNCells: {cell.name} has dropout, which layers of one cell have alone")
         self.cells = [as_layer(cell) for cell in cells]
 
     @property
     def units(self) -> int:
-        return int(self.cells[-1].units)
+        return int(self._steppers[-1].units)
 
     def build(self, input_shape: Any) -> None:
-        for cell in self.cells:
-            cell.build(input_shape)
-            cell.built = True
-            input_shape = (*input_shape[:-1], cell.units)
+        for cell, stepper in zip(self.cells, self._steppers, strict=True):
+            if not cell.built:
+                cell.build(input_shape)
+                cell.built = True
+            input_shape = (*input_shape[:-1], stepper.units)
 
     def zero_states(self, batch: int, like: Tensor) -> list[Tensor]:
-        return [state for cell in self.cells for state in cell.zero_states(batch, like)]
+        return [state for stepper in self._steppers for state in stepper.zero_states(batch, like)]
 
     def input_part(self, x: Tensor) -> Tensor:
-        return self.cells[0].input_part(x)
+        found: Tensor = self._steppers[0].input_part(x)
+        return found
 
-    def step(self, part: Tensor, states: list[Tensor]) -> list[Tensor]:
-        """The next states of all cells, in the order of the cells."""
+    def advance(self, part: Tensor, states: list[Tensor], training: bool) -> tuple[Tensor, list[Tensor]]:
+        """The output of the last cell, and the next states of all, in the order of the cells."""
         after: list[Tensor] = []
-        for number, cell in enumerate(self.cells):
+        for number, cell in enumerate(self._steppers):
             own, states = states[: cell.states], states[cell.states :]
-            new = cell.step(part if number == 0 else cell.input_part(part), own)
-            after, part = [*after, *new], new[0]
-        return after
-
-    def output_of(self, states: list[Tensor]) -> Tensor:
-        return states[-self.cells[-1].states]
+            part, new = cell.advance(part if number == 0 else cell.input_part(part), own, training)
+            after += new
+        return part, after
 
     def call(self, inputs: Tensor, states: Any, training: bool = False) -> Any:
-        after = self.step(self.input_part(inputs), list(states))
-        return self.output_of(after), after
+        return self.advance(self.input_part(inputs), list(states), training)
 
 
 class RNN(Layer):
@@ -246,8 +281,7 @@ class RNN(Layer):
         super().__init__(**settings)
         if isinstance(cell, (list, tuple)):
             cell = StackedRNNCells(cell)
-        if not isinstance(cell, (Cell, StackedRNNCells)):
-            raise TypeError(f"RNN: takes a SimpleRNNCell, GRUCell or LSTMCell, not {cell!r:.60}")
+        self._steps = _stepper("RNN", cell)
         self.cell = cell
         self.return_sequences, self.return_state = return_sequences, return_state
         self.go_backwards, self.stateful = go_backwards, stateful
@@ -255,8 +289,13 @@ class RNN(Layer):
         self.kept: list[Tensor] | None = None  # the states after the last batch
 
     def build(self, input_shape: Any) -> None:
-        self.cell.build(input_shape)
-        self.cell.built = True
+        self._build_cell((input_shape[0], *input_shape[2:]))
+
+    def _build_cell(self, input_shape: Any) -> None:
+        """Makes the weights of the cell, for inputs of one step."""
+        if not self.cell.built:
+            self.cell.build(input_shape)
+            self.cell.built = True
 
     def _check(self, sequences: Tensor) -> None:
         if sequences.ndim != 3:
@@ -285,7 +324,7 @@ class RNN(Layer):
         self._check(sequences)
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         mask = None if mask is None else ops.as_tensor(mask)
-        cell, batch = self.cell, sequences.shape[0]
+        cell, batch = self._steps, sequences.shape[0]
         x = sequences
         if training and cell.dropout:
             x = F.dropout(sequences, cell.dropout, generator=cell.generator)
@@ -306,8 +345,7 @@ class RNN(Layer):
             before = states
             if dropped is not None:
                 before = [states[0] * dropped, *states[1:]]
-            after = cell.step(parts[:, t], before)
-            output = cell.output_of(after)
+            output, after = cell.advance(parts[:, t], before, training)
             if mask is not None:
                 seen = mask[:, t].to("bool").reshape(-1, *(1,) * (output.ndim - 1))
                 after = [ops.where(seen, new, old) for new, old in zip(after, states, strict=True)]
@@ -317,7 +355,7 @@ class RNN(Layer):
             outputs.append(output)
         if self.stateful:
             self.kept = [state.detach() for state in states]
-        last = outputs[-1] if outputs else cell.output_of(states)
+        last = outputs[-1] if outputs else states[0]
         result = ops.stack(outputs, 1) if self.return_sequences else last
         return (result, *states) if self.return_state else result
 

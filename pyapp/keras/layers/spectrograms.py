@@ -76,7 +76,9 @@ class STFTSpectrogram(Layer):
         real = None if self.mode == "imag" else part(self.real_kernel)
         imaginary = None if self.mode == "real" else part(self.imag_kernel)
         if real is None or imaginary is None:
-            return self._arranged(imaginary if real is None else real)
+            alone = imaginary if real is None else real
+            assert alone is not None
+            return self._arranged(alone)
         if self.mode == "angle":
             return self._arranged(ops.atan2(imaginary, real))
         if self.mode == "stft":
