@@ -1671,3 +1671,133 @@ def circle_loss(keras: Any) -> Any:
         number(keras.losses.Circle(remove_diagonal=False, reduction="sum")(classes, vectors)),
         number(keras.losses.circle(classes, vectors, gamma=4.0)),
     ]
+
+
+@script
+def cells_of_ones_own(keras: Any) -> Any:
+    layers, ops = keras.layers, keras.ops
+
+    class Minimal(layers.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self, units: int, **settings: Any) -> None:
+            super().__init__(**settings)
+            self.units = self.state_size = units
+
+        def build(self, input_shape: Any) -> None:
+            self.kernel = self.add_weight(shape=(input_shape[-1], self.units), initializer="uniform", name="kernel")
+            self.recurrent = self.add_weight(shape=(self.units, self.units), initializer="normal", name="recurrent")
+
+        def call(self, inputs: Any, states: Any) -> Any:
+            output = ops.matmul(inputs, self.kernel) + ops.matmul(states[0], self.recurrent)
+            return output, [output]
+
+    class Two(layers.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self, units: int, **settings: Any) -> None:
+            super().__init__(**settings)
+            self.units, self.state_size, self.output_size = units, [units, units], units
+
+        def build(self, input_shape: Any) -> None:
+            self.kernel = self.add_weight(shape=(input_shape[-1], self.units), name="kernel")
+
+        def call(self, inputs: Any, states: Any, training: bool = False) -> Any:
+            a, b = states
+            new = ops.tanh(a + ops.matmul(inputs, self.kernel))
+            return new * b + 1, [new, b + new]
+
+        def get_initial_state(self, batch_size: int | None = None) -> Any:
+            return [ops.zeros((batch_size, self.units)), ops.ones((batch_size, self.units))]
+
+    x = numbers(8, (3, 5), 2)[0]
+    inputs, found = keras.Input((None, 5)), []
+    for layer in (
+        layers.RNN(Minimal(4)),
+        layers.RNN([Minimal(4), layers.GRUCell(3), Two(2)], return_sequences=True, return_state=True),
+    ):
+        model = keras.Model(inputs, layer(inputs))
+        start(model)
+        found.append(model.predict(x, verbose=0))
+    keras.utils.clear_session()
+    model = keras.Sequential([keras.Input((3, 5)), layers.RNN(Two(4), return_sequences=True), layers.Dense(1)])
+    start(model)
+    model.compile("adam", "mse")
+    return [found, fitted(model, x, numbers(8, (3, 1), 2, 4)[0])]
+
+
+@script
+def losses_that_users_write(keras: Any) -> Any:
+    layers, ops = keras.layers, keras.ops
+    x, y = numbers(9, (6,), 2)
+
+    def contrastive(y_true: Any, y_pred: Any) -> Any:  # labels are (B,), predictions (B, 1)
+        near, far = ops.square(y_pred), ops.square(ops.maximum(1 - y_pred, 0))
+        return ops.mean((1 - y_true) * near + y_true * far)
+
+    class Student(keras.Model):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = [layers.Dense(4, activation=lambda x: ops.tanh(x)), layers.BatchNormalization()]
+            self.heads = {"a": layers.Dense(1, activation="sigmoid"), "b": layers.Dense(2)}
+
+        def call(self, x: Any, training: bool = False) -> Any:
+            for block in self.blocks:
+                x = block(x)
+            return {name: head(x) for name, head in self.heads.items()}
+
+        def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None) -> Any:
+            return super().compute_loss(x, y, y_pred, sample_weight) + 0.01 * ops.mean(ops.square(y_pred["b"]))
+
+    found = []
+    model = Student()
+    model(x)
+    start(model)
+    model.compile(keras.optimizers.SGD(0.1), {"a": contrastive, "b": "mse"}, metrics={"a": ["AUC"]})
+    labels = {"a": y.astype("float32"), "b": x[:, :2]}
+    found.append(fitted(model, x, labels, batch_size=4))  # the last batch has one example
+    frozen = keras.Sequential([keras.Input((6,)), layers.Dense(3), layers.Dense(1)])
+    frozen.trainable = False
+    frozen.layers[0].trainable = True
+    return [found, len(frozen.trainable_weights), len(frozen.weights)]
+
+
+@script
+def operators_and_masks_of_symbols(keras: Any) -> Any:
+    layers, ops = keras.layers, keras.ops
+    inputs = keras.Input((4,))
+    x = abs(1 - (inputs * 2 + 1 - inputs / 3)) ** 2
+    y = ops.concatenate([x[:, 0:2], x[:, 2:]], axis=-1)
+    kept = ops.where((y > 0.5) & (y <= 2), y, 0 * y)
+    model = keras.Model(inputs, [kept, x % 0.7, x // 0.5, 2.0 / x, 2 % (x + 1), -x, ops.cast(~(x >= 1), "float32")])
+
+    class Softmax(layers.Layer):  # type: ignore[misc, name-defined]
+        def call(self, inputs: Any, mask: Any = None) -> Any:
+            shares = ops.exp(inputs) * ops.expand_dims(ops.cast(mask, "float32"), -1)
+            return shares / ops.sum(shares, axis=1, keepdims=True)
+
+    words = keras.Input((None,), dtype="int32")
+    scores = layers.Dense(1)(layers.Embedding(10, 4, mask_zero=True)(words))
+    attention = keras.Model(words, Softmax()(scores))
+    start(attention)
+    x = np.abs(numbers(3, 4, 2)[0])
+    return [model.predict(x, verbose=0), attention.predict(np.array([[1, 2, 0], [3, 0, 0]]), verbose=0)]
+
+
+@script
+def frames_and_an_orthogonal_regularizer(keras: Any) -> Any:
+    layers, ops = keras.layers, keras.ops
+    frames = np.abs(numbers(4, (3, 6, 6, 1), 2)[0]) / 3
+
+    class Orthogonal(keras.regularizers.Regularizer):  # type: ignore[misc, name-defined]
+        def __call__(self, x: Any) -> Any:
+            x = ops.reshape(x, (-1, 2, 2))
+            return 0.1 * ops.sum(ops.square(ops.tensordot(x, x, axes=(2, 2))))
+
+    model = keras.Sequential([
+        keras.Input((None, 6, 6, 1)), layers.ConvLSTM2D(3, 3, padding="same", return_sequences=True),
+        layers.BatchNormalization(), layers.ConvLSTM2D(2, (2, 1), activation="relu"),
+        layers.Conv2D(2, 2, activation="sigmoid"), layers.GlobalAveragePooling2D(),
+        layers.Dense(4, activity_regularizer=Orthogonal()), layers.Dense(1),
+    ])  # fmt: skip
+    start(model)
+    model.compile("adam", "mse")
+    settings = model.optimizer.get_config()
+    found = fitted(model, frames, frames.mean((1, 2, 3)), batch_size=2, epochs=2)
+    return [found, settings["beta_1"], len(settings["name"]), model.count_params()]

@@ -256,6 +256,14 @@ class StackedRNNCells(Layer):
         found: Tensor = self._steppers[0].input_part(x)
         return found
 
+    def by_cell(self, states: list[Tensor]) -> list[Any]:
+        """The states of each cell: a tensor, or a list of several."""
+        found: list[Any] = []
+        for cell in self._steppers:
+            own, states = states[: cell.states], states[cell.states :]
+            found.append(own[0] if cell.states == 1 else own)
+        return found
+
     def advance(self, part: Tensor, states: list[Tensor], training: bool) -> tuple[Tensor, list[Tensor]]:
         """The output of the last cell, and the next states of all, in the order of the cells."""
         after: list[Tensor] = []
@@ -357,7 +365,9 @@ class RNN(Layer):
             self.kept = [state.detach() for state in states]
         last = outputs[-1] if outputs else states[0]
         result = ops.stack(outputs, 1) if self.return_sequences else last
-        return (result, *states) if self.return_state else result
+        if not self.return_state:
+            return result
+        return (result, *(cell.by_cell(states) if isinstance(cell, StackedRNNCells) else states))
 
 
 class _Whole(RNN):
