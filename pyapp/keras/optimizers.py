@@ -711,18 +711,15 @@ def _lion() -> ElementProgram:
     return ElementProgram(lion, 3, 6)
 
 
-class Lamb(Optimizer):
+class Lamb(Adam):
     """Adam whose step of a weight is as long as the weight, times the learning rate (You et al. 2020, arXiv
     1904.00962). Steps run eagerly: they read norms."""
-
-    states = ("momentum", "velocity")
 
     def __init__(
         self, learning_rate: Any = 0.001, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-7,
         weight_decay: float | None = None, **settings: Any,
     ) -> None:  # fmt: skip
-        super().__init__(learning_rate, weight_decay, **settings)
-        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, False, weight_decay, **settings)
 
     def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
         step = self.iterations + 1

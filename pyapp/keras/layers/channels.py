@@ -11,13 +11,10 @@ from ..core import Layer
 __all__: list[str] = []
 
 
-class ChannelsLayer(Layer):
-    """A layer that works on (B, …, channels). With `data_format="channels_first"` its inputs and outputs are (B,
-    channels, …)."""
+class DataFormatLayer(Layer):
+    """A layer whose channels are last or first: `channels_first` says it."""
 
-    def __init__(self, data_format: str | None = None, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
+    channels_first = False
 
     @property
     def data_format(self) -> str:
@@ -26,6 +23,15 @@ class ChannelsLayer(Layer):
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, with the data_format that a session's setting chose."""
         return {**super().get_config(), "data_format": self.data_format}
+
+
+class ChannelsLayer(DataFormatLayer):
+    """A layer that works on (B, …, channels). With `data_format="channels_first"` its inputs and outputs are (B,
+    channels, …)."""
+
+    def __init__(self, data_format: str | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         """The outputs (B, …, channels) of inputs (B, …, channels)."""

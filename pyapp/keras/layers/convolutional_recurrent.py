@@ -8,6 +8,7 @@ from typing import Any
 from ...engine import Tensor, ops
 from ..arguments import layer_is_channels_first
 from ..nn_functions import conv
+from .channels import DataFormatLayer
 from .convolution import sizes
 from .recurrent import RNN, LSTMCell
 
@@ -64,7 +65,7 @@ class ConvLSTMCell(LSTMCell):
         return [ops.zeros(shape, dtype=like.dtype, device=like.device) for _ in range(self.states)]
 
 
-class _ConvLSTM(RNN):
+class _ConvLSTM(DataFormatLayer, RNN):
     """Base: (B, steps, …, channels) -> (B, …, filters), or (B, steps, …, filters) with return_sequences."""
 
     rank: int
@@ -95,14 +96,6 @@ class _ConvLSTM(RNN):
         )  # fmt: skip
         self.filters = filters
         self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
-
-    @property
-    def data_format(self) -> str:
-        return "channels_first" if self.channels_first else "channels_last"
-
-    def get_config(self) -> dict[str, Any]:
-        """The arguments of the constructor, with the data_format that a session's setting chose."""
-        return {**super().get_config(), "data_format": self.data_format}
 
     def _check(self, sequences: Tensor) -> None:
         if sequences.ndim != self.rank + 3:

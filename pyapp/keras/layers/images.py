@@ -10,7 +10,8 @@ from ...engine.ops.random import Generator
 from ...engine.ops.resample import interpolate
 from .. import random
 from ..arguments import layer_is_channels_first
-from ..core import Layer, inherited_training
+from ..core import inherited_training
+from .channels import DataFormatLayer
 
 __all__ = ["CenterCrop", "Resizing"]
 
@@ -38,7 +39,7 @@ def of_shape(x: Tensor, height: int, width: int) -> Tensor:
     return centre(x, max(tall, 1), max(wide, 1))
 
 
-class PictureLayer(Layer):
+class PictureLayer(DataFormatLayer):
     """Base. A layer writes `changed`, which computes on floats (B, H, W, C); a picture alone becomes a batch of one.
 
     Inputs are pictures, or a dict of `images` and of what belongs to them: `labels`, `segmentation_masks`,
@@ -53,14 +54,6 @@ class PictureLayer(Layer):
         self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
         if self.moves and bounding_box_format is not None:
             raise NotImplementedError(f"{type(self).__name__}: bounding boxes do not move with the pictures")
-
-    @property
-    def data_format(self) -> str:
-        return "channels_first" if self.channels_first else "channels_last"
-
-    def get_config(self) -> dict[str, Any]:
-        """The arguments of the constructor, with the data_format that a session's setting chose."""
-        return {**super().get_config(), "data_format": self.data_format}
 
     # -- to be written by layers
 

@@ -154,6 +154,17 @@ class _Coloured(RandomPictureLayer):
         self.value_range = _range(type(self).__name__, value_range)
 
 
+class _ByFactor(_Coloured):
+    """Base: numbers between the limits of `factor`, from 0 to 1; a number alone is the upper one."""
+
+    def __init__(
+        self, factor: Any, value_range: Any = (0, 255), data_format: str | None = None, seed: int | None = None,
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(value_range, seed, data_format, **settings)
+        self.factor = self.limits(factor, 0.0)
+
+
 class Solarization(_Coloured):
     """Adds up to `addition_factor` of the range, then inverts what is not below a threshold of up to
     `threshold_factor`."""
@@ -209,15 +220,8 @@ class RandomBrightness(_Coloured):
         return (x + drawn["rgb_delta"]).clamp(*self.value_range)
 
 
-class RandomColorDegeneration(_Coloured):
+class RandomColorDegeneration(_ByFactor):
     """Colours moved towards their grey by a share."""
-
-    def __init__(
-        self, factor: Any, value_range: Any = (0, 255), data_format: str | None = None, seed: int | None = None,
-        **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(value_range, seed, data_format, **settings)
-        self.factor = self.limits(factor)
 
     def drawn(self, x: Tensor, generator: Generator | None) -> Any:
         return {"factor": draw(x, self.factor, generator)}
@@ -244,15 +248,8 @@ class RandomGrayscale(RandomPictureLayer):
         return ops.where(drawn, rgb_to_grayscale(x), x)
 
 
-class RandomHue(_Coloured):
+class RandomHue(_ByFactor):
     """Colours turned by up to half of `factor` of the colour circle, either way."""
-
-    def __init__(
-        self, factor: Any, value_range: Any = (0, 255), data_format: str | None = None, seed: int | None = None,
-        **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(value_range, seed, data_format, **settings)
-        self.factor = self.limits(factor, 0.0)
 
     def drawn(self, x: Tensor, generator: Generator | None) -> Any:
         sign = ops.where(draw(x, (0.0, 1.0), generator, ()) > 0.5, -1.0, 1.0)
@@ -311,16 +308,9 @@ class RandomPosterization(_Coloured):
         return _scaled((whole / step).floor() * step, _BYTES, self.value_range)
 
 
-class RandomSaturation(_Coloured):
+class RandomSaturation(_ByFactor):
     """Colours with f / (1 - f) times their saturation, f drawn from `factor`: 0 is grey, 0.5 as it was, 1 the
     strongest."""
-
-    def __init__(
-        self, factor: Any, value_range: Any = (0, 255), data_format: str | None = None, seed: int | None = None,
-        **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(value_range, seed, data_format, **settings)
-        self.factor = self.limits(factor, 0.0)
 
     def drawn(self, x: Tensor, generator: Generator | None) -> Any:
         share = draw(x, self.factor, generator, ())
@@ -332,15 +322,8 @@ class RandomSaturation(_Coloured):
         return hsv_to_rgb(ops.stack([hue, saturation, value], -1))
 
 
-class RandomSharpness(_Coloured):
+class RandomSharpness(_ByFactor):
     """Sharper pictures (factors above 0.5) and smoother ones."""
-
-    def __init__(
-        self, factor: Any, value_range: Any = (0, 255), data_format: str | None = None, seed: int | None = None,
-        **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(value_range, seed, data_format, **settings)
-        self.factor = self.limits(factor, 0.0)
 
     def drawn(self, x: Tensor, generator: Generator | None) -> Any:
         return {"factor": draw(x, self.factor, generator, ())}

@@ -11,6 +11,7 @@ from ..core import Layer
 from ..initializers import STFT
 from ..nn_functions import conv
 from ..spectral_functions import stft
+from .channels import DataFormatLayer
 
 __all__ = ["MelSpectrogram", "STFTSpectrogram"]
 
@@ -18,7 +19,7 @@ _MODES = ("log", "magnitude", "psd", "real", "imag", "angle", "stft")
 _EPSILON = 1e-7
 
 
-class STFTSpectrogram(Layer):
+class STFTSpectrogram(DataFormatLayer):
     """Spectrograms of sounds (B, samples, C): (B, windows, C * frequencies), or (B, windows, frequencies, C) with
     `expand_dims`. The transform is a convolution whose kernels are weights: training may change them.
 
@@ -47,10 +48,6 @@ class STFTSpectrogram(Layer):
         self.scaling, self.padding, self.expand_dims = scaling, padding, expand_dims
         self.channels_first = layer_is_channels_first(kind, data_format)
         self._made_by = {side: STFT(side, window, scaling, periodic) for side in ("real", "imag")}
-
-    @property
-    def data_format(self) -> str:
-        return "channels_first" if self.channels_first else "channels_last"
 
     def build(self, input_shape: Any) -> None:
         if len(input_shape) != 3:
