@@ -287,8 +287,9 @@ class Model(Layer):
             names = names if len(names) == len(outputs) else [f"output_{k + 1}" for k in range(len(outputs))]
             if given["loss"] is not None:
                 self._compiled_loss = CompiledLoss(given["loss"], given["loss_weights"], names)
-                if len(names) > 1:
-                    self._output_trackers = [Mean(name=f"{name}_loss") for name in names]
+                wanted = [n for n, loss in zip(names, self._compiled_loss.losses, strict=True) if loss is not None]
+                if len(wanted) > 1:  # of one the total says the same
+                    self._output_trackers = [Mean(name=f"{name}_loss") for name in wanted]
             self._compiled_metrics = CompiledMetrics(given["metrics"], given["weighted_metrics"], names)
 
     # -- one step
@@ -303,15 +304,15 @@ class Model(Layer):
         if self._compiled_loss is not None:
             names = self._compiled_loss.names
             total, found = self._compiled_loss(
-                parts_of(y, names),
+                self._compiled_loss.labels(y),
                 outputs,
                 parts_of(sample_weight, names)
                 if isinstance(sample_weight, (Mapping, list, tuple))
                 else [sample_weight] * len(names),
             )
-            for tracker, value in zip(self._output_trackers, found, strict=False):
-                if value is not None:
-                    _track(tracker, value, batch_size_of(x))
+            values = [value for value in found if value is not None]
+            for tracker, value in zip(self._output_trackers, values, strict=False):
+                _track(tracker, value, batch_size_of(x))
         for penalty in self.losses:
             total = penalty if total is None else total + penalty
         if total is None:
@@ -341,7 +342,9 @@ class Model(Layer):
         count = len(outputs)
         weights = sample_weight if isinstance(sample_weight, (list, tuple)) else [sample_weight] * count
         if y is not None:
-            self._compiled_metrics.update(parts_of(y, self._compiled_metrics.names), outputs, list(weights))
+            compiled = self._compiled_loss
+            labels = parts_of(y, self._compiled_metrics.names) if compiled is None else compiled.labels(y)
+            self._compiled_metrics.update(labels, outputs, list(weights))
 
     def _train_step(self, x: Any, y: Any, sample_weight: Any) -> None:
         for weight in self.trainable_weights:
