@@ -210,3 +210,44 @@ def test_averages_take_the_weights_places() -> None:
         np.testing.assert_array_equal(weight, average)
     with pytest.raises(ValueError, match="keeps no averages"):
         small().evaluate(x, y, verbose=0, callbacks=[keras.callbacks.SwapEMAWeights()])
+
+
+def test_small_helpers(capsys: Any) -> None:
+    random = keras.random
+    drawn = random.beta((4000,), 2.0, 3.0, seed=1)
+    np.testing.assert_allclose([drawn.mean().item(), drawn.var().item()], [0.4, 0.04], rtol=0.05)
+    assert (random.beta((4,), 2.0, 3.0, seed=1) == drawn[:4]).all()
+    np.testing.assert_allclose(random.gamma((4000,), 3.0, seed=2).mean().item(), 3.0, rtol=0.05)
+    np.testing.assert_allclose(random.binomial((4000,), 10, 0.3, seed=3).mean().item(), 3.0, rtol=0.05)
+    rows = np.arange(12, dtype="float32").reshape(4, 3)
+    words = layers.Embedding(4, 3, weights=[rows])
+    assert words(np.array([2])).tolist() == [[6, 7, 8]]
+    assert layers.Embedding.from_config(words.get_config()).output_dim == 3
+    with pytest.raises(ValueError, match=r"weights have the shape \(4, 3\), not \(5, 3\)"):
+        layers.Embedding(5, 3, weights=rows)(np.array([1]))
+    limits = keras.initializers.GlorotUniform(seed=1, input_axes=[0], output_axes=[1, 2])((10, 20, 3))
+    assert abs(limits).max().item() == pytest.approx((6 / 70) ** 0.5, rel=0.02)
+    counts = layers.CategoryEncoding(3, output_mode="count")(np.array([[0, 2, 2]]), count_weights=[[0.5, 1.0, 2.0]])
+    assert counts.tolist() == [[0.5, 0, 3]]
+    bar = utils.Progbar(4, stateful_metrics=["last"])
+    bar.update(2, [("loss", 1.0), ("last", 5.0)])
+    bar.add(2, [("loss", 3.0), ("last", 7.0)])
+    assert "4/4" in (shown := capsys.readouterr().out) and "loss: 2.0000 - last: 7.0000" in shown
+    a, b = keras.Input((3,), name="a"), keras.Input((3,), name="b")
+    assert [x.name for x in utils.get_source_inputs(layers.Add()([a * 2, b]))] == ["a", "b"]
+    optimizer = keras.optimizers.SGD(0.5)
+    optimizer.learning_rate.assign(0.25)
+    assert optimizer.learning_rate == 0.25 == optimizer.get_config()["learning_rate"]
+    double = keras.losses.MeanSquaredError(dtype="float64")([[1.0]], [[3.0]])
+    assert double.dtype.name == "float64" and double.item() == 4
+    weighted = layers.TextVectorization(vocabulary=["a", "b"], idf_weights=[0.5, 0.7], output_mode="tf_idf")
+    np.testing.assert_allclose(weighted(["a b b z"]).tolist(), [[0.6, 0.5, 1.4]], rtol=1e-6)
+    model = keras.Model(a, [layers.Dense(1, name="one")(a), layers.Dense(2, name="two")(a)])
+    model.compile("sgd", [None, "mse"])
+    history = model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0).history
+    assert list(history) == ["loss"]
+    before = keras.ops.convert_to_numpy(model.weights[0])
+    kept = before.copy()
+    model.fit(np.ones((4, 3)), np.zeros((4, 2)), verbose=0)
+    model.set_weights([weight + 1 for weight in model.get_weights()])
+    assert (before == kept).all()
