@@ -24,7 +24,7 @@ from ..train.names import clear_names, unique_name
 from ..train.variable import Variable, as_variable
 from . import constraints, initializers, regularizers
 from .collections import LayerDict, LayerList, tracked
-from .lookup import CLASSES, Configured
+from .lookup import Configured, registered
 from .masking import mask_of, set_mask
 
 Shape = tuple[int | None, ...]
@@ -661,7 +661,7 @@ def restored(value: Any) -> Any:
     """Layers of {"class_name", "config"}, in lists as well; other values as they are."""
     if isinstance(value, (list, tuple)):
         return type(value)(restored(inner) for inner in value)
-    kind = CLASSES.get(str(value.get("class_name"))) if isinstance(value, Mapping) else None
+    kind = registered(str(value.get("class_name"))) if isinstance(value, Mapping) else None
     if not (isinstance(kind, type) and issubclass(kind, Layer)):
         return value
     return kind.from_config(value["config"])

@@ -144,6 +144,7 @@ class Model(Layer):
         self.stop_training = False
         self._last_batch: Any = (None, None, None)
         self.optimizer: Any = None
+        self._first_inputs: Any = None  # the shapes and dtypes of the first batch of a subclass
         self.history: History | None = None
         self._compiled: dict[str, Any] | None = None
         if inputs is not None:
@@ -237,6 +238,24 @@ class Model(Layer):
         if positions is not None:
             raise NotImplementedError("summary: the columns have their places; leave positions out")
         (print_fn or print)(saving.summary(self, line_length, expand_nested, show_trainable, layer_range))
+
+    # -- weights of subclasses
+
+    def build(self, input_shape: Any = None) -> None:
+        """Makes the weights of a subclass: a call with zeros of the shapes, the batch's size (or None) first."""
+        if self.graph is None and input_shape is not None and not self.built:
+            self.built = True  # the call shall not build again
+            self.compute_output_shape(input_shape)
+
+    def _build_for(self, inputs: Any) -> None:
+        leaves = flatten(inputs)
+        if all(isinstance(leaf, Tensor) for leaf in leaves):  # what a file says, so that weights can be read
+            self._first_inputs = map_structure(
+                lambda leaf: {"batch_shape": [None, *leaf.shape[1:]], "dtype": leaf.dtype.name}, inputs
+            )
+        if type(self).build is not Model.build:
+            super()._build_for(inputs)
+        self.built = True
 
     # -- compile
 

@@ -8,18 +8,11 @@ from typing import Any
 from ..engine import Tensor, ops
 from .core import Layer, restored
 from .lookup import CLASSES, as_json
+from .lookup import registered_name as get_registered_name
 
 __all__ = [
     "deserialize_keras_object", "get_registered_name", "get_registered_object", "serialize_keras_object",
 ]  # fmt: skip
-
-
-def get_registered_name(obj: Any) -> str:
-    """The name under which a class or function is registered, or its own."""
-    for name, known in CLASSES.items():
-        if known is obj:
-            return name
-    return str(obj.__name__)
 
 
 def get_registered_object(

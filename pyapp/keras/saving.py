@@ -20,8 +20,8 @@ from ..formats import open_checkpoint
 from ..formats.safe_json import parse_json
 from ..formats.safetensors import write_safetensors
 from . import losses, optimizers
-from .core import Call, InputLayer, KerasTensor, Layer, flatten, map_structure, record
-from .lookup import CLASSES, as_json
+from .core import Call, InputLayer, KerasTensor, Layer, flatten, infer, map_structure, record
+from .lookup import CLASSES, as_json, registered, registered_name
 from .registered import (
     deserialize_keras_object as deserialize_keras_object,
 )
@@ -43,10 +43,10 @@ _VERSION = 1
 
 
 def register_keras_serializable(package: str = "Custom", name: str | None = None) -> Any:
-    """Decorator: models that use this class can be loaded."""
+    """Decorator: models that use this class or function can be loaded, by the name "package>name"."""
 
-    def register(kind: type) -> type:
-        CLASSES[name or kind.__name__] = kind
+    def register(kind: Any) -> Any:
+        CLASSES[f"{package}>{name or kind.__name__}"] = kind
         return kind
 
     return register
@@ -80,19 +80,16 @@ def get_custom_objects() -> dict[str, Any]:
 
 def described(layer: Any) -> dict[str, Any]:
     """{"class_name", "config"} of a layer or model. TypeError for what a file cannot describe."""
-    name = type(layer).__name__
-    if CLASSES.get(name) is not type(layer) or (name == "Model" and layer.graph is None):
-        raise TypeError(
-            f"{name} cannot be written to a file: decorate the class with keras.saving.register_keras_serializable(), "
-            "or save the weights alone with save_weights"
-        )
+    name = registered_name(type(layer))  # of a class that is not registered, load_model needs it in custom_objects
+    if name == "<lambda>" or (name == "Model" and layer.graph is None):
+        raise TypeError(f"{name} cannot be written to a file: save the weights alone with save_weights")
     return {"class_name": name, "config": layer.get_config()}
 
 
 def from_json_values(given: Mapping[str, Any], custom_objects: Mapping[str, type] | None = None) -> Any:
     """A layer or model from {"class_name", "config"}. ValueError for an unknown class."""
     name = str(given.get("class_name"))
-    kind = (custom_objects or {}).get(name) or CLASSES.get(name)
+    kind = (custom_objects or {}).get(name) or registered(name)
     if not (isinstance(kind, type) and issubclass(kind, Layer)):
         raise ValueError(f"the file names the layer {name!r}, which is not known; pass it in custom_objects")
     config = given.get("config")
@@ -116,7 +113,7 @@ def _is_layer(value: Any, custom_objects: Mapping[str, type] | None) -> bool:
     if not isinstance(value, Mapping):
         return False
     name = str(value.get("class_name"))
-    kind = (custom_objects or {}).get(name) or CLASSES.get(name)
+    kind = (custom_objects or {}).get(name) or registered(name)
     return isinstance(kind, type) and issubclass(kind, Layer)
 
 
@@ -208,7 +205,8 @@ def to_json(model: Model) -> str:
 
 def model_from_json(text: str, custom_objects: Mapping[str, type] | None = None) -> Any:
     """A model of `to_json`, with new weights."""
-    return from_json_values(parse_json(text), custom_objects)
+    with custom_object_scope(custom_objects or {}):
+        return from_json_values(parse_json(text), custom_objects)
 
 
 # -- files
@@ -229,6 +227,8 @@ def save_model(model: Model, filepath: str | Path, overwrite: bool = True) -> No
     _refuse_overwriting(path, overwrite)
     description: dict[str, Any] = {"version": _VERSION, "model": described(model)}
     tensors = _weights(model)
+    if model.graph is None and model._first_inputs is not None:
+        description["first_inputs"] = model._first_inputs
     if model.compiled:
         try:
             description["compile"] = as_json({**model._must_be_compiled(), "optimizer": model.optimizer})
@@ -245,7 +245,7 @@ def load_model(
     filepath: str | Path, custom_objects: Mapping[str, type] | None = None, compile: bool = True, **_: Any
 ) -> Any:
     """A model that `save_model` wrote: with its weights and, if it was compiled, its optimiser's state."""
-    with _opened(filepath) as file:
+    with custom_object_scope(custom_objects or {}), _opened(filepath) as file:
         text = file.metadata.get(_CONFIG)
         if text is None:
             raise FileFormatError(f"{filepath} has weights alone", hint="Make the model, then call load_weights")
@@ -253,14 +253,30 @@ def load_model(
         if description.get("version") != _VERSION:
             raise FileFormatError(f"{filepath} was written by another version of pyapp.keras")
         model = from_json_values(description["model"], custom_objects)
+        if not model.built and description.get("first_inputs") is not None:
+            _call_with_zeros(model, description["first_inputs"])
         _read_weights(model, file, filepath)
         given = description.get("compile")
         if compile and given:
             given["optimizer"] = optimizers.get(given["optimizer"])
             given["loss"] = _losses(given["loss"])
+            given |= {name: _own(given.get(name)) for name in ("metrics", "weighted_metrics")}
             model.compile(**given)
             _read_optimizer(model, file, description["steps"], description.get("scaling", {}))
     return model
+
+
+def _call_with_zeros(model: Model, given: Any) -> None:
+    """Makes the weights of a subclass."""
+
+    def symbol(value: Any) -> Any:
+        if isinstance(value, Mapping) and "batch_shape" in value:
+            return KerasTensor(value["batch_shape"], value["dtype"])
+        if isinstance(value, Mapping):
+            return {key: symbol(inner) for key, inner in value.items()}
+        return [symbol(inner) for inner in value]
+
+    infer(model, (symbol(given),), {})
 
 
 def _read_optimizer(model: Model, file: Any, steps: int, scaling: Mapping[str, Any]) -> None:
@@ -327,7 +343,17 @@ def _losses(given: Any) -> Any:
         return losses.get(given)
     if isinstance(given, Mapping):
         return {key: _losses(value) for key, value in given.items()}
-    return [_losses(value) for value in given] if isinstance(given, list) else given
+    return [_losses(value) for value in given] if isinstance(given, list) else _own(given)
+
+
+def _own(given: Any) -> Any:
+    """Names of functions of one's own as the functions, in lists and dicts too; known while a file is read."""
+    if isinstance(given, Mapping):
+        return {key: _own(value) for key, value in given.items()}
+    if isinstance(given, list):
+        return [_own(value) for value in given]
+    found = registered(given) if isinstance(given, str) else None
+    return given if found is None or found.__module__.startswith("pyapp.") else found
 
 
 def save_weights(model: Layer, filepath: str | Path, overwrite: bool = True) -> None:

@@ -125,6 +125,70 @@ def test_optimizers_around_others_go_on_from_a_file(tmp_path: Path) -> None:
     assert rate == 0.5 and rate.numpy() == np.float32(0.5)
 
 
+@keras.saving.register_keras_serializable("tests", "Scaling")
+class Scaled(keras.layers.Layer):  # type: ignore[misc, name-defined]
+    def __init__(self, factor: float, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.factor = factor
+
+    def build(self, shape: Any) -> None:
+        self.scale = self.add_weight(shape=(shape[-1],), initializer="ones", name="scale")
+
+    def call(self, inputs: Any) -> Any:
+        return inputs * self.factor * self.scale
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "factor": self.factor}
+
+
+@keras.saving.register_keras_serializable("tests", "squared")
+def own_activation(x: Any) -> Any:
+    return x**2
+
+
+def own_loss(y_true: Any, y_pred: Any) -> Any:
+    return ((y_true - y_pred) ** 2).mean(-1)
+
+
+class TwoDense(keras.Model):  # type: ignore[misc, name-defined]
+    def __init__(self, units: int, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.units = units
+        self.first, self.last = keras.layers.Dense(units, own_activation), keras.layers.Dense(1)
+
+    def call(self, inputs: Any) -> Any:
+        return self.last(self.first(inputs["x"]))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "units": self.units}
+
+
+def test_classes_and_functions_of_ones_own_go_on_from_a_file(tmp_path: Path) -> None:
+    x, _ = numbers(12, 4, 3)
+    inputs = keras.Input((4,))
+    hidden = keras.layers.Dense(3, activation=own_activation)(Scaled(2.0, trainable=False)(inputs))
+    functional = keras.Model(inputs, keras.layers.Dense(1)(hidden))
+    for model, data in ((functional, x), (TwoDense(5), {"x": x})):
+        model.predict(data, verbose=0)
+        start(model)
+        model.compile("adam", own_loss, metrics=[keras.metrics.Precision(thresholds=0.3)])
+        model.fit(data, x[:, :1], verbose=0)
+        path = tmp_path / "own.keras"
+        model.save(path)
+        known = {"own_loss": own_loss, "TwoDense": TwoDense}
+        again = keras.models.load_model(path, custom_objects=known)
+        settings: Any = {"verbose": 0, "shuffle": False}
+        assert again.fit(data, x[:, :1], **settings).history == model.fit(data, x[:, :1], **settings).history
+        np.testing.assert_array_equal(again.predict(data, verbose=0), model.predict(data, verbose=0))
+        assert [type(layer) for layer in again.layers] == [type(layer) for layer in model.layers]
+    with pytest.raises(ValueError, match="'TwoDense', which is not known; pass it in custom_objects"):
+        keras.models.load_model(path)
+    assert not functional.layers[1].trainable
+    built = TwoDense(3)
+    built.build({"x": (None, 4)})
+    assert [tuple(weight.shape) for weight in built.weights] == [(4, 3), (3,), (3, 1), (1,)]
+
+
 def test_a_functional_model_is_the_same_from_a_file(tmp_path: Path) -> None:
     layers = keras.layers
     one, two = keras.Input((5, 4), name="one"), keras.Input((3,), name="two")
