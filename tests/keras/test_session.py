@@ -238,6 +238,11 @@ def test_small_helpers(capsys: Any) -> None:
     optimizer = keras.optimizers.SGD(0.5)
     optimizer.learning_rate.assign(0.25)
     assert optimizer.learning_rate == 0.25 == optimizer.get_config()["learning_rate"]
+    diverging = keras.Sequential([keras.Input((3,)), layers.Dense(1)])
+    diverging.compile(keras.optimizers.SGD(1e30), "mse")
+    with pytest.raises(RuntimeError, match="Batch .: Invalid loss"):
+        stop = keras.callbacks.TerminateOnNaN(raise_error=True)
+        diverging.fit(np.ones((8, 3)), np.ones((8, 1)), batch_size=2, epochs=4, verbose=0, callbacks=[stop])
     double = keras.losses.MeanSquaredError(dtype="float64")([[1.0]], [[3.0]])
     assert double.dtype.name == "float64" and double.item() == 4
     weighted = layers.TextVectorization(vocabulary=["a", "b"], idf_weights=[0.5, 0.7], output_mode="tf_idf")
