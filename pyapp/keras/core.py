@@ -500,7 +500,8 @@ class Layer(Configured, Module):
         else:
             kwargs.pop("training", None)
         if args:
-            args = (map_structure(self._as_input, args[0]), *args[1:])
+            first = ops.as_tensor(args[0]) if _is_numbers(args[0]) else args[0]
+            args = (map_structure(self._as_input, first), *args[1:])
         if self.input_spec is not None:
             self._check_inputs(args[0] if args else next(iter(kwargs.values())))
         if not self.built:
@@ -683,6 +684,13 @@ def _takes_any(call: Any) -> bool:
 def _argument_names(call: Any) -> tuple[str, ...]:
     """The names of the arguments of `call` in order, without self."""
     return tuple(inspect.signature(call).parameters)[1:]
+
+
+def _is_numbers(value: Any) -> bool:
+    """Whether it is a list of numbers, or of such lists: one input, not several."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(one, (int, float)) or _is_numbers(one) for one in value)
 
 
 def _has_tensors(value: Any) -> bool:

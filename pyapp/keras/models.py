@@ -144,6 +144,7 @@ class Model(Layer):
         self.stop_training = False
         self._last_batch: Any = (None, None, None)
         self.optimizer: Any = None
+        self.loss: Any = None  # what compile was given
         self._first_inputs: Any = None  # the shapes and dtypes of the first batch of a subclass
         self.history: History | None = None
         self._compiled: dict[str, Any] | None = None
@@ -271,7 +272,7 @@ class Model(Layer):
         found = optimizers.get(optimizer)
         if not isinstance(found, optimizers.Optimizer):
             raise TypeError(f"compile: takes a name or an optimiser of keras.optimizers, not {optimizer!r:.60}")
-        self.optimizer = found
+        self.optimizer, self.loss = found, loss
         self._compiled = {
             "optimizer": found, "loss": loss, "loss_weights": loss_weights, "metrics": metrics,
             "weighted_metrics": weighted_metrics,
@@ -405,6 +406,7 @@ class Model(Layer):
         if (
             self.run_eagerly
             or not self.jit_compile
+            or type(self).compute_metrics is not Model.compute_metrics  # it runs in Python, for each batch
             or not all(leaf is None or isinstance(leaf, Tensor) for leaf in leaves)
         ):
             self._train_step(x, y, sample_weight)
@@ -467,6 +469,10 @@ class Model(Layer):
         if self._last_logs is not None:
             flat = _flat_logs(self._last_logs)
             return {name: float(v.item()) if isinstance(v, Tensor) else v for name, v in sorted(flat.items())}
+        return self.get_metrics_result()
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """The mean of the loss and the metrics since the last reset, by name."""
         found: dict[str, Any] = {"loss": self._loss_tracker.result()}
         found |= {tracker.name: tracker.result() for tracker in self._output_trackers}
         if self._compiled_metrics is not None:
@@ -475,10 +481,6 @@ class Model(Layer):
             result = metric.result()
             found |= result if isinstance(result, Mapping) else {metric.name: result}
         return dict(sorted(found.items()))
-
-    def get_metrics_result(self) -> dict[str, Any]:
-        """Losses and metrics since the last reset, by name."""
-        return self.logs()
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
         """Adds a batch to the metrics of `compile`; returns all numbers so far. A subclass may write its own, which
