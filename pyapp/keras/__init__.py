@@ -13,38 +13,56 @@ from typing import Any
 
 from . import (
     activations,
+    backend,
     callbacks,
+    config,
     constraints,
     initializers,
     layers,
     losses,
     metrics,
+    mixed_precision,
     models,
     ops,
     optimizers,
     random,
     regularizers,
     saving,
+    tree,
     utils,
 )
-from .core import Input, KerasTensor, Layer
+from .core import Input, InputSpec, KerasTensor, Layer
 from .initializers import Initializer
 from .losses import Loss
 from .metrics import Metric
 from .models import Functional, Model, Sequential
+from .not_there import NOT_THERE
 from .optimizers import Optimizer
 from .regularizers import Regularizer
 from .variables import Variable
 
+__version__ = "3.15.1"
+
 __all__ = [
-    "Functional", "Initializer", "Input", "KerasTensor", "Layer", "Loss", "Metric", "Model", "Optimizer", "Regularizer",
-    "Sequential", "Variable", "activations", "callbacks", "constraints", "initializers", "layers", "losses", "metrics",
-    "models", "ops", "optimizers", "random", "regularizers", "saving", "utils",
+    "Functional", "Initializer", "Input", "InputSpec", "KerasTensor", "Layer", "Loss", "Metric", "Model", "Optimizer",
+    "Regularizer", "Sequential", "Variable", "activations", "backend", "callbacks", "config", "constraints",
+    "initializers", "layers", "losses", "metrics", "mixed_precision", "models", "ops", "optimizers", "random",
+    "regularizers", "saving", "tree", "utils", "version",
 ]  # fmt: skip
 
 
+_LATE = ("applications", "datasets", "distribution", "preprocessing")  # imported on first use
+
+
 def __getattr__(name: str) -> Any:
-    """`keras.datasets`, which is imported on first use."""
-    if name == "datasets":
-        return importlib.import_module(".datasets", __name__)
+    """Modules that are imported on first use. NotImplementedError for parts of Keras that are not there."""
+    if name in _LATE:
+        return importlib.import_module(f".{name}", __name__)
+    if name in NOT_THERE:
+        raise NotImplementedError(f"keras.{name} is not there: {NOT_THERE[name]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def version() -> str:
+    """The version of Keras whose interface this is."""
+    return __version__

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from ..engine import Tensor, ops
 from ..nn import functional as F
+from .arguments import as_tensor
 from .lookup import Lookup
 from .lookup import serialize as serialize
 
@@ -152,6 +154,21 @@ def sparsemax(x: Tensor, axis: int = -1) -> Tensor:
     return (rows - limit).clamp(min=0.0).movedim(-1, axis)
 
 
+def _of_arrays(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function, for arrays and numbers too."""
+
+    @functools.wraps(function)
+    def call(x: Any, *args: Any, **kwargs: Any) -> Tensor:
+        return function(x if isinstance(x, Tensor) else as_tensor(x), *args, **kwargs)
+
+    return call
+
+
+globals().update({
+    name: _of_arrays(value)
+    for name, value in list(globals().items())
+    if name[0] != "_" and getattr(value, "__module__", None) == __name__
+})  # fmt: skip
 _lookup = Lookup("activation", globals(), type(None))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..engine import Tensor, as_dtype, ops
 from ..train.batches import is_array
+from .settings import SETTINGS
 
 __all__ = ["as_floats", "as_tensor", "axes_of", "channels_last", "is_channels_first", "sum_dtype"]
 
@@ -50,6 +51,11 @@ def is_channels_first(name: str, data_format: str | None) -> bool:
     if data_format not in (None, "channels_first", "channels_last"):
         raise ValueError(f"{name}: data_format is channels_first or channels_last, not {data_format!r:.40}")
     return data_format == "channels_first"
+
+
+def layer_is_channels_first(name: str, data_format: str | None) -> bool:
+    """is_channels_first, where None means what `keras.config.set_image_data_format` set."""
+    return is_channels_first(name, data_format or SETTINGS.data_format)
 
 
 def channels_last(axis: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -1,5 +1,10 @@
 """Callbacks by Keras' names."""
 
+from __future__ import annotations
+
+from typing import Any
+
+from ..engine import no_grad
 from ..train.callbacks import (
     BackupAndRestore,
     Callback,
@@ -17,5 +22,58 @@ from ..train.callbacks import (
 
 __all__ = [
     "BackupAndRestore", "CSVLogger", "Callback", "CallbackList", "EarlyStopping", "History", "LambdaCallback",
-    "LearningRateScheduler", "ModelCheckpoint", "ReduceLROnPlateau", "TensorBoard", "TerminateOnNaN",
+    "LearningRateScheduler", "ModelCheckpoint", "ReduceLROnPlateau", "SwapEMAWeights", "TensorBoard",
+    "TerminateOnNaN",
 ]  # fmt: skip
+
+
+class SwapEMAWeights(Callback):
+    """Evaluates, and predicts, with the averages of the weights that an optimiser with `use_ema` keeps. With
+    `swap_on_epoch` they are in the model at the end of each epoch as well, for callbacks that save it."""
+
+    def __init__(self, swap_on_epoch: bool = False) -> None:
+        self.swap_on_epoch, self._in_model = swap_on_epoch, False
+
+    def _optimizers(self) -> list[Any]:
+        optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
+        found = [one for one in getattr(optimizer, "optimizers", [optimizer]) if one.use_ema]
+        if not found:
+            raise ValueError("SwapEMAWeights: the optimiser keeps no averages; give it use_ema=True")
+        return found
+
+    def _swap(self, averages_in: bool) -> None:
+        if self._in_model is averages_in:
+            return
+        with no_grad():
+            for optimizer in self._optimizers():
+                for weight, average in optimizer.averages():
+                    kept = weight.detach().clone()
+                    weight.copy_(average)
+                    average.copy_(kept)
+        self._in_model = averages_in
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if self.swap_on_epoch:
+            self._swap(False)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if not self.swap_on_epoch:
+            return
+        self._swap(True)
+        if epoch == self.params["epochs"] - 1:  # at the end of fit the optimiser writes its averages into the weights
+            with no_grad():
+                for optimizer in self._optimizers():
+                    for weight, average in optimizer.averages():
+                        average.copy_(weight)
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        self._swap(True)
+
+    def on_test_end(self, logs: Any = None) -> None:
+        self._swap(False)
+
+    def on_predict_begin(self, logs: Any = None) -> None:
+        self._swap(True)
+
+    def on_predict_end(self, logs: Any = None) -> None:
+        self._swap(False)

@@ -54,6 +54,15 @@ class CompiledLoss:
         self.weights = [None if weight is None else float(weight) for weight in weights]
         self.names = names
 
+    def labels(self, y: Any) -> list[Any]:
+        """The labels of each output. Where as many are given as outputs have a loss, the others have None."""
+        parts = parts_of(y, self.names)
+        wanted = [loss is not None for loss in self.losses]
+        if len(parts) == sum(wanted) < len(wanted):
+            rest = iter(parts)
+            return [next(rest) if has else None for has in wanted]
+        return parts
+
     def __call__(
         self, y: list[Any], outputs: list[Tensor], sample_weight: list[Any]
     ) -> tuple[Tensor, list[Tensor | None]]:

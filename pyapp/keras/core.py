@@ -24,7 +24,7 @@ from ..train.names import clear_names, unique_name
 from ..train.variable import Variable, as_variable
 from . import constraints, initializers, regularizers
 from .collections import LayerDict, LayerList, tracked
-from .lookup import Configured
+from .lookup import Configured, registered
 from .masking import mask_of, set_mask
 
 Shape = tuple[int | None, ...]
@@ -38,6 +38,7 @@ class _Thread(ThreadLocal):
     inside: bool = False  # whether a layer is being called
     losses: bool = False  # whether a call has added a loss
     symbolic: tuple[Any, Any] = (None, None)  # the layer that is called with symbolic tensors, and its arguments
+    scope: tuple[Any, ...] = ()  # the layers that are being built or called, the outermost first
 
 
 _thread = _Thread()
@@ -89,6 +90,7 @@ class KerasTensor:
         self.dtype = as_dtype(dtype).name
         self.name = name or unique_name("keras_tensor")
         self.call: Call | None = None  # None for an input of a model
+        self.mask_dims = 0  # how many dims the mask has that comes with it; 0: there is none
         self.index = 0  # which of the call's outputs
 
     @property
@@ -131,6 +133,48 @@ class KerasTensor:
     def __pow__(self, other: Any) -> KerasTensor:
         return self._apply("power", lambda x, y: x**y, other)
 
+    def __rpow__(self, other: Any) -> KerasTensor:
+        return self._apply("power", lambda x, y: y**x, other)
+
+    def __floordiv__(self, other: Any) -> KerasTensor:
+        return self._apply("floor_divide", lambda x, y: x // y, other)
+
+    def __rfloordiv__(self, other: Any) -> KerasTensor:
+        return self._apply("floor_divide", lambda x, y: y // x, other)
+
+    def __mod__(self, other: Any) -> KerasTensor:
+        return self._apply("mod", lambda x, y: x % y, other)
+
+    def __rmod__(self, other: Any) -> KerasTensor:
+        return self._apply("mod", lambda x, y: y % x, other)
+
+    def __lt__(self, other: Any) -> KerasTensor:
+        return self._apply("less", lambda x, y: x < y, other)
+
+    def __le__(self, other: Any) -> KerasTensor:
+        return self._apply("less_equal", lambda x, y: x <= y, other)
+
+    def __gt__(self, other: Any) -> KerasTensor:
+        return self._apply("greater", lambda x, y: x > y, other)
+
+    def __ge__(self, other: Any) -> KerasTensor:
+        return self._apply("greater_equal", lambda x, y: x >= y, other)
+
+    def __and__(self, other: Any) -> KerasTensor:
+        return self._apply("logical_and", lambda x, y: x & y, other)
+
+    def __or__(self, other: Any) -> KerasTensor:
+        return self._apply("logical_or", lambda x, y: x | y, other)
+
+    def __xor__(self, other: Any) -> KerasTensor:
+        return self._apply("logical_xor", lambda x, y: x ^ y, other)
+
+    def __invert__(self) -> KerasTensor:
+        return self._apply("logical_not", lambda x: ~x)
+
+    def __abs__(self) -> KerasTensor:
+        return self._apply("absolute", lambda x: x.abs())
+
     def __neg__(self) -> KerasTensor:
         return self._apply("negative", lambda x: -x)
 
@@ -142,6 +186,41 @@ class KerasTensor:
 
     def __iter__(self) -> Iterator[Any]:
         raise TypeError("a KerasTensor has no value yet: it cannot be iterated over")
+
+
+class InputSpec:
+    """What a layer takes: the dtype, the shape (None: any size), the number of dims, or sizes of some axes. A layer
+    with `input_spec` refuses other inputs."""
+
+    def __init__(
+        self, dtype: Any = None, shape: Any = None, ndim: int | None = None, max_ndim: int | None = None,
+        min_ndim: int | None = None, axes: Mapping[int, int | None] | None = None,
+        allow_last_axis_squeeze: bool = False, name: str | None = None, optional: bool = False,
+    ) -> None:  # fmt: skip
+        self.dtype = None if dtype is None else as_dtype(dtype).name
+        self.shape: Shape | None = None if shape is None else tuple(shape)
+        self.ndim = len(self.shape) if self.shape is not None else ndim
+        self.max_ndim, self.min_ndim, self.axes = max_ndim, min_ndim, dict(axes or {})
+        self.allow_last_axis_squeeze, self.name, self.optional = allow_last_axis_squeeze, name, optional
+
+    def check(self, x: Any) -> None:
+        """ValueError unless the tensor fits."""
+        shape = tuple(x.shape)
+        wanted = self.shape
+        if self.allow_last_axis_squeeze and wanted is not None and len(wanted) - 1 == len(shape) and wanted[-1] == 1:
+            wanted = wanted[:-1]
+        elif self.ndim is not None and len(shape) != self.ndim:
+            raise ValueError(f"takes inputs of {self.ndim} dims, got {shape}")
+        if self.max_ndim is not None and len(shape) > self.max_ndim:
+            raise ValueError(f"takes inputs of at most {self.max_ndim} dims, got {shape}")
+        if self.min_ndim is not None and len(shape) < self.min_ndim:
+            raise ValueError(f"takes inputs of at least {self.min_ndim} dims, got {shape}")
+        if self.dtype is not None and x.dtype.name != self.dtype:
+            raise ValueError(f"takes inputs of the dtype {self.dtype}, got {x.dtype.name}")
+        sizes = {**dict(enumerate(wanted or ())), **self.axes}
+        for axis, size in sizes.items():
+            if size is not None and shape[axis] != size:
+                raise ValueError(f"takes inputs whose axis {axis} has the size {size}, got {shape}")
 
 
 class Call:
@@ -168,6 +247,31 @@ class Call:
             return self.layer(*args, **kwargs)
 
 
+@contextmanager
+def weights_of(layer: Layer) -> Iterator[None]:
+    """Weights that are made inside have the name of this layer in their paths, before those of the layers inside."""
+    before = _thread.scope
+    if not (before and before[-1] is layer):
+        _thread.scope = (*before, layer)
+    try:
+        yield
+    finally:
+        _thread.scope = before
+
+
+def _within_scope(build: Callable[..., None]) -> Callable[..., None]:
+    """A `build` that marks the layer as built, also where another `build` calls it, with the layer's name in the paths
+    of the weights."""
+
+    @functools.wraps(build)
+    def scoped(self: Any, *args: Any, **kwargs: Any) -> None:
+        with weights_of(self):
+            build(self, *args, **kwargs)
+        self.built = True
+
+    return scoped
+
+
 class Layer(Configured, Module):
     """A module in Keras' form: weights are made in `build(input_shape)`, when the first input shows its shape;
     `call(inputs, …)` computes. `call` may have the argument `training`.
@@ -179,6 +283,7 @@ class Layer(Configured, Module):
     """
 
     supports_masking = False
+    input_spec: Any = None  # an InputSpec, or one for each of the first argument's tensors
 
     def __init__(
         self, *, activity_regularizer: Any = None, trainable: bool = True, dtype: Any = None, name: str | None = None,
@@ -198,6 +303,11 @@ class Layer(Configured, Module):
         self._regularized: list[tuple[Any, Callable[[Tensor], Tensor]]] = []
         self._constrained: list[tuple[Any, Callable[[Tensor], Tensor]]] = []
         self._added_losses: list[Tensor] = []
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if "build" in cls.__dict__:
+            cls.build = _within_scope(cls.build)  # type: ignore[method-assign]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name[:1] != "_" and name != "calls" and "_modules" in self.__dict__:
@@ -244,7 +354,8 @@ class Layer(Configured, Module):
             self.register_parameter(label, weight)
         else:
             self.register_buffer(label, weight)
-        weight._path = f"{self.name}/{name or label}"
+        scope = _thread.scope if _thread.scope and _thread.scope[-1] is self else (*_thread.scope, self)
+        weight._path = "/".join((*(layer.name for layer in scope), name or label))
         self._weight_order.append(weight)
         if regularizer is not None:
             self._regularized.append((weight, regularizers.get(regularizer)))
@@ -274,7 +385,8 @@ class Layer(Configured, Module):
         found: dict[int, tuple[str, Tensor]] = {}
         names = {id(w): name for part in (self._parameters, self._buffers) for name, w in part.items()}
         for weight in self._own_weights():
-            found[id(weight)] = f"{self.name}/{names[id(weight)]}", weight
+            if id(weight) in names:
+                found[id(weight)] = f"{self.name}/{names[id(weight)]}", weight
         for name, child in self._modules.items():
             if isinstance(child, Layer):
                 inside = child.weight_paths()
@@ -301,7 +413,18 @@ class Layer(Configured, Module):
 
     @property
     def trainable_weights(self) -> list[Tensor]:
-        return [w for w in self.weights if getattr(w, "is_parameter", False) and w.requires_grad]
+        """What the optimiser changes. A layer that is not trainable has none, whatever the layers inside say."""
+        if not self._trainable:
+            return []
+        found = {id(w): w for w in self._own_weights() if getattr(w, "is_parameter", False) and w.requires_grad}
+        for child in self._modules.values():
+            if isinstance(child, Layer):
+                inside = child.trainable_weights
+            else:
+                inside = [parameter for parameter in child.parameters() if parameter.requires_grad]
+            for weight in inside:
+                found.setdefault(id(weight), weight)
+        return list(found.values())
 
     trainable_variables = trainable_weights
 
@@ -346,13 +469,10 @@ class Layer(Configured, Module):
 
     @property
     def losses(self) -> list[Tensor]:
-        """Penalties of regularisers and the losses that calls added."""
-        found: list[Tensor] = []
-        for module in self.modules():
-            if isinstance(module, Layer):
-                found += module._added_losses
-                found += [penalty(w) for w, penalty in module._regularized if module._trainable]
-        return found
+        """The losses that calls added, and the penalties of regularisers."""
+        layers = [module for module in self.modules() if isinstance(module, Layer)]
+        added = [loss for layer in layers for loss in layer._added_losses]
+        return [*added, *(penalty(w) for layer in layers if layer._trainable for w, penalty in layer._regularized)]
 
     def clear_losses(self) -> None:
         """Forgets the losses that calls have added."""
@@ -375,18 +495,24 @@ class Layer(Configured, Module):
         training = kwargs.get("training")
         if training is None:
             training = _thread.training
-        if "training" in _arguments_of(type(self).call):
+        if "training" in arguments_of(type(self).call):
             kwargs["training"] = bool(training)
         else:
             kwargs.pop("training", None)
         if args:
-            args = (map_structure(self._as_input, args[0]), *args[1:])
+            first = ops.as_tensor(args[0]) if _is_numbers(args[0]) else args[0]
+            args = (map_structure(self._as_input, first), *args[1:])
+        if self.input_spec is not None:
+            self._check_inputs(args[0] if args else next(iter(kwargs.values())))
         if not self.built:
             self._build_for(args[0] if args else next(iter(kwargs.values())))
         masks = self._take_masks(args, kwargs)
         outermost, _thread.inside = not _thread.inside, True
         if outermost and _thread.losses:
             self.clear_losses()  # those of an earlier call
+        scope = _thread.scope
+        if self._modules:
+            _thread.scope = (*scope, self)
         try:
             with training_mode(training):
                 outputs = super().__call__(*args, **kwargs)
@@ -398,6 +524,7 @@ class Layer(Configured, Module):
                 raise  # it has a form of its own, or says where it was
             raise type(error)(f"{self._with_shapes(args)}: {error}") from error
         finally:
+            _thread.scope = scope
             if outermost:
                 _thread.inside = False
         if masks is not None:
@@ -406,6 +533,17 @@ class Layer(Configured, Module):
             for output in flatten(outputs):
                 self.add_loss(self.activity_regularizer(output) / output.shape[0])
         return outputs
+
+    def _check_inputs(self, inputs: Any) -> None:
+        leaves, specs = flatten(inputs), flatten(self.input_spec)
+        if len(leaves) != len(specs):
+            raise ValueError(f"{self._with_shapes((inputs,))}: takes {len(specs)} inputs, got {len(leaves)}")
+        try:
+            for leaf, spec in zip(leaves, specs, strict=True):
+                if spec is not None and not (leaf is None and spec.optional):
+                    spec.check(leaf)
+        except ValueError as error:
+            raise ValueError(f"{self._with_shapes((inputs,))}: {error}") from error
 
     def _name_in(self, error: OperationError, args: tuple[Any, ...]) -> None:
         """Writes this layer and the shapes of its inputs into an error of its operations; the innermost layer does."""
@@ -494,7 +632,14 @@ class Layer(Configured, Module):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, as JSON values."""
-        return {**super().get_config(), "name": self.name}
+        taken, every = arguments_of(type(self).__init__), _takes_any(type(self).__init__)
+        more = {"name": self.name, "trainable": self._trainable, "dtype": self.dtype}
+        return {**super().get_config(), **{key: value for key, value in more.items() if every or key in taken}}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Any:
+        """A layer made with the arguments of `get_config`. Layers among them are made anew."""
+        return cls(**{name: restored(value) for name, value in config.items()})
 
     @property
     def output(self) -> Any:
@@ -513,16 +658,39 @@ class Layer(Configured, Module):
         return self.calls[0]
 
 
+def restored(value: Any) -> Any:
+    """Layers of {"class_name", "config"}, in lists as well; other values as they are."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(restored(inner) for inner in value)
+    kind = registered(str(value.get("class_name"))) if isinstance(value, Mapping) else None
+    if not (isinstance(kind, type) and issubclass(kind, Layer)):
+        return value
+    return kind.from_config(value["config"])
+
+
 @functools.cache
-def _arguments_of(call: Any) -> frozenset[str]:
+def arguments_of(call: Any) -> frozenset[str]:
     """The names of the arguments of `call`."""
     return frozenset(inspect.signature(call).parameters)
+
+
+@functools.cache
+def _takes_any(call: Any) -> bool:
+    """Whether `call` takes arguments of any name."""
+    return any(one.kind is one.VAR_KEYWORD for one in inspect.signature(call).parameters.values())
 
 
 @functools.cache
 def _argument_names(call: Any) -> tuple[str, ...]:
     """The names of the arguments of `call` in order, without self."""
     return tuple(inspect.signature(call).parameters)[1:]
+
+
+def _is_numbers(value: Any) -> bool:
+    """Whether it is a list of numbers, or of such lists: one input, not several."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(one, (int, float)) or _is_numbers(one) for one in value)
 
 
 def _has_tensors(value: Any) -> bool:
@@ -603,7 +771,8 @@ def infer(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 return leaf
             longer = size * 16  # windows of convolutions and pools must fit
             sizes = [(size if place == 0 else longer) if n is None else n for place, n in enumerate(leaf.shape)]
-            return ops.zeros(sizes, dtype=leaf.dtype)
+            found = ops.zeros(sizes, dtype=leaf.dtype)
+            return set_mask(found, ops.ones(sizes[: leaf.mask_dims], dtype="bool")) if leaf.mask_dims else found
 
         given, named = map_structure(zeros, args), map_structure(zeros, kwargs)
         named.pop("training", None)
@@ -625,6 +794,9 @@ def infer(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         ]
     )
     by_order = {id(leaf): next(made) for leaf in flat[0]}
+    for leaf in flat[0]:
+        mask = mask_of(leaf)
+        by_order[id(leaf)].mask_dims = 0 if mask is None else mask.ndim
     return map_structure(lambda leaf: by_order[id(leaf)], found[0])
 
 

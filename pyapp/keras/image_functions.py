@@ -33,7 +33,15 @@ def resize(
     check_pictures("resize", images)
     height, width = (int(n) for n in size)
     layer = Resizing(
-        height, width, interpolation, crop_to_aspect_ratio, pad_to_aspect_ratio, fill_mode, fill_value, antialias
+        height,
+        width,
+        interpolation,
+        crop_to_aspect_ratio,
+        pad_to_aspect_ratio,
+        fill_mode,
+        fill_value,
+        antialias,
+        "channels_last",
     )
     if images.dtype.is_floating_point:
         return layer(images)
@@ -185,7 +193,7 @@ def _bell(size: int, sigma: float, like: Tensor) -> Tensor:
     return found / found.sum()
 
 
-def _filtered(x: Tensor, kernel: Tensor, padding: str) -> Tensor:
+def filtered(x: Tensor, kernel: Tensor, padding: str) -> Tensor:
     """Each channel of (B, H, W, C) by one kernel (h, w)."""
     return depthwise_conv(x, kernel.reshape(*kernel.shape, 1, 1).expand(*kernel.shape, x.shape[-1], 1), 1, padding)
 
@@ -199,7 +207,7 @@ def gaussian_blur(
     check_pictures("gaussian_blur", x)
     (wide, tall), (along, down) = (int(n) for n in kernel_size), (float(n) for n in sigma)
     kernel = _bell(tall, down, x).unsqueeze(-1) * _bell(wide, along, x)
-    return _filtered(x, kernel, "same") if x.ndim == 4 else _filtered(x.unsqueeze(0), kernel, "same")[0]
+    return filtered(x, kernel, "same") if x.ndim == 4 else filtered(x.unsqueeze(0), kernel, "same")[0]
 
 
 def sobel_edges(images: Any, data_format: str | None = None) -> Tensor:
@@ -210,7 +218,7 @@ def sobel_edges(images: Any, data_format: str | None = None) -> Tensor:
         raise ValueError(f"sobel_edges: takes pictures with 4 dims, got {tuple(x.shape)}")
     x = x.movedim(1, -1) if first else x
     right = ops.tensor([[-1.0, 0.0, 1.0], [-2.0, 0.0, 2.0], [-1.0, 0.0, 1.0]], dtype=x.dtype, device=x.device)
-    found = ops.stack([_filtered(x, kernel, "same") for kernel in (right.mT, right)], -1)
+    found = ops.stack([filtered(x, kernel, "same") for kernel in (right.mT, right)], -1)
     return found.movedim(3, 1) if first else found
 
 
@@ -230,7 +238,7 @@ def ssim(
         raise ValueError(f"ssim: the filter of {filter_size} is larger than pictures of {a.shape[1]} x {a.shape[2]}")
     bell = _bell(filter_size, filter_sigma, a)
     kernel = bell.unsqueeze(-1) * bell
-    mean_a, mean_b, aa, bb, ab = (_filtered(x, kernel, "valid") for x in (a, b, a * a, b * b, a * b))
+    mean_a, mean_b, aa, bb, ab = (filtered(x, kernel, "valid") for x in (a, b, a * a, b * b, a * b))
     c1, c2 = (k1 * max_val) ** 2, (k2 * max_val) ** 2
     light = (2 * mean_a * mean_b + c1) / (mean_a.square() + mean_b.square() + c1)
     form = (2 * (ab - mean_a * mean_b) + c2) / (aa - mean_a.square() + bb - mean_b.square() + c2)

@@ -17,7 +17,7 @@ __all__ = [
     "affine_transform", "elastic_transform", "map_coordinates", "perspective_transform", "scale_and_translate",
 ]  # fmt: skip
 
-_FILLS = ("constant", "nearest", "wrap", "mirror", "reflect")
+FILLS = ("constant", "nearest", "wrap", "mirror", "reflect")
 _ORDERS = {"nearest": 0, "bilinear": 1}
 
 
@@ -42,8 +42,8 @@ def map_coordinates(
     (reflect) or at its last pixel (mirror)."""
     x = as_tensor(inputs)
     places = [as_floats(one) for one in coordinates]
-    if fill_mode not in _FILLS:
-        raise ValueError(f"map_coordinates: fill_mode is one of {', '.join(_FILLS)}, not {fill_mode!r:.40}")
+    if fill_mode not in FILLS:
+        raise ValueError(f"map_coordinates: fill_mode is one of {', '.join(FILLS)}, not {fill_mode!r:.40}")
     if order not in (0, 1):
         raise NotImplementedError(f"map_coordinates: order is 0 or 1, not {order!r}")
     if len(places) != x.ndim:
@@ -77,7 +77,7 @@ def _order(name: str, interpolation: str) -> int:
     return _ORDERS[interpolation]
 
 
-def _sampled(images: Tensor, row: Tensor, column: Tensor, order: int, fill_mode: str, fill_value: float) -> Tensor:
+def sampled(images: Tensor, row: Tensor, column: Tensor, order: int, fill_mode: str, fill_value: float) -> Tensor:
     """Pictures (B, H, W, C) at rows and columns (B, h, w): (B, h, w, C)."""
     found = [
         map_coordinates(images[b, :, :, c], (row[b], column[b]), order, fill_mode, fill_value)
@@ -100,7 +100,7 @@ def _homography(images: Tensor, numbers: Tensor, order: int, fill_mode: str, fil
     a, b, c, d, e, f, g, h = (part.reshape(-1, 1, 1) for part in numbers.expand(images.shape[0], 8).unbind(-1))
     w = g * column + h * row + 1.0
     rows, columns = (d * column + e * row + f) / w, (a * column + b * row + c) / w  # (B, H, W)
-    return _sampled(images, rows, columns, order, fill_mode, fill_value)
+    return sampled(images, rows, columns, order, fill_mode, fill_value)
 
 
 @channels_last(-3)
@@ -163,7 +163,7 @@ def elastic_transform(
     size = int(6 * sigma) | 1
     moved = gaussian_blur(noise, (size, size), (float(sigma), float(sigma))) * float(alpha)
     row, column = _grid(x)
-    found = _sampled(x, row + moved[..., 0], column + moved[..., 1], order, fill_mode, fill_value)
+    found = sampled(x, row + moved[..., 0], column + moved[..., 1], order, fill_mode, fill_value)
     return found[0] if single else found
 
 

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from math import prod, sqrt
+from math import pi, prod, sqrt
 from typing import Any
 
 from ..engine import Tensor, ops
 from ..engine.dtype import as_dtype
+from ..engine.ops import fourier
 from ..engine.ops.random import Generator
 from ..nn import init
 from .lookup import Configured, Lookup
 from .lookup import serialize as serialize
 
+WINDOWS: dict[str, Any] = {
+    "hann": fourier.hann_window, "hamming": fourier.hamming_window, "blackman": fourier.blackman_window,
+    "bartlett": fourier.bartlett_window, "boxcar": lambda length, periodic, dtype: ops.ones(length, dtype=dtype),
+}  # fmt: skip
 
-def fans(shape: tuple[int, ...]) -> tuple[float, float]:
+
+def fans(shape: tuple[int, ...], input_axes: Any = None, output_axes: Any = None) -> tuple[float, float]:
     """(inputs, outputs) of one unit, as Keras counts them: the last two dims are the channels, those before the
-    window."""
+    window; or the products of the dims that are given as axes."""
+    if input_axes is not None or output_axes is not None:
+        if input_axes is None or output_axes is None:
+            raise ValueError("input_axes and output_axes are given together")
+        several = ((axes,) if isinstance(axes, int) else axes for axes in (input_axes, output_axes))
+        inputs, outputs = (float(prod(shape[axis] for axis in axes)) for axes in several)
+        return inputs, outputs
     if not shape:
         return 1.0, 1.0
     if len(shape) == 1:
@@ -108,9 +120,11 @@ class VarianceScaling(_Random):
     """Values whose variance is `scale` / fan (Glorot and Bengio 2010, He et al. 2015)."""
 
     def __init__(
-        self, scale: float = 1.0, mode: str = "fan_in", distribution: str = "truncated_normal", seed: int | None = None
-    ) -> None:
+        self, scale: float = 1.0, mode: str = "fan_in", distribution: str = "truncated_normal",
+        seed: int | None = None, input_axes: Any = None, output_axes: Any = None,
+    ) -> None:  # fmt: skip
         super().__init__(seed)
+        self.axes = (input_axes, output_axes)
         if scale <= 0 or mode not in ("fan_in", "fan_out", "fan_avg"):
             raise ValueError("VarianceScaling: scale must be > 0, mode one of fan_in, fan_out, fan_avg")
         if distribution not in ("truncated_normal", "untruncated_normal", "uniform"):
@@ -118,7 +132,7 @@ class VarianceScaling(_Random):
         self.scale, self.mode, self.distribution = scale, mode, distribution
 
     def fill(self, x: Tensor) -> Tensor:
-        inputs, outputs = fans(x.shape)
+        inputs, outputs = fans(x.shape, *self.axes)
         fan = {"fan_in": inputs, "fan_out": outputs, "fan_avg": (inputs + outputs) / 2}[self.mode]
         variance = self.scale / max(1.0, fan)
         if self.distribution == "uniform":
@@ -131,33 +145,33 @@ class VarianceScaling(_Random):
 
 
 class GlorotUniform(VarianceScaling):
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(1.0, "fan_avg", "uniform", seed)
+    def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
+        super().__init__(1.0, "fan_avg", "uniform", seed, input_axes, output_axes)
 
 
 class GlorotNormal(VarianceScaling):
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(1.0, "fan_avg", "truncated_normal", seed)
+    def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
+        super().__init__(1.0, "fan_avg", "truncated_normal", seed, input_axes, output_axes)
 
 
 class HeUniform(VarianceScaling):
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(2.0, "fan_in", "uniform", seed)
+    def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
+        super().__init__(2.0, "fan_in", "uniform", seed, input_axes, output_axes)
 
 
 class HeNormal(VarianceScaling):
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(2.0, "fan_in", "truncated_normal", seed)
+    def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
+        super().__init__(2.0, "fan_in", "truncated_normal", seed, input_axes, output_axes)
 
 
 class LecunUniform(VarianceScaling):
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(1.0, "fan_in", "uniform", seed)
+    def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
+        super().__init__(1.0, "fan_in", "uniform", seed, input_axes, output_axes)
 
 
 class LecunNormal(VarianceScaling):
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(1.0, "fan_in", "truncated_normal", seed)
+    def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
+        super().__init__(1.0, "fan_in", "truncated_normal", seed, input_axes, output_axes)
 
 
 class Orthogonal(_Random):
@@ -174,5 +188,48 @@ class Orthogonal(_Random):
         return x.copy_(init.orthogonal_(flat, self.gain, self._generator).reshape(x.shape))
 
 
-_lookup = Lookup("initializer", globals(), Initializer)
+class STFT(Initializer):
+    """The kernels (frame_length, 1, frequencies) whose convolution is a Fourier transform of windows: the part `side`
+    (real or imag) of exp(-2 pi i t f), times the window. scaling "density" divides by the root of the sum of the
+    window's squares, "spectrum" by its sum."""
+
+    def __init__(
+        self, side: str, window: Any = "hann", scaling: str | None = "density", periodic: bool = False
+    ) -> None:
+        if side not in ("real", "imag"):
+            raise ValueError(f"STFT: side is real or imag, not {side!r}")
+        if scaling not in ("density", "spectrum", None):
+            raise ValueError(f"STFT: scaling is density, spectrum or None, not {scaling!r}")
+        if isinstance(window, str) and window not in WINDOWS:
+            raise ValueError(f"STFT: window is one of {', '.join(WINDOWS)}, or an array, not {window!r}")
+        self.side, self.window, self.scaling, self.periodic = side, window, scaling, periodic
+
+    def fill(self, x: Tensor) -> Tensor:
+        length, _, count = x.shape
+        turns = ops.arange(length, dtype="float64").unsqueeze(1) * ops.arange(count, dtype="float64") / (2 * count - 2)
+        values = (-2 * pi * turns).cos() if self.side == "real" else (-2 * pi * turns).sin()
+        if self.window is not None:
+            if isinstance(self.window, str):
+                weights = WINDOWS[self.window](length, self.periodic, dtype="float64")
+            else:
+                weights = ops.as_tensor(self.window).to("float64")
+            if tuple(weights.shape) != (length,):
+                raise ValueError(f"STFT: the window has the shape {tuple(weights.shape)}, not ({length},)")
+            scale = 1.0
+            if self.scaling is not None:
+                scale = weights.square().sum().sqrt() if self.scaling == "density" else weights.abs().sum()
+            values = values * weights.unsqueeze(1) / scale
+        return x.copy_(values.to(x.dtype).unsqueeze(1))
+
+
+STFTInitializer, IdentityInitializer, OrthogonalInitializer = STFT, Identity, Orthogonal
+zeros, ones, constant, identity, orthogonal, stft = Zeros, Ones, Constant, Identity, Orthogonal, STFT
+random_normal, random_uniform, truncated_normal = RandomNormal, RandomUniform, TruncatedNormal
+variance_scaling = VarianceScaling
+glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_normal = (
+    GlorotUniform, GlorotNormal, HeUniform, HeNormal, LecunUniform, LecunNormal
+)  # fmt: skip
+
+_ALIASES = {"uniform": "RandomUniform", "normal": "RandomNormal", "zero": "Zeros", "one": "Ones"}
+_lookup = Lookup("initializer", globals(), Initializer, _ALIASES)
 get, deserialize = _lookup.get, _lookup.deserialize

@@ -14,6 +14,18 @@ from ..train.names import snake_case
 CLASSES: dict[str, Any] = {}  # what files may name: the classes of this package, and those that users register
 
 
+def registered(name: str) -> Any:
+    """The class or function that is registered under a name, or under "package>name"; None for an unknown one."""
+    if name in CLASSES:
+        return CLASSES[name]
+    return next((found for key, found in CLASSES.items() if key.rsplit(">", 1)[-1] == name), None)
+
+
+def registered_name(obj: Any) -> str:
+    """The name under which a class or function is registered, or its own."""
+    return next((key for key, known in CLASSES.items() if known is obj), str(obj.__name__))
+
+
 class Configured:
     """Base of objects whose `get_config` gives the arguments of their constructor, as JSON values."""
 
@@ -74,9 +86,9 @@ def as_json(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     name = getattr(value, "__name__", "<lambda>")
-    if callable(value) and name != "<lambda>" and value.__module__.startswith("pyapp.keras."):
-        return name
-    raise TypeError(f"{value!r:.60} cannot be written to a file: a function of your own has no name in Keras")
+    if callable(value) and name != "<lambda>":
+        return name if value.__module__.startswith("pyapp.keras.") else registered_name(value)
+    raise TypeError(f"{value!r:.60} cannot be written to a file: a function has to have a name")
 
 
 def serialize(instance: Any) -> Any:
@@ -124,10 +136,16 @@ class Lookup:
             if found is None:
                 found = named.get(identifier.lower())
             if found is None:
-                raise ValueError(f"there is no {self.kind} {identifier!r}; there are {', '.join(sorted(named))}")
+                found = registered(identifier)
+            if found is None:
+                raise ValueError(
+                    f"there is no {self.kind} {identifier!r}; there are {', '.join(sorted(named))}, and what is "
+                    "registered or in custom_objects"
+                )
             return found() if isinstance(found, type) else found
         if isinstance(identifier, Mapping):
-            made = self._named().get(identifier.get("class_name", ""))
+            name = str(identifier.get("class_name", ""))
+            made = self._named().get(name) or registered(name)
             if made is None:
                 raise ValueError(f"there is no {self.kind} {identifier.get('class_name')!r}")
             return made(**identifier.get("config", {})) if isinstance(made, type) else made

@@ -9,13 +9,13 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..engine import Tensor, ops
+from ..engine import Tensor, as_dtype, ops
 from ..nn import functional as F
 from ..train.metrics import same_shape
 from .arguments import axes_of
 from .lookup import Configured, Lookup
 from .lookup import serialize as serialize
-from .masking import mask_of, masked_weights
+from .masking import mask_of, masked_weights, set_mask
 
 EPSILON = 1e-7
 REDUCTIONS = ("sum_over_batch_size", "mean", "mean_with_sample_weight", "sum", "none", None)
@@ -250,6 +250,28 @@ def categorical_generalized_cross_entropy(y_true: Tensor, y_pred: Tensor, q: flo
     return (1 - found**q) / q
 
 
+def circle(
+    y_true: Any, y_pred: Any, ref_labels: Any = None, ref_embeddings: Any = None, remove_diagonal: bool = True,
+    gamma: float = 80.0, margin: float = 0.4,
+) -> Tensor:  # fmt: skip
+    """The circle loss (Sun et al. 2020, arXiv 2002.10857) of normalised vectors (B, F) by their classes (B,): vectors
+    of one class come closer, others go away. Vectors without a partner do not count in the mean."""
+    vectors, labels = ops.as_tensor(y_pred), ops.as_tensor(y_true).to("int32").reshape(-1, 1)
+    others = vectors if ref_embeddings is None else ops.as_tensor(ref_embeddings)
+    classes = labels if ref_labels is None else ops.as_tensor(ref_labels).to("int32").reshape(-1, 1)
+    distance = (1 - vectors @ others.T).clamp(min=0.0)  # (B, references)
+    same = labels == classes.T
+    partner = same
+    if remove_diagonal:
+        partner = same & ~ops.eye(same.shape[0], same.shape[1], dtype="bool", device=same.device)
+    near = (margin + distance) * (distance - margin) * gamma
+    far = (1 + margin - distance).clamp(min=0.0) * (1 - margin - distance) * gamma
+    never = -1e30  # of what is left out
+    total = ops.where(partner, near, never).logsumexp(1) + ops.where(same, never, far).logsumexp(1)
+    found = F.softplus(total)
+    return set_mask(found, found.detach() > 0)
+
+
 @_of_tensors
 def ctc(y_true: Tensor, y_pred: Tensor) -> Tensor:
     """Connectionist temporal classification of labels (B, N), 0 beyond their ends, under logits (B, T, classes), whose
@@ -268,10 +290,13 @@ class Loss(Configured):
     "sum_over_batch_size" (the mean over all elements), "mean", "sum", "mean_with_sample_weight" or None.
     """
 
-    def __init__(self, name: str | None = None, reduction: str | None = "sum_over_batch_size") -> None:
+    def __init__(
+        self, name: str | None = None, reduction: str | None = "sum_over_batch_size", dtype: Any = None
+    ) -> None:
         if reduction not in REDUCTIONS:
             raise ValueError(f"reduction is one of {REDUCTIONS}, not {reduction!r}")
         self.name, self.reduction = name or type(self).__name__, reduction
+        self.dtype = None if dtype is None else as_dtype(dtype).name  # of the computation; None: that of the inputs
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         raise NotImplementedError
@@ -279,9 +304,14 @@ class Loss(Configured):
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
         y_pred = ops.as_tensor(y_pred)
         y_true = ops.as_tensor(y_true)
+        mask = mask_of(y_pred)
+        if self.dtype is not None:
+            y_true, y_pred = (x.to(self.dtype) if x.dtype.is_floating_point else x for x in (y_true, y_pred))
         values = self.call(y_true, y_pred)
-        mean = self.reduction in ("mean", "sum_over_batch_size")
-        weights = masked_weights(sample_weight, mask_of(y_pred), values.dtype, mean)
+        mean, own = self.reduction in ("mean", "sum_over_batch_size"), mask_of(values)
+        if own is not None:
+            mask = own if mask is None else mask.to("bool") & own
+        weights = masked_weights(sample_weight, mask, values.dtype, mean)
         return reduced(values, weights, self.reduction)
 
 
@@ -303,31 +333,39 @@ def reduced(values: Tensor, sample_weight: Any, reduction: str | None) -> Tensor
     return values.mean()
 
 
+def _of_same_rank(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:
+    """Labels and predictions where one has a last dim of 1 more: vectors become (B, 1), others lose the dim."""
+    if y_true.ndim == y_pred.ndim + 1 and y_true.shape[-1] == 1:
+        return (y_true, y_pred.unsqueeze(-1)) if y_pred.ndim == 1 else (y_true.squeeze(-1), y_pred)
+    if y_pred.ndim == y_true.ndim + 1 and y_pred.shape[-1] == 1:
+        return (y_true.unsqueeze(-1), y_pred) if y_true.ndim == 1 else (y_true, y_pred.squeeze(-1))
+    return y_true, y_pred
+
+
 class LossFunctionWrapper(Loss):
     """A function (y_true, y_pred, **settings) as a loss."""
 
     def __init__(
         self, fn: Callable[..., Tensor], reduction: str | None = "sum_over_batch_size", name: str | None = None,
-        **settings: Any,
+        dtype: Any = None, **settings: Any,
     ) -> None:  # fmt: skip
-        super().__init__(name or getattr(fn, "__name__", None), reduction)
+        super().__init__(name or getattr(fn, "__name__", None), reduction, dtype)
         self.fn, self.settings = fn, settings
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        return self.fn(y_true, y_pred, **self.settings)
+        return self.fn(*_of_same_rank(y_true, y_pred), **self.settings)
 
 
 def _loss_class(name: str, fn: Callable[..., Tensor], **defaults: Any) -> type[Loss]:
     """The class of a function: its settings are the function's, with these defaults."""
 
-    def __init__(
-        self: Any, *args: Any, reduction: Any = "sum_over_batch_size", name: Any = None, **settings: Any
-    ) -> None:
-        unknown = settings.keys() - defaults.keys()
-        if unknown or len(args) > len(defaults):
-            raise TypeError(f"{type(self).__name__} takes {', '.join((*defaults, 'reduction', 'name'))}")
-        chosen = {**defaults, **dict(zip(defaults, args, strict=False)), **settings}
-        LossFunctionWrapper.__init__(self, fn, reduction, name or fn.__name__, **chosen)
+    every = {**defaults, "reduction": "sum_over_batch_size", "name": fn.__name__, "dtype": None}
+
+    def __init__(self: Any, *args: Any, **settings: Any) -> None:
+        if settings.keys() - every.keys() or len(args) > len(every):
+            raise TypeError(f"{type(self).__name__} takes {', '.join(every)}")
+        chosen = {**every, **dict(zip(every, args, strict=False)), **settings}
+        LossFunctionWrapper.__init__(self, fn, **chosen)
 
     doc = f"{fn.__name__}, reduced."
     return type(name, (LossFunctionWrapper,), {"__init__": __init__, "__doc__": doc, "__module__": __name__})
@@ -372,6 +410,7 @@ CategoricalGeneralizedCrossEntropy = _loss_class(
     "CategoricalGeneralizedCrossEntropy", categorical_generalized_cross_entropy, q=0.5
 )
 CTC = _loss_class("CTC", ctc)
+Circle = _loss_class("Circle", circle, gamma=80.0, margin=0.4, remove_diagonal=True)
 
 ALIASES = {
     "mse": "mean_squared_error", "MSE": "mean_squared_error", "mae": "mean_absolute_error",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..engine import Tensor
+from ..engine import Tensor, ops
 from ..train.metrics import *  # noqa: F403
 from ..train.metrics import (
     BinaryAccuracy,
@@ -21,7 +21,9 @@ from ..train.metrics import (
     sparse_top_k_categorical_accuracy,
     top_k_categorical_accuracy,
 )
+from ..train.metrics import same_shape as _same_shape
 from ..train.names import snake_case
+from ..train.overlap import *  # noqa: F403
 from . import losses
 from .lookup import Lookup
 from .lookup import serialize as serialize
@@ -75,18 +77,37 @@ from .losses import (
 )
 
 
+def _pair(y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:
+    found = ops.as_tensor(y_pred)
+    return _same_shape(ops.as_tensor(y_true), found).to(found.dtype), found
+
+
+def pearson_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
+    """The correlation of labels and predictions along an axis."""
+    a, b = (x - x.mean(axis, True) for x in _pair(y_true, y_pred))
+    a, b = (x / x.square().mean(axis, True).sqrt() for x in (a, b))
+    return (a * b).mean(axis)
+
+
+def concordance_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
+    """How closely predictions are the labels (Lin 1989): 1 if they are equal."""
+    a, b = _pair(y_true, y_pred)
+    mean_a, mean_b = a.mean(axis, True), b.mean(axis, True)
+    spread = (a - mean_a).square().mean(axis, True) + (b - mean_b).square().mean(axis, True)
+    both = (a - mean_b) * (b - mean_b)
+    return (2 * both / (spread + (mean_a - mean_b).square() + 1e-7)).mean(axis)
+
+
 def _of_loss(
     name: str, fn: Callable[..., Tensor], own_name: str | None = None, **defaults: Any
 ) -> type[MeanMetricWrapper]:
     """The metric of a loss: its mean over the examples."""
 
-    def __init__(self: Any, name: str = own_name or snake_case(name), **settings: Any) -> None:
-        unknown = settings.keys() - defaults.keys() - {"dtype"}
+    def __init__(self: Any, name: str = own_name or snake_case(name), dtype: Any = None, **settings: Any) -> None:
+        unknown = settings.keys() - defaults.keys()
         if unknown:
             raise TypeError(f"{type(self).__name__} has no argument {', '.join(sorted(unknown))}")
-        MeanMetricWrapper.__init__(
-            self, fn, name, **{**defaults, **{k: v for k, v in settings.items() if k != "dtype"}}
-        )
+        MeanMetricWrapper.__init__(self, fn, name, dtype, **{**defaults, **settings})
 
     return type(
         name,
@@ -106,6 +127,8 @@ CategoricalHinge = _of_loss("CategoricalHinge", losses.categorical_hinge)
 KLDivergence = _of_loss("KLDivergence", losses.kl_divergence)
 Poisson = _of_loss("Poisson", losses.poisson)
 CosineSimilarity = _of_loss("CosineSimilarity", losses.cosine_similarity, axis=-1)
+PearsonCorrelation = _of_loss("PearsonCorrelation", pearson_correlation, axis=-1)
+ConcordanceCorrelation = _of_loss("ConcordanceCorrelation", concordance_correlation, axis=-1)
 BinaryCrossentropy = _of_loss("BinaryCrossentropy", losses.binary_crossentropy, from_logits=False, label_smoothing=0.0)
 CategoricalCrossentropy = _of_loss(
     "CategoricalCrossentropy", losses.categorical_crossentropy, from_logits=False, label_smoothing=0.0, axis=-1
@@ -164,6 +187,8 @@ def for_labels(given: Any, y_true: Any, y_pred: Tensor) -> Metric:
     if isinstance(found, losses.Loss):
         return MeanMetricWrapper(lambda t, p: found(t, p), found.name)
     if isinstance(found, Metric):
+        if isinstance(given, str):
+            found.name = given
         return found
     return MeanMetricWrapper(found, getattr(found, "__name__", "metric"))
 

@@ -15,19 +15,24 @@ from ..train import fit as loops
 from ..train.batches import as_batch, batches_of, class_weighted, is_array
 from ..train.callbacks import CallbackList, History
 from ..train.metrics import Mean, Metric
+from ..train.progress import ProgressBar
 from . import optimizers, saving
 from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of
 from .core import (
     Call,
+    Function,
     InputLayer,
     KerasTensor,
     Layer,
+    arguments_of,
     as_layer,
     flatten,
     map_structure,
     record,
     training_mode,
+    weights_of,
 )
+from .settings import SETTINGS
 
 __all__ = ["Functional", "Model", "Sequential", "clone_model"]
 
@@ -139,6 +144,8 @@ class Model(Layer):
         self.stop_training = False
         self._last_batch: Any = (None, None, None)
         self.optimizer: Any = None
+        self.loss: Any = None  # what compile was given
+        self._first_inputs: Any = None  # the shapes and dtypes of the first batch of a subclass
         self.history: History | None = None
         self._compiled: dict[str, Any] | None = None
         if inputs is not None:
@@ -223,9 +230,33 @@ class Model(Layer):
             raise NotImplementedError(f"{type(self).__name__} has no call()")
         return self.graph.run(inputs, training)
 
-    def summary(self, line_length: int | None = None, print_fn: Callable[[str], Any] = print, **_: Any) -> None:
-        """Prints a table of the layers, their output shapes and numbers of parameters."""
-        print_fn(saving.summary(self, line_length))
+    def summary(
+        self, line_length: int | None = None, positions: Any = None, print_fn: Callable[[str], Any] | None = None,
+        expand_nested: bool = False, show_trainable: bool = False, layer_range: Any = None,
+    ) -> None:  # fmt: skip
+        """Prints a table of the layers, their output shapes and numbers of parameters. `expand_nested` shows the layers
+        of models inside, `show_trainable` whether layers train, `layer_range` those from a name to another."""
+        if positions is not None:
+            raise NotImplementedError("summary: the columns have their places; leave positions out")
+        (print_fn or print)(saving.summary(self, line_length, expand_nested, show_trainable, layer_range))
+
+    # -- weights of subclasses
+
+    def build(self, input_shape: Any = None) -> None:
+        """Makes the weights of a subclass: a call with zeros of the shapes, the batch's size (or None) first."""
+        if self.graph is None and input_shape is not None and not self.built:
+            self.built = True  # the call shall not build again
+            self.compute_output_shape(input_shape)
+
+    def _build_for(self, inputs: Any) -> None:
+        leaves = flatten(inputs)
+        if all(isinstance(leaf, Tensor) for leaf in leaves):  # what a file says, so that weights can be read
+            self._first_inputs = map_structure(
+                lambda leaf: {"batch_shape": [None, *leaf.shape[1:]], "dtype": leaf.dtype.name}, inputs
+            )
+        if type(self).build is not Model.build:
+            super()._build_for(inputs)
+        self.built = True
 
     # -- compile
 
@@ -241,7 +272,7 @@ class Model(Layer):
         found = optimizers.get(optimizer)
         if not isinstance(found, optimizers.Optimizer):
             raise TypeError(f"compile: takes a name or an optimiser of keras.optimizers, not {optimizer!r:.60}")
-        self.optimizer = found
+        self.optimizer, self.loss = found, loss
         self._compiled = {
             "optimizer": found, "loss": loss, "loss_weights": loss_weights, "metrics": metrics,
             "weighted_metrics": weighted_metrics,
@@ -265,16 +296,20 @@ class Model(Layer):
             raise ValueError(f"{self.name}: call compile() before training and evaluation")
         return self._compiled
 
-    def _prepare(self, outputs: list[Tensor]) -> None:
+    def _prepare(self, y_pred: Any) -> None:
         """Fits losses and metrics to the outputs, which a subclass shows only when it runs."""
-        given = self._must_be_compiled()
+        given, outputs = self._must_be_compiled(), flatten(y_pred)
         if self._compiled_metrics is None:
-            names = self.output_names or [f"output_{k + 1}" for k in range(len(outputs))]
+            names = self.output_names
+            if not names and isinstance(y_pred, Mapping):
+                names = sorted(y_pred)
+            names = names or [f"output_{k + 1}" for k in range(len(outputs))]
             names = names if len(names) == len(outputs) else [f"output_{k + 1}" for k in range(len(outputs))]
             if given["loss"] is not None:
                 self._compiled_loss = CompiledLoss(given["loss"], given["loss_weights"], names)
-                if len(names) > 1:
-                    self._output_trackers = [Mean(name=f"{name}_loss") for name in names]
+                wanted = [n for n, loss in zip(names, self._compiled_loss.losses, strict=True) if loss is not None]
+                if len(wanted) > 1:  # of one the total says the same
+                    self._output_trackers = [Mean(name=f"{name}_loss") for name in wanted]
             self._compiled_metrics = CompiledMetrics(given["metrics"], given["weighted_metrics"], names)
 
     # -- one step
@@ -284,20 +319,20 @@ class Model(Layer):
     ) -> Tensor:
         """The loss of a batch, with the penalties of regularisers. A subclass may write its own."""
         outputs = flatten(y_pred)
-        self._prepare(outputs)
+        self._prepare(y_pred)
         total: Tensor | None = None
         if self._compiled_loss is not None:
             names = self._compiled_loss.names
             total, found = self._compiled_loss(
-                parts_of(y, names),
+                self._compiled_loss.labels(y),
                 outputs,
                 parts_of(sample_weight, names)
                 if isinstance(sample_weight, (Mapping, list, tuple))
                 else [sample_weight] * len(names),
             )
-            for tracker, value in zip(self._output_trackers, found, strict=False):
-                if value is not None:
-                    _track(tracker, value, batch_size_of(x))
+            values = [value for value in found if value is not None]
+            for tracker, value in zip(self._output_trackers, values, strict=False):
+                _track(tracker, value, batch_size_of(x))
         for penalty in self.losses:
             total = penalty if total is None else total + penalty
         if total is None:
@@ -307,7 +342,9 @@ class Model(Layer):
     def _forward(self, x: Any, y: Any, sample_weight: Any, training: bool) -> tuple[Any, Tensor]:
         self.clear_losses()
         y_pred = self(x, training=training)
-        loss = self.compute_loss(x, y, y_pred, sample_weight, training=training)
+        # A compute_loss of one's own may lack `training`.
+        more = {"training": training} if "training" in arguments_of(type(self).compute_loss) else {}
+        loss = self.compute_loss(x, y, y_pred, sample_weight, **more)
         return y_pred, loss
 
     def _gather(self, x: Any, y: Any, y_pred: Any, loss: Tensor, sample_weight: Any) -> None:
@@ -320,18 +357,20 @@ class Model(Layer):
     def _update_metrics(self, y: Any, y_pred: Any, sample_weight: Any) -> None:
         outputs = flatten(y_pred)
         if self._compiled_metrics is None:
-            self._prepare(outputs)
+            self._prepare(y_pred)
         assert self._compiled_metrics is not None
         count = len(outputs)
         weights = sample_weight if isinstance(sample_weight, (list, tuple)) else [sample_weight] * count
         if y is not None:
-            self._compiled_metrics.update(parts_of(y, self._compiled_metrics.names), outputs, list(weights))
+            compiled = self._compiled_loss
+            labels = parts_of(y, self._compiled_metrics.names) if compiled is None else compiled.labels(y)
+            self._compiled_metrics.update(labels, outputs, list(weights))
 
     def _train_step(self, x: Any, y: Any, sample_weight: Any) -> None:
         for weight in self.trainable_weights:
             weight.grad = None
         y_pred, loss = self._forward(x, y, sample_weight, True)
-        loss.backward()
+        self.optimizer.scale_loss(loss).backward()
         weights = self.trainable_weights
         self.optimizer.apply([w.grad for w in weights], weights)
         for weight in weights:
@@ -367,6 +406,7 @@ class Model(Layer):
         if (
             self.run_eagerly
             or not self.jit_compile
+            or type(self).compute_metrics is not Model.compute_metrics  # it runs in Python, for each batch
             or not all(leaf is None or isinstance(leaf, Tensor) for leaf in leaves)
         ):
             self._train_step(x, y, sample_weight)
@@ -429,6 +469,10 @@ class Model(Layer):
         if self._last_logs is not None:
             flat = _flat_logs(self._last_logs)
             return {name: float(v.item()) if isinstance(v, Tensor) else v for name, v in sorted(flat.items())}
+        return self.get_metrics_result()
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """The mean of the loss and the metrics since the last reset, by name."""
         found: dict[str, Any] = {"loss": self._loss_tracker.result()}
         found |= {tracker.name: tracker.result() for tracker in self._output_trackers}
         if self._compiled_metrics is not None:
@@ -437,10 +481,6 @@ class Model(Layer):
             result = metric.result()
             found |= result if isinstance(result, Mapping) else {metric.name: result}
         return dict(sorted(found.items()))
-
-    def get_metrics_result(self) -> dict[str, Any]:
-        """Losses and metrics since the last reset, by name."""
-        return self.logs()
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
         """Adds a batch to the metrics of `compile`; returns all numbers so far. A subclass may write its own, which
@@ -511,6 +551,10 @@ class Model(Layer):
                 validation = batches_of(x_held, y_held, weights, size)
             else:
                 validation = batches_of(validation_data, batch_size=size)
+        epochs = min(epochs, SETTINGS.max_epochs or epochs)
+        steps_per_epoch = self._limited(steps_per_epoch, batches)
+        if validation is not None:
+            validation_steps = self._limited(validation_steps, validation)
         self.history = loops.fit(
             self, batches, epochs=epochs, callbacks=_listed(callbacks), validation=validation,
             class_weight=class_weight, initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch,
@@ -520,6 +564,15 @@ class Model(Layer):
         self.optimizer.finalize_variable_values(self.trainable_weights)
         return self.history
 
+    @staticmethod
+    def _limited(steps: int | None, batches: Any) -> int | None:
+        """Steps of a pass, no more than keras.config.set_max_steps_per_epoch allows."""
+        most = SETTINGS.max_steps_per_epoch
+        if most is None:
+            return steps
+        wanted = steps or batches.count()
+        return most if wanted is None else min(wanted, most)
+
     def evaluate(
         self, x: Any = None, y: Any = None, batch_size: int | None = None, verbose: Any = "auto",
         sample_weight: Any = None, steps: int | None = None, callbacks: Any = None, return_dict: bool = False,
@@ -528,6 +581,7 @@ class Model(Layer):
         dict."""
         self._must_be_compiled()
         batches = batches_of(x, y, sample_weight, batch_size)
+        steps = self._limited(steps, batches)
         listeners = CallbackList(_listed(callbacks), self, {"steps": steps or batches.count()})
         logs, _ = loops.evaluate(self, batches, listeners, steps, verbose=1 if verbose == "auto" else int(verbose))
         if return_dict:
@@ -545,8 +599,10 @@ class Model(Layer):
     ) -> Any:
         """The outputs for data, as NumPy arrays."""
         batches = batches_of(x, batch_size=batch_size)
+        steps = self._limited(steps, batches)
         listeners = CallbackList(_listed(callbacks), self, {"steps": steps or batches.count()})
         listeners.tell("on_predict_begin")
+        bar = ProgressBar(steps or batches.count(), 1 if verbose == "auto" else int(verbose))
         found: list[list[Any]] = []
         structure: Any = None
         for k, (inputs, _, _) in enumerate(batches):
@@ -556,8 +612,10 @@ class Model(Layer):
             structure = self.predict_on_batch(inputs)
             found.append(flatten(structure))
             listeners.tell("on_predict_batch_end", k, {"outputs": structure})
+            bar.update(k + 1, {})
         if not found:
             raise ValueError("predict: there is no data")
+        bar.update(len(found), {}, finished=True)
         listeners.tell("on_predict_end")
         joined = iter([np.concatenate(same) for same in zip(*found, strict=True)])
         by_order = {id(leaf): next(joined) for leaf in flatten(structure)}
@@ -672,7 +730,8 @@ class Sequential(Model):
             self._begin(KerasTensor(layer.first_input_shape, layer.dtype))
         self._modules[f"layer_{len(self._modules)}"] = layer
         if self._end is not None:
-            self._end = record(layer, (self._end,), {})
+            with weights_of(self):
+                self._end = record(layer, (self._end,), {})
             self.built = True
         self._changed_structure()
 
@@ -746,9 +805,40 @@ class Sequential(Model):
         return saving.sequential_from_config(cls, config, custom_objects)
 
 
-def clone_model(model: Model) -> Any:
-    """A model of the same layers with new weights."""
-    return saving.from_json_values(saving.described(model))
+def clone_model(
+    model: Model, input_tensors: Any = None, clone_function: Callable[[Layer], Any] | None = None,
+    call_function: Any = None, recursive: bool = False,
+) -> Any:  # fmt: skip
+    """A model of the same layers with new weights. `clone_function` gives the layer that takes the place of each, for
+    a Sequential or a functional model."""
+    if input_tensors is not None or call_function is not None or recursive:
+        raise NotImplementedError("clone_model: takes a model and a clone_function, no tensors and no call_function")
+    if clone_function is None:
+        return saving.from_json_values(saving.described(model))
+    if isinstance(model, Sequential):
+        found = Sequential(name=model.name)
+        if model._first is not None:
+            found.add(InputLayer(batch_shape=model._first.shape, dtype=model._first.dtype))
+        for layer in model.layers:
+            found.add(clone_function(layer))
+        return found
+    if model.graph is None:
+        raise ValueError(f"clone_model: {model.name} is a subclass; clone_function goes with Sequential and functional")
+    symbols = {id(leaf): KerasTensor(leaf.shape, leaf.dtype, leaf.name) for leaf in flatten(model.graph.inputs)}
+    layers: dict[int, Layer] = {}
+
+    def symbol(leaf: Any) -> Any:
+        return symbols[id(leaf)] if isinstance(leaf, KerasTensor) else leaf
+
+    for call in model.graph.calls:
+        if id(call.layer) not in layers:
+            kept = isinstance(call.layer, Function)  # an operator has no weights
+            layers[id(call.layer)] = call.layer if kept else as_layer(clone_function(call.layer))
+        args, kwargs = map_structure(symbol, call.args), map_structure(symbol, call.kwargs)
+        outputs = record(layers[id(call.layer)], args, kwargs)
+        symbols |= {id(old): new for old, new in zip(flatten(call.outputs), flatten(outputs), strict=True)}
+    ends = (map_structure(symbol, structure) for structure in (model.graph.inputs, model.graph.outputs))
+    return Model(*ends, name=model.name)
 
 
 def _track(tracker: Mean, value: Tensor, examples: int) -> None:

@@ -53,7 +53,7 @@ def array(x: Any, dtype: Any = None) -> Tensor:
 
 
 def convert_to_numpy(x: Any) -> Any:
-    return x.detach().numpy() if isinstance(x, Tensor) else x
+    return x.detach().numpy().copy() if isinstance(x, Tensor) else x  # a weight may change later
 
 
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Tensor:

@@ -5,18 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from inspect import signature
 from math import sqrt
 from typing import Any
 
 from ..engine import Tensor, no_grad, ops
 from ..engine.element_programs import ElementProgram, HeldNumbers, Numbers
 from ..engine.launch import recorder, stop_capture
+from ..engine.lazy import np
 from ..engine.ops.element_updates import update_elements
 from ..engine.ops.optimizer_steps import adamw_step
 from . import schedules
-from .lookup import Configured, Lookup
+from .lookup import Configured, Lookup, as_json
 from .lookup import serialize as serialize
 from .schedules import LearningRateSchedule
 
@@ -29,12 +32,39 @@ __all__ = [
     "AdamW",
     "Adamax",
     "Ftrl",
+    "Lamb",
     "Lion",
+    "LossScaleOptimizer",
+    "MultiOptimizer",
+    "Muon",
     "Nadam",
     "Optimizer",
+    "OptimizerMap",
     "RMSprop",
+    "ScheduleFreeAdamW",
     "schedules",
 ]
+
+
+class Setting(float):
+    """The learning rate of an optimiser as a number that can be written: `optimizer.learning_rate.assign(0.1)`."""
+
+    def __new__(cls, optimizer: Optimizer, value: float) -> Setting:
+        found = super().__new__(cls, value)
+        found._optimizer = optimizer  # type: ignore[attr-defined]
+        return found
+
+    def assign(self, value: Any) -> None:
+        """Sets the optimiser's learning rate."""
+        self._optimizer.learning_rate = value  # type: ignore[attr-defined]
+
+    def numpy(self) -> Any:
+        """The number as a NumPy scalar."""
+        return np.float32(self)
+
+    @property
+    def value(self) -> float:
+        return float(self)
 
 
 class Optimizer(Configured):
@@ -42,15 +72,26 @@ class Optimizer(Configured):
     by the norm of each, or by the norm of all. `weight_decay` shrinks the weights by learning_rate * weight_decay.
     With `use_ema` moving averages of the weights replace them at the end of `fit`, and after each
     `ema_overwrite_frequency` steps. `gradient_accumulation_steps`: the mean of so many gradients is one step.
+    `loss_scale_factor` keeps small gradients of short floats from becoming 0.
     """
 
     states: tuple[str, ...] = ()  # what is kept for each weight
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, with those of all optimisers; the learning rate is that of now."""
+        every = signature(Optimizer.__init__).parameters
+        defaults = {name: one.default for name, one in every.items() if one.default is not one.empty}
+        found = {**defaults, **super().get_config(), "name": self.name}
+        if self.schedule is None and "learning_rate" in found:
+            found["learning_rate"] = self._rate
+        return found
 
     def __init__(
         self, learning_rate: Any = 0.001, weight_decay: float | None = None, clipnorm: float | None = None,
         clipvalue: float | None = None, global_clipnorm: float | None = None, use_ema: bool = False,
         ema_momentum: float = 0.99, ema_overwrite_frequency: int | None = None,
-        gradient_accumulation_steps: int | None = None, name: str | None = None, **others: Any,
+        loss_scale_factor: float | None = None, gradient_accumulation_steps: int | None = None,
+        name: str | None = None, **others: Any,
     ) -> None:  # fmt: skip
         lr = others.pop("lr", None)
         if lr is not None:
@@ -67,6 +108,9 @@ class Optimizer(Configured):
         ):
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"{type(self).__name__}: {setting} is a positive integer, not {value!r}")
+        if loss_scale_factor is not None and not loss_scale_factor > 0:
+            raise ValueError(f"{type(self).__name__}: loss_scale_factor is positive, not {loss_scale_factor!r}")
+        self.loss_scale_factor = loss_scale_factor
         self.use_ema, self.ema_momentum, self.ema_overwrite_frequency = use_ema, ema_momentum, ema_overwrite_frequency
         self.gradient_accumulation_steps = gradient_accumulation_steps
         self._gathered = 0  # gradients since the last step
@@ -85,15 +129,20 @@ class Optimizer(Configured):
             self.schedule = lambda _: float(learning_rate())
         self._rate = 0.0 if self.schedule else float(learning_rate)
         self.iterations = 0
-        self.variables: list[Tensor] = []
+        self._weights: list[Tensor] = []  # in the order of `build`
         self._kept: dict[int, dict[str, Tensor]] = {}
         self._beside: dict[int, dict[str, Tensor]] = {}  # averages of weights, sums of gradients
         self._undecayed: set[int] = set()
 
     @property
-    def learning_rate(self) -> float:
-        """The learning rate of the next step."""
-        return self._rate if self.schedule is None else float(self.schedule(self.iterations))
+    def variables(self) -> list[Tensor]:
+        """The states of all weights."""
+        return [state for weight in self._weights for state in self._states(weight).values()]
+
+    @property
+    def learning_rate(self) -> Setting:
+        """The learning rate of the next step: a number, with the methods `numpy` and `assign` of Keras."""
+        return Setting(self, self._rate if self.schedule is None else float(self.schedule(self.iterations)))
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
@@ -114,13 +163,17 @@ class Optimizer(Configured):
             for weight in variables:
                 if id(weight) not in self._kept:
                     stop_capture(f"{type(self).__name__} makes its state: the first step cannot be captured", True)
-                    self.variables.append(weight)
+                    self._weights.append(weight)
                     self._kept[id(weight)] = {name: self.first_state(name, weight) for name in self.states}
                     made = (("average", self.use_ema), ("gathered", self.gradient_accumulation_steps))
                     self._beside[id(weight)] = {name: ops.zeros_like(weight) for name, wanted in made if wanted}
 
     def first_state(self, name: str, weight: Tensor) -> Tensor:
         return ops.zeros_like(weight)
+
+    def scale_loss(self, loss: Any) -> Any:
+        """The loss whose gradients `apply` takes: with `loss_scale_factor` times it, and apply divides by it."""
+        return loss if self.loss_scale_factor is None else loss * self.loss_scale_factor
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Tensor]]) -> None:
         """One step, from pairs of gradients and weights; weights without a gradient (None) stay."""
@@ -129,10 +182,12 @@ class Optimizer(Configured):
 
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
         """One step: gradients, and the weights in the same order (by default those of `build`)."""
-        weights = list(self.variables if trainable_variables is None else trainable_variables)
-        pairs = [(g, w) for g, w in zip(grads, weights, strict=True) if g is not None]
+        weights = list(self._weights if trainable_variables is None else trainable_variables)
+        pairs = [(ops.as_tensor(g), w) for g, w in zip(grads, weights, strict=True) if g is not None]
         self.build(w for _, w in pairs)
         with no_grad():
+            if self.loss_scale_factor is not None:
+                pairs = [(g / self.loss_scale_factor, w) for g, w in pairs]
             given = self._mean_gradients(pairs) if self.gradient_accumulation_steps else [g for g, _ in pairs]
             if given is None:
                 return
@@ -178,6 +233,12 @@ class Optimizer(Configured):
             self._beside[id(weight)]["average"].mul_(momentum).add_(weight * (1 - momentum))
         if frequency and (self.iterations + 1) % frequency == 0:
             self._write_averages(weights)
+
+    def averages(self) -> list[tuple[Tensor, Tensor]]:
+        """(weight, its moving average) of all weights, with `use_ema`."""
+        if not self.use_ema:
+            return []
+        return [(weight, self._beside[id(weight)]["average"]) for weight in self._weights]
 
     def _write_averages(self, weights: Iterable[Tensor]) -> None:
         for weight in weights:
@@ -228,7 +289,7 @@ class Optimizer(Configured):
         """The number of steps, the learning rate, and the states of the weights in the order of `build`."""
         return {
             "iterations": self.iterations, "learning_rate": self._rate,
-            "states": [self._states(w) for w in self.variables],
+            "states": [self._states(w) for w in self._weights],
         }  # fmt: skip
 
     def _states(self, weight: Tensor) -> dict[str, Tensor]:
@@ -237,14 +298,14 @@ class Optimizer(Configured):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a state of state_dict. ValueError where the shapes do not fit."""
         states = state["states"]
-        if len(states) != len(self.variables):
-            raise ValueError(f"the state has {len(states)} weights, the optimiser {len(self.variables)}")
-        for weight, entry in zip(self.variables, states, strict=True):
+        if len(states) != len(self._weights):
+            raise ValueError(f"the state has {len(states)} weights, the optimiser {len(self._weights)}")
+        for weight, entry in zip(self._weights, states, strict=True):
             own = self._states(weight)
             if entry.keys() != own.keys() or any(v.shape != own[k].shape for k, v in entry.items()):
                 raise ValueError(f"the state does not fit {type(self).__name__}")
         with no_grad():
-            for weight, entry in zip(self.variables, states, strict=True):
+            for weight, entry in zip(self._weights, states, strict=True):
                 for name, value in entry.items():
                     self._states(weight)[name].copy_(value)
         self.iterations, self._rate = int(state["iterations"]), float(state["learning_rate"])
@@ -650,5 +711,352 @@ def _lion() -> ElementProgram:
     return ElementProgram(lion, 3, 6)
 
 
-_lookup = Lookup("optimizer", globals(), Optimizer, {n.lower(): n for n in ("SGD", "RMSprop", "AdamW")})
+class Lamb(Adam):
+    """Adam whose step of a weight is as long as the weight, times the learning rate (You et al. 2020, arXiv
+    1904.00962). Steps run eagerly: they read norms."""
+
+    def __init__(
+        self, learning_rate: Any = 0.001, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-7,
+        weight_decay: float | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, False, weight_decay, **settings)
+
+    def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
+        step = self.iterations + 1
+        return self.keep(rate, decays), rate, 1 - self.beta_1**step, 1 - self.beta_2**step
+
+    def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
+        stop_capture("Lamb reads norms of the weights")
+        super().apply(grads, trainable_variables)
+
+    def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
+        assert isinstance(numbers, tuple)
+        keep, rate, of_mean, of_squares = numbers
+        weight.mul_(keep)
+        mean = kept["momentum"].mul_(self.beta_1).add_(grad * (1 - self.beta_1))
+        squares = kept["velocity"].mul_(self.beta_2).add_(grad * grad * (1 - self.beta_2))
+        step = mean / of_mean / ((squares / of_squares).sqrt() + self.epsilon)
+        own, other = weight.square().sum().sqrt().item(), step.square().sum().sqrt().item()
+        weight.sub_(step * (rate * (own / other if own > 0 and other > 0 else 1.0)))
+
+
+class ScheduleFreeAdamW(Optimizer):
+    """AdamW that needs no schedule: the weights are between a fast sequence and its mean (Defazio et al. 2024, arXiv
+    2405.15682). The learning rate rises over `warmup_steps`."""
+
+    states = ("momentum", "velocity")
+
+    def __init__(
+        self, learning_rate: Any = 0.0025, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-8,
+        warmup_steps: int = 0, weight_decay: float | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(learning_rate, weight_decay, **settings)
+        if not 0 < beta_1 <= 1:
+            raise ValueError(f"ScheduleFreeAdamW: beta_1 is in (0, 1], not {beta_1}")
+        self.beta_1, self.beta_2, self.epsilon, self.warmup_steps = beta_1, beta_2, epsilon, warmup_steps
+
+    def first_state(self, name: str, weight: Tensor) -> Tensor:
+        return weight.detach().clone() if name == "momentum" else ops.zeros_like(weight)
+
+    def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
+        step = self.iterations + 1
+        keep = self.keep(rate, decays)
+        if self.warmup_steps > 0:
+            rate *= min(step / self.warmup_steps, 1.0)
+        scale = 1 / sqrt(1 - self.beta_2**step)
+        return (
+            keep, self.beta_2, 1 - self.beta_2, scale, self.epsilon, rate, 1 - self.beta_1, 1 / self.beta_1,
+            self.beta_1 * (1 - 1 / step), 1 - self.beta_1 + self.beta_1 / step,
+        )  # fmt: skip
+
+    def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
+        update_elements(weight, (grad, *kept.values()), _schedule_free(), numbers)
+
+
+@cache
+def _schedule_free() -> ElementProgram:
+    def schedule_free(
+        w: Any, g: Any, z: Any, v: Any, keep: Any, b2: Any, share: Any, scale: Any, epsilon: Any, rate: Any,
+        fast: Any, back: Any, of_mean: Any, of_new: Any,
+    ) -> Any:  # fmt: skip
+        v = v * b2 + g * g * share
+        z = z - g * rate / (v.sqrt() * scale + epsilon)
+        mean = (w * keep - z * fast) * back  # of the fast sequence z so far; Keras takes the new z here, the paper not
+        return mean * of_mean + z * of_new, None, z, v
+
+    return ElementProgram(schedule_free, 4, 10)
+
+
+class Muon(Optimizer):
+    """Steps of matrices that are made orthogonal (Jordan et al. 2024), by `ns_steps` of Newton and Schulz's iteration
+    with the coefficients muon_a, muon_b and muon_c. What is no matrix, an embedding, or has a path that one of
+    `exclude_layers` (regular expressions) is found in, is trained by AdamW. `rms_rate` multiplies steps by it and the
+    root of the longer side. Steps run eagerly."""
+
+    states = ("momentum", "velocity")
+
+    def __init__(
+        self, learning_rate: Any = 0.001, adam_beta_1: float = 0.9, adam_beta_2: float = 0.999,
+        adam_weight_decay: float | None = 0.004, epsilon: float = 1e-7, weight_decay: float | None = 0.004,
+        clipnorm: float | None = None, clipvalue: float | None = None, global_clipnorm: float | None = None,
+        use_ema: bool = False, ema_momentum: float = 0.99, ema_overwrite_frequency: int | None = None,
+        loss_scale_factor: float | None = None, gradient_accumulation_steps: int | None = None, name: str | None = None,
+        exclude_layers: Any = None, exclude_embeddings: bool = True, muon_a: float = 3.4445, muon_b: float = -4.775,
+        muon_c: float = 2.0315, adam_lr_ratio: float = 1.0, momentum: float = 0.95, ns_steps: int = 5,
+        nesterov: bool = True, rms_rate: float | None = 0.2, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema, ema_momentum,
+            ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps, name, **settings,
+        )  # fmt: skip
+        self.adam_beta_1, self.adam_beta_2, self.adam_weight_decay = adam_beta_1, adam_beta_2, adam_weight_decay
+        self.epsilon, self.momentum, self.ns_steps, self.nesterov = epsilon, momentum, ns_steps, nesterov
+        self.coefficients = (muon_a, muon_b, muon_c)
+        self.adam_lr_ratio, self.rms_rate = adam_lr_ratio, rms_rate
+        self.exclude_layers, self.exclude_embeddings = list(exclude_layers or ()), exclude_embeddings
+
+    def by_adam(self, weight: Tensor) -> bool:
+        """Whether AdamW trains a weight."""
+        path = str(getattr(weight, "path", None) or "")
+        if weight.ndim != 2 or (self.exclude_embeddings and "embedding" in path.lower()):
+            return True
+        return any(re.search(pattern, path) for pattern in self.exclude_layers)
+
+    def first_state(self, name: str, weight: Tensor) -> Tensor:
+        needed = name == "momentum" or self.by_adam(weight)
+        return ops.zeros_like(weight) if needed else ops.zeros((), dtype=weight.dtype, device=weight.device)
+
+    def _decays(self, weight: Tensor) -> bool:
+        return id(weight) not in self._undecayed
+
+    def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
+        return rate, float(decays)
+
+    def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
+        stop_capture("Muon makes steps orthogonal by products of matrices")
+        super().apply(grads, trainable_variables)
+
+    def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
+        assert isinstance(numbers, tuple)
+        rate, decays = numbers
+        adam = self.by_adam(weight)
+        decay = (self.adam_weight_decay if adam else self.weight_decay) or 0.0
+        weight.mul_(1 - rate * decay * decays)
+        momentum = kept["momentum"]
+        if adam:
+            step, b1, b2 = self.iterations + 1, self.adam_beta_1, self.adam_beta_2
+            momentum.mul_(b1).add_(grad * (1 - b1))
+            squares = kept["velocity"].mul_(b2).add_(grad * grad * (1 - b2))
+            alpha = rate * self.adam_lr_ratio * sqrt(1 - b2**step) / (1 - b1**step)
+            weight.sub_(momentum * alpha / (squares.sqrt() + self.epsilon))
+            return
+        momentum.mul_(self.momentum).add_(grad)
+        found = self._orthogonal(grad + momentum * self.momentum if self.nesterov else momentum) * rate
+        if self.rms_rate is not None:
+            found = found * (sqrt(max(weight.shape)) * self.rms_rate)
+        weight.sub_(found)
+
+    def _orthogonal(self, x: Tensor) -> Tensor:
+        """A matrix with the singular vectors of x, and singular values near 1."""
+        a, b, c = self.coefficients
+        tall = x.shape[0] > x.shape[1]
+        x = x.T if tall else x
+        x = x / (x.square().sum().sqrt() + 1e-7)
+        for _ in range(self.ns_steps):
+            square = x @ x.T
+            x = x * a + (square * b + square @ square * c) @ x
+        return x.T if tall else x
+
+
+class LossScaleOptimizer(Optimizer):
+    """Another optimiser for gradients of short floats: the loss is multiplied by a scale, which doubles after
+    `dynamic_growth_steps` steps; steps whose gradients are not finite are left out, and halve it."""
+
+    def __init__(
+        self, inner_optimizer: Any, initial_scale: float = 2.0**15, dynamic_growth_steps: int = 2000,
+        name: str | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(0.0, name=name, **settings)
+        if any(value is not None and value is not False and value != 0.99 for value in settings.values()):
+            raise ValueError(f"LossScaleOptimizer: {', '.join(settings)} are settings of the inner optimiser")
+        if dynamic_growth_steps < 1 or not initial_scale > 0:
+            raise ValueError("LossScaleOptimizer: dynamic_growth_steps is at least 1, initial_scale positive")
+        self.inner_optimizer: Optimizer = get(inner_optimizer)
+        self.inner_optimizer.loss_scale_factor = None
+        self.schedule = self.inner_optimizer.schedule
+        self.initial_scale, self.dynamic_growth_steps = float(initial_scale), dynamic_growth_steps
+        self.dynamic_scale, self.step_counter = self.initial_scale, 0
+
+    def get_config(self) -> dict[str, Any]:
+        return {**Configured.get_config(self), "name": self.name}
+
+    @property
+    def learning_rate(self) -> Setting:
+        return self.inner_optimizer.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        self.inner_optimizer.learning_rate = value
+
+    @property
+    def variables(self) -> list[Tensor]:
+        return self.inner_optimizer.variables
+
+    def build(self, variables: Iterable[Tensor]) -> None:
+        self.inner_optimizer.build(variables)
+
+    def scale_loss(self, loss: Any) -> Any:
+        return loss * self.dynamic_scale
+
+    def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
+        stop_capture("LossScaleOptimizer reads whether gradients are finite")
+        weights = list(self.inner_optimizer._weights if trainable_variables is None else trainable_variables)
+        with no_grad():
+            pairs = [(ops.as_tensor(g), w) for g, w in zip(grads, weights, strict=True) if g is not None]
+            if not all(bool(g.isfinite().all()) for g, _ in pairs):
+                self.step_counter, self.dynamic_scale = 0, self.dynamic_scale / 2
+                return
+            self.inner_optimizer.apply([g / self.dynamic_scale for g, _ in pairs], [w for _, w in pairs])
+        self.iterations = self.inner_optimizer.iterations
+        self.step_counter += 1
+        if self.step_counter == self.dynamic_growth_steps:
+            self.step_counter, self.dynamic_scale = 0, self.dynamic_scale * 2
+
+    def finalize_variable_values(self, var_list: Iterable[Tensor]) -> None:
+        self.inner_optimizer.finalize_variable_values(var_list)
+
+    def state_dict(self) -> dict[str, Any]:
+        scaling = {"dynamic_scale": self.dynamic_scale, "step_counter": self.step_counter}
+        return {**self.inner_optimizer.state_dict(), "scaling": scaling}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.inner_optimizer.load_state_dict(state)
+        self.iterations = self.inner_optimizer.iterations
+        scaling = state.get("scaling", {})
+        self.dynamic_scale = float(scaling.get("dynamic_scale", self.initial_scale))
+        self.step_counter = int(scaling.get("step_counter", 0))
+
+
+class OptimizerMap:
+    """Optimisers by the paths of weights: a path itself, or a regular expression that it matches as a whole; others
+    have `default_optimizer`."""
+
+    def __init__(self, default_optimizer: Any, optimizer_map: Mapping[str, Any] | None = None) -> None:
+        self.default_optimizer: Optimizer = get(default_optimizer)
+        self._by_path: dict[str, Optimizer] = {}
+        for key, value in (optimizer_map or {}).items():
+            self[key] = value
+
+    def __setitem__(self, key: str, optimizer: Any) -> None:
+        if key in self._by_path:
+            raise ValueError(f"OptimizerMap: {key!r} has an optimiser already")
+        if isinstance(optimizer, (LossScaleOptimizer, MultiOptimizer)):
+            raise ValueError(f"OptimizerMap: takes no {type(optimizer).__name__}")
+        self._by_path[key] = get(optimizer)
+
+    def __getitem__(self, path: str) -> Optimizer:
+        if path in self._by_path:
+            return self._by_path[path]
+        found = [optimizer for pattern, optimizer in self._by_path.items() if re.fullmatch(pattern, path)]
+        if len(found) > 1:
+            raise ValueError(f"OptimizerMap: several patterns match {path!r}")
+        return found[0] if found else self.default_optimizer
+
+    def __len__(self) -> int:
+        return len(self._by_path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_path)
+
+    def values(self) -> list[Optimizer]:
+        """The optimisers, without the default one."""
+        return list(self._by_path.values())
+
+    def __call__(self, variable: Tensor) -> Optimizer:
+        return self[str(getattr(variable, "path", ""))]
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor."""
+        return {"default_optimizer": as_json(self.default_optimizer), "optimizer_map": as_json(self._by_path)}
+
+
+class MultiOptimizer(Optimizer):
+    """Several optimisers, each for some of the weights, which an OptimizerMap (or a function of a weight) chooses."""
+
+    def __init__(self, optimizer_map: Any, loss_scale_factor: float | None = None, name: str | None = None) -> None:
+        super().__init__(0.0, loss_scale_factor=loss_scale_factor, name=name)
+        if isinstance(optimizer_map, Mapping):
+            optimizer_map = OptimizerMap(**optimizer_map.get("config", optimizer_map))
+        if not callable(optimizer_map):
+            raise TypeError(f"MultiOptimizer: takes an OptimizerMap or a function, not {optimizer_map!r:.60}")
+        self.optimizer_map = optimizer_map
+        self.optimizers: list[Optimizer] = []
+
+    def get_config(self) -> dict[str, Any]:
+        return {**Configured.get_config(self), "name": self.name}
+
+    @property
+    def learning_rate(self) -> Setting:
+        raise AttributeError("each of the optimisers of a MultiOptimizer has a learning rate of its own")
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        raise AttributeError("each of the optimisers of a MultiOptimizer has a learning rate of its own")
+
+    def _groups(self, weights: Iterable[Tensor]) -> list[tuple[Optimizer, list[Tensor]]]:
+        groups: dict[int, tuple[Optimizer, list[Tensor]]] = {}
+        for weight in weights:
+            chosen = self.optimizer_map(weight)
+            groups.setdefault(id(chosen), (chosen, []))[1].append(weight)
+        return list(groups.values())
+
+    def build(self, variables: Iterable[Tensor]) -> None:
+        for optimizer, weights in self._groups(variables):
+            if all(optimizer is not known for known in self.optimizers):
+                self.optimizers.append(optimizer)
+            optimizer.build(weights)
+            self._weights += [w for w in weights if all(w is not known for known in self._weights)]
+
+    @property
+    def variables(self) -> list[Tensor]:
+        return [state for optimizer in self.optimizers for state in optimizer.variables]
+
+    def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
+        weights = list(self._weights if trainable_variables is None else trainable_variables)
+        scale = self.loss_scale_factor
+        by_weight = {id(w): g for g, w in zip(grads, weights, strict=True) if g is not None}
+        self.build(w for w in weights if id(w) in by_weight)
+        for optimizer, group in self._groups(w for w in weights if id(w) in by_weight):
+            own = [by_weight[id(w)] for w in group]
+            optimizer.apply(own if scale is None else [g / scale for g in own], group)
+        self.iterations += 1
+        recording = recorder()
+        if recording is not None:
+            recording.actions.append(self._count)
+
+    def _count(self) -> None:
+        self.iterations += 1
+
+    def finalize_variable_values(self, var_list: Iterable[Tensor]) -> None:
+        for optimizer, weights in self._groups(var_list):
+            optimizer.finalize_variable_values(weights)
+
+    def _states(self, weight: Tensor) -> dict[str, Tensor]:
+        chosen: Optimizer = self.optimizer_map(weight)
+        return chosen._states(weight)
+
+    def state_dict(self) -> dict[str, Any]:
+        rates = [optimizer.state_dict()["learning_rate"] for optimizer in self.optimizers]
+        return {**super().state_dict(), "learning_rate": None, "scaling": {"learning_rates": rates}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict({**state, "learning_rate": 0.0})
+        rates = state.get("scaling", {}).get("learning_rates", [])
+        for optimizer, rate in zip(self.optimizers, rates, strict=False):
+            optimizer._rate = float(rate)
+        for optimizer in self.optimizers:
+            optimizer.iterations = self.iterations
+
+
+_lookup = Lookup("optimizer", globals(), Optimizer, {name.lower(): name for name in __all__})
 get, deserialize = _lookup.get, _lookup.deserialize

@@ -192,4 +192,6 @@ def dot(x1: Any, x2: Any) -> Tensor:
 
 def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Tensor:
     a, b = _alike(x1, x2)
+    if not isinstance(axes, int):  # a number for each, or several
+        axes = tuple([one] if isinstance(one, int) else list(one) for one in axes)
     return pyapp.tensordot(a, b, axes)

@@ -4,15 +4,18 @@ SeedGenerator, whose calls go on, or None for the default generator.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..engine import Tensor, as_dtype, ops
+from ..engine.lazy import np
 from ..engine.ops.random import Generator
 from ..nn import init
 from ..nn.functional import dropout as _dropout
 
 __all__ = [
-    "SeedGenerator", "categorical", "dropout", "normal", "randint", "shuffle", "truncated_normal", "uniform",
+    "SeedGenerator", "beta", "binomial", "categorical", "dropout", "gamma", "normal", "randint", "shuffle",
+    "truncated_normal", "uniform",
 ]  # fmt: skip
 
 
@@ -24,20 +27,23 @@ class SeedGenerator:
         self.generator = None if seed is None else Generator(seed)
 
 
-def _generator(seed: Any) -> Generator | None:
+def generator_of(seed: Any) -> Generator | None:
+    """The generator of a seed, of a SeedGenerator, or itself; None for the default one."""
+    if isinstance(seed, Generator):
+        return seed
     return seed.generator if isinstance(seed, SeedGenerator) else None if seed is None else Generator(int(seed))
 
 
 def normal(shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: Any = None, seed: Any = None) -> Tensor:
     """Normally distributed numbers."""
-    found = ops.randn(tuple(shape), generator=_generator(seed)) * stddev + mean
+    found = ops.randn(tuple(shape), generator=generator_of(seed)) * stddev + mean
     return found.to(as_dtype(dtype or "float32"))
 
 
 def truncated_normal(shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: Any = None, seed: Any = None) -> Tensor:
     """Normally distributed numbers within two standard deviations."""
     low, high = mean - 2 * stddev, mean + 2 * stddev
-    found = init.trunc_normal_(ops.empty(tuple(shape), dtype="float32"), mean, stddev, low, high, _generator(seed))
+    found = init.trunc_normal_(ops.empty(tuple(shape), dtype="float32"), mean, stddev, low, high, generator_of(seed))
     return found.to(as_dtype(dtype or "float32"))
 
 
@@ -46,27 +52,56 @@ def uniform(shape: Any, minval: float = 0.0, maxval: float = 1.0, dtype: Any = N
     kind = as_dtype(dtype or "float32")
     if not kind.is_floating_point:
         return randint(shape, int(minval), int(maxval), dtype, seed)
-    return (ops.rand(tuple(shape), generator=_generator(seed)) * (maxval - minval) + minval).to(kind)
+    return (ops.rand(tuple(shape), generator=generator_of(seed)) * (maxval - minval) + minval).to(kind)
 
 
 def randint(shape: Any, minval: int, maxval: int, dtype: Any = "int32", seed: Any = None) -> Tensor:
     """Whole numbers minval .. maxval - 1."""
-    return ops.randint(minval, maxval, tuple(shape), generator=_generator(seed)).to(as_dtype(dtype))
+    return ops.randint(minval, maxval, tuple(shape), generator=generator_of(seed)).to(as_dtype(dtype))
 
 
 def categorical(logits: Tensor, num_samples: int, dtype: Any = "int32", seed: Any = None) -> Tensor:
     """Class numbers (B, num_samples) drawn by logits (B, classes)."""
-    found = ops.multinomial(logits.softmax(-1), num_samples, replacement=True, generator=_generator(seed))
+    found = ops.multinomial(logits.softmax(-1), num_samples, replacement=True, generator=generator_of(seed))
     return found.to(as_dtype(dtype))
+
+
+def _drawn(seed: Any, shape: Any, dtype: Any, draw: Callable[[Any, tuple[int, ...]], Any]) -> Tensor:
+    """Numbers that NumPy draws, from a seed that the generator gives."""
+    first = int(ops.randint(0, 1 << 30, (1,), generator=generator_of(seed)).item())
+    found = np.asarray(draw(np.random.default_rng(first), tuple(shape)), "float32")
+    return ops.as_tensor(found).to(as_dtype(dtype or "float32"))
+
+
+def _numbers(x: Any) -> Any:
+    return np.asarray(x.numpy() if isinstance(x, Tensor) else x, "float64")
+
+
+def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Tensor:
+    """Numbers of the gamma distribution with the shape parameter alpha and the scale 1."""
+    return _drawn(seed, shape, dtype, lambda random, size: random.standard_gamma(_numbers(alpha), size))
+
+
+def beta(shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None) -> Tensor:
+    """Numbers of the beta distribution, in [0, 1]."""
+    return _drawn(seed, shape, dtype, lambda random, size: random.beta(_numbers(alpha), _numbers(beta), size))
+
+
+def binomial(shape: Any, counts: Any, probabilities: Any, dtype: Any = None, seed: Any = None) -> Tensor:
+    """How many of `counts` trials succeed, each with its probability."""
+    return _drawn(
+        seed, shape, dtype,
+        lambda random, size: random.binomial(_numbers(counts).astype("int64"), _numbers(probabilities), size),
+    )  # fmt: skip
 
 
 def shuffle(x: Tensor, axis: int = 0, seed: Any = None) -> Tensor:
     """The slices along an axis in a random order."""
-    return x.index_select(axis, ops.randperm(x.shape[axis], generator=_generator(seed)))
+    return x.index_select(axis, ops.randperm(x.shape[axis], generator=generator_of(seed)))
 
 
 def dropout(inputs: Tensor, rate: float, noise_shape: Any = None, seed: Any = None) -> Tensor:
     """Zeroes a share of the elements and divides the rest by 1 - rate."""
     if noise_shape is not None:
         raise NotImplementedError("keras.random.dropout takes no noise_shape; layers.Dropout does")
-    return _dropout(inputs, rate, generator=_generator(seed))
+    return _dropout(inputs, rate, generator=generator_of(seed))

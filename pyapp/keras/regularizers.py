@@ -60,6 +60,6 @@ class OrthogonalRegularizer(Regularizer):
         return 0.5 * self.factor * products.abs().sum() / (n * (n - 1) / 2)
 
 
-l1, l2, l1_l2 = L1, L2, L1L2
+l1, l2, l1_l2, orthogonal_regularizer = L1, L2, L1L2, OrthogonalRegularizer
 _lookup = Lookup("regularizer", globals(), Regularizer, {"l1": "L1", "l2": "L2", "l1_l2": "L1L2"})
 get, deserialize = _lookup.get, _lookup.deserialize

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +20,20 @@ from ..formats import open_checkpoint
 from ..formats.safe_json import parse_json
 from ..formats.safetensors import write_safetensors
 from . import losses, optimizers
-from .core import Call, InputLayer, KerasTensor, Layer, flatten, map_structure, record
-from .lookup import CLASSES, as_json
+from .core import Call, InputLayer, KerasTensor, Layer, flatten, infer, map_structure, record
+from .lookup import CLASSES, as_json, registered, registered_name
+from .registered import (
+    deserialize_keras_object as deserialize_keras_object,
+)
+from .registered import (
+    get_registered_name as get_registered_name,
+)
+from .registered import (
+    get_registered_object as get_registered_object,
+)
+from .registered import (
+    serialize_keras_object as serialize_keras_object,
+)
 
 if TYPE_CHECKING:
     from .models import Model
@@ -30,10 +43,10 @@ _VERSION = 1
 
 
 def register_keras_serializable(package: str = "Custom", name: str | None = None) -> Any:
-    """Decorator: models that use this class can be loaded."""
+    """Decorator: models that use this class or function can be loaded, by the name "package>name"."""
 
-    def register(kind: type) -> type:
-        CLASSES[name or kind.__name__] = kind
+    def register(kind: Any) -> Any:
+        CLASSES[f"{package}>{name or kind.__name__}"] = kind
         return kind
 
     return register
@@ -67,19 +80,16 @@ def get_custom_objects() -> dict[str, Any]:
 
 def described(layer: Any) -> dict[str, Any]:
     """{"class_name", "config"} of a layer or model. TypeError for what a file cannot describe."""
-    name = type(layer).__name__
-    if CLASSES.get(name) is not type(layer) or (name == "Model" and layer.graph is None):
-        raise TypeError(
-            f"{name} cannot be written to a file: decorate the class with keras.saving.register_keras_serializable(), "
-            "or save the weights alone with save_weights"
-        )
+    name = registered_name(type(layer))  # of a class that is not registered, load_model needs it in custom_objects
+    if name == "<lambda>" or (name == "Model" and layer.graph is None):
+        raise TypeError(f"{name} cannot be written to a file: save the weights alone with save_weights")
     return {"class_name": name, "config": layer.get_config()}
 
 
 def from_json_values(given: Mapping[str, Any], custom_objects: Mapping[str, type] | None = None) -> Any:
     """A layer or model from {"class_name", "config"}. ValueError for an unknown class."""
     name = str(given.get("class_name"))
-    kind = (custom_objects or {}).get(name) or CLASSES.get(name)
+    kind = (custom_objects or {}).get(name) or registered(name)
     if not (isinstance(kind, type) and issubclass(kind, Layer)):
         raise ValueError(f"the file names the layer {name!r}, which is not known; pass it in custom_objects")
     config = given.get("config")
@@ -89,21 +99,22 @@ def from_json_values(given: Mapping[str, Any], custom_objects: Mapping[str, type
         return functional_from_config(kind, config, custom_objects)
     if "layers" in config:
         return sequential_from_config(kind, config, custom_objects)
-    values = {
-        key: from_json_values(value, custom_objects)
-        if _is_layer(value)
-        else tuple(value)
-        if isinstance(value, list)
-        else value
-        for key, value in config.items()
-    }
-    made: Layer = kind.from_config(values)
+
+    def restored(value: Any) -> Any:
+        if _is_layer(value, custom_objects):
+            return from_json_values(value, custom_objects)
+        return tuple(restored(inner) for inner in value) if isinstance(value, list) else value
+
+    made: Layer = kind.from_config({key: restored(value) for key, value in config.items()})
     return made
 
 
-def _is_layer(value: Any) -> bool:
-    kind = CLASSES.get(str(value.get("class_name"))) if isinstance(value, Mapping) else None
-    return kind is not None and issubclass(kind, Layer)
+def _is_layer(value: Any, custom_objects: Mapping[str, type] | None) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    name = str(value.get("class_name"))
+    kind = (custom_objects or {}).get(name) or registered(name)
+    return isinstance(kind, type) and issubclass(kind, Layer)
 
 
 def sequential_config(model: Any) -> dict[str, Any]:
@@ -194,7 +205,8 @@ def to_json(model: Model) -> str:
 
 def model_from_json(text: str, custom_objects: Mapping[str, type] | None = None) -> Any:
     """A model of `to_json`, with new weights."""
-    return from_json_values(parse_json(text), custom_objects)
+    with custom_object_scope(custom_objects or {}):
+        return from_json_values(parse_json(text), custom_objects)
 
 
 # -- files
@@ -215,13 +227,15 @@ def save_model(model: Model, filepath: str | Path, overwrite: bool = True) -> No
     _refuse_overwriting(path, overwrite)
     description: dict[str, Any] = {"version": _VERSION, "model": described(model)}
     tensors = _weights(model)
+    if model.graph is None and model._first_inputs is not None:
+        description["first_inputs"] = model._first_inputs
     if model.compiled:
         try:
             description["compile"] = as_json({**model._must_be_compiled(), "optimizer": model.optimizer})
         except TypeError:
             pass  # a loss or metric of the user's own: the model is saved uncompiled
         state = model.optimizer.state_dict()
-        description["steps"] = state["iterations"]
+        description["steps"], description["scaling"] = state["iterations"], state.get("scaling", {})
         for number, entry in enumerate(state["states"]):
             tensors |= {f"optimizer.{number}.{name}": value for name, value in entry.items()}
     write_safetensors(os.fspath(path), tensors, {_CONFIG: json.dumps(description)})
@@ -231,7 +245,7 @@ def load_model(
     filepath: str | Path, custom_objects: Mapping[str, type] | None = None, compile: bool = True, **_: Any
 ) -> Any:
     """A model that `save_model` wrote: with its weights and, if it was compiled, its optimiser's state."""
-    with _opened(filepath) as file:
+    with custom_object_scope(custom_objects or {}), _opened(filepath) as file:
         text = file.metadata.get(_CONFIG)
         if text is None:
             raise FileFormatError(f"{filepath} has weights alone", hint="Make the model, then call load_weights")
@@ -239,27 +253,43 @@ def load_model(
         if description.get("version") != _VERSION:
             raise FileFormatError(f"{filepath} was written by another version of pyapp.keras")
         model = from_json_values(description["model"], custom_objects)
+        if not model.built and description.get("first_inputs") is not None:
+            _call_with_zeros(model, description["first_inputs"])
         _read_weights(model, file, filepath)
         given = description.get("compile")
         if compile and given:
             given["optimizer"] = optimizers.get(given["optimizer"])
             given["loss"] = _losses(given["loss"])
+            given |= {name: _own(given.get(name)) for name in ("metrics", "weighted_metrics")}
             model.compile(**given)
-            _read_optimizer(model, file, description["steps"])
+            _read_optimizer(model, file, description["steps"], description.get("scaling", {}))
     return model
 
 
-def _read_optimizer(model: Model, file: Any, steps: int) -> None:
+def _call_with_zeros(model: Model, given: Any) -> None:
+    """Makes the weights of a subclass."""
+
+    def symbol(value: Any) -> Any:
+        if isinstance(value, Mapping) and "batch_shape" in value:
+            return KerasTensor(value["batch_shape"], value["dtype"])
+        if isinstance(value, Mapping):
+            return {key: symbol(inner) for key, inner in value.items()}
+        return [symbol(inner) for inner in value]
+
+    infer(model, (symbol(given),), {})
+
+
+def _read_optimizer(model: Model, file: Any, steps: int, scaling: Mapping[str, Any]) -> None:
     names = [name for name in file.tensors if name.startswith("optimizer.")]
     if not names:
         return
     model.optimizer.build(model.trainable_weights)
-    states: list[dict[str, Tensor]] = [{} for _ in model.optimizer.variables]
+    states: list[dict[str, Tensor]] = [{} for _ in model.trainable_weights]
     for name in names:
         _, number, key = name.split(".", 2)
         states[int(number)][key] = file.read(name)
-    rate = model.optimizer._rate
-    model.optimizer.load_state_dict({"iterations": steps, "learning_rate": rate, "states": states})
+    rate = model.optimizer.state_dict()["learning_rate"]
+    model.optimizer.load_state_dict({"iterations": steps, "learning_rate": rate, "states": states, "scaling": scaling})
 
 
 def _generators(model: Model) -> list[Generator]:
@@ -274,10 +304,11 @@ def save_training(model: Model, filepath: str | Path) -> None:
     tensors = _weights(model)
     for number, entry in enumerate(state["states"]):
         tensors |= {f"optimizer.{number}.{name}": value for name, value in entry.items()}
-    rate = model.optimizer._rate
+    scheduled = model.optimizer.schedule is not None
     shape = model.inputs[0].shape if len(model.inputs) == 1 else None
     note = {
-        "steps": state["iterations"], "rate": rate if isinstance(rate, (int, float)) else None, "input_shape": shape,
+        "steps": state["iterations"], "rate": None if scheduled else state["learning_rate"], "input_shape": shape,
+        "scaling": state.get("scaling", {}),
         "generators": [generator.get_state() for generator in _generators(model)],
     }  # fmt: skip
     write_safetensors(os.fspath(filepath), tensors, {"training": json.dumps(note)})
@@ -298,7 +329,7 @@ def restore_training(model: Model, filepath: str | Path) -> None:
         _read_weights(model, file, filepath)
         if note["rate"] is not None:
             model.optimizer.learning_rate = float(note["rate"])
-        _read_optimizer(model, file, steps)
+        _read_optimizer(model, file, steps, note.get("scaling", {}))
         own = _generators(model)
         if len(own) != len(states):
             raise ValueError(f"{filepath} has {len(states)} generators, the layers of {model.name} have {len(own)}")
@@ -312,7 +343,17 @@ def _losses(given: Any) -> Any:
         return losses.get(given)
     if isinstance(given, Mapping):
         return {key: _losses(value) for key, value in given.items()}
-    return [_losses(value) for value in given] if isinstance(given, list) else given
+    return [_losses(value) for value in given] if isinstance(given, list) else _own(given)
+
+
+def _own(given: Any) -> Any:
+    """Names of functions of one's own as the functions, in lists and dicts too; known while a file is read."""
+    if isinstance(given, Mapping):
+        return {key: _own(value) for key, value in given.items()}
+    if isinstance(given, list):
+        return [_own(value) for value in given]
+    found = registered(given) if isinstance(given, str) else None
+    return given if found is None or found.__module__.startswith("pyapp.") else found
 
 
 def save_weights(model: Layer, filepath: str | Path, overwrite: bool = True) -> None:
@@ -363,19 +404,30 @@ def _opened(filepath: str | Path) -> Any:
 # -- summary
 
 
-def summary(model: Model, line_length: int | None = None) -> str:
+def summary(
+    model: Model, line_length: int | None = None, expand_nested: bool = False, show_trainable: bool = False,
+    layer_range: Any = None,
+) -> str:  # fmt: skip
     """A table of the layers, their output shapes and numbers of parameters, as text."""
-    rows = [("Layer (type)", "Output Shape", "Param #")]
-    for layer in model.layers:
-        rows.append(
-            (
-                f"{layer.name} ({type(layer).__name__})",
-                _output_shape(layer),
-                f"{layer.count_params():,}" if layer.built else "?",
-            )
-        )
+    rows = [("Layer (type)", "Output Shape", "Param #", "Trainable")]
+
+    def add(layers: list[Layer], depth: int) -> None:
+        for layer in layers:
+            name = f"{'   ' * depth}{'└ ' if depth else ''}{layer.name} ({type(layer).__name__})"
+            count = f"{layer.count_params():,}" if layer.built else "?"
+            trained = "-" if not layer.weights else "Y" if layer.trainable else "N"
+            rows.append((name, _output_shape(layer), count, trained))
+            inner = getattr(layer, "layers", None)
+            if expand_nested and isinstance(inner, (list, tuple)):
+                add(list(inner), depth + 1)
+
+    add(_between(model.layers, layer_range), 0)
     width = line_length or 78
+    if not show_trainable:
+        rows = [row[:3] for row in rows]  # type: ignore[misc]
     sizes = [int(width * 0.45), int(width * 0.35), width - int(width * 0.45) - int(width * 0.35)]
+    if show_trainable:
+        sizes = [sizes[0] - 8, sizes[1] - 4, sizes[2], 12]
     lines = [f'Model: "{model.name}"', "─" * width]
     for number, row in enumerate(rows):
         cells = [text if len(text) < size else text[: size - 2] + "…" for text, size in zip(row, sizes, strict=True)]
@@ -386,6 +438,16 @@ def summary(model: Model, line_length: int | None = None) -> str:
     trained = sum(w.numel() for w in model.trainable_weights)
     lines += ["─" * width, f" Total params: {_counted(total)}", f" Trainable params: {_counted(trained)}"]
     return "\n".join([*lines, f" Non-trainable params: {_counted(total - trained)}"])
+
+
+def _between(layers: list[Layer], names: Any) -> list[Layer]:
+    """The layers from the first to the second of two names (regular expressions), both included; all for None."""
+    if names is None:
+        return layers
+    places = [[k for k, layer in enumerate(layers) if re.fullmatch(name, layer.name)] for name in names]
+    if len(places) != 2 or not all(places):
+        raise ValueError(f"summary: layer_range is a pair of names of layers, got {names!r:.80}")
+    return layers[min(places[0][0], places[1][-1]) : max(places[0][0], places[1][-1]) + 1]
 
 
 def _counted(count: int) -> str:

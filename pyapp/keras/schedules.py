@@ -7,6 +7,7 @@ from math import ceil, cos, floor, log, pi
 from typing import Any
 
 from .lookup import Configured
+from .lookup import serialize as serialize
 
 
 class LearningRateSchedule(Configured):
@@ -116,9 +117,10 @@ class CosineDecayRestarts(LearningRateSchedule):
         return float(self.initial * ((1 - self.alpha) * wave + self.alpha))
 
 
-def deserialize(config: Mapping[str, Any]) -> LearningRateSchedule:
+def deserialize(config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None) -> LearningRateSchedule:
     """A schedule from {"class_name", "config"}. ValueError for an unknown one."""
-    kind = globals().get(str(config.get("class_name")))
+    name = str(config.get("class_name"))
+    kind = (custom_objects or {}).get(name) or globals().get(name)
     if not (isinstance(kind, type) and issubclass(kind, LearningRateSchedule)):
         raise ValueError(f"there is no schedule {config.get('class_name')!r}")
     made: LearningRateSchedule = kind(**config.get("config", {}))

@@ -9,16 +9,36 @@ from typing import Any
 from ..engine.lazy import np
 from ..engine.ops.random import manual_seed
 from ..train.batches import as_batch
-from .core import KerasTensor, clear_session
+from ..train.progress import ProgressBar
+from .backend import standardize_dtype
+from .config import disable_interactive_logging, enable_interactive_logging, is_interactive_logging_enabled
+from .core import KerasTensor, clear_session, flatten, map_structure
 from .models import clone_model
+from .picture_files import array_to_img, img_to_array, load_img, save_img
+from .registered import (
+    deserialize_keras_object,
+    get_registered_name,
+    get_registered_object,
+    serialize_keras_object,
+)
 from .saving import CustomObjectScope, custom_object_scope, get_custom_objects, register_keras_serializable
-from .sources import image_dataset_from_directory, timeseries_dataset_from_array
+from .sources import (
+    audio_dataset_from_directory,
+    image_dataset_from_directory,
+    text_dataset_from_directory,
+    timeseries_dataset_from_array,
+)
+from .web_files import get_file
 
 __all__ = [
-    "CustomObjectScope", "PyDataset", "Sequence", "clear_session", "clone_model", "custom_object_scope",
-    "get_custom_objects", "image_dataset_from_directory", "is_keras_tensor", "normalize", "pack_x_y_sample_weight",
-    "pad_sequences", "register_keras_serializable", "set_random_seed", "split_dataset",
-    "timeseries_dataset_from_array", "to_categorical", "unpack_x_y_sample_weight",
+    "CustomObjectScope", "Progbar", "PyDataset", "Sequence", "array_to_img", "audio_dataset_from_directory",
+    "clear_session", "clone_model", "custom_object_scope", "deserialize_keras_object", "disable_interactive_logging",
+    "enable_interactive_logging", "get_custom_objects", "get_file", "get_registered_name", "get_registered_object",
+    "get_source_inputs", "image_dataset_from_directory", "img_to_array", "is_interactive_logging_enabled",
+    "is_keras_tensor", "load_img", "model_to_dot", "normalize", "pack_x_y_sample_weight", "pad_sequences",
+    "plot_model", "register_keras_serializable", "save_img", "serialize_keras_object", "set_random_seed",
+    "split_dataset", "standardize_dtype", "text_dataset_from_directory", "timeseries_dataset_from_array",
+    "to_categorical", "unpack_x_y_sample_weight",
 ]  # fmt: skip
 
 
@@ -40,6 +60,60 @@ class PyDataset:
 
 
 Sequence = PyDataset
+
+
+class Progbar:
+    """A line that shows how far a loop of one's own is, and the means of numbers; those of `stateful_metrics` are shown
+    as they are. verbose 1: a bar, 2: one line at the end, 0: nothing."""
+
+    def __init__(
+        self, target: int | None, width: int = 20, verbose: int = 1, interval: float = 0.05,
+        stateful_metrics: Iterable[str] | None = None, unit_name: str = "step",
+    ) -> None:  # fmt: skip
+        if width != 20 or unit_name != "step":
+            raise NotImplementedError("Progbar: the bar is 20 wide and counts steps")
+        self.target, self.verbose, self.interval = target, verbose, interval
+        self.stateful_metrics = set(stateful_metrics or ())
+        self._bar, self._seen = ProgressBar(target, verbose, interval=interval), 0
+        self._sums: dict[str, list[float]] = {}
+
+    def update(self, current: int, values: Any = None, finalize: bool | None = None) -> None:
+        """Shows that `current` steps are done. `values` are pairs of a name and a mean since the last time."""
+        for name, value in values or []:
+            if name in self.stateful_metrics:
+                self._sums[name] = [float(value), 1.0]
+            else:
+                steps = max(current - self._seen, 1)
+                total = self._sums.setdefault(name, [0.0, 0.0])
+                total[0], total[1] = total[0] + float(value) * steps, total[1] + steps
+        self._seen = current
+        finished = finalize if finalize is not None else self.target is not None and current >= self.target
+        self._bar.update(current, {name: total / count for name, (total, count) in self._sums.items()}, finished)
+
+    def add(self, n: int, values: Any = None) -> None:
+        """Shows that n more steps are done."""
+        self.update(self._seen + n, values)
+
+
+def get_source_inputs(tensor: Any) -> list[Any]:
+    """The inputs that a symbolic tensor is computed from."""
+    found: dict[int, Any] = {}
+    waiting = [tensor]
+    while waiting:
+        one = waiting.pop()
+        if one.call is None:
+            found.setdefault(id(one), one)
+        else:
+            waiting += reversed(one.call.inputs)
+    return list(found.values())
+
+
+def plot_model(model: Any, *_: Any, **__: Any) -> None:
+    """NotImplementedError: `model.summary()` shows the layers."""
+    raise NotImplementedError(f"plot_model: there are no drawings of models; {model.name}.summary() shows the layers")
+
+
+model_to_dot = plot_model
 
 
 def is_keras_tensor(x: Any) -> bool:
@@ -102,23 +176,32 @@ def pad_sequences(
 
 
 def split_dataset(
-    arrays: Any,
-    left_size: float | int | None = None,
-    right_size: float | int | None = None,
-    shuffle: bool = False,
-    seed: int | None = None,
-) -> Any:
-    """Arrays (one, or a tuple of them) in two parts, by shares or numbers of examples."""
-    parts = arrays if isinstance(arrays, (tuple, list)) else (arrays,)
-    count = len(parts[0])
+    dataset: Any, left_size: float | int | None = None, right_size: float | int | None = None, shuffle: bool = False,
+    seed: int | None = None, preferred_backend: Any = None,
+) -> Any:  # fmt: skip
+    """Arrays (one, or a tuple, list or dict of them) in two parts, by shares or numbers of examples."""
+    if preferred_backend is not None:
+        raise NotImplementedError("split_dataset: the parts are arrays; leave preferred_backend out")
+    leaves = flatten(dataset)
+    if not leaves or not all(hasattr(leaf, "shape") for leaf in leaves):
+        raise TypeError(f"split_dataset: takes arrays, or a tuple, list or dict of them, not {type(dataset).__name__}")
+    count = len(leaves[0])
+    if any(len(leaf) != count for leaf in leaves):
+        raise ValueError(f"split_dataset: the arrays have {', '.join(str(len(leaf)) for leaf in leaves)} examples")
     order = np.random.default_rng(seed).permutation(count) if shuffle else np.arange(count)
 
-    def number(size: float) -> int:
-        return int(round(size * count)) if isinstance(size, float) else int(size)
+    def number(name: str, size: float) -> int:
+        found = int(round(size * count)) if isinstance(size, float) else int(size)
+        if not 0 < found <= count or (isinstance(size, float) and not 0 < size < 1):
+            raise ValueError(f"split_dataset: {name} is a share below 1 or a number up to {count}, not {size!r}")
+        return found
 
     if left_size is None and right_size is None:
         raise ValueError("split_dataset: give left_size or right_size")
-    left = number(left_size) if left_size is not None else count - number(right_size or 0)
-    right = number(right_size) if right_size is not None else count - left
-    both = [tuple(part[order[where]] for part in parts) for where in (slice(left), slice(count - right, None))]
-    return tuple(both) if isinstance(arrays, (tuple, list)) else tuple(part for (part,) in both)
+    left = None if left_size is None else number("left_size", left_size)
+    right = count - (left or 0) if right_size is None else number("right_size", right_size)
+    left = count - right if left is None else left
+    if left + right > count:
+        raise ValueError(f"split_dataset: {left} and {right} examples are more than the {count} there are")
+    first, last = order[:left], order[count - right :]
+    return map_structure(lambda part: part[first], dataset), map_structure(lambda part: part[last], dataset)

@@ -24,8 +24,6 @@ def Variable(
         else:
             value = ops.as_tensor(initializer)
             value = value.clone() if dtype is None else value.to(as_dtype(dtype), copy=True)
-            if dtype is None and value.dtype.name == "float64":
-                value = value.to("float32")
         trains = trainable and value.dtype.is_floating_point
     found = as_variable(Parameter(value) if trains else value)
     found._path = name or "variable"

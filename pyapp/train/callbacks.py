@@ -251,13 +251,20 @@ class LearningRateScheduler(Callback):
 
 
 class TerminateOnNaN(Callback):
-    """Ends the training when the loss is not a finite number, and says where the first such number is."""
+    """Ends the training when the loss is not a finite number, and says where the first such number is. With
+    `raise_error` it raises a RuntimeError."""
+
+    def __init__(self, raise_error: bool = False) -> None:
+        self.raise_error = raise_error
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         loss = (logs or {}).get("loss")
         if loss is not None and not math.isfinite(loss):
             where = getattr(self.model, "where_not_finite", lambda: None)()
-            print(f"Batch {batch}: Invalid loss, terminating training" + (f": {where}" if where else ""))
+            why = f"Batch {batch}: Invalid loss, terminating training" + (f": {where}" if where else "")
+            if self.raise_error:
+                raise RuntimeError(why)
+            print(why)
             self.model.stop_training = True
 
 
@@ -281,7 +288,10 @@ class CSVLogger(Callback):
             **{k: "[" + ", ".join(map(str, v)) + "]" if isinstance(v, list) else v for k, v in (logs or {}).items()},
         }
         if self._writer is None:
-            names = ["epoch", *sorted(row.keys() - {"epoch"})]
+            numbers = sorted(row.keys() - {"epoch"})
+            if not any(name.startswith("val_") for name in numbers):  # a later epoch may have them, as Keras thinks
+                numbers += [f"val_{name}" for name in numbers]
+            names = ["epoch", *numbers]
             self._writer = csv.DictWriter(
                 self._file, names, delimiter=self.separator, extrasaction="ignore", restval="NA"
             )

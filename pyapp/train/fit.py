@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from .batches import Batch, Batches, class_weighted
 from .callbacks import Callback, CallbackList, History
-from .progress import ProgressBar
+from .progress import ProgressBar, say
 
 Logs = dict[str, Any]
 
@@ -78,7 +78,7 @@ def fit(
             model.reset_metrics()
             listeners.tell("on_epoch_begin", epoch)
             if verbose:
-                print(f"Epoch {epoch + 1}/{epochs}")
+                say(f"Epoch {epoch + 1}/{epochs}")
             bar = ProgressBar(total, verbose)
             step = 0
             parts, source = _steps(batches, source, steps_per_epoch)

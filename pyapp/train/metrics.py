@@ -17,7 +17,7 @@ from .variable import Variable, as_variable
 
 __all__ = [
     "AUC", "Accuracy", "BinaryAccuracy", "CategoricalAccuracy", "F1Score", "FBetaScore", "FalseNegatives",
-    "FalsePositives", "Mean", "MeanIoU", "MeanMetricWrapper", "Metric", "Precision", "PrecisionAtRecall", "R2Score",
+    "FalsePositives", "Mean", "MeanMetricWrapper", "Metric", "Precision", "PrecisionAtRecall", "R2Score",
     "Recall", "RecallAtPrecision", "RootMeanSquaredError", "SensitivityAtSpecificity", "SparseCategoricalAccuracy",
     "SparseTopKCategoricalAccuracy", "SpecificityAtSensitivity", "Sum", "TopKCategoricalAccuracy", "TrueNegatives",
     "TruePositives",
@@ -139,8 +139,8 @@ class _Reduced(Metric):
 class Mean(_Reduced):
     """The weighted mean of the values so far."""
 
-    def __init__(self, name: str = "mean") -> None:
-        super().__init__(name)
+    def __init__(self, name: str = "mean", dtype: Any = None) -> None:
+        super().__init__(name, dtype)
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
         self.gather(ops.as_tensor(values), sample_weight)
@@ -152,8 +152,8 @@ class Mean(_Reduced):
 class Sum(_Reduced):
     """The weighted sum of the values so far."""
 
-    def __init__(self, name: str = "sum") -> None:
-        super().__init__(name)
+    def __init__(self, name: str = "sum", dtype: Any = None) -> None:
+        super().__init__(name, dtype)
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
         self.gather(ops.as_tensor(values), sample_weight)
@@ -165,8 +165,8 @@ class Sum(_Reduced):
 class MeanMetricWrapper(_Reduced):
     """The mean of fn(y_true, y_pred, **settings) over the examples."""
 
-    def __init__(self, fn: Callable[..., Tensor], name: str | None = None, **settings: Any) -> None:
-        super().__init__(name or str(getattr(fn, "__name__", "metric")))
+    def __init__(self, fn: Callable[..., Tensor], name: str | None = None, dtype: Any = None, **settings: Any) -> None:
+        super().__init__(name or str(getattr(fn, "__name__", "metric")), dtype)
         self.fn, self.settings = fn, settings
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
@@ -222,9 +222,14 @@ def top_k_categorical_accuracy(y_true: Tensor, y_pred: Tensor, k: int = 5) -> Te
     return sparse_top_k_categorical_accuracy(y_true.argmax(-1), y_pred, k)
 
 
-def sparse_top_k_categorical_accuracy(y_true: Tensor, y_pred: Tensor, k: int = 5) -> Tensor:
-    """1 where the class is among the k largest predictions; equal ones count as larger only if they are strictly so."""
+def sparse_top_k_categorical_accuracy(
+    y_true: Tensor, y_pred: Tensor, k: int = 5, from_sorted_ids: bool = False
+) -> Tensor:
+    """1 where the class is among the k largest predictions; equal ones count as larger only if they are strictly so.
+    With `from_sorted_ids` the predictions are class numbers, the best first."""
     classes = _classes(y_true, y_pred).to("int64")
+    if from_sorted_ids:
+        return (y_pred[..., :k].to("int64") == classes.unsqueeze(-1)).any(-1).float()
     own = y_pred.gather(-1, classes.unsqueeze(-1))
     return ((y_pred > own).sum(-1) < k).float()
 
@@ -232,50 +237,55 @@ def sparse_top_k_categorical_accuracy(y_true: Tensor, y_pred: Tensor, k: int = 5
 class Accuracy(MeanMetricWrapper):
     """How often labels and predictions are equal."""
 
-    def __init__(self, name: str = "accuracy") -> None:
-        super().__init__(accuracy, name)
+    def __init__(self, name: str = "accuracy", dtype: Any = None) -> None:
+        super().__init__(accuracy, name, dtype)
 
 
 class BinaryAccuracy(MeanMetricWrapper):
     """How often a prediction is on the label's side of the threshold."""
 
-    def __init__(self, name: str = "binary_accuracy", threshold: float = 0.5) -> None:
-        super().__init__(binary_accuracy, name, threshold=threshold)
+    def __init__(self, name: str = "binary_accuracy", dtype: Any = None, threshold: float = 0.5) -> None:
+        super().__init__(binary_accuracy, name, dtype, threshold=threshold)
 
 
 class CategoricalAccuracy(MeanMetricWrapper):
     """How often the largest prediction is that of the one-hot label."""
 
-    def __init__(self, name: str = "categorical_accuracy") -> None:
-        super().__init__(categorical_accuracy, name)
+    def __init__(self, name: str = "categorical_accuracy", dtype: Any = None) -> None:
+        super().__init__(categorical_accuracy, name, dtype)
 
 
 class SparseCategoricalAccuracy(MeanMetricWrapper):
     """How often the largest prediction is that of the class."""
 
-    def __init__(self, name: str = "sparse_categorical_accuracy") -> None:
-        super().__init__(sparse_categorical_accuracy, name)
+    def __init__(self, name: str = "sparse_categorical_accuracy", dtype: Any = None) -> None:
+        super().__init__(sparse_categorical_accuracy, name, dtype)
 
 
 class TopKCategoricalAccuracy(MeanMetricWrapper):
     """How often a one-hot label is among the k largest predictions."""
 
-    def __init__(self, k: int = 5, name: str = "top_k_categorical_accuracy") -> None:
-        super().__init__(top_k_categorical_accuracy, name, k=k)
+    def __init__(self, k: int = 5, name: str = "top_k_categorical_accuracy", dtype: Any = None) -> None:
+        super().__init__(top_k_categorical_accuracy, name, dtype, k=k)
 
 
 class SparseTopKCategoricalAccuracy(MeanMetricWrapper):
     """How often a class is among the k largest predictions."""
 
-    def __init__(self, k: int = 5, name: str = "sparse_top_k_categorical_accuracy") -> None:
-        super().__init__(sparse_top_k_categorical_accuracy, name, k=k)
+    def __init__(
+        self, k: int = 5, name: str = "sparse_top_k_categorical_accuracy", dtype: Any = None,
+        from_sorted_ids: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            sparse_top_k_categorical_accuracy, name, dtype, k=k, from_sorted_ids=from_sorted_ids
+        )  # fmt: skip
 
 
 class RootMeanSquaredError(_Reduced):
     """The root of the mean of squared differences."""
 
-    def __init__(self, name: str = "root_mean_squared_error") -> None:
-        super().__init__(name)
+    def __init__(self, name: str = "root_mean_squared_error", dtype: Any = None) -> None:
+        super().__init__(name, dtype)
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
         y_true, y_pred = as_tensors(y_true, y_pred)
@@ -286,14 +296,22 @@ class RootMeanSquaredError(_Reduced):
         return float(_ratio(self._value("total").item(), self._value("count").item()) ** 0.5)
 
 
+_NEVER = -1e10  # a prediction below all thresholds
+
+
 class _Confusion(Metric):
     """Base of what is counted from true and false positives and negatives at thresholds."""
 
-    def __init__(self, name: str | None, thresholds: Any = None) -> None:
-        super().__init__(name)
+    def __init__(
+        self, name: str | None, thresholds: Any = None, top_k: int | None = None, class_id: int | None = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(name, dtype)
+        self.top_k, self.class_id, self.asked = top_k, class_id, thresholds
         several = isinstance(thresholds, (list, tuple))
-        self.thresholds = [0.5 if thresholds is None else thresholds] if not several else list(thresholds)
-        if not all(0 <= t <= 1 for t in self.thresholds):
+        first = 0.5 if top_k is None else _NEVER  # of the largest predictions all are positive
+        self.thresholds = [first if thresholds is None else thresholds] if not several else list(thresholds)
+        if not all(0 <= t <= 1 or t == _NEVER for t in self.thresholds):
             raise ValueError(f"{type(self).__name__}: thresholds are in [0, 1], got {thresholds}")
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
@@ -302,7 +320,17 @@ class _Confusion(Metric):
             y_pred = y_pred.detach()
             limits = ops.tensor(self.thresholds, device=y_pred.device).reshape(-1, 1)  # (K, 1)
             y_true = same_shape(y_true, y_pred)
-            weights = _weights_like(y_pred, sample_weight).reshape(1, -1)  # (1, N)
+            weights = weights_like(y_pred, sample_weight)
+            if self.top_k is not None:
+                least = y_pred.topk(self.top_k, -1)[0][..., -1:]
+                y_pred = ops.where(y_pred >= least, y_pred, _NEVER)
+            if self.class_id is not None:
+                if y_pred.ndim < 2 or not -y_pred.shape[-1] <= self.class_id < y_pred.shape[-1]:
+                    raise ValueError(
+                        f"{self.name}: class_id {self.class_id} is no class of predictions {tuple(y_pred.shape)}"
+                    )
+                y_true, y_pred, weights = (x[..., self.class_id] for x in (y_true, y_pred, weights))
+            weights = weights.reshape(1, -1)  # (1, N)
             truth = (y_true.reshape(1, -1).float() > 0).float()  # (1, N)
             positive = (y_pred.reshape(1, -1) > limits).float()  # (K, N)
             self.add("true_positives", (truth * positive * weights).sum(1))
@@ -319,7 +347,7 @@ class _Confusion(Metric):
         return values[0] if len(values) == 1 else values
 
 
-def _weights_like(y_pred: Tensor, sample_weight: Any) -> Tensor:
+def weights_like(y_pred: Tensor, sample_weight: Any) -> Tensor:
     """A weight for each prediction."""
     if sample_weight is None:
         return ops.ones(y_pred.shape, device=y_pred.device)
@@ -330,11 +358,14 @@ def _weights_like(y_pred: Tensor, sample_weight: Any) -> Tensor:
 class _Count(_Confusion):
     what: str
 
-    def __init__(self, thresholds: Any = None, name: str | None = None) -> None:
-        super().__init__(name, thresholds)
+    def __init__(self, thresholds: Any = None, name: str | None = None, dtype: Any = None) -> None:
+        super().__init__(name, thresholds, dtype=dtype)
 
     def result(self) -> Any:
         return self._result(self.counts(self.what))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "thresholds": self.asked}
 
 
 class TruePositives(_Count):
@@ -353,22 +384,31 @@ class FalseNegatives(_Count):
     what = "false_negatives"
 
 
-class Precision(_Confusion):
-    """True positives of all predicted positives."""
+class _OfPositives(_Confusion):
+    """Base of Precision and Recall."""
 
-    def __init__(self, thresholds: Any = None, name: str | None = None) -> None:
-        super().__init__(name, thresholds)
+    def __init__(
+        self, thresholds: Any = None, top_k: int | None = None, class_id: int | None = None, name: str | None = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(name, thresholds, top_k, class_id, dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        settings = {"thresholds": self.asked, "top_k": self.top_k, "class_id": self.class_id}
+        return {**super().get_config(), **settings}
+
+
+class Precision(_OfPositives):
+    """True positives of all predicted positives. With `top_k` the largest predictions of an example are positive; with
+    `class_id` one class counts alone."""
 
     def result(self) -> Any:
         pairs = zip(self.counts("true_positives"), self.counts("false_positives"), strict=True)
         return self._result([_ratio(t, t + f) for t, f in pairs])
 
 
-class Recall(_Confusion):
-    """True positives of all that are positive."""
-
-    def __init__(self, thresholds: Any = None, name: str | None = None) -> None:
-        super().__init__(name, thresholds)
+class Recall(_OfPositives):
+    """True positives of all that are positive; `top_k` and `class_id` are those of Precision."""
 
     def result(self) -> Any:
         pairs = zip(self.counts("true_positives"), self.counts("false_negatives"), strict=True)
@@ -377,33 +417,71 @@ class Recall(_Confusion):
 
 class AUC(_Confusion):
     """The area under the curve of true against false positives (`curve="ROC"`) or of precision against recall
-    (`"PR"`), from so many thresholds. `summation_method`: "interpolation", the trapezoidal rule, and for precision that
-    of Davis and Goadrich (2006); "minoring" and "majoring" take the lower and the higher end of each step.
+    (`"PR"`), from so many thresholds, or from those between 0 and 1 that are given. `summation_method`:
+    "interpolation", the trapezoidal rule, and for precision that of Davis and Goadrich (2006); "minoring" and
+    "majoring" take the lower and the higher end of each step. With `multi_label` it is the mean of the labels' areas,
+    by `label_weights` if there are any; without, label_weights weigh the predictions.
     """
 
     def __init__(
         self, num_thresholds: int = 200, curve: str = "ROC", summation_method: str = "interpolation",
-        name: str | None = None, dtype: Any = None, from_logits: bool = False,
+        name: str | None = None, dtype: Any = None, thresholds: Any = None, multi_label: bool = False,
+        num_labels: int | None = None, label_weights: Any = None, from_logits: bool = False,
     ) -> None:  # fmt: skip
         if summation_method not in ("interpolation", "minoring", "majoring"):
             raise ValueError(
                 f"AUC: summation_method is interpolation, minoring or majoring, not {summation_method!r:.40}"
             )
         self.summation_method = summation_method
-        if num_thresholds < 2 or curve not in ("ROC", "PR"):
+        if (thresholds is None and num_thresholds < 2) or curve not in ("ROC", "PR"):
             raise ValueError("AUC: takes at least two thresholds, and the curve ROC or PR")
-        inner = [(k + 1) / (num_thresholds - 1) for k in range(num_thresholds - 2)]
-        super().__init__(name)
+        if num_labels is not None and not multi_label:
+            raise ValueError("AUC: num_labels goes with multi_label=True")
+        if thresholds is None:
+            inner = [(k + 1) / (num_thresholds - 1) for k in range(num_thresholds - 2)]
+        else:
+            inner = sorted(float(t) for t in thresholds)
+        super().__init__(name, inner or None, dtype=dtype)
+        self.given = None if thresholds is None else inner
         self.thresholds = [-1e-7, *inner, 1 + 1e-7]
-        self.curve, self.from_logits, self.num_thresholds = curve, from_logits, num_thresholds
+        self.curve, self.from_logits, self.num_thresholds = curve, from_logits, len(self.thresholds)
+        self.multi_label, self.num_labels = multi_label, num_labels
+        self.label_weights = None if label_weights is None else [float(w) for w in label_weights]
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
         y_true, y_pred = as_tensors(y_true, y_pred)
-        super().update_state(y_true, y_pred.sigmoid() if self.from_logits else y_pred, sample_weight)
+        y_pred = y_pred.sigmoid() if self.from_logits else y_pred
+        labels = y_pred.shape[-1] if y_pred.ndim > 1 else None
+        expected = self.num_labels or (None if self.label_weights is None else len(self.label_weights))
+        if (self.multi_label or expected is not None) and (labels is None or expected not in (None, labels)):
+            raise ValueError(f"{self.name}: takes predictions (B, {expected or 'labels'}), got {tuple(y_pred.shape)}")
+        if not self.multi_label:
+            if self.label_weights is not None:
+                weights = ops.tensor(self.label_weights, device=y_pred.device)
+                sample_weight = weights_like(y_pred, sample_weight) * weights
+            super().update_state(y_true, y_pred, sample_weight)
+            return
+        with no_grad():
+            y_pred = y_pred.detach()
+            limits = ops.tensor(self.thresholds, device=y_pred.device).reshape(-1, 1, 1)  # (K, 1, 1)
+            weights = weights_like(y_pred, sample_weight)  # (N, L)
+            truth = (same_shape(y_true, y_pred).float() > 0).float()
+            positive = (y_pred > limits).float()  # (K, N, L)
+            self.add("true_positives", (truth * positive * weights).sum(1))
+            self.add("false_positives", ((1 - truth) * positive * weights).sum(1))
+            self.add("true_negatives", ((1 - truth) * (1 - positive) * weights).sum(1))
+            self.add("false_negatives", (truth * (1 - positive) * weights).sum(1))
 
     def result(self) -> float:
-        tp, fp = self.counts("true_positives"), self.counts("false_positives")
-        tn, fn = self.counts("true_negatives"), self.counts("false_negatives")
+        names = ("true_positives", "false_positives", "true_negatives", "false_negatives")
+        if not self.multi_label or not self._state:
+            return self._area(*(self.counts(name) for name in names))
+        tables = [self._value(name).T.tolist() for name in names]  # (L, K) each
+        areas = [self._area(*of_label) for of_label in zip(*tables, strict=True)]
+        weights = self.label_weights or [1.0] * len(areas)
+        return _ratio(sum(a * w for a, w in zip(areas, weights, strict=True)), sum(weights))
+
+    def _area(self, tp: list[float], fp: list[float], tn: list[float], fn: list[float]) -> float:
         steps = range(len(tp) - 1)
         if self.summation_method != "interpolation":
             chosen = min if self.summation_method == "minoring" else max
@@ -427,18 +505,22 @@ class AUC(_Confusion):
         return sum((fallout[k] - fallout[k + 1]) * (recall[k] + recall[k + 1]) / 2 for k in steps)
 
     def get_config(self) -> dict[str, Any]:
-        settings = {"num_thresholds": self.num_thresholds, "curve": self.curve, "from_logits": self.from_logits}
-        settings["summation_method"] = self.summation_method
-        return {**super().get_config(), **settings}
+        return {
+            **super().get_config(), "num_thresholds": self.num_thresholds, "curve": self.curve,
+            "from_logits": self.from_logits, "summation_method": self.summation_method, "thresholds": self.given,
+            "multi_label": self.multi_label, "num_labels": self.num_labels, "label_weights": self.label_weights,
+        }  # fmt: skip
 
 
 class _AtLimit(_Confusion):
     """Base: the best of one rate over the thresholds at which another rate fits `value`."""
 
-    def __init__(self, value: float, num_thresholds: int = 200, name: str | None = None) -> None:
+    argument: str  # what Keras calls `value`
+
+    def _begin(self, value: float, num_thresholds: int, class_id: int | None, name: str | None, dtype: Any) -> None:
         if not 0 <= value <= 1 or num_thresholds < 1:
             raise ValueError(f"{type(self).__name__}: takes a rate from 0 to 1, and at least one threshold")
-        super().__init__(name)
+        _Confusion.__init__(self, name, class_id=class_id, dtype=dtype)
         self.value, self.num_thresholds = value, num_thresholds
         inner = [(k + 1) / (num_thresholds - 1) for k in range(num_thresholds - 2)]
         self.thresholds = [0.5] if num_thresholds == 1 else [0.0, *inner, 1.0]
@@ -450,32 +532,65 @@ class _AtLimit(_Confusion):
         return max((rate for rate, limit in zip(rates, limited, strict=True) if limit >= self.value), default=0.0)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "value": self.value, "num_thresholds": self.num_thresholds}
+        settings = {"num_thresholds": self.num_thresholds, "class_id": self.class_id}
+        return {**super().get_config(), self.argument: self.value, **settings}
 
 
 class SensitivityAtSpecificity(_AtLimit):
-    """The best sensitivity where the specificity is at least `value`."""
+    """The best sensitivity where the specificity is at least `specificity`."""
+
+    argument = "specificity"
+
+    def __init__(
+        self, specificity: float, num_thresholds: int = 200, class_id: int | None = None, name: str | None = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        self._begin(specificity, num_thresholds, class_id, name, dtype)
 
     def result(self) -> float:
         return self.best(self.rate("true_positives", "false_negatives"), self.rate("true_negatives", "false_positives"))
 
 
 class SpecificityAtSensitivity(_AtLimit):
-    """The best specificity where the sensitivity is at least `value`."""
+    """The best specificity where the sensitivity is at least `sensitivity`."""
+
+    argument = "sensitivity"
+
+    def __init__(
+        self, sensitivity: float, num_thresholds: int = 200, class_id: int | None = None, name: str | None = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        self._begin(sensitivity, num_thresholds, class_id, name, dtype)
 
     def result(self) -> float:
         return self.best(self.rate("true_negatives", "false_positives"), self.rate("true_positives", "false_negatives"))
 
 
 class PrecisionAtRecall(_AtLimit):
-    """The best precision where the recall is at least `value`."""
+    """The best precision where the recall is at least `recall`."""
+
+    argument = "recall"
+
+    def __init__(
+        self, recall: float, num_thresholds: int = 200, class_id: int | None = None, name: str | None = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        self._begin(recall, num_thresholds, class_id, name, dtype)
 
     def result(self) -> float:
         return self.best(self.rate("true_positives", "false_positives"), self.rate("true_positives", "false_negatives"))
 
 
 class RecallAtPrecision(_AtLimit):
-    """The best recall where the precision is at least `value`."""
+    """The best recall where the precision is at least `precision`."""
+
+    argument = "precision"
+
+    def __init__(
+        self, precision: float, num_thresholds: int = 200, class_id: int | None = None, name: str | None = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        self._begin(precision, num_thresholds, class_id, name, dtype)
 
     def result(self) -> float:
         return self.best(self.rate("true_positives", "false_negatives"), self.rate("true_positives", "false_positives"))
@@ -487,9 +602,10 @@ class FBetaScore(Metric):
     """
 
     def __init__(
-        self, average: str | None = None, beta: float = 1.0, threshold: float | None = None, name: str = "fbeta_score"
-    ) -> None:
-        super().__init__(name)
+        self, average: str | None = None, beta: float = 1.0, threshold: float | None = None,
+        name: str = "fbeta_score", dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(name, dtype)
         if average not in (None, "micro", "macro", "weighted"):
             raise ValueError(f"{type(self).__name__}: average is None, micro, macro or weighted, not {average!r}")
         if not beta > 0:
@@ -503,7 +619,7 @@ class FBetaScore(Metric):
                 found = (y_pred >= y_pred.max(-1, keepdim=True)[0]).float() * (y_pred.abs() > 1e-9).float()
             else:
                 found = (y_pred > self.threshold).float()
-            truth, weights = y_true.float(), _weights_like(found, sample_weight)
+            truth, weights = y_true.float(), weights_like(found, sample_weight)
             self.add("true_positives", (found * truth * weights).sum(0))
             self.add("false_positives", (found * (1 - truth) * weights).sum(0))
             self.add("false_negatives", ((1 - found) * truth * weights).sum(0))
@@ -533,64 +649,68 @@ class FBetaScore(Metric):
 class F1Score(FBetaScore):
     """2 * precision * recall / (precision + recall) of each class: FBetaScore with beta 1."""
 
-    def __init__(self, average: str | None = None, threshold: float | None = None, name: str = "f1_score") -> None:
-        super().__init__(average, 1.0, threshold, name)
+    def __init__(
+        self, average: str | None = None, threshold: float | None = None, name: str = "f1_score", dtype: Any = None
+    ) -> None:
+        super().__init__(average, 1.0, threshold, name, dtype)
 
     def get_config(self) -> dict[str, Any]:
         return {name: value for name, value in super().get_config().items() if name != "beta"}
 
 
 class R2Score(Metric):
-    """The coefficient of determination, 1 - residual / total, averaged over the outputs."""
+    """The coefficient of determination, 1 - residual / total, of each output (`class_aggregation` None), their mean
+    (uniform_average), or their mean by the outputs' variances (variance_weighted_average). `num_regressors` corrects it
+    for the number of inputs.
+    """
 
-    def __init__(self, name: str = "r2_score") -> None:
-        super().__init__(name)
+    def __init__(
+        self, class_aggregation: str | None = "uniform_average", num_regressors: int = 0, name: str = "r2_score",
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(name, dtype)
+        if class_aggregation not in (None, "uniform_average", "variance_weighted_average"):
+            raise ValueError(
+                "R2Score: class_aggregation is None, uniform_average or variance_weighted_average, not "
+                f"{class_aggregation!r:.40}"
+            )
+        if num_regressors < 0:
+            raise ValueError(f"R2Score: num_regressors is at least 0, not {num_regressors}")
+        self.class_aggregation, self.num_regressors = class_aggregation, num_regressors
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
         y_true, y_pred = as_tensors(y_true, y_pred)
         with no_grad():
             truth = same_shape(y_true, y_pred).to(y_pred.dtype)
-            weights = _weights_like(y_pred, sample_weight)
+            weights = weights_like(y_pred, sample_weight)
             self.add("sum", (truth * weights).sum(0))
             self.add("squares", (truth * truth * weights).sum(0))
             self.add("residual", ((truth - y_pred) * (truth - y_pred) * weights).sum(0))
             self.add("count", weights.sum(0))
+            self.add("examples", ops.full((), float(y_pred.numel()), device=y_pred.device))
 
-    def result(self) -> float:
+    def result(self) -> Any:
         parts = [self._value(n).reshape(-1).tolist() for n in ("sum", "squares", "residual", "count")]
-        scores = []
+        scores, spreads = [], []
         for total, squares, residual, count in zip(*parts, strict=True):
             spread = squares - total * _ratio(total, count)
             scores.append(1 - residual / spread if spread else 0.0)
-        return sum(scores) / len(scores)
-
-
-class MeanIoU(Metric):
-    """The mean over the classes of intersection / union of labels and predictions, which are class numbers."""
-
-    def __init__(self, num_classes: int, name: str | None = None) -> None:
-        super().__init__(name)
-        self.num_classes = num_classes
-
-    def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
-        y_true, y_pred = as_tensors(y_true, y_pred)
-        with no_grad():
-            weights = _weights_like(y_pred.float(), sample_weight).reshape(-1, 1)  # (N, 1)
-            kinds = ops.arange(self.num_classes, device=y_pred.device)
-            truth = (y_true.reshape(-1, 1).to("int64") == kinds).float()  # (N, C)
-            found = (y_pred.reshape(-1, 1).to("int64") == kinds).float()
-            self.add("confusion", (truth * weights).T @ found)  # (C, C)
-
-    def result(self) -> float:
-        if not self._state:
-            return 0.0
-        table = self._state["confusion"].tolist()
-        ratios = []
-        for k in range(self.num_classes):
-            union = sum(table[k]) + sum(row[k] for row in table) - table[k][k]
-            if union:
-                ratios.append(table[k][k] / union)
-        return sum(ratios) / len(ratios) if ratios else 0.0
+            spreads.append(spread)
+        if self.class_aggregation is None:
+            found: Any = scores
+        elif self.class_aggregation == "uniform_average":
+            found = sum(scores) / len(scores)
+        else:
+            found = _ratio(sum(a * b for a, b in zip(scores, spreads, strict=True)), sum(spreads))
+        if not self.num_regressors:
+            return found
+        examples = self._value("examples").item()
+        left = examples - self.num_regressors - 1
+        if left <= 0:
+            return found  # there are too few examples for a correction, as Keras has it
+        corrected = [1 - (1 - one) * (examples - 1) / left for one in (found if isinstance(found, list) else [found])]
+        return corrected if isinstance(found, list) else corrected[0]
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "num_classes": self.num_classes}
+        settings = {"class_aggregation": self.class_aggregation, "num_regressors": self.num_regressors}
+        return {**super().get_config(), **settings}

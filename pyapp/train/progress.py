@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Mapping
@@ -9,6 +10,27 @@ from typing import Any, TextIO
 
 WIDTH = 20  # of the bar
 INTERVAL = 0.1  # seconds between two drawings
+
+
+_logger: list[logging.Logger] = []  # at most one: where progress goes instead of the terminal
+
+
+def set_logger(name: str | None) -> None:
+    """Progress goes to the logger of this name from now on, one line for each pass; None: it is printed."""
+    _logger[:] = [] if name is None else [logging.getLogger(name)]
+
+
+def is_logged() -> bool:
+    """Whether progress goes to a logger."""
+    return bool(_logger)
+
+
+def say(text: str) -> None:
+    """Prints or logs a line."""
+    if _logger:
+        _logger[0].info(text)
+    else:
+        print(text)
 
 
 def duration(seconds: float) -> str:
@@ -32,15 +54,19 @@ def shown(value: Any) -> str:
 class ProgressBar:
     """`update(step, logs)` redraws the line; `finish` draws the end. verbose 1: a bar, 2: one line at the end."""
 
-    def __init__(self, target: int | None, verbose: int, stream: TextIO | None = None) -> None:
-        self.target, self.verbose, self.stream = target, verbose, stream or sys.stdout
+    def __init__(
+        self, target: int | None, verbose: int, stream: TextIO | None = None, interval: float = INTERVAL
+    ) -> None:
+        self.target, self.stream = target, stream or sys.stdout
+        self.interval = interval
+        self.verbose = 2 if verbose and _logger else verbose
         self.began = self.drawn = time.perf_counter()
         self.step = 0
         self._length = 0
 
     def due(self) -> bool:
         """Whether a drawing now would be seen."""
-        return self.verbose == 1 and time.perf_counter() - self.drawn >= INTERVAL
+        return self.verbose == 1 and time.perf_counter() - self.drawn >= self.interval
 
     def update(self, step: int, logs: Mapping[str, Any], finished: bool = False) -> None:
         self.step = step
@@ -64,6 +90,9 @@ class ProgressBar:
         self._write("\r" + line + padding + ("\n" if finished else ""))
 
     def _write(self, text: str) -> None:
+        if _logger:
+            say(text.strip())
+            return
         try:
             self.stream.write(text)
             self.stream.flush()

@@ -41,6 +41,17 @@ class Variable(Tensor):
         return self.path.rpartition("/")[2]
 
     @property
+    def trainable(self) -> bool:
+        """Whether an optimiser changes it."""
+        return bool(getattr(self, "is_parameter", False) and self.requires_grad)
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        if not getattr(self, "is_parameter", False):
+            raise TypeError("a weight that was made with trainable=False cannot be trained")
+        self.requires_grad_(bool(value))
+
+    @property
     def value(self) -> Tensor:
         """The tensor itself."""
         return self

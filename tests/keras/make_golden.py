@@ -1,5 +1,5 @@
-"""Writes golden.json: what Keras 3 on its torch backend gives for the scripts, and golden_ops.json: what its functions
-give for the calls of ops_cases.py.
+"""Writes golden.json: what Keras 3 on its torch backend gives for the scripts, golden_ops.json: what its functions give
+for the calls of ops_cases.py, and golden_layers.json: what its layers give for those of layer_cases.py.
 
 KERAS_BACKEND=torch python -m tests.keras.make_golden [script ...] (needs keras and torch; all scripts by default)
 """
@@ -16,6 +16,7 @@ import numpy as np
 
 GOLDEN = Path(__file__).with_name("golden.json")
 GOLDEN_OPS = Path(__file__).with_name("golden_ops.json")
+GOLDEN_LAYERS = Path(__file__).with_name("golden_layers.json")
 
 
 def plain(value: Any) -> Any:

@@ -1569,3 +1569,238 @@ def losses_by_name(keras: Any) -> Any:
         keras.activations.deserialize("sparse_plus")(keras.ops.convert_to_tensor(logits[0, 0])),
     ]  # fmt: skip
     return [keras.ops.convert_to_numpy(one) for one in made]
+
+
+@script
+def newer_optimizers(keras: Any) -> Any:
+    x, y = numbers(24, 5, 3)
+    o, found = keras.optimizers, {}
+    scaled = o.Adam(0.02, loss_scale_factor=64.0, global_clipnorm=0.8)
+    by_path = o.OptimizerMap(o.SGD(0.05, momentum=0.9), {".*/bias": o.RMSprop(0.01)})
+    for name, optimizer in {
+        "lamb": o.Lamb(0.02, weight_decay=0.01),
+        "muon": o.Muon(0.02, exclude_layers=["last"], momentum=0.9),
+        "muon with gradients": o.Muon(0.02, rms_rate=None, nesterov=False, ns_steps=3, weight_decay=None),
+        "schedule free": o.ScheduleFreeAdamW(0.02, warmup_steps=4, weight_decay=0.01),
+        "loss scale": o.LossScaleOptimizer(o.SGD(0.1), initial_scale=8.0, dynamic_growth_steps=2),
+        "scaled": scaled,
+        "several": o.MultiOptimizer(by_path),
+    }.items():
+        keras.utils.clear_session()
+        layers = keras.layers
+        model = keras.Sequential([
+            keras.Input((5,)), layers.Dense(8, activation="tanh", name="first"), layers.Dense(4, name="middle"),
+            layers.Dense(3, activation="softmax", name="last"),
+        ])  # fmt: skip
+        start(model)
+        model.compile(optimizer, "sparse_categorical_crossentropy")
+        found[name] = fitted(model, x, y, epochs=2)["history"]
+    return found
+
+
+@script
+def overlaps_and_correlations(keras: Any) -> Any:
+    random = np.random.RandomState(3)
+    m, found = keras.metrics, {}
+    truth, guess = random.randint(0, 4, (2, 40))
+    weights = random.randint(1, 4, 40)
+    for name, metric in {
+        "IoU": m.IoU(4, [0, 2]), "mean": m.MeanIoU(4), "ignored": m.MeanIoU(4, ignore_class=1),
+        "out of range": m.MeanIoU(3),
+    }.items():  # fmt: skip
+        metric.update_state(truth, guess, sample_weight=weights)
+        found[name] = float(metric.result())
+    logits = random.randn(40, 4).astype("float32")
+    one_hot = np.eye(4, dtype="float32")[truth]
+    for name, metric in {
+        "one hot": m.OneHotIoU(4, [1, 3]), "one hot mean": m.OneHotMeanIoU(4),
+        "sparse labels": m.MeanIoU(4, sparse_y_pred=False),
+    }.items():  # fmt: skip
+        metric.update_state(truth if name == "sparse labels" else one_hot, logits)
+        found[name] = float(metric.result())
+    binary = m.BinaryIoU([0, 1], threshold=0.3)
+    chance = random.rand(3, 10).astype("float32")
+    binary.update_state(random.randint(0, 2, (3, 10)), chance)
+    found["binary"] = float(binary.result())
+    a, b = random.randn(2, 5, 7).astype("float32")
+    for kind in (m.PearsonCorrelation, m.ConcordanceCorrelation):
+        metric = kind()
+        metric.update_state(a, b + a)
+        metric.update_state(b, a)
+        found[kind.__name__] = [float(metric.result()), float(kind(axis=0)(a, b))]
+    return found
+
+
+@script
+def settings_of_metrics(keras: Any) -> Any:
+    random = np.random.RandomState(4)
+    m, found = keras.metrics, {}
+    one_hot = np.eye(4, dtype="float32")[random.randint(0, 4, 30)]
+    p = random.rand(30, 4).astype("float32")
+    several = (random.rand(30, 4) < 0.4).astype("float32")
+    weights = (random.rand(30) + 0.5).astype("float32")
+    for name, metric in {
+        "top 2": m.Precision(top_k=2), "top of a class": m.Recall(top_k=2, class_id=1),
+        "class": m.Precision(class_id=2, thresholds=0.4), "thresholds": m.Recall([0.2, 0.8], class_id=0),
+        "limit": m.SensitivityAtSpecificity(specificity=0.6, class_id=1), "recall": m.PrecisionAtRecall(recall=0.6),
+        "labels": m.AUC(multi_label=True), "weighed": m.AUC(multi_label=True, label_weights=[1.0, 2.0, 0.5, 1.0]),
+        "curve": m.AUC(curve="PR", multi_label=True, num_labels=4, num_thresholds=20),
+        "own thresholds": m.AUC(thresholds=[0.2, 0.5, 0.7]),
+        "outputs": m.R2Score(class_aggregation=None), "by variance": m.R2Score("variance_weighted_average"),
+        "corrected": m.R2Score(num_regressors=3), "huber": m.MeanMetricWrapper(keras.losses.huber, delta=0.2),
+    }.items():  # fmt: skip
+        metric.update_state(several if "label" in name or name in ("weighed", "curve") else one_hot, p)
+        metric.update_state(several[:10], p[:10], sample_weight=weights[:10])
+        value = metric.result()
+        found[name] = np.asarray(value if isinstance(value, (float, list)) else keras.ops.convert_to_numpy(value))
+    ids = m.SparseTopKCategoricalAccuracy(2, from_sorted_ids=True)
+    ids.update_state(np.array([1, 2, 0]), np.array([[1, 0, 2], [0, 1, 2], [3, 0, 1]], "float32"))
+    found["ids"] = float(ids.result())
+    return found
+
+
+@script
+def circle_loss(keras: Any) -> Any:
+    random = np.random.RandomState(5)
+    vectors = random.randn(6, 4).astype("float32")
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    classes = np.array([0, 0, 1, 1, 2, 0])
+    number = keras.ops.convert_to_numpy
+    return [
+        number(keras.losses.Circle(gamma=8.0)(classes, vectors)),
+        number(keras.losses.Circle(remove_diagonal=False, reduction="sum")(classes, vectors)),
+        number(keras.losses.circle(classes, vectors, gamma=4.0)),
+    ]
+
+
+@script
+def cells_of_ones_own(keras: Any) -> Any:
+    layers, ops = keras.layers, keras.ops
+
+    class Minimal(layers.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self, units: int, **settings: Any) -> None:
+            super().__init__(**settings)
+            self.units = self.state_size = units
+
+        def build(self, input_shape: Any) -> None:
+            self.kernel = self.add_weight(shape=(input_shape[-1], self.units), initializer="uniform", name="kernel")
+            self.recurrent = self.add_weight(shape=(self.units, self.units), initializer="normal", name="recurrent")
+
+        def call(self, inputs: Any, states: Any) -> Any:
+            output = ops.matmul(inputs, self.kernel) + ops.matmul(states[0], self.recurrent)
+            return output, [output]
+
+    class Two(layers.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self, units: int, **settings: Any) -> None:
+            super().__init__(**settings)
+            self.units, self.state_size, self.output_size = units, [units, units], units
+
+        def build(self, input_shape: Any) -> None:
+            self.kernel = self.add_weight(shape=(input_shape[-1], self.units), name="kernel")
+
+        def call(self, inputs: Any, states: Any, training: bool = False) -> Any:
+            a, b = states
+            new = ops.tanh(a + ops.matmul(inputs, self.kernel))
+            return new * b + 1, [new, b + new]
+
+        def get_initial_state(self, batch_size: int | None = None) -> Any:
+            return [ops.zeros((batch_size, self.units)), ops.ones((batch_size, self.units))]
+
+    x = numbers(8, (3, 5), 2)[0]
+    inputs, found = keras.Input((None, 5)), []
+    for layer in (
+        layers.RNN(Minimal(4)),
+        layers.RNN([Minimal(4), layers.GRUCell(3), Two(2)], return_sequences=True, return_state=True),
+    ):
+        model = keras.Model(inputs, layer(inputs))
+        start(model)
+        found.append(model.predict(x, verbose=0))
+    keras.utils.clear_session()
+    model = keras.Sequential([keras.Input((3, 5)), layers.RNN(Two(4), return_sequences=True), layers.Dense(1)])
+    start(model)
+    model.compile("adam", "mse")
+    return [found, fitted(model, x, numbers(8, (3, 1), 2, 4)[0])]
+
+
+@script
+def losses_that_users_write(keras: Any) -> Any:
+    layers, ops = keras.layers, keras.ops
+    x, y = numbers(9, (6,), 2)
+
+    def contrastive(y_true: Any, y_pred: Any) -> Any:  # labels are (B,), predictions (B, 1)
+        near, far = ops.square(y_pred), ops.square(ops.maximum(1 - y_pred, 0))
+        return ops.mean((1 - y_true) * near + y_true * far)
+
+    class Student(keras.Model):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = [layers.Dense(4, activation=lambda x: ops.tanh(x)), layers.BatchNormalization()]
+            self.heads = {"a": layers.Dense(1, activation="sigmoid"), "b": layers.Dense(2)}
+
+        def call(self, x: Any, training: bool = False) -> Any:
+            for block in self.blocks:
+                x = block(x)
+            return {name: head(x) for name, head in self.heads.items()}
+
+        def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+            return {**super().compute_metrics(x, y, y_pred, sample_weight), "more": 1.0}
+
+        def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None) -> Any:
+            return super().compute_loss(x, y, y_pred, sample_weight) + 0.01 * ops.mean(ops.square(y_pred["b"]))
+
+    found = []
+    model = Student()
+    model(x)
+    start(model)
+    model.compile(keras.optimizers.SGD(0.1), {"a": contrastive, "b": "mse"}, metrics={"a": ["AUC"]})
+    labels = {"a": y.astype("float32"), "b": x[:, :2]}
+    found.append(fitted(model, x, labels, batch_size=4))  # the last batch has one example
+    frozen = keras.Sequential([keras.Input((6,)), layers.Dense(3), layers.Dense(1)])
+    frozen.trainable = False
+    frozen.layers[0].trainable = True
+    return [found, len(frozen.trainable_weights), len(frozen.weights)]
+
+
+@script
+def operators_and_masks_of_symbols(keras: Any) -> Any:
+    layers, ops = keras.layers, keras.ops
+    inputs = keras.Input((4,))
+    x = abs(1 - (inputs * 2 + 1 - inputs / 3)) ** 2
+    y = ops.concatenate([x[:, 0:2], x[:, 2:]], axis=-1)
+    kept = ops.where((y > 0.5) & (y <= 2), y, 0 * y)
+    model = keras.Model(inputs, [kept, x % 0.7, x // 0.5, 2.0 / x, 2 % (x + 1), -x, ops.cast(~(x >= 1), "float32")])
+
+    class Softmax(layers.Layer):  # type: ignore[misc, name-defined]
+        def call(self, inputs: Any, mask: Any = None) -> Any:
+            shares = ops.exp(inputs) * ops.expand_dims(ops.cast(mask, "float32"), -1)
+            return shares / ops.sum(shares, axis=1, keepdims=True)
+
+    words = keras.Input((None,), dtype="int32")
+    scores = layers.Dense(1)(layers.Embedding(10, 4, mask_zero=True)(words))
+    attention = keras.Model(words, Softmax()(scores))
+    start(attention)
+    x = np.abs(numbers(3, 4, 2)[0])
+    return [model.predict(x, verbose=0), attention.predict(np.array([[1, 2, 0], [3, 0, 0]]), verbose=0)]
+
+
+@script
+def frames_and_an_orthogonal_regularizer(keras: Any) -> Any:
+    layers, ops = keras.layers, keras.ops
+    frames = np.abs(numbers(4, (3, 6, 6, 1), 2)[0]) / 3
+
+    class Orthogonal(keras.regularizers.Regularizer):  # type: ignore[misc, name-defined]
+        def __call__(self, x: Any) -> Any:
+            x = ops.reshape(x, (-1, 2, 2))
+            return 0.1 * ops.sum(ops.square(ops.tensordot(x, x, axes=(2, 2))))
+
+    model = keras.Sequential([
+        keras.Input((None, 6, 6, 1)), layers.ConvLSTM2D(3, 3, padding="same", return_sequences=True),
+        layers.BatchNormalization(), layers.ConvLSTM2D(2, (2, 1), activation="relu"),
+        layers.Conv2D(2, 2, activation="sigmoid"), layers.GlobalAveragePooling2D(),
+        layers.Dense(4, activity_regularizer=Orthogonal()), layers.Dense(1),
+    ])  # fmt: skip
+    start(model)
+    model.compile("adam", "mse")
+    settings = model.optimizer.get_config()
+    found = fitted(model, frames, frames.mean((1, 2, 3)), batch_size=2, epochs=2)
+    return [found, settings["beta_1"], len(settings["name"]), model.count_params()]

@@ -12,6 +12,7 @@ import pytest
 from pyapp import keras, nn, zeros
 from pyapp.errors import FileFormatError
 from tests.keras.scripts import numbers, start
+from tests.together import check_each
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,7 @@ def small(optimizer: Any = "adam", **settings: Any) -> Any:
     return model
 
 
-OPTIMIZERS = "sgd rmsprop adam adamw adagrad adadelta adamax nadam lion".split()
+OPTIMIZERS = "sgd rmsprop adam adamw adagrad adadelta adamax nadam lion schedulefreeadamw".split()
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -86,6 +87,106 @@ def test_a_model_and_its_training_go_on_from_a_file(tmp_path: Path) -> None:
     after.fit(x, y, initial_epoch=2, epochs=4, **settings)
     for a, b in zip(after.get_weights(), whole.get_weights(), strict=True):
         assert (a == b).all()
+
+
+def test_optimizers_around_others_go_on_from_a_file(tmp_path: Path) -> None:
+    o = keras.optimizers
+    x, y = numbers(24, 6, 3)
+    settings: Any = {"batch_size": 8, "shuffle": False, "verbose": 0}
+
+    def trained(optimizer: Any) -> Any:
+        keras.utils.clear_session()
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8), keras.layers.Dense(3)])
+        start(model)
+        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    def check(name: str, made: Any) -> None:
+        whole, first = trained(made()), trained(made())
+        whole.fit(x, y, epochs=4, **settings)
+        first.fit(x, y, epochs=2, **settings)
+        first.save(tmp_path / f"{name}.keras")
+        after = keras.models.load_model(tmp_path / f"{name}.keras")
+        after.fit(x, y, initial_epoch=2, epochs=4, **settings)
+        for a, b in zip(after.get_weights(), whole.get_weights(), strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert len(after.optimizer.variables) == len(whole.optimizer.variables) > 0
+
+    check_each(check, [
+        ("scaled", lambda: o.LossScaleOptimizer(o.Adam(0.02), initial_scale=64.0, dynamic_growth_steps=3)),
+        ("several", lambda: o.MultiOptimizer(o.OptimizerMap("adam", {".*bias": o.SGD(0.1, momentum=0.9)}))),
+        ("muon", lambda: o.Muon(o.schedules.CosineDecay(0.02, 20))),
+    ])  # fmt: skip
+    scaled = o.LossScaleOptimizer("adam")
+    weight = keras.Variable([1.0, 2.0])
+    scaled.apply([np.array([np.inf, 1.0], "float32")], [weight])
+    assert weight.tolist() == [1, 2] and scaled.dynamic_scale == 2.0**14 and scaled.iterations == 0
+    rate = o.SGD(0.5).learning_rate
+    assert rate == 0.5 and rate.numpy() == np.float32(0.5)
+
+
+@keras.saving.register_keras_serializable("tests", "Scaling")
+class Scaled(keras.layers.Layer):  # type: ignore[misc, name-defined]
+    def __init__(self, factor: float, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.factor = factor
+
+    def build(self, shape: Any) -> None:
+        self.scale = self.add_weight(shape=(shape[-1],), initializer="ones", name="scale")
+
+    def call(self, inputs: Any) -> Any:
+        return inputs * self.factor * self.scale
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "factor": self.factor}
+
+
+@keras.saving.register_keras_serializable("tests", "squared")
+def own_activation(x: Any) -> Any:
+    return x**2
+
+
+def own_loss(y_true: Any, y_pred: Any) -> Any:
+    return ((y_true - y_pred) ** 2).mean(-1)
+
+
+class TwoDense(keras.Model):  # type: ignore[misc, name-defined]
+    def __init__(self, units: int, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.units = units
+        self.first, self.last = keras.layers.Dense(units, own_activation), keras.layers.Dense(1)
+
+    def call(self, inputs: Any) -> Any:
+        return self.last(self.first(inputs["x"]))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "units": self.units}
+
+
+def test_classes_and_functions_of_ones_own_go_on_from_a_file(tmp_path: Path) -> None:
+    x, _ = numbers(12, 4, 3)
+    inputs = keras.Input((4,))
+    hidden = keras.layers.Dense(3, activation=own_activation)(Scaled(2.0, trainable=False)(inputs))
+    functional = keras.Model(inputs, keras.layers.Dense(1)(hidden))
+    for model, data in ((functional, x), (TwoDense(5), {"x": x})):
+        model.predict(data, verbose=0)
+        start(model)
+        model.compile("adam", own_loss, metrics=[keras.metrics.Precision(thresholds=0.3)])
+        model.fit(data, x[:, :1], verbose=0)
+        path = tmp_path / "own.keras"
+        model.save(path)
+        known = {"own_loss": own_loss, "TwoDense": TwoDense}
+        again = keras.models.load_model(path, custom_objects=known)
+        settings: Any = {"verbose": 0, "shuffle": False}
+        assert again.fit(data, x[:, :1], **settings).history == model.fit(data, x[:, :1], **settings).history
+        np.testing.assert_array_equal(again.predict(data, verbose=0), model.predict(data, verbose=0))
+        assert [type(layer) for layer in again.layers] == [type(layer) for layer in model.layers]
+    with pytest.raises(ValueError, match="'TwoDense', which is not known; pass it in custom_objects"):
+        keras.models.load_model(path)
+    assert not functional.layers[1].trainable
+    built = TwoDense(3)
+    built.build({"x": (None, 4)})
+    assert [tuple(weight.shape) for weight in built.weights] == [(4, 3), (3,), (3, 1), (1,)]
 
 
 def test_a_functional_model_is_the_same_from_a_file(tmp_path: Path) -> None:
@@ -166,7 +267,10 @@ def test_checkpoints_and_tables_of_an_interrupted_training(tmp_path: Path) -> No
     kept = keras.callbacks.ModelCheckpoint(tmp_path / "{epoch:02d}.keras", monitor="loss", save_best_only=True)
     with pytest.raises(KeyboardInterrupt):
         model.fit(x, y, epochs=5, verbose=0, callbacks=[keras.callbacks.CSVLogger(table), kept, Stop()])
-    assert table.read_text().splitlines()[0] == "epoch,accuracy,loss" and len(table.read_text().splitlines()) == 3
+    assert (
+        table.read_text().splitlines()[0] == "epoch,accuracy,loss,val_accuracy,val_loss"
+        and len(table.read_text().splitlines()) == 3
+    )
     assert (tmp_path / "01.keras").exists()
     assert keras.models.load_model(tmp_path / "01.keras").optimizer.iterations == 1
 

@@ -116,18 +116,20 @@ def test_ops() -> None:
     check_each(agrees, [(name, *both) for name, both in CASES.items()])
 
 
+def same(name: str, found: Any, wanted: Any) -> None:
+    """Compares what `described` gives."""
+    if wanted and isinstance(wanted[0], list):
+        assert len(found) == len(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            same(name, one, other)
+        return
+    kind, shape, values = wanted
+    assert (found[1], found[0] if kind else "") == (shape, kind)
+    np.testing.assert_allclose(found[2], values, 2e-5, 2e-5)
+
+
 def test_ops_have_the_numbers_of_keras() -> None:
     golden = json.loads(GOLDEN_OPS.read_text())
-
-    def same(name: str, found: Any, wanted: Any) -> None:
-        if wanted and isinstance(wanted[0], list):
-            assert len(found) == len(wanted)
-            for one, other in zip(found, wanted, strict=True):
-                same(name, one, other)
-            return
-        kind, shape, values = wanted
-        assert (found[1], found[0] if kind else "") == (shape, kind)
-        np.testing.assert_allclose(found[2], values, 2e-5, 2e-5)
 
     def agrees(call: str) -> None:
         same(call, described(run(call, K)), golden[call])

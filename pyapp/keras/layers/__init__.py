@@ -1,20 +1,29 @@
 """Layers by Keras' names. Images and sequences have their channels last."""
 
 # ruff: noqa: F401, F403, F405
-from ..core import Input, InputLayer, Layer
+from ..core import Input, InputLayer, InputSpec, Layer
+from ..registered import deserialize_keras_object as deserialize
+from ..registered import serialize_keras_object as serialize
 from .activation import *
 from .attention import *
 from .convolution import *
+from .convolutional_recurrent import *
 from .dense import *
+from .hashes import *
 from .images import *
 from .lookups import *
 from .merging import *
 from .normalization import *
+from .picture_colours import *
+from .picture_mixtures import *
+from .picture_places import *
 from .pooling import *
 from .preprocessing import *
 from .recurrent import *
 from .regularization import *
 from .reshaping import *
+from .spectrograms import *
+from .wrapping import *
 
 AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D
 MaxPool1D, MaxPool2D, MaxPool3D = MaxPooling1D, MaxPooling2D, MaxPooling3D

@@ -11,8 +11,10 @@ from ...nn import functional as F
 from ...train.batches import is_array
 from .. import constraints, initializers, regularizers
 from ..core import KerasTensor, Layer
+from ..settings import SETTINGS
+from .dense import EinsumDense
 
-__all__ = ["AdditiveAttention", "Attention", "MultiHeadAttention"]
+__all__ = ["AdditiveAttention", "Attention", "GroupQueryAttention", "MultiHeadAttention"]
 
 
 def _causal(queries: int, keys: int, like: Tensor) -> Tensor:
@@ -34,62 +36,76 @@ def _tensor(x: Any) -> Any:
     return ops.as_tensor(x) if is_array(x) and not isinstance(x, KerasTensor) else x
 
 
-class MultiHeadAttention(Layer):
-    """Attention of `num_heads` heads of size `key_dim` (values: `value_dim`) from queries (B, T, F) to values and keys
-    (B, S, F). Kernels are (F, heads, size); the output's is (heads, size, F).
-    """
+class _HeadsAttention(Layer):
+    """Base of attention of several heads. The layers `query_dense`, `key_dense`, `value_dense`, `output_dense` (and
+    `gate_dense`) have the weights: kernels (F, heads, size), the output's (heads, size, F)."""
 
     supports_masking = True
 
     def __init__(
-        self, num_heads: int, key_dim: int, value_dim: int | None = None, dropout: float = 0.0, use_bias: bool = True,
-        output_shape: int | None = None, attention_axes: Any = None, kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None, bias_regularizer: Any = None, kernel_constraint: Any = None,
-        bias_constraint: Any = None, seed: int | None = None, **settings: Any,
+        self, num_heads: int, key_value_heads: int, key_dim: int, value_dim: int, dropout: float, use_bias: bool,
+        output_shape: Any, sliding_window: int | None, flash_attention: bool | None, kernel_initializer: Any,
+        bias_initializer: Any, kernel_regularizer: Any, bias_regularizer: Any, activity_regularizer: Any,
+        kernel_constraint: Any, bias_constraint: Any, use_gate: bool, seed: int | None, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(**settings)
-        self.num_heads, self.key_dim, self.value_dim = num_heads, key_dim, value_dim or key_dim
-        self.dropout, self.use_bias, self.output_size = dropout, use_bias, output_shape
-        self.attention_axes = (attention_axes,) if isinstance(attention_axes, int) else attention_axes
-        self.kernel_initializer, self.bias_initializer = (
-            initializers.get(kernel_initializer),
-            initializers.get(bias_initializer),
-        )
-        self._weight_settings: tuple[dict[str, Any], dict[str, Any]] = (
-            {"regularizer": regularizers.get(kernel_regularizer), "constraint": constraints.get(kernel_constraint)},
-            {"regularizer": regularizers.get(bias_regularizer), "constraint": constraints.get(bias_constraint)},
-        )
+        kind = type(self).__name__
+        for number in (num_heads, key_value_heads, key_dim, value_dim):
+            if not isinstance(number, int) or number < 1:
+                raise ValueError(f"{kind}: numbers of heads and their sizes are positive integers, not {number!r}")
+        if num_heads % key_value_heads:
+            raise ValueError(f"{kind}: {num_heads} heads of queries do not divide among {key_value_heads} of keys")
+        if sliding_window is not None and (not isinstance(sliding_window, int) or sliding_window < 1):
+            raise ValueError(f"{kind}: sliding_window is a positive integer, not {sliding_window!r}")
+        flash_attention = flash_attention or SETTINGS.flash_attention
+        if flash_attention and dropout:
+            raise ValueError(f"{kind}: flash attention has no dropout, got dropout={dropout}")
+        self.heads, self.key_value_heads, self.key_size, self.value_size = (
+            num_heads, key_value_heads, key_dim, value_dim
+        )  # fmt: skip
+        self.dropout, self.use_bias, self.use_gate, self.sliding_window = dropout, use_bias, use_gate, sliding_window
+        self.flash_attention = flash_attention
+        self.output_sizes = (output_shape,) if isinstance(output_shape, int) else output_shape
+        self._of_projections = {
+            "kernel_initializer": initializers.get(kernel_initializer),
+            "bias_initializer": initializers.get(bias_initializer),
+            "kernel_regularizer": regularizers.get(kernel_regularizer),
+            "bias_regularizer": regularizers.get(bias_regularizer),
+            "kernel_constraint": constraints.get(kernel_constraint),
+            "bias_constraint": constraints.get(bias_constraint),
+            "dtype": self.dtype,
+        }
+        self._of_activity = regularizers.get(activity_regularizer)
         self.seed, self.generator = seed, None if seed is None else Generator(seed)
 
-    def _build_for(self, inputs: Any) -> None:
-        raise AssertionError("built by _build_from")
+    def _dense(self, name: str, shape: Any, heads: int, size: int, activation: Any = None) -> EinsumDense:
+        """The layer that projects (…, F) to (…, heads, size)."""
+        bias = "bc" if self.use_bias else None
+        layer = EinsumDense(
+            "...a,abc->...bc", (heads, size), activation, bias_axes=bias, name=name, **self._of_projections
+        )
+        layer.build(shape)
+        layer.built = True
+        return layer
 
-    def _build_from(self, query: Tensor, value: Tensor, key: Tensor) -> None:
-        of_kernel, of_bias = self._weight_settings
-        heads = self.num_heads
-        for name, size, tensor in (
-            ("query", self.key_dim, query),
-            ("key", self.key_dim, key),
-            ("value", self.value_dim, value),
-        ):
-            kernel = self.add_weight(
-                (tensor.shape[-1], heads, size), self.kernel_initializer, name=f"{name}_kernel", **of_kernel
-            )
-            setattr(self, f"{name}_kernel", kernel)
-            bias = (
-                self.add_weight((heads, size), self.bias_initializer, name=f"{name}_bias", **of_bias)
-                if self.use_bias
-                else None
-            )
-            setattr(self, f"{name}_bias", bias)
-        out = self.output_size or query.shape[-1]
-        self.output_kernel = self.add_weight(
-            (heads, self.value_dim, out), self.kernel_initializer, name="output_kernel", **of_kernel
+    def build(self, query_shape: Any, value_shape: Any = None, key_shape: Any = None) -> None:
+        value_shape = query_shape if value_shape is None else value_shape
+        key_shape = value_shape if key_shape is None else key_shape
+        self.query_dense = self._dense("query", query_shape, self.heads, self.key_size)
+        self.key_dense = self._dense("key", key_shape, self.key_value_heads, self.key_size)
+        self.gate_dense = (
+            self._dense("gate", query_shape, self.heads, self.value_size, "sigmoid") if self.use_gate else None
         )
-        self.output_bias = (
-            self.add_weight((out,), self.bias_initializer, name="output_bias", **of_bias) if self.use_bias else None
+        self.value_dense = self._dense("value", value_shape, self.key_value_heads, self.value_size)
+        sizes = (query_shape[-1],) if self.output_sizes is None else tuple(self.output_sizes)
+        letters = "cdefgh"[: len(sizes)]
+        bias = letters if self.use_bias else None
+        output = EinsumDense(
+            f"...ab,ab{letters}->...{letters}", sizes, bias_axes=bias, name="attention_output", **self._of_projections
         )
+        output.build((None, None, self.heads, self.value_size))
+        output.built = True
+        self.output_dense = output
         self.built = True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -98,30 +114,41 @@ class MultiHeadAttention(Layer):
         args = tuple(_tensor(x) for x in args)
         kwargs = {name: _tensor(x) for name, x in kwargs.items()}
         if not self.built and not isinstance(tensors[0], KerasTensor):
-            query, value = (ops.as_tensor(x) for x in tensors[:2])
-            self._build_from(query, value, value if tensors[2] is None else ops.as_tensor(tensors[2]))
+            self.build(*(None if x is None else tuple(ops.as_tensor(x).shape) for x in tensors))
         return super().__call__(*args, **kwargs)
 
-    def _over_axes(self, query: Tensor, value: Tensor, key: Tensor, training: bool, use_causal_mask: bool) -> Tensor:
-        """Attention of (B, …, F) along `attention_axes` (all between if they are None): those become one, and the
-        others join the batch."""
-        given = range(1, query.ndim - 1) if self.attention_axes is None else self.attention_axes
-        along = [axis % query.ndim for axis in given]
-        order = [k for k in range(query.ndim - 1) if k not in along] + along + [query.ndim - 1]
-        moved = [x.permute(*order) for x in (query, value, key)]
-        cut = query.ndim - 1 - len(along)
-        flat = [x.reshape(prod(x.shape[:cut]), -1, x.shape[-1]) for x in moved]
-        found: Tensor = self.call(flat[0], flat[1], flat[2], training=training, use_causal_mask=use_causal_mask)
-        found = found.reshape(*moved[0].shape[:-1], found.shape[-1])
-        return found.permute(*(order.index(k) for k in range(query.ndim)))
-
-    def _project(self, x: Tensor, name: str) -> Tensor:
-        """(B, T, F) -> (B, heads, T, size)."""
-        kernel, bias = getattr(self, f"{name}_kernel"), getattr(self, f"{name}_bias")
+    def _project(self, x: Tensor, layer: EinsumDense) -> Tensor:
+        """(B, T, F) -> (B, T, heads, size)."""
+        kernel, bias = layer.kernel, layer.bias
         features, heads, size = kernel.shape
         flat = None if bias is None else bias.reshape(-1)
         y = ops.linear(x, kernel.reshape(features, heads * size).T, flat)
-        return y.reshape(*x.shape[:-1], heads, size).transpose(1, 2)
+        return self._regularize(layer.activation(y.reshape(*x.shape[:-1], heads, size)))
+
+    def _regularize(self, x: Tensor) -> Tensor:
+        if self._of_activity is not None:
+            self.add_loss(self._of_activity(x) / x.shape[0])
+        return x
+
+    def _mask(
+        self, queries: int, keys: int, like: Tensor, attention_mask: Tensor | None, use_causal_mask: bool,
+        own: tuple[Tensor | None, Tensor | None, Tensor | None],
+    ) -> Tensor | None:  # fmt: skip
+        """True where a query may see a key, (B or 1, heads or 1, T, S) or (T, S); None if it may everywhere."""
+        mask = attention_mask
+        if mask is not None:
+            mask = mask.to("bool")
+            mask = mask.reshape(mask.shape[0], *(1,) * (4 - mask.ndim), *mask.shape[1:])
+        more = [_causal(queries, keys, like)] if use_causal_mask else []
+        if self.sliding_window is not None:
+            row, column = (ops.arange(n, device=like.device) for n in (queries, keys))
+            more.append((row.unsqueeze(1) - column).abs() < self.sliding_window)
+        for given, dims in zip(own, ((1, -1), (1, 1), (1, 1)), strict=True):
+            if given is not None:  # (B, 1, T, 1), or (B, 1, 1, S)
+                more.append(given.to("bool").unsqueeze(dims[0]).unsqueeze(dims[1]))
+        for one in more:
+            mask = one if mask is None else mask & one
+        return mask
 
     def call(
         self, query: Tensor, value: Tensor, key: Tensor | None = None, query_mask: Tensor | None = None,
@@ -129,34 +156,103 @@ class MultiHeadAttention(Layer):
         return_attention_scores: bool = False, training: bool = False, use_causal_mask: bool = False,
     ) -> Any:  # fmt: skip
         key = value if key is None else key
-        if query.ndim != 3:
-            masks = (query_mask, value_mask, key_mask, attention_mask)
-            if return_attention_scores or any(mask is not None for mask in masks):
-                raise NotImplementedError("attention over several axes takes no masks and gives no scores")
-            return self._over_axes(query, value, key, training, use_causal_mask)
-        q, k, v = self._project(query, "query"), self._project(key, "key"), self._project(value, "value")
-        mask = attention_mask
-        if mask is not None:
-            mask = mask.to("bool")
-            mask = mask.reshape(mask.shape[0], *(1,) * (4 - mask.ndim), *mask.shape[1:])
-        if use_causal_mask:
-            causal = _causal(q.shape[2], k.shape[2], q)
-            mask = causal if mask is None else mask & causal
-        for given, dims in ((query_mask, (1, -1)), (value_mask, (1, 1)), (key_mask, (1, 1))):
-            if given is not None:
-                own = given.to("bool").unsqueeze(dims[0]).unsqueeze(dims[1])  # (B, 1, T, 1), or (B, 1, 1, S)
-                mask = own if mask is None else mask & own
+        q, k, v = (
+            self._project(x, layer).transpose(1, 2)  # (B, heads, T, size)
+            for x, layer in ((query, self.query_dense), (key, self.key_dense), (value, self.value_dense))
+        )
+        repeats = self.heads // self.key_value_heads
+        if repeats > 1:
+            k, v = k.repeat_interleave(repeats, 1), v.repeat_interleave(repeats, 1)
+        masks = (query_mask, value_mask, key_mask)
+        mask = self._mask(q.shape[2], k.shape[2], q, attention_mask, use_causal_mask, masks)
         drop = self.dropout if training else 0.0
+        if return_attention_scores and self.flash_attention:
+            raise ValueError("flash attention has no attention scores to return")
         scores = None
         if mask is None and not drop and not return_attention_scores:
             y = F.scaled_dot_product_attention(q, k, v)
         else:
-            scores = _excluded(q @ k.mT * (1 / sqrt(self.key_dim)), mask).softmax(-1)  # (B, heads, T, S)
+            scores = _excluded(q @ k.mT * (1 / sqrt(self.key_size)), mask).softmax(-1)  # (B, heads, T, S)
             y = (F.dropout(scores, drop, generator=self.generator) if drop else scores) @ v  # (B, heads, T, size)
-        y = y.transpose(1, 2).reshape(query.shape[0], query.shape[1], -1)
-        kernel = self.output_kernel
-        y = ops.linear(y, kernel.reshape(prod(kernel.shape[:2]), kernel.shape[2]).T, self.output_bias)
+        y = y.transpose(1, 2)  # (B, T, heads, size)
+        if self.gate_dense is not None:
+            y = y * self._project(query, self.gate_dense)
+        kernel, bias = self.output_dense.kernel, self.output_dense.bias
+        flat = None if bias is None else bias.reshape(-1)
+        y = ops.linear(
+            y.reshape(query.shape[0], query.shape[1], -1), kernel.reshape(prod(kernel.shape[:2]), -1).T, flat
+        )
+        y = self._regularize(y.reshape(*y.shape[:2], *kernel.shape[2:]))
         return (y, scores) if return_attention_scores else y
+
+
+class MultiHeadAttention(_HeadsAttention):
+    """Attention of `num_heads` heads of size `key_dim` (values: `value_dim`) from queries (B, T, F) to values and keys
+    (B, S, F). `sliding_window`: a query sees the keys that are fewer steps away, on either side. `use_gate` multiplies
+    the heads' results by a sigmoid of the queries.
+    """
+
+    def __init__(
+        self, num_heads: int, key_dim: int, value_dim: int | None = None, dropout: float = 0.0, use_bias: bool = True,
+        output_shape: Any = None, attention_axes: Any = None, sliding_window: int | None = None,
+        flash_attention: bool | None = None, kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros", kernel_regularizer: Any = None, bias_regularizer: Any = None,
+        activity_regularizer: Any = None, kernel_constraint: Any = None, bias_constraint: Any = None,
+        use_gate: bool = False, seed: int | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            num_heads, num_heads, key_dim, value_dim or key_dim, dropout, use_bias, output_shape, sliding_window,
+            flash_attention, kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
+            activity_regularizer, kernel_constraint, bias_constraint, use_gate, seed, **settings,
+        )  # fmt: skip
+        self.num_heads, self.key_dim, self.value_dim = num_heads, key_dim, value_dim or key_dim
+        self.attention_axes = (attention_axes,) if isinstance(attention_axes, int) else attention_axes
+
+    def call(
+        self, query: Tensor, value: Tensor, key: Tensor | None = None, query_mask: Tensor | None = None,
+        value_mask: Tensor | None = None, key_mask: Tensor | None = None, attention_mask: Tensor | None = None,
+        return_attention_scores: bool = False, training: bool = False, use_causal_mask: bool = False,
+    ) -> Any:  # fmt: skip
+        if query.ndim == 3:
+            return super().call(
+                query, value, key, query_mask, value_mask, key_mask, attention_mask, return_attention_scores, training,
+                use_causal_mask,
+            )  # fmt: skip
+        masks = (query_mask, value_mask, key_mask, attention_mask)
+        if return_attention_scores or any(mask is not None for mask in masks):
+            raise NotImplementedError("attention over several axes takes no masks and gives no scores")
+        # The axes `attention_axes` (all between if they are None) become one, and the others join the batch.
+        given = range(1, query.ndim - 1) if self.attention_axes is None else self.attention_axes
+        along = [axis % query.ndim for axis in given]
+        order = [k for k in range(query.ndim - 1) if k not in along] + along + [query.ndim - 1]
+        moved = [x.permute(*order) for x in (query, value, value if key is None else key)]
+        cut = query.ndim - 1 - len(along)
+        flat = [x.reshape(prod(x.shape[:cut]), -1, x.shape[-1]) for x in moved]
+        found = super().call(flat[0], flat[1], flat[2], training=training, use_causal_mask=use_causal_mask)
+        found = found.reshape(*moved[0].shape[:-1], found.shape[-1])
+        return found.permute(*(order.index(k) for k in range(query.ndim)))
+
+
+class GroupedQueryAttention(_HeadsAttention):
+    """MultiHeadAttention in which groups of the queries' heads share a head of keys and values (Ainslie et al. 2023,
+    arXiv 2305.13245)."""
+
+    def __init__(
+        self, head_dim: int, num_query_heads: int, num_key_value_heads: int, dropout: float = 0.0,
+        use_bias: bool = True, sliding_window: int | None = None, flash_attention: bool | None = None,
+        kernel_initializer: Any = "glorot_uniform", bias_initializer: Any = "zeros", kernel_regularizer: Any = None,
+        bias_regularizer: Any = None, activity_regularizer: Any = None, kernel_constraint: Any = None,
+        bias_constraint: Any = None, use_gate: bool = False, seed: int | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            num_query_heads, num_key_value_heads, head_dim, head_dim, dropout, use_bias, None, sliding_window,
+            flash_attention, kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
+            activity_regularizer, kernel_constraint, bias_constraint, use_gate, seed, **settings,
+        )  # fmt: skip
+        self.head_dim, self.num_query_heads, self.num_key_value_heads = head_dim, num_query_heads, num_key_value_heads
+
+
+GroupQueryAttention = GroupedQueryAttention
 
 
 class _DotAttention(Layer):

@@ -5,23 +5,33 @@ from __future__ import annotations
 from typing import Any
 
 from ...engine import Tensor
-from ..arguments import is_channels_first
+from ..arguments import layer_is_channels_first
 from ..core import Layer
 
 __all__: list[str] = []
 
 
-class ChannelsLayer(Layer):
+class DataFormatLayer(Layer):
+    """A layer whose channels are last or first: `channels_first` says it."""
+
+    channels_first = False
+
+    @property
+    def data_format(self) -> str:
+        return "channels_first" if self.channels_first else "channels_last"
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, with the data_format that a session's setting chose."""
+        return {**super().get_config(), "data_format": self.data_format}
+
+
+class ChannelsLayer(DataFormatLayer):
     """A layer that works on (B, …, channels). With `data_format="channels_first"` its inputs and outputs are (B,
     channels, …)."""
 
     def __init__(self, data_format: str | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self.channels_first = is_channels_first(type(self).__name__, data_format)
-
-    @property
-    def data_format(self) -> str:
-        return "channels_first" if self.channels_first else "channels_last"
+        self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         """The outputs (B, …, channels) of inputs (B, …, channels)."""

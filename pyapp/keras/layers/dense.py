@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ...engine import Tensor, ops
+from ...engine import Tensor, no_grad, ops
+from ...engine.dtype import as_dtype
 from .. import activations, constraints, initializers, regularizers
 from ..core import Layer
 from ..masking import set_mask
 
-__all__ = ["Dense", "EinsumDense", "Embedding"]
+__all__ = ["Dense", "EinsumDense", "Embedding", "ReversibleEmbedding"]
 
 
 class Dense(Layer):
@@ -134,10 +135,12 @@ class Embedding(Layer):
 
     def __init__(
         self, input_dim: int, output_dim: int, embeddings_initializer: Any = "uniform",
-        embeddings_regularizer: Any = None, embeddings_constraint: Any = None, mask_zero: bool = False, **settings: Any,
+        embeddings_regularizer: Any = None, embeddings_constraint: Any = None, mask_zero: bool = False,
+        weights: Any = None, **settings: Any,
     ) -> None:  # fmt: skip
         settings.pop("input_length", None)
         super().__init__(**settings)
+        self._first_rows = weights  # a matrix, or a list with it, that the weights begin with
         self.input_dim, self.output_dim, self.mask_zero = input_dim, output_dim, mask_zero
         chosen = "random_uniform" if embeddings_initializer == "uniform" else embeddings_initializer
         self.embeddings_initializer = initializers.get(chosen)
@@ -149,6 +152,19 @@ class Embedding(Layer):
             (self.input_dim, self.output_dim), self.embeddings_initializer, name="embeddings",
             regularizer=self.embeddings_regularizer, constraint=self.embeddings_constraint,
         )  # fmt: skip
+        if self._first_rows is not None:
+            given = self._first_rows
+            rows = ops.as_tensor(given[0] if isinstance(given, (list, tuple)) and len(given) == 1 else given)
+            if rows.shape != self.embeddings.shape:
+                raise ValueError(f"weights have the shape {tuple(rows.shape)}, not {tuple(self.embeddings.shape)}")
+            with no_grad():
+                self.embeddings.copy_(rows)
+            self._first_rows = None
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, without the weights."""
+        self.__dict__["_arguments"].pop("weights", None)
+        return super().get_config()
 
     def call(self, inputs: Tensor) -> Tensor:
         ids = inputs.to("int64") if inputs.dtype.is_floating_point else inputs
@@ -164,3 +180,41 @@ class Embedding(Layer):
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         """With mask_zero: which ids are not 0. Then 0 stands for "no word", and input_dim counts it."""
         return inputs != 0 if self.mask_zero else None
+
+
+class ReversibleEmbedding(Embedding):
+    """An Embedding that goes back: `layer(x, reverse=True)` gives logits (..., input_dim) of vectors (..., output_dim),
+    by the same matrix, or by one of its own without `tie_weights`. `logit_soft_cap` keeps them within ±cap by a tanh.
+    """
+
+    def __init__(
+        self, input_dim: int, output_dim: int, tie_weights: bool = True, embeddings_initializer: Any = "uniform",
+        embeddings_regularizer: Any = None, embeddings_constraint: Any = None, mask_zero: bool = False,
+        reverse_dtype: Any = None, logit_soft_cap: float | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            input_dim, output_dim, embeddings_initializer, embeddings_regularizer, embeddings_constraint, mask_zero,
+            **settings,
+        )  # fmt: skip
+        self.tie_weights, self.reverse_dtype, self.logit_soft_cap = tie_weights, reverse_dtype, logit_soft_cap
+
+    def build(self, input_shape: Any = None) -> None:
+        super().build(input_shape)
+        if not self.tie_weights:
+            self.reverse_embeddings = self.add_weight(
+                (self.output_dim, self.input_dim), self.embeddings_initializer, name="reverse_embeddings"
+            )
+
+    def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
+        if not reverse:
+            return super().call(inputs)
+        kernel = self.embeddings.T if self.tie_weights else self.reverse_embeddings
+        if self.reverse_dtype is not None:
+            inputs, kernel = inputs.to(as_dtype(self.reverse_dtype)), kernel.to(as_dtype(self.reverse_dtype))
+        found = inputs @ kernel
+        cap = self.logit_soft_cap
+        return found if cap is None else (found / cap).tanh() * cap
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        ids = isinstance(inputs, Tensor) and not inputs.dtype.is_floating_point
+        return super().compute_mask(inputs, previous_mask) if ids else None

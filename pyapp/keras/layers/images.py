@@ -1,66 +1,204 @@
-"""Layers for pictures (B, H, W, C) or (H, W, C): sizes, and random changes while a model is trained."""
+"""Layers for pictures (B, H, W, C) or (H, W, C), or with their channels first: their base, and sizes."""
 
 from __future__ import annotations
 
-from math import pi
+from collections.abc import Mapping
 from typing import Any
 
 from ...engine import Tensor, ops
 from ...engine.ops.random import Generator
-from ...engine.ops.resample import grid_sample, interpolate
-from ..core import Layer, inherited_training
+from ...engine.ops.resample import interpolate
+from .. import random
+from ..arguments import layer_is_channels_first
+from ..core import inherited_training
+from .channels import DataFormatLayer
 
-__all__ = [
-    "CenterCrop", "RandomBrightness", "RandomContrast", "RandomCrop", "RandomFlip", "RandomRotation",
-    "RandomTranslation", "RandomZoom", "Resizing",
-]  # fmt: skip
+__all__ = ["CenterCrop", "Resizing"]
 
 _MODES = {"bilinear": "bilinear", "nearest": "nearest-exact", "bicubic": "bicubic"}
-_FILLS = {"reflect": "reflection", "nearest": "border", "constant": "zeros"}
+_PARTS = ("images", "labels", "segmentation_masks", "bounding_boxes")
 
 
-def _resized(x: Tensor, height: int, width: int, mode: str, antialias: bool = False) -> Tensor:
+def resized(x: Tensor, height: int, width: int, mode: str, antialias: bool = False) -> Tensor:
     """Pictures (B, H, W, C) -> (B, height, width, C)."""
     corners = None if mode == "nearest" else False
     found = interpolate(x.movedim(-1, 1), (height, width), None, _MODES[mode], corners, None, antialias)
     return found.movedim(1, -1)
 
 
-def _centre(x: Tensor, height: int, width: int) -> Tensor:
+def centre(x: Tensor, height: int, width: int) -> Tensor:
     """The middle of pictures (B, H, W, C)."""
     top, left = (x.shape[1] - height) // 2, (x.shape[2] - width) // 2
     return x.narrow(1, top, height).narrow(2, left, width)
 
 
-def _of_shape(x: Tensor, height: int, width: int) -> Tensor:
+def of_shape(x: Tensor, height: int, width: int) -> Tensor:
     """The largest middle part that has the proportions height : width."""
     tall = min(x.shape[1], int(x.shape[2] * height / width))
     wide = min(x.shape[2], int(x.shape[1] * width / height))
-    return _centre(x, max(tall, 1), max(wide, 1))
+    return centre(x, max(tall, 1), max(wide, 1))
 
 
-class _Pictures(Layer):
-    """Base: `change(pictures, training)` computes on floats (B, H, W, C); a picture alone becomes a batch of one."""
+class PictureLayer(DataFormatLayer):
+    """Base. A layer writes `changed`, which computes on floats (B, H, W, C); a picture alone becomes a batch of one.
 
-    def __init__(self, data_format: str | None = None, **settings: Any) -> None:
+    Inputs are pictures, or a dict of `images` and of what belongs to them: `labels`, `segmentation_masks`,
+    `bounding_boxes`. Layers whose pictures change at random write `drawn` too, and `moves` is True if pixels change
+    their places: then masks move as well, and bounding boxes are refused.
+    """
+
+    moves = False
+
+    def __init__(self, data_format: str | None = None, bounding_box_format: str | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        if data_format not in (None, "channels_last"):
-            raise ValueError(f"{type(self).__name__}: pictures have their channels last")
+        self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
+        if self.moves and bounding_box_format is not None:
+            raise NotImplementedError(f"{type(self).__name__}: bounding boxes do not move with the pictures")
 
-    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
-        if inputs.ndim not in (3, 4):
-            raise ValueError(f"takes pictures (B, H, W, C) or (H, W, C), got {inputs.shape}")
-        x = inputs.to(self.dtype)
-        return self.change(x, training) if x.ndim == 4 else self.change(x.unsqueeze(0), training).squeeze(0)
+    # -- to be written by layers
 
-    def change(self, x: Tensor, training: bool) -> Tensor:
+    def changed(self, x: Tensor, drawn: Any, training: bool) -> Tensor:
+        """The pictures (B, h, w, C) of pictures (B, H, W, C), by the numbers of `drawn`."""
         raise NotImplementedError
 
+    def changed_masks(self, x: Tensor, drawn: Any, training: bool) -> Tensor:
+        """As `changed`, for segmentation masks: they move with the pictures, and no values between theirs arise."""
+        if self.moves:
+            raise NotImplementedError(f"{type(self).__name__}: takes no segmentation masks")
+        return x
 
-class Resizing(_Pictures):
+    def changed_labels(self, labels: Tensor, drawn: Any) -> Tensor:
+        """The labels of changed pictures."""
+        return labels
+
+    # -- the methods of Keras
+
+    def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
+        """What `transform_images` does with these pictures: random numbers of each; None if nothing is random."""
+        return None
+
+    def transform_images(self, images: Any, transformation: Any = None, training: bool = True) -> Tensor:
+        """The changed pictures."""
+        x = self._batch(ops.as_tensor(images).to(self.dtype))
+        return self._like(self.changed(x, transformation, training), images)
+
+    def transform_labels(self, labels: Any, transformation: Any = None, training: bool = True) -> Tensor:
+        """The labels of the changed pictures."""
+        return self.changed_labels(ops.as_tensor(labels), transformation) if training else ops.as_tensor(labels)
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: Any, transformation: Any = None, training: bool = True
+    ) -> Tensor:
+        """The masks of the changed pictures, of their own dtype."""
+        masks = ops.as_tensor(segmentation_masks)
+        found = self.changed_masks(self._batch(masks.to(self.dtype)), transformation, training)
+        return self._like(found, masks).to(masks.dtype)
+
+    def transform_bounding_boxes(self, bounding_boxes: Any, transformation: Any = None, training: bool = True) -> Any:
+        """The boxes of the changed pictures. NotImplementedError where pixels change their places."""
+        if self.moves:
+            raise NotImplementedError(f"{type(self).__name__}: bounding boxes do not move with the pictures")
+        return bounding_boxes
+
+    def _batch(self, x: Tensor) -> Tensor:
+        """Pictures as (B, H, W, C)."""
+        if x.ndim not in (3, 4):
+            raise ValueError(f"takes pictures (B, H, W, C) or (H, W, C), got {tuple(x.shape)}")
+        x = x if x.ndim == 4 else x.unsqueeze(0)
+        return x.movedim(1, -1) if self.channels_first else x
+
+    def _like(self, x: Tensor, images: Any) -> Tensor:
+        """Pictures (B, H, W, C) in the form of `images`."""
+        x = x.movedim(-1, 1) if self.channels_first else x
+        return x if len(images.shape) == 4 else x.squeeze(0)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("training") is None and inherited_training() is None:
+            kwargs["training"] = True
+        return super().__call__(*args, **kwargs)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        if isinstance(inputs, Mapping) and ("images" not in inputs or inputs.keys() - set(_PARTS)):
+            raise ValueError(
+                f"takes pictures, or a dict of {', '.join(_PARTS)}, got a dict of {', '.join(map(repr, inputs))}"
+            )
+        drawn = self.get_random_transformation(inputs, training)
+        if not isinstance(inputs, Mapping):
+            return self.transform_images(inputs, drawn, training)
+        single = len(inputs["images"].shape) == 3
+        found: dict[str, Any] = dict(inputs)
+        found["images"] = self.transform_images(inputs["images"], drawn, training)
+        if "labels" in inputs:
+            labels = inputs["labels"].unsqueeze(0) if single else inputs["labels"]
+            labels = self.transform_labels(labels, drawn, training)
+            found["labels"] = labels.squeeze(0) if single else labels
+        if "segmentation_masks" in inputs:
+            found["segmentation_masks"] = self.transform_segmentation_masks(
+                inputs["segmentation_masks"], drawn, training
+            )
+        if "bounding_boxes" in inputs:
+            found["bounding_boxes"] = self.transform_bounding_boxes(inputs["bounding_boxes"], drawn, training)
+        return found
+
+
+class RandomPictureLayer(PictureLayer):
+    """Base: changes while the model is trained, or where the layer is called alone; each picture by its own draw."""
+
+    def __init__(self, seed: int | None = None, data_format: str | None = None, **settings: Any) -> None:
+        super().__init__(data_format, **settings)
+        self.seed = seed
+        self.generator = None if seed is None else Generator(seed)
+
+    def drawn(self, x: Tensor, generator: Generator | None) -> Any:
+        """The random numbers for pictures (B, H, W, C)."""
+        raise NotImplementedError
+
+    def disturbed(self, x: Tensor, drawn: Any) -> Tensor:
+        """The pictures (B, H, W, C) changed by the numbers of `drawn`."""
+        raise NotImplementedError
+
+    def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
+        if not training:
+            return None
+        x = self._batch(ops.as_tensor(data["images"] if isinstance(data, Mapping) else data))
+        return self.drawn(x, self.generator if seed is None else random.generator_of(seed))
+
+    def changed(self, x: Tensor, drawn: Any, training: bool) -> Tensor:
+        return self.disturbed(x, drawn) if training and drawn is not None else x
+
+    def limits(self, factor: Any, least: float = -1.0, most: float = 1.0) -> tuple[float, float]:
+        """(lower, upper) of a number, which goes both ways, or of a pair."""
+        pair = tuple(sorted(factor)) if isinstance(factor, (tuple, list)) else (max(-abs(factor), least), abs(factor))
+        if len(pair) != 2 or not least <= pair[0] <= pair[1] <= most:
+            raise ValueError(f"{type(self).__name__}: factors are in [{least:g}, {most:g}], got {factor}")
+        return float(pair[0]), float(pair[1])
+
+
+def draw(
+    x: Tensor, limits: tuple[float, float], generator: Generator | None, shape: tuple[int, ...] = (1, 1, 1)
+) -> Tensor:
+    """A number for each picture of a batch: (B, *shape)."""
+    low, high = limits
+    return ops.rand((x.shape[0], *shape), generator=generator, device=x.device) * (high - low) + low
+
+
+def happens(x: Tensor, limits: tuple[float, float], generator: Generator | None) -> Tensor:
+    """Whether each picture of a batch changes: (B,), by probabilities that are drawn from `limits`."""
+    chance = draw(x, limits, generator, ())
+    return draw(x, (0.0, 1.0), generator, ()) < chance
+
+
+def of_each(values: Tensor) -> Tensor:
+    """(B,) as (B, 1, 1, 1)."""
+    return values.reshape(-1, 1, 1, 1)
+
+
+class Resizing(PictureLayer):
     """Pictures of another size. `crop_to_aspect_ratio` cuts the middle of the new proportions first,
     `pad_to_aspect_ratio` adds borders of `fill_value` instead.
     """
+
+    moves = True
 
     def __init__(
         self, height: int, width: int, interpolation: str = "bilinear", crop_to_aspect_ratio: bool = False,
@@ -77,204 +215,39 @@ class Resizing(_Pictures):
         self.height, self.width, self.interpolation, self.antialias = height, width, interpolation, antialias
         self.crops, self.pads, self.fill_value = crop_to_aspect_ratio, pad_to_aspect_ratio, fill_value
 
-    def change(self, x: Tensor, training: bool) -> Tensor:
+    def changed(self, x: Tensor, drawn: Any, training: bool) -> Tensor:
+        return self._resized(x, self.interpolation)
+
+    def changed_masks(self, x: Tensor, drawn: Any, training: bool) -> Tensor:
+        return self._resized(x, "nearest")
+
+    def _resized(self, x: Tensor, interpolation: str) -> Tensor:
         if self.crops:
-            x = _of_shape(x, self.height, self.width)
+            x = of_shape(x, self.height, self.width)
         elif self.pads:
             tall = max(x.shape[1], int(x.shape[2] * self.height / self.width))
             wide = max(x.shape[2], int(x.shape[1] * self.width / self.height))
             top, left = (tall - x.shape[1]) // 2, (wide - x.shape[2]) // 2
             x = ops.pad(x, [0, 0, left, left, top, top], value=self.fill_value)  # both sides alike, as Keras does
-        antialias = self.antialias and self.interpolation != "nearest"
-        return _resized(x, self.height, self.width, self.interpolation, antialias)
+        return resized(x, self.height, self.width, interpolation, self.antialias and interpolation != "nearest")
 
 
-class CenterCrop(_Pictures):
+class CenterCrop(PictureLayer):
     """The middle of pictures; smaller ones are enlarged."""
+
+    moves = True
 
     def __init__(self, height: int, width: int, data_format: str | None = None, **settings: Any) -> None:
         super().__init__(data_format, **settings)
         self.height, self.width = height, width
 
-    def change(self, x: Tensor, training: bool) -> Tensor:
+    def changed(self, x: Tensor, drawn: Any, training: bool) -> Tensor:
+        return self._cropped(x, "bilinear")
+
+    def changed_masks(self, x: Tensor, drawn: Any, training: bool) -> Tensor:
+        return self._cropped(x, "nearest")
+
+    def _cropped(self, x: Tensor, interpolation: str) -> Tensor:
         if x.shape[1] >= self.height and x.shape[2] >= self.width:
-            return _centre(x, self.height, self.width)
-        return _resized(_of_shape(x, self.height, self.width), self.height, self.width, "bilinear")
-
-
-class _Random(_Pictures):
-    """Base: changes while the model is trained, or where the layer is called alone; each picture by its own draw."""
-
-    def __init__(self, seed: int | None = None, data_format: str | None = None, **settings: Any) -> None:
-        super().__init__(data_format, **settings)
-        self.seed = seed
-        self.generator = None if seed is None else Generator(seed)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("training") is None and inherited_training() is None:
-            kwargs["training"] = True
-        return super().__call__(*args, **kwargs)
-
-    def change(self, x: Tensor, training: bool) -> Tensor:
-        return self.disturb(x) if training else x
-
-    def disturb(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    def draw(self, x: Tensor, limits: tuple[float, float]) -> Tensor:
-        """A number for each picture: (B, 1, 1, 1)."""
-        low, high = limits
-        return ops.rand((x.shape[0], 1, 1, 1), generator=self.generator, device=x.device) * (high - low) + low
-
-    def limits(self, factor: Any, least: float = -1.0, most: float = 1.0) -> tuple[float, float]:
-        """(lower, upper) of a number, which goes both ways, or of a pair."""
-        pair = tuple(sorted(factor)) if isinstance(factor, (tuple, list)) else (max(-abs(factor), least), abs(factor))
-        if len(pair) != 2 or pair[0] > most or pair[1] < least or not least <= pair[0] <= pair[1] <= most:
-            raise ValueError(f"{type(self).__name__}: factors are in [{least:g}, {most:g}], got {factor}")
-        return float(pair[0]), float(pair[1])
-
-
-class RandomFlip(_Random):
-    """Mirrored pictures; mode is horizontal, vertical or horizontal_and_vertical."""
-
-    def __init__(self, mode: str = "horizontal_and_vertical", seed: int | None = None, **settings: Any) -> None:
-        super().__init__(seed, **settings)
-        if mode not in ("horizontal", "vertical", "horizontal_and_vertical"):
-            raise ValueError(f"RandomFlip: mode is horizontal, vertical or horizontal_and_vertical, not {mode!r}")
-        self.mode = mode
-
-    def disturb(self, x: Tensor) -> Tensor:
-        for dim, name in ((2, "horizontal"), (1, "vertical")):
-            if name in self.mode:
-                x = ops.where(self.draw(x, (0.0, 1.0)) < 0.5, x.flip(dim), x)
-        return x
-
-
-class _Moved(_Random):
-    """Base: the picture at places that an affine map gives. fill_mode says what lies outside: reflect, nearest or
-    constant (`fill_value`)."""
-
-    def __init__(
-        self, fill_mode: str, interpolation: str, seed: int | None, fill_value: float, **settings: Any
-    ) -> None:
-        super().__init__(seed, **settings)
-        if fill_mode not in _FILLS:
-            raise ValueError(f"{type(self).__name__}: fill_mode is one of {', '.join(_FILLS)}, not {fill_mode!r}")
-        if interpolation not in ("bilinear", "nearest"):
-            raise ValueError(f"{type(self).__name__}: interpolation is bilinear or nearest, not {interpolation!r}")
-        self.fill_mode, self.interpolation, self.fill_value = fill_mode, interpolation, fill_value
-
-    def places(self, x: Tensor, column: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
-        """Where in x (column, row) the pixels of the result lie, (B, H, W); column (1, 1, W) and row (1, H, 1) are
-        their own, counted from the centre."""
-        raise NotImplementedError
-
-    def disturb(self, x: Tensor) -> Tensor:
-        height, width = x.shape[1:3]
-        middle = ((width - 1) / 2, (height - 1) / 2)
-        column = (ops.arange(width, dtype="float32", device=x.device) - middle[0]).reshape(1, 1, -1)
-        row = (ops.arange(height, dtype="float32", device=x.device) - middle[1]).reshape(1, -1, 1)
-        found = [
-            (place.expand(x.shape[0], height, width) + centre + 0.5) * (2 / size) - 1
-            for place, centre, size in zip(self.places(x, column, row), middle, (width, height), strict=True)
-        ]
-        filled = self.fill_value if self.fill_mode == "constant" else 0.0
-        planes = (x - filled if filled else x).movedim(-1, 1)
-        moved = grid_sample(planes, ops.stack(found, -1), self.interpolation, _FILLS[self.fill_mode], False)
-        return (moved + filled if filled else moved).movedim(1, -1)
-
-
-class RandomRotation(_Moved):
-    """Turned pictures. factor is a share of a full turn, positive against the clock; a pair has limits."""
-
-    def __init__(
-        self, factor: Any, fill_mode: str = "reflect", interpolation: str = "bilinear", seed: int | None = None,
-        fill_value: float = 0.0, **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(fill_mode, interpolation, seed, fill_value, **settings)
-        self.factor = self.limits(factor)
-
-    def places(self, x: Tensor, column: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
-        angle = (self.draw(x, self.factor) * (2 * pi)).squeeze(-1)  # (B, 1, 1)
-        cosine, sine = angle.cos(), angle.sin()
-        return column * cosine - row * sine, column * sine + row * cosine
-
-
-class RandomTranslation(_Moved):
-    """Shifted pictures, by shares of their height (positive: down) and width (positive: to the right)."""
-
-    def __init__(
-        self, height_factor: Any, width_factor: Any, fill_mode: str = "reflect", interpolation: str = "bilinear",
-        seed: int | None = None, fill_value: float = 0.0, **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(fill_mode, interpolation, seed, fill_value, **settings)
-        self.height_factor, self.width_factor = self.limits(height_factor), self.limits(width_factor)
-
-    def places(self, x: Tensor, column: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
-        down = self.draw(x, self.height_factor).squeeze(-1) * x.shape[1]
-        right = self.draw(x, self.width_factor).squeeze(-1) * x.shape[2]
-        return column - right, row - down
-
-
-class RandomZoom(_Moved):
-    """Enlarged (negative factors) and reduced pictures; without `width_factor` the proportions stay."""
-
-    def __init__(
-        self, height_factor: Any, width_factor: Any = None, fill_mode: str = "reflect",
-        interpolation: str = "bilinear", seed: int | None = None, fill_value: float = 0.0, **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(fill_mode, interpolation, seed, fill_value, **settings)
-        self.height_factor = self.limits(height_factor)
-        self.width_factor = None if width_factor is None else self.limits(width_factor)
-
-    def places(self, x: Tensor, column: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
-        tall = self.draw(x, self.height_factor).squeeze(-1) + 1
-        wide = tall if self.width_factor is None else self.draw(x, self.width_factor).squeeze(-1) + 1
-        return column * wide, row * tall
-
-
-class RandomContrast(_Random):
-    """(x - mean) * f + mean, f between 1 - lower and 1 + upper, mean that of a channel; within `value_range`."""
-
-    def __init__(self, factor: Any, value_range: Any = (0, 255), seed: int | None = None, **settings: Any) -> None:
-        super().__init__(seed, **settings)
-        self.factor, self.value_range = self.limits(factor, 0.0), tuple(value_range)
-
-    def disturb(self, x: Tensor) -> Tensor:
-        mean = x.mean((1, 2), True)
-        factor = self.draw(x, (1 - self.factor[0], 1 + self.factor[1]))
-        return ((x - mean) * factor + mean).clamp(*self.value_range)
-
-
-class RandomBrightness(_Random):
-    """Brighter and darker pictures: a share of `value_range` is added."""
-
-    def __init__(self, factor: Any, value_range: Any = (0, 255), seed: int | None = None, **settings: Any) -> None:
-        super().__init__(seed, **settings)
-        self.factor, self.value_range = self.limits(factor), tuple(value_range)
-
-    def disturb(self, x: Tensor) -> Tensor:
-        low, high = self.value_range
-        return (x + self.draw(x, self.factor) * (high - low)).clamp(low, high)
-
-
-class RandomCrop(_Random):
-    """A part of each picture of a batch at the same random place; the middle in evaluation. Smaller pictures are
-    enlarged."""
-
-    def __init__(self, height: int, width: int, seed: int | None = None, **settings: Any) -> None:
-        super().__init__(seed, **settings)
-        self.height, self.width = height, width
-
-    def change(self, x: Tensor, training: bool) -> Tensor:
-        tall, wide = x.shape[1] - self.height, x.shape[2] - self.width
-        if tall < 0 or wide < 0:
-            return _resized(_of_shape(x, self.height, self.width), self.height, self.width, "bilinear")
-        if not training:
-            return _centre(x, self.height, self.width)
-        rows, columns = (
-            ops.randint(0, spare + 1, (1,), generator=self.generator, device=x.device)
-            + ops.arange(size, device=x.device)
-            for spare, size in ((tall, self.height), (wide, self.width))
-        )
-        return x.index_select(1, rows).index_select(2, columns)
+            return centre(x, self.height, self.width)
+        return resized(of_shape(x, self.height, self.width), self.height, self.width, interpolation)

@@ -84,7 +84,7 @@ class _Lookup(Layer):
         """Sets the tokens by their numbers; the special ones may stand before them."""
         if isinstance(vocabulary, str):
             raise TypeError(f"{type(self).__name__}: the vocabulary is a list of tokens, not the name of a file")
-        words = [self.as_token(value) for value in _values(vocabulary)]
+        words = [self.as_token(value) for value in values_of(vocabulary)]
         special = self._special
         if special and words[: len(special)] == special:
             words = words[len(special) :]
@@ -95,13 +95,13 @@ class _Lookup(Layer):
             raise ValueError(f"{type(self).__name__}: {twice!r} stands twice in the vocabulary")
         if self.max_tokens is not None and len(words) + len(special) > self.max_tokens:
             raise ValueError(f"{type(self).__name__}: the vocabulary has more than max_tokens = {self.max_tokens}")
-        self.words, self.document_weights = words, [float(w) for w in _values(idf_weights or ())]
+        self.words, self.document_weights = words, [float(w) for w in values_of(idf_weights or ())]
         if self.output_mode == "tf_idf" and len(self.document_weights) != len(words):
             raise ValueError(f"{type(self).__name__}: tf_idf takes one of idf_weights for each of {len(words)} tokens")
 
     def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
         """Learns the vocabulary from tokens: a list, an array, or lists of lists (documents)."""
-        documents = [[self.as_token(token) for token in _flat(row)] for row in _values(data)]
+        documents = [[self.as_token(token) for token in _flat(row)] for row in values_of(data)]
         counts = Counter(token for row in documents for token in row if token != self.mask_token)
         order = sorted(counts, key=lambda token: (counts[token], token), reverse=True)
         self.words = order[: None if self.max_tokens is None else self.max_tokens - len(self._special)]
@@ -138,7 +138,7 @@ class _Lookup(Layer):
                 raise ValueError(f"layer {self.name} ({type(self).__name__}): {token!r} is not in the vocabulary")
             return masked + (self.bucket(token) % self.unknown if self.unknown > 1 else 0)
 
-        ids = ops.tensor(number(_values(inputs)), dtype="int64")
+        ids = ops.tensor(number(values_of(inputs)), dtype="int64")
         size = self.max_tokens if self.pad_to_max_tokens and self.max_tokens else len(every)
         weights = None
         if self.output_mode == "tf_idf":
@@ -221,7 +221,10 @@ class Discretization(Layer):
         return encoded(ops.tensor(places, dtype="int32").reshape(values.shape), len(edges) + 1, self.output_mode)
 
 
-def _values(given: Any) -> Any:
+def values_of(given: Any) -> Any:
+    """Arrays, tensors and series as lists; one value as it is."""
+    if isinstance(given, (str, bytes)):
+        return given
     return given.tolist() if hasattr(given, "tolist") else list(given) if isinstance(given, Iterable) else given
 
 

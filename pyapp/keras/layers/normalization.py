@@ -98,6 +98,8 @@ class BatchNormalization(_Scaled):
                 keep = self.momentum
                 self.moving_mean.mul_(keep).add_(mean * (1 - keep))
                 self.moving_variance.mul_(keep).add_(variance * (1 - keep))
+            if x.numel() == x.shape[axis]:  # one value in each channel, as of a last batch of one example
+                return self._scaled(x - x.mean(others, True), axis)
             y = ops.batch_norm(x.movedim(axis, 1), None, None, self.gamma, self.beta, True, 0.0, self.epsilon)
         else:
             y = ops.batch_norm(
@@ -111,6 +113,13 @@ class BatchNormalization(_Scaled):
                 self.epsilon,
             )
         return y.movedim(1, axis)
+
+    def _scaled(self, difference: Tensor, axis: int) -> Tensor:
+        """Differences from the mean where the variance is 0, times gamma, plus beta."""
+        shape = [-1 if dim == axis else 1 for dim in range(difference.ndim)]
+        y = difference / self.epsilon**0.5
+        y = y if self.gamma is None else y * self.gamma.reshape(shape)
+        return y if self.beta is None else y + self.beta.reshape(shape)
 
     def _masked(self, x: Tensor, mask: Tensor, axis: int, others: list[int]) -> Tensor:
         """Training with the mean and the variance over what the mask (B, steps) does not leave out."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...engine import Tensor, ops
 from ...nn import functional as F
-from ..arguments import is_channels_first
+from ..arguments import layer_is_channels_first
 from ..core import Layer
 from ..nn_functions import adaptive_average_pool, adaptive_max_pool
 from .channels import ChannelsLayer
@@ -114,7 +114,7 @@ class _GlobalPool(Layer):
     def __init__(self, data_format: str | None = None, keepdims: bool = False, **settings: Any) -> None:
         super().__init__(**settings)
         self.keepdims = keepdims
-        first = 2 if is_channels_first(type(self).__name__, data_format) else 1
+        first = 2 if layer_is_channels_first(type(self).__name__, data_format) else 1
         self.space = tuple(range(first, first + self.dims))
 
 

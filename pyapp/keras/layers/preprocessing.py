@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from math import log, prod
 from typing import Any
 
@@ -52,6 +52,7 @@ class Normalization(Layer):
         if self.given is None:
             self.mean = self.add_weight(sizes, "zeros", name="mean", trainable=False)
             self.variance = self.add_weight(sizes, "ones", name="variance", trainable=False)
+            self.count = self.add_weight((), "zeros", "int32", trainable=False, name="count")  # Keras has it too
             return
         count = prod(sizes)  # numbers that are given are no weights
         self.mean, self.variance = (  # type: ignore[assignment]
@@ -80,23 +81,47 @@ class Normalization(Layer):
 
 
 class CategoryEncoding(Layer):
-    """Class numbers as vectors: output_mode one_hot, multi_hot or count."""
+    """Class numbers as vectors: output_mode one_hot, multi_hot or count. With count, `count_weights` of the numbers'
+    shape say how much each counts."""
 
-    def __init__(self, num_tokens: int, output_mode: str = "multi_hot", **settings: Any) -> None:
+    def __init__(
+        self, num_tokens: int | None = None, output_mode: str = "multi_hot", sparse: bool = False, **settings: Any
+    ) -> None:
         super().__init__(**settings)
         if output_mode not in ("one_hot", "multi_hot", "count"):
             raise ValueError(f"CategoryEncoding: output_mode is one_hot, multi_hot or count, not {output_mode!r}")
+        if not isinstance(num_tokens, int) or num_tokens < 1:
+            raise ValueError(f"CategoryEncoding: num_tokens is a positive integer, not {num_tokens!r}")
+        if sparse:
+            raise NotImplementedError("CategoryEncoding: there are no sparse tensors")
         self.num_tokens, self.output_mode = num_tokens, output_mode
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def call(self, inputs: Tensor, count_weights: Any = None) -> Tensor:
+        if count_weights is not None and self.output_mode != "count":
+            raise ValueError(f"count_weights go with output_mode='count', not {self.output_mode!r}")
         ids = inputs.to("int64")
         if self.output_mode == "one_hot" and ids.ndim and ids.shape[-1] == 1:
             ids = ids.squeeze(-1)
         one_hot = (ids.unsqueeze(-1) == ops.arange(self.num_tokens)).to(self.dtype)
         if self.output_mode == "one_hot":
             return one_hot
+        if count_weights is not None:
+            one_hot = one_hot * ops.as_tensor(count_weights).to(self.dtype).unsqueeze(-1)
         counts = one_hot.sum(-2)
         return counts if self.output_mode == "count" else (counts > 0).to(self.dtype)
+
+
+def _texts(data: Any, steps: int | None) -> Iterator[Any]:
+    """The texts of lists, arrays and batches."""
+    given = data.tolist() if hasattr(data, "tolist") else data
+    for number, one in enumerate([given] if isinstance(given, (str, bytes)) else given):
+        if steps is not None and number == steps:
+            return
+        one = one.tolist() if hasattr(one, "tolist") else one
+        if isinstance(one, (list, tuple)):
+            yield from _texts(one, None)
+        else:
+            yield one
 
 
 _STRIPPED = re.compile(f"[{re.escape(string.punctuation)}]")
@@ -111,13 +136,19 @@ class TextVectorization(Layer):
         self, max_tokens: int | None = None, standardize: Any = "lower_and_strip_punctuation",
         split: Any = "whitespace", ngrams: Any = None, output_mode: str = "int",
         output_sequence_length: int | None = None, pad_to_max_tokens: bool = False, vocabulary: Any = None,
-        **settings: Any,
+        idf_weights: Any = None, sparse: bool = False, ragged: bool = False, encoding: str = "utf-8", **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(**settings)
         if output_mode not in ("int", "multi_hot", "count", "tf_idf"):
             raise ValueError(f"TextVectorization: output_mode is int, multi_hot, count or tf_idf, not {output_mode!r}")
-        if ngrams is not None:
-            raise NotImplementedError("TextVectorization: ngrams are not supported")
+        if sparse or ragged:
+            raise NotImplementedError("TextVectorization: there are no sparse and no ragged tensors")
+        self.ngrams = (
+            None if ngrams is None else tuple(range(1, ngrams + 1)) if isinstance(ngrams, int) else tuple(ngrams)
+        )
+        if self.ngrams is not None and not all(isinstance(n, int) and n > 0 for n in self.ngrams or (0,)):
+            raise ValueError(f"TextVectorization: ngrams is a positive number or several, not {ngrams!r:.40}")
+        self.encoding = encoding
         self.max_tokens, self.output_mode = max_tokens, output_mode
         self.standardize, self.split, self.length = standardize, split, output_sequence_length
         self.pad_to_max_tokens = pad_to_max_tokens
@@ -125,7 +156,7 @@ class TextVectorization(Layer):
         self.weights_of_words: list[float] = []  # inverse document frequencies
         self.built = True
         if vocabulary is not None:
-            self.set_vocabulary(vocabulary)
+            self.set_vocabulary(vocabulary, idf_weights)
 
     def _standard(self, text: str) -> str:
         kind = self.standardize
@@ -138,8 +169,12 @@ class TextVectorization(Layer):
     def _split(self, text: str) -> list[str]:
         split: Callable[[str], Any] | str | None = self.split
         if callable(split):
-            return list(split(text))
-        return text.split() if split == "whitespace" else list(text) if split == "character" else [text]
+            words = list(split(text))
+        else:
+            words = text.split() if split == "whitespace" else list(text) if split == "character" else [text]
+        if self.ngrams is None:
+            return words
+        return [" ".join(words[k : k + n]) for n in self.ngrams for k in range(len(words) - n + 1)]
 
     def _words_of(self, texts: Iterable[Any]) -> list[list[str]]:
         found = []
@@ -147,15 +182,15 @@ class TextVectorization(Layer):
             while isinstance(text, (list, tuple)) and len(text) == 1:
                 (text,) = text
             if isinstance(text, bytes):
-                text = text.decode()
+                text = text.decode(self.encoding)
             if not isinstance(text, str):
                 raise TypeError(f"layer {self.name} (TextVectorization) takes texts, not {type(text).__name__}")
             found.append(self._split(self._standard(text)))
         return found
 
-    def adapt(self, data: Iterable[Any]) -> None:
-        """Learns the vocabulary from texts."""
-        documents = self._words_of(data.tolist() if hasattr(data, "tolist") else data)
+    def adapt(self, data: Iterable[Any], batch_size: int | None = None, steps: int | None = None) -> None:
+        """Learns the vocabulary from texts, or from batches of them; of those the first `steps`."""
+        documents = self._words_of(_texts(data, steps))
         counts = Counter(word for words in documents for word in words)
         order = sorted(counts, key=lambda word: (counts[word], word), reverse=True)
         limit = None if self.max_tokens is None else self.max_tokens - (2 if self.output_mode == "int" else 1)

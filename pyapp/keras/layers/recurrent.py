@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 from ...engine import Tensor, ops
 from ...engine.ops.random import Generator
 from ...nn import functional as F
+from ...train.names import snake_case
 from .. import activations, constraints, initializers, regularizers
-from ..core import Layer, as_layer, flatten, unique_name
+from ..core import Layer, arguments_of, as_layer, flatten
 
 __all__ = [
     "GRU", "LSTM", "RNN", "Bidirectional", "GRUCell", "LSTMCell", "SimpleRNN", "SimpleRNNCell", "StackedRNNCells",
@@ -16,7 +18,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Cell(Layer):
+class Cell(Layer):
     """Base of one step: weights kernel (features, gates * units), recurrent_kernel (units, gates * units), bias."""
 
     gates: int
@@ -69,17 +71,17 @@ class _Cell(Layer):
     def zero_states(self, batch: int, like: Tensor) -> list[Tensor]:
         return [ops.zeros((batch, self.units), dtype=like.dtype, device=like.device) for _ in range(self.states)]
 
-    def output_of(self, states: list[Tensor]) -> Tensor:
-        """The output among the states."""
-        return states[0]
+    def advance(self, part: Tensor, states: list[Tensor], training: bool) -> tuple[Tensor, list[Tensor]]:
+        """The output and the next states, from the inputs' share of this step."""
+        after = self.step(part, states)
+        return after[0], after
 
     def call(self, inputs: Tensor, states: Any, training: bool = False) -> Any:
         states = list(states) if isinstance(states, (list, tuple)) else [states]
-        after = self.step(self.input_part(inputs), states)
-        return after[0], after
+        return self.advance(self.input_part(inputs), states, training)
 
 
-class SimpleRNNCell(_Cell):
+class SimpleRNNCell(Cell):
     """h = activation(x @ kernel + h @ recurrent_kernel + bias)."""
 
     gates = 1
@@ -101,7 +103,7 @@ class SimpleRNNCell(_Cell):
         return [self.activation(part + states[0] @ self.recurrent_kernel)]
 
 
-class GRUCell(_Cell):
+class GRUCell(Cell):
     """Cho et al. 2014, arXiv 1406.1078; with reset_after the reset gate acts after the product, as in cuDNN."""
 
     gates = 3
@@ -155,7 +157,7 @@ class _WithForget:
         return values
 
 
-class LSTMCell(_Cell):
+class LSTMCell(Cell):
     """Hochreiter and Schmidhuber 1997."""
 
     gates = 4
@@ -185,6 +187,44 @@ class LSTMCell(_Cell):
         return [gate(total[:, 3 * n :]) * self.activation(c), c]
 
 
+class _OwnCell:
+    """How RNN runs a cell that a user wrote: a layer with `state_size`, a number or several, whose call(inputs, states)
+    gives the output and the next states. It may have `output_size` and `get_initial_state(batch_size)`."""
+
+    dropout = recurrent_dropout = 0.0  # such a cell has its own
+    generator = None
+
+    def __init__(self, cell: Layer) -> None:
+        self.cell = cell
+        size = cell.state_size
+        self.sizes = [size] if isinstance(size, int) else list(size)
+        self.states = len(self.sizes)
+        self.units = getattr(cell, "output_size", None) or self.sizes[0]
+
+    def input_part(self, x: Tensor) -> Tensor:
+        return x
+
+    def advance(self, part: Tensor, states: list[Tensor], training: bool) -> tuple[Tensor, list[Tensor]]:
+        more = {"training": training} if "training" in arguments_of(type(self.cell).call) else {}
+        output, after = self.cell(part, states, **more)
+        return output, flatten(after)
+
+    def zero_states(self, batch: int, like: Tensor) -> list[Tensor]:
+        if hasattr(self.cell, "get_initial_state"):
+            return flatten(self.cell.get_initial_state(batch_size=batch))
+        shapes = [(batch, *((size,) if isinstance(size, int) else size)) for size in self.sizes]
+        return [ops.zeros(shape, dtype=like.dtype, device=like.device) for shape in shapes]
+
+
+def _stepper(owner: str, cell: Any) -> Any:
+    """What runs the steps of a cell. TypeError for what is none."""
+    if isinstance(cell, (Cell, StackedRNNCells)):
+        return cell
+    if isinstance(cell, Layer) and hasattr(cell, "state_size"):
+        return _OwnCell(cell)
+    raise TypeError(f"{owner}: takes a cell, such as LSTMCell, or a layer with state_size, not {cell!r:.60}")
+
+
 class StackedRNNCells(Layer):
     """Cells of which each reads the outputs of the one before."""
 
@@ -192,44 +232,49 @@ class StackedRNNCells(Layer):
 
     def __init__(self, cells: Any, **settings: Any) -> None:
         super().__init__(**settings)
-        for cell in cells:
-            if not isinstance(cell, _Cell):
-                raise TypeError(f"StackedRNNCells: takes SimpleRNNCells, GRUCells or LSTMCells, not {cell!r:.60}")
+        self._steppers = [_stepper("StackedRNNCells", cell) for cell in cells]
+        for cell in self._steppers:
             if cell.dropout or cell.recurrent_dropout:
                 raise ValueError(f"StackedRNNCells: {cell.name} has dropout, which layers of one cell have alone")
         self.cells = [as_layer(cell) for cell in cells]
 
     @property
     def units(self) -> int:
-        return int(self.cells[-1].units)
+        return int(self._steppers[-1].units)
 
     def build(self, input_shape: Any) -> None:
-        for cell in self.cells:
-            cell.build(input_shape)
-            cell.built = True
-            input_shape = (*input_shape[:-1], cell.units)
+        for cell, stepper in zip(self.cells, self._steppers, strict=True):
+            if not cell.built:
+                cell.build(input_shape)
+                cell.built = True
+            input_shape = (*input_shape[:-1], stepper.units)
 
     def zero_states(self, batch: int, like: Tensor) -> list[Tensor]:
-        return [state for cell in self.cells for state in cell.zero_states(batch, like)]
+        return [state for stepper in self._steppers for state in stepper.zero_states(batch, like)]
 
     def input_part(self, x: Tensor) -> Tensor:
-        return self.cells[0].input_part(x)
+        found: Tensor = self._steppers[0].input_part(x)
+        return found
 
-    def step(self, part: Tensor, states: list[Tensor]) -> list[Tensor]:
-        """The next states of all cells, in the order of the cells."""
-        after: list[Tensor] = []
-        for number, cell in enumerate(self.cells):
+    def by_cell(self, states: list[Tensor]) -> list[Any]:
+        """The states of each cell: a tensor, or a list of several."""
+        found: list[Any] = []
+        for cell in self._steppers:
             own, states = states[: cell.states], states[cell.states :]
-            new = cell.step(part if number == 0 else cell.input_part(part), own)
-            after, part = [*after, *new], new[0]
-        return after
+            found.append(own[0] if cell.states == 1 else own)
+        return found
 
-    def output_of(self, states: list[Tensor]) -> Tensor:
-        return states[-self.cells[-1].states]
+    def advance(self, part: Tensor, states: list[Tensor], training: bool) -> tuple[Tensor, list[Tensor]]:
+        """The output of the last cell, and the next states of all, in the order of the cells."""
+        after: list[Tensor] = []
+        for number, cell in enumerate(self._steppers):
+            own, states = states[: cell.states], states[cell.states :]
+            part, new = cell.advance(part if number == 0 else cell.input_part(part), own, training)
+            after += new
+        return part, after
 
     def call(self, inputs: Tensor, states: Any, training: bool = False) -> Any:
-        after = self.step(self.input_part(inputs), list(states))
-        return self.output_of(after), after
+        return self.advance(self.input_part(inputs), list(states), training)
 
 
 class RNN(Layer):
@@ -239,21 +284,32 @@ class RNN(Layer):
 
     def __init__(
         self, cell: Any, return_sequences: bool = False, return_state: bool = False, go_backwards: bool = False,
-        stateful: bool = False, unroll: bool = False, **settings: Any,
+        stateful: bool = False, unroll: bool = False, zero_output_for_mask: bool = False, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(**settings)
         if isinstance(cell, (list, tuple)):
             cell = StackedRNNCells(cell)
-        if not isinstance(cell, (_Cell, StackedRNNCells)):
-            raise TypeError(f"RNN: takes a SimpleRNNCell, GRUCell or LSTMCell, not {cell!r:.60}")
+        self._steps = _stepper("RNN", cell)
         self.cell = cell
         self.return_sequences, self.return_state = return_sequences, return_state
         self.go_backwards, self.stateful = go_backwards, stateful
+        self.zero_output_for_mask = zero_output_for_mask
         self.kept: list[Tensor] | None = None  # the states after the last batch
 
     def build(self, input_shape: Any) -> None:
-        self.cell.build(input_shape)
-        self.cell.built = True
+        self._build_cell((input_shape[0], *input_shape[2:]))
+
+    def _build_cell(self, input_shape: Any) -> None:
+        """Makes the weights of the cell, for inputs of one step."""
+        if not self.cell.built:
+            self.cell.build(input_shape)
+            self.cell.built = True
+
+    def _check(self, sequences: Tensor) -> None:
+        if sequences.ndim != 3:
+            raise ValueError(
+                f"layer {self.name} ({type(self).__name__}) takes (batch, steps, features), got {sequences.shape}"
+            )
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return flatten(previous_mask)[0] if self.return_sequences else None
@@ -273,26 +329,23 @@ class RNN(Layer):
     def call(
         self, sequences: Tensor, initial_state: Any = None, mask: Tensor | None = None, training: bool = False
     ) -> Any:
-        if sequences.ndim != 3:
-            raise ValueError(
-                f"layer {self.name} ({type(self).__name__}) takes (batch, steps, features), got {sequences.shape}"
-            )
-        if isinstance(mask, (list, tuple)):
-            mask = mask[0]
-        cell, batch = self.cell, sequences.shape[0]
+        self._check(sequences)
+        mask = mask[0] if isinstance(mask, (list, tuple)) else mask
+        mask = None if mask is None else ops.as_tensor(mask)
+        cell, batch = self._steps, sequences.shape[0]
+        x = sequences
+        if training and cell.dropout:
+            x = F.dropout(sequences, cell.dropout, generator=cell.generator)
+        parts = cell.input_part(x)  # (B, steps, gates * units)
         if initial_state is not None:
             states = flatten(initial_state)
         elif self.stateful and self.kept is not None and self.kept[0].shape[0] == batch:
             states = self.kept
         else:
-            states = cell.zero_states(batch, sequences)
-        x = sequences
-        if training and cell.dropout:
-            x = F.dropout(sequences, cell.dropout, generator=cell.generator)
-        parts = cell.input_part(x)  # (B, steps, gates * units)
+            states = cell.zero_states(batch, parts)
         dropped = None
         if training and cell.recurrent_dropout:
-            ones = ops.ones((batch, cell.units), device=sequences.device)
+            ones = ops.ones(states[0].shape, device=sequences.device)
             dropped = F.dropout(ones, cell.recurrent_dropout, generator=cell.generator)
         steps = range(sequences.shape[1])
         outputs: list[Tensor] = []
@@ -300,34 +353,46 @@ class RNN(Layer):
             before = states
             if dropped is not None:
                 before = [states[0] * dropped, *states[1:]]
-            after = cell.step(parts[:, t], before)
+            output, after = cell.advance(parts[:, t], before, training)
             if mask is not None:
-                seen = mask[:, t].reshape(-1, 1).to("bool")
+                seen = mask[:, t].to("bool").reshape(-1, *(1,) * (output.ndim - 1))
                 after = [ops.where(seen, new, old) for new, old in zip(after, states, strict=True)]
+                kept = ops.zeros_like(output) if self.zero_output_for_mask or not outputs else outputs[-1]
+                output = ops.where(seen, output, kept)
             states = after
-            outputs.append(cell.output_of(states))
+            outputs.append(output)
         if self.stateful:
             self.kept = [state.detach() for state in states]
-        result = ops.stack(outputs, 1) if self.return_sequences else cell.output_of(states)
-        return (result, *states) if self.return_state else result
+        last = outputs[-1] if outputs else states[0]
+        result = ops.stack(outputs, 1) if self.return_sequences else last
+        if not self.return_state:
+            return result
+        return (result, *(cell.by_cell(states) if isinstance(cell, StackedRNNCells) else states))
 
 
 class _Whole(RNN):
     """Base of a cell and its loop in one layer."""
 
-    kind: type[_Cell]
+    kind: type[Cell]
 
     def __init__(
         self, units: int, return_sequences: bool = False, return_state: bool = False, go_backwards: bool = False,
-        stateful: bool = False, unroll: bool = False, activity_regularizer: Any = None, use_cudnn: Any = "auto",
-        name: str | None = None, trainable: bool = True, dtype: Any = None, input_shape: Any = None, **of_cell: Any,
+        stateful: bool = False, unroll: bool = False, zero_output_for_mask: bool = False,
+        activity_regularizer: Any = None, use_cudnn: Any = "auto", name: str | None = None, trainable: bool = True,
+        dtype: Any = None, input_shape: Any = None, **of_cell: Any,
     ) -> None:  # fmt: skip
-        cell = self.kind(units, dtype=dtype, **of_cell)
+        cell = self.kind(units, dtype=dtype, name=snake_case(self.kind.__name__), **of_cell)
         super().__init__(
-            cell, return_sequences, return_state, go_backwards, stateful, unroll, name=name, trainable=trainable,
-            dtype=dtype, activity_regularizer=activity_regularizer, input_shape=input_shape,
+            cell, return_sequences, return_state, go_backwards, stateful, unroll, zero_output_for_mask, name=name,
+            trainable=trainable, dtype=dtype, activity_regularizer=activity_regularizer, input_shape=input_shape,
         )  # fmt: skip
         self.units = units
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the layer and of its cell."""
+        every = {**signature(self.kind).parameters, **signature(_Whole).parameters}
+        left_out = {name: one.default for name, one in every.items() if one.default is not one.empty}
+        return {**left_out, **super().get_config()}
 
 
 class SimpleRNN(_Whole):
@@ -380,9 +445,11 @@ class Bidirectional(Layer):
         if merge_mode not in ("concat", "sum", "mul", "ave", None):
             raise ValueError(f"Bidirectional: merge_mode is concat, sum, mul, ave or None, not {merge_mode!r}")
         self.merge_mode, self.forward_layer = merge_mode, layer
+        own = layer.name.removeprefix("forward_")
         if backward_layer is None:
-            config = {**layer.get_config(), "name": unique_name("backward_" + layer.name)}
-            backward_layer = type(layer).from_config({**config, "go_backwards": not layer.go_backwards})
+            config = {**layer.get_config(), "name": f"backward_{own}", "go_backwards": not layer.go_backwards}
+            backward_layer = type(layer).from_config(config)
+        layer.name = f"forward_{own}"
         self.backward_layer = backward_layer
 
     def build(self, input_shape: Any) -> None:

@@ -9,7 +9,7 @@ from ...engine import Tensor, ops
 from ...engine.ops.random import Generator
 from ...nn import functional as F
 from .. import regularizers
-from ..arguments import is_channels_first
+from ..arguments import layer_is_channels_first
 from ..core import Layer
 
 __all__ = [
@@ -62,7 +62,7 @@ class _SpatialDropout(_Random):
         if not 0 <= rate < 1:
             raise ValueError(f"{type(self).__name__}: rate is in [0, 1), not {rate}")
         self.rate = rate
-        self.channels_first = is_channels_first(type(self).__name__, data_format)
+        self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training or not self.rate:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...engine import Tensor, ops
 from ...nn import functional as F
+from ..arguments import layer_is_channels_first
 from ..core import Function, Layer
 from ..masking import set_mask
 from .channels import ChannelsLayer
@@ -32,10 +33,10 @@ class Flatten(Layer):
 
     def __init__(self, data_format: str | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self.data_format = data_format
+        self.channels_first = layer_is_channels_first("Flatten", data_format)
 
     def call(self, inputs: Tensor) -> Tensor:
-        if self.data_format == "channels_first" and inputs.ndim > 2:
+        if self.channels_first and inputs.ndim > 2:
             inputs = inputs.movedim(1, -1)
         return inputs.reshape(inputs.shape[0], -1) if inputs.ndim > 1 else inputs.reshape(-1, 1)
 

@@ -1,0 +1,59 @@
+"""keras.backend: what is left of it in Keras 3. Functions of tensors are in keras.ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..engine import as_dtype
+from ..engine.ops.promotion import promote_types
+from ..train.names import unique_name
+from .config import (
+    backend,
+    epsilon,
+    floatx,
+    image_data_format,
+    set_epsilon,
+    set_floatx,
+    set_image_data_format,
+)
+from .core import KerasTensor, clear_session
+
+__all__ = [
+    "backend", "clear_session", "epsilon", "floatx", "get_uid", "image_data_format", "is_float_dtype", "is_int_dtype",
+    "is_keras_tensor", "result_type", "set_epsilon", "set_floatx", "set_image_data_format", "standardize_dtype",
+]  # fmt: skip
+
+
+def standardize_dtype(dtype: Any) -> str:
+    """The name of a dtype of NumPy, Python or pyapp; float32 for None."""
+    return "float32" if dtype is None else as_dtype(dtype).name
+
+
+def is_float_dtype(dtype: Any) -> bool:
+    return as_dtype(dtype).is_floating_point
+
+
+def is_int_dtype(dtype: Any) -> bool:
+    return standardize_dtype(dtype).lstrip("u").startswith("int")
+
+
+def is_keras_tensor(x: Any) -> bool:
+    """Whether x is a symbolic tensor."""
+    return isinstance(x, KerasTensor)
+
+
+def result_type(*dtypes: Any) -> str:
+    """The dtype of a result of operands of these dtypes."""
+    if not dtypes:
+        return "float32"
+    found = as_dtype(dtypes[0])
+    for other in dtypes[1:]:
+        found = promote_types(found, as_dtype(other))
+    return found.name
+
+
+def get_uid(prefix: str = "") -> int:
+    """How often a name has been asked for: 1, 2, …"""
+    found = unique_name(f"uid_of_{prefix}")
+    end = found.rsplit("_", 1)[-1]
+    return int(end) + 1 if end.isdigit() else 1

@@ -1,0 +1,154 @@
+"""keras.config: settings of the whole session. Settings that pyapp does not have are refused by name."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from ..engine import as_dtype
+from ..train import progress
+from .settings import SETTINGS
+
+__all__ = [
+    "backend", "disable_flash_attention", "disable_interactive_logging", "disable_traceback_filtering", "dtype_policy",
+    "enable_flash_attention", "enable_interactive_logging", "enable_traceback_filtering",
+    "enable_unsafe_deserialization", "epsilon", "floatx", "image_data_format", "is_flash_attention_enabled",
+    "is_interactive_logging_enabled", "is_nnx_enabled", "is_traceback_filtering_enabled", "max_epochs",
+    "max_steps_per_epoch", "set_backend", "set_dtype_policy", "set_epsilon", "set_floatx", "set_image_data_format",
+    "set_max_epochs", "set_max_steps_per_epoch",
+]  # fmt: skip
+
+
+def backend() -> str:
+    """ "pyapp": what computes."""
+    return "pyapp"
+
+
+def set_backend(backend: str) -> None:
+    """ValueError for another than "pyapp"."""
+    if backend != "pyapp":
+        raise ValueError(f"set_backend: pyapp computes by itself, there is no backend {backend!r:.40}")
+
+
+def floatx() -> str:
+    """The dtype of weights that are given none."""
+    return "float32"
+
+
+def set_floatx(value: str) -> None:
+    """NotImplementedError for another dtype than float32: a layer takes `dtype` instead."""
+    if as_dtype(value).name != "float32":
+        raise NotImplementedError(f"set_floatx: the default is float32; give the layers dtype={value!r} instead")
+
+
+def epsilon() -> float:
+    """The small number of losses and normalisations."""
+    return 1e-7
+
+
+def set_epsilon(value: float) -> None:
+    """NotImplementedError for another number than 1e-7."""
+    if float(value) != 1e-7:
+        raise NotImplementedError(f"set_epsilon: it is 1e-7, and cannot be {value!r}")
+
+
+def image_data_format() -> str:
+    """Where channels are in layers that are given no data_format."""
+    return SETTINGS.data_format
+
+
+def set_image_data_format(data_format: str) -> None:
+    """Sets where channels are in layers that are made from now on without a data_format. Functions of keras.ops do not
+    follow it."""
+    if data_format not in ("channels_first", "channels_last"):
+        raise ValueError(f"set_image_data_format: it is channels_first or channels_last, not {data_format!r:.40}")
+    SETTINGS.data_format = data_format
+
+
+def dtype_policy() -> str:
+    """The dtypes of computation and weights: float32."""
+    return "float32"
+
+
+def set_dtype_policy(policy: Any) -> None:
+    """NotImplementedError for another policy than float32."""
+    name = getattr(policy, "name", policy)
+    if name != "float32":
+        raise NotImplementedError(
+            f"the dtype policy {name!r} is not there: layers compute in the dtype of their weights, which `dtype` sets"
+        )
+
+
+def enable_flash_attention() -> None:
+    """Attention layers refuse what flash attention has not: dropout, and scores."""
+    SETTINGS.flash_attention = True
+
+
+def disable_flash_attention() -> None:
+    """Attention layers choose how they compute."""
+    SETTINGS.flash_attention = False
+
+
+def is_flash_attention_enabled() -> bool:
+    return SETTINGS.flash_attention
+
+
+def enable_interactive_logging() -> None:
+    """Progress is printed."""
+    progress.set_logger(None)
+
+
+def disable_interactive_logging() -> None:
+    """Progress goes to the logger "pyapp.keras", one line for each epoch, at the level INFO."""
+    progress.set_logger("pyapp.keras")
+
+
+def is_interactive_logging_enabled() -> bool:
+    return not progress.is_logged()
+
+
+def disable_traceback_filtering() -> None:
+    """Errors have all lines of Python; they always have."""
+
+
+def enable_traceback_filtering() -> NoReturn:
+    """NotImplementedError: errors have all lines."""
+    raise NotImplementedError("enable_traceback_filtering: errors have all lines of Python")
+
+
+def is_traceback_filtering_enabled() -> bool:
+    return False
+
+
+def enable_unsafe_deserialization() -> NoReturn:
+    """NotImplementedError: files never run code."""
+    raise NotImplementedError("enable_unsafe_deserialization: files never run code here; give custom_objects")
+
+
+def is_nnx_enabled() -> bool:
+    return False
+
+
+def max_epochs() -> int | None:
+    """The most epochs of any `fit`; None: as many as it is told."""
+    return SETTINGS.max_epochs
+
+
+def set_max_epochs(max_epochs: int | None) -> None:
+    """Sets the most epochs of any `fit`."""
+    SETTINGS.max_epochs = _count("set_max_epochs", max_epochs)
+
+
+def max_steps_per_epoch() -> int | None:
+    """The most steps of an epoch, of `evaluate` and of `predict`."""
+    return SETTINGS.max_steps_per_epoch
+
+
+def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
+    """Sets the most steps of an epoch, of `evaluate` and of `predict`."""
+    SETTINGS.max_steps_per_epoch = _count("set_max_steps_per_epoch", max_steps_per_epoch)
+
+
+def _count(name: str, value: int | None) -> int | None:
+    if value is not None and (not isinstance(value, int) or value < 1):
+        raise ValueError(f"{name}: takes a positive integer or None, not {value!r}")
+    return value

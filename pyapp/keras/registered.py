@@ -1,0 +1,64 @@
+"""Objects as JSON values and back: keras.saving.serialize_keras_object, and the names that are registered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..engine import Tensor, ops
+from .core import Layer, restored
+from .lookup import CLASSES, as_json
+from .lookup import registered_name as get_registered_name
+
+__all__ = [
+    "deserialize_keras_object", "get_registered_name", "get_registered_object", "serialize_keras_object",
+]  # fmt: skip
+
+
+def get_registered_object(
+    name: str, custom_objects: Mapping[str, Any] | None = None, module_objects: Mapping[str, Any] | None = None
+) -> Any:
+    """The class or function of a name; None for an unknown one."""
+    for known in (custom_objects or {}, CLASSES, module_objects or {}):
+        if name in known:
+            return known[name]
+        if f"Custom>{name}" in known:
+            return known[f"Custom>{name}"]
+    return CLASSES.get(name.rsplit(">", 1)[-1])
+
+
+def serialize_keras_object(obj: Any) -> Any:
+    """{"class_name", "config"} of a layer, model, loss or another object with get_config; numbers, texts, lists and
+    dicts as they are; tensors as lists. TypeError for what has no form in JSON."""
+    if isinstance(obj, Tensor):
+        return {"class_name": "__tensor__", "config": {"value": obj.tolist(), "dtype": obj.dtype.name}}
+    return as_json(obj)
+
+
+def deserialize_keras_object(
+    config: Any, custom_objects: Mapping[str, Any] | None = None, safe_mode: bool = True
+) -> Any:
+    """The object of `serialize_keras_object`. ValueError for an unknown class. Code is never run."""
+    if not safe_mode:
+        raise NotImplementedError("deserialize_keras_object: code in files is never run; give custom_objects")
+    if isinstance(config, (list, tuple)):
+        return [deserialize_keras_object(value, custom_objects) for value in config]
+    if not isinstance(config, Mapping):
+        return config
+    if "class_name" not in config:
+        return {key: deserialize_keras_object(value, custom_objects) for key, value in config.items()}
+    name = str(config["class_name"])
+    settings = config.get("config", {})
+    if name == "__tensor__":
+        return ops.tensor(settings["value"], dtype=settings["dtype"])
+    registered = config.get("registered_name")
+    found = get_registered_object(str(registered or name), custom_objects) or get_registered_object(
+        name, custom_objects
+    )
+    if found is None:
+        raise ValueError(f"{name!r} is not known: register its class, or give it in custom_objects")
+    if not isinstance(found, type):
+        return found
+    if issubclass(found, Layer):
+        settings = {key: restored(value) for key, value in settings.items()}
+    return found.from_config(settings) if hasattr(found, "from_config") else found(**settings)

@@ -1,0 +1,15 @@
+"""What `keras.config` sets, for the modules that follow it."""
+
+from __future__ import annotations
+
+__all__ = ["SETTINGS", "Settings"]
+
+
+class Settings:
+    data_format: str = "channels_last"  # of layers that are given none
+    flash_attention: bool = False
+    max_epochs: int | None = None
+    max_steps_per_epoch: int | None = None
+
+
+SETTINGS = Settings()

@@ -1,0 +1,86 @@
+"""keras.utils.get_file: files from the web, kept in the cache of datasets."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..errors import DownloadError, FileFormatError
+from ..hub.address import datasets_folder, fetch_address
+
+__all__ = ["get_file"]
+
+_HASHES = {"sha256": 64, "md5": 32}
+
+
+def get_file(
+    fname: str | None = None, origin: str | None = None, untar: bool = False, md5_hash: str | None = None,
+    file_hash: str | None = None, cache_subdir: str = "datasets", hash_algorithm: str = "auto", extract: bool = False,
+    archive_format: Any = "auto", cache_dir: Any = None, force_download: bool = False,
+) -> str:  # fmt: skip
+    """The path of the file at the address `origin`, which is downloaded once, into `cache_dir`/`cache_subdir` (by
+    default the cache of datasets). `file_hash` is compared: its SHA-256 or MD5. With `extract` an archive (zip or tar)
+    is unpacked beside it, and the path is that of the folder.
+
+    DownloadError if it cannot be had or has another hash, FileFormatError for a broken archive.
+    """
+    if origin is None:
+        raise ValueError("get_file: give the address as `origin`")
+    name = fname or urlsplit(origin).path.rsplit("/", 1)[-1]
+    if not name or Path(name).name != name:
+        raise ValueError(f"get_file: {name!r} is no name of a file; give fname")
+    file_hash = (file_hash or md5_hash or "").lower()
+    kind = _kind_of_hash(file_hash, "md5" if md5_hash else hash_algorithm)
+    root = Path(cache_dir).expanduser() if cache_dir else datasets_folder()
+    folder = "/".join(part for part in Path(cache_subdir).parts if part not in ("", ".", "/"))
+    place = root / folder / name
+    if force_download or (place.is_file() and kind and _hash(place, kind) != file_hash):
+        place.unlink(missing_ok=True)
+    sha256 = file_hash if kind == "sha256" else ""
+    path = fetch_address([origin], f"{folder}/{name}" if folder else name, sha256=sha256, cache_dir=root)
+    if kind == "md5" and _hash(path, kind) != file_hash:
+        path.unlink()
+        raise DownloadError(f"{name} has not the MD5 {file_hash}", where=origin[:200], hint="Check the address")
+    return str(_unpacked(path, archive_format) if untar or extract else path)
+
+
+def _kind_of_hash(value: str, algorithm: str) -> str | None:
+    if not value:
+        return None
+    kind = algorithm if algorithm != "auto" else {64: "sha256", 32: "md5"}.get(len(value), "")
+    if kind not in _HASHES or len(value) != _HASHES[kind]:
+        raise ValueError(f"get_file: file_hash is a SHA-256 or an MD5 in hexadecimal digits, not {value!r:.80}")
+    return kind
+
+
+def _hash(path: Path, kind: str) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, kind).hexdigest()
+
+
+def _unpacked(path: Path, archive_format: Any) -> Path:
+    """The folder of an archive's contents: its name without the endings."""
+    wanted = {"auto": ("tar", "zip"), None: ()}.get(archive_format, archive_format)
+    formats = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+    folder = path.with_name(f"{path.name.split('.')[0]}_extracted")
+    if folder.is_dir():
+        return folder
+    partial = folder.with_name(folder.name + ".partial")
+    try:
+        if "zip" in formats and zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                archive.extractall(partial)  # names that lead out of the folder are made harmless
+        elif "tar" in formats and tarfile.is_tarfile(path):
+            with tarfile.open(path) as tar:
+                tar.extractall(partial, filter="data")
+        else:
+            raise FileFormatError(f"{path.name} is no archive of {' or '.join(formats) or 'a known format'}")
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
+        raise FileFormatError(f"{path.name} cannot be unpacked: {error}", hint="Download it again") from error
+    os.replace(partial, folder)
+    return folder

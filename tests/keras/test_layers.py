@@ -1,0 +1,143 @@
+"""Layers of pyapp.keras: the numbers of Keras for fixed weights and draws (make_golden.py), and random ones."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyapp import keras
+from tests.keras.layer_cases import CASES, pictures
+from tests.keras.make_golden import GOLDEN_LAYERS, described
+from tests.keras.test_ops import same
+from tests.together import check_each, fewer_in_browser
+
+layers = keras.layers
+
+
+def test_layers_have_the_numbers_of_keras() -> None:
+    golden = json.loads(GOLDEN_LAYERS.read_text())
+    assert list(golden) == list(CASES)
+    check_each(
+        lambda case: same(case, described(CASES[case](keras)), golden[case]),
+        [(case,) for case in fewer_in_browser(CASES)],
+    )
+
+
+def random_layers(factor: float) -> list[Any]:
+    """Layers that change pictures by at most `factor`."""
+    coloured = {"brightness_factor": factor, "contrast_factor": factor, "hue_factor": factor}
+    return [
+        layers.RandomBrightness(factor, seed=1), layers.RandomContrast(factor, seed=1),
+        layers.RandomColorDegeneration((0, factor), seed=1), layers.RandomHue(factor, seed=1),
+        layers.RandomColorJitter(seed=1, **coloured), layers.RandomGrayscale(factor, seed=1),
+        layers.RandomInvert((factor, factor), seed=1), layers.RandomGaussianBlur((factor, factor), seed=1),
+        layers.RandomErasing((factor, factor), seed=1), layers.RandomPerspective((factor, factor), seed=1),
+        layers.RandomElasticTransform((factor, factor), seed=1), layers.RandomShear(factor, factor, seed=1),
+        layers.RandomRotation(factor, seed=1), layers.RandomZoom(factor, seed=1),
+        layers.RandomTranslation(factor, factor, seed=1),
+    ]  # fmt: skip
+
+
+def test_random_layers_draw_by_their_seed_and_stop_at_factor_0() -> None:
+    x = pictures(size=(4, 12, 9, 3))
+
+    def check(_: str, layer: Any, again: Any, still: Any) -> None:
+        y = layer(x).numpy()
+        assert y.shape == x.shape and -1e-3 <= y.min() and y.max() <= 255.001
+        np.testing.assert_array_equal(again(x).numpy(), y)
+        assert any(abs(layer(x, training=True).numpy() - y).max() > 0.01 for _ in range(9))  # the next draws
+        np.testing.assert_allclose(layer(x, training=False).numpy(), x, atol=1e-5)
+        np.testing.assert_allclose(still(x).numpy(), x, rtol=1e-4, atol=1e-2)
+        single = again(x[0]).numpy()
+        assert single.shape == x[0].shape
+        assert type(layer).from_config(layer.get_config()).get_config() == layer.get_config()
+
+    every = zip(random_layers(0.5), random_layers(0.5), random_layers(0.0), strict=True)
+    check_each(check, [(type(layer).__name__, layer, again, still) for layer, again, still in fewer_in_browser(every)])
+
+
+def test_what_belongs_to_pictures_changes_with_them() -> None:
+    x, labels = pictures(size=(6, 12, 9, 3)), np.eye(6, dtype="float32")
+    masks = (np.arange(6 * 12 * 9).reshape(6, 12, 9, 1) % 4).astype("int32")
+    data = {"images": x, "labels": labels, "segmentation_masks": masks}
+    for layer in (layers.MixUp(0.4, seed=2), layers.CutMix(seed=2)):
+        found = layer({"images": x, "labels": labels})
+        mixed = found["labels"].numpy()
+        np.testing.assert_allclose(mixed.sum(1), 1, rtol=1e-5)
+        assert ((mixed > 0.01).sum(1) == 2).any()
+        if isinstance(layer, layers.MixUp):  # the pictures are mixed by the shares of the labels
+            np.testing.assert_allclose(found["images"].numpy(), np.einsum("bk,khwc->bhwc", mixed, x), rtol=1e-3)
+    for layer in (layers.RandAugment(seed=4, num_ops=3), layers.RandomFlip(seed=1), layers.RandomShear(0.5, seed=1)):
+        found = layer(data)
+        assert set(np.unique(found["segmentation_masks"].numpy())) <= {0, 1, 2, 3}
+        np.testing.assert_array_equal(found["labels"].numpy(), labels)
+    flipped = layers.RandomFlip("horizontal", seed=1)({"images": x, "segmentation_masks": x[..., :1].astype("int32")})
+    np.testing.assert_array_equal(
+        flipped["segmentation_masks"].numpy(), flipped["images"].numpy()[..., :1].astype("int32")
+    )
+    assert layers.AugMix(seed=1)(x).shape == x.shape
+    chain = layers.Pipeline([layers.RandomTranslation(0.3, 0.3, seed=1), layers.Resizing(4, 4)])
+    assert layers.Pipeline.from_config(chain.get_config())(data)["segmentation_masks"].shape == (6, 4, 4, 1)
+    with pytest.raises(NotImplementedError, match="bounding boxes do not move"):
+        layers.RandomFlip()({"images": x, "bounding_boxes": {"boxes": x}})
+    with pytest.raises(ValueError, match="a dict of images, labels"):
+        layers.MixUp()({"pictures": x})
+    with pytest.raises(ValueError, match="one number for each class"):
+        layers.MixUp()({"images": x, "labels": np.arange(6)})
+    with pytest.raises(ValueError, match=r"factors are in \[0, 1\]"):
+        layers.RandomShear(1.5)
+
+
+def test_hashes_are_those_of_tensorflow() -> None:
+    """The numbers come from Keras 3.15.1 on TensorFlow 2.21."""
+    words = ["", "a", "omar", "skywalker", "x" * 24, "y" * 33, "z" * 64, "ü" * 40, "0123456789" * 7, "abc" * 50]
+    found = layers.Hashing(1000)(np.array(words)).tolist()
+    assert found == [263, 939, 986, 230, 91, 150, 872, 193, 136, 125]
+    assert layers.Hashing(1000, salt=1337)(words[:8]).tolist() == [919, 34, 650, 697, 18, 149, 695, 185]
+    assert layers.Hashing(1000, salt=[133, 137])(words[:4]).tolist() == [900, 354, 674, 792]
+    assert layers.Hashing(7, mask_value="omar")(words[:4]).tolist() == [6, 4, 0, 1]
+    assert layers.Hashing(1000)([0, 1, -5, 12345, 10**12]).tolist() == [735, 849, 816, 728, 412]
+    assert layers.Hashing(4, output_mode="count")([["a", "b"], ["b", "b"]]).tolist() == [[0, 0, 1, 1], [0, 0, 2, 0]]
+    names, numbers = np.array(["", "a", "A", "omar", "stringer"]), np.array([101, 101, 101, 102, -3])
+    assert layers.HashedCrossing(1000)([names, numbers]).tolist() == [480, 162, 891, 692, 97]
+    more = np.array(["marlo", "wire", "skywalker", "hello world this is 17+", "x" * 24])
+    assert layers.HashedCrossing(1000)([names, numbers, more]).tolist() == [805, 643, 151, 721, 285]
+    hot = layers.HashedCrossing(5, output_mode="one_hot")([np.array(["A", "B"]), np.array([101, 102])])
+    assert hot.tolist() == [[0, 1, 0, 0, 0]] * 2
+    with pytest.raises(ValueError, match="inputs have one shape"):
+        layers.HashedCrossing(5)([names, numbers[:2]])
+
+
+def test_weights_have_the_paths_of_keras() -> None:
+    keras.utils.clear_session()
+    inputs = keras.Input((4, 6))
+    inner = keras.Sequential([keras.Input((4, 6)), layers.Bidirectional(layers.GRU(2)), layers.Dense(1)])
+    hidden = layers.MultiHeadAttention(2, 3, name="heads")(inputs, inputs)
+    model = keras.Model(inputs, [inner(inputs), layers.SpectralNormalization(layers.Dense(2))(hidden)])
+    paths = [weight.path for weight in model.weights]
+    heads = [f"heads/{part}/{kind}" for part in ("query", "key", "value", "attention_output")
+             for kind in ("kernel", "bias")]  # fmt: skip
+    gru = [f"sequential/bidirectional/{way}_gru/gru_cell/{kind}" for way in ("forward", "backward")
+           for kind in ("kernel", "recurrent_kernel", "bias")]  # fmt: skip
+    assert [path for path in paths if path.startswith("heads")] == heads
+    assert [path for path in paths if path.startswith("seq")] == [
+        *gru,
+        *(f"sequential/dense/{k}" for k in ("kernel", "bias")),
+    ]
+    assert paths[-3:] == [f"spectral_normalization/{end}" for end in ("dense_1/kernel", "vector_u", "dense_1/bias")]
+
+    class Made(layers.Layer):  # type: ignore[misc, name-defined]
+        def build(self, shape: Any) -> None:
+            self.scale = self.add_weight(shape=(), name="scale")
+            self.dense = layers.Dense(2)
+            self.dense.build(shape)
+
+        def call(self, inputs: Any) -> Any:
+            return self.dense(inputs) * self.scale
+
+    made = Made(name="made")
+    made(np.ones((2, 3), "float32"))
+    assert [weight.path for weight in made.weights] == ["made/scale", "made/dense_2/kernel", "made/dense_2/bias"]

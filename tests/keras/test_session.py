@@ -1,0 +1,258 @@
+"""keras.config, keras.tree, keras.utils: settings, nested values, files, objects as JSON, and what is refused."""
+
+from __future__ import annotations
+
+import logging
+import wave
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyapp import keras
+from pyapp.errors import FileFormatError
+from tests.keras.scripts import numbers, start
+from tests.together import check_each
+
+layers, utils, tree = keras.layers, keras.utils, keras.tree
+
+
+def small(**settings: Any) -> Any:
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3, activation="softmax")])
+    start(model)
+    model.compile("sgd", "sparse_categorical_crossentropy", **settings)
+    return model
+
+
+def test_settings_have_their_effect(caplog: Any, capsys: Any) -> None:
+    config = keras.config
+    x, y = numbers(24, 4, 3)
+    try:
+        config.set_image_data_format("channels_first")
+        assert layers.Conv2D(2, 3)(np.zeros((1, 3, 5, 6), "float32")).shape == (1, 2, 3, 4)
+        saved = layers.MaxPooling2D().get_config()
+        assert layers.Flatten()(np.arange(6.0).reshape(1, 2, 3)).tolist() == [[0, 3, 1, 4, 2, 5]]
+        config.set_image_data_format("channels_last")
+        assert layers.MaxPooling2D.from_config(saved)(np.zeros((1, 3, 4, 4), "float32")).shape == (1, 3, 2, 2)
+        config.set_max_epochs(2)
+        config.set_max_steps_per_epoch(1)
+        model = small()
+        history = model.fit(x, y, batch_size=8, epochs=5, verbose=0)
+        assert history.epoch == [0, 1] and model.optimizer.iterations == 2
+        assert len(model.predict(x, batch_size=8, verbose=0)) == 8
+        config.set_max_epochs(None)
+        config.set_max_steps_per_epoch(None)
+        config.disable_interactive_logging()
+        with caplog.at_level(logging.INFO, "pyapp.keras"):
+            model.fit(x, y, epochs=1)
+        assert "Epoch 1/1" in caplog.text and "loss: " in caplog.text and capsys.readouterr().out == ""
+        config.enable_flash_attention()
+        with pytest.raises(ValueError, match="flash attention has no dropout"):
+            layers.MultiHeadAttention(2, 3, dropout=0.1)
+    finally:
+        config.set_image_data_format("channels_last")
+        config.set_max_epochs(None)
+        config.set_max_steps_per_epoch(None)
+        config.enable_interactive_logging()
+        config.disable_flash_attention()
+    small().predict(x)
+    assert "1/1" in capsys.readouterr().out
+
+
+def test_what_is_not_there_is_refused() -> None:
+    def refused(_: str, words: str, call: Any) -> None:
+        with pytest.raises((NotImplementedError, ValueError, TypeError), match=words):
+            call()
+
+    check_each(refused, [
+        ("floats", "the default is float32", lambda: keras.config.set_floatx("float16")),
+        ("policies", "mixed_float16", lambda: keras.mixed_precision.set_global_policy("mixed_float16")),
+        ("backends", "no backend 'jax'", lambda: keras.config.set_backend("jax")),
+        ("code in files", "files never run code", keras.config.enable_unsafe_deserialization),
+        ("applications", "ResNet50 is not there: pyapp.load_model", lambda: keras.applications.ResNet50()),
+        ("distribution", "pyapp.distributed", lambda: keras.distribution.DataParallel()),
+        ("quantizers", "keras.quantizers is not there", lambda: keras.quantizers),
+        ("drawings", "summary", lambda: utils.plot_model(small())),
+        ("a spec", "takes inputs of 3 dims", lambda: Specified()(np.zeros((2, 3), "float32"))),
+        ("an axis", "axis -1 has the size 3", lambda: Specified()(np.zeros((2, 3, 4), "float32"))),
+    ])  # fmt: skip
+    assert keras.distribution.get_device_count("cpu") == 1
+    namespace: dict[str, Any] = {}
+    with pytest.raises(NotImplementedError, match="VGG16 is not there"):
+        exec("from pyapp.keras.applications import VGG16", namespace)
+
+
+class Specified(layers.Layer):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.input_spec = keras.InputSpec(ndim=3, axes={-1: 3})
+
+    def call(self, inputs: Any) -> Any:
+        return inputs
+
+
+def test_nested_values() -> None:
+    nested = {"b": [1, (2, None)], "a": 3}
+    assert tree.flatten(nested) == [3, 1, 2, None] and tree.flatten(None) == [None]
+    assert tree.flatten_with_path({"b": [1, 2], "a": 3}) == [(("a",), 3), (("b", 0), 1), (("b", 1), 2)]
+    assert tree.map_structure(lambda x, y: x + y, {"a": 1, "b": [2]}, {"a": 5, "b": [6]}) == {"a": 6, "b": [8]}
+    assert tree.pack_sequence_as({"b": [0, 0], "a": 0}, [1, 2, 3]) == {"b": [2, 3], "a": 1}
+    assert tree.lists_to_tuples({"a": [1, [2, 3]]}) == {"a": (1, (2, 3))}
+    assert tree.map_structure_up_to([1, 2], lambda x: x, [[1, 2], {"a": 3}]) == [[1, 2], {"a": 3}]
+    assert tree.map_shape_structure(len, {"a": (1, 2), "b": [(3, None, 4)]}) == {"a": 2, "b": [3]}
+    assert tree.traverse(lambda x: "L" if isinstance(x, list) else None, {"a": [1], "b": 2}) == {"a": "L", "b": 2}
+    with pytest.raises(ValueError, match="structures differ"):
+        tree.assert_same_structure([1, 2], [1, (2,)])
+
+
+def test_folders_of_texts_and_sounds(tmp_path: Path) -> None:
+    for name, text in (("neg/a.txt", "bad film"), ("neg/b.txt", "very bad"), ("pos/c.txt", "good film")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    texts = utils.text_dataset_from_directory(tmp_path, batch_size=2, shuffle=False, label_mode="binary")
+    (x, y), (rest, _) = texts
+    assert x.tolist() == ["bad film", "very bad"] and y.tolist() == [[0], [0]] and rest.tolist() == ["good film"]
+    words = layers.TextVectorization(output_sequence_length=3)
+    words.adapt(utils.text_dataset_from_directory(tmp_path, label_mode=None, verbose=False))
+    assert words.get_vocabulary() == ["", "[UNK]", "film", "bad", "very", "good"]
+    assert texts.map(lambda x, y: (words(x), y))[0][0].tolist() == [[3, 2, 0], [4, 3, 0]]
+    pairs = layers.TextVectorization(ngrams=2, output_mode="count")
+    pairs.adapt(["the cat sat", "the cat ran"])
+    assert pairs.get_vocabulary() == ["[UNK]", "the cat", "the", "cat", "sat", "ran", "cat sat", "cat ran"]
+    assert pairs(["the cat"]).tolist() == [[0, 1, 1, 1, 0, 0, 0, 0]]
+    (tmp_path / "pos/d.txt").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(FileFormatError, match="no text in UTF-8"):
+        list(utils.text_dataset_from_directory(tmp_path, shuffle=False, verbose=False))
+    for name, samples in (("neg/a.wav", [0, 16384, -32768]), ("pos/b.wav", [8192])):
+        with wave.open(str(tmp_path / name), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(8000)
+            file.writeframes(np.array(samples, "<i2").tobytes())
+    sounds, y = utils.audio_dataset_from_directory(tmp_path, shuffle=False, verbose=False)[0]
+    assert sounds[..., 0].tolist() == [[0, 0.5, -1], [0.25, 0, 0]] and y.tolist() == [0, 1]
+    (tmp_path / "neg/a.wav").write_bytes(b"RIFF")
+    with pytest.raises(FileFormatError, match="no WAV file"):
+        list(utils.audio_dataset_from_directory(tmp_path, shuffle=False, verbose=False))
+
+
+def test_files_of_the_cache(tmp_path: Path) -> None:
+    folder = tmp_path / "datasets"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "data.zip", "w") as archive:
+        archive.writestr("inner/a.txt", "hello")
+    found = utils.get_file(origin="https://example.invalid/data.zip", cache_dir=tmp_path)
+    assert found == str(folder / "data.zip")
+    place = utils.get_file("data.zip", "https://example.invalid/data.zip", extract=True, cache_dir=tmp_path)
+    assert (Path(place) / "inner/a.txt").read_text() == "hello"
+    with pytest.raises(ValueError, match="is a SHA-256 or an MD5"):
+        utils.get_file("a", "https://example.invalid/a", file_hash="12", cache_dir=tmp_path)
+    (folder / "broken.zip").write_bytes(b"PK\x03\x04 and no more")
+    with pytest.raises(FileFormatError, match=r"broken\.zip is no archive"):
+        utils.get_file("broken.zip", "https://example.invalid/broken.zip", extract=True, cache_dir=tmp_path)
+    with pytest.raises(ValueError, match="is no name of a file"):
+        utils.get_file("../a", "https://example.invalid/a", cache_dir=tmp_path)
+
+
+def test_pictures_as_files(tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    x = (np.arange(24).reshape(2, 4, 3) * 10).astype("float32")
+    utils.save_img(tmp_path / "a.png", x, scale=False)
+    assert (utils.img_to_array(utils.load_img(tmp_path / "a.png")) == x).all()
+    grey = utils.load_img(tmp_path / "a.png", color_mode="grayscale", target_size=(4, 8))
+    assert utils.img_to_array(grey).shape == (4, 8, 1)
+    assert keras.preprocessing.image.smart_resize(x, (2, 2)).shape == (2, 2, 3)
+
+
+def test_objects_as_json() -> None:
+    saving = keras.saving
+    chain = layers.Pipeline([layers.Dense(2, kernel_regularizer="l2"), layers.Dropout(0.1)])
+    config = saving.serialize_keras_object({"layer": chain, "sizes": [1, 2], "rate": keras.optimizers.SGD(0.5)})
+    again = saving.deserialize_keras_object(config)
+    assert [type(layer).__name__ for layer in again["layer"].layers] == ["Dense", "Dropout"]
+    assert again["layer"].get_config() == chain.get_config() and again["rate"].learning_rate == 0.5
+    with pytest.raises(ValueError, match="'Unknown' is not known"):
+        saving.deserialize_keras_object({"class_name": "Unknown", "config": {}})
+    left, right = utils.split_dataset({"a": np.arange(10), "b": np.arange(10) * 2}, left_size=0.3)
+    assert left["b"].tolist() == [0, 2, 4] and len(right["a"]) == 7
+
+
+def test_a_clone_takes_other_layers() -> None:
+    inputs = keras.Input((4,))
+    shared = layers.Dense(4, activation="relu")
+    model = keras.Model(inputs, layers.Dense(2)(shared(shared(inputs)) + inputs))
+
+    def other(layer: Any) -> Any:
+        config = layer.get_config()
+        return type(layer).from_config({**config, "activation": "tanh"} if "activation" in config else config)
+
+    clone = keras.models.clone_model(model, clone_function=other)
+    clone.set_weights(model.get_weights())
+    assert len(clone.weights) == 4 and abs(clone.predict(np.ones((1, 4)), verbose=0)).max() < 10
+    lines: list[str] = []
+    keras.Sequential([model, layers.Dense(1)]).summary(print_fn=lines.append, expand_nested=True, show_trainable=True)
+    rows = []
+    model.summary(print_fn=rows.append, layer_range=["dense.*", "dense.*"])
+    assert "Trainable" in lines[0] and rows[0].count("(Dense)") == 2
+
+
+def test_averages_take_the_weights_places() -> None:
+    x, y = numbers(24, 4, 3)
+    model = small()
+    model.compile(keras.optimizers.SGD(0.3, use_ema=True, ema_momentum=0.9), "sparse_categorical_crossentropy")
+    swap = keras.callbacks.SwapEMAWeights()
+    model.fit(x, y, batch_size=8, epochs=2, verbose=0)
+    model.fit(x, y, batch_size=8, epochs=1, verbose=0, validation_data=(x, y), callbacks=[swap])
+    averages = [average.numpy().copy() for _, average in model.optimizer.averages()]
+    for weight, average in zip(model.get_weights(), averages, strict=True):  # fit ends with them
+        np.testing.assert_array_equal(weight, average)
+    with pytest.raises(ValueError, match="keeps no averages"):
+        small().evaluate(x, y, verbose=0, callbacks=[keras.callbacks.SwapEMAWeights()])
+
+
+def test_small_helpers(capsys: Any) -> None:
+    random = keras.random
+    drawn = random.beta((4000,), 2.0, 3.0, seed=1)
+    np.testing.assert_allclose([drawn.mean().item(), drawn.var().item()], [0.4, 0.04], rtol=0.05)
+    assert (random.beta((4,), 2.0, 3.0, seed=1) == drawn[:4]).all()
+    np.testing.assert_allclose(random.gamma((4000,), 3.0, seed=2).mean().item(), 3.0, rtol=0.05)
+    np.testing.assert_allclose(random.binomial((4000,), 10, 0.3, seed=3).mean().item(), 3.0, rtol=0.05)
+    rows = np.arange(12, dtype="float32").reshape(4, 3)
+    words = layers.Embedding(4, 3, weights=[rows])
+    assert words(np.array([2])).tolist() == [[6, 7, 8]]
+    assert layers.Embedding.from_config(words.get_config()).output_dim == 3
+    with pytest.raises(ValueError, match=r"weights have the shape \(4, 3\), not \(5, 3\)"):
+        layers.Embedding(5, 3, weights=rows)(np.array([1]))
+    limits = keras.initializers.GlorotUniform(seed=1, input_axes=[0], output_axes=[1, 2])((10, 20, 3))
+    assert abs(limits).max().item() == pytest.approx((6 / 70) ** 0.5, rel=0.02)
+    counts = layers.CategoryEncoding(3, output_mode="count")(np.array([[0, 2, 2]]), count_weights=[[0.5, 1.0, 2.0]])
+    assert counts.tolist() == [[0.5, 0, 3]]
+    bar = utils.Progbar(4, stateful_metrics=["last"])
+    bar.update(2, [("loss", 1.0), ("last", 5.0)])
+    bar.add(2, [("loss", 3.0), ("last", 7.0)])
+    assert "4/4" in (shown := capsys.readouterr().out) and "loss: 2.0000 - last: 7.0000" in shown
+    a, b = keras.Input((3,), name="a"), keras.Input((3,), name="b")
+    assert [x.name for x in utils.get_source_inputs(layers.Add()([a * 2, b]))] == ["a", "b"]
+    optimizer = keras.optimizers.SGD(0.5)
+    optimizer.learning_rate.assign(0.25)
+    assert optimizer.learning_rate == 0.25 == optimizer.get_config()["learning_rate"]
+    diverging = keras.Sequential([keras.Input((3,)), layers.Dense(1)])
+    diverging.compile(keras.optimizers.SGD(1e30), "mse")
+    with pytest.raises(RuntimeError, match="Batch .: Invalid loss"):
+        stop = keras.callbacks.TerminateOnNaN(raise_error=True)
+        diverging.fit(np.ones((8, 3)), np.ones((8, 1)), batch_size=2, epochs=4, verbose=0, callbacks=[stop])
+    double = keras.losses.MeanSquaredError(dtype="float64")([[1.0]], [[3.0]])
+    assert double.dtype.name == "float64" and double.item() == 4
+    weighted = layers.TextVectorization(vocabulary=["a", "b"], idf_weights=[0.5, 0.7], output_mode="tf_idf")
+    np.testing.assert_allclose(weighted(["a b b z"]).tolist(), [[0.6, 0.5, 1.4]], rtol=1e-6)
+    model = keras.Model(a, [layers.Dense(1, name="one")(a), layers.Dense(2, name="two")(a)])
+    model.compile("sgd", [None, "mse"])
+    history = model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0).history
+    assert list(history) == ["loss"]
+    before = keras.ops.convert_to_numpy(model.weights[0])
+    kept = before.copy()
+    model.fit(np.ones((4, 3)), np.zeros((4, 2)), verbose=0)
+    model.set_weights([weight + 1 for weight in model.get_weights()])
+    assert (before == kept).all()
