@@ -22,6 +22,9 @@ PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]  # two proce
 # A cache of its own tells which tests failed.
 PAGE = [sys.executable, "-m", "pytest", "-o", f"cache_dir={ROOT / 'build' / 'page-tests'}"]
 PYODIDE = [sys.executable, "-m", "tests.pyodide"]
+# Rewritten assertions tell more, but compiling the tests anew takes a third longer there: `python -m tests.pyodide` has
+# them.
+QUIET = ["-q", "-rfE", "--assert=plain"]
 # With the other build of the kernels, Python is the same. So it runs the ops, and models of each kind.
 SIMD = [
     *(f"tests/models/test_{name}.py" for name in ("llama2c", "gguf_models", "whisper", "whisper_quantised")),
@@ -33,9 +36,9 @@ SIMD = [
 SUITES = {
     "native": [*PYTEST, "tests", "-m", "not browser"],
     "page": [*PAGE, "tests/pyodide", "e2e"],
-    "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "--ignore", "tests/native", "-q", "-rfE"],
+    "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "--ignore", "tests/native", *QUIET],
     "sanitizers": [sys.executable, "-m", "scripts.sanitize", "tests/native", "-q", "-p", "no:cacheprovider"],
-    "Pyodide, simd": [*PYODIDE, "simd", *SIMD, "-q", "-rfE"],
+    "Pyodide, simd": [*PYODIDE, "simd", *SIMD, *QUIET],
 }
 RUN_AGAIN = {"page": 3}  # suites whose failed tests get a second run, and how many at most
 AT_ONCE = 2

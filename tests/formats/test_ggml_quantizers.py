@@ -12,6 +12,7 @@ import pytest
 from pyapp.engine.blocks.layout import BLOCK_TYPES
 from pyapp.engine.blocks.reading import dequantize_blocks
 from pyapp.engine.blocks.writing import QUANTIZABLE, quantize_blocks
+from tests.together import fewer_in_browser
 
 np = pytest.importorskip("numpy")
 KINDS = (
@@ -40,8 +41,10 @@ def error(x: Any, back: Any, importance: Any) -> float:
     return float(np.sqrt((weight * np.square(back.reshape(x.shape).astype(np.float64) - x)).mean()))
 
 
-@pytest.mark.parametrize("name", ["normal", "outliers", "shifted"])
-@pytest.mark.parametrize("kind", KINDS)
+CASES = [(kind, name) for kind in KINDS for name in ("normal", "outliers", "shifted")]
+
+
+@pytest.mark.parametrize(("kind", "name"), fewer_in_browser(CASES, every=4))
 def test_the_error_is_that_of_llama_cpp(golden: Path, kind: str, name: str) -> None:
     theirs = json.loads((golden / "quantizers.json").read_text())[name][kind]
     x, importance = numbers_to_quantize()[name]

@@ -18,6 +18,7 @@ from pyapp.engine.device import Backend, HiddenAddress, register
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.formats import open_checkpoint, read_tokenizer_bin, write_gguf, write_npz, write_safetensors
 from pyapp.formats.source import looks_like_text
+from tests.together import fewer_in_browser
 
 ONNX = b"\x08\x07\x12\x07pytorch\x1a\x052.1.0:\x10" + random.Random(1).randbytes(3000)
 OTHERS = {
@@ -194,7 +195,7 @@ def shelf() -> Shelf:
 KINDS = ("float32", "float16", "int64", "q8_0", "q4_K", "q5_K")
 
 
-@pytest.mark.parametrize("suffix", ["safetensors", "gguf", "pt", "npz"])
+@pytest.mark.parametrize("suffix", fewer_in_browser(["gguf", "safetensors", "pt", "npz"], every=2))
 def test_tensors_travel_to_a_device_in_pieces(tmp_path: Path, shelf: Shelf, suffix: str) -> None:
     from pyapp.engine import quant
 

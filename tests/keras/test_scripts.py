@@ -11,6 +11,7 @@ import pytest
 
 from pyapp import keras
 from tests.keras.scripts import SCRIPTS
+from tests.together import fewer_in_browser
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
 
@@ -32,7 +33,7 @@ def compare(found: Any, wanted: Any, path: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", fewer_in_browser(SCRIPTS))
 def test_a_script_gives_the_numbers_of_keras(name: str) -> None:
     keras.utils.clear_session()
     compare(SCRIPTS[name](keras), GOLDEN[name], name)

@@ -23,6 +23,7 @@ from pyapp.models._index import MODEL_TYPES, TASKS
 from pyapp.models.loading.by_task import build
 from tests.models.encoder_configs import CONFIGS, QUANTISED, batch
 from tests.models.seeded import direction, draw
+from tests.together import fewer_in_browser
 
 FOLDER = Path(__file__).with_name("golden_encoders")
 CASES = [(name, task) for name in CONFIGS for task in TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]]]
@@ -58,7 +59,7 @@ def shown(x: pyapp.Tensor) -> pyapp.Tensor:
     return x if x.ndim == 2 else x[pyapp.tensor([0, 0, 1]), pyapp.tensor([0, 6, 3])]
 
 
-@pytest.mark.parametrize(("name", "task"), CASES)
+@pytest.mark.parametrize(("name", "task"), fewer_in_browser(CASES, every=2))
 def test_outputs_and_gradients_are_those_of_transformers(name: str, task: str) -> None:
     model, expected = make(name, task), golden(name)[task]
     found = dict(model.named_parameters(remove_duplicate=False))  # which name of a tied weight comes first differs

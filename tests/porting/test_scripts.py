@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.porting import running
+from tests.together import fewer_in_browser
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 
@@ -22,7 +23,7 @@ def test_only_imports_are_changed() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", running.NAMES)
+@pytest.mark.parametrize("name", fewer_in_browser(running.NAMES))
 def test_script(name: str) -> None:
     found = running.load(name, "pyapp").main(running.fill)
     assert len(found) == len(GOLDEN[name])
