@@ -6,8 +6,8 @@ What axe cannot see (keyboard, announcements) is tested with each view.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import os
+from collections.abc import Callable
 
 import pytest
 from PIL import Image
@@ -248,34 +248,35 @@ STATES: dict[str, Callable[[Page], object]] = {
 }
 
 
-@contextmanager
-def looks(page: Page, viewport: ViewportSize, **media: str) -> Iterator[None]:
-    page.emulate_media(reduced_motion="reduce", **media)  # type: ignore[arg-type]
+def look(page: Page, viewport: ViewportSize, colors: str = "light", forced: str = "none") -> None:
+    page.emulate_media(reduced_motion="reduce", color_scheme=colors, forced_colors=forced)  # type: ignore[arg-type]
     page.set_viewport_size(viewport)
-    try:
-        yield
-    finally:
-        page.emulate_media(color_scheme="light", forced_colors="none")
-        page.set_viewport_size(WIDE)
+
+
+def keep(page: Page, name: str) -> None:
+    """A screenshot for people, who ask for them: they are a tenth of the test's time."""
+    if os.environ.get("PYAPP_SCREENSHOTS"):
+        page.screenshot(path=OUTPUT / f"{name.replace(' ', '-')}.png")
 
 
 def test_every_state_is_accessible(browser: BrowserContext, site: SiteServer, subtests: pytest.Subtests) -> None:
     page = browser.new_page()
-    page.emulate_media(color_scheme="light")
     StoryPage(page).open(site.url)
     page.evaluate(AXE.read_text())
     size = ["target-size", "scrollable-region-focusable"]  # Where colours are forced, contrast is the system's.
     for state, reach in STATES.items():
+        look(page, WIDE)
         page.evaluate(CLOSE)
         reach(page)
         page.mouse.move(5, 400)
-        name = state.replace(" ", "-")
-        with subtests.test(state), looks(page, WIDE):
-            page.screenshot(path=OUTPUT / f"{name}.png")
+        with subtests.test(state):
+            keep(page, state)
             assert page.evaluate(RUN, {"runOnly": TAGS}) == []
-        with subtests.test(f"{state}, phone, dark"), looks(page, PHONE, color_scheme="dark"):
-            page.screenshot(path=OUTPUT / f"{name}-phone.png")
+        look(page, PHONE, colors="dark")
+        with subtests.test(f"{state}, phone, dark"):
+            keep(page, f"{state}-phone")
             assert page.evaluate(RUN, {"runOnly": ["color-contrast"]}) + page.evaluate(TOO_WIDE) == []
-        with subtests.test(f"{state}, 400 %, forced colours"), looks(page, ZOOMED, forced_colors="active"):
+        look(page, ZOOMED, forced="active")
+        with subtests.test(f"{state}, 400 %, forced colours"):
             assert page.evaluate(RUN, {"runOnly": size}) + page.evaluate(TOO_WIDE) == []
     page.close()
