@@ -24,7 +24,7 @@ const HEADERS = {
   "X-Content-Type-Options": "nosniff",
   "Permissions-Policy": "microphone=(self), camera=(self), geolocation=()",
   // The same policy as in index.html: a worker gets its policy from its response.
-  "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; media-src blob:; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; worker-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types default dompurify",
+  "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; media-src blob:; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; worker-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types default dompurify 'allow-duplicates'",
 };
 
 worker.addEventListener("install", () => worker.skipWaiting());

@@ -34,6 +34,7 @@ export class HistoryPanel {
     this.oldest = h("button", { type: "button", class: "secondary danger" });
     this.all = h("button", { type: "button", class: "secondary", onclick: () => this.exportAll() }, oneFile ? "Export all" : "Export all (ZIP)");
     this.oldest.addEventListener("click", () => this.#removeOldest());
+    this.oldest.hidden = this.all.hidden = true; // until the list has been read
     const back = oneFile ? this.#importField(oneFile) : "";
     host.replaceChildren(this.begin ?? "", this.items, this.note, this.slot, this.summary, h("div", { class: "history-actions" }, this.all, back, this.oldest));
   }

@@ -1,7 +1,7 @@
 /**
  * Trusted Types: the content policy requires that addresses of scripts and texts that become HTML pass this policy. Scripts
  * come from this site only. No text becomes HTML, but in documents that are only read: their scripts do not run.
- * (DOMPurify, in the chat, has a policy of its own.)
+ * (DOMPurify has a policy of its own; the chat and the lab each have a copy of it, hence 'allow-duplicates'.)
  */
 const READ_ONLY_SINK = "DOMParser parseFromString";
 
