@@ -413,20 +413,20 @@ def test_an_endless_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
         ("quantize", "MODEL", "out.gguf", "-t", "q8_0", "--imatrix", "PIPE"),
     ],
 )  # fmt: skip
-def test_pipes_are_refused(model: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_pipes_are_refused(model: Path, tmp_path: Path, here: Here, arguments: tuple[str, ...]) -> None:
     os.mkfifo(tmp_path / "pipe")
     names = {"PIPE": str(tmp_path / "pipe"), "MODEL": str(model), "out.gguf": str(tmp_path / "out.gguf")}
-    done = pyapp(*(names.get(argument, argument) for argument in arguments))
-    assert done.returncode == 1 and b"pipe: this is a pipe, not a file" in done.stderr
+    code, _, error = here(*(names.get(argument, argument) for argument in arguments))
+    assert code == 1 and "pipe: this is a pipe, not a file" in error
 
 
-def test_a_mixture(model: Path, tmp_path: Path) -> None:
-    done = pyapp("quantize", str(model), str(tmp_path / "out.gguf"), "-t", "Q4_K_M")
-    assert done.returncode == 0, done.stderr
-    wrong = pyapp("quantize", str(model), str(tmp_path / "out.gguf"), "-t", "Q4_K_X")
-    assert wrong.returncode == 1 and b"Q4_K_M" in wrong.stderr
+def test_a_mixture(model: Path, tmp_path: Path, here: Here) -> None:
+    code, _, error = here("quantize", model, tmp_path / "out.gguf", "-t", "Q4_K_M")
+    assert code == 0, error
+    code, _, error = here("quantize", model, tmp_path / "out.gguf", "-t", "Q4_K_X")
+    assert code == 1 and "Q4_K_M" in error
 
 
-def test_a_folder_that_is_not_there(model: Path, tmp_path: Path) -> None:
-    done = pyapp("quantize", str(model), str(tmp_path / "gone" / "out.gguf"), "-t", "q8_0")
-    assert done.returncode == 1 and b"gone/out.gguf: there is no folder" in done.stderr
+def test_a_folder_that_is_not_there(model: Path, tmp_path: Path, here: Here) -> None:
+    code, _, error = here("quantize", model, tmp_path / "gone" / "out.gguf", "-t", "q8_0")
+    assert code == 1 and "gone/out.gguf: there is no folder" in error
