@@ -84,6 +84,19 @@ def test_each_sample_gives_its_text(transcribe: TranscribePage, dist: Path, numb
     expect(transcribe.page.locator("#whisper-list li").first).to_contain_text("MB")
 
 
+def test_a_sample_that_is_missing_or_does_not_arrive(transcribe: TranscribePage, dist: Path) -> None:
+    """Only where nothing answers is the connection to blame."""
+    page = transcribe.page
+    for answer, says in (
+        ("new Response('', { status: 404 })", "The sample is missing on the server (status 404)."),
+        ("Promise.reject(new TypeError())", "Check your connection"),
+    ):
+        page.evaluate(f"globalThis.asked ??= fetch, globalThis.fetch = async () => {answer}, 1")
+        page.get_by_role("button", name=samples(dist)[0]["title"]).click()
+        expect(transcribe.error).to_contain_text(says)
+    page.evaluate("globalThis.fetch = asked, 1")
+
+
 def test_text_with_times_beside_the_player(written: TranscribePage) -> None:
     segments = written.segments()
     assert [segment["text"].strip() for segment in segments] == SAID

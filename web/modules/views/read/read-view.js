@@ -6,13 +6,13 @@
  * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
  */
 import { Cancelled, UserError } from "../../shared/protocol.js";
-import { siteUrl } from "../../shared/site.js";
 import { Announcer } from "../../page/announcer.js";
 import { byId, copyText, find, h, loadStyle, memory, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
 import { RunButton } from "../../page/run-button.js";
+import { fetchSample } from "../../page/sample.js";
 import { isShown } from "../../page/shell.js";
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
@@ -228,9 +228,7 @@ class ReadView {
 
   /** @param {{path: string}} sample a picture of the site */
   async trySample({ path }) {
-    const response = await fetch(siteUrl(path)).catch(/** @returns {null} */ () => null);
-    if (!response?.ok) throw new UserError("The sample could not be loaded.", { where: path, hint: "Check your connection, then try again.", action: "retry" });
-    await this.add([new File([await response.blob()], path.slice(path.lastIndexOf("/") + 1), { type: "image/png" })]);
+    await this.add([await fetchSample(path, "image/png")]);
   }
 
   /** Adds the pages of files, and reads them. @param {File[]} files */

@@ -12,13 +12,13 @@ import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { present } from "../../shared/present.js";
 import { Cancelled, UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
-import { siteUrl } from "../../shared/site.js";
 import { byId, find, h, memory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { GuessBanner } from "./guess-banner.js";
 import { LiveRecording } from "./live-recording.js";
 import { ModelCard } from "../../page/model-card.js";
 import { RunButton } from "../../page/run-button.js";
+import { fetchSample } from "../../page/sample.js";
 import { ServerCard } from "../../page/server-card.js";
 import { isShown } from "../../page/shell.js";
 import { RecordingSign } from "./recording-sign.js";
@@ -226,11 +226,7 @@ export class TranscribeView {
   /** @param {{path: string, title: string}} sample */
   async trySample({ path, title }) {
     await this.#settle();
-    return this.#start(title, async () => {
-      const response = await fetch(siteUrl(path)).catch(/** @returns {null} */ () => null);
-      if (!response?.ok) throw new UserError("The sample could not be loaded.", { where: path, hint: "Check your connection.", action: "retry" });
-      return new File([await response.blob()], path.slice(path.lastIndexOf("/") + 1), { type: "audio/wav" });
-    }, () => this.trySample({ path, title }));
+    return this.#start(title, () => fetchSample(path, "audio/wav"), () => this.trySample({ path, title }));
   }
 
   /** Takes dropped files: parts of a model, or recordings. @param {File[]} files @param {string} [folder] that contained them */
