@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 import ssl
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.serve.conftest import ROOT, Process
+from pyapp import cli
+from tests.serve.conftest import Process
 
 pytestmark = pytest.mark.native_only
 
@@ -73,9 +73,14 @@ def test_openais_client_over_https(server: Process, certificate: dict[str, str])
         (["--tls-certificate", "certificate"], "--tls-key"),
     ],
 )
-def test_files_that_do_not_fit_are_told(certificate: dict[str, str], files: list[str], says: str) -> None:
-    command = [sys.executable, "-m", "pyapp", "serve", "--port", "0", "--no-preload"]
-    command += [certificate.get(part, part) for part in files]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode != 0
-    assert says in done.stderr and "Traceback" not in done.stderr
+def test_files_that_do_not_fit_are_told(
+    certificate: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    files: list[str],
+    says: str,
+) -> None:
+    monkeypatch.setattr("pyapp.serve.server.Server.serve", lambda server: pytest.fail("it serves"))
+    code = cli.run(["serve", "--port", "0", "--no-preload", *(certificate.get(part, part) for part in files)])
+    assert code != 0
+    assert says in capsys.readouterr().err
