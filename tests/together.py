@@ -15,7 +15,7 @@ def fewer_in_browser(cases: Iterable[Case], every: int = 3) -> Sequence[Case]:
     return list(cases)[:: every if IN_BROWSER else 1]
 
 
-def check_each(check: Callable[..., None], cases: Iterable[tuple[Any, ...]]) -> None:
+def check_each(check: Callable[..., object], cases: Iterable[tuple[Any, ...]]) -> None:
     """Calls `check(*case)` for every case. Fails with the errors of all that failed; a note on each names its case."""
     failed: list[Exception] = []
     for case in cases:

@@ -89,7 +89,7 @@ def compare(own: Any, wanted: Any, case: Case, where: str) -> None:
     the last place, which the runner grants to bfloat16."""
     if wanted is None or isinstance(wanted, list):
         assert type(own) is type(wanted), f"{where}: {type(own).__name__}, expected {type(wanted).__name__}"
-        if wanted is not None:
+        if isinstance(own, list) and isinstance(wanted, list):
             assert len(own) == len(wanted), f"{where}: {len(own)} elements, expected {len(wanted)}"
             for at, (part, other) in enumerate(zip(own, wanted, strict=True)):
                 compare(part, other, case, f"{where}[{at}]")
