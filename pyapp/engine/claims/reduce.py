@@ -22,6 +22,7 @@ _F32 = _dtype.float32
 
 _REDUCE = K["reduce"]
 _OPCODES = opcodes("reduce")
+_WIDE = 64  # columns of rows whose peak a kernel of its own finds
 _MOST_APART = 1 << 14  # elements that lie apart, which the kernel of var reads twice
 
 
@@ -101,7 +102,14 @@ def _claim_extreme(name: str) -> None:
         dims = list(range(rank)) if dim is None else [normalize_dim(dim, rank, "arg" + name)] if rank else []
         if not prod(x.shape[d] for d in dims):
             return NotImplemented
-        return _reduce("arg" + name, x if dim is not None else dense(x), dims, keepdim, _dtype.int64)
+        x = x if dim is not None else dense(x)
+        if name == "max" and x.dtype is _F32:
+            result, order, (rows, columns, inner, row_step, step, _) = _plan(x.shape, x.strides, tuple(dims), keepdim)
+            if order is None and inner == step == 1 and columns >= _WIDE:
+                places = empty_contiguous(result, _dtype.int32, x.device)
+                K["argmax_f32"].launch(x.numel() >> 10, places, x, rows, columns, row_step)
+                return in_type(places, _dtype.int64)
+        return _reduce("arg" + name, x, dims, keepdim, _dtype.int64)
 
 
 for _name in ("max", "min"):
