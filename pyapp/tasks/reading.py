@@ -42,9 +42,9 @@ WIDTH_STEP = 32  # widths of batches are multiples
 LAYOUT = "layout"  # the Progress of what comes before the lines
 LINE_FIELDS = ("text", "confidence", "box", "corners", "words", "cell")  # of a picture's Item
 INKED = 0.4  # of a pixel is ink
-UPRIGHT = 0.75  # the confidence of a page that stands upright
+UPRIGHT = 0.85  # the confidence of a page that stands upright
 BETTER = 0.15  # more confidence turns a page by quarters
-SAMPLES = 6  # lines of a page that are read for that
+SAMPLES = 4  # lines of a page that are read for that
 FEW = 3  # lines are a page
 WIDEST = 1 << 14  # columns of a line
 NO_TEXT = "no text was found"
@@ -153,8 +153,11 @@ def _upright(loaded: Any, grey: NDArray[np.uint8], page: Layout, tables: bool) -
 
 
 def _sampled(loaded: Any, page: Layout, quarters: int) -> float:
-    """The confidence of the widest lines of a page, each turned by quarters, weighted by their lengths."""
-    lines = sorted((line for region in page.regions for line in region.lines), key=lambda line: line.left - line.right)
+    """The confidence of the widest lines of usual height of a page, each turned by quarters, weighted by their lengths."""
+    lines = [line for region in page.regions for line in region.lines]
+    usual = sorted(lines, key=lambda line: line.height)[len(lines) // 2].height if lines else 0
+    lines = [line for line in lines if 0.7 * usual <= line.height <= usual / 0.7]
+    lines.sort(key=lambda line: line.left - line.right)
     crops = [np.ascontiguousarray(np.rot90(page.crop(line)[0], quarters)) for line in lines[:SAMPLES]]
     read = [one for _, one in _by_scores(loaded, crops, {}) if one is not None]
     length = sum(len(one.text) for one in read)
