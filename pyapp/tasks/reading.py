@@ -43,7 +43,7 @@ LAYOUT = "layout"  # the Progress of what comes before the lines
 LINE_FIELDS = ("text", "confidence", "box", "corners", "words", "cell")  # of a picture's Item
 INKED = 0.4  # of a pixel is ink
 UPRIGHT = 0.85  # the confidence of a page that stands upright
-BETTER = 0.15  # more confidence turns a page by quarters
+TURNED, BETTER = 0.8, 0.15  # so much confidence, and so much more, turns a page by quarters
 SAMPLES = 4  # lines of a page that are read for that
 FEW = 3  # lines are a page
 WIDEST = 1 << 14  # columns of a line
@@ -146,14 +146,16 @@ def _upright(loaded: Any, grey: NDArray[np.uint8], page: Layout, tables: bool) -
         aside = yield from _find_layout(np.ascontiguousarray(np.rot90(grey)), tables, True)
         found += [(_sampled(loaded, aside, 0), 1, aside), (_sampled(loaded, aside, 2), 3, aside)]
     best, quarters, _ = max(found, key=lambda one: one[0])
-    if best < confidence + BETTER or not quarters:
+    if not quarters or best < max(TURNED, confidence + BETTER):
         return page
     turned = np.ascontiguousarray(np.rot90(grey, quarters))
     return replace((yield from _find_layout(turned, tables, True)), quarters=quarters)
 
 
 def _sampled(loaded: Any, page: Layout, quarters: int) -> float:
-    """The confidence of the widest lines of usual height of a page, each turned by quarters, weighted by their lengths."""
+    """The confidence of the widest lines of usual height of a page, each turned by quarters, weighted by their
+    lengths.
+    """
     lines = [line for region in page.regions for line in region.lines]
     usual = sorted(lines, key=lambda line: line.height)[len(lines) // 2].height if lines else 0
     lines = [line for line in lines if 0.7 * usual <= line.height <= usual / 0.7]
