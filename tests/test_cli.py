@@ -279,7 +279,12 @@ def test_the_reader_leaves(model: Path) -> None:
         assert process.wait(20) == 141 and b"Traceback" not in error and b"Exception" not in error
 
 
-@pytest.mark.parametrize("changes", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}])
+BARE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}, BARE], ids=str
+)
 def test_locales_without_utf8(changes: dict[str, str], model: Path) -> None:
     arguments = ("generate", str(model), "-n", "40", "--seed", "5", "-p", "Ä😀")
     result = pyapp(*arguments, **changes)

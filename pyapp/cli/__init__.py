@@ -24,6 +24,7 @@ from pyapp.cli.processes import run as run_processes
 from pyapp.cli.read import read
 from pyapp.cli.running import (
     READER_LEFT,
+    WORDS,
     adapter_option,
     device_option,
     forward,
@@ -104,10 +105,6 @@ def read_prompt(prompt: str) -> str:
                 f"stdin is not UTF-8 text ({error.reason} at byte {error.start}).", param_hint="--prompt"
             ) from None
         return text.removesuffix("\n").removesuffix("\r")
-    try:
-        prompt.encode()
-    except UnicodeEncodeError as error:
-        raise click.BadParameter(f"not valid text at character {error.start}.", param_hint="--prompt") from None
     return prompt
 
 
@@ -130,7 +127,7 @@ for command in (*texts.COMMANDS, *pictures.COMMANDS, read, finetune, merge):
 
 @cli.command(cls=GroupedCommand)
 @click.argument("model", required=False)
-@click.option("-p", "--prompt", default="", help='How the text begins; "-" reads it from stdin.')
+@click.option("-p", "--prompt", default="", type=WORDS, help='How the text begins; "-" reads it from stdin.')
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
 @click.option("--type", "dtype", metavar="TYPE", help="Convert the model while it loads: q8_0, q4_0, Q4_K_M, float16 …")
 @adapter_option

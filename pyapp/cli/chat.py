@@ -12,6 +12,7 @@ import click
 from pyapp.cli.grouped import FILE_LIMIT, GroupedCommand, generation_options, settings_of
 from pyapp.cli.running import (
     READER_LEFT,
+    WORDS,
     adapter_option,
     device_option,
     forward,
@@ -45,7 +46,7 @@ BLOCK = '"""'
 
 @click.command(cls=GroupedCommand)
 @click.argument("model", required=False)
-@click.option("--system", metavar="TEXT", help="Instructions before the conversation.")
+@click.option("--system", type=WORDS, metavar="TEXT", help="Instructions before the conversation.")
 @click.option("--template", "template_file", type=click.Path(exists=True, dir_okay=False),
               help="A chat template in jinja's language, instead of the model's.")  # fmt: skip
 @click.option("--load", "load_file", type=click.Path(), help="Go on with a conversation that /save wrote.")

@@ -19,6 +19,24 @@ from pyapp.interrupts import STOPPED
 READER_LEFT = 141
 WAIT = 0.1  # seconds between two looks at Ctrl-C while stdin brings nothing
 
+
+class Words(click.ParamType):
+    """A text, no path: in a locale without UTF-8, Python gives its bytes as halves of surrogate pairs."""
+
+    name = "text"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            data = os.fsencode(value)
+            return data.decode()
+        except UnicodeDecodeError as error:
+            at = len(data[: error.start].decode())
+        except UnicodeEncodeError as error:
+            at = error.start
+        self.fail(f"not valid text at character {at}.", param, ctx)
+
+
+WORDS = Words()
 threads_option = click.option(
     "--threads", type=click.IntRange(1, 64),
     help="Kernel threads. [default: PYAPP_NUM_THREADS, else OMP_NUM_THREADS, else all cores]",

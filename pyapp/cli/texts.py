@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from pyapp.cli.running import (
+    WORDS,
     device_option,
     forward,
     json_option,
@@ -120,7 +121,7 @@ class RankView(ItemsView):
 @file_argument
 @optional_model
 @server_option
-@click.option("--prompt", help="Put this before each text.")
+@click.option("--prompt", type=WORDS, help="Put this before each text.")
 @click.option("--prompt-name", metavar="NAME", help="Put the model's prompt of this name before each text.")
 @click.option("--normalize/--no-normalize", default=None, help="Vectors of length 1.  [default: as the model says]")
 @type_option
@@ -183,7 +184,7 @@ def classify(
 
 
 @click.command(short_help="Order lines by how well they answer a query.")
-@click.argument("query")
+@click.argument("query", type=WORDS)
 @file_argument
 @optional_model
 @server_option
@@ -210,7 +211,7 @@ def rerank(
 
 
 @click.command("fill-mask", short_help="Find words for [MASK] in a text.")
-@click.argument("text")
+@click.argument("text", type=WORDS)
 @model_option
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="Words for each masked one.")
 @type_option
@@ -233,7 +234,9 @@ def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int |
 @click.command(short_help="Translate or summarise each line of a file.")
 @file_argument
 @model_option
-@click.option("--prefix", default="", help='Put this before each text, such as "translate English to German: ".')
+@click.option(
+    "--prefix", default="", type=WORDS, help='Put this before each text, such as "translate English to German: ".'
+)
 @click.option("--source", metavar="TOKEN", help="The token of the language of FILE, such as fr_XX (mBART).")
 @click.option("--target", metavar="TOKEN", help="The token of the language to write, such as de_DE.")
 @click.option(
@@ -285,7 +288,7 @@ def label(file: str, model: str, aggregation: str, dtype: str | None, threads: i
 
 
 @click.command(short_help="Answer a question with a part of a text.")
-@click.argument("question")
+@click.argument("question", type=WORDS)
 @file_argument
 @model_option
 @click.option("--top", type=click.IntRange(min=1), default=1, show_default=True, help="So many answers.")
