@@ -279,6 +279,16 @@ def test_the_reader_leaves(model: Path) -> None:
         assert process.wait(20) == 141 and b"Traceback" not in error and b"Exception" not in error
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes")
+def test_the_reader_of_the_help_leaves() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "pyapp", "--help"]
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, env=environment(), timeout=60)
+    os.close(writing)
+    assert ended.returncode == 141 and not ended.stderr
+
+
 BARE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 

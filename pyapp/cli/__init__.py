@@ -66,6 +66,7 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Runs one command; returns its exit code."""
     open_closed_streams()
+    output = sys.stdout
     try:
         raise_again()
         for stream in (sys.stdout, sys.stderr):
@@ -79,8 +80,10 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except (click.exceptions.Abort, KeyboardInterrupt):
         return STOPPED
-    except BrokenPipeError:
-        silence(sys.stdout)
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and sys.stdout is output:
+            raise  # else the reader of click's own help has left, and click has wrapped the stream
+        silence(output)
         return READER_LEFT
     except Exception as error:  # before a task could make it an event
         from pyapp.tasks import error_event

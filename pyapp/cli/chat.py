@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from pyapp.cli.running import (
 from pyapp.cli.views import JsonView, StoryView, View
 from pyapp.errors import PyappError
 from pyapp.events import Done, Event, Thought, Token
+from pyapp.formats.sink import open_sink
 from pyapp.text.options import SamplingOptions
 
 if TYPE_CHECKING:
@@ -286,7 +288,8 @@ class Talk:
         self._note("a new conversation")
 
     def _save(self, name: str) -> None:
-        Path(self._named(name)).write_text(self.conversation.to_json() + "\n", encoding="utf-8")
+        with open_sink(self._named(name)) as sink:
+            sink.write((self.conversation.to_json() + "\n").encode())
         self._note(f"saved to {name}")
 
     def _load(self, name: str) -> None:
@@ -299,7 +302,7 @@ class Talk:
     def _named(name: str) -> str:
         if not name:
             raise PyappError("give the name of a file")
-        return name
+        return os.fsdecode(name.encode("utf-8", "surrogateescape"))  # also in a locale without UTF-8
 
     def _note(self, text: str, failed: bool = False) -> None:
         click.secho(text, fg="red" if failed else None, dim=not failed, err=True)

@@ -158,6 +158,8 @@ def detect(
         for found in values["objects"]:
             box = " ".join(f"{side:.1f}" for side in found["box"])
             rows.append(f"{found['label']}\t{found['score']:.4f}\t{box}\t{files[index]}")
+        if not rows:
+            click.echo(f"note: {files[index]}: no object is more probable than {threshold}", err=True)
         return rows
 
     return forward(

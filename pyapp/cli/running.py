@@ -17,6 +17,7 @@ from pyapp.events import Cancel
 from pyapp.interrupts import STOPPED
 
 READER_LEFT = 141
+ASCII = ("ascii", "us-ascii", "ansi_x3.4-1968")
 WAIT = 0.1  # seconds between two looks at Ctrl-C while stdin brings nothing
 
 
@@ -79,13 +80,16 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 def open_closed_streams() -> None:
     """Connects standard streams that the caller closed (`>&-`) to the null device. Otherwise the next opened file would
-    get the stream's number and be written to. A closed stdin stays None, which commands check.
+    get the stream's number and be written to. A closed stdin stays None, which commands check; where the locale says
+    nothing of its encoding, it is UTF-8.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    if sys.stdin is not None and getattr(sys.stdin, "encoding", "").lower() in ASCII:
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")  # type: ignore[union-attr]
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
     if sys.stderr is None:

@@ -45,11 +45,16 @@ def chosen_model(model: str | None, server: str | None) -> Any:
     return model_or_server(model, server)
 
 
+def named(file: str) -> str:
+    """What messages call FILE."""
+    return "stdin" if file == "-" else file
+
+
 def read_lines(file: str) -> list[str]:
     """The lines of a UTF-8 file or of stdin ("-") that are not empty."""
     lines = [line.rstrip("\r") for line in read_text(file).split("\n") if line.strip()]
     if not lines:
-        raise click.BadParameter(f"{file} has no texts: write one on each line.", param_hint="FILE")
+        raise click.BadParameter(f"{named(file)} has no texts: write one on each line.", param_hint="FILE")
     return lines
 
 
@@ -61,7 +66,7 @@ def read_text(file: str) -> str:
         with click.open_file(file, "rb") as source:
             data = source.read(INPUT_LIMIT + 1)
         if len(data) > INPUT_LIMIT:
-            raise click.BadParameter(f"{file} has more than {INPUT_LIMIT:,} bytes.", param_hint="FILE")
+            raise click.BadParameter(f"{named(file)} has more than {INPUT_LIMIT:,} bytes.", param_hint="FILE")
         return data.decode("utf-8-sig")
     except OSError as error:
         raise click.BadParameter(
@@ -71,7 +76,7 @@ def read_text(file: str) -> str:
         ) from None
     except UnicodeDecodeError as error:
         raise click.BadParameter(
-            f"{file} is not UTF-8 text ({error.reason} at byte {error.start}).", param_hint="FILE"
+            f"{named(file)} is not UTF-8 text ({error.reason} at byte {error.start}).", param_hint="FILE"
         ) from None
 
 
@@ -306,7 +311,7 @@ def answer(
 
     context = read_text(file)
     if not context.strip():
-        raise click.BadParameter(f"{file} has no text.", param_hint="FILE")
+        raise click.BadParameter(f"{named(file)} has no text.", param_hint="FILE")
     use_threads(threads)
 
     def lines(index: int, values: Any) -> list[str]:
