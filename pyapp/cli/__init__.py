@@ -7,6 +7,7 @@ output closed the pipe.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,13 +67,19 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Runs one command; returns its exit code."""
     open_closed_streams()
+    color = False if os.environ.get("NO_COLOR") else None  # None: where someone watches
+    with click.Context(cli, color=color):
+        return _run(arguments, color)
+
+
+def _run(arguments: Sequence[str], color: bool | None) -> int:
     output = sys.stdout
     try:
         raise_again()
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):  # characters outside the locale become "?"
                 stream.reconfigure(errors="replace")
-        code = cli.main(args=list(arguments), prog_name="pyapp", standalone_mode=False)
+        code = cli.main(args=list(arguments), prog_name="pyapp", standalone_mode=False, color=color)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
