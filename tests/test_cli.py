@@ -354,6 +354,15 @@ def test_a_bar_where_someone_watches(monkeypatch: pytest.MonkeyPatch, here: Here
     assert "hub: lost" in error and "Try again" in error
 
 
+def test_no_color(monkeypatch: pytest.MonkeyPatch, here: Here) -> None:
+    """NO_COLOR takes the colours away where someone watches, also those of errors outside of commands."""
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda stream=None, color=None: color is False)
+    for asked, colored in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", asked)
+        code, _, error = here("generate", "nofile")
+        assert code == 1 and ("\x1b[" in error) is colored, (asked, error)
+
+
 def test_errors_of_the_adapter_itself(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(threads: int) -> None:
         raise OptionError("too many", where="threads")
