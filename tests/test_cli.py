@@ -354,6 +354,27 @@ def test_a_bar_where_someone_watches(monkeypatch: pytest.MonkeyPatch, here: Here
     assert "hub: lost" in error and "Try again" in error
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="terminals")
+def test_a_terminal_gets_no_control_characters(model: Path, tmp_path: Path) -> None:
+    """A model may write any; a script of the user's own keeps its colours."""
+
+    def shown(*arguments: str) -> bytes:
+        ours, theirs = os.openpty()
+        command = [sys.executable, "-m", "pyapp", *arguments]
+        ended = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, env=environment(), timeout=60)
+        os.close(theirs)
+        found = os.read(ours, 4096)
+        os.close(ours)
+        assert ended.returncode == 0, ended.stderr
+        return found
+
+    text = shown("generate", str(model), "--choice", "a\x1b[31mb", "--no-echo")
+    assert b"\x1b" not in text and "\ufffd[31m".encode() in text
+    script = tmp_path / "script.py"
+    script.write_text("print('\\x1b[31mred')")
+    assert b"\x1b[31mred" in shown("train", str(script), "--out-dir", str(tmp_path / "run"))
+
+
 def test_no_color(monkeypatch: pytest.MonkeyPatch, here: Here) -> None:
     """NO_COLOR takes the colours away where someone watches, also those of errors outside of commands."""
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda stream=None, color=None: color is False)

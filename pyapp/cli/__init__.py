@@ -33,6 +33,7 @@ from pyapp.cli.running import (
     model_or_server,
     open_closed_streams,
     server_option,
+    show_text_only,
     silence,
     threads_option,
     use_threads,
@@ -79,6 +80,8 @@ def _run(arguments: Sequence[str], color: bool | None) -> int:
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):  # characters outside the locale become "?"
                 stream.reconfigure(errors="replace")
+        show_text_only()
+        output = sys.stdout
         code = cli.main(args=list(arguments), prog_name="pyapp", standalone_mode=False, color=color)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0

@@ -23,7 +23,7 @@ from pyapp.cli.running import (
     threads_option,
     use_threads,
 )
-from pyapp.cli.views import JsonView, StoryView, View
+from pyapp.cli.views import JsonView, StoryView, View, plain
 from pyapp.errors import PyappError
 from pyapp.events import Done, Event, Thought, Token
 from pyapp.formats.sink import open_sink
@@ -117,7 +117,7 @@ class ChatView(StoryView):
         if isinstance(event, Thought):
             self.close()
             if self._thoughts:
-                click.secho(event.text, dim=True, nl=False, err=True)
+                click.secho(plain(event.text), dim=True, nl=False, err=True)
                 self._thinking = True
             return
         if isinstance(event, Token) and event.text and self._thinking:
@@ -305,7 +305,7 @@ class Talk:
         return os.fsdecode(name.encode("utf-8", "surrogateescape"))  # also in a locale without UTF-8
 
     def _note(self, text: str, failed: bool = False) -> None:
-        click.secho(text, fg="red" if failed else None, dim=not failed, err=True)
+        click.secho(plain(text), fg="red" if failed else None, dim=not failed, err=True)
         self._code = 1 if failed and not self._typed else self._code
 
     # -- answers

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, TextIO
 
 import click
 
-from pyapp.cli.views import View
+from pyapp.cli.views import View, plain
 from pyapp.events import Cancel
 from pyapp.interrupts import STOPPED
 
@@ -94,6 +94,31 @@ def open_closed_streams() -> None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)
+
+
+class PlainText(io.TextIOWrapper):
+    """A terminal that shows text only. Models and files may have any characters in their texts and names, and control
+    characters could do anything to a terminal: each is shown as U+FFFD.
+    """
+
+    def __init__(self, original: io.TextIOWrapper) -> None:
+        super().__init__(original.buffer, original.encoding, "replace", line_buffering=True)
+        self.original = original
+
+    def write(self, text: str) -> int:
+        return super().write(plain(text))
+
+
+def show_text_only() -> None:
+    """Makes standard output a PlainText where someone watches."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.isatty():
+        sys.stdout.flush()
+        sys.stdout = PlainText(sys.stdout)
+
+
+def output_of_scripts() -> Any:
+    """Standard output as scripts of the user's own have it: they may colour it."""
+    return sys.stdout.original if isinstance(sys.stdout, PlainText) else sys.stdout
 
 
 def silence(stream: TextIO) -> None:
