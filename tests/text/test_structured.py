@@ -354,6 +354,7 @@ def test_schemas_of_many_references_end_soon() -> None:
     assert time.perf_counter() - start < 20
 
 
+@pytest.mark.native_only  # the time is that of a native Python
 @pytest.mark.parametrize(
     "schema",
     [
