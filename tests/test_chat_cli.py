@@ -76,6 +76,26 @@ def test_json_lines(model: list[str]) -> None:
     assert text == ends[0]["text"] + ends[1]["text"]
 
 
+def test_a_full_disk_keeps_the_old_conversation(
+    model: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """/save writes a file as a whole, or leaves what was there."""
+    from pyapp.cli.chat import Talk
+    from pyapp.text.chat import Conversation
+
+    class Full(Conversation):
+        def to_json(self) -> str:
+            return "\ud800"  # fails while the file is being written
+
+    path = tmp_path / "talk.json"
+    path.write_text("old")
+    saving = Talk.__new__(Talk)
+    saving.conversation = Full()
+    with pytest.raises(UnicodeEncodeError):
+        saving._save(str(path))
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
 def test_what_goes_wrong(model: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert talk([model[0]], "Hello\n").returncode == 1  # no template
     missing = cli.run(["chat", str(tmp_path / "missing.bin")])
@@ -88,7 +108,7 @@ def test_what_goes_wrong(model: list[str], tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "talk.json").write_bytes(b"\xff")
     commands = ("/save", "no/talk.json"), ("/load", "none.json"), ("/load", "talk.json")
     told = talk(model, "".join(f"{name} {tmp_path}/{file}\n" for name, file in commands)).stderr
-    for line in ("no/talk.json: no such file", "none.json: no such file", "talk.json: this is not UTF-8 text"):
+    for line in ("no/talk.json: there is no folder", "none.json: no such file", "talk.json: this is not UTF-8 text"):
         assert f"{tmp_path}/{line}" in told, told
     assert "Errno" not in told
 

@@ -279,7 +279,22 @@ def test_the_reader_leaves(model: Path) -> None:
         assert process.wait(20) == 141 and b"Traceback" not in error and b"Exception" not in error
 
 
-@pytest.mark.parametrize("changes", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}])
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes")
+def test_the_reader_of_the_help_leaves() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "pyapp", "--help"]
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, env=environment(), timeout=60)
+    os.close(writing)
+    assert ended.returncode == 141 and not ended.stderr
+
+
+BARE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}, BARE], ids=str
+)
 def test_locales_without_utf8(changes: dict[str, str], model: Path) -> None:
     arguments = ("generate", str(model), "-n", "40", "--seed", "5", "-p", "Ä😀")
     result = pyapp(*arguments, **changes)
@@ -337,6 +352,36 @@ def test_a_bar_where_someone_watches(monkeypatch: pytest.MonkeyPatch, here: Here
     code, out, error = here("models")
     assert code == 1 and not out and "download: " in error and "1.00k" in error
     assert "hub: lost" in error and "Try again" in error
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="terminals")
+def test_a_terminal_gets_no_control_characters(model: Path, tmp_path: Path) -> None:
+    """A model may write any; a script of the user's own keeps its colours."""
+
+    def shown(*arguments: str) -> bytes:
+        ours, theirs = os.openpty()
+        command = [sys.executable, "-m", "pyapp", *arguments]
+        ended = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, env=environment(), timeout=60)
+        os.close(theirs)
+        found = os.read(ours, 4096)
+        os.close(ours)
+        assert ended.returncode == 0, ended.stderr
+        return found
+
+    text = shown("generate", str(model), "--choice", "a\x1b[31mb", "--no-echo")
+    assert b"\x1b" not in text and "\ufffd[31m".encode() in text
+    script = tmp_path / "script.py"
+    script.write_text("print('\\x1b[31mred')")
+    assert b"\x1b[31mred" in shown("train", str(script), "--out-dir", str(tmp_path / "run"))
+
+
+def test_no_color(monkeypatch: pytest.MonkeyPatch, here: Here) -> None:
+    """NO_COLOR takes the colours away where someone watches, also those of errors outside of commands."""
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda stream=None, color=None: color is False)
+    for asked, colored in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", asked)
+        code, _, error = here("generate", "nofile")
+        assert code == 1 and ("\x1b[" in error) is colored, (asked, error)
 
 
 def test_errors_of_the_adapter_itself(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,6 +185,7 @@ def test_windows_are_the_text(labelling: Any) -> None:
         (lambda label, answer: label("a", aggregation="best"), "aggregation: 'best' is none of simple"),
         (lambda label, answer: answer(["a", "b", "c"], ["d", "e"]), "3 questions and 2 contexts"),
         (lambda label, answer: answer("a", " "), "contexts: number 0 is empty"),
+        (lambda label, answer: answer("", "a"), "questions: number 0 is empty"),
         (lambda label, answer: answer("a", "b", longest=0), "longest: 0 is not a whole number"),
         (lambda label, answer: label([3]), "number 0 is int, not a text"),
     ],

@@ -198,6 +198,10 @@ def test_the_event_loop_runs_between_tokens(tokenizer: Tokenizer, monkeypatch: p
             ("no such file or directory", "a/b", "Check the name"),
         ),
         (MemoryError(), ("there is not enough memory", None, "smaller model")),
+        (
+            ModuleNotFoundError("No module named 'a'", name="a.b"),
+            ("the Python package 'a' is missing", None, "Install pyapp again"),
+        ),
         (ZeroDivisionError("by zero"), ("unexpected ZeroDivisionError: by zero", ".py:", "please report")),
     ],
 )

@@ -170,6 +170,13 @@ def test_rankings_read_pairs(folders: dict[str, Path]) -> None:
     assert abs(score - 1 / (1 + np.exp(-logit))) < 1e-5
 
 
+def test_an_empty_query_is_refused(folders: dict[str, Path]) -> None:
+    [error] = [
+        e for e in asyncio.run(_events(tasks.rerank(" ", ["a"], model=folders["rerank"]))) if isinstance(e, Error)
+    ]
+    assert error.where == "query" and "is empty" in error.what
+
+
 def test_masked_words(folders: dict[str, Path]) -> None:
     fill = pyapp.pipeline("fill-mask", folders["fill-mask"])
     [words] = fill("the [MASK] sat", top=3)

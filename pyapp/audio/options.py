@@ -131,7 +131,11 @@ class TranscribeOptions:
             raise OptionError("times must be 0 or more", where="clip_timestamps")
         points = times or [0.0]
         ends = [*points[1::2], None] if len(points) % 2 else points[1::2]
-        return list(zip(points[::2], ends, strict=True))
+        clips = list(zip(points[::2], ends, strict=True))
+        for start, end in clips:
+            if end is not None and end <= start:
+                raise OptionError(f"the part from {start:g} to {end:g} s has no length", where="clip_timestamps")
+        return clips
 
     def suppressed(self) -> list[int] | None:
         """The ids in suppress_tokens, -1 included if given; None if nothing was given."""

@@ -7,6 +7,7 @@ output closed the pipe.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from pyapp.cli.processes import run as run_processes
 from pyapp.cli.read import read
 from pyapp.cli.running import (
     READER_LEFT,
+    WORDS,
     adapter_option,
     device_option,
     forward,
@@ -31,6 +33,7 @@ from pyapp.cli.running import (
     model_or_server,
     open_closed_streams,
     server_option,
+    show_text_only,
     silence,
     threads_option,
     use_threads,
@@ -65,12 +68,21 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Runs one command; returns its exit code."""
     open_closed_streams()
+    color = False if os.environ.get("NO_COLOR") else None  # None: where someone watches
+    with click.Context(cli, color=color):
+        return _run(arguments, color)
+
+
+def _run(arguments: Sequence[str], color: bool | None) -> int:
+    output = sys.stdout
     try:
         raise_again()
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):  # characters outside the locale become "?"
                 stream.reconfigure(errors="replace")
-        code = cli.main(args=list(arguments), prog_name="pyapp", standalone_mode=False)
+        show_text_only()
+        output = sys.stdout
+        code = cli.main(args=list(arguments), prog_name="pyapp", standalone_mode=False, color=color)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
@@ -78,8 +90,10 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except (click.exceptions.Abort, KeyboardInterrupt):
         return STOPPED
-    except BrokenPipeError:
-        silence(sys.stdout)
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and sys.stdout is output:
+            raise  # else the reader of click's own help has left, and click has wrapped the stream
+        silence(output)
         return READER_LEFT
     except Exception as error:  # before a task could make it an event
         from pyapp.tasks import error_event
@@ -104,10 +118,6 @@ def read_prompt(prompt: str) -> str:
                 f"stdin is not UTF-8 text ({error.reason} at byte {error.start}).", param_hint="--prompt"
             ) from None
         return text.removesuffix("\n").removesuffix("\r")
-    try:
-        prompt.encode()
-    except UnicodeEncodeError as error:
-        raise click.BadParameter(f"not valid text at character {error.start}.", param_hint="--prompt") from None
     return prompt
 
 
@@ -130,7 +140,7 @@ for command in (*texts.COMMANDS, *pictures.COMMANDS, read, finetune, merge):
 
 @cli.command(cls=GroupedCommand)
 @click.argument("model", required=False)
-@click.option("-p", "--prompt", default="", help='How the text begins; "-" reads it from stdin.')
+@click.option("-p", "--prompt", default="", type=WORDS, help='How the text begins; "-" reads it from stdin.')
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
 @click.option("--type", "dtype", metavar="TYPE", help="Convert the model while it loads: q8_0, q4_0, Q4_K_M, float16 …")
 @adapter_option

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 from pyapp.cli.grouped import FILE_LIMIT, GroupedCommand, generation_options, settings_of
 from pyapp.cli.running import (
     READER_LEFT,
+    WORDS,
     adapter_option,
     device_option,
     forward,
@@ -21,9 +23,10 @@ from pyapp.cli.running import (
     threads_option,
     use_threads,
 )
-from pyapp.cli.views import JsonView, StoryView, View
+from pyapp.cli.views import JsonView, StoryView, View, plain
 from pyapp.errors import PyappError
 from pyapp.events import Done, Event, Thought, Token
+from pyapp.formats.sink import open_sink
 from pyapp.text.options import SamplingOptions
 
 if TYPE_CHECKING:
@@ -45,7 +48,7 @@ BLOCK = '"""'
 
 @click.command(cls=GroupedCommand)
 @click.argument("model", required=False)
-@click.option("--system", metavar="TEXT", help="Instructions before the conversation.")
+@click.option("--system", type=WORDS, metavar="TEXT", help="Instructions before the conversation.")
 @click.option("--template", "template_file", type=click.Path(exists=True, dir_okay=False),
               help="A chat template in jinja's language, instead of the model's.")  # fmt: skip
 @click.option("--load", "load_file", type=click.Path(), help="Go on with a conversation that /save wrote.")
@@ -114,7 +117,7 @@ class ChatView(StoryView):
         if isinstance(event, Thought):
             self.close()
             if self._thoughts:
-                click.secho(event.text, dim=True, nl=False, err=True)
+                click.secho(plain(event.text), dim=True, nl=False, err=True)
                 self._thinking = True
             return
         if isinstance(event, Token) and event.text and self._thinking:
@@ -285,7 +288,8 @@ class Talk:
         self._note("a new conversation")
 
     def _save(self, name: str) -> None:
-        Path(self._named(name)).write_text(self.conversation.to_json() + "\n", encoding="utf-8")
+        with open_sink(self._named(name)) as sink:
+            sink.write((self.conversation.to_json() + "\n").encode())
         self._note(f"saved to {name}")
 
     def _load(self, name: str) -> None:
@@ -298,10 +302,10 @@ class Talk:
     def _named(name: str) -> str:
         if not name:
             raise PyappError("give the name of a file")
-        return name
+        return os.fsdecode(name.encode("utf-8", "surrogateescape"))  # also in a locale without UTF-8
 
     def _note(self, text: str, failed: bool = False) -> None:
-        click.secho(text, fg="red" if failed else None, dim=not failed, err=True)
+        click.secho(plain(text), fg="red" if failed else None, dim=not failed, err=True)
         self._code = 1 if failed and not self._typed else self._code
 
     # -- answers

@@ -10,7 +10,7 @@ import click
 
 from pyapp.cli.grouped import GroupedCommand, option
 from pyapp.cli.running import device_of, forward, json_option, threads_option, use_threads
-from pyapp.cli.views import JsonView, QuantizeView, TrainView, View, size
+from pyapp.cli.views import JsonView, QuantizeView, TrainView, View, plain, size
 from pyapp.events import Done, Event, Item
 from pyapp.text.options import SEEDS
 
@@ -28,7 +28,7 @@ class FinetuneView(TrainView):
         if isinstance(event, Item):
             self.close()
             text = f"{event.values['prompt'].strip()} → {event.values['text'].strip()}"
-            click.secho(f"step {event.index}: {' '.join(text.split())}", dim=True, err=True)
+            click.secho(plain(f"step {event.index}: {' '.join(text.split())}"), dim=True, err=True)
             return
         super().show(event)
 

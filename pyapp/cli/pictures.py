@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from pyapp.cli.running import forward, json_option, threads_option, use_threads
+from pyapp.cli.running import WORDS, forward, json_option, threads_option, use_threads
 from pyapp.cli.texts import ItemsView, model_option, type_option
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Item
@@ -25,8 +25,10 @@ files_argument = click.argument("files", nargs=-1, required=True, type=click.Pat
 @click.command("classify-image", short_help="Label pictures.")
 @files_argument
 @model_option
-@click.option("--labels", metavar="TEXT,…", help="Labels to choose from, with a model such as CLIP: a cat,a dog")
-@click.option("--template", metavar="TEXT", help='The text of a label. [default: "This is a photo of {}."]')
+@click.option(
+    "--labels", type=WORDS, metavar="TEXT,…", help="Labels to choose from, with a model such as CLIP: a cat,a dog"
+)
+@click.option("--template", type=WORDS, metavar="TEXT", help='The text of a label. [default: "This is a photo of {}."]')
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="Only the best ones.")
 @type_option
 @threads_option
@@ -65,7 +67,7 @@ def classify_image(
 @click.command("embed-image", short_help="Vectors of pictures and texts.")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="IMAGE…")
 @model_option
-@click.option("--text", "texts", multiple=True, help="A text to compute the vector of; may be given again.")
+@click.option("--text", "texts", type=WORDS, multiple=True, help="A text to compute the vector of; may be given again.")
 @type_option
 @threads_option
 @json_option
@@ -156,6 +158,8 @@ def detect(
         for found in values["objects"]:
             box = " ".join(f"{side:.1f}" for side in found["box"])
             rows.append(f"{found['label']}\t{found['score']:.4f}\t{box}\t{files[index]}")
+        if not rows:
+            click.echo(f"note: {files[index]}: no object is more probable than {threshold}", err=True)
         return rows
 
     return forward(
@@ -269,7 +273,7 @@ def caption(
 
 
 @click.command(short_help="Draw pictures of texts.")
-@click.argument("prompts", nargs=-1, required=True, metavar="PROMPT…")
+@click.argument("prompts", nargs=-1, required=True, type=WORDS, metavar="PROMPT…")
 @model_option
 @click.option(
     "-o",
@@ -279,7 +283,7 @@ def caption(
     show_default=True,
     help="The PNG file; of several prompts, NAME-1.png, NAME-2.png …",
 )
-@click.option("--negative-prompt", metavar="TEXT", default="", help="What the pictures should not show.")
+@click.option("--negative-prompt", type=WORDS, metavar="TEXT", default="", help="What the pictures should not show.")
 @click.option("-s", "--steps", type=click.IntRange(min=1), help="Steps. [default: what suits the model]")
 @click.option(
     "--guidance", type=click.FloatRange(0, 100), help="How much the prompt counts. [default: what suits the model]"

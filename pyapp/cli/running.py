@@ -12,13 +12,32 @@ from typing import Any, BinaryIO, TextIO
 
 import click
 
-from pyapp.cli.views import View
+from pyapp.cli.views import View, plain
 from pyapp.events import Cancel
 from pyapp.interrupts import STOPPED
 
 READER_LEFT = 141
+ASCII = ("ascii", "us-ascii", "ansi_x3.4-1968")
 WAIT = 0.1  # seconds between two looks at Ctrl-C while stdin brings nothing
 
+
+class Words(click.ParamType):
+    """A text, no path: in a locale without UTF-8, Python gives its bytes as halves of surrogate pairs."""
+
+    name = "text"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            data = os.fsencode(value)
+            return data.decode()
+        except UnicodeDecodeError as error:
+            at = len(data[: error.start].decode())
+        except UnicodeEncodeError as error:
+            at = error.start
+        self.fail(f"not valid text at character {at}.", param, ctx)
+
+
+WORDS = Words()
 threads_option = click.option(
     "--threads", type=click.IntRange(1, 64),
     help="Kernel threads. [default: PYAPP_NUM_THREADS, else OMP_NUM_THREADS, else all cores]",
@@ -61,17 +80,45 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 def open_closed_streams() -> None:
     """Connects standard streams that the caller closed (`>&-`) to the null device. Otherwise the next opened file would
-    get the stream's number and be written to. A closed stdin stays None, which commands check.
+    get the stream's number and be written to. A closed stdin stays None, which commands check; where the locale says
+    nothing of its encoding, it is UTF-8.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    if sys.stdin is not None and getattr(sys.stdin, "encoding", "").lower() in ASCII:
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")  # type: ignore[union-attr]
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)
+
+
+class PlainText(io.TextIOWrapper):
+    """A terminal that shows text only. Models and files may have any characters in their texts and names, and control
+    characters could do anything to a terminal: each is shown as U+FFFD.
+    """
+
+    def __init__(self, original: io.TextIOWrapper) -> None:
+        super().__init__(original.buffer, original.encoding, "replace", line_buffering=True)
+        self.original = original
+
+    def write(self, text: str) -> int:
+        return super().write(plain(text))
+
+
+def show_text_only() -> None:
+    """Makes standard output a PlainText where someone watches."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.isatty():
+        sys.stdout.flush()
+        sys.stdout = PlainText(sys.stdout)
+
+
+def output_of_scripts() -> Any:
+    """Standard output as scripts of the user's own have it: they may colour it."""
+    return sys.stdout.original if isinstance(sys.stdout, PlainText) else sys.stdout
 
 
 def silence(stream: TextIO) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from pyapp.cli.running import (
+    WORDS,
     device_option,
     forward,
     json_option,
@@ -44,11 +45,16 @@ def chosen_model(model: str | None, server: str | None) -> Any:
     return model_or_server(model, server)
 
 
+def named(file: str) -> str:
+    """What messages call FILE."""
+    return "stdin" if file == "-" else file
+
+
 def read_lines(file: str) -> list[str]:
     """The lines of a UTF-8 file or of stdin ("-") that are not empty."""
     lines = [line.rstrip("\r") for line in read_text(file).split("\n") if line.strip()]
     if not lines:
-        raise click.BadParameter(f"{file} has no texts: write one on each line.", param_hint="FILE")
+        raise click.BadParameter(f"{named(file)} has no texts: write one on each line.", param_hint="FILE")
     return lines
 
 
@@ -60,7 +66,7 @@ def read_text(file: str) -> str:
         with click.open_file(file, "rb") as source:
             data = source.read(INPUT_LIMIT + 1)
         if len(data) > INPUT_LIMIT:
-            raise click.BadParameter(f"{file} has more than {INPUT_LIMIT:,} bytes.", param_hint="FILE")
+            raise click.BadParameter(f"{named(file)} has more than {INPUT_LIMIT:,} bytes.", param_hint="FILE")
         return data.decode("utf-8-sig")
     except OSError as error:
         raise click.BadParameter(
@@ -70,7 +76,7 @@ def read_text(file: str) -> str:
         ) from None
     except UnicodeDecodeError as error:
         raise click.BadParameter(
-            f"{file} is not UTF-8 text ({error.reason} at byte {error.start}).", param_hint="FILE"
+            f"{named(file)} is not UTF-8 text ({error.reason} at byte {error.start}).", param_hint="FILE"
         ) from None
 
 
@@ -120,7 +126,7 @@ class RankView(ItemsView):
 @file_argument
 @optional_model
 @server_option
-@click.option("--prompt", help="Put this before each text.")
+@click.option("--prompt", type=WORDS, help="Put this before each text.")
 @click.option("--prompt-name", metavar="NAME", help="Put the model's prompt of this name before each text.")
 @click.option("--normalize/--no-normalize", default=None, help="Vectors of length 1.  [default: as the model says]")
 @type_option
@@ -183,7 +189,7 @@ def classify(
 
 
 @click.command(short_help="Order lines by how well they answer a query.")
-@click.argument("query")
+@click.argument("query", type=WORDS)
 @file_argument
 @optional_model
 @server_option
@@ -210,7 +216,7 @@ def rerank(
 
 
 @click.command("fill-mask", short_help="Find words for [MASK] in a text.")
-@click.argument("text")
+@click.argument("text", type=WORDS)
 @model_option
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="Words for each masked one.")
 @type_option
@@ -233,7 +239,9 @@ def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int |
 @click.command(short_help="Translate or summarise each line of a file.")
 @file_argument
 @model_option
-@click.option("--prefix", default="", help='Put this before each text, such as "translate English to German: ".')
+@click.option(
+    "--prefix", default="", type=WORDS, help='Put this before each text, such as "translate English to German: ".'
+)
 @click.option("--source", metavar="TOKEN", help="The token of the language of FILE, such as fr_XX (mBART).")
 @click.option("--target", metavar="TOKEN", help="The token of the language to write, such as de_DE.")
 @click.option(
@@ -285,7 +293,7 @@ def label(file: str, model: str, aggregation: str, dtype: str | None, threads: i
 
 
 @click.command(short_help="Answer a question with a part of a text.")
-@click.argument("question")
+@click.argument("question", type=WORDS)
 @file_argument
 @model_option
 @click.option("--top", type=click.IntRange(min=1), default=1, show_default=True, help="So many answers.")
@@ -303,7 +311,7 @@ def answer(
 
     context = read_text(file)
     if not context.strip():
-        raise click.BadParameter(f"{file} has no text.", param_hint="FILE")
+        raise click.BadParameter(f"{named(file)} has no text.", param_hint="FILE")
     use_threads(threads)
 
     def lines(index: int, values: Any) -> list[str]:

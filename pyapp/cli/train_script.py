@@ -7,13 +7,14 @@ import sys
 import tomllib
 import traceback
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import click
 
 from pyapp.cli.finetune import finetune
-from pyapp.cli.running import device_of, threads_option, use_threads
+from pyapp.cli.running import device_of, output_of_scripts, threads_option, use_threads
 from pyapp.cli.views import View
 from pyapp.errors import FileFormatError, PyappError
 from pyapp.interrupts import STOPPED
@@ -72,7 +73,7 @@ def run_script(path: Path, arguments: Sequence[str], folder: Path, resume: bool,
     sys.argv, sys.path[:0] = [str(path), *arguments], [str(path.resolve().parent)]
     run = Run(folder, resume=resume, device=device, seed=seed)
     try:
-        with running(run):
+        with running(run), redirect_stdout(output_of_scripts()):
             runpy.run_path(str(path), run_name="__main__")
     except SystemExit as left:
         if left.code is None or isinstance(left.code, int):

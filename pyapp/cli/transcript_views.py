@@ -83,8 +83,9 @@ class TranscribeView(Heard):
         super().show(event)
 
     def _last_words(self, text: str) -> None:
+        due = time.monotonic() - self._refreshed > REFRESH
         for bar in self._bars.values():
-            bar.set_postfix_str(text.strip()[-LAST_LETTERS:], refresh=time.monotonic() - self._refreshed > REFRESH)
+            bar.set_postfix_str(text.strip()[-LAST_LETTERS:], refresh=due and is_drawn(bar))
         if time.monotonic() - self._refreshed > REFRESH:
             self._refreshed = time.monotonic()
 
@@ -113,10 +114,11 @@ class TranscribeView(Heard):
         self._begun = True
 
     def _above_the_bar(self, text: str, stream: Any) -> None:
-        for bar in self._bars.values():
+        drawn = [bar for bar in self._bars.values() if is_drawn(bar)]
+        for bar in drawn:
             bar.clear()
         print(text, file=stream, flush=True)
-        for bar in self._bars.values():
+        for bar in drawn:
             bar.refresh()
 
     def done(self, event: Done) -> None:
@@ -136,6 +138,12 @@ class TranscribeView(Heard):
         if "speed" in self.metrics:
             parts.append(f"{self.metrics['speed'].value:,.1f} × real time")
         click.echo(f"[{self._name}: {', '.join(parts)}]", err=True)
+
+
+def is_drawn(bar: Any) -> bool:
+    """Whether a bar is on the terminal. Before its delay it is not, and closing it then would not remove it."""
+    drawn: bool = bar.last_print_t >= bar.start_t + bar.delay
+    return drawn
 
 
 def clock(seconds: float) -> str:

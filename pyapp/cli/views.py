@@ -11,6 +11,14 @@ import click
 
 from pyapp.events import Done, Error, Event, Metric, Notice, Progress, Token
 
+# Of a terminal: all but tabs and ends of lines.
+CONTROLS = dict.fromkeys([code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"], "\ufffd")
+
+
+def plain(text: str) -> str:
+    """The text without control characters, which could do anything to a terminal."""
+    return text if text.isprintable() else text.translate(CONTROLS)
+
 
 class View:
     """Base: progress bars, notes and errors. `outcome` is "error", or the reason of Done, once the task has ended."""
@@ -59,16 +67,17 @@ class View:
             self._bars.pop(event.what).close()
 
     def notice(self, event: Notice) -> None:
-        text = f"{event.where}: {event.what}" if event.where else event.what
-        click.secho(f"note: {text}", fg="yellow", err=True)
-        if event.hint:
-            click.echo(f"  {event.hint}", err=True)
+        self._told("note", "yellow", event)
 
     def error(self, event: Error) -> None:
+        self._told("error", "red", event)
+
+    @staticmethod
+    def _told(kind: str, color: str, event: Notice | Error) -> None:
         text = f"{event.where}: {event.what}" if event.where else event.what
-        click.secho(f"error: {text}", fg="red", err=True)
+        click.secho(plain(f"{kind}: {text}"), fg=color, err=True)
         if event.hint:
-            click.echo(f"  {event.hint}", err=True)
+            click.echo(plain(f"  {event.hint}"), err=True)
 
     def done(self, event: Done) -> None:
         """Shows the results."""

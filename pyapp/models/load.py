@@ -92,6 +92,11 @@ def load_model(
 
         name = os.fspath(source)
         files = hub.resolve(source, report=report, cancel=cancel, check=check_config_file)
+        if os.path.basename(str(files.model)).startswith("adapter_model."):
+            raise ModelError(
+                "this is an adapter (LoRA), not a model", where=name,
+                hint="Give the model that it belongs to, and this as --adapter (in Python adapter=)",
+            )  # fmt: skip
         source, tokenizer = files.model, files.tokenizer if tokenizer is None else tokenizer
         config = files.files.get("config") if config is None else config
         generation = files.files.get("generation_config") if generation is None else generation
@@ -241,9 +246,14 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
     if found is not None and task in TASKS[found]:
         return found
     if found is not None:
+        hint = f"They are for {', '.join(TASKS[found])}"
+        if (task, "zero-shot-image-classification") == ("image-classification", *TASKS[found]):
+            hint = "It chooses among labels that you give it: --labels, or tasks.match_images"
+        raise ModelError(f"models of the architecture {kind!r} are not for {task}", where=where, hint=hint)
+    if kind == "whisper":
         raise ModelError(
-            f"models of the architecture {kind!r} are not for {task}", where=where,
-            hint=f"They are for {', '.join(TASKS[found])}",
+            f"models of the architecture 'whisper' are not for {task}", where=where,
+            hint="They transcribe speech: pyapp transcribe --model, or tasks.transcribe",
         )  # fmt: skip
     known = sorted(name for name, module in MODEL_TYPES.items() if task in TASKS[module])
     raise ModelError(

@@ -19,6 +19,7 @@ from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError, PyappError
 from pyapp.events import Cancel, Done, Error, Event, Item, Token
 from pyapp.text.chat_template import ChatTemplate, sources
+from pyapp.text.fill_in_middle import between
 from pyapp.text.generate import prompt_ids
 from pyapp.text.options import SamplingOptions
 from pyapp.text.plain_chat import STOP, PlainChat
@@ -189,16 +190,16 @@ def usage_of(choices: Sequence[Choice], prompts: int = 1) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def stream_options(fields: Fields) -> tuple[bool, bool]:
-    """(whether to stream, whether to send the usage)."""
+def stream_options(fields: Fields) -> tuple[bool, bool, bool]:
+    """(whether to stream, whether to send the usage at the end, and with each piece what it is so far: vLLM's)."""
     stream, options = fields.flag("stream"), fields.object("stream_options")
     if options is None:
-        return stream, False
+        return stream, False, False
     if not stream:
         raise fields.wrong("stream_options", "goes together with stream")
-    usage = options.flag("include_usage")
+    usage, continuous = options.flag("include_usage"), options.flag("continuous_usage_stats")
     options.end(("include_obfuscation",))
-    return stream, usage
+    return stream, usage, usage and continuous
 
 
 def priority_of(fields: Fields) -> int:
@@ -373,7 +374,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
         raise fields.wrong("top_logprobs", "goes together with logprobs")
     asked = asked_of(fields, context.settings, (top or 0) if wanted else None)
     count = fields.whole("n", 1, 1, MOST_TEXTS)
-    stream, usage = stream_options(fields)
+    stream, usage, continuous = stream_options(fields)
     priority = priority_of(fields)
     tools = Tools(fields)
     variables = fields.mapping("chat_template_kwargs") or {}
@@ -397,7 +398,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
     prompt = await context.aside(lambda: chat_prompt(model, messages, asked, options, tools, variables))
     running = await submit(context, model, [prompt], count, "messages", priority)
     voices = [Voice(prompt, tools) for _ in range(count)]
-    choices = [Choice(index) for index in range(count)]
+    choices = [Choice(index, prompt_tokens=len(prompt.ids)) for index in range(count)]
     head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": model.name}
 
     def take(index: int, event: Event) -> tuple[str, str, list[dict[str, Any]]]:
@@ -406,6 +407,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
         thought = text = ""
         calls: list[dict[str, Any]] = []
         if isinstance(event, Token):
+            choice.tokens += event.id is not None
             if event.id is not None and wanted:
                 choice.logprobs.append(event)
             thought, text, calls = voice.push(event.text)
@@ -421,7 +423,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
     async def chunks() -> AsyncGenerator[str, None]:
         def chunk(index: int, delta: dict[str, Any], reason: str | None = None, logprobs: Any = None) -> str:
             choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
-            more = {"usage": None} if usage else {}
+            more = {"usage": usage_of(choices) if continuous else None} if usage else {}
             return line({**head, "object": "chat.completion.chunk", "choices": [choice], **more})
 
         for index in range(count):
@@ -516,9 +518,20 @@ def completion_prompt(
 
 
 def completion_prompts(
-    model: ServedModel, prompts: Sequence[str | list[int]], options: SamplingOptions, asked: Asked
+    model: ServedModel, prompts: Sequence[str | list[int]], options: SamplingOptions, asked: Asked, suffix: str | None
 ) -> list[Prompt]:  # fmt: skip
-    stops = asked.stops(model.loaded.tokenizer)
+    """The prompts; with a `suffix`, of the texts between each of them and the suffix."""
+    tokenizer = model.loaded.tokenizer
+    stops = asked.stops(tokenizer)
+    if suffix is not None:
+        try:
+            for text in (*prompts, suffix):
+                model.runner.check_text(text)
+            gaps = [between(tokenizer, str(prompt), suffix) for prompt in prompts]
+        except PyappError as error:
+            raise of_exception(error, NAMES) from error
+        ends = frozenset[int]() if asked.ignore_eos else gaps[0].stops
+        return [Prompt(gap.ids, options, stops | ends, True) for gap in gaps]
     return [completion_prompt(model, prompt, options, stops) for prompt in prompts]
 
 
@@ -557,31 +570,32 @@ async def completions(request: Request, context: Context) -> Response:
     count = fields.whole("n", 1, 1, MOST_TEXTS)
     priority = priority_of(fields)
     echo = fields.flag("echo")
-    stream, usage = stream_options(fields)
+    stream, usage, continuous = stream_options(fields)
     best = fields.whole("best_of", count, 1, MOST_TEXTS)
     if best < count:
         raise fields.wrong("best_of", f"must be at least n, which is {count}, not {best}")
     if best > count and stream:
         raise fields.wrong("best_of", "a stream cannot choose among texts: it must equal n")
-    if fields.text("suffix"):
-        raise fields.wrong("suffix", "is not supported", "unsupported_parameter")
+    suffix = fields.text("suffix") or None
+    if suffix is not None and (echo or not all(isinstance(prompt, str) for prompt in prompts)):
+        raise fields.wrong("suffix", "goes together with a prompt of text, and without echo")
     fields.end(WITHOUT_EFFECT)
     if best * len(prompts) > MOST_TEXTS:
         raise fields.wrong("n", f"{best * len(prompts)} texts are too many; {MOST_TEXTS} are allowed")
-    check_length(context, [prompt for prompt in prompts if isinstance(prompt, str)], "prompt")
+    check_length(context, [suffix or "", *(prompt for prompt in prompts if isinstance(prompt, str))], "prompt")
     model = await context.models.get(name, "generate")
     request.scope["pyapp.log"]["model"] = model.name
     options = asked.of(model, context.settings)
     if best > count and wanted is None:
         options = replace(options, logprobs=0)  # they choose
     scored = wanted if echo else None
-    ready = await context.aside(lambda: completion_prompts(model, prompts, options, asked))
+    ready = await context.aside(lambda: completion_prompts(model, prompts, options, asked, suffix))
     running = await submit(context, model, ready, best, "prompt", priority, scored)
     starts = [
         (prompt if isinstance(prompt, str) else model.loaded.tokenizer.decode(prompt)) if echo else ""
         for prompt in prompts for _ in range(best)
     ]  # fmt: skip
-    choices = [Choice(index, start) for index, start in enumerate(starts)]
+    choices = [Choice(index, start, prompt_tokens=len(ready[index // best].ids)) for index, start in enumerate(starts)]
     head = {"id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time()),
             "model": model.name}  # fmt: skip
 
@@ -590,6 +604,7 @@ async def completions(request: Request, context: Context) -> Response:
         if isinstance(event, Item):
             choice.prompt = list(event.values["tokens"])
         if isinstance(event, Token):
+            choice.tokens += event.id is not None
             if options.logprobs is not None and event.id is not None:
                 choice.logprobs.append(event)
             choice.text += event.text
@@ -601,7 +616,8 @@ async def completions(request: Request, context: Context) -> Response:
     async def chunks() -> AsyncGenerator[str, None]:
         def chunk(index: int, text: str, reason: str | None = None, logprobs: Any = None) -> str:
             choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
-            return line({**head, "choices": [choice], **({"usage": None} if usage else {})})
+            more = {"usage": usage_of(choices, len(ready)) if continuous else None} if usage else {}
+            return line({**head, "choices": [choice], **more})
 
         written = [len(start) for start in starts]
         for index, start in enumerate(starts if scored is None else ()):

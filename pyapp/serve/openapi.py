@@ -53,7 +53,8 @@ def ignored(*names: str) -> dict[str, Schema]:
 
 MODEL: Schema = {"type": "string", "description": "The name of a model; by default the first for the route."}
 SAMPLING: dict[str, Schema] = {
-    "max_tokens": whole(0), "max_completion_tokens": whole(1), "temperature": number(0, 100, default=1),
+    "max_tokens": whole(-1, description="-1: no limit."), "max_completion_tokens": whole(-1),
+    "temperature": number(0, 100, default=1),
     "min_tokens": whole(0, default=0), "ignore_eos": FLAG, "stop_token_ids": TOKENS, "suppress_tokens": TOKENS,
     "begin_suppress_tokens": TOKENS, "bad_words_ids": array(TOKENS),
     "top_p": number(0, 1, default=1), "top_k": whole(0, default=0), "min_p": number(0, 1, default=0),
@@ -66,7 +67,7 @@ SAMPLING: dict[str, Schema] = {
     "regex": {"type": "string", "description": "The whole text must match it."},
     "choice": {**TEXTS, "description": "The whole text must be one of these."},
     "priority": whole(default=0, description="Requests with a lower one go first."),
-    "stream": FLAG, "stream_options": an_object(include_usage=FLAG),
+    "stream": FLAG, "stream_options": an_object(include_usage=FLAG, continuous_usage_stats=FLAG),
     **ignored("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
               "parallel_tool_calls", "verbosity", "modalities", "prompt_cache_retention", "prediction"),
 }  # fmt: skip
@@ -144,11 +145,12 @@ class Route:
 
 
 RERANK = Route(
-    "How well texts answer a query (Cohere, Jina)", an_object(id=TEXT, model=TEXT, results=array(OBJECT)),
-    {"model": MODEL, "query": TEXT, "documents": array({"oneOf": [TEXT, an_object(text=TEXT)]}),
-     "top_n": whole(1), "return_documents": FLAG, "raw_scores": FLAG,
+    "How well texts answer a query: `documents` as in Cohere's and Jina's interfaces, or `texts` as in TEI",
+    {"oneOf": [an_object(id=TEXT, model=TEXT, results=array(OBJECT)), SCORES]},
+    {"model": MODEL, "query": TEXT, "documents": array({"oneOf": [TEXT, an_object(text=TEXT)]}), "rank_fields": TEXTS,
+     "texts": array(TEXT), "top_n": whole(1), "return_documents": FLAG, "return_text": FLAG, "raw_scores": FLAG,
      **ignored("max_tokens_per_doc", "max_chunks_per_doc", "truncate", "truncation_direction")},
-    {"query": "cats", "documents": ["the cat", "a boat"]}, ("query", "documents"),
+    {"query": "cats", "documents": ["the cat", "a boat"]}, ("query",),
 )  # fmt: skip
 
 ROUTES: dict[tuple[str, str], Route] = {
@@ -219,12 +221,7 @@ ROUTES: dict[tuple[str, str], Route] = {
         "A vector for each token of texts (TEI)", array(array(VECTOR)),
         {**INPUTS, **TRUNCATION, **ignored("prompt_name")}, {"inputs": ["the cat"]}, ("inputs",),
     ),
-    ("POST", "/rerank"): Route(
-        "How well texts answer a query (TEI)", SCORES,
-        {"model": MODEL, "query": TEXT, "texts": array(TEXT), "return_text": FLAG, **TRUNCATION,
-         "raw_scores": FLAG, **ignored("max_tokens_per_doc", "max_chunks_per_doc")},
-        {"query": "cats", "texts": ["the cat", "a boat"]}, ("query", "texts"),
-    ),
+    ("POST", "/rerank"): RERANK,
     ("POST", "/similarity"): Route(
         "The cosine of a sentence and others (TEI)", VECTOR,
         {"inputs": an_object(source_sentence=TEXT, sentences=array(TEXT)), **ignored("parameters")},

@@ -17,6 +17,7 @@ from .settings import Settings
 
 MOST_TEXTS = 64  # of one request
 MOST_STOPS = 16
+NO_LIMIT = -1
 # What OpenAI's clients may send and what has no effect here.
 WITHOUT_EFFECT = (
     "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "parallel_tool_calls",
@@ -60,7 +61,7 @@ def asked_of(
     the context is full. `least`: the smallest max_tokens.
     """
     given = [name for name in ("max_tokens", "max_completion_tokens") if fields.given(name)]
-    limits = [fields.whole(name, low=least) for name in ("max_tokens", "max_completion_tokens")]
+    limits = [_limit(fields, name, least, settings) for name in ("max_tokens", "max_completion_tokens")]
     asked = next((limit for limit in limits if limit is not None), most)
     tokens = settings.output_tokens if asked is None else asked
     if tokens > settings.output_tokens:
@@ -93,6 +94,14 @@ def asked_of(
         return Asked(SamplingOptions(**values), tuple(own), fields.flag("ignore_eos"))
     except OptionError as error:
         raise fields.wrong(NAMES.get(error.where or "", error.where or ""), error.what) from None
+
+
+def _limit(fields: Fields, name: str, least: int, settings: Settings) -> int | None:
+    """The tokens that a field allows; -1 means as many as the server does, as in llama.cpp."""
+    if fields.any(name) == NO_LIMIT:
+        return settings.output_tokens
+    found: int | None = fields.whole(name, low=least)
+    return found
 
 
 _OWN = {own: name for own, name in NAMES.items() if own in ("min_new_tokens", "stop_tokens")}

@@ -270,7 +270,8 @@ def parse_model(spec: str) -> ServedModel:
     source = tail if task else rest
     if not source:
         raise OptionError("names no model", where=spec, hint="Give [NAME=][TASK:]MODEL")
-    return ServedModel(name or name_of(source), source, task or task_of(source))
+    name = os.fsencode(name or name_of(source)).decode("utf-8", "replace")  # also in a locale without UTF-8
+    return ServedModel(name, source, task or task_of(source))
 
 
 def bytes_of_files(source: Any) -> int:

@@ -163,24 +163,39 @@ def as_base64(vector: list[float]) -> str:
     return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 
+def document_text(document: Any, ranked: list[str] | None) -> Any:
+    """The text of a document: it may be an object with a `text`, or with the fields that rank it (Cohere)."""
+    if not isinstance(document, dict):
+        return document
+    if not ranked:
+        return document.get("text")
+    found = [f"{name}: {document[name]}" for name in ranked if isinstance(document.get(name), str)]
+    return "\n".join(found) or None
+
+
 async def rerank(request: Request, context: Context) -> Response:
-    """/v1/rerank and /v2/rerank, in the form of Cohere and Jina; text-embeddings-inference's /rerank has `texts`."""
+    """`documents` are answered in the form of Cohere and Jina, `texts` in that of text-embeddings-inference, whatever
+    the route: litellm sends `documents` to /rerank.
+    """
     fields = Fields(await context.json(request))
-    ours = request.url.path != "/rerank"
     name, query = fields.text("model"), fields.text("query")
     if query is None:
         raise fields.missing("query")
-    documents, key = fields.array("documents" if ours else "texts"), "documents" if ours else "texts"
+    given = {key: fields.array(key) for key in ("texts", "documents")}
+    ours = given["texts"] is None
+    key = "documents" if ours else "texts"
+    documents = given[key]
     if documents is None:
-        raise fields.missing(key)
-    texts: list[Any] = [entry.get("text") if isinstance(entry, dict) else entry for entry in documents]
+        raise fields.missing("texts" if request.url.path == "/rerank" else key)
+    ranking = fields.texts("rank_fields", MOST_INPUTS, needed=False)
+    texts: list[Any] = [document_text(entry, ranking) for entry in documents]
     for index, text in enumerate(texts):
         if not isinstance(text, str):
-            raise fields.wrong(f"{key}[{index}]", "must be a string", "invalid_type")
+            raise fields.wrong(f"{key}[{index}]", "must be a string, or an object with a text", "invalid_type")
     if len(texts) > MOST_INPUTS:
         raise fields.wrong(key, f"has {len(texts):,} entries; {MOST_INPUTS:,} are allowed")
-    top = fields.whole("top_n", None, 1) if ours else None
-    with_texts = fields.flag("return_documents" if ours else "return_text")
+    top = fields.whole("top_n", None, 1)
+    with_texts = fields.flag("return_documents") or fields.flag("return_text")
     raw = fields.flag("raw_scores")
     fields.end(("max_tokens_per_doc", "max_chunks_per_doc", "truncate", "truncation_direction"))
     check_length(context, [query, *texts], key)

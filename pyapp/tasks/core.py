@@ -46,6 +46,9 @@ def task(function: Callable[P, Events]) -> Callable[P, Events]:
     return guarded
 
 
+INSTALL_AGAIN = "Install pyapp again with its packages, or run it with the Python in which they are"
+
+
 def error_event(error: Exception) -> Error:
     """The Error event of an exception."""
     if isinstance(error, PyappError) and not isinstance(error, OperationError):  # those are defects of pyapp
@@ -55,6 +58,8 @@ def error_event(error: Exception) -> Error:
     if isinstance(error, OSError) and error.strerror:
         name = None if error.filename is None else str(error.filename)
         return Error(error.strerror.lower(), name, "Check the name and your access rights" if name else None)
+    if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "pyapp":
+        return Error(f"the Python package {error.name.partition('.')[0]!r} is missing", hint=INSTALL_AGAIN)
     frames = reversed(traceback.extract_tb(error.__traceback__))
     ours = (entry for entry in frames if "pyapp" in Path(entry.filename).parts)
     where = next((f"{Path(entry.filename).name}:{entry.lineno}" for entry in ours), None)

@@ -78,7 +78,7 @@ def answer_questions(
     """
     for name, value in (("top", top), ("longest", longest)):
         if type(value) is not int or not 1 <= value <= 1 << 16:
-            raise OptionError(f"{value!r:.40} is not a whole number from 1", where=name)
+            raise OptionError(f"{value!r:.40} is not a whole number from 1 to {1 << 16:,}", where=name)
     questions, contexts = checked_texts(questions), checked_texts(contexts)
     contexts = contexts * len(questions) if len(contexts) == 1 else contexts
     if len(contexts) != len(questions):
@@ -87,8 +87,9 @@ def answer_questions(
     owners: list[int] = []
     windows: list[Encoding] = []
     for index, (question, context) in enumerate(zip(questions, contexts, strict=True)):
-        if not context.strip():
-            raise OptionError(f"number {index} is empty", where="contexts")
+        for name, text in (("questions", question), ("contexts", context)):
+            if not text.strip():
+                raise OptionError(f"number {index} is empty", where=name)
         found = loaded.tokenizer.windows(context, most, min(OVERLAP, most // 4), question)
         windows += found
         owners += [index] * len(found)

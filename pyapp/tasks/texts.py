@@ -171,6 +171,8 @@ def rerank_texts(
             f"this model has {len(names)} labels; a reranker has one", where=loaded.name,
             hint="Use it with classify, or choose a reranker",
         )  # fmt: skip
+    if not query.strip():
+        raise OptionError("is empty", where="query", hint="Give the words to search for, or the question")
     plain = raw_scores or _plain_scores(loaded.settings)
     texts = checked_texts(texts)
     encodings = yield from encoded(loaded, [query] * len(texts), texts, loaded.model.encoder.most)

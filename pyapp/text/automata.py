@@ -8,7 +8,7 @@ language over bytes too: `characters` gives the expression of a set of character
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cache
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from pyapp.errors import OptionError
 NFA_STATES = 60_000
 STATES = 10_000
 STEPS = 1_000_000  # of building: a form of few states can need very large sets of them
+PAIR_STEPS = 300_000  # of following two automata at once: some tenths of a second
 LAST_CHARACTER = 0x10FFFF
 SURROGATES = (0xD800, 0xDFFF)
 
@@ -69,10 +70,12 @@ class Separated(Expression):
 
 @dataclass(frozen=True)
 class Members(Expression):
-    """These in order, with a separator between; each may be missing unless it is required."""
+    """These in order, with a separator between; each may be missing unless it is required; from `least` to `most`."""
 
     parts: tuple[tuple[Expression, bool], ...]
     separator: Expression
+    least: int = 0
+    most: int | None = None
 
 
 @dataclass(frozen=True)
@@ -229,6 +232,29 @@ class Automaton:
             border = list({earlier for state in border for earlier in before[state] if found[earlier] < 0})
         return found
 
+    def lengths(self) -> tuple[int, int | None]:
+        """The bytes of the shortest and of the longest text; -1 and 0 without any text, None without a longest one."""
+        distances = self.distances(range(256))
+        after = [{to for to in row if to >= 0 and distances[to] >= 0} for row in self.rows]
+        before = [0] * len(after)
+        reached, waiting = {0}, [0]
+        while waiting:
+            for state in after[waiting.pop()]:
+                before[state] += 1
+                if state not in reached:
+                    reached.add(state)
+                    waiting.append(state)
+        longest, ready, done = [0] * len(after), [] if before[0] else [0], 0
+        while ready:  # states whose predecessors are all done: those of a circle never are
+            state = ready.pop()
+            done += 1
+            for following in after[state]:
+                longest[following] = max(longest[following], longest[state] + 1)
+                before[following] -= 1
+                if not before[following]:
+                    ready.append(following)
+        return distances[0], max(longest) if done == len(reached) else None
+
 
 class _Graph:
     """A nondeterministic automaton: edges for bytes, and free ones."""
@@ -276,8 +302,8 @@ class _Graph:
                 end = self.build(inner, first)
                 self.free[self.build(separator, end)].append(first)
                 return end
-            case Members(parts, separator):
-                return self._members(parts, separator, start)
+            case Members():
+                return self._members(part, start)
             case Machine(edges, accepting):
                 states, end = [self.new() for _ in edges], self.new()
                 self.free[start].append(states[0])
@@ -309,20 +335,34 @@ class _Graph:
         self.free[start].append(end)
         return end
 
-    def _members(self, parts: Sequence[tuple[Expression, bool]], separator: Expression, start: int) -> int:
-        """Two rows of states: none of the parts so far, and some."""
-        none, some = self._after(start), self.new()
-        for part, required in parts:
-            here = self._after(none)
-            self.free[self.build(separator, some)].append(here)
-            end = self.build(part, here)
-            next_none, next_some = self.new(), self._after(end)
+    def _members(self, members: Members, start: int) -> int:
+        """A row of states for each number of parts so far; the last row may mean "or more"."""
+        last = max(1, members.least) if members.most is None else members.most
+        counts: list[int | None] = [self._after(start), *[None] * last]
+        for part, required in members.parts:
+            following: list[int | None] = [None] * len(counts)
+            for count in range(1, last + 1):
+                sources = [count - 1, count] if count == last and members.most is None else [count - 1]
+                found = [(source, state) for source in sources if (state := counts[source]) is not None]
+                if not found:
+                    continue
+                here = self.new()
+                for source, state in found:
+                    self.free[self.build(members.separator, state) if source else state].append(here)
+                following[count] = self._after(self.build(part, here))
             if not required:
-                self.free[none].append(next_none)
-                self.free[some].append(next_some)
-            none, some = next_none, next_some
-        self.free[none].append(some)
-        return some
+                for count, known in enumerate(counts):
+                    if known is not None:
+                        target = following[count]
+                        if target is None:
+                            target = following[count] = self.new()
+                        self.free[known].append(target)
+            counts = following
+        end = self.new()
+        for state in counts[members.least :]:
+            if state is not None:
+                self.free[state].append(end)
+        return end
 
     def closure(self, start: int, last: int) -> frozenset[int]:
         """The states that `start` reaches for free and that read a byte or are the last one."""
@@ -396,21 +436,63 @@ def compile_expression(expression: Expression, where: str = "form") -> Automaton
 
 
 def both(one: Expression, other: Expression, where: str = "form") -> Machine:
-    """The texts of two expressions. OptionError, naming `where`, if they need too many states."""
+    """The texts that two expressions share. OptionError, naming `where`, if they need too many states."""
+    return _paired(one, other, where, True)
+
+
+def without(one: Expression, other: Expression, where: str = "form") -> Machine:
+    """The texts of `one` that are none of `other`. OptionError, naming `where`, if they need too many states."""
+    return _paired(one, other, where, False)
+
+
+def _paired(one: Expression, other: Expression, where: str, shared: bool) -> Machine:
+    """Both automata read the same text; -1 is the second one's state after a text that it refuses."""
     pair = compile_expression(one, where), compile_expression(other, where)
     borders = [byte for byte in range(256) if not byte or any(a.column_of[byte] != a.column_of[byte - 1] for a in pair)]
-    ranges = list(zip(borders, [border - 1 for border in borders[1:]] + [255], strict=True))
+    ends = [border - 1 for border in borders[1:]] + [255]
+    columns = [(low, high, *(a.column_of[low] for a in pair)) for low, high in zip(borders, ends, strict=True)]
+    alive = [[steps >= 0 for steps in a.distances(range(256))] for a in pair]
+    work = 0
 
     def steps(states: tuple[int, int]) -> Iterator[tuple[int, int, tuple[int, int]]]:
-        for low, high in ranges:
-            first, second = (a.rows[state][a.column_of[low]] for a, state in zip(pair, states, strict=True))
-            if first >= 0 and second >= 0:
+        nonlocal work
+        work += len(columns)
+        if work > PAIR_STEPS:
+            raise too_large(where)
+        rows = pair[0].rows[states[0]], pair[1].rows[states[1]] if states[1] >= 0 else None
+        for low, high, column, other_column in columns:
+            first, second = rows[0][column], -1 if rows[1] is None else rows[1][other_column]
+            if second >= 0 and not alive[1][second]:
+                second = -1
+            if first >= 0 and alive[0][first] and (second >= 0 or not shared):
                 yield low, high, (first, second)
 
     def accepts(states: tuple[int, int]) -> bool:
-        return all(a.accepting[state] for a, state in zip(pair, states, strict=True))
+        refused = states[1] < 0 or not pair[1].accepting[states[1]]
+        return pair[0].accepting[states[0]] and refused != shared
 
-    return explored((0, 0), steps, accepts, where)
+    return _alive(explored((0, 0), steps, accepts, where))
+
+
+def _alive(machine: Machine) -> Machine:
+    """The same texts, without the states from which none is complete."""
+    before: list[list[int]] = [[] for _ in machine.edges]
+    for state, edges in enumerate(machine.edges):
+        for _, _, following in edges:
+            before[following].append(state)
+    found = set(machine.accepting)
+    waiting = list(found)
+    while waiting:
+        for state in before[waiting.pop()]:
+            if state not in found:
+                found.add(state)
+                waiting.append(state)
+    numbers = {state: number for number, state in enumerate(sorted({0, *found}))}
+    kept = [
+        tuple([(low, high, numbers[following]) for low, high, following in machine.edges[state] if following in found])
+        for state in numbers
+    ]
+    return Machine(tuple(kept), frozenset(numbers[state] for state in machine.accepting))
 
 
 def too_large(where: str) -> OptionError:

@@ -18,28 +18,24 @@ from typing import Any
 from pyapp.errors import OptionError
 from pyapp.text.automata import (
     EMPTY,
-    LAST_CHARACTER,
     NFA_STATES,
     NOTHING,
-    Byte,
     Either,
     Expression,
     Members,
-    Ranges,
     Repeat,
     Separated,
     both,
-    characters,
-    common,
+    compile_expression,
+    explored,
     joined,
     literal,
     optional,
-    others,
     too_large,
+    without,
 )
-from pyapp.text.json_schemas import Schemas, Unsupported, is_a, is_annotation, is_list_of_texts
+from pyapp.text.json_schemas import Schemas, Unsupported, is_a, is_annotation, is_list_of_texts, key_of
 from pyapp.text.number_forms import (
-    DIGIT,
     DIGITS,
     FRACTION,
     INTEGER,
@@ -50,81 +46,48 @@ from pyapp.text.number_forms import (
     with_decimals,
 )
 from pyapp.text.patterns import Pattern
+from pyapp.text.string_forms import (
+    FORMATS,
+    any_character,
+    any_string,
+    of_format,
+    of_lengths,
+    quoted,
+    spelled,
+    string,
+)
 
 KEYWORDS = {
     "string": frozenset({"minLength", "maxLength", "pattern", "format"}),
     "integer": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
     "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
-    "array": frozenset({"items", "prefixItems", "minItems", "maxItems"}),
-    "object": frozenset({"properties", "required", "additionalProperties"}),
+    "array": frozenset({"items", "prefixItems", "minItems", "maxItems", "uniqueItems"}),
+    "object": frozenset(
+        "properties required additionalProperties patternProperties propertyNames minProperties maxProperties".split()
+    ),
     "boolean": frozenset(),
     "null": frozenset(),
 }
+INSTEAD = {  # of keywords that are not supported
+    "not": "Say what may come instead: enum, type, minimum, pattern …",
+    "if": "Give anyOf with a schema for each case",
+    "contains": "Put the item first with prefixItems",
+    "dependentRequired": "Give anyOf with a schema for each case",
+    "dependentSchemas": "Give anyOf with a schema for each case",
+    "unevaluatedProperties": "Give additionalProperties: false",
+    "unevaluatedItems": "Give items: false",
+    "nullable": 'Give a type such as ["string", "null"]',
+    "$dynamicRef": "Give $ref",
+}
+SHUFFLED = 6  # different items that come in any order; more come in the order of the schema
 MOST_ITEMS = 300  # that are counted in an array
 LAST_DIGIT, EXACT = Decimal(1).scaleb(-DIGITS), Context(prec=3 * DIGITS)
 MOST_SCHEMAS = 20_000  # that are read: each needs states, and references to one another multiply
 NESTING = 4  # of values of which the schema says nothing, and of a reference in itself
-DATE = r"[12]\d{3}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))"
-TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
-HOST = r"[a-z0-9]{1,20}(-[a-z0-9]{1,20})?(\.[a-z0-9]{1,20}(-[a-z0-9]{1,20})?){0,2}\.[a-z]{2,12}"
-CLOCK = r"\d{1,4}H(\d{1,2}M(\d{1,2}S)?)?|\d{1,4}M(\d{1,2}S)?|\d{1,4}S"
-OCTET = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
-FORMATS = {
-    "date": DATE,
-    "time": TIME,
-    "date-time": f"({DATE})T{TIME}",
-    "uuid": r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
-    "ipv4": rf"{OCTET}(\.{OCTET}){{3}}",
-    "ipv6": r"[0-9a-f]{1,4}(:[0-9a-f]{1,4}){7}",
-    "hostname": HOST,
-    "email": rf"[a-z0-9]{{1,20}}([._+-][a-z0-9]{{1,20}}){{0,2}}@{HOST}",
-    "uri": rf"https?://{HOST}(:[1-9]\d{{1,3}})?(/[A-Za-z0-9._~-]*)*(\?[A-Za-z0-9=&._~-]+)?",
-    "duration": rf"P(\d{{1,4}}W|\d{{1,4}}D(T({CLOCK}))?|T({CLOCK}))",
-}
-SHORT = {8: "b", 9: "t", 10: "n", 12: "f", 13: "r", 0x22: '"', 0x5C: "\\"}
-ESCAPED: Ranges = [(0, 0x1F), (0x22, 0x22), (0x5C, 0x5C)]
 
 SPACE = optional(literal(" "))
 COMMA = joined(literal(","), SPACE)
 COLON = joined(literal(":"), SPACE)
-HEX = Either((DIGIT, Byte(0x41, 0x46), Byte(0x61, 0x66)))
-
-
-def _any_of(letters: str) -> Expression:
-    return Either(tuple(literal(letter) for letter in letters))
-
-
-def quoted(ranges: Iterable[tuple[int, int]]) -> Expression:
-    """One character of these inside a JSON string: as itself, or escaped where JSON demands it."""
-    ranges = list(ranges)
-    escaped = [code for low, high in common(ranges, ESCAPED) for code in range(low, high + 1)]
-    spelled = [literal(f"\\{SHORT[code]}" if code in SHORT else f"\\u{code:04x}") for code in escaped]
-    return Either((characters(common(ranges, others(ESCAPED))), *spelled))
-
-
-def any_character() -> Expression:
-    """Any character inside a JSON string: as itself, or by one of the escapes of one letter."""
-    return Either((characters(others(ESCAPED)), joined(literal("\\"), _any_of('"\\/bfnrt'))))
-
-
-def any_spelling() -> Expression:
-    """Any character inside a JSON string, with every escape that JSON knows; the two halves of a pair are one."""
-    low_half = joined(literal("\\u"), _any_of("dD"), _any_of("cdefCDEF"), HEX, HEX)
-    after_u = (
-        joined(Either((DIGIT, _any_of("abcefABCEF"))), HEX, HEX, HEX),
-        joined(_any_of("dD"), Byte(0x30, 0x37), HEX, HEX),
-        joined(_any_of("dD"), _any_of("89abAB"), HEX, HEX, low_half),
-    )
-    escapes = Either((_any_of('"\\/bfnrt'), joined(literal("u"), Either(after_u))))
-    return Either((characters(others(ESCAPED)), joined(literal("\\"), escapes)))
-
-
-def string(content: Expression) -> Expression:
-    return joined(literal('"'), content, literal('"'))
-
-
-def any_string() -> Expression:
-    return string(Repeat(any_spelling(), 0, None))
 
 
 @cache
@@ -144,6 +107,36 @@ def array(item: Expression) -> Expression:
 def mapping(value: Expression) -> Expression:
     """An object of any keys."""
     return joined(literal("{"), optional(Separated(joined(any_string(), COLON, value), COMMA)), literal("}"))
+
+
+def in_any_order(texts: list[str], least: int, most: int | None, where: str) -> Expression:
+    """From `least` to `most` of these texts, each at most once."""
+    data = [text.encode("utf-8", "surrogatepass") for text in texts]
+    most = len(data) if most is None else most
+
+    def steps(state: tuple[frozenset[int], bytes]) -> Iterable[tuple[int, int, tuple[frozenset[int], bytes]]]:
+        used, read = state  # the complete ones, and what is read of the next one or the comma before it
+        if read == b",":
+            yield 0x20, 0x20, (used, b"")
+            read = b""
+        following: dict[int, tuple[frozenset[int], bytes]] = {}
+        for index, text in enumerate(data):
+            if index in used or not text.startswith(read):
+                continue
+            if len(text) > len(read):
+                following[text[len(read)]] = (used, text[: len(read) + 1])
+            elif len(used) + 1 < most:
+                following[0x2C] = (used | {index}, b",")
+        for byte, after in following.items():
+            yield byte, byte, after
+
+    def accepts(state: tuple[frozenset[int], bytes]) -> bool:
+        used, read = state
+        whole = any(index not in used and text == read for index, text in enumerate(data))
+        return len(used) + 1 >= least and whole if read else not least and not used
+
+    nothing: frozenset[int] = frozenset()
+    return explored((nothing, b""), steps, accepts, where) if most else EMPTY
 
 
 class Schema:
@@ -172,6 +165,8 @@ class Schema:
         asked = {name: given for name, given in schema.items() if not is_annotation(name, given)}
         if not asked:
             return any_value()
+        if "not" in asked:
+            return self._except(asked, place)
         if "allOf" in asked:
             return self._together(asked, place)
         for name in ("$ref", "anyOf", "oneOf", "const", "enum"):
@@ -227,6 +222,52 @@ class Schema:
             raise self._error(str(error), f"{place}/allOf") from None
         return self.value(schema, f"{place}/allOf")
 
+    def _except(self, asked: Mapping[str, Any], place: str) -> Expression:
+        """A schema without the values, or the types, that `not` lists."""
+        denied, rest = asked["not"], {name: given for name, given in asked.items() if name != "not"}
+        only_type = isinstance(denied, Mapping) and denied.keys() == {"type"}
+        kinds = self._types(denied, f"{place}/not") if only_type else []
+        known, values = self._listed(rest, place), [] if kinds else self._listed(denied, f"{place}/not")
+        if values is None:
+            raise self._error("only const, enum or type are supported here", f"{place}/not", INSTEAD["not"])
+        keys = set(map(key_of, values))
+        if known is not None:
+            left = [value for value in known if key_of(value) not in keys and not any(is_a(value, k) for k in kinds)]
+            return self._constants(left, {}, place) if left else NOTHING
+        if beside := rest.keys() & {"$ref", "allOf", "anyOf", "oneOf"}:
+            raise self._error(f"not supported beside {min(beside)}", f"{place}/not", "Put it into each of the schemas")
+        types = self._types(rest, place) if rest else [kind for kind in KEYWORDS if kind != "integer"]
+        self._check_keywords(rest, types, place)
+        found: list[Expression] = []
+        for kind in types:
+            here = [value for value in values if is_a(value, kind)]
+            if kind in kinds or (kind == "integer" and "number" in kinds):
+                continue
+            if kind == "number" and "integer" in kinds:
+                raise self._error("numbers that are not whole are no type", f"{place}/not", INSTEAD["not"])
+            if kind in ("boolean", "null"):
+                left = [value for value in ([None] if kind == "null" else [False, True]) if key_of(value) not in keys]
+                found += [literal(json.dumps(value)) for value in left]
+                continue
+            expression = self._typed(
+                {**{name: rest[name] for name in rest if name in KEYWORDS[kind]}, "type": kind}, place
+            )
+            if here and kind == "string":
+                expression = without(expression, Either(tuple(map(spelled, here))), f"{self._where}: {place}")
+            elif here and kind == "integer":
+                texts = [text for value in here for text in ([str(int(value))] if value else ["0", "-0"])]
+                expression = without(expression, Either(tuple(map(literal, texts))), f"{self._where}: {place}")
+            elif here:
+                raise self._error(f"values of type {kind} cannot be left out", f"{place}/not", INSTEAD["not"])
+            found.append(expression)
+        return Either(tuple(found))
+
+    def _listed(self, schema: Any, place: str) -> list[Any] | None:
+        try:
+            return self._schemas.listed(schema)
+        except Unsupported as error:
+            raise self._error(str(error), place) from None
+
     def _reference(self, target: Any, place: str) -> Expression:
         """The value that a reference points to; nothing in the NESTING-th one of itself."""
         try:
@@ -249,15 +290,20 @@ class Schema:
         if "type" in asked:
             types = self._types(asked, place)
             values = [value for value in values if any(is_a(value, kind) for kind in types)]
+        texts = self._texts(values, place)
+        if not texts:
+            raise self._error("no value has the type", place)
+        return Either(tuple(literal(text) for text in texts))
+
+    def _texts(self, values: list[Any], place: str) -> list[str]:
+        """The JSON of constants."""
         try:
             texts = [json.dumps(value, ensure_ascii=False, allow_nan=False) for value in values]
         except (TypeError, ValueError) as error:
             raise self._error(f"not a JSON value: {error}", place) from None
-        if not texts:
-            raise self._error("no value has the type", place)
         if sum(map(len, texts)) > NFA_STATES:
             raise too_large(f"{self._where}: {place}")
-        return Either(tuple(literal(text) for text in texts))
+        return texts
 
     def _types(self, asked: Mapping[str, Any], place: str) -> list[str]:
         """The types in `type`; without it, those to which the keywords belong."""
@@ -271,13 +317,16 @@ class Schema:
 
     def _typed(self, asked: Mapping[str, Any], place: str) -> Expression:
         types = self._types(asked, place)
-        known = frozenset({"type"}).union(*(KEYWORDS[kind] for kind in types))
-        for name in asked:
-            if name not in known:
-                raise self._error(f"the keyword {name!r:.40} is not supported here", place)
+        self._check_keywords(asked, types, place)
         if "number" in types:  # which the whole numbers are part of
             types = [kind for kind in types if kind != "integer"]
         return Either(tuple([getattr(self, f"_{kind}")(asked, place) for kind in types]))
+
+    def _check_keywords(self, asked: Mapping[str, Any], types: list[str], place: str) -> None:
+        known = frozenset({"type"}).union(*(KEYWORDS[kind] for kind in types))
+        for name in asked:
+            if name not in known:
+                raise self._error(f"the keyword {name!r:.40} is not supported here", place, INSTEAD.get(name))
 
     def _null(self, asked: Mapping[str, Any], place: str) -> Expression:
         return literal("null")
@@ -338,30 +387,27 @@ class Schema:
         return value
 
     def _string(self, asked: Mapping[str, Any], place: str) -> Expression:
+        where = f"{self._where}: {place}"
+        least, most = self._counts(asked, "minLength", "maxLength", place)
         contents: list[Expression] = []
-        if "pattern" in asked:
-            pattern, where = asked["pattern"], f"{self._where}: {place}/pattern"
-            if not isinstance(pattern, str):
-                raise self._error("must be a text", f"{place}/pattern")
-            contents.append(Pattern(pattern, where, quoted).inside())
         if "format" in asked:
-            if asked["format"] not in FORMATS:
+            if not isinstance(asked["format"], str) or asked["format"] not in FORMATS:
                 known = ", ".join(FORMATS)
                 raise self._error(f"unknown format {asked['format']!r:.40}", f"{place}/format", f"Known are {known}")
-            contents.append(Pattern(FORMATS[asked["format"]], self._where, quoted).whole())
-        least, most = self._counts(asked, "minLength", "maxLength", place)
-        if not contents:
-            if (least, most) == (0, None):
-                return any_string()
-            return string(Repeat(any_character(), least, most))  # few states for each character
-        where = f"{self._where}: {place}"
-        if (least, most) != (0, None):
-            character = quoted([(0, LAST_CHARACTER)])  # as patterns spell it
-            contents.append(Repeat(both(character, character, where), least, most))
-        found = contents[0]
-        for other in contents[1:]:
-            found = both(found, other, where)
-        return string(found)
+            contents.append(of_format(asked["format"], least, most, where))
+        if "pattern" in asked:
+            pattern = self._pattern(asked["pattern"], f"{place}/pattern").inside()
+            contents.append(pattern if contents else of_lengths(pattern, least, most, where))
+        if contents:
+            return string(contents[0] if len(contents) == 1 else both(contents[0], contents[1], where))
+        if (least, most) == (0, None):
+            return any_string()
+        return string(Repeat(any_character(), least, most))  # few states for each character
+
+    def _pattern(self, pattern: Any, place: str) -> Pattern:
+        if not isinstance(pattern, str):
+            raise self._error("must be a text", place)
+        return Pattern(pattern, f"{self._where}: {place}", quoted)
 
     def _array(self, asked: Mapping[str, Any], place: str) -> Expression:
         least, most = self._counts(asked, "minItems", "maxItems", place)
@@ -369,6 +415,8 @@ class Schema:
         if not isinstance(first, list):
             raise self._error("must be a list", f"{place}/prefixItems")
         parts = [self.value(part, f"{place}/prefixItems/{index}") for index, part in enumerate(first)]
+        if asked.get("uniqueItems") is not None and most != 1:
+            return self._distinct(asked, least, most, place)
         if asked.get("items", True) is False:
             most = len(parts) if most is None else min(most, len(parts))
             item: Expression = EMPTY
@@ -390,25 +438,106 @@ class Schema:
             tail = here if index < least else optional(here)
         return joined(literal("["), tail, literal("]"))
 
+    def _distinct(self, asked: Mapping[str, Any], least: int, most: int | None, place: str) -> Expression:
+        """An array of items that all differ, of a list of values."""
+        values = self._listed(asked.get("items", True), f"{place}/items")
+        if asked["uniqueItems"] is not True or asked.get("prefixItems") or values is None:
+            raise self._error(
+                "items that differ are supported for a list of values only", f"{place}/uniqueItems",
+                "Give items an enum, or leave uniqueItems out and remove what is double afterwards",
+            )  # fmt: skip
+        if least > len(values):
+            raise self._error(f"{least} different items do not exist", f"{place}/minItems")
+        texts = self._texts(values, place)
+        if len(texts) > SHUFFLED:  # the orders of many are too many
+            return joined(
+                literal("["), Members(tuple((literal(text), False) for text in texts), COMMA, least, most), literal("]")
+            )
+        return joined(literal("["), in_any_order(texts, least, most, f"{self._where}: {place}"), literal("]"))
+
     def _object(self, asked: Mapping[str, Any], place: str) -> Expression:
         properties, required = asked.get("properties", {}), asked.get("required", [])
-        more = asked.get("additionalProperties", True)
-        if not isinstance(properties, Mapping) or not is_list_of_texts(required):
-            raise self._error("properties must be an object, required a list of texts", place)
+        more, patterns = asked.get("additionalProperties", True), asked.get("patternProperties", {})
+        if not isinstance(properties, Mapping) or not is_list_of_texts(required) or not isinstance(patterns, Mapping):
+            raise self._error("properties and patternProperties must be objects, required a list of texts", place)
+        least, most = self._counts(asked, "minProperties", "maxProperties", place)
+        if "propertyNames" in asked:
+            properties, patterns, more = self._named(asked["propertyNames"], properties, patterns, more, place)
+        keys = {pattern: self._pattern(pattern, f"{place}/patternProperties").inside() for pattern in patterns}
+        automata = {pattern: compile_expression(key, f"{self._where}: {place}") for pattern, key in keys.items()}
         missing = [name for name in required if name not in properties]
-        if missing and more is False:
-            raise self._error(f"the required {missing[0]!r:.40} is not among the properties", f"{place}/required")
-        properties = {**properties, **dict.fromkeys(missing, more)}
-        if not properties:
-            if more is False:
-                return literal("{}")
-            return mapping(self.value(more, f"{place}/additionalProperties"))
+        names = dict(properties)
+        for name in [*names, *missing]:
+            inside = json.dumps(name, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
+            fitting = [patterns[pattern] for pattern in patterns if automata[pattern].matches(inside)]
+            if name not in names and not fitting and more is False:
+                raise self._error(f"the required {name!r:.40} is not among the properties", f"{place}/required")
+            try:
+                for schema in fitting:
+                    names[name] = self._schemas.both(names.get(name, True), schema)
+            except Unsupported as error:
+                raise self._error(str(error), f"{place}/properties/{name}") from None
+            names.setdefault(name, more)
+        if not names and not patterns and more is not False:
+            value = self.value(more, f"{place}/additionalProperties")
+            return self._entries(joined(any_string(), COLON, value), least, most, place)
         needed = frozenset(required)
         parts = []
-        for name, schema in properties.items():
+        for name, schema in names.items():
             value = self.value(schema, f"{place}/properties/{name}")
             parts.append((joined(literal(json.dumps(name, ensure_ascii=False)), COLON, value), name in needed))
+        if not patterns:
+            return joined(literal("{"), Members(tuple(parts), COMMA, least, most), literal("}"))
+        if parts and (least > len(needed) or most is not None):
+            raise self._error(
+                "minProperties and maxProperties are not supported for both properties and patternProperties", place,
+                "Leave them out, or name all properties",
+            )  # fmt: skip
+        entries: list[Expression] = []
+        for pattern, key in keys.items():  # names that fit one pattern, and are no properties
+            rest = [string(keys[other]) for other in keys if other != pattern]
+            rest += [literal(json.dumps(name, ensure_ascii=False)) for name in names]
+            found = without(string(key), Either(tuple(rest)), f"{self._where}: {place}") if rest else string(key)
+            entries.append(
+                joined(found, COLON, self.value(patterns[pattern], f"{place}/patternProperties/{pattern:.40}"))
+            )
+        if not parts:
+            return self._entries(Either(tuple(entries)), least, most, place)
+        parts.append((Separated(Either(tuple(entries)), COMMA), False))
         return joined(literal("{"), Members(tuple(parts), COMMA), literal("}"))
+
+    def _named(
+        self, names: Any, properties: Mapping[str, Any], patterns: Mapping[str, Any], more: Any, place: str
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any], Any]:
+        """properties, patternProperties and additionalProperties, where `propertyNames` says which names may come."""
+        values = self._listed(names, f"{place}/propertyNames")
+        if values is not None and not patterns:
+            known = [value for value in values if isinstance(value, str)]
+            return {name: properties.get(name, more) for name in known}, {}, False
+        asked = {name: given for name, given in names.items() if name != "type"} if isinstance(names, Mapping) else {}
+        if asked.keys() == {"pattern"} and not properties and not patterns:
+            return {}, {asked["pattern"]: more}, False
+        if not asked and isinstance(names, Mapping) and names.get("type") == "string":
+            return properties, patterns, more
+        raise self._error(
+            "only an enum or a pattern without other properties are supported", f"{place}/propertyNames",
+            "Name the properties, or give patternProperties",
+        )  # fmt: skip
+
+    def _entries(self, entry: Expression, least: int, most: int | None, place: str) -> Expression:
+        """An object of entries of any names. A name may come twice and then counts once."""
+        if least > 1:
+            raise self._error(
+                "more than 1 is not supported for properties of any names", f"{place}/minProperties",
+                "Name the properties, or give an array with minItems",
+            )  # fmt: skip
+        if most is None:
+            several: Expression = Separated(entry, COMMA)
+        elif most > MOST_ITEMS:
+            raise too_large(f"{self._where}: {place}")
+        else:
+            several = joined(entry, Repeat(joined(COMMA, entry), 0, most - 1)) if most else NOTHING
+        return joined(literal("{"), several if least else optional(several), literal("}"))
 
     def _counts(self, asked: Mapping[str, Any], least: str, most: str, place: str) -> tuple[int, int | None]:
         low, high = asked.get(least, 0), asked.get(most)

@@ -16,6 +16,7 @@ ANNOTATIONS = frozenset(
 # `format` of texts and numbers that says how they are stored or shown, and not what they are.
 SHOWN_AS = frozenset("password binary byte int32 int64 float double decimal".split())
 NUMBERS = frozenset({"integer", "number"})
+MEMBERS = frozenset({"properties", "required", "additionalProperties"})
 MOST_STEPS = 16  # references and alternatives in one another, until a comparison gives up
 MOST_VISITS = 20_000  # pairs of schemas that are compared: alternatives in one another multiply
 
@@ -67,6 +68,23 @@ class Schemas:
                 raise Unsupported(f"{target!r:.60} is missing")
         return found
 
+    def listed(self, schema: Any, steps: int = MOST_STEPS) -> list[Any] | None:
+        """The different values that fit, where the schema or what it points to lists them; else None."""
+        if not steps or not isinstance(schema, Mapping):
+            return None
+        asked = {name: given for name, given in schema.items() if not is_annotation(name, given)}
+        if asked.keys() == {"$ref"}:
+            return self.listed(self.pointed(asked["$ref"]), steps - 1)
+        if asked.keys() == {"type"}:
+            kinds: dict[str, list[Any]] = {"boolean": [False, True], "null": [None]}
+            return kinds.get(str(asked["type"]))
+        values = _values(asked)
+        if values is None or asked.keys() - {"type", "const", "enum"} or len(asked.keys() & {"const", "enum"}) > 1:
+            return None
+        if "type" in asked:
+            values = [value for value in values if any(is_a(value, kind) for kind in _type_names(asked["type"]))]
+        return list({key_of(value): value for value in values}.values())
+
     def _visit(self) -> None:
         self._visits += 1
         if self._visits > MOST_VISITS:
@@ -107,7 +125,7 @@ class Schemas:
             return _of_values(values, one, other)
         found = {}
         for name in {**one, **other}:
-            if name in ("properties", "required", "additionalProperties"):
+            if name in MEMBERS:
                 continue
             if name not in one or name not in other:
                 found[name] = one[name] if name in one else other[name]
@@ -115,15 +133,15 @@ class Schemas:
                 found[name] = self._joined(name, one[name], other[name], steps)
         if found.get("type") == []:
             return False
-        if {"properties", "required", "additionalProperties"} & {*one, *other}:
+        if MEMBERS & {*one, *other}:
             found |= self._members(one, other, steps)
         return found
 
     def _joined(self, name: str, one: Any, other: Any, steps: int) -> Any:
         """A keyword that both schemas have."""
         choose: dict[str, Callable[[Any, Any], Any]] = {
-            "minimum": max, "exclusiveMinimum": max, "minLength": max, "minItems": max,
-            "maximum": min, "exclusiveMaximum": min, "maxLength": min, "maxItems": min,
+            "minimum": max, "exclusiveMinimum": max, "minLength": max, "minItems": max, "minProperties": max,
+            "maximum": min, "exclusiveMaximum": min, "maxLength": min, "maxItems": min, "maxProperties": min,
         }  # fmt: skip
         if one == other:
             return one
@@ -147,6 +165,8 @@ class Schemas:
 
     def _members(self, one: Mapping[str, Any], other: Mapping[str, Any], steps: int) -> dict[str, Any]:
         """The keywords of objects: a property of one schema is an additional property of the other."""
+        if any("patternProperties" in part or "propertyNames" in part for part in (one, other)):
+            raise Unsupported("patternProperties and propertyNames cannot be joined with another schema's properties")
         parts = [part.get("properties", {}) for part in (one, other)]
         rests = [part.get("additionalProperties", True) for part in (one, other)]
         needed = [part.get("required", []) for part in (one, other)]
@@ -187,7 +207,7 @@ class Schemas:
         values = [_values(part) for part in (one, other)]
         types = [_types(part) for part in (one, other)]
         if values[0] is not None and values[1] is not None:
-            return not {_key(value) for value in values[0]} & {_key(value) for value in values[1]}
+            return not {key_of(value) for value in values[0]} & {key_of(value) for value in values[1]}
         for listed, kinds in ((values[0], types[1]), (values[1], types[0])):
             if listed is not None:
                 return kinds is not None and not any(is_a(value, kind) for value in listed for kind in kinds)
@@ -239,15 +259,15 @@ def _of_values(values: list[Any], one: Mapping[str, Any], other: Mapping[str, An
         [part["const"]] if name == "const" else _list(part, "enum")
         for part in values for name in ("const", "enum") if name in part
     ]  # fmt: skip
-    known = [{_key(value) for value in found} for found in lists]
-    kept = [value for value in lists[0] if all(_key(value) in keys for keys in known)]
+    known = [{key_of(value) for value in found} for found in lists]
+    kept = [value for value in lists[0] if all(key_of(value) in keys for keys in known)]
     for part in (one, other):
         if "type" in part:
             kept = [value for value in kept if any(is_a(value, kind) for kind in _type_names(part["type"]))]
     return {"enum": kept} if kept else False
 
 
-def _key(value: Any) -> str:
+def key_of(value: Any) -> str:
     """Equal for equal JSON values: 1 and 1.0 are one number, 1 and true are not equal."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)

@@ -35,6 +35,7 @@ OF_FAIRSEQ: Mapping[str, tuple[Sequence[str], int, Sequence[str]]] = {
     "MBart": (FAIRSEQ, 3, MBART),
     "MBart50": (FAIRSEQ, 3, MBART50),
 }
+MASK_BEHIND = {"DebertaV2": "[MASK]", "Barthez": "<mask>"}  # by class: a mask that is no piece comes behind them
 LLAMA = ("", "Llama", "CodeLlama", "Gemma", "PreTrained", "Yi", "Baichuan", "InternLM", "InternLM2")
 
 
@@ -59,10 +60,10 @@ def document_of_class(model: SentencePieceModel, settings: Mapping[str, Any], wh
         last = len(model.pieces) + count - 1
         added |= {last - index: added_token(last - index, f"<extra_id_{index}>") for index in range(count)}
     listed = more_tokens(settings)
-    if kind == "DebertaV2":
-        mask, behind = token_name(settings, "mask_token", "[MASK]"), len(model.pieces)
+    if kind in MASK_BEHIND:
+        mask, behind = token_name(settings, "mask_token", MASK_BEHIND[kind]), len(model.pieces)
         if mask not in model.pieces and mask not in {entry["content"] for entry in listed.values()}:
-            added[behind] = added_token(behind, mask)
+            added[behind] = added_token(behind, mask) | {"lstrip": kind == "Barthez"}
     for number, entry in listed.items():
         piece = model.pieces[number] if number < len(model.pieces) else entry["content"]
         if piece == entry["content"]:
@@ -129,7 +130,7 @@ def _post_processor(
 
     bos = named("bos_token", "<s>", model.bos_id)
     eos = named("eos_token", "</s>", model.eos_id)
-    if kind in ("XLMRoberta", "Camembert"):
+    if kind in ("XLMRoberta", "Camembert", "Barthez"):
         return template(bos, eos, between=[*eos, *eos], second_type=0)
     if kind in ("MBart", "MBart50"):
         name = token_name(settings, "src_lang", "en_XX")

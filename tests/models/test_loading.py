@@ -16,7 +16,7 @@ from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_safetensors, write_sharded_safetensors
 from pyapp.models import gemma
 from pyapp.models._index import MODEL_TYPES
-from pyapp.models.load import build, load_model
+from pyapp.models.load import build, load_model, module_of
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.text.session import capacity_of
 from tests.models.decoder_configs import CONFIGS, QUANTISED
@@ -156,6 +156,19 @@ def test_unknown_architectures_and_types_are_refused_before_weights_are_read(tmp
     write_safetensors(tmp_path / "model.safetensors", state)
     with pytest.raises(OptionError, match="q9_9"):
         load(tmp_path / "model.safetensors", "llama", "q9_9")
+
+
+def test_models_of_other_kinds_say_what_they_are_for(tmp_path: Path) -> None:
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError, match="this is an adapter .LoRA., not a model. Give the model that it belongs to"):
+        load_model(tmp_path)
+    (tmp_path / "adapter_model.safetensors").unlink()
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
+    with pytest.raises(ModelError, match="'whisper' are not for causal-lm. They transcribe speech"):
+        load_model(tmp_path)
+    with pytest.raises(ModelError, match="'clip' are not for image-classification. It chooses among labels"):
+        module_of({"model_type": "clip"}, "config.json", "image-classification")
 
 
 def test_weights_that_other_libraries_quantised_are_refused_before_they_are_read(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 import pyapp
 from tests.audio.networks import speaker_network, speech_network
 from tests.serve.conftest import ROOT
+from tests.text.chat_model import write_chat_model
 from tests.text.embedder import write_classifier
 from tests.together import check_each
 
@@ -61,6 +62,54 @@ def test_chat(client: Any) -> None:
     parts = [{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]
     same = post(client, "/v1/chat/completions", **ASK | {"messages": [{"role": "user", "content": parts}]})
     assert same["choices"][0]["message"]["content"] == text
+
+
+def test_what_clients_of_other_servers_send(client: Any) -> None:
+    """llama.cpp's max_tokens -1, vLLM's usage with each piece, litellm's form of /rerank."""
+    endless = post(client, "/v1/completions", model="chat", prompt="ab", max_tokens=-1, temperature=0)
+    assert endless["choices"][0]["finish_reason"] == "length" and endless["usage"]["total_tokens"] >= 512
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    for path, body in (("/v1/chat/completions", ASK), ("/v1/completions", {"prompt": "ab", "max_tokens": 6})):
+        stream = events(client, path, **body, stream_options=options)
+        counts = [chunk["usage"]["completion_tokens"] for chunk in stream]
+        assert counts == sorted(counts) and counts[-1] == 6 and counts[0] < 6, counts
+        assert {chunk["usage"]["prompt_tokens"] for chunk in stream} == {stream[-1]["usage"]["prompt_tokens"]}
+    ask = {"model": "embedder", "query": "a cat slept", "documents": ["the boat", "a cat slept"]}
+    found = post(client, "/rerank", **ask, top_n=1, return_documents=True)
+    assert [(r["index"], r["document"]["text"]) for r in found["results"]] == [(1, "a cat slept")]
+    by_field = ask | {"documents": [{"title": "boat", "body": "x"}, {"title": "cat", "body": "y"}]}
+    assert post(client, "/rerank", **by_field, rank_fields=["title"])["results"]
+    assert client.post("/rerank", json=by_field).status_code == 400
+
+
+def test_filling_in_the_middle(tmp_path: Path) -> None:
+    """StarCoder's tokens among the model's: the prompt is prefix, suffix and middle, and such a token ends the text."""
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+    from pyapp.text.fill_in_middle import between
+    from pyapp.text.tokenizer import Tokenizer
+
+    write_chat_model(tmp_path / "chat", dim=32)
+    path = tmp_path / "chat" / "tokenizer.json"
+    document = json.loads(path.read_text())
+    names = ("<fim_prefix>", "<fim_suffix>", "<fim_middle>")
+    vocabulary = document["model"]["vocab"]
+    for number, name in zip((253, 254, 255), names, strict=True):  # bytes that no text has
+        del vocabulary[next(letter for letter, id in vocabulary.items() if id == number)]
+        vocabulary[name] = number
+        document["added_tokens"].insert(0, document["added_tokens"][-1] | {"id": number, "content": name})
+    document["added_tokens"].sort(key=lambda entry: entry["id"])
+    path.write_text(json.dumps(document))
+    gap = between(Tokenizer.from_json(path.read_text()), "ab<fim_suffix>", "c")
+    assert gap.ids == [253, 97, 98, *b"<fim_suffix>", 254, 99, 255] and gap.stops == {253, 254, 255}
+    with TestClient(make_app(Context(Settings(models=(f"chat={tmp_path / 'chat'}",), preload=False)))) as other:
+        ask = {"model": "chat", "max_tokens": 4, "temperature": 0}
+        filled = post(other, "/v1/completions", **ask, prompt="ab", suffix="c")
+        plain = post(other, "/v1/completions", **ask, prompt=[253, 97, 98, 254, 99, 255])
+        assert filled["choices"] == plain["choices"] and filled["usage"]["prompt_tokens"] == 6
 
 
 def test_forms_and_tools(client: Any) -> None:
@@ -462,6 +511,8 @@ REFUSED = [
     ("/v1/completions", {"prompt": {"file": "/etc/passwd"}}, 400, "prompt"),
     ("/v1/completions", {"prompt": [5, 999999]}, 400, "prompt"),
     ("/v1/completions", {"prompt": "a", "suffix": "b"}, 400, "suffix"),
+    ("/v1/completions", {"prompt": [1, 2], "suffix": "b"}, 400, "suffix"),
+    ("/v1/completions", {"prompt": "a", "max_tokens": -2}, 400, "max_tokens"),
     ("/v1/embeddings", {"input": []}, 400, "input"),
     ("/v1/embeddings", {"input": [1, "a"]}, 400, "input"),
     ("/v1/embeddings", {"input": "a", "dimensions": 999}, 400, "dimensions"),

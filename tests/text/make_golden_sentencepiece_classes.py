@@ -33,6 +33,10 @@ MODELS: dict[str, dict[str, Any]] = {
         "kind": "unigram", "vocab_size": 80, "rules": True, "pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1,
         "control_symbols": ["[CLS]", "[SEP]"], "user_defined_symbols": ["[MASK]"],
     },
+    "barthez": {
+        "kind": "unigram", "vocab_size": 80, "rules": True, "bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3,
+        "pad_piece": "<pad>",
+    },
     "deberta": {
         "kind": "unigram", "vocab_size": 80, "rules": True, "pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3,
         "pad_piece": "[PAD]", "bos_piece": "[CLS]", "eos_piece": "[SEP]", "unk_piece": "[UNK]",
@@ -40,7 +44,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 FILES = {
     "fairseq": "sentencepiece.bpe.model", "t5": "spiece.model", "llama": "tokenizer.model", "gemma": "tokenizer.model",
-    "albert": "spiece.model", "deberta": "spm.model",
+    "albert": "spiece.model", "barthez": "sentencepiece.bpe.model", "deberta": "spm.model",
 }  # fmt: skip
 CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("XLMRobertaTokenizer", "fairseq", {}),
@@ -56,6 +60,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("GemmaTokenizer", "gemma", {}),
     ("AlbertTokenizer", "albert", {}),
     ("AlbertTokenizer", "albert", {"do_lower_case": False, "keep_accents": True}),
+    ("BarthezTokenizer", "barthez", {}),
     ("DebertaV2Tokenizer", "deberta", {}),
     ("DebertaV2Tokenizer", "deberta", {"do_lower_case": True}),
 ]

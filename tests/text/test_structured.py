@@ -228,6 +228,43 @@ VALUES: list[tuple[Any, list[str], list[str]]] = [
             json.dumps({"value": 1, "left": {"value": 2, "left": {"value": 3, "left": {"value": 4}}}})],
      ["{}", json.dumps({"value": 1, "left": {"value": 2, "left": {"value": 3, "left": {"value": 4, "left": None}}}})]),
     ({"type": "array", "items": {"$ref": "#"}}, ["[]", "[[], [[]]]", "[[[[]]]]"], ["[1]", "[[[[[[]]]]]]"]),
+    ({"type": "array", "items": {"$ref": "#/$defs/c"}, "uniqueItems": True, "minItems": 1,
+      "$defs": {"c": {"enum": [1, 12, "a"]}}},
+     ["[1]", '["a", 12,1]', "[12, 1]", '[1, 12, "a"]'], ["[]", "[1, 1]", "[1, ]", '[1,12,"a",1]', "[1,12,12]"]),
+    ({"type": "array", "items": {"enum": [*"abcdefghi"]}, "uniqueItems": True, "maxItems": 2},
+     ["[]", '["a"]', '["c", "i"]'], ['["a","a"]', '["a","b","c"]']),
+    ({"type": "array", "items": {"type": "string", "maxLength": 1}, "uniqueItems": True, "maxItems": 1},
+     ["[]", '["x"]'], ['["x","x"]']),
+    ({"properties": {"a": {"const": 1}, "b": {"const": 2}, "c": {"const": 3}}, "minProperties": 2},
+     ['{"a":1,"b":2}', '{"b":2, "c":3}', '{"a":1,"b":2,"c":3}'], ["{}", '{"c":3}']),
+    ({"properties": {"a": {"const": 1}, "b": {"const": 2}, "c": {"const": 3}}, "maxProperties": 2, "required": ["c"]},
+     ['{"c":3}', '{"a":1,"c":3}'], ["{}", '{"a":1,"b":2}', '{"a":1,"b":2,"c":3}']),
+    ({"properties": {"a": {}}, "maxProperties": 0}, ["{}"], ['{"a":1}']),
+    ({"type": "object", "additionalProperties": {"const": 1}, "minProperties": 1, "maxProperties": 2},
+     ['{"x":1}', '{"x":1,"y":1}'], ["{}", '{"x":1,"y":1,"z":1}']),
+    ({"type": "object", "patternProperties": {"^x_": {"const": 1}}, "additionalProperties": False},
+     ["{}", '{"x_":1}', '{"x_a":1, "x_b":1}'], ['{"x":1}', '{"y_x_":1}', '{"x_a":2}']),
+    ({"properties": {"x_a": {"type": "integer"}, "n": {"const": 0}}, "required": ["x_r"], "patternProperties":
+      {"^x_": {"enum": [1, 2, "s"]}, "z$": {"const": 2}}, "additionalProperties": False},
+     ['{"x_a":1,"x_r":"s"}', '{"x_r":1,"x_q":"s","yz":2}', '{"n":0,"x_r":2}'],
+     ['{"x_a":"s","x_r":1}', '{"n":0}', '{"x_r":3}', '{"x_r":1,"x_a":"s"}', '{"x_r":1,"x_z":"s"}']),
+    ({"type": "object", "propertyNames": {"enum": ["a", "b"]}, "additionalProperties": {"type": "integer"}},
+     ["{}", '{"a":1}', '{"a":1,"b":2}'], ['{"c":1}', '{"a":"x"}']),
+    ({"type": "object", "propertyNames": {"pattern": "^[a-z]$"}, "additionalProperties": {"const": 1}},
+     ["{}", '{"a":1,"b":1}'], ['{"aa":1}', '{"a":2}']),
+    ({"type": "string", "not": {"enum": ["a", "b\n", 3]}}, ['""', '"ab"', '"c"', r'"\u0062"'],
+     ['"a"', r'"\u0061"', r'"b\n"', r'"b\u000A"', r'"\u0062\n"']),
+    ({"type": "integer", "minimum": -1, "maximum": 3, "not": {"const": 2.0}}, ["-1", "0", "1", "3"], ["2", "4"]),
+    ({"type": "integer", "not": {"const": 0}}, ["1", "10", "-10"], ["0", "-0"]),
+    ({"enum": ["a", "b", None], "not": {"enum": ["b"]}}, ['"a"', "null"], ['"b"']),
+    ({"not": {"const": None}}, ["1", '"x"', "[null]", '{"a":null}', "true"], ["null"]),
+    ({"type": ["string", "null", "boolean"], "maxLength": 1, "not": {"type": "null"}}, ['"a"', "true"],
+     ["null", '"ab"']),
+    ({"type": "string", "format": "email", "maxLength": 254}, ['"ab.c@mail.example.org"'], ['"ab"']),
+    ({"type": "string", "format": "uri", "minLength": 1, "maxLength": 2083}, ['"https://a.org/x/y.html?q=1"'], ['"a"']),
+    ({"type": "string", "format": "uri", "maxLength": 41}, [f'"https://a.org/{5 * "x"}"'],
+     [f'"https://a.org/{28 * "x"}"']),
+    ({"type": "string", "pattern": "^[^<>]{1,300}$"}, [f'"{300 * "é"}"', r'"\u001f"'], [f'"{301 * "a"}"', '"<"']),
     (True, ['{"a": [1, {"b": [true]}], "c": ""}', "-0.5", "null"], ["{a: 1}", "[[[[[1]]]]]", "nan"]),
 ]  # fmt: skip
 
@@ -245,7 +282,8 @@ def test_schemas(schema: Any, good: list[str], bad: list[str]) -> None:
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ({"type": "array", "uniqueItems": True}, "#: the keyword 'uniqueItems' is not supported here"),
+        ({"type": "array", "uniqueItems": True}, "#/uniqueItems: .* for a list of values only. Give items an enum"),
+        ({"type": "array", "items": {"enum": [1, 1.0]}, "uniqueItems": True, "minItems": 2}, "2 different items"),
         (
             {"type": "object", "properties": {"a": {"type": "string", "multipleOf": 2}}},
             "#/properties/a: .*'multipleOf'",
@@ -259,13 +297,17 @@ def test_schemas(schema: Any, good: list[str], bad: list[str]) -> None:
         ),
         ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "0 and 1 may both fit"),
         ({"oneOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"a": {"const": 2}}}]}, "may both fit"),
-        ({"not": {"type": "null"}}, "'not' is not supported"),
-        ({"type": "object", "patternProperties": {}}, "'patternProperties' is not supported"),
+        ({"not": {"minimum": 3}}, "#/not: only const, enum or type .* Say what may come"),
+        ({"type": "number", "not": {"const": 3}}, "#/not: values of type number cannot be left out"),
+        ({"anyOf": [{"type": "string"}], "not": {"const": 3}}, "#/not: not supported beside anyOf"),
+        ({"type": "object", "minProperties": 2}, "#/minProperties: more than 1 .* Name the properties"),
+        ({"type": "object", "patternProperties": {"(?=a)": {}}}, "#/patternProperties: .*assert"),
+        ({"if": {"type": "string"}}, "'if' is not supported here. Give anyOf"),
         ({"allOf": [{"pattern": "a"}, {"pattern": "b"}]}, "'pattern' is in several schemas at once"),
         ({"allOf": [{"enum": [1]}, {"minimum": 3}]}, "'minimum' beside const and enum"),
         ({"allOf": [{"$ref": "#"}, {"type": "null"}]}, "contain themselves"),
         ({"type": "string", "minimum": 3}, "'minimum' is not supported here"),
-        ({"type": "array", "uniqueItems": True}, "'uniqueItems' is not supported here"),
+        ({"type": "array", "contains": {}}, "'contains' is not supported here. Put the item first"),
         ({"$ref": "#/$defs/b"}, "'#/\\$defs/b' is missing"),
         ({"$ref": "http://x/y"}, "does not point into this schema"),
         ({"type": "strin"}, "unknown type 'strin'"),
@@ -310,6 +352,26 @@ def test_schemas_of_many_references_end_soon() -> None:
     with pytest.raises(OptionError, match="too large"):
         compile_expression(Schema(wide).expression(), "json_schema")
     assert time.perf_counter() - start < 20
+
+
+@pytest.mark.native_only  # the time is that of a native Python
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"pattern": "a.*b.*c.*d.*e.*f", "minLength": 50, "maxLength": 300},
+        {"pattern": "a.*b.*c.*d.*e.*f", "format": "uri", "maxLength": 200},
+        {"pattern": "[\\u0100-\\uffff]{100}", "minLength": 50, "maxLength": 300},
+        {"pattern": "(a|b|ab)*c(a|b){9}", "format": "uri"},
+    ],
+    ids=str,
+)
+def test_hostile_patterns_with_lengths_end_soon(schema: Any) -> None:
+    start = time.process_time()
+    try:
+        compile_expression(Schema({"type": "string", **schema}).expression(), "json_schema")
+    except OptionError as error:
+        assert "too large" in str(error)
+    assert time.process_time() - start < 1.5  # 0.4 s natively
 
 
 # -- texts of models

@@ -427,7 +427,7 @@ def _check(
         raise ModelError(
             f"the tensors do not fit the configuration: {text}",
             where=checkpoint.source.name,
-            hint="Give the config.json that belongs to the weights",
+            hint="Give the config.json that belongs to the weights, and a model that was trained for this task",
         )
     return left
 
