@@ -75,10 +75,14 @@ export function setUpDropping(take, plan) {
     event.preventDefault();
     depth = 0;
     overlay.hidden = true;
-    const files = [...dropped.files]; // both exist only during the event
-    const folder = [...dropped.items].map((item) => item.webkitGetAsEntry?.()).find((entry) => entry?.isDirectory);
-    if (folder) take(await filesIn(/** @type {FileSystemDirectoryEntry} */ (folder)), folder.name);
-    else take(files);
+    const files = [...dropped.files]; // all of these exist only during the event
+    const entries = [...dropped.items].flatMap((item) => item.webkitGetAsEntry?.() ?? []);
+    const folders = entries.filter(({ isDirectory }) => isDirectory).map((entry) => /** @type {FileSystemDirectoryEntry} */ (entry));
+    if (!folders.length) return take(files);
+    // Among the files, a folder is a file that nobody can read.
+    const beside = files.filter(({ name }) => !folders.some((folder) => folder.name === name));
+    const inside = await Promise.all(folders.map((folder) => filesIn(folder)));
+    take([...beside, ...inside.flat()], entries.length === 1 ? folders[0].name : undefined);
   });
 }
 

@@ -119,7 +119,7 @@ export class CellItem {
   }
 
   /** @param {"" | "waiting" | "running" | "failed" | "done" | "stopped"} [state] @param {string} [time] */
-  show(state = /** @type {any} */ (this.state), time = this.time.textContent) {
+  show(state = /** @type {any} */ (this.state), time = this.state in SIGNS ? "" : this.time.textContent) {
     this.state = state;
     this.element.dataset.state = state;
     if (this.kind === "text") return;

@@ -9,6 +9,7 @@
  * @typedef {{region: number, line?: number, cell?: number, text: string}} Edit what an edit replaced, and where
  * @typedef {"waiting" | "reading" | "done" | "stopped" | "failed"} State "stopped": a part of it was read
  */
+import { eventFromError } from "../../shared/protocol.js";
 import { isPdf } from "./page-source.js";
 
 export class Page {
@@ -22,7 +23,7 @@ export class Page {
     this.state = "waiting";
     /** @type {Values | null} */
     this.values = null;
-    /** @type {unknown} */
+    /** Why it could not be read. @type {import("../../shared/protocol.js").ErrorEvent | null} */
     this.error = null;
     /** The title of the model that read it. @type {string | null} */
     this.model = null;
@@ -44,6 +45,12 @@ export class Page {
   /** Whether there is something to save. */
   get read() {
     return this.values !== null && (this.state === "done" || this.state === "stopped");
+  }
+
+  /** @param {unknown} error why it could not be read */
+  fail(error) {
+    this.state = "failed";
+    this.error = /** @type {import("../../shared/protocol.js").ErrorEvent} */ (eventFromError(error)); // that can be stored
   }
 
   /** Forgets what was read, but not what a hand has changed: that stays as the earlier text. */

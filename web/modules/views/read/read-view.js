@@ -267,6 +267,18 @@ class ReadView {
     return this.read();
   }
 
+  /** Says why a page could not be read, and offers to try again. @param {Page} page */
+  #showFailed(page) {
+    showError(this.slot, { ...page.error, action: page.error?.action ?? "retry" }, { ...this.actions, retry: () => this.#again(page) });
+  }
+
+  /** Reads a page once more, and what else waits. @param {Page} page */
+  async #again(page) {
+    page.forget();
+    this.follows = true;
+    await this.read();
+  }
+
   /** Reads the pages that wait, one after the other. */
   async read() {
     if (this.button.running || !this.#next()) return;
@@ -309,9 +321,8 @@ class ReadView {
         throw error;
       }
       // Who has no password is asked for it once.
-      for (const one of error instanceof LockedPdf ? this.pages.filter(({ file, state }) => file === page.file && state === "waiting") : []) [one.state, one.error] = ["failed", error];
-      page.state = "failed";
-      page.error = error;
+      for (const one of error instanceof LockedPdf ? this.pages.filter(({ file, state }) => file === page.file && state === "waiting") : []) one.fail(error);
+      page.fail(error);
     } finally {
       this.arriving = null;
     }
@@ -415,7 +426,7 @@ class ReadView {
       if (error instanceof Cancelled && !signal?.aborted) return; // another page is shown
       if (signal) throw error;
       if (page.state === "waiting" && !this.button.running) { // else its reading says so
-        if (isOfPage(error)) [page.state, page.error] = ["failed", error];
+        if (isOfPage(error)) page.fail(error);
         else showError(this.slot, error, { ...this.actions, retry: () => this.show(page) });
       }
       this.#showQueue();
@@ -433,7 +444,7 @@ class ReadView {
     byId("read-name").textContent = page?.name ?? "";
     byId("read-facts").textContent = page ? factsOf(page, canvas) : "";
     byId("read-turn").toggleAttribute("disabled", page?.state === "reading");
-    if (page?.state === "failed") showError(this.slot, page.error, { ...this.actions, retry: () => this.pressed() });
+    if (page?.state === "failed") this.#showFailed(page);
     const regions = values?.regions ?? [];
     this.picture.draw(regions);
     this.text.show(regions, this.editing);

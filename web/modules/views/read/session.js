@@ -1,7 +1,7 @@
 /**
  * What the history keeps of pages that were read together: their texts, and the files that they come from.
  *
- * @typedef {{file: number, number: number, count: number, turns: number, state: import("./page.js").State, values: import("./page.js").Values | null, model: string | null, smaller: boolean, edited: boolean, earlier: Page["earlier"]}} KeptPage `file` is its place among the files
+ * @typedef {{file: number, number: number, count: number, turns: number, state: import("./page.js").State, values: import("./page.js").Values | null, error?: Page["error"], model: string | null, smaller: boolean, edited: boolean, earlier: Page["earlier"]}} KeptPage `file` is its place among the files
  */
 import { UserError } from "../../shared/protocol.js";
 import { Page } from "./page.js";
@@ -16,9 +16,10 @@ export const keptFiles = (files) => files.map((file, i) => ({ name: `${i}/${file
 export function contentOf(pages) {
   const files = filesOf(pages);
   return {
-    pages: pages.map(({ file, number, count, turns, state, values, model, smaller, edited, earlier }) => ({
+    pages: pages.map(({ file, number, count, turns, state, values, error, model, smaller, edited, earlier }) => ({
       file: files.indexOf(file), number, count, turns, model, smaller, edited, earlier,
-      values: state === "reading" ? null : values, state: state === "reading" || state === "failed" ? "waiting" : state,
+      values: state === "reading" ? null : values, state: state === "reading" ? "waiting" : state,
+      error: state === "failed" ? error : null,
     })),
   };
 }

@@ -27,6 +27,9 @@ const INITIAL = { size: 200, overlap: 40 }; // tokens
 /** The names under which models keep the prompt of passages. */
 const PASSAGE_PROMPTS = ["passage", "document", "corpus"];
 
+const GROUP = 100000; // characters of texts that are embedded together: Stop, an error or a reload loses no more, except of a longer text
+const SAVE_EVERY = 10000; // ms between two times that a growing collection is stored
+
 /**
  * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
  * @param {HTMLElement} view an empty section @returns {Promise<SearchView>} the view with its style
@@ -298,8 +301,7 @@ class SearchView {
     try {
       clearError(this.slot);
       const { texts, skipped } = await readTexts(files);
-      await this.addTexts(texts);
-      if (skipped.length) this.#tell(`Left out: ${skipped.slice(0, 5).join(", ")}${skipped.length > 5 ? ` and ${skipped.length - 5} more` : ""}.`);
+      if (await this.addTexts(texts) && skipped.length) this.#tell(`Left out: ${skipped.slice(0, 5).join(", ")}${skipped.length > 5 ? ` and ${skipped.length - 5} more` : ""}.`);
     } catch (error) {
       showError(this.slot, error, this.actions);
     }
@@ -326,33 +328,65 @@ class SearchView {
       return true; // kept until there is a model
     }
     await this.button.interrupt();
-    let done = false;
-    /** @type {any[]} */
-    const items = [];
+    let left = texts;
     this.over = this.button.run(async (signal) => {
       const { model, known } = await this.#model(signal);
       if (!replace && collection.by && !collection.fits(known.probe)) {
         throw new UserError(`This collection was made with ${collection.by.title}.`, { hint: "Begin a new collection, or choose that model again." });
       }
-      const onEvent = (/** @type {TaskEvent} */ event) => {
-        if (event.type === "progress") this.progress.show(event.what === "embedding" ? "Embedding" : event.what === "splitting" ? "Splitting" : `${event.what}…`, event.done, event.total);
-        if (event.type === "item") items.push(event);
-      };
-      const params = { model: model.id, arguments: [texts.map(({ text }) => text)], options: { ...this.options, prompt: this.prompt("passage") } };
-      const { reason } = await this.engine.call("search.index", params, { signal, onEvent });
-      if (reason === "cancelled") return;
-      if (replace) Object.assign(collection, { texts: [], passages: [], vectors: new Float32Array() });
-      if (collection.empty && !replace) collection.entry.title = texts[0].name.split("/")[0].slice(0, 60) || "Texts";
-      collection.add(texts, items, { title: model.title, probe: known.probe });
-      done = true;
-      await this.#save(collection);
-      this.announcer.say(`${count(texts.length, "text")} added, ${count(items.length, "passage")}.`);
-    }, { fail: () => {}, retry: () => this.#addTo(collection, texts, replace) });
+      const before = collection.passages.length;
+      let saved = performance.now();
+      try {
+        for (const group of replace ? [texts] : groupsOf(texts)) {
+          const items = await this.#index(model, group, texts.length - left.length, texts.length, signal);
+          if (!items) return;
+          if (replace) Object.assign(collection, { texts: [], passages: [], vectors: new Float32Array() });
+          if (collection.empty && !replace) collection.entry.title = texts[0].name.split("/")[0].slice(0, 60) || "Texts";
+          collection.add(group, items, { title: model.title, probe: known.probe });
+          left = left.slice(group.length);
+          if (!left.length || performance.now() - saved < SAVE_EVERY) continue;
+          await this.#save(collection);
+          saved = performance.now();
+        }
+      } finally {
+        if (left.length < texts.length) await this.#save(collection);
+      }
+      this.announcer.say(`${count(texts.length, "text")} added, ${count(collection.passages.length - (replace ? 0 : before), "passage")}.`);
+    }, { fail: () => {}, retry: () => this.#addTo(collection, left, replace) });
     await this.over;
     this.progress.hide();
-    if (collection === this.collection) this.#show(collection);
+    if (collection === this.collection) {
+      this.#show(collection);
+      if (left.length && !replace && !this.slot.firstChild) this.#tellLeft(collection, left);
+    }
     await this.card.refresh(this.collection.id);
-    return done;
+    return left.length === 0;
+  }
+
+  /**
+   * Splits texts and embeds their passages. @param {ListedModel} model @param {import("./text-files.js").NamedText[]} texts
+   * @param {number} first how many of `total` texts came before @param {number} total @param {AbortSignal} signal
+   * @returns {Promise<any[] | null>} the passages; null: it was stopped
+   */
+  async #index(model, texts, first, total, signal) {
+    /** @type {any[]} */
+    const items = [];
+    const which = texts.length < total ? ` text ${first + 1} of ${total.toLocaleString("en")}` : "";
+    const onEvent = (/** @type {TaskEvent} */ event) => {
+      if (event.type === "progress") this.progress.show(event.what === "embedding" ? `Embedding${which}` : event.what === "splitting" ? `Splitting${which}` : `${event.what}…`, event.done, event.total);
+      if (event.type === "item") items.push(event);
+    };
+    const params = { model: model.id, arguments: [texts.map(({ text }) => text)], options: { ...this.options, prompt: this.prompt("passage") } };
+    const { reason } = await this.engine.call("search.index", params, { signal, onEvent });
+    return reason === "cancelled" ? null : items;
+  }
+
+  /** Says which texts are not in the collection because it was stopped. @param {Collection} collection @param {import("./text-files.js").NamedText[]} left */
+  #tellLeft(collection, left) {
+    const what = left.length === 1 ? `${left[0].name} is` : `${count(left.length, "text")} are`;
+    const add = h("button", { type: "button", class: "quiet", onclick: () => this.#addTo(collection, left) }, left.length === 1 ? "Add it" : "Add them");
+    this.#tell(`You stopped it: ${what} not in the collection. `, add);
+    this.announcer.say(`Stopped. ${what} not in the collection.`);
   }
 
   /** All texts of the collection by the model in use. */
@@ -468,3 +502,23 @@ class SearchView {
 
 /** @param {number} number @param {string} what */
 const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
+
+/**
+ * Texts in groups that are embedded together. Each has words: the engine refuses what has none.
+ * @param {import("./text-files.js").NamedText[]} texts @returns {import("./text-files.js").NamedText[][]}
+ */
+function groupsOf(texts) {
+  /** @type {import("./text-files.js").NamedText[][]} */
+  const groups = [[]];
+  let characters = 0;
+  for (const one of texts) {
+    const { length } = one.text.trim();
+    if (characters && length && characters + length > GROUP) {
+      groups.push([]);
+      characters = 0;
+    }
+    groups[groups.length - 1].push(one);
+    characters += length;
+  }
+  return groups;
+}
