@@ -17,6 +17,7 @@ import { fromScript, readNotebook, toJupyter, toScript } from "./notebook-files.
 import { carries, fromLink, linkOf } from "./notebook-link.js";
 
 const SAVE_DELAY = 800; // ms after the last change
+const SAVE_LATEST = 3000; // ms after the first one: a training that draws without a pause is stored too
 const STOP_PATIENCE = 3000; // ms until the page offers to restart Python
 const SHOWN = "notebook-shown"; // the notebook that a reload of this tab shows again
 const COMES_FROM_LINK = "This notebook came with a link, and nothing in it was run. Read it first: its code can use what this page stores, and the network.";
@@ -48,6 +49,8 @@ class LabView {
     /** Resolves when nothing runs. @type {Promise<void>} */
     this.over = Promise.resolve();
     this.files = new NotebookFileList(byId("lab-files"), { remove: (name) => this.#removeFile(name) });
+    /** When the first change came that is not stored yet. */
+    this.unsavedSince = 0;
     /** Files that Python does not have yet. */
     this.filesToPut = false;
     this.store = new HistoryStore("notebook");
@@ -109,13 +112,28 @@ class LabView {
   async #begin() {
     this.python.start();
     const lessons = this.#listLessons();
-    if (carries(location.hash)) return this.#takeLink();
+    /** @type {unknown[]} */
+    const errors = [];
+    if (carries(location.hash)) {
+      try {
+        return await this.#openLink();
+      } catch (error) {
+        errors.push(error);
+      }
+    }
     const id = tabMemory.get(SHOWN);
     const item = id && (await this.store.read(id).catch(/** @returns {null} */ () => null));
-    if (item) return this.#openStored(item);
-    const [first] = await lessons;
-    if (first) await this.openLesson(first);
-    else this.open({ title: "Untitled", cells: [{ kind: "code", source: "" }] });
+    if (item) await this.#openStored(item);
+    else {
+      const [first] = await lessons;
+      try {
+        if (first) await this.openLesson(first);
+      } catch (error) {
+        errors.push(error);
+      }
+      if (!this.cells.length) await this.open({ title: "Untitled", cells: [{ kind: "code", source: "" }] });
+    }
+    if (errors.length) showError(this.slot, errors[0], this.app.actions); // not before: opening a notebook removes what is said of another
   }
 
   /** @returns {Promise<Lesson[]>} */
@@ -194,14 +212,15 @@ class LabView {
   }
 
   async #takeLink() {
-    if (!carries(location.hash)) return;
+    if (carries(location.hash)) await this.#do(() => this.#openLink());
+  }
+
+  /** Opens the notebook of the address, which is the Lab's from then on. */
+  async #openLink() {
     const { hash } = location;
     history.replaceState(null, "", "#lab");
-    await this.#do(async () => {
-      await this.open(await fromLink(hash));
-      this.#note(COMES_FROM_LINK);
-    });
-    if (!this.cells.length) await this.open({ title: "Untitled", cells: [{ kind: "code", source: "" }] });
+    await this.open(await fromLink(hash));
+    this.#note(COMES_FROM_LINK);
   }
 
   /** Files that were dropped on the page. @param {File[]} files */
@@ -474,9 +493,11 @@ class LabView {
 
   /** Stores the notebook soon. */
   changed() {
+    if (!this.unsaved) this.unsavedSince = performance.now();
     this.unsaved = true;
     clearTimeout(this.saveTimer);
-    this.saveTimer = setTimeout(() => this.#save(), SAVE_DELAY);
+    const left = this.unsavedSince + SAVE_LATEST - performance.now();
+    this.saveTimer = setTimeout(() => this.#save(), Math.min(SAVE_DELAY, left));
   }
 
   async #save() {

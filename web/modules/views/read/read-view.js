@@ -673,8 +673,9 @@ function stateOf(page) {
 /** @param {Page} page @param {HTMLCanvasElement | null} canvas */
 function factsOf(page, canvas) {
   if (!canvas) return "";
-  const angle = page.values && Math.abs(page.values.angle) >= 0.2 ? `, straightened by ${Math.abs(page.values.angle).toFixed(1)}°` : "";
-  return `${canvas.width.toLocaleString("en")} × ${canvas.height.toLocaleString("en")} pixels${page.smaller ? ", a smaller copy" : ""}${angle}`;
+  const angle = Math.abs(page.values?.angle ?? 0);
+  const straight = angle >= 0.2 ? `, ${angle >= 45 ? "turned" : "straightened"} by ${angle.toFixed(1)}°` : "";
+  return `${canvas.width.toLocaleString("en")} × ${canvas.height.toLocaleString("en")} pixels${page.smaller ? ", a smaller copy" : ""}${straight}`;
 }
 
 /** @param {number} number @param {string} what */
