@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from e2e.conftest import OUTPUT
+from e2e.conftest import OUTPUT, watched
 from e2e.lab_page import LabPage
 from scripts.serve import SiteServer
 
@@ -294,6 +294,23 @@ def test_a_link_carries_a_notebook_and_runs_nothing(lab: LabPage) -> None:
     assert [lab.outputs(1), lab.state(1), lab.page.evaluate("location.hash")] == [[], "", "#lab"]
     lab.page.evaluate("location.hash = '#lab=broken'")
     expect(lab.error).to_contain_text("damaged")
+    with watched(lab.page.context.new_page(), LabPage) as other:  # in a new tab too, beside the first lesson
+        other.open(lab.page.url.replace("#lab", "#lab=broken"))
+        expect(other.error).to_contain_text("damaged")
+        expect(other.page.locator("#lab-name")).to_have_value("Tensors and gradients")
+
+
+def test_a_notebook_is_stored_while_a_cell_draws_without_a_pause(lab: LabPage) -> None:
+    lab.write("import time\nfrom pyapp import lab\nwhile True:\n    lab.plot([1, 2])\n    time.sleep(0.05)", "1")
+    lab.page.evaluate("void pyappPage.lab.runAll()")
+    stored = (
+        "async () => { const { store, entry } = pyappPage.lab; return entry && (await store.read(entry.id))?.content }"
+    )
+    content = lab.until(stored)
+    assert content["running"] == 1 and content["cells"][0]["outputs"][0]["kind"] == "plot"
+    lab.page.locator("#lab-stop").click()
+    lab.wait_idle()
+    expect(lab.cell(2).locator(".cell-time")).to_have_text("")  # it waits no more
 
 
 # The strokes of a seven and of a zero in a field, from 0 to 1.

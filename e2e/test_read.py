@@ -385,6 +385,20 @@ def test_wrong_files_are_refused_in_words(read: ReadPage, letter: Path, tmp_path
     read.page.evaluate("pyappPage.read.begin()")
     read.read(letter)
     assert read.values()["text"] == native(letter)["text"]
+    # After a reload it is known what was wrong with a picture.
+    read.give(tmp_path / "none.webp")
+    expect(read.queue.nth(1)).to_contain_text("could not be read")
+    read.state("over")
+    read.until("!pyappPage.read.store.busy")
+    read.page.reload()
+    read.wait_ready()
+    read.state("ready")
+    expect(read.queue.nth(1)).to_contain_text("could not be read")
+    read.queue.nth(1).locator(".read-open").click()
+    expect(read.error).to_contain_text("cannot be decoded")
+    read.error.get_by_role("button", name="Try again").click()
+    read.until(f"pyappPage.read.pages[1].state === 'failed' && {DONE}")
+    expect(read.error).to_contain_text("cannot be decoded")
 
 
 def test_pictures_are_turned_pasted_and_taken(read: ReadPage, letter: Path, tmp_path: Path) -> None:

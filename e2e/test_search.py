@@ -187,3 +187,27 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     search.ask(question)
     expect(search.error).to_have_count(0)
     expect(search.results.first).to_contain_text("fox")
+
+
+def test_stop_keeps_what_is_embedded_and_offers_the_rest(search: SearchPage, encoder: Path, tmp_path: Path) -> None:
+    page = search.page
+    page.locator("#search-model").get_by_role("button", name="Choose").click()
+    search.models_opened()
+    page.locator("#pick-folder").set_input_files(encoder)
+    expect(search.model).to_have_text(encoder.name)
+    for name in ("one.txt", "two.txt", "three.txt"):
+        (tmp_path / name).write_text("The fox ran home. " * 3400)
+    # The second group of texts is stopped; what the worker says then is what it says here.
+    page.evaluate(
+        "() => { const { engine } = pyappPage.app; const { call } = engine; let count = 0;"
+        " engine.call = function (method, ...more) { if (method !== 'search.index' || (count += 1) !== 2) return call.call(this, method, ...more);"
+        " delete engine.call; return Promise.resolve({ reason: 'cancelled' }); } }"
+    )
+    page.locator("#search-files").set_input_files([tmp_path / name for name in ("one.txt", "two.txt", "three.txt")])
+    expect(search.note).to_contain_text("You stopped it: 2 texts are not in the collection.")
+    assert search.state("collection.texts.map(({ name }) => name)") == ["one.txt"]
+    search.note.get_by_role("button", name="Add them").click()
+    search.until("pyappPage.search.collection.texts.length === 3")
+    search.over()
+    passages = search.state("collection.passages.map(({ text }) => text)")
+    assert [passages.count(text) for text in range(3)] == [len(passages) // 3] * 3

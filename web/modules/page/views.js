@@ -162,7 +162,8 @@ export class Views {
   /** @param {View} view @param {unknown} error */
   #failed(view, error) {
     const slot = byId("view-error");
-    const failed = { type: "error", what: `The view “${view.title}” could not be loaded.`, where: String(error), hint: "Check your connection.", action: "retry" };
+    const action = error instanceof TypeError ? "reload" : "retry"; // browsers try a module that did not arrive only once
+    const failed = { type: "error", what: `The view “${view.title}” could not be loaded.`, where: String(error), hint: "Check your connection.", action };
     sectionOf(view).hidden = true;
     showError(slot, failed, { ...this.app.actions, retry: () => this.#show(view) });
   }

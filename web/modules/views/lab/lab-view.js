@@ -226,8 +226,14 @@ class LabView {
   /** Files that were dropped on the page. @param {File[]} files */
   async drop(files) {
     await this.ready;
-    const notebook = files.length === 1 && /\.(ipynb|py)$/i.test(files[0].name);
-    await this.#do(() => (notebook ? this.#openFile(files[0]) : this.addFiles(files)));
+    const kinds = files.length === 1 ? /\.(ipynb|py)$/i : /\.ipynb$/i; // beside other files, a script is a module
+    const notebooks = files.filter(({ name }) => kinds.test(name));
+    await this.#do(async () => {
+      for (const file of notebooks) await this.#openFile(file);
+      if (notebooks.length > 1) this.#note(`${notebooks.length} notebooks are stored. This is the last of them; the others are under “Earlier”.`);
+      const beside = files.filter((file) => !notebooks.includes(file));
+      if (beside.length) await this.addFiles(beside);
+    });
   }
 
   /** @param {File} file */

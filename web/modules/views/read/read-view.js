@@ -255,7 +255,8 @@ class ReadView {
     if (this.button.running) return; // it reads these too
     this.follows = true;
     await this.show(added[0]);
-    await this.read();
+    if (this.#next()) await this.read();
+    else await this.keep(); // its picture could not be shown, so there is nothing to read
   }
 
   /** The main button: Stop, Read, or Read again. */
