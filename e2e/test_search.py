@@ -197,11 +197,19 @@ def test_stop_keeps_what_is_embedded_and_offers_the_rest(search: SearchPage, enc
     expect(search.model).to_have_text(encoder.name)
     for name in ("one.txt", "two.txt", "three.txt"):
         (tmp_path / name).write_text("The fox ran home. " * 3400)
+    page.evaluate("pyappPage.search.begin()")
     # The second group of texts is stopped; what the worker says then is what it says here.
     page.evaluate(
-        "() => { const { engine } = pyappPage.app; const { call } = engine; let count = 0;"
-        " engine.call = function (method, ...more) { if (method !== 'search.index' || (count += 1) !== 2) return call.call(this, method, ...more);"
-        " delete engine.call; return Promise.resolve({ reason: 'cancelled' }); } }"
+        """() => {
+          const { engine } = pyappPage.app;
+          const { call } = engine;
+          let count = 0;
+          engine.call = function (method, ...more) {
+            if (method !== "search.index" || (count += 1) !== 2) return call.call(this, method, ...more);
+            delete engine.call;
+            return Promise.resolve({ reason: "cancelled" });
+          };
+        }"""
     )
     page.locator("#search-files").set_input_files([tmp_path / name for name in ("one.txt", "two.txt", "three.txt")])
     expect(search.note).to_contain_text("You stopped it: 2 texts are not in the collection.")
