@@ -23,7 +23,8 @@ export class FileRouter {
     this.app = app;
     this.models = models;
     this.views = views;
-    setUpDropping((files, folder) => this.take(files, folder), (types) => this.#plan(types));
+    setUpDropping((files, folder) => this.take(files, folder), (types) => this.#plan(types), (error) =>
+      showError(byId("view-error"), new UserError("A folder that was dropped could not be read.", { where: String(error), hint: "It may have been moved, or belong to another user." }), app.actions));
     addEventListener("paste", (event) => {
       const { clipboardData } = event;
       const files = [...(clipboardData?.files ?? [])];

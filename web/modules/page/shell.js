@@ -51,8 +51,9 @@ export function setUpDialogs() {
 /**
  * @param {(files: File[], folder?: string) => void} take gets the files, and the name of the folder that contained them
  * @param {(types: string[]) => string} plan says what will happen with files of these MIME types
+ * @param {(error: unknown) => void} fail a folder could not be read
  */
-export function setUpDropping(take, plan) {
+export function setUpDropping(take, plan, fail) {
   const overlay = byId("drop-overlay");
   /** What is dragged, if there are files in it. @param {DragEvent} event */
   const filesOf = ({ dataTransfer }) => (dataTransfer?.types.includes("Files") ? dataTransfer : null);
@@ -81,8 +82,12 @@ export function setUpDropping(take, plan) {
     if (!folders.length) return take(files);
     // Among the files, a folder is a file that nobody can read.
     const beside = files.filter(({ name }) => !folders.some((folder) => folder.name === name));
-    const inside = await Promise.all(folders.map((folder) => filesIn(folder)));
-    take([...beside, ...inside.flat()], entries.length === 1 ? folders[0].name : undefined);
+    try {
+      const inside = await Promise.all(folders.map((folder) => filesIn(folder)));
+      take([...beside, ...inside.flat()], entries.length === 1 ? folders[0].name : undefined);
+    } catch (error) {
+      fail(error);
+    }
   });
 }
 
