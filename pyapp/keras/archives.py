@@ -16,7 +16,6 @@ from typing import Any
 from ..errors import FileFormatError
 from ..formats.safe_json import parse_json
 from ..formats.sink import open_sink
-from ..nn.module import Module
 from .core import Layer, memory_limit
 from .hdf5_weights import WeightsFile, layers_by_path, read_optimizer, read_weights, write_weights
 from .keras_configs import Reading, describe
@@ -82,9 +81,10 @@ def load_archive(filepath: str | Path, compile: bool = True, safe_mode: bool = T
         data = _member(archive, _WEIGHTS, where)
         reading = Reading(where, safe_mode, keeps_training=_WRITER in note)
         with memory_limit(8 * len(data) + _ROOM, where):
-            model: Any = reading.object(config)
-            if not isinstance(model, Module):
+            found = reading.object(config)
+            if not isinstance(found, Layer):
                 raise FileFormatError(f"{where} describes no model")
+            model: Any = found
             given = config.get("compile_config") if compile else None
             if given:
                 if not isinstance(given, dict) or not hasattr(model, "compile"):

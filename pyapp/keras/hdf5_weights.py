@@ -21,6 +21,7 @@ from ..errors import FileFormatError
 from ..train.names import snake_case
 from .core import Function, Layer, ModuleLayer
 from .layers import RNN, Lambda, TextVectorization
+from .optimizers import Muon
 
 if TYPE_CHECKING:
     from .models import Model
@@ -32,7 +33,7 @@ _GROUPS = {  # the states that Keras makes one after the other, each group for a
     "AdamW": (("momentum", "velocity"), ("velocity_hat",)),
     "RMSprop": (("velocity",), ("momentum",), ("average_gradient",)),
 }
-_OTHERS = ("Adafactor", "LossScaleOptimizer", "MultiOptimizer", "Muon")
+_OTHERS = ("LossScaleOptimizer", "MultiOptimizer")
 
 
 def hdf5() -> Any:
@@ -178,6 +179,10 @@ def _ordered(optimizer: Any) -> list[Tensor]:
         return []
     groups = _GROUPS.get(type(optimizer).__name__, (optimizer.states,))
     kept = [optimizer._states(weight) for weight in weights]
+    if isinstance(optimizer, Muon):  # its matrices have no velocity
+        for weight, one in zip(weights, kept, strict=True):
+            if not optimizer.by_adam(weight):
+                del one["velocity"]
     return [
         one[name] for group in (("average",), ("gathered",), *groups) for one in kept for name in group if name in one
     ]

@@ -325,9 +325,8 @@ class Reading:
         except FileFormatError:
             raise
         except _UNFIT as error:
-            if not kind.__module__.startswith("pyapp."):
-                raise
-            raise self.problem(f"{name!r:.60} cannot be made of its configuration ({error!s:.200})") from error
+            what = f"{type(error).__name__}: {error!s:.200}"
+            raise self.problem(f"{name!r:.60} cannot be made of its configuration ({what})") from error
         if number is not None:
             self.shared[key] = made
         return made
@@ -575,12 +574,18 @@ class Reading:
 
     def compile(self, model: Model, given: Mapping[str, Any]) -> None:
         """Compiles a model as the file says."""
-        settings = {
-            key: self.object(given[key])
-            for key in ("optimizer", "loss", "loss_weights", "metrics", "weighted_metrics", "run_eagerly")
-            if given.get(key) is not None
-        }
-        model.compile(**settings)
+        try:
+            settings = {
+                key: self.object(given[key])
+                for key in ("optimizer", "loss", "loss_weights", "metrics", "weighted_metrics", "run_eagerly")
+                if given.get(key) is not None
+            }
+            model.compile(**settings)
+        except FileFormatError:
+            raise
+        except _UNFIT as error:
+            what = f"{type(error).__name__}: {error!s:.200}"
+            raise self.problem(f"the model cannot be compiled as it says ({what})", "Pass compile=False") from error
 
 
 def operation_named(name: str) -> Any:
