@@ -1,4 +1,4 @@
-"""`.keras` files as Keras 3 writes them: a ZIP archive of config.json, metadata.json, model.weights.h5 and assets/."""
+"""`.keras` files as Keras 3 writes them: a ZIP archive of config.json, metadata.json and model.weights.h5."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..errors import FileFormatError
 from ..formats.safe_json import parse_json
 from ..formats.sink import open_sink
 from .core import Layer, memory_limit
-from .hdf5_weights import WeightsFile, layers_by_path, read_optimizer, read_weights, write_weights
+from .hdf5_weights import WeightsFile, read_optimizer, read_weights, write_weights
 from .keras_configs import Reading, describe
 
 _CONFIG, _METADATA, _WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
@@ -52,22 +52,6 @@ def save_archive(model: Any, filepath: str | Path) -> None:
         archive.writestr(_METADATA, json.dumps(note))
         archive.writestr(_CONFIG, json.dumps(description))
         archive.writestr(_WEIGHTS, weights)
-        for path, layer in layers_by_path(model):
-            words = _vocabulary(layer)
-            if words is not None:
-                archive.writestr(
-                    "/".join(("assets", *path, *_LOOKUP.get(type(layer).__name__, ()), "vocabulary.txt")), words
-                )
-
-
-_LOOKUP = {"TextVectorization": ("_lookup_layer",)}
-
-
-def _vocabulary(layer: Layer) -> str | None:
-    """The words that a layer has learned, a line each; None for a layer without words."""
-    if not hasattr(layer, "set_vocabulary") or not getattr(layer, "words", None):
-        return None
-    return "\n".join(str(word) for word in layer.words)
 
 
 def load_archive(filepath: str | Path, compile: bool = True, safe_mode: bool = True) -> Any:
@@ -97,7 +81,6 @@ def load_archive(filepath: str | Path, compile: bool = True, safe_mode: bool = T
                     read_optimizer(model, file)
             finally:
                 file.close()
-        _read_assets(model, archive, where)
     return model
 
 
@@ -171,14 +154,3 @@ def _json(archive: zipfile.ZipFile, name: str, where: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise FileFormatError(f"{where}: {name} is no JSON object")
     return found
-
-
-def _read_assets(model: Layer, archive: zipfile.ZipFile, where: str) -> None:
-    """The vocabularies of layers, by the paths of the layers."""
-    names = set(archive.namelist())
-    for path, layer in layers_by_path(model):
-        for inner in ((), *_LOOKUP.values()):
-            name = "/".join(("assets", *path, *inner, "vocabulary.txt"))
-            if hasattr(layer, "set_vocabulary") and name in names:
-                lines = _member(archive, name, where).decode("utf-8", "replace").split("\n")
-                layer.set_vocabulary([line for line in lines if line])

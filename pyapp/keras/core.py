@@ -147,7 +147,7 @@ class KerasTensor:
         return self._apply("power", lambda x, y: x**y, other)
 
     def __rpow__(self, other: Any) -> KerasTensor:
-        return self._apply("power", lambda x, y: y**x, other)
+        return self._apply("power", lambda x, y: x**y, other, reverse=True)
 
     def __floordiv__(self, other: Any) -> KerasTensor:
         return self._apply("floor_divide", lambda x, y: x // y, other)

@@ -23,7 +23,7 @@ from ..engine.ops import _index
 from ..errors import FileFormatError, OperationError
 from ..train.names import snake_case
 from . import activations, constraints, initializers, layers, losses, metrics, ops, optimizers, regularizers, schedules
-from .core import Call, Function, InputLayer, KerasTensor, Layer, flatten, infer, map_structure, record
+from .core import Call, Function, InputLayer, KerasTensor, Layer, arguments_of, flatten, infer, map_structure, record
 from .lookup import CLASSES, Configured, as_json, registered, registered_name
 
 if TYPE_CHECKING:
@@ -54,7 +54,13 @@ def describe(layer: Any, first: bool = True) -> dict[str, Any]:
     """A layer or model as Keras' JSON. TypeError for what a file cannot describe."""
     kind = type(layer)
     made: dict[str, Any]
-    if getattr(layer, "graph", None) is not None:
+    model = CLASSES["Model"]
+    writes_own = isinstance(layer, model) and kind.get_config not in (
+        model.get_config,
+        CLASSES["Sequential"].get_config,
+    )
+    has_graph = getattr(layer, "graph", None) is not None
+    if has_graph and not writes_own and {"inputs", "outputs"} <= arguments_of(kind.__init__):
         made = _named(kind, _functional(layer))
         if kind.__module__.startswith("pyapp."):
             made |= {
@@ -62,12 +68,12 @@ def describe(layer: Any, first: bool = True) -> dict[str, Any]:
                 "class_name": "Functional",
                 "registered_name": "Functional",
             }
-    elif hasattr(layer, "_first"):
+    elif hasattr(layer, "_first") and not writes_own:
         made = _named(kind, _sequential(layer))
     else:
         if isinstance(layer, Function) and not isinstance(layer, layers.Lambda) or kind.__name__ == "Model":
             raise TypeError(f"{layer.name} cannot be written to a file: save the weights alone with save_weights")
-        config = layer.get_config()
+        config = Layer.get_config(layer) if has_graph and not writes_own else layer.get_config()
         if isinstance(layer, InputLayer):
             tensor = layer.tensor
             config = {"batch_shape": list(tensor.shape), "dtype": tensor.dtype, "name": layer.name}
@@ -264,11 +270,9 @@ def _compile_config(model: Any) -> dict[str, Any]:
         if value.__module__.startswith("pyapp."):
             return name
         return {
-            "module": value.__module__,
-            "class_name": "function",
-            "config": name,
-            "registered_name": registered_name(value),
-        }
+            "module": "builtins", "class_name": "function", "config": registered_name(value),
+            "registered_name": "function",
+        }  # fmt: skip
 
     settings = {key: written(value) for key, value in given.items() if key != "optimizer"}
     return {**settings, "optimizer": written(model.optimizer), "run_eagerly": bool(model.run_eagerly)}
@@ -380,13 +384,14 @@ class Reading:
                 "it has a lambda: Python code of the file that would run here",
                 "If you trust where the file comes from, pass safe_mode=False",
             )
-        value = config["value"] if isinstance(config, Mapping) else config
-        code, defaults, _ = (
-            (value["code"], value["defaults"], value["closure"]) if isinstance(value, Mapping) else value
-        )
+        value = config.get("value", config) if isinstance(config, Mapping) else config
+        if not isinstance(value, Mapping):
+            value = dict(zip(("code", "defaults", "closure"), value, strict=True))
         try:
-            compiled = marshal.loads(base64.b64decode(code))
-            return types.FunctionType(compiled, {"ops": ops, "np": np}, "lambda", tuple(defaults or ()))
+            code = marshal.loads(base64.b64decode(value["code"]))
+            cells = tuple(types.CellType(self.object(inner)) for inner in value.get("closure") or ())
+            defaults = tuple(self.object(inner) for inner in value.get("defaults") or ())
+            return types.FunctionType(code, {"ops": ops, "np": np}, "lambda", defaults, cells)
         except (ValueError, EOFError, TypeError) as error:
             raise self.problem(
                 f"its lambda was written by another version of Python ({error!s:.80})",

@@ -79,8 +79,9 @@ def own(keras: Any) -> Any:
 
 
 def lambda_layer(keras: Any) -> Any:
-    """A function without a name."""
-    return keras.Sequential([keras.Input((3,)), keras.layers.Lambda(lambda x: x * 2 + 1)]), _numbers(2, 3), None
+    """A function without a name; it is compiled here, so that the file does not name a folder."""
+    function = eval(compile("lambda x: x * 2 + 1", "lambda", "eval"))
+    return keras.Sequential([keras.Input((3,)), keras.layers.Lambda(function)]), _numbers(2, 3), None
 
 
 def register(keras: Any) -> dict[str, Any]:
