@@ -266,15 +266,15 @@ class WeightsFile:
 def read_weights(model: Layer, file: WeightsFile, skip_mismatch: bool = False) -> None:
     """Reads the weights of a file into a model. ValueError where they do not fit, before any weight changes; with
     `skip_mismatch` layers that do not fit stay as they are."""
+    if not model.built:
+        raise ValueError(f"{model.name} has no weights yet: call it, or build(input_shape), first")
     found: list[tuple[Tensor, Any, str]] = []
-    used = 0
     for path, layer in layers_by_path(model):
         weights = own_weights(layer)
         if not weights:
             continue
         group = file.group((*path, "vars"))
         names = [] if group is None else file.names(group)
-        used += bool(names)
         if isinstance(layer, RNN):  # a stateful one has its states there, after its weights (it has none itself)
             names = names[: len(weights)]
         place = "/".join((*path, "vars"))
@@ -320,8 +320,9 @@ def read_optimizer(model: Model, file: WeightsFile) -> None:
                 stacklevel=4,
             )
         return
-    if any(math.prod(file.shape(group, name)) != 1 for name in names[:scalars]):
-        raise FileFormatError(f"{file.where}: the number of steps and the learning rate are no numbers")
+    if any(math.prod(file.shape(group, name)) != 1 for name in names[:scalars]):  # as where a schedule gave the rate
+        _warn_of_unfit_state(file, optimizer)
+        return
     steps = int(np.asarray(file.read(group, names[0])).reshape(-1)[0])
     if scalars == 2:
         rate = float(np.asarray(file.read(group, names[1])).reshape(-1)[0])
@@ -335,16 +336,18 @@ def read_optimizer(model: Model, file: WeightsFile) -> None:
             names = names[:-1]
         shapes = [file.shape(group, name) for name in names]
         if shapes != [tuple(state.shape) for state in states]:
-            warnings.warn(
-                f"{file.where}: the state of the optimiser is not read: it has {len(shapes)} tensors that do not fit "
-                f"the {len(states)} of {type(optimizer).__name__}",
-                stacklevel=4,
-            )
+            _warn_of_unfit_state(file, optimizer)
             return
         with no_grad():
             for state, name in zip(states, names, strict=True):
                 state.copy_(ops.as_tensor(np.ascontiguousarray(file.read(group, name))).reshape(tuple(state.shape)))
     optimizer.iterations = steps
+
+
+def _warn_of_unfit_state(file: WeightsFile, optimizer: Any) -> None:
+    warnings.warn(
+        f"{file.where}: the optimiser's state is not read: it does not fit {type(optimizer).__name__}", stacklevel=5
+    )
 
 
 def _read_own_optimizer(model: Model, file: WeightsFile, group: Any) -> None:
@@ -357,12 +360,17 @@ def _read_own_optimizer(model: Model, file: WeightsFile, group: Any) -> None:
         steps, scaling = int(note["steps"]), dict(note["scaling"])
     except (KeyError, TypeError, ValueError, OSError, RuntimeError) as error:
         raise FileFormatError(f"{file.where}: the optimiser's state has no number of steps") from error
+    held_by_name = {f"{k}.{name}": held for k, entry in enumerate(before["states"]) for name, held in entry.items()}
+    fits = held_by_name.keys() == set(group) and all(
+        file.shape(group, name) == tuple(held.shape) for name, held in held_by_name.items()
+    )
+    if not fits:
+        _warn_of_unfit_state(file, optimizer)
+        return
     states: list[dict[str, Tensor]] = []
     for number, entry in enumerate(before["states"]):
         states.append({})
         for name, held in entry.items():
-            if file.shape(group, f"{number}.{name}") != tuple(held.shape):
-                raise ValueError(f"{file.where}: the state {name} of weight {number} does not fit the optimiser")
             value = np.ascontiguousarray(file.read(group, f"{number}.{name}"))
             states[-1][name] = ops.as_tensor(value).reshape(tuple(held.shape))
     optimizer.load_state_dict({**before, "iterations": steps, "states": states, "scaling": scaling})

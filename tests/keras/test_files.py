@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,6 +132,21 @@ def test_weights_of_keras_load_by_their_paths(files: Path, tmp_path: Path) -> No
     model.load_weights(tmp_path / "model.weights.h5")
     np.testing.assert_allclose(predicted(model, x)[0], golden(files, "functional")[0], rtol=1e-5, atol=1e-5)
     model.load_weights(files / "functional.keras")
+    o = keras.optimizers
+    for other in (o.SGD(0.1), o.Adam(o.schedules.CosineDecay(0.1, 9)), o.LossScaleOptimizer("adam")):
+        model.compile(other, "mse")
+        model.load_weights(tmp_path / "model.weights.h5")  # the weights, with a warning if the state does not fit
+        model.save_weights(tmp_path / "other.weights.h5")
+        model.compile("adamax", "mse")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.load_weights(tmp_path / "other.weights.h5")
+        assert np.allclose(predicted(model, x)[0], golden(files, "functional")[0], rtol=1e-5, atol=1e-5)
+    model.compile(o.Lion(o.schedules.CosineDecay(0.1, 9)), "mse")
+    with pytest.warns(UserWarning, match="state is not read: it does not fit Lion"):
+        model.load_weights(files / "functional.weights.h5")
+    with pytest.raises(ValueError, match="has no weights yet"):
+        keras.Sequential([keras.layers.Dense(9)]).load_weights(files / "functional.weights.h5")
     wide = keras.Sequential([keras.Input((6,)), keras.layers.Dense(9)])
     with pytest.raises(ValueError, match=r"layers/dense/vars/0 has shape \(6, 4\), layer dense_\d wants \(6, 9\)"):
         wide.load_weights(files / "functional.weights.h5")
