@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +18,7 @@ from typing import Any
 from ..engine import Tensor, no_grad, ops
 from ..engine.dtype import as_dtype
 from ..engine.thread_local import ThreadLocal
-from ..errors import OperationError
+from ..errors import FileFormatError, OperationError
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..train.names import clear_names, unique_name
@@ -39,6 +40,7 @@ class _Thread(ThreadLocal):
     losses: bool = False  # whether a call has added a loss
     symbolic: tuple[Any, Any] = (None, None)  # the layer that is called with symbolic tensors, and its arguments
     scope: tuple[Any, ...] = ()  # the layers that are being built or called, the outermost first
+    room: tuple[int, str] | None = None  # how many bytes of weights a file may still ask for, and the file
 
 
 _thread = _Thread()
@@ -57,6 +59,16 @@ def training_mode(training: bool | None) -> Iterator[None]:
         yield
     finally:
         _thread.training = before
+
+
+@contextmanager
+def memory_limit(nbytes: int, where: str) -> Iterator[None]:
+    """FileFormatError, inside, for weights that are larger than this in all: a file asks for them."""
+    before, _thread.room = _thread.room, (nbytes, where)
+    try:
+        yield
+    finally:
+        _thread.room = before
 
 
 def inherited_training() -> bool | None:
@@ -100,32 +112,33 @@ class KerasTensor:
     def __repr__(self) -> str:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
 
-    def _apply(self, name: str, function: Callable[..., Any], *others: Any) -> KerasTensor:
-        return record(Function(function, name=unique_name(name)), (self, *others), {})
+    def _apply(self, name: str, function: Callable[..., Any], *others: Any, reverse: bool = False) -> KerasTensor:
+        operands = (*others, self) if reverse else (self, *others)
+        return record(Function(function, name=unique_name(name), operation=name), operands, {})
 
     def __add__(self, other: Any) -> KerasTensor:
         return self._apply("add", lambda x, y: x + y, other)
 
     def __radd__(self, other: Any) -> KerasTensor:
-        return self._apply("add", lambda x, y: y + x, other)
+        return self._apply("add", lambda x, y: x + y, other, reverse=True)
 
     def __sub__(self, other: Any) -> KerasTensor:
         return self._apply("subtract", lambda x, y: x - y, other)
 
     def __rsub__(self, other: Any) -> KerasTensor:
-        return self._apply("subtract", lambda x, y: y - x, other)
+        return self._apply("subtract", lambda x, y: x - y, other, reverse=True)
 
     def __mul__(self, other: Any) -> KerasTensor:
         return self._apply("multiply", lambda x, y: x * y, other)
 
     def __rmul__(self, other: Any) -> KerasTensor:
-        return self._apply("multiply", lambda x, y: y * x, other)
+        return self._apply("multiply", lambda x, y: x * y, other, reverse=True)
 
     def __truediv__(self, other: Any) -> KerasTensor:
         return self._apply("divide", lambda x, y: x / y, other)
 
     def __rtruediv__(self, other: Any) -> KerasTensor:
-        return self._apply("divide", lambda x, y: y / x, other)
+        return self._apply("divide", lambda x, y: x / y, other, reverse=True)
 
     def __matmul__(self, other: Any) -> KerasTensor:
         return self._apply("matmul", lambda x, y: x @ y, other)
@@ -134,19 +147,19 @@ class KerasTensor:
         return self._apply("power", lambda x, y: x**y, other)
 
     def __rpow__(self, other: Any) -> KerasTensor:
-        return self._apply("power", lambda x, y: y**x, other)
+        return self._apply("power", lambda x, y: x**y, other, reverse=True)
 
     def __floordiv__(self, other: Any) -> KerasTensor:
         return self._apply("floor_divide", lambda x, y: x // y, other)
 
     def __rfloordiv__(self, other: Any) -> KerasTensor:
-        return self._apply("floor_divide", lambda x, y: y // x, other)
+        return self._apply("floor_divide", lambda x, y: x // y, other, reverse=True)
 
     def __mod__(self, other: Any) -> KerasTensor:
         return self._apply("mod", lambda x, y: x % y, other)
 
     def __rmod__(self, other: Any) -> KerasTensor:
-        return self._apply("mod", lambda x, y: y % x, other)
+        return self._apply("mod", lambda x, y: x % y, other, reverse=True)
 
     def __lt__(self, other: Any) -> KerasTensor:
         return self._apply("less", lambda x, y: x < y, other)
@@ -179,7 +192,7 @@ class KerasTensor:
         return self._apply("negative", lambda x: -x)
 
     def __getitem__(self, key: Any) -> KerasTensor:
-        return self._apply("get_item", lambda x: x[key])
+        return self._apply("get_item", lambda x, key: x[key], key)
 
     def __bool__(self) -> bool:
         raise TypeError("a KerasTensor has no value yet: a functional model cannot branch on it")
@@ -345,6 +358,14 @@ class Layer(Configured, Module):
         for size in shape:
             if not isinstance(size, int) or size < 0:
                 raise ValueError(f"{self.name}: the weight {name!r} of shape {shape} needs sizes that are known")
+        if _thread.room is not None:
+            left, where = _thread.room
+            left -= math.prod(shape) * as_dtype(dtype or self.dtype).itemsize
+            if left < 0:
+                raise FileFormatError(
+                    f"{where}: the weight {name!r} of {self.name} of shape {shape} is not in the file"
+                )
+            _thread.room = left, where
         with no_grad():
             value = initializers.get(initializer)(shape, dtype=dtype or self.dtype)
         free = name is not None and name.isidentifier() and getattr(self, name, None) is None
@@ -713,9 +734,9 @@ def map_shapes(function: Callable[[Any], Any], shapes: Any) -> Any:
 class Function(Layer):
     """A function of tensors as a layer, for operators on symbolic tensors and for Lambda."""
 
-    def __init__(self, function: Callable[..., Any], **settings: Any) -> None:
+    def __init__(self, function: Callable[..., Any], operation: str | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self.function = function
+        self.function, self.operation = function, operation  # its name in keras.ops
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

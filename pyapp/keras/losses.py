@@ -6,6 +6,7 @@ Labels and predictions are (B, ...). Probabilities are kept away from 0 and 1 by
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -367,6 +368,10 @@ def _loss_class(name: str, fn: Callable[..., Tensor], **defaults: Any) -> type[L
         chosen = {**every, **dict(zip(every, args, strict=False)), **settings}
         LossFunctionWrapper.__init__(self, fn, **chosen)
 
+    kinds = inspect.Parameter
+    parameters = [kinds(key, kinds.POSITIONAL_OR_KEYWORD, default=value) for key, value in every.items()]
+    own = kinds("self", kinds.POSITIONAL_OR_KEYWORD)
+    __init__.__signature__ = inspect.Signature([own, *parameters])  # type: ignore[attr-defined]
     doc = f"{fn.__name__}, reduced."
     return type(name, (LossFunctionWrapper,), {"__init__": __init__, "__doc__": doc, "__module__": __name__})
 

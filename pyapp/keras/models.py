@@ -27,6 +27,7 @@ from .core import (
     arguments_of,
     as_layer,
     flatten,
+    map_shapes,
     map_structure,
     record,
     training_mode,
@@ -246,6 +247,7 @@ class Model(Layer):
         """Makes the weights of a subclass: a call with zeros of the shapes, the batch's size (or None) first."""
         if self.graph is None and input_shape is not None and not self.built:
             self.built = True  # the call shall not build again
+            self._first_inputs = map_shapes(lambda shape: {"batch_shape": list(shape), "dtype": "float32"}, input_shape)
             self.compute_output_shape(input_shape)
 
     def _build_for(self, inputs: Any) -> None:
@@ -666,7 +668,8 @@ class Model(Layer):
         saving.save_model(self, filepath, overwrite)
 
     def save_weights(self, filepath: str | Path, overwrite: bool = True) -> None:
-        """Writes the weights to a safetensors file, in the order of `weights`."""
+        """Writes the weights: with a name that ends in `.weights.h5` as Keras does, by the layers' paths, else to a
+        safetensors file, in the order of `weights`."""
         saving.save_weights(self, filepath, overwrite)
 
     def save_training(self, filepath: str | Path) -> None:
@@ -678,8 +681,8 @@ class Model(Layer):
         saving.restore_training(self, filepath)
 
     def load_weights(self, filepath: str | Path, skip_mismatch: bool = False) -> None:
-        """Reads weights that `save_weights` or `save` wrote. ValueError where they do not fit; with `skip_mismatch`
-        those of another shape are left as they are."""
+        """Reads weights that `save_weights` or `save` wrote, here or in Keras. ValueError where they do not fit; with
+        `skip_mismatch` those of another shape are left as they are."""
         saving.load_weights(self, filepath, skip_mismatch)
 
     def to_json(self, **_: Any) -> str:

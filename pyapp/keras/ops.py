@@ -410,7 +410,7 @@ def _for_symbols(function: Callable[..., Any], name: str) -> Callable[..., Any]:
             if args and isinstance(args[0], (bool, int, float, list, tuple)):
                 args = (as_tensor(args[0]), *args[1:])
         if builtins.any(isinstance(leaf, KerasTensor) for leaf in flatten([list(args), kwargs])):
-            return record(Function(function, name=unique_name(name)), args, kwargs)
+            return record(Function(function, name=unique_name(name), operation=name), args, kwargs)
         return function(*(_tensors(one) for one in args), **{key: _tensors(one) for key, one in kwargs.items()})
 
     call.__name__ = name

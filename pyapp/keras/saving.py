@@ -1,6 +1,6 @@
-"""Models as files: a safetensors file with the weights, whose metadata have the configuration as JSON.
-
-Keras' own files (`.keras`, `.h5`) hold their weights as HDF5; they are recognised and refused by name.
+"""Models as files. A name that ends in `.keras` or `.weights.h5` gives a file of Keras, which needs the package h5py;
+any other name a safetensors file with the weights, whose metadata have the configuration as JSON. Files are read by
+what they hold, whatever their name.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +20,12 @@ from ..errors import FileFormatError
 from ..formats import open_checkpoint
 from ..formats.safe_json import parse_json
 from ..formats.safetensors import write_safetensors
+from ..formats.sink import open_sink
 from . import losses, optimizers
-from .core import Call, InputLayer, KerasTensor, Layer, flatten, infer, map_structure, record
+from .archives import is_archive, is_hdf5, load_archive, load_hdf5_weights, save_archive
+from .core import Call, InputLayer, KerasTensor, Layer, flatten, map_structure, record
+from .hdf5_weights import has_hdf5, write_weights
+from .keras_configs import call_with_zeros
 from .lookup import CLASSES, as_json, registered, registered_name
 from .registered import (
     deserialize_keras_object as deserialize_keras_object,
@@ -221,10 +226,27 @@ def _refuse_overwriting(path: Path, overwrite: bool) -> None:
         raise FileExistsError(f"{path} is there already; pass overwrite=True to replace it")
 
 
+def _in_keras_form(path: Path, ending: str) -> bool:
+    """Whether a file of this name is to be one of Keras'. Without h5py it is not, and a warning says so."""
+    if not path.name.endswith(ending):
+        return False
+    if not has_hdf5():
+        warnings.warn(
+            f"{path.name} is written in pyapp's own form, which Keras does not read: that takes the package h5py (pip "
+            "install 'pyapp[keras]')",
+            stacklevel=4,
+        )
+        return False
+    return True
+
+
 def save_model(model: Model, filepath: str | Path, overwrite: bool = True) -> None:
     """Writes a model with its weights, and with its optimiser's state if it is compiled."""
     path = Path(filepath)
     _refuse_overwriting(path, overwrite)
+    if _in_keras_form(path, ".keras"):
+        save_archive(model, path)
+        return
     description: dict[str, Any] = {"version": _VERSION, "model": described(model)}
     tensors = _weights(model)
     if model.graph is None and model._first_inputs is not None:
@@ -242,10 +264,23 @@ def save_model(model: Model, filepath: str | Path, overwrite: bool = True) -> No
 
 
 def load_model(
-    filepath: str | Path, custom_objects: Mapping[str, type] | None = None, compile: bool = True, **_: Any
-) -> Any:
-    """A model that `save_model` wrote: with its weights and, if it was compiled, its optimiser's state."""
-    with custom_object_scope(custom_objects or {}), _opened(filepath) as file:
+    filepath: str | Path, custom_objects: Mapping[str, type] | None = None, compile: bool = True,
+    safe_mode: bool = True,
+) -> Any:  # fmt: skip
+    """A model that `save_model` or Keras 3 wrote: with its weights and, if it was compiled, its optimiser's state. Of
+    the classes and functions that the file names, Keras' own are known, those that are registered, and
+    `custom_objects`. Lambdas are code; they are refused unless `safe_mode` is False, for files that you trust.
+    """
+    begin = _begin(filepath)
+    if is_archive(begin):
+        with custom_object_scope(custom_objects or {}):
+            return load_archive(filepath, compile, safe_mode)
+    if is_hdf5(begin):
+        raise FileFormatError(
+            f"{filepath} has weights alone, or is a model of Keras 1 or 2",
+            hint="Make the model, then call load_weights; or save the model as .keras in Keras 3",
+        )
+    with custom_object_scope(custom_objects or {}), open_checkpoint(os.fspath(filepath)) as file:
         text = file.metadata.get(_CONFIG)
         if text is None:
             raise FileFormatError(f"{filepath} has weights alone", hint="Make the model, then call load_weights")
@@ -254,7 +289,7 @@ def load_model(
             raise FileFormatError(f"{filepath} was written by another version of pyapp.keras")
         model = from_json_values(description["model"], custom_objects)
         if not model.built and description.get("first_inputs") is not None:
-            _call_with_zeros(model, description["first_inputs"])
+            call_with_zeros(model, description["first_inputs"])
         _read_weights(model, file, filepath)
         given = description.get("compile")
         if compile and given:
@@ -264,19 +299,6 @@ def load_model(
             model.compile(**given)
             _read_optimizer(model, file, description["steps"], description.get("scaling", {}))
     return model
-
-
-def _call_with_zeros(model: Model, given: Any) -> None:
-    """Makes the weights of a subclass."""
-
-    def symbol(value: Any) -> Any:
-        if isinstance(value, Mapping) and "batch_shape" in value:
-            return KerasTensor(value["batch_shape"], value["dtype"])
-        if isinstance(value, Mapping):
-            return {key: symbol(inner) for key, inner in value.items()}
-        return [symbol(inner) for inner in value]
-
-    infer(model, (symbol(given),), {})
 
 
 def _read_optimizer(model: Model, file: Any, steps: int, scaling: Mapping[str, Any]) -> None:
@@ -316,7 +338,7 @@ def save_training(model: Model, filepath: str | Path) -> None:
 
 def restore_training(model: Model, filepath: str | Path) -> None:
     """Reads what `save_training` wrote. ValueError where it does not fit, FileFormatError for another file."""
-    with _opened(filepath) as file:
+    with open_checkpoint(os.fspath(filepath)) as file:
         try:
             note = parse_json(file.metadata["training"])
             steps, states = int(note["steps"]), [tuple(map(int, state)) for state in note["generators"]]
@@ -362,13 +384,21 @@ def save_weights(model: Layer, filepath: str | Path, overwrite: bool = True) -> 
     _refuse_overwriting(path, overwrite)
     if not model.built:
         raise ValueError(f"{model.name} has no weights yet: call it, or build(input_shape), first")
+    if _in_keras_form(path, ".weights.h5"):
+        with open_sink(os.fspath(path)) as target:
+            target.write(write_weights(model, model.optimizer if getattr(model, "compiled", False) else None))
+        return
     write_safetensors(os.fspath(path), _weights(model))
 
 
 def load_weights(model: Layer, filepath: str | Path, skip_mismatch: bool = False) -> None:
     """Reads weights into a model or layer. ValueError where they do not fit, unless `skip_mismatch`, which leaves
-    weights of another shape as they are."""
-    with _opened(filepath) as file:
+    weights of another shape as they are. Weights of Keras' files are found by their paths."""
+    begin = _begin(filepath)
+    if is_archive(begin) or is_hdf5(begin):
+        load_hdf5_weights(model, filepath, skip_mismatch)
+        return
+    with open_checkpoint(os.fspath(filepath)) as file:
         _read_weights(model, file, filepath, skip_mismatch)
 
 
@@ -390,15 +420,9 @@ def _read_weights(model: Layer, file: Any, filepath: Any, skip_mismatch: bool = 
             weight.copy_(file.read(f"weights.{number}"))
 
 
-def _opened(filepath: str | Path) -> Any:
+def _begin(filepath: str | Path) -> bytes:
     with open(filepath, "rb") as file:
-        begin = file.read(8)
-    if begin[:4] == b"PK\x03\x04" or begin == b"\x89HDF\r\n\x1a\n":
-        raise FileFormatError(
-            f"{filepath} was written by Keras: its weights are HDF5, which pyapp does not read",
-            hint="In Keras: np.savez('w.npz', *model.get_weights()), here: set_weights(np.load('w.npz').values())",
-        )
-    return open_checkpoint(os.fspath(filepath))
+        return file.read(8)
 
 
 # -- summary

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -217,10 +219,36 @@ def test_weights_alone_and_foreign_files(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="weights alone"):
         keras.models.load_model(tmp_path / "weights.safetensors")
     (tmp_path / "real.keras").write_bytes(b"PK\x03\x04" + bytes(40))
-    with pytest.raises(FileFormatError, match="written by Keras"):
+    with pytest.raises(FileFormatError, match="no usable ZIP archive"):
         keras.models.load_model(tmp_path / "real.keras")
     with pytest.raises(FileExistsError, match="overwrite=True"):
         model.save(tmp_path / "real.keras", overwrite=False)
+
+
+def test_files_without_hdf5(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where h5py is missing, files have pyapp's own form, and those of Keras say what to install."""
+    model, other = small(), small()
+    start(other, 5)
+    path, weights = tmp_path / "model.keras", tmp_path / "model.weights.h5"
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.warns(UserWarning, match=r"own form.*pip install 'pyapp\[keras\]'"):
+        model.save(path)
+    with pytest.warns(UserWarning, match="which Keras does not read"):
+        model.save_weights(weights)
+    other.load_weights(weights)
+    for again in (other, keras.models.load_model(path)):
+        assert all((a == b).all() for a, b in zip(model.get_weights(), again.get_weights(), strict=True))
+    monkeypatch.undo()
+    keras.models.load_model(path)  # with h5py too: a file is told by what it holds
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    weights.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    with pytest.raises(ImportError, match=r"pip install 'pyapp\[keras\]'"):
+        other.load_weights(weights)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("config.json", '{"class_name": "Sequential", "config": {"layers": []}}')
+        archive.writestr("model.weights.h5", "x")
+    with pytest.raises(ImportError, match="the package h5py"):
+        keras.models.load_model(path)
 
 
 def test_modules_of_nn_stand_among_the_layers() -> None:

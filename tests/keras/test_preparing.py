@@ -112,3 +112,15 @@ def test_random_tensors_and_variables() -> None:
     model.fit(np.ones((8, 2), "float32"), np.zeros((8, 2), "float32"), batch_size=2, epochs=2, verbose=0)
     assert len(model.trainable_variables) == 1 and len(model.non_trainable_variables) == 1
     assert float(model.layers[0].count) == 8 and float(model.layers[0].scale[0]) < 1
+
+
+def test_what_was_learned_is_in_the_configuration() -> None:
+    for layer, data in (
+        (keras.layers.StringLookup(mask_token="[M]"), ["a", "b", "b"]),
+        (keras.layers.IntegerLookup(output_mode="tf_idf"), np.array([[5, 7], [7, 8]])),
+        (keras.layers.TextVectorization(output_mode="tf_idf"), ["a b", "b c"]),
+        (keras.layers.Discretization(num_bins=3), np.arange(9.0)),
+    ):
+        layer.adapt(data)
+        again = type(layer).from_config(layer.get_config())
+        np.testing.assert_array_equal(np.asarray(again(data)), np.asarray(layer(data)))

@@ -61,6 +61,11 @@ class _Lookup(Layer):
         if vocabulary is not None:
             self.set_vocabulary(vocabulary, idf_weights)
 
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, with the vocabulary that was learned."""
+        learned = {"vocabulary": list(self.words) or None, "idf_weights": list(self.document_weights) or None}
+        return {**super().get_config(), **learned}
+
     def as_token(self, value: Any) -> Any:
         raise NotImplementedError
 
@@ -204,6 +209,15 @@ class Discretization(Layer):
         self.bin_boundaries = None if bin_boundaries is None else sorted(float(edge) for edge in bin_boundaries)
         self.num_bins, self.output_mode = num_bins, output_mode
         self.built = True
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, with the ranges that were chosen."""
+        config = super().get_config()
+        return (
+            config
+            if self.bin_boundaries is None
+            else {**config, "bin_boundaries": self.bin_boundaries, "num_bins": None}
+        )
 
     def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
         """Measures the boundaries."""

@@ -209,6 +209,11 @@ class TextVectorization(Layer):
             raise ValueError("TextVectorization: a word stands twice in the vocabulary")
         self.words, self.weights_of_words = words, list(idf_weights or [])
 
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, with the words that were learned."""
+        learned = {"vocabulary": list(self.words) or None, "idf_weights": list(self.weights_of_words) or None}
+        return {**super().get_config(), **learned}
+
     def get_vocabulary(self, include_special_tokens: bool = True) -> list[str]:
         """The words by their numbers."""
         special = ["", "[UNK]"] if self.output_mode == "int" else ["[UNK]"]

@@ -11,6 +11,7 @@ from ...nn import functional as F
 from ...train.names import snake_case
 from .. import activations, constraints, initializers, regularizers
 from ..core import Layer, arguments_of, as_layer, flatten
+from ..lookup import as_json
 
 __all__ = [
     "GRU", "LSTM", "RNN", "Bidirectional", "GRUCell", "LSTMCell", "SimpleRNN", "SimpleRNNCell", "StackedRNNCells",
@@ -295,6 +296,11 @@ class RNN(Layer):
         self.go_backwards, self.stateful = go_backwards, stateful
         self.zero_output_for_mask = zero_output_for_mask
         self.kept: list[Tensor] | None = None  # the states after the last batch
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor; several cells as the layer that they are."""
+        config = super().get_config()
+        return {**config, "cell": as_json(self.cell)} if isinstance(config.get("cell"), list) else config
 
     def build(self, input_shape: Any) -> None:
         self._build_cell((input_shape[0], *input_shape[2:]))

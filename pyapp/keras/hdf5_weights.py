@@ -1,0 +1,376 @@
+"""The weights of a model as Keras stores them in HDF5 files (`.weights.h5`, `model.weights.h5` in a `.keras` file).
+
+A layer's weights are the datasets "0", "1", … of the group "PATH/vars". PATH are the names of the attributes that lead
+to the layer; in a list or dict it is the class's name in snake case, with _1, _2, … where it repeats. Source: the
+documents of `keras.saving`, and files of Keras 3.15.1.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..engine import Tensor, no_grad, ops
+from ..engine.lazy import np
+from ..errors import FileFormatError
+from ..train.names import snake_case
+from .core import Function, Layer, ModuleLayer
+from .layers import RNN, Lambda, TextVectorization
+from .optimizers import Muon
+
+if TYPE_CHECKING:
+    from .models import Model
+
+_OPTIMIZER = "optimizer"
+_OWN_OPTIMIZER = "pyapp_optimizer"  # the states of optimisers whose states Keras arranges otherwise
+_GROUPS = {  # the states that Keras makes one after the other, each group for all weights; else all are one group
+    "Adam": (("momentum", "velocity"), ("velocity_hat",)),
+    "AdamW": (("momentum", "velocity"), ("velocity_hat",)),
+    "RMSprop": (("velocity",), ("momentum",), ("average_gradient",)),
+}
+_OTHERS = ("LossScaleOptimizer", "MultiOptimizer")
+
+
+def hdf5() -> Any:
+    """The package h5py. ImportError that says what to install where it is not there."""
+    try:
+        return importlib.import_module("h5py")
+    except ImportError as error:
+        raise ImportError(
+            "Keras' files hold weights as HDF5, which the package h5py reads and writes: pip install 'pyapp[keras]'"
+        ) from error
+
+
+def has_hdf5() -> bool:
+    """Whether h5py is installed."""
+    try:
+        hdf5()
+    except ImportError:
+        return False
+    return True
+
+
+# -- the layers of a model and their paths
+
+
+def layers_by_path(layer: Layer) -> Iterator[tuple[tuple[str, ...], Layer]]:
+    """(names of the attributes, layer) of a model and of all layers inside, each once, in Keras' order."""
+    return _walk(layer, (), set())
+
+
+def _walk(layer: Layer, path: tuple[str, ...], seen: set[int]) -> Iterator[tuple[tuple[str, ...], Layer]]:
+    if id(layer) in seen:
+        return
+    seen.add(id(layer))
+    yield path, layer
+    if isinstance(layer, (ModuleLayer, TextVectorization)):
+        return
+    for name, child in _attributes(layer):
+        if isinstance(child, Layer):
+            yield from _walk(child, (*path, name), seen)
+        else:
+            yield from _walk_list(child, (*path, name), seen)
+
+
+def _walk_list(values: Any, path: tuple[str, ...], seen: set[int]) -> Iterator[tuple[tuple[str, ...], Layer]]:
+    counts: dict[str, int] = {}
+    for value in values.values() if isinstance(values, Mapping) else values:
+        is_layer = isinstance(value, Layer)
+        if not is_layer and not isinstance(value, (list, tuple, Mapping)):
+            continue
+        name = _kind(value) if is_layer else "container"
+        counts[name] = counts.get(name, -1) + 1
+        inner = (*path, f"{name}_{counts[name]}" if counts[name] else name)
+        yield from _walk(value, inner, seen) if is_layer else _walk_list(value, inner, seen)
+
+
+def _kind(layer: Any) -> str:
+    """The name of a layer's class in paths."""
+    name = type(layer).__name__
+    return "functional" if name == "Model" and layer.graph is not None else snake_case(name)
+
+
+def _attributes(layer: Any) -> list[tuple[str, Any]]:
+    """The attributes with layers, in the order of their names; private ones come last."""
+    found: dict[str, Any] = {}
+    lists = {
+        name: value
+        for name, value in vars(layer).items()
+        if isinstance(value, (list, tuple, dict)) and name not in _NO_LAYERS and _has_layers(value)
+    }
+    structured = getattr(layer, "graph", None) is not None or hasattr(layer, "_first")  # functional or Sequential
+    if structured:
+        found["layers"] = [one for one in layer.layers if not isinstance(one, Function) or isinstance(one, Lambda)]
+    inside = {id(one) for one in found.get("layers", ())}
+    for name, child in layer._modules.items():
+        of_list = any(name.startswith(f"{key}_") and name[len(key) + 1 :].isdigit() for key in lists)
+        numbered = id(child) in inside and name.startswith("layer_") and name[6:].isdigit()
+        if isinstance(child, Layer) and not of_list and not numbered:
+            found[f"_{name}" if type(layer).__name__ in _PRIVATE else name] = child
+    found |= {name: value for name, value in lists.items() if name not in found}
+    order = sorted(found, key=lambda name: (name != "layers" or not structured, f"~{name}" if name[0] == "_" else name))
+    return [(name, found[name]) for name in order]
+
+
+_PRIVATE = ("GroupedQueryAttention",)  # Keras' attributes of their layers begin with _
+_NO_LAYERS = ("calls", "_modules", "_parameters", "_buffers", "_weight_order", "_arguments")
+
+
+def _has_layers(values: Any) -> bool:
+    return any(
+        isinstance(value, Layer) or (isinstance(value, (list, tuple, Mapping)) and _has_layers(value))
+        for value in (values.values() if isinstance(values, Mapping) else values)
+    )
+
+
+def own_weights(layer: Layer) -> list[Tensor]:
+    """The weights that a file has for this layer itself: those that can be trained, then the others."""
+    every = layer.weights if isinstance(layer, ModuleLayer) else layer._own_weights()
+    return sorted(every, key=lambda weight: not getattr(weight, "is_parameter", False))
+
+
+# -- writing
+
+
+def write_weights(model: Layer, optimizer: Any = None) -> bytes:
+    """The HDF5 file with the weights of a model, and with the states of an optimiser."""
+    target = io.BytesIO()
+    with hdf5().File(target, "w") as file:
+        for path, layer in layers_by_path(model):
+            group = file.create_group("/".join((*path, "vars")))
+            group.attrs["name"] = layer.name
+            for number, weight in enumerate(own_weights(layer)):
+                group[str(number)] = weight.detach().numpy()
+        if optimizer is not None:
+            _write_optimizer(file, optimizer)
+    return target.getvalue()
+
+
+def _write_optimizer(file: Any, optimizer: Any) -> None:
+    if type(optimizer).__name__ in _OTHERS:
+        state = optimizer.state_dict()
+        group = file.create_group(_OWN_OPTIMIZER)
+        group.attrs["steps"] = json.dumps({"steps": state["iterations"], "scaling": state.get("scaling", {})})
+        for number, entry in enumerate(state["states"]):
+            for name, value in entry.items():
+                group[f"{number}.{name}"] = value.numpy()
+        return
+    group = file.create_group(f"{_OPTIMIZER}/vars")
+    group.attrs["name"] = optimizer.name
+    values: list[Any] = [np.int32(optimizer.iterations)]
+    if optimizer.schedule is None:
+        values.append(np.float32(optimizer.learning_rate))
+    values += [state.numpy() for state in _ordered(optimizer)]
+    if type(optimizer).__name__ == "Nadam" and optimizer._weights:
+        values.append(np.float32(math.prod(optimizer._momentum_of(t) for t in range(1, optimizer.iterations + 1))))
+    for number, value in enumerate(values):
+        group[str(number)] = value
+
+
+def _ordered(optimizer: Any) -> list[Tensor]:
+    """The states of an optimiser in Keras' order."""
+    weights = optimizer._weights
+    if not weights:
+        return []
+    groups = _GROUPS.get(type(optimizer).__name__, (optimizer.states,))
+    kept = [optimizer._states(weight) for weight in weights]
+    if isinstance(optimizer, Muon):  # its matrices have no velocity
+        for weight, one in zip(weights, kept, strict=True):
+            if not optimizer.by_adam(weight):
+                del one["velocity"]
+    return [
+        one[name] for group in (("average",), ("gathered",), *groups) for one in kept for name in group if name in one
+    ]
+
+
+# -- reading
+
+
+class WeightsFile:
+    """An HDF5 file with weights. Only groups and datasets inside of it are read: no links, no other files."""
+
+    def __init__(self, source: Any, where: str) -> None:
+        self.where = where
+        try:
+            self.file = hdf5().File(source, "r")
+        except (OSError, RuntimeError, ValueError) as error:
+            raise FileFormatError(
+                f"{where} is no HDF5 file, or a damaged one ({error!s:.100})", hint="Save the weights again in Keras"
+            ) from error
+
+    def close(self) -> None:
+        self.file.close()
+
+    def _child(self, parent: Any, name: str) -> Any:
+        """A group or dataset of a group; None where it is not there."""
+        h5py = hdf5()
+        try:
+            link = parent.get(name, getlink=True)
+            if link is None:
+                return None
+            if not isinstance(link, h5py.HardLink):
+                raise FileFormatError(f"{self.where}: {name!r:.60} is a link to another place, which is not followed")
+            return parent[name]
+        except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+            if isinstance(error, FileFormatError):
+                raise
+            raise FileFormatError(f"{self.where}: {name!r:.60} cannot be read ({error!s:.100})") from error
+
+    def group(self, path: tuple[str, ...]) -> Any:
+        """The group of a path; None where there is none. Earlier versions of Keras had some names with _ before."""
+        found = self.file
+        for name in path:
+            inner = self._child(found, name)
+            inner = self._child(found, f"_{name}") if inner is None else inner
+            if not isinstance(inner, hdf5().Group):
+                return None
+            found = inner
+        return found
+
+    def names(self, group: Any) -> list[str]:
+        """The numbers of the datasets of a group, in order."""
+        try:
+            return sorted((name for name in group if name.isdigit()), key=int)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise FileFormatError(f"{self.where}: a group cannot be read ({error!s:.100})") from error
+
+    def shape(self, group: Any, name: str) -> tuple[int, ...]:
+        """The shape of a dataset with numbers. FileFormatError for anything else."""
+        found = self._child(group, name)
+        usable = isinstance(found, hdf5().Dataset) and found.dtype.kind in "fiub" and found.shape is not None
+        if not usable or found.external or found.is_virtual:
+            raise FileFormatError(f"{self.where}: {group.name}/{name} is no dataset with numbers in this file")
+        return tuple(found.shape)
+
+    def read(self, group: Any, name: str) -> Any:
+        """A dataset as an array. Its shape is to be compared first."""
+        try:
+            return group[name][()]
+        except (OSError, RuntimeError, ValueError, TypeError) as error:
+            raise FileFormatError(f"{self.where}: {group.name}/{name} cannot be read ({error!s:.100})") from error
+
+    def label(self, group: Any) -> str | None:
+        """The name of the layer whose weights a group has."""
+        try:
+            found = group.attrs.get("name")
+        except (OSError, RuntimeError, ValueError):
+            return None
+        return found if isinstance(found, str) else None
+
+
+def read_weights(model: Layer, file: WeightsFile, skip_mismatch: bool = False) -> None:
+    """Reads the weights of a file into a model. ValueError where they do not fit, before any weight changes; with
+    `skip_mismatch` layers that do not fit stay as they are."""
+    if not model.built:
+        raise ValueError(f"{model.name} has no weights yet: call it, or build(input_shape), first")
+    found: list[tuple[Tensor, Any, str]] = []
+    for path, layer in layers_by_path(model):
+        weights = own_weights(layer)
+        if not weights:
+            continue
+        group = file.group((*path, "vars"))
+        names = [] if group is None else file.names(group)
+        if isinstance(layer, RNN):  # a stateful one has its states there, after its weights (it has none itself)
+            names = names[: len(weights)]
+        place = "/".join((*path, "vars"))
+        if len(names) != len(weights):
+            if skip_mismatch:
+                continue
+            raise ValueError(
+                f"{file.where}: {place} has {len(names)} weights, layer {layer.name} ({type(layer).__name__}) has "
+                f"{len(weights)}"
+            )
+        shapes = [file.shape(group, name) for name in names]
+        wrong = [
+            k for k, (shape, weight) in enumerate(zip(shapes, weights, strict=True)) if shape != tuple(weight.shape)
+        ]
+        if wrong and not skip_mismatch:
+            k = wrong[0]
+            raise ValueError(
+                f"{file.where}: {place}/{names[k]} has shape {shapes[k]}, layer {layer.name} wants "
+                f"{tuple(weights[k].shape)}"
+            )
+        if not wrong:
+            found += [(weight, group, name) for weight, name in zip(weights, names, strict=True)]
+    with no_grad():
+        for weight, group, name in found:
+            value = ops.as_tensor(np.ascontiguousarray(file.read(group, name)))
+            weight.copy_(value.reshape(tuple(weight.shape)).to(weight.dtype))
+
+
+def read_optimizer(model: Model, file: WeightsFile) -> None:
+    """Reads the state of the model's optimiser. Warns where it does not fit, as Keras does, and leaves it new."""
+    optimizer = model.optimizer
+    own = file.group((_OWN_OPTIMIZER,))
+    if own is not None:
+        _read_own_optimizer(model, file, own)
+        return
+    group = file.group((_OPTIMIZER, "vars"))
+    names = [] if group is None else file.names(group)
+    scalars = 1 if optimizer.schedule is not None else 2
+    if len(names) < scalars or type(optimizer).__name__ in _OTHERS:
+        if names:
+            warnings.warn(
+                f"{file.where}: the state of {type(optimizer).__name__} is not read: Keras arranges it otherwise",
+                stacklevel=4,
+            )
+        return
+    if any(math.prod(file.shape(group, name)) != 1 for name in names[:scalars]):  # as where a schedule gave the rate
+        _warn_of_unfit_state(file, optimizer)
+        return
+    steps = int(np.asarray(file.read(group, names[0])).reshape(-1)[0])
+    if scalars == 2:
+        rate = float(np.asarray(file.read(group, names[1])).reshape(-1)[0])
+        if np.float32(optimizer.learning_rate) != np.float32(rate):  # the configuration has more digits
+            optimizer.learning_rate = rate
+    names = names[scalars:]
+    if names:
+        optimizer.build(model.trainable_weights)
+        states = _ordered(optimizer)
+        if type(optimizer).__name__ == "Nadam":
+            names = names[:-1]
+        shapes = [file.shape(group, name) for name in names]
+        if shapes != [tuple(state.shape) for state in states]:
+            _warn_of_unfit_state(file, optimizer)
+            return
+        with no_grad():
+            for state, name in zip(states, names, strict=True):
+                state.copy_(ops.as_tensor(np.ascontiguousarray(file.read(group, name))).reshape(tuple(state.shape)))
+    optimizer.iterations = steps
+
+
+def _warn_of_unfit_state(file: WeightsFile, optimizer: Any) -> None:
+    warnings.warn(
+        f"{file.where}: the optimiser's state is not read: it does not fit {type(optimizer).__name__}", stacklevel=5
+    )
+
+
+def _read_own_optimizer(model: Model, file: WeightsFile, group: Any) -> None:
+    optimizer = model.optimizer
+    if len(group):
+        optimizer.build(model.trainable_weights)
+    before = optimizer.state_dict()
+    try:
+        note = json.loads(group.attrs["steps"])
+        steps, scaling = int(note["steps"]), dict(note["scaling"])
+    except (KeyError, TypeError, ValueError, OSError, RuntimeError) as error:
+        raise FileFormatError(f"{file.where}: the optimiser's state has no number of steps") from error
+    held_by_name = {f"{k}.{name}": held for k, entry in enumerate(before["states"]) for name, held in entry.items()}
+    fits = held_by_name.keys() == set(group) and all(
+        file.shape(group, name) == tuple(held.shape) for name, held in held_by_name.items()
+    )
+    if not fits:
+        _warn_of_unfit_state(file, optimizer)
+        return
+    states: list[dict[str, Tensor]] = []
+    for number, entry in enumerate(before["states"]):
+        states.append({})
+        for name, held in entry.items():
+            value = np.ascontiguousarray(file.read(group, f"{number}.{name}"))
+            states[-1][name] = ops.as_tensor(value).reshape(tuple(held.shape))
+    optimizer.load_state_dict({**before, "iterations": steps, "states": states, "scaling": scaling})

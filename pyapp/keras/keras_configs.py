@@ -1,0 +1,662 @@
+"""Configurations as Keras writes them (config.json of a `.keras` file): objects to JSON and back.
+
+An object is {"module", "class_name", "config", "registered_name"}. Reading makes objects of this package's classes, and
+of those that are registered or in custom_objects: no module is imported, and no code of a file runs (unless a lambda is
+asked for with `safe_mode=False`). Source: the documents of `keras.saving`, and files of Keras 3.15.1.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import inspect
+import marshal
+import math
+import types
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..engine import Tensor, as_dtype
+from ..engine import ops as engine_ops
+from ..engine.lazy import np
+from ..engine.ops import _index
+from ..errors import FileFormatError, OperationError
+from ..train.names import snake_case
+from . import activations, constraints, initializers, layers, losses, metrics, ops, optimizers, regularizers, schedules
+from .core import Call, Function, InputLayer, KerasTensor, Layer, arguments_of, flatten, infer, map_structure, record
+from .lookup import CLASSES, Configured, as_json, registered, registered_name
+
+if TYPE_CHECKING:
+    from .models import Model
+
+_PARTS: dict[str, Any] = {  # keras.NAME
+    "layers": layers, "initializers": initializers, "losses": losses, "metrics": metrics, "optimizers": optimizers,
+    "regularizers": regularizers, "constraints": constraints, "schedules": schedules, "activations": activations,
+}  # fmt: skip
+_BY_KEY = {"initializer": initializers, "regularizer": regularizers, "constraint": constraints}
+_FIXED = {
+    "dtype": "float32",
+    "renorm_momentum": 0.99,
+    "axis": -1,
+}  # settings that a class here lacks, at their only value
+_MOST_INPUT = 1 << 28  # elements of one example of an input
+_LACKING = {  # arguments that layers here have, and Keras' have not
+    "Cropping1D": ("data_format",), "SpatialDropout1D": ("data_format",), "SimpleRNN": ("use_cudnn",),
+}  # fmt: skip
+_NAMES = {"GroupedQueryAttention": "GroupQueryAttention"}  # Keras' public names of classes that have another here
+_MODELS = ("Functional", "Model", "Sequential")
+
+
+# -- objects to JSON
+
+
+def describe(layer: Any, first: bool = True) -> dict[str, Any]:
+    """A layer or model as Keras' JSON. TypeError for what a file cannot describe."""
+    kind = type(layer)
+    made: dict[str, Any]
+    model = CLASSES["Model"]
+    writes_own = isinstance(layer, model) and kind.get_config not in (
+        model.get_config,
+        CLASSES["Sequential"].get_config,
+    )
+    has_graph = getattr(layer, "graph", None) is not None
+    if has_graph and not writes_own and {"inputs", "outputs"} <= arguments_of(kind.__init__):
+        made = _named(kind, _functional(layer))
+        if kind.__module__.startswith("pyapp."):
+            made |= {
+                "module": "keras.src.models.functional",
+                "class_name": "Functional",
+                "registered_name": "Functional",
+            }
+    elif hasattr(layer, "_first") and not writes_own:
+        made = _named(kind, _sequential(layer))
+    else:
+        if isinstance(layer, Function) and not isinstance(layer, layers.Lambda) or kind.__name__ == "Model":
+            raise TypeError(f"{layer.name} cannot be written to a file: save the weights alone with save_weights")
+        config = Layer.get_config(layer) if has_graph and not writes_own else layer.get_config()
+        if isinstance(layer, InputLayer):
+            tensor = layer.tensor
+            config = {"batch_shape": list(tensor.shape), "dtype": tensor.dtype, "name": layer.name}
+        lacking = _LACKING.get(kind.__name__, ()) if kind.__module__.startswith("pyapp.") else ()
+        kept = {key: value for key, value in config.items() if key != "input_shape" and key not in lacking}
+        if kept.get("trainable") is True:  # some layers of Keras have no such argument
+            del kept["trainable"]
+        made = _named(kind, _with_modules(kept))
+        inputs = getattr(layer, "_first_inputs", None)
+        if inputs is not None:
+            shapes = _shapes(inputs)
+            made["build_config"] = {"input_shape": shapes, "inputs": inputs}
+    if first and getattr(layer, "compiled", False):
+        made["compile_config"] = _compile_config(layer)
+    return made
+
+
+def _shapes(inputs: Any) -> Any:
+    if isinstance(inputs, Mapping):
+        if "batch_shape" in inputs:
+            return inputs["batch_shape"]
+        return {key: _shapes(value) for key, value in inputs.items()}
+    return [_shapes(value) for value in inputs]
+
+
+def _named(kind: Any, config: Any) -> dict[str, Any]:
+    """{"module", "class_name", "config", "registered_name"} of an object of a class."""
+    module, name = str(kind.__module__), str(kind.__name__)
+    if not module.startswith("pyapp."):
+        return {"module": module, "class_name": name, "config": config, "registered_name": registered_name(kind)}
+    if name in _MODELS:
+        return {"module": "keras", "class_name": name, "config": config, "registered_name": None}
+    if issubclass(kind, Layer):
+        part = "layers"
+    else:
+        part = next((part for part, names in _PARTS.items() if getattr(names, name, None) is kind), "")
+        part = "optimizers.schedules" if part == "schedules" else part
+    return {"module": f"keras.{part}", "class_name": _NAMES.get(name, name), "config": config, "registered_name": None}
+
+
+def _with_modules(value: Any, key: str = "") -> Any:
+    """The values of `get_config` in Keras' form: objects inside get their modules."""
+    if isinstance(value, Mapping):
+        if value.keys() == {"class_name", "config"}:
+            part = next((names for end, names in _BY_KEY.items() if key.endswith(end)), None)
+            kind = getattr(part, value["class_name"], None) or registered(value["class_name"])
+            kind = kind or getattr(optimizers, value["class_name"], None)
+            if kind is None:
+                raise TypeError(f"{value['class_name']} cannot be written to a file: register its class")
+            return _named(kind, _with_modules(value["config"]))
+        return {str(name): _with_modules(inner, str(name)) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_modules(inner, key) for inner in value]
+    return value
+
+
+def _sequential(model: Any) -> dict[str, Any]:
+    first = model._first
+    made = [describe(layer, first=False) for layer in model.layers]
+    if first is not None:
+        made.insert(0, describe(InputLayer(batch_shape=first.shape, dtype=first.dtype, name=first.name), first=False))
+    config = {"name": model.name, "trainable": model.trainable, "layers": made}
+    return config if first is None else {**config, "build_input_shape": list(first.shape)}
+
+
+def _functional(model: Model) -> dict[str, Any]:
+    graph = model.graph
+    found: dict[int, dict[str, Any]] = {}
+    histories: dict[int, list[Any]] = {}
+    for leaf in flatten(graph.inputs):
+        histories[id(leaf)] = [leaf.name, 0, 0]
+    counts: dict[int, int] = {}
+    for call in graph.calls:
+        node = counts[id(call.layer)] = counts.get(id(call.layer), -1) + 1
+        for index, leaf in enumerate(flatten(call.outputs)):
+            histories[id(leaf)] = [call.layer.name, node, index]
+
+    def tensor(leaf: Any) -> Any:
+        if isinstance(leaf, KerasTensor):
+            config = {"shape": list(leaf.shape), "dtype": leaf.dtype, "keras_history": histories[id(leaf)]}
+            return {"class_name": "__keras_tensor__", "config": config}
+        return _plain(leaf)
+
+    for call in graph.calls:
+        args, kwargs = call.args, call.kwargs
+        is_operation = isinstance(call.layer, Function) and not isinstance(call.layer, layers.Lambda)
+        if is_operation:
+            made, args, kwargs = _operation(call)
+        else:
+            made = describe(call.layer, first=False)
+        entry = found.setdefault(id(call.layer), {**made, "name": call.layer.name, "inbound_nodes": []})
+        node_of = {"args": map_structure(tensor, list(args)), "kwargs": map_structure(tensor, dict(kwargs))}
+        entry["inbound_nodes"].append(node_of)
+    entries = []
+    for layer in graph.layers:
+        if isinstance(layer, InputLayer):
+            entries.append({**describe(layer, first=False), "name": layer.name, "inbound_nodes": []})
+        else:
+            entries.append(found[id(layer)])
+    names = [entry["name"] for entry in entries]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{model.name}: two layers are called {twice!r}; a file tells layers apart by their names")
+    return {
+        "name": model.name, "trainable": model.trainable, "layers": entries,
+        "input_layers": map_structure(lambda leaf: histories[id(leaf)], graph.inputs),
+        "output_layers": map_structure(lambda leaf: histories[id(leaf)], graph.outputs),
+    }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """A value of a call's arguments as JSON."""
+    if isinstance(value, slice):
+        parts = {"start": value.start, "stop": value.stop, "step": value.step}
+        return {"class_name": "__slice__", "config": parts}
+    if value is Ellipsis:
+        return {"class_name": "__ellipsis__", "config": {}}
+    if isinstance(value, Tensor):
+        return {"class_name": "__tensor__", "config": {"value": value.tolist(), "dtype": value.dtype.name}}
+    if isinstance(value, np.ndarray) and value.ndim:
+        return {"class_name": "__numpy__", "config": {"value": value.tolist(), "dtype": value.dtype.name}}
+    return as_json(value)
+
+
+_OPERANDS = (  # what Keras' operations are called with; other arguments are theirs from the start
+    "x", "x1", "x2", "xs", "y", "a", "condition", "key", "other", "indices", "values", "condlist", "choicelist",
+    "default", "q", "updates",
+)  # fmt: skip
+_OPERATION_CLASSES = {  # where Keras has the classes of its operations; the others are in numpy
+    "nn": "Relu Relu6 Sigmoid SparseSigmoid Softplus Softsign SoftShrink SparsePlus Silu Squareplus LogSigmoid "
+    "LeakyRelu HardSigmoid HardSilu Elu Selu Gelu Celu Glu TanhShrink HardTanh HardShrink Threshold Softmax LogSoftmax "
+    "Sparsemax MaxPool AdaptiveMaxPool AveragePool AdaptiveAveragePool Conv DepthwiseConv SeparableConv ConvTranspose "
+    "OneHot BinaryCrossentropy CategoricalCrossentropy SparseCategoricalCrossentropy MultiHot Moments BatchNorm "
+    "CTCLoss CTCDecode Normalize PSNR DotProductAttention RMSNorm LayerNorm Unfold Fold DepthToSpace SpaceToDepth",
+    "core": "Scatter ScatterUpdate Slice SliceUpdate StopGradient Unstack Cast SaturateCast ConvertToTensor",
+    "linalg": "Cholesky CholeskyInverse Det Eigh Inv LuFactor Norm Qr Solve SolveTriangular SVD Lstsq MatrixRank Pinv",
+    "math": "SegmentSum SegmentMax SegmentMin SegmentProd TopK InTopK Logsumexp CDist ExtractSequences FFT FFT2 IFFT2 "
+    "RFFT IRFFT STFT ISTFT Rsqrt Erf Erfc Erfinv Logdet",
+    "image": "RGBToGrayscale RGBToHSV HSVToRGB Resize AffineTransform ExtractPatches MapCoordinates PadImages "
+    "CropImages PerspectiveTransform GaussianBlur ElasticTransform ScaleAndTranslate SobelEdges SSIM",
+}  # fmt: skip
+_OPERATION_PLACES = {
+    snake_case(title): (place, title) for place, titles in _OPERATION_CLASSES.items() for title in titles.split()
+}
+
+
+def _operation(call: Call) -> tuple[dict[str, Any], tuple[Any, ...], dict[str, Any]]:
+    """The entry of a function of keras.ops in a functional model, and what it is called with. TypeError where it has no
+    name by which it can be found again."""
+    layer = call.layer
+    name = getattr(layer, "operation", None)
+    if name is None:
+        raise TypeError(f"{layer.name} cannot be written to a file: it is a function without a name")
+    args, kwargs = call.args, dict(call.kwargs)
+    try:
+        bound = inspect.signature(layer.function).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        bound = None
+    config: dict[str, Any] = {}
+    if bound is not None and name != "get_item":
+        operands: list[Any] = []
+        for key, value in bound.items():
+            has_tensor = any(isinstance(leaf, KerasTensor) for leaf in flatten(value))
+            if has_tensor or key in _OPERANDS:
+                operands.append(value)
+            else:
+                config[key] = as_json(value)
+        args, kwargs = tuple(operands), {}
+    if name == "einsum":
+        config, args, kwargs = {"subscripts": call.args[0]}, call.args[1:], {}
+    place, title = _OPERATION_PLACES.get(name, ("numpy", "".join(part.capitalize() for part in name.split("_"))))
+    made = {
+        "module": f"keras.src.ops.{place}", "class_name": title, "config": {"name": layer.name, **config},
+        "registered_name": title,
+    }  # fmt: skip
+    return made, args, kwargs
+
+
+def _compile_config(model: Any) -> dict[str, Any]:
+    given = model._must_be_compiled()
+
+    def written(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {str(key): written(inner) for key, inner in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [written(inner) for inner in value]
+        if value is None or isinstance(value, (str, int, float, bool)):
+            return value
+        if hasattr(value, "get_config"):
+            return _named(type(value), _with_modules(as_json(value.get_config())))
+        name = getattr(value, "__name__", "<lambda>")
+        if name == "<lambda>":
+            raise TypeError("a lambda cannot be written to a file: give the loss or metric a name")
+        if value.__module__.startswith("pyapp."):
+            return name
+        return {
+            "module": "builtins", "class_name": "function", "config": registered_name(value),
+            "registered_name": "function",
+        }  # fmt: skip
+
+    settings = {key: written(value) for key, value in given.items() if key != "optimizer"}
+    return {**settings, "optimizer": written(model.optimizer), "run_eagerly": bool(model.run_eagerly)}
+
+
+# -- JSON to objects
+
+_UNFIT = (
+    KeyError, IndexError, AttributeError, TypeError, ValueError, RecursionError, OverflowError, MemoryError,
+    NotImplementedError, ArithmeticError, AssertionError, OperationError, StopIteration,
+)  # fmt: skip
+
+
+class Reading:
+    """Reads configurations. `keeps_training`: whether the argument `training` of calls is the file's own (Keras writes
+    one for every dropout)."""
+
+    def __init__(self, where: str, safe_mode: bool = True, keeps_training: bool = False) -> None:
+        self.where, self.safe_mode, self.keeps_training = where, safe_mode, keeps_training
+        self.shared: dict[Any, Any] = {}
+
+    def problem(self, what: str, hint: str = "Save the model again in Keras") -> FileFormatError:
+        return FileFormatError(f"{self.where}: {what}", hint=hint)
+
+    def object(self, given: Any, owner: str = "") -> Any:
+        """The object that a value of a configuration describes; other values as they are."""
+        if isinstance(given, list):
+            return [self.object(value, owner) for value in given]
+        if not isinstance(given, Mapping):
+            return given
+        if "class_name" not in given or "config" not in given:
+            return {key: self.object(value, str(key)) for key, value in given.items()}
+        name, config = str(given["class_name"]), given["config"]
+        if name in ("function", "__lambda__"):
+            return self._function(name, given)
+        if not isinstance(config, Mapping):
+            raise self.problem(f"the configuration of {name!r:.60} is no JSON object")
+        special = getattr(self, f"_read{name}", None) if name.startswith("__") and name.endswith("__") else None
+        if special is not None:
+            return special(config)
+        if name == "DTypePolicy":
+            return str(config.get("name"))
+        if name.endswith("DTypePolicy") or name == "DTypePolicyMap":
+            raise self.problem(
+                f"it has the dtype policy {name!r:.60}", "Save a float32 model: pyapp has no other policies"
+            )
+        kind = self.class_of(given, owner)
+        number = given.get("shared_object_id")
+        key = (kind, number)
+        if number is not None and not issubclass(kind, Layer) and key in self.shared:
+            return self.shared[key]
+        try:
+            made = self._made(kind, given, config)
+        except FileFormatError:
+            raise
+        except _UNFIT as error:
+            what = f"{type(error).__name__}: {error!s:.200}"
+            raise self.problem(f"{name!r:.60} cannot be made of its configuration ({what})") from error
+        if number is not None:
+            self.shared[key] = made
+        return made
+
+    def class_of(self, given: Mapping[str, Any], owner: str = "") -> Any:
+        """The class that an object of a file names: of those that are registered, or of this package."""
+        name, title = str(given["class_name"]), given.get("registered_name")
+        for known in (title, name):
+            found = None if known is None else CLASSES.get(str(known)) or _by_end(str(known))
+            if isinstance(found, type) and not found.__module__.startswith("pyapp."):
+                return found
+        module = given.get("module")
+        parts = str(module or "").split(".")
+        found = None
+        if module is None or parts[0] == "keras":
+            if name in ("Sequential", "Model"):
+                found = CLASSES[name]
+            elif name == "Functional":
+                found = CLASSES["Model"]
+            else:
+                places = [_PARTS[part] for part in reversed(parts) if part in _PARTS]
+                places += [part for end, part in _BY_KEY.items() if module is None and owner.endswith(end)]
+                places += [] if places or module is not None else [layers, optimizers, schedules, losses, metrics]
+                found = next((kind for place in places if isinstance(kind := _public(place, name), type)), None)
+        if not isinstance(found, type):
+            raise self.problem(
+                f"it names {name!r:.60}, which is not known; pass it in custom_objects (its module is {module!r:.80})",
+                "Register its class, or take it out of the model",
+            )
+        return found
+
+    def _function(self, name: str, given: Mapping[str, Any]) -> Any:
+        """A function: its name, if it is Keras' own; one that is registered; or that of a lambda."""
+        if name == "__lambda__":
+            return self._lambda(given["config"])
+        label = str(given["config"])
+        for known in (given.get("registered_name"), label):
+            found = None if known is None else CLASSES.get(str(known)) or _by_end(str(known))
+            if found is not None and not isinstance(found, type) and not found.__module__.startswith("pyapp."):
+                return found
+        if str(given.get("module") or "builtins").split(".")[0] not in ("keras", "builtins"):
+            raise self.problem(
+                f"it names the function {label!r:.60}, which is not known; pass it in custom_objects",
+                "Register the function",
+            )
+        return label
+
+    def _lambda(self, config: Any) -> Any:
+        if self.safe_mode:
+            raise self.problem(
+                "it has a lambda: Python code of the file that would run here",
+                "If you trust where the file comes from, pass safe_mode=False",
+            )
+        value = config.get("value", config) if isinstance(config, Mapping) else config
+        if not isinstance(value, Mapping):
+            value = dict(zip(("code", "defaults", "closure"), value, strict=True))
+        try:
+            code = marshal.loads(base64.b64decode(value["code"]))
+            cells = tuple(types.CellType(self.object(inner)) for inner in value.get("closure") or ())
+            defaults = tuple(self.object(inner) for inner in value.get("defaults") or ())
+            return types.FunctionType(code, {"ops": ops, "np": np}, "lambda", defaults, cells)
+        except (ValueError, EOFError, TypeError) as error:
+            raise self.problem(
+                f"its lambda was written by another version of Python ({error!s:.80})",
+                "Write the function with a name, and register it",
+            ) from error
+
+    # values that JSON does not have
+
+    def _read__tensor__(self, config: Mapping[str, Any]) -> Any:
+        return engine_ops.tensor(config["value"], dtype=as_dtype(str(config["dtype"])))
+
+    def _read__numpy__(self, config: Mapping[str, Any]) -> Any:
+        return np.array(config["value"], as_dtype(str(config["dtype"])).name)
+
+    def _read__slice__(self, config: Mapping[str, Any]) -> slice:
+        parts = [config.get(part) for part in ("start", "stop", "step")]
+        if not all(part is None or isinstance(part, int) for part in parts):
+            raise self.problem("a slice has ends that are no whole numbers")
+        return slice(*parts)
+
+    def _read__ellipsis__(self, config: Mapping[str, Any]) -> Any:
+        return Ellipsis
+
+    def _read__bytes__(self, config: Mapping[str, Any]) -> bytes:
+        return str(config["value"]).encode()
+
+    # layers and others
+
+    def _made(self, kind: Any, given: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
+        if issubclass(kind, CLASSES["Model"]):
+            if "input_layers" in config:
+                return self._functional(kind, config)
+            if "layers" in config and hasattr(kind, "add"):
+                return self._sequential(kind, given, config)
+        if not kind.__module__.startswith("pyapp."):
+            values = {key: self._of_own(value) for key, value in config.items()}
+            made = kind.from_config(values) if hasattr(kind, "from_config") else kind(**values)
+        else:
+            settings = {key: _tuples(self.object(value, key)) for key, value in config.items()}
+            if (
+                issubclass(kind, InputLayer)
+                and math.prod(n or 1 for n in settings.get("batch_shape") or ()) > _MOST_INPUT
+            ):
+                raise self.problem(f"an input has the shape {settings['batch_shape']}")
+            made = kind(**self._accepted(kind, settings))
+        self._build(made, given)
+        return made
+
+    def _of_own(self, value: Any) -> Any:
+        """A setting of a class of a user's own: layers are made, other objects are left to its constructor."""
+        if isinstance(value, list):
+            return [self._of_own(inner) for inner in value]
+        if not isinstance(value, Mapping):
+            return value
+        if value.get("class_name") == "DTypePolicy":
+            return self.object(value)
+        if "class_name" in value and "config" in value:
+            try:
+                is_layer = issubclass(self.class_of(value), Layer)
+            except (ValueError, TypeError):
+                is_layer = False
+            return self.object(value) if is_layer or value["class_name"] == "function" else value
+        return {key: self._of_own(inner) for key, inner in value.items()}
+
+    def _accepted(self, kind: Any, settings: dict[str, Any]) -> dict[str, Any]:
+        """The settings that the constructor of a class takes. FileFormatError for one that matters and is not there."""
+        taken = _arguments(kind)
+        found = {}
+        for key, value in settings.items():
+            if key in taken:
+                found[key] = value
+            elif value and _FIXED.get(key) != value:
+                raise self.problem(f"{kind.__name__} has the setting {key}={value!r:.60}, which pyapp does not have")
+        return found
+
+    def _build(self, layer: Any, given: Mapping[str, Any]) -> None:
+        """Makes the weights of a subclass, for the shapes that the file says."""
+        known = given.get("build_config")
+        if not isinstance(layer, CLASSES["Model"]) or layer.built or not isinstance(known, Mapping):
+            return
+        if "inputs" in known:  # written here, with the dtypes
+            layer._first_inputs = known["inputs"]
+            call_with_zeros(layer, known["inputs"])
+        elif known.get("input_shape") is not None:
+            layer.build(_tuples(known["input_shape"]))
+
+    def _sequential(self, kind: Any, given: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
+        model = kind(name=config.get("name"))
+        for layer in config["layers"]:
+            model.add(self.object(layer))
+        shape = config.get("build_input_shape") or (given.get("build_config") or {}).get("input_shape")
+        if shape is not None and not model.built:
+            model.build(_tuples(shape))
+        if config.get("trainable") is False:
+            model.trainable = False
+        return model
+
+    def _functional(self, kind: Any, config: Mapping[str, Any]) -> Any:
+        tensors: dict[tuple[str, int, int], KerasTensor] = {}
+        waiting: list[tuple[str, Any, int, Mapping[str, Any]]] = []
+        for entry in config["layers"]:
+            name, nodes = str(entry.get("name") or entry["config"]["name"]), entry["inbound_nodes"]
+            if str(entry.get("module")).startswith("keras.src.ops."):
+                waiting += [(name, entry, number, node) for number, node in enumerate(nodes)]
+                continue
+            layer = self.object({key: value for key, value in entry.items() if key not in ("name", "inbound_nodes")})
+            if isinstance(layer, InputLayer):
+                tensors[name, 0, 0] = layer.tensor
+                continue
+            if not isinstance(layer, Layer):
+                raise self.problem(f"{name!r:.60} is no layer")
+            layer.name = name
+            waiting += [(name, layer, number, node) for number, node in enumerate(nodes)]
+
+        def ready(value: Any) -> bool:
+            if isinstance(value, Mapping):
+                if value.get("class_name") == "__keras_tensor__":
+                    return _place(value["config"]["keras_history"]) in tensors
+                return all(ready(inner) for inner in value.values())
+            return all(ready(inner) for inner in value) if isinstance(value, list) else True
+
+        def argument(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                if value.get("class_name") == "__keras_tensor__":
+                    return tensors[_place(value["config"]["keras_history"])]
+                if "class_name" in value:
+                    return self.object(value)
+                return {key: argument(inner) for key, inner in value.items()}
+            return [argument(inner) for inner in value] if isinstance(value, list) else value
+
+        while waiting:
+            later = []
+            for name, layer, number, node in waiting:
+                if not ready(node["args"]) or not ready(node["kwargs"]):
+                    later.append((name, layer, number, node))
+                    continue
+                args, kwargs = tuple(argument(node["args"])), argument(node["kwargs"])
+                if isinstance(layer, Mapping):
+                    made = self._operation(name, layer, args, kwargs)
+                else:
+                    kwargs = {
+                        k: v for k, v in kwargs.items() if v is not None and (k != "training" or self.keeps_training)
+                    }
+                    made = record(layer, args, kwargs)
+                for index, leaf in enumerate(flatten(made)):
+                    tensors[name, number, index] = leaf
+            if len(later) == len(waiting):
+                raise self.problem(f"the layer {later[0][0]!r:.60} takes the output of a layer that is not there")
+            waiting = later
+
+        def end(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return {key: end(inner) for key, inner in value.items()}
+            if isinstance(value, list) and len(value) == 3 and isinstance(value[0], str) and isinstance(value[1], int):
+                return tensors[_place(value)]
+            return [end(inner) for inner in value]
+
+        ends = [end(config[key]) for key in ("input_layers", "output_layers")]
+        ends = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in ends]
+        if kind.__module__.startswith("pyapp."):
+            model = kind(*ends, name=config.get("name"))
+        else:
+            model = kind(inputs=ends[0], outputs=ends[1], name=config.get("name"))
+        if config.get("trainable") is False:
+            model.trainable = False
+        return model
+
+    def _operation(self, name: str, entry: Mapping[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The symbolic result of a function of keras.ops."""
+        label = snake_case(str(entry["class_name"]))
+        settings = {key: _tuples(self.object(value)) for key, value in entry["config"].items() if key != "name"}
+        function = operation_named(label)
+        if function is None or not any(isinstance(leaf, KerasTensor) for leaf in flatten([list(args), kwargs])):
+            raise self.problem(f"it has the operation {entry['class_name']!r:.60}, which is not known")
+        kwargs = {key: value for key, value in kwargs.items() if value is not None}
+        if label == "get_item":
+            made = args[0][_key(args[1])]
+        elif label == "einsum" and "subscripts" in settings:
+            made = function(settings["subscripts"], *args)
+        else:
+            made = function(*args, **settings, **kwargs)
+        for leaf in flatten(made):
+            leaf.call.layer.name = name
+        return made
+
+    def compile(self, model: Model, given: Mapping[str, Any]) -> None:
+        """Compiles a model as the file says."""
+        try:
+            settings = {
+                key: self.object(given[key])
+                for key in ("optimizer", "loss", "loss_weights", "metrics", "weighted_metrics", "run_eagerly")
+                if given.get(key) is not None
+            }
+            model.compile(**settings)
+        except FileFormatError:
+            raise
+        except _UNFIT as error:
+            what = f"{type(error).__name__}: {error!s:.200}"
+            raise self.problem(f"the model cannot be compiled as it says ({what})", "Pass compile=False") from error
+
+
+def operation_named(name: str) -> Any:
+    """A function of keras.ops by its name: one of tensors, none that reads or writes files. None for another name."""
+    if name == "get_item":
+        return lambda x, key: x[key]
+    if name[:1] == "_" or name[-1:] == "_" or not (name in _OPERATIONS or name in _index.FUNCTION_MODULES):
+        return None
+    found = getattr(ops, name, None)
+    return found if callable(found) and not isinstance(found, type) else None
+
+
+_OPERATIONS = frozenset(
+    name for name, value in {**vars(activations), **vars(ops)}.items()
+    if isinstance(value, types.FunctionType) and value.__module__.startswith("pyapp.")
+)  # fmt: skip
+
+
+def call_with_zeros(model: Any, given: Any) -> None:
+    """Makes the weights of a subclass by a call: `given` are inputs with {"batch_shape", "dtype"} for each tensor."""
+
+    def symbol(value: Any) -> Any:
+        if isinstance(value, Mapping) and "batch_shape" in value:
+            return KerasTensor(value["batch_shape"], value["dtype"])
+        if isinstance(value, Mapping):
+            return {key: symbol(inner) for key, inner in value.items()}
+        return [symbol(inner) for inner in value]
+
+    infer(model, (symbol(given),), {})
+
+
+@functools.cache
+def _arguments(kind: Any) -> frozenset[str]:
+    """The names of the arguments of a class's constructor, those that it passes on included."""
+    found: set[str] = set()
+    for one in kind.__mro__:
+        if "__init__" not in one.__dict__:
+            continue
+        parameters = inspect.signature(one.__init__).parameters
+        found |= {
+            name for name, p in parameters.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and name != "self"
+        }
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            break
+    return frozenset(found) | (_arguments(kind.kind) if isinstance(getattr(kind, "kind", None), type) else frozenset())
+
+
+def _public(part: Any, name: str) -> Any:
+    """A class of this package that files may name; None for anything else."""
+    kind = getattr(part, name, None) if name[:1] != "_" else None
+    return kind if isinstance(kind, type) and hasattr(kind, "get_config") and kind is not Configured else None
+
+
+def _by_end(name: str) -> Any:
+    """What is registered as "package>name"."""
+    return next((found for key, found in CLASSES.items() if ">" in key and key.rsplit(">", 1)[-1] == name), None)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(inner) for inner in value) if isinstance(value, (list, tuple)) else value
+
+
+def _key(value: Any) -> Any:
+    return tuple(_key(inner) for inner in value) if isinstance(value, list) else value
+
+
+def _place(history: Any) -> tuple[str, int, int]:
+    name, node, index = history
+    return str(name), int(node), int(index)
