@@ -13,12 +13,16 @@
 #endif
 #define EXPORT __attribute__((visibility("default"), used))
 
+/* A record is cut into LEAST_CHUNKS for each worker, since claiming costs, or up to MOST_CHUNKS where these are long: a
+ * browser takes cores away for a while, and the others wait for the chunk of a lost core. */
 enum {
-    CHUNKS_PER_WORKER = 2, /* trades the cost of claiming against the delay of a lost core */
-    SMALL_WORK = 2,        /* thousands of multiply-adds; fewer are done before another worker has claimed a chunk */
-    SPIN_ROUNDS = 30000,   /* 15 to 30 microseconds */
-    WAITS = 30,            /* a worker that finishes no chunk for so many seconds is lost */
-    POOL_LOST = 255,       /* a status beside the KERNEL_* codes: this memory is not used again */
+    LEAST_CHUNKS = 2,
+    MOST_CHUNKS = 6,
+    CHUNK_WORK = 2000,   /* thousands of multiply-adds */
+    SMALL_WORK = 2,      /* thousands of multiply-adds; fewer are done before another worker has claimed a chunk */
+    SPIN_ROUNDS = 30000, /* 15 to 30 microseconds */
+    WAITS = 30,          /* a worker that finishes no chunk for so many seconds is lost */
+    POOL_LOST = 255,     /* a status beside the KERNEL_* codes: this memory is not used again */
 };
 static const int64_t SECOND = 1000000000; /* nanoseconds */
 
@@ -80,7 +84,8 @@ static int wait_until_finished(void)
 
 static int run_shared(const launch *record, int workers)
 {
-    const uint32_t chunks = (uint32_t)workers * CHUNKS_PER_WORKER;
+    const int64_t wished = record->work / workers / CHUNK_WORK, most = wished < MOST_CHUNKS ? wished : MOST_CHUNKS;
+    const uint32_t chunks = (uint32_t)(workers * (most > LEAST_CHUNKS ? most : LEAST_CHUNKS));
     started += chunks;
     number++;
     atomic_store(&work.record, record);
