@@ -37,5 +37,6 @@ def test_the_page_from_keras(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    _, text = shown("keras.md", capsys)
-    assert "Epoch 10/10" in text and "'accuracy'" in text.splitlines()[-1] and (tmp_path / "model.keras").is_file()
+    _, text, _ = shown("keras.md", capsys)
+    assert "Epoch 10/10" in text and "'accuracy'" in text.splitlines()[-1]
+    assert (tmp_path / "model.keras").is_file() and (tmp_path / "again.weights.h5").is_file()
