@@ -273,6 +273,71 @@ static void max_planes(const window *w, int64_t first, int64_t last, int64_t ele
     }
 }
 
+#if !defined(__wasm__) /* where code must be short, max_planes does it */
+/* Whether windows are the most usual ones: 2 x 2 side by side, without padding; and fill whole vectors, rows of half a
+ * vector two at a time. */
+static int are_pairs(const geometry *g)
+{
+    for (int d = 1; d < 3; d++)
+        if (g->kernel[d] != 2 || g->stride[d] != 2 || g->pad[d] || g->dilation[d] != 1 || 2 * g->out[d] > g->size[d])
+            return 0;
+    if (g->size[0] != 1 || g->out[0] != 1 || g->kernel[0] != 1 || g->pad[0])
+        return 0;
+    return g->out[2] % LANES == 0 || (2 * g->out[2] == LANES && g->size[2] == LANES && g->out[1] % 2 == 0);
+}
+
+/* LANES windows, the first of which begins at `start` of the plane; the other half of their elements lies `next`
+ * behind. `at`: the first output. */
+INLINE void max_of_pairs(const window *w, int64_t start, int64_t next, int64_t at, int half)
+{
+    const int64_t width = w->geometry->size[2];
+    const float *x = (const float *)w->x + w->plane + start;
+    const vfloat above[2] = {vload(x), vload(x + next)}, below[2] = {vload(x + width), vload(x + width + next)};
+    const vfloat taps[4] = {EVEN(above[0], above[1]), ODD(above[0], above[1]), EVEN(below[0], below[1]),
+                            ODD(below[0], below[1])};
+    vfloat most = taps[0], parts[4];
+    vint tap = vsplat_int(0);
+    UNROLL for (int t = 1; t < 4; t++)
+    {
+        const vint more = (taps[t] > most) | (taps[t] != taps[t]);
+        most = vselect(more, taps[t], most);
+        tap = (vsplat_int(t) & more) | (tap & ~more);
+    }
+    if (w->y)
+        vstore((float *)w->y + at, most);
+    if (w->indices) {
+        int32_t taps_of[LANES];
+        vstore_int(taps_of, tap);
+        UNROLL for (int i = 0; i < LANES; i++) w->indices[at + i] =
+            start + 2 * i + (half && 2 * i >= LANES ? width : 0) + taps_of[i] % 2 + taps_of[i] / 2 * width;
+    }
+    if (w->grad_x) {
+        float *to = (float *)w->grad_x + w->plane + start;
+        const vint share = (vint)vload((const float *)w->grad_y + at);
+        UNROLL for (int t = 0; t < 4; t++) parts[t] = (vfloat)(share & (tap == vsplat_int(t)));
+        vstore(to, ZIP_FIRST(parts[0], parts[1]));
+        vstore(to + next, ZIP_SECOND(parts[0], parts[1]));
+        vstore(to + width, ZIP_FIRST(parts[2], parts[3]));
+        vstore(to + width + next, ZIP_SECOND(parts[2], parts[3]));
+    }
+}
+
+static void max_pairs(window *w, int64_t first, int64_t last, int64_t elements, int64_t outputs)
+{
+    const int64_t width = w->geometry->size[2], rows = w->geometry->out[1], columns = w->geometry->out[2];
+    for (int64_t plane = first; plane < last; plane++) {
+        w->plane = plane * elements;
+        if (columns < LANES)
+            for (int64_t i = 0; i < rows; i += 2)
+                max_of_pairs(w, 2 * i * width, 2 * width, plane * outputs + i * columns, 1);
+        else
+            for (int64_t i = 0; i < rows; i++)
+                for (int64_t j = 0; j < columns; j += LANES)
+                    max_of_pairs(w, 2 * (i * width + j), LANES, plane * outputs + i * columns + j, 0);
+    }
+}
+#endif
+
 /* The dims of every kernel here begin with the type, the number of planes and the geometry. */
 static int pool(const int64_t *dims, window w, int means, int worker, int workers)
 {
@@ -300,6 +365,10 @@ static int pool(const int64_t *dims, window w, int means, int worker, int worker
                (size_t)((last - first) * elements * type_bytes(type)));
     void (*row)(const window *, const span *, int64_t, int64_t) = in_rows && means ? mean_row : NULL;
 #if !defined(__wasm__)
+    if (in_rows && !means && are_pairs(&g)) {
+        max_pairs(&w, first, last, elements, outputs);
+        return KERNEL_OK;
+    }
     if (in_rows && !means && !w.indices && !w.grad_x)
         row = max_row;
 #endif
