@@ -32,7 +32,7 @@ SOFT_SHARE = 0.08  # of all edges are soft where the paper has stains
 CLOSER = 1.3  # of the usual height of characters: blocks of paper with stains
 CLOSEST = 12  # pixels: such blocks at least
 EDGE = 0.1  # of the usual height of characters: an edge of print is no wider
-EDGE_ROWS = 1024  # of a page that are looked at at least
+EDGES = 1 << 15  # of a band that are looked at
 STAIN = 0.6  # of a stain's edges are soft at least, and of its area is solid
 THICK = 0.8  # of the usual height of characters is the side of squares that a solid area is made of
 NOISE_SPECK = 0.2  # of the usual height of characters: smaller specks of noise are no ink
@@ -166,11 +166,10 @@ class _Contrast:
         height, width = self.grey.shape
         reach = max(2, round(EDGE * usual))  # pixels before and behind an edge
         around = np.arange(-reach - 1, reach + 1)
-        every = max(1, height // EDGE_ROWS)
         for first, last in bands(height, width):
             values, darkest = self.values(first, last), self.darkest.rows(first, last)
             here = np.arange(*np.searchsorted(found.runs.row, (first, last)))
-            here = here[found.runs.row[here] % every == 0]
+            here = here[:: 1 + len(here) // EDGES]
             for edge in (found.runs.start[here], found.runs.end[here]):
                 inside = (edge > reach) & (edge < width - reach)
                 row, edge, owner = found.runs.row[here][inside] - first, edge[inside], found.owner[here][inside]
