@@ -13,9 +13,10 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 from pyapp.recipes.reader.fonts import installed, opened
+from pyapp.recipes.reader.language import LANGUAGE_FILE
 from scripts.embedded_files import MODELS, embed
 
-FILES = ("model.safetensors", "config.json", "language.safetensors")
+FILES = ("model.safetensors", "config.json", LANGUAGE_FILE)
 FAMILY = "Liberation Serif"
 TITLE = "Bakery Sonnenschein"
 LINES = [

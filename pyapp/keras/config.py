@@ -120,8 +120,10 @@ def is_traceback_filtering_enabled() -> bool:
 
 
 def enable_unsafe_deserialization() -> NoReturn:
-    """NotImplementedError: files never run code."""
-    raise NotImplementedError("enable_unsafe_deserialization: files never run code here; give custom_objects")
+    """NotImplementedError: each file is trusted by itself."""
+    raise NotImplementedError(
+        "enable_unsafe_deserialization: trust a file by itself, with load_model(…, safe_mode=False)"
+    )
 
 
 def is_nnx_enabled() -> bool:

@@ -140,16 +140,17 @@ def _upright(loaded: Any, grey: NDArray[np.uint8], page: Layout, tables: bool) -
     confidence = _sampled(loaded, page, 0)
     if confidence >= UPRIGHT:
         return page
-    found = [(confidence, 0, page), (_sampled(loaded, page, 2), 2, page)]
+    ways = {0: confidence, 2: _sampled(loaded, page, 2)}  # by quarters to the left
     yield None
-    if found[1][0] < UPRIGHT:
-        aside = yield from _find_layout(np.ascontiguousarray(np.rot90(grey)), tables, True)
-        found += [(_sampled(loaded, aside, 0), 1, aside), (_sampled(loaded, aside, 2), 3, aside)]
-    best, quarters, _ = max(found, key=lambda one: one[0])
-    if not quarters or best < max(TURNED, confidence + BETTER):
+    if ways[2] < UPRIGHT:
+        turned = yield from _find_layout(np.ascontiguousarray(np.rot90(grey)), tables, True)
+        ways |= {1: _sampled(loaded, turned, 0), 3: _sampled(loaded, turned, 2)}
+    quarters = max(ways, key=ways.__getitem__)
+    if not quarters or ways[quarters] < max(TURNED, confidence + BETTER):
         return page
-    turned = np.ascontiguousarray(np.rot90(grey, quarters))
-    return replace((yield from _find_layout(turned, tables, True)), quarters=quarters)
+    if quarters > 1:
+        turned = yield from _find_layout(np.ascontiguousarray(np.rot90(grey, quarters)), tables, True)
+    return replace(turned, quarters=quarters)
 
 
 def _sampled(loaded: Any, page: Layout, quarters: int) -> float:

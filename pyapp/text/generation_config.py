@@ -23,6 +23,7 @@ SAMPLING = {
 RULES = (
     "min_new_tokens", "min_length", "suppress_tokens", "begin_suppress_tokens", "bad_words_ids", "forced_eos_token_id",
 )  # fmt: skip
+WHOLE = ("top_k", "no_repeat_ngram", "max_new_tokens", "min_new_tokens", "min_length")  # whole numbers
 
 
 def generation_settings(
@@ -50,9 +51,6 @@ def generation_settings(
     if config.get("do_sample") is False:
         found["temperature"] = 0.0
     return found
-
-
-WHOLE = ("top_k", "no_repeat_ngram", "max_new_tokens", "min_new_tokens", "min_length")
 
 
 def with_model_settings(

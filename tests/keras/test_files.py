@@ -280,7 +280,7 @@ def layer_named(module: str, name: str, config: Any) -> Any:
 CODE = {"class_name": "__lambda__", "config": {"value": "x"}}
 SYSTEM = {"module": "os", "class_name": "function", "config": "system", "registered_name": "system"}
 HOSTILE: dict[str, Any] = {
-    "module os": layer_named("os", "system", {"command": "touch /tmp/x"}),
+    "module os": layer_named("os", "system", {"command": "touch x"}),
     "builtins": layer_named("builtins", "eval", {"source": "1"}),
     "module of this package": layer_named("pyapp.keras.saving", "save_model", {}),
     "a tensor": layer_named("keras.layers", "Tensor", {"data": 1}),

@@ -54,6 +54,11 @@ def test_probabilities_are_one_together(least: tuple[int, ...]) -> None:
         assert sum(chances) == pytest.approx(1.0, abs=0.04), before
 
 
+def test_more_symbols_than_a_byte_tells_are_refused() -> None:
+    with pytest.raises(ValueError, match="300 different symbols"):
+        count_ngrams(["".join(map(chr, range(0x4E00, 0x4E00 + 300)))], letter, (1, 1))
+
+
 def test_capitals_and_digits_have_their_own_model() -> None:
     model = CharacterModel(ngrams(["abc 12 de"] * 9), ngrams(["Abc 12 de", "ABC", "abc"] * 9, shape))
     assert model.log_probability("ABC"[:2], "C") > model.log_probability("ABC"[:2], "c") + 0.5

@@ -38,7 +38,7 @@ def count_ngrams(
     texts: Sequence[str], symbol: Callable[[str], str], least: Sequence[int]
 ) -> tuple[str, list[dict[str, NDArray[np.uint8]]]]:
     """The symbols of texts, the border first, and the tree of their n-grams as `NGrams` takes it. `least`: the counts
-    from which n-grams of each length are kept.
+    from which n-grams of each length are kept. ValueError for more than 254 symbols.
 
     An n-gram's probability is (count + K p) / (n + k): n is how often its context is there, k how many symbols follow
     it, p the symbol's probability behind a shorter context, and K is k and the counts of n-grams that are not kept.
@@ -46,6 +46,8 @@ def count_ngrams(
     characters = {character for text in texts for character in text}
     symbols = BORDER + "".join(sorted({symbol(character) for character in characters}))
     size = len(symbols)
+    if size > 255:  # a byte tells a symbol, and how many n-grams go on with another one
+        raise ValueError(f"{size - 1} different symbols are too many, at most 254 are possible")
     # All texts in a row, a border before and behind each, as the numbers of symbols.
     stream = np.frombuffer((BORDER + (2 * BORDER).join(texts) + BORDER).encode("utf-32-le"), np.uint32)
     numbers = np.zeros(int(stream.max()) + 1, np.int64)
