@@ -551,6 +551,24 @@ KERNEL(depthwise_weight_backward_f32,
        "grad_weight x grad_y | batch channels multiplier height width kernel_height kernel_width "
        "stride_y stride_x top left dilation_y dilation_x out_height out_width |")
 
+/* Convolutions and pools of pictures whose channels lie together: x is (batch, height, width, groups * inner), y (batch,
+ * out_height, out_width, groups * outputs), dense. `weights` is what pack_convolution_f32 made of the weight (groups *
+ * outputs, inner, taps): (outputs + 63) * inner * taps floats for each group, whose order depends on the instruction
+ * set. y = the convolution + bias + residual (of y's shape), held between low and high. Without padding `inner` may have
+ * any size, else 2048 at most; there are at most 512 taps. The page has none of these four. */
+KERNEL(pack_convolution_f32, "to weight | groups outputs inner taps |")
+KERNEL(convolution_channels_last_f32,
+       "y x weights bias? residual? | batch groups inner outputs height width kernel_height kernel_width stride_y "
+       "stride_x top left dilation_y dilation_x out_height out_width | low high")
+/* The same where each channel has a kernel of its own; weight is (kernel_height, kernel_width, channels). */
+KERNEL(depthwise_channels_last_f32,
+       "y x weight bias? | batch channels height width kernel_height kernel_width stride_y stride_x top left dilation_y "
+       "dilation_x out_height out_width | low high")
+/* The largest element of each window (NaN if one is) or, if `mean`, the mean. Elements outside of the picture are no
+ * part of a window, but count for the mean if `whole`. */
+KERNEL(pool_channels_last_f32,
+       "y x | batch channels mean whole height width kernel_height kernel_width stride_y stride_x top left out_height "
+       "out_width |")
 /* Transposed convolution, which is also the gradient of a convolution with respect to its input: y[.., r, c] = bias +
  * the sum of weight[.., p, q] * x[.., i, j] over all inputs and all (i, j, p, q) with i * stride_y + p * dilation_y -
  * top = r and j * stride_x + q * dilation_x - left = c. x is (batch, groups, inputs, height, width), weight (groups,

@@ -6,71 +6,19 @@ steps. The replacement computes the same function, up to rounding.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from math import isclose, sqrt
+from math import sqrt
 from typing import Any
 
 from pyapp.engine import Tensor, ops
 
-from .registry import internal
-from .steps import Eager, Step
-from .values import array_of, scalar
+from .channels_last import in_channels_last
+from .rewriting import Graph
+from .steps import Eager
+from .values import array_of
 
-
-class _Graph:
-    """The steps, and who makes and takes each value."""
-
-    def __init__(
-        self, steps: list[Eager], env: dict[str, Any], fixed: set[str], outputs: set[str], layouts: dict[str, Any]
-    ) -> None:
-        self.steps, self.env, self.fixed, self.outputs, self.layouts = steps, env, fixed, outputs, layouts
-        self.made: dict[str, Any] = {}  # new constants
-        self.index()
-
-    def index(self) -> None:
-        self.maker = {name: item for item in self.steps for name in item.step.outputs if name}
-        self.uses = Counter(name for item in self.steps for name in (*item.step.inputs, *item.step.captures) if name)
-
-    def number(self, name: str) -> float | None:
-        """The number of a constant of one element."""
-        value = self.made.get(name, self.env.get(name)) if name in self.fixed or name in self.made else None
-        return float(scalar(value)) if isinstance(value, Tensor) and value.numel() == 1 else None
-
-    def is_number(self, name: str, wanted: float) -> bool:
-        found = self.number(name)
-        return found is not None and isclose(found, wanted, rel_tol=1e-4)
-
-    def made_by(self, name: str, op: str, single: bool = True) -> Eager | None:
-        """The step that makes a value, if it is of an operator; `single`: and only one step takes the value."""
-        item = self.maker.get(name)
-        if item is None or item.step.operator.name != op or (single and (self.uses[name] != 1 or name in self.outputs)):
-            return None
-        return item
-
-    def other(self, item: Eager, name: str) -> str:
-        """The other input of an operator of two."""
-        first, second = item.step.inputs
-        return second if first == name else first
-
-    def constant_and(self, item: Eager, wanted: float | None = None) -> tuple[str, float] | None:
-        """(the other input, the number) of an operator of two whose one input is a number."""
-        for at in (1, 0):
-            found = self.number(item.step.inputs[at])
-            if found is not None and (wanted is None or isclose(found, wanted, rel_tol=1e-4)):
-                return item.step.inputs[1 - at], found
-        return None
-
-    def replace(
-        self, last: Eager, gone: list[Eager], function: Callable[..., Any], inputs: list[str], **settings: Any
-    ) -> None:
-        """One step in the place of the last one of a pattern."""
-        dead = {id(item) for item in gone}
-        made = Step(internal(function), last.step.title, inputs, last.step.outputs[:1], settings, {}, [])
-        new = Eager(made, {}, False)
-        self.steps = [new if item is last else item for item in self.steps if item is last or id(item) not in dead]
-        self.index()
+_Patterns = tuple[tuple[str, Callable[[Graph, Eager], None]], ...]
 
 
 def fused(
@@ -83,11 +31,11 @@ def fused(
     learns: bool,
 ) -> list[Eager]:
     """The steps with the patterns replaced. `made` receives new constants."""
-    graph = _Graph(steps, env, fixed, outputs, layouts)
-    for op, find in _PATTERNS if learns else (*_PATTERNS, *_IN_PLACE):
-        for item in list(graph.steps):
-            if item.step.operator.name == op and any(item is left for left in graph.steps):
-                find(graph, item)
+    graph = Graph(steps, env, fixed, outputs, layouts)
+    _look(graph, _PATTERNS)
+    if not learns:
+        in_channels_last(graph)
+        _look(graph, _IN_PLACE)
     kept, seen = outputs | fixed | graph.made.keys(), set[str]()
     for item in reversed(graph.steps):
         names = {name for name in (*item.step.inputs, *item.step.captures, *item.step.outputs) if name}
@@ -97,6 +45,13 @@ def fused(
     return graph.steps
 
 
+def _look(graph: Graph, patterns: _Patterns) -> None:
+    for op, find in patterns:
+        for item in list(graph.steps):
+            if item.step.operator.name == op and any(item is left for left in graph.steps):
+                find(graph, item)
+
+
 # -- GELU: x (1 + erf(x / √2)) / 2, in any order
 
 
@@ -104,7 +59,7 @@ def _gelu(x: Tensor) -> Tensor:
     return ops.gelu(x)
 
 
-def _find_gelu(graph: _Graph, erf: Eager) -> None:
+def _find_gelu(graph: Graph, erf: Eager) -> None:
     inner = graph.maker.get(erf.step.inputs[0])
     if inner is None or graph.uses[erf.step.inputs[0]] != 1:
         return
@@ -115,13 +70,13 @@ def _find_gelu(graph: _Graph, erf: Eager) -> None:
     else:
         return
     gone, name, half, own = [erf, inner], erf.step.outputs[0], False, False
-    plus = _taker(graph, name)
+    plus = graph.taker(name)
     if plus is None or plus.step.operator.name != "Add" or graph.constant_and(plus, 1.0) is None:
         return
     gone.append(plus)
     name, last = plus.step.outputs[0], plus
     while not (half and own):
-        item = _taker(graph, name)
+        item = graph.taker(name)
         if item is None:
             return
         if not half and _halved(graph, item) == name:
@@ -145,20 +100,13 @@ def _find_gelu(graph: _Graph, erf: Eager) -> None:
     graph.replace(last, gone, _gelu, [x])
 
 
-def _halved(graph: _Graph, item: Eager) -> str | None:
+def _halved(graph: Graph, item: Eager) -> str | None:
     """What a step halves: by 0.5 times it, or by 2."""
     if item.step.operator.name == "Div" and graph.is_number(item.step.inputs[1], 2.0):
         return item.step.inputs[0]
     if item.step.operator.name == "Mul" and (found := graph.constant_and(item, 0.5)):
         return found[0]
     return None
-
-
-def _taker(graph: _Graph, name: str) -> Eager | None:
-    """The only step that takes a value."""
-    if graph.uses[name] != 1 or name in graph.outputs:
-        return None
-    return next((item for item in graph.steps if name in item.step.inputs), None)
 
 
 # -- SiLU: x · sigmoid(x)
@@ -168,9 +116,9 @@ def _silu(x: Tensor) -> Tensor:
     return ops.silu(x)
 
 
-def _find_silu(graph: _Graph, sigmoid: Eager) -> None:
+def _find_silu(graph: Graph, sigmoid: Eager) -> None:
     x, name = sigmoid.step.inputs[0], sigmoid.step.outputs[0]
-    item = _taker(graph, name)
+    item = graph.taker(name)
     if item is not None and item.step.operator.name == "Mul" and graph.other(item, name) == x:
         graph.replace(item, [sigmoid, item], _silu, [x])
 
@@ -182,7 +130,7 @@ def _attention(q: Tensor, flipped: Tensor, v: Tensor, mask: Any = None, *, scale
     return ops.scaled_dot_product_attention(q, flipped.transpose(-1, -2), v, mask, scale=scale)
 
 
-def _find_attention(graph: _Graph, softmax: Eager) -> None:
+def _find_attention(graph: Graph, softmax: Eager) -> None:
     """q (B, H, T, D), kᵀ (B, H, D, S) and v (B, H, S, Dv) in float32."""
     scores = softmax.step.inputs[0]
     layout = graph.layouts.get(scores)
@@ -195,7 +143,7 @@ def _find_attention(graph: _Graph, softmax: Eager) -> None:
         return
     if softmax.step.operator.since < 13 and softmax.step.settings.get("axis", 1) != 3:
         return
-    last = _taker(graph, softmax.step.outputs[0])
+    last = graph.taker(softmax.step.outputs[0])
     if last is None or last.step.operator.name != "MatMul" or last.step.inputs[0] != softmax.step.outputs[0]:
         return
     gone, mask, scale = [softmax, last], None, 1.0
@@ -231,7 +179,7 @@ def _find_attention(graph: _Graph, softmax: Eager) -> None:
     graph.replace(last, [*gone, *between, product], _attention, inputs, scale=scale)
 
 
-def _product_of(graph: _Graph, name: str) -> tuple[Eager, float, list[Eager]] | None:
+def _product_of(graph: Graph, name: str) -> tuple[Eager, float, list[Eager]] | None:
     """(the product, its factor, the steps of the factor)."""
     product = graph.made_by(name, "MatMul")
     if product is not None:
@@ -260,7 +208,7 @@ def _rms_norm(x: Tensor, weight: Tensor, *, epsilon: float) -> Tensor:
     return ops.rms_norm(x, x.shape[-1:], weight, epsilon)
 
 
-def _is_last_mean(graph: _Graph, item: Eager) -> bool:
+def _is_last_mean(graph: Graph, item: Eager) -> bool:
     """Whether a mean is that of the last dim, which stays."""
     settings, layout = item.step.settings, graph.layouts.get(item.step.inputs[0])
     if layout is None or layout[1] != "float32" or not settings.get("keepdims", 1):
@@ -273,7 +221,7 @@ def _is_last_mean(graph: _Graph, item: Eager) -> bool:
     return axes in ([-1], [len(layout[0]) - 1])
 
 
-def _square_of(graph: _Graph, item: Eager) -> str | None:
+def _square_of(graph: Graph, item: Eager) -> str | None:
     """x of a step that computes x²."""
     if item.step.operator.name == "Pow" and graph.is_number(item.step.inputs[1], 2.0):
         return item.step.inputs[0]
@@ -282,12 +230,12 @@ def _square_of(graph: _Graph, item: Eager) -> str | None:
     return None
 
 
-def _vector(graph: _Graph, name: str, size: int) -> bool:
+def _vector(graph: Graph, name: str, size: int) -> bool:
     layout = graph.layouts.get(name)
     return layout is not None and layout[0] == (size,) and layout[1] == "float32"
 
 
-def _find_norm(graph: _Graph, root: Eager) -> None:
+def _find_norm(graph: Graph, root: Eager) -> None:
     plus = graph.made_by(root.step.inputs[0], "Add")
     found = None if plus is None else graph.constant_and(plus)
     if plus is None or found is None:
@@ -301,7 +249,7 @@ def _find_norm(graph: _Graph, root: Eager) -> None:
         return
     epsilon, size = found[1], graph.layouts[x][0][-1]
     gone = [root, plus, mean, square]
-    last = _taker(graph, root.step.outputs[0])
+    last = graph.taker(root.step.outputs[0])
     if last is None:
         return
     name = root.step.outputs[0]
@@ -310,13 +258,13 @@ def _find_norm(graph: _Graph, root: Eager) -> None:
     ):
         gone.append(last)
         name = last.step.outputs[0]
-        last = _taker(graph, name)
+        last = graph.taker(name)
         if last is None or last.step.operator.name != "Mul" or graph.other(last, name) != x:
             return
     elif last.step.operator.name != "Div" or last.step.inputs != [x, name]:
         return
     gone.append(last)
-    scaled = _taker(graph, last.step.outputs[0])
+    scaled = graph.taker(last.step.outputs[0])
     weight = None
     if (
         scaled is not None
@@ -344,7 +292,7 @@ def _find_norm(graph: _Graph, root: Eager) -> None:
             return
         gone += [centre, average]
         end = scaled if weight else last
-        shifted = _taker(graph, end.step.outputs[0]) if weight else None  # type: ignore[union-attr]
+        shifted = graph.taker(end.step.outputs[0]) if weight else None  # type: ignore[union-attr]
         inputs = [source, *([weight] if weight else [])]
         if shifted is not None and shifted.step.operator.name == "Add":
             bias = graph.other(shifted, end.step.outputs[0])  # type: ignore[union-attr]
@@ -364,7 +312,7 @@ def _scaled(x: Tensor, factor: Tensor, shift: Tensor) -> Tensor:
     return x * factor + shift
 
 
-def _find_batch_norm(graph: _Graph, item: Eager) -> None:
+def _find_batch_norm(graph: Graph, item: Eager) -> None:
     """With known statistics, in float32: y = x factor + shift for each channel."""
     step, layout = item.step, graph.layouts.get(item.step.inputs[0])
     if layout is None or layout[1] != "float32" or len(step.outputs) > 1 or step.settings.get("training_mode", 0):
@@ -395,7 +343,9 @@ def _find_batch_norm(graph: _Graph, item: Eager) -> None:
 # -- activations of a result that nothing else takes: in its own memory
 
 
-def _activated(*inputs: Any, compute: Callable[..., Tensor], settings: dict[str, Any], low: float, high: Any) -> Tensor:
+def _activated(
+    *inputs: Any, compute: Callable[..., Tensor], settings: dict[str, Any], low: float, high: float
+) -> Tensor:
     y = compute(*inputs, **settings)
     found: Tensor = y.clamp_(low, high)
     return found
@@ -404,27 +354,22 @@ def _activated(*inputs: Any, compute: Callable[..., Tensor], settings: dict[str,
 _FRESH = ("Conv", "Add", "Gemm", "MatMul", "BatchNormalization", "ConvTranspose")  # never views of their inputs
 
 
-def _find_activation(graph: _Graph, item: Eager) -> None:
-    low: float | None = 0.0
-    high = None
-    if item.step.operator.name == "Clip":
-        bounds = [graph.number(name) if name else None for name in (*item.step.inputs[1:], "", "")[:2]]
-        given = [name for name in item.step.inputs[1:] if name]
-        low, high = bounds if len(item.step.inputs) > 1 else (item.step.settings.get(k) for k in ("min", "max"))
-        if low is None or (len(given) == 2 and high is None):
-            return
+def _find_activation(graph: Graph, item: Eager) -> None:
+    limits = graph.limits(item)
+    if limits is None:
+        return
     source = item.step.inputs[0]
     layout, before = graph.layouts.get(source), next((m for op in _FRESH if (m := graph.made_by(source, op))), None)
     if before is None or before.step.bodies or layout is None or layout[1] != "float32" or len(before.step.outputs) > 1:
         return
     graph.replace(
         item, [item, before], _activated, before.step.inputs, compute=before.step.operator.function,
-        settings=before.step.settings, low=low, high=high,
+        settings=before.step.settings, low=limits[0], high=limits[1],
     )  # fmt: skip
 
 
 # Operators at which patterns are looked for, in this order.
-_PATTERNS: tuple[tuple[str, Callable[[_Graph, Eager], None]], ...] = (
+_PATTERNS: _Patterns = (
     ("Erf", _find_gelu),
     ("Sigmoid", _find_silu),
     ("Sqrt", _find_norm),
@@ -432,7 +377,7 @@ _PATTERNS: tuple[tuple[str, Callable[[_Graph, Eager], None]], ...] = (
     ("BatchNormalization", _find_batch_norm),
 )
 # Those that write in place, where no gradient is wanted.
-_IN_PLACE: tuple[tuple[str, Callable[[_Graph, Eager], None]], ...] = (
+_IN_PLACE: _Patterns = (
     ("Relu", _find_activation),
     ("Clip", _find_activation),
 )

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from .activation import softsign as softsign
     from .activation import tanhshrink as tanhshrink
     from .activation import threshold as threshold
+    from .channels_last import avg_pool2d_channels_last as avg_pool2d_channels_last
+    from .channels_last import conv2d_channels_last as conv2d_channels_last
+    from .channels_last import max_pool2d_channels_last as max_pool2d_channels_last
+    from .channels_last import pack_convolution_weight as pack_convolution_weight
     from .conv import conv1d as conv1d
     from .conv import conv2d as conv2d
     from .conv import conv3d as conv3d
@@ -496,6 +500,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "attention": "full_attention",
     "avg_pool1d": "pool",
     "avg_pool2d": "pool",
+    "avg_pool2d_channels_last": "channels_last",
     "avg_pool3d": "pool",
     "baddbmm": "linalg.products",
     "bartlett_window": "fourier",
@@ -546,6 +551,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "constant_pad_nd": "padding",
     "conv1d": "conv",
     "conv2d": "conv",
+    "conv2d_channels_last": "channels_last",
     "conv3d": "conv",
     "conv_transpose1d": "conv",
     "conv_transpose2d": "conv",
@@ -740,6 +746,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "max": "reduce",
     "max_pool1d": "pool",
     "max_pool2d": "pool",
+    "max_pool2d_channels_last": "channels_last",
     "max_pool3d": "pool",
     "max_unpool1d": "pool",
     "max_unpool2d": "pool",
@@ -787,6 +794,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "orgqr": "linalg.factor",
     "ormqr": "linalg.factor",
     "outer": "linalg.products",
+    "pack_convolution_weight": "channels_last",
     "pad": "padding",
     "pdist": "distances",
     "peak": "sampling",
@@ -1510,6 +1518,7 @@ OP_MODULES: dict[str, str] = {
     "_cofactors": "linalg.determinant",
     "_conv1d": "conv",
     "_convolution": "conv",
+    "_convolution_channels_last": "channels_last",
     "_convolution_transpose": "conv",
     "_cross_attention": "full_attention",
     "_cross_entropy": "cross_entropy_loss",
@@ -1547,6 +1556,7 @@ OP_MODULES: dict[str, str] = {
     "_p_norm": "norms",
     "_pack_keys_int8": "int8_attention",
     "_pack_values_int8": "int8_attention",
+    "_packed_convolution_weight": "channels_last",
     "_pad": "padding",
     "_peak": "sampling",
     "_permute": "view",
@@ -1554,6 +1564,7 @@ OP_MODULES: dict[str, str] = {
     "_place_view": "view",
     "_places_of_max": "pool",
     "_polygamma": "elementwise.special",
+    "_pool_channels_last": "channels_last",
     "_power_spectrum": "spectrum",
     "_prod": "products",
     "_put": "index",

@@ -1,0 +1,96 @@
+"""Convolutions and pools of pictures whose channels lie together. The page has no kernels for them."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from .. import dtype as _dtype
+from ..launch import KERNELS
+from ..native import IN_BROWSER
+from ..op import claims
+from ..operands import dense, is_plain
+from ..tensor import Tensor, empty_contiguous
+
+_PACK, _CONVOLUTION, _DEPTHWISE, _POOL = (
+    KERNELS[n]
+    for n in (
+        "pack_convolution_f32",
+        "convolution_channels_last_f32",
+        "depthwise_channels_last_f32",
+        "pool_channels_last_f32",
+    )
+)
+_F32 = _dtype.float32
+_PANEL = 64  # no kernel takes more outputs together
+_MOST_TAPS, _MOST_CHANNELS = 512, 2048  # of a window; of a group whose windows reach over the edge
+
+
+def _out(sizes: Any, kernel: Any, stride: Any, sides: Any, dilation: Any = (1, 1)) -> tuple[int, ...]:
+    rule = zip(sizes, kernel, stride, sides, dilation, strict=True)
+    return tuple((n + sum(both) - d * (k - 1) - 1) // s + 1 for n, k, s, both, d in rule)
+
+
+def _is_depthwise(weight: Tensor, groups: int) -> bool:
+    return weight.shape[1] == 1 < groups == weight.shape[0]
+
+
+def _order(weight: Tensor, groups: int) -> Tensor:
+    """A dense weight as the kernels read it."""
+    outputs, inner, *kernel = weight.shape
+    if _is_depthwise(weight, groups):
+        return dense(weight.permute(2, 3, 0, 1))  # (KH, KW, C, 1)
+    each = outputs // groups
+    packed = empty_contiguous((groups * (each + _PANEL - 1) * inner * prod(kernel),), _F32, weight.device)
+    _PACK.launch(weight.numel() >> 8, packed, dense(weight), groups, each, inner, prod(kernel))
+    return packed
+
+
+@claims("_packed_convolution_weight")
+def _packed(weight: Tensor, groups: int) -> Any:
+    if IN_BROWSER or weight.dtype is not _F32 or not weight.numel():
+        return NotImplemented
+    return _order(weight.detach(), groups)
+
+
+@claims("_convolution_channels_last")
+def _convolve(
+    x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, packed: Tensor | None, stride: Any,
+    sides: Any, dilation: Any, groups: int, low: float, high: float,
+) -> Any:  # fmt: skip
+    if IN_BROWSER or not x.dtype is weight.dtype is _F32 or not x.numel() or not weight.numel():
+        return NotImplemented
+    if (bias is not None and not is_plain(bias)) or (residual is not None and residual.dtype is not _F32):
+        return NotImplemented
+    outputs, inner, *kernel = weight.shape
+    out = _out(x.shape[1:3], kernel, stride, sides, dilation)
+    y = empty_contiguous((x.shape[0], *out, outputs), _F32, x.device)
+    order = _order(weight.detach(), groups) if packed is None else packed
+    work = y.numel() * inner * prod(kernel) >> 10
+    geometry = (*x.shape[1:3], *kernel, *stride, sides[0][0], sides[1][0], *dilation, *out)
+    if _is_depthwise(weight, groups):
+        if residual is not None:
+            return NotImplemented
+        _DEPTHWISE.launch(work, y, dense(x), order, bias, x.shape[0], x.shape[3], *geometry, low, high)
+        return y
+    padded = any(width > 0 for both in sides for width in both)
+    if prod(kernel) > _MOST_TAPS or (padded and inner > _MOST_CHANNELS):
+        return NotImplemented
+    _CONVOLUTION.launch(
+        work, y, dense(x), order, bias, None if residual is None else dense(residual), x.shape[0], groups, inner,
+        outputs // groups, *geometry, low, high,
+    )  # fmt: skip
+    return y
+
+
+@claims("_pool_channels_last")
+def _pool(x: Tensor, kernel: Any, stride: Any, sides: Any, mean: bool, whole: bool) -> Any:
+    if IN_BROWSER or x.dtype is not _F32 or not x.numel():
+        return NotImplemented
+    out = _out(x.shape[1:3], kernel, stride, sides)
+    y = empty_contiguous((x.shape[0], *out, x.shape[3]), _F32, x.device)
+    _POOL.launch(
+        y.numel() * prod(kernel) >> 10, y, dense(x), x.shape[0], x.shape[3], int(mean), int(whole), *x.shape[1:3],
+        *kernel, *stride, sides[0][0], sides[1][0], *out,
+    )  # fmt: skip
+    return y
