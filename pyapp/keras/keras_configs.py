@@ -22,7 +22,19 @@ from ..engine.lazy import np
 from ..engine.ops import _index
 from ..errors import FileFormatError, OperationError
 from ..train.names import snake_case
-from . import activations, constraints, initializers, layers, losses, metrics, ops, optimizers, regularizers, schedules
+from . import (
+    activations,
+    constraints,
+    dtype_policies,
+    initializers,
+    layers,
+    losses,
+    metrics,
+    ops,
+    optimizers,
+    regularizers,
+    schedules,
+)
 from .core import Call, Function, InputLayer, KerasTensor, Layer, arguments_of, flatten, infer, map_structure, record
 from .lookup import CLASSES, Configured, as_json, registered, registered_name
 
@@ -313,12 +325,14 @@ class Reading:
         special = getattr(self, f"_read{name}", None) if name.startswith("__") and name.endswith("__") else None
         if special is not None:
             return special(config)
-        if name == "DTypePolicy":
-            return str(config.get("name"))
         if name.endswith("DTypePolicy") or name == "DTypePolicyMap":
-            raise self.problem(
-                f"it has the dtype policy {name!r:.60}", "Save a float32 model: pyapp has no other policies"
-            )
+            try:
+                found = dtype_policies.deserialize({"class_name": name, "config": config})
+            except (*_UNFIT, NotImplementedError) as error:
+                raise self.problem(
+                    f"it has the dtype policy {name!r:.60} ({error!s:.100})", "Save a model that is not quantised"
+                ) from error
+            return found if name == "DTypePolicyMap" else found.name
         kind = self.class_of(given, owner)
         number = given.get("shared_object_id")
         key = (kind, number)
@@ -446,7 +460,7 @@ class Reading:
             return [self._of_own(inner) for inner in value]
         if not isinstance(value, Mapping):
             return value
-        if value.get("class_name") == "DTypePolicy":
+        if value.get("class_name") in ("DTypePolicy", "FloatDTypePolicy", "DTypePolicyMap"):
             return self.object(value)
         if "class_name" in value and "config" in value:
             try:

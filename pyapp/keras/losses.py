@@ -12,7 +12,7 @@ from typing import Any
 
 from ..engine import Tensor, as_dtype, ops
 from ..nn import functional as F
-from ..train.metrics import same_shape
+from ..train.metrics import in_float32, same_shape
 from .arguments import axes_of
 from .lookup import Configured, Lookup
 from .lookup import serialize as serialize
@@ -297,7 +297,9 @@ class Loss(Configured):
         if reduction not in REDUCTIONS:
             raise ValueError(f"reduction is one of {REDUCTIONS}, not {reduction!r}")
         self.name, self.reduction = name or type(self).__name__, reduction
-        self.dtype = None if dtype is None else as_dtype(dtype).name  # of the computation; None: that of the inputs
+        self.dtype = (
+            None if dtype is None else as_dtype(dtype).name
+        )  # of the computation; None: float32 for shorter floats, else that of the inputs
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         raise NotImplementedError
@@ -308,6 +310,8 @@ class Loss(Configured):
         mask = mask_of(y_pred)
         if self.dtype is not None:
             y_true, y_pred = (x.to(self.dtype) if x.dtype.is_floating_point else x for x in (y_true, y_pred))
+        else:
+            y_true, y_pred = in_float32(y_true), in_float32(y_pred)
         values = self.call(y_true, y_pred)
         mean, own = self.reduction in ("mean", "sum_over_batch_size"), mask_of(values)
         if own is not None:

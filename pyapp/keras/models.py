@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..compiler import Compiled
-from ..engine import Tensor, no_grad, ops
+from ..engine import Tensor, as_dtype, no_grad, ops
 from ..engine.lazy import np
 from ..train import fit as loops
 from ..train.batches import as_batch, batches_of, class_weighted, is_array
@@ -155,6 +155,12 @@ class Model(Layer):
                 self._modules[f"layer_{number}"] = layer
             self.built = True
 
+    def _in_compute_dtype(self, tensor: Tensor) -> Tensor:
+        if self.graph is None and not isinstance(self, Sequential):
+            return super()._in_compute_dtype(tensor)
+        wanted = as_dtype(self.variable_dtype)  # the layers inside convert it further
+        return tensor.to(wanted) if tensor.dtype.is_floating_point and tensor.dtype is not wanted else tensor
+
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the layers inside have set the masks of the outputs
 
@@ -268,12 +274,15 @@ class Model(Layer):
         jit_compile: Any = "auto", auto_scale_loss: bool = True,
     ) -> None:  # fmt: skip
         """Sets the optimiser, the losses and the metrics. Steps with inputs of steady shapes run as one call, unless
-        `run_eagerly`, or `jit_compile` is False. `steps_per_execution` and `auto_scale_loss` are accepted: a step is
-        one call already, and float32 needs no scaling.
+        `run_eagerly`, or `jit_compile` is False. `steps_per_execution` is accepted: a step is one call already. With
+        `auto_scale_loss` the optimiser of a model with the policy mixed_float16 is put into a LossScaleOptimizer.
         """
         found = optimizers.get(optimizer)
         if not isinstance(found, optimizers.Optimizer):
             raise TypeError(f"compile: takes a name or an optimiser of keras.optimizers, not {optimizer!r:.60}")
+        scales = isinstance(found, optimizers.LossScaleOptimizer)
+        if auto_scale_loss and self.dtype_policy.name == "mixed_float16" and not scales:
+            found = optimizers.LossScaleOptimizer(found, name="loss_scale_optimizer")
         self.optimizer, self.loss = found, loss
         self._compiled = {
             "optimizer": found, "loss": loss, "loss_weights": loss_weights, "metrics": metrics,
@@ -747,7 +756,7 @@ class Sequential(Model):
         if self._first is not None:
             self._end = self._first
             for other in self.layers:
-                self._end = other.calls[-1].outputs
+                self._end = other._symbolic_calls[-1].outputs
         self._changed_structure()
         return layer
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import log
 from typing import Any
 
-from ..engine import Tensor, as_dtype, no_grad, ops
+from ..engine import Tensor, as_dtype, bfloat16, float16, no_grad, ops
 from .names import unique_name
 from .variable import Variable, as_variable
 
@@ -108,7 +108,12 @@ class Metric:
 
 def as_tensors(y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:
     """Labels and predictions that may be arrays or lists."""
-    return ops.as_tensor(y_true), ops.as_tensor(y_pred)
+    return in_float32(ops.as_tensor(y_true)), in_float32(ops.as_tensor(y_pred))
+
+
+def in_float32(x: Tensor) -> Tensor:
+    """A tensor of short floats, as mixed precision gives, in float32; any other as it is."""
+    return x.float() if x.dtype in (float16, bfloat16) else x
 
 
 def _ratio(part: float, whole: float) -> float:

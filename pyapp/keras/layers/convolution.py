@@ -11,6 +11,7 @@ from ...nn import functional as F
 from .. import activations, constraints, initializers, regularizers
 from ..nn_functions import conv_transpose
 from .channels import ChannelsLayer
+from .lora import AdaptedWeight, LoraLayer
 
 __all__ = [
     "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "DepthwiseConv1D",
@@ -92,7 +93,11 @@ class _Convolution(ChannelsLayer):
         return int(channels)
 
 
-class _Conv(_Convolution):
+class _Conv(_Convolution, LoraLayer):
+    """With LoRA, A is (window…, channels in, rank)."""
+
+    kernel = AdaptedWeight("kernel")
+
     def __init__(
         self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid", data_format: str | None = None,
         dilation_rate: Any = 1, groups: int = 1, activation: Any = None, use_bias: bool = True,
@@ -124,6 +129,7 @@ class _Conv(_Convolution):
             regularizer=self.kernel_regularizer, constraint=self.kernel_constraint,
         )  # fmt: skip
         self._add_bias(self.filters)
+        self._enable_given_lora()
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         weight = self.kernel.permute(self.dims + 1, self.dims, *range(self.dims))  # (out, in, window…)

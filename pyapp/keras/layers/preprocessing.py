@@ -25,8 +25,8 @@ class Rescaling(Layer):
         self.scale, self.offset = scale, offset
 
     def call(self, inputs: Tensor) -> Tensor:
-        x = inputs.to(self.dtype)
-        return x * ops.as_tensor(self.scale).to(self.dtype) + ops.as_tensor(self.offset).to(self.dtype)
+        x = inputs.to(self.compute_dtype)
+        return x * ops.as_tensor(self.scale).to(self.compute_dtype) + ops.as_tensor(self.offset).to(self.compute_dtype)
 
 
 class Normalization(Layer):
@@ -56,7 +56,7 @@ class Normalization(Layer):
             return
         count = prod(sizes)  # numbers that are given are no weights
         self.mean, self.variance = (  # type: ignore[assignment]
-            ops.as_tensor(value).to(self.dtype).reshape(-1).expand(count).reshape(sizes) for value in self.given
+            ops.as_tensor(value).to(self.compute_dtype).reshape(-1).expand(count).reshape(sizes) for value in self.given
         )
 
     def adapt(self, data: Any) -> None:
@@ -65,7 +65,7 @@ class Normalization(Layer):
             raise ValueError(
                 f"layer {self.name} (Normalization) has a mean and a variance: adapt() would change nothing"
             )
-        x = ops.as_tensor(data).to(self.dtype)
+        x = ops.as_tensor(data).to(self.compute_dtype)
         if not self.built:
             self._build_for(x)
         kept = {axis % x.ndim for axis in self.axis}
@@ -75,7 +75,7 @@ class Normalization(Layer):
             self.variance.copy_(x.var(others, correction=0).reshape(self.variance.shape))
 
     def call(self, inputs: Tensor) -> Tensor:
-        x = inputs.to(self.dtype)
+        x = inputs.to(self.compute_dtype)
         mean, deviation = self.mean.reshape(self.shape), self.variance.reshape(self.shape).sqrt().clamp(min=1e-7)
         return x * deviation + mean if self.invert else (x - mean) / deviation
 
@@ -102,13 +102,13 @@ class CategoryEncoding(Layer):
         ids = inputs.to("int64")
         if self.output_mode == "one_hot" and ids.ndim and ids.shape[-1] == 1:
             ids = ids.squeeze(-1)
-        one_hot = (ids.unsqueeze(-1) == ops.arange(self.num_tokens)).to(self.dtype)
+        one_hot = (ids.unsqueeze(-1) == ops.arange(self.num_tokens)).to(self.compute_dtype)
         if self.output_mode == "one_hot":
             return one_hot
         if count_weights is not None:
-            one_hot = one_hot * ops.as_tensor(count_weights).to(self.dtype).unsqueeze(-1)
+            one_hot = one_hot * ops.as_tensor(count_weights).to(self.compute_dtype).unsqueeze(-1)
         counts = one_hot.sum(-2)
-        return counts if self.output_mode == "count" else (counts > 0).to(self.dtype)
+        return counts if self.output_mode == "count" else (counts > 0).to(self.compute_dtype)
 
 
 def _texts(data: Any, steps: int | None) -> Iterator[Any]:

@@ -351,7 +351,7 @@ class RNN(Layer):
             states = cell.zero_states(batch, parts)
         dropped = None
         if training and cell.recurrent_dropout:
-            ones = ops.ones(states[0].shape, device=sequences.device)
+            ones = ops.ones(states[0].shape, dtype=states[0].dtype, device=sequences.device)
             dropped = F.dropout(ones, cell.recurrent_dropout, generator=cell.generator)
         steps = range(sequences.shape[1])
         outputs: list[Tensor] = []
