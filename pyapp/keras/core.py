@@ -17,6 +17,7 @@ from typing import Any
 
 from ..engine import DType, Tensor, no_grad, ops
 from ..engine.dtype import as_dtype
+from ..engine.lazy import np
 from ..engine.thread_local import ThreadLocal
 from ..errors import FileFormatError, OperationError
 from ..nn.module import Module
@@ -97,11 +98,12 @@ def flatten(structure: Any) -> list[Any]:
 
 
 class KerasTensor:
-    """A batch that is not there yet: its shape, with None where a size is unknown, its dtype, and its call."""
+    """A batch that is not there yet: its shape, with None where a size is unknown, its dtype, and its call. Texts have
+    the dtype "string"; their batches are NumPy arrays."""
 
     def __init__(self, shape: Iterable[int | None], dtype: Any = "float32", name: str | None = None) -> None:
         self.shape: Shape = tuple(shape)
-        self.dtype = as_dtype(dtype).name
+        self.dtype = "string" if isinstance(dtype, str) and dtype == "string" else as_dtype(dtype).name
         self.name = name or unique_name("keras_tensor")
         self.call: Call | None = None  # None for an input of a model
         self.mask_dims = 0  # how many dims the mask has that comes with it; 0: there is none
@@ -410,6 +412,10 @@ class Layer(Configured, Module):
     def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no call()")
 
+    def symbolic_outputs(self, *args: Any, **kwargs: Any) -> Any:
+        """The symbolic outputs of symbolic inputs; None where a call with zeros shows them."""
+        return None
+
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         """The mask of the outputs, from the first argument and its masks."""
         return previous_mask
@@ -611,7 +617,9 @@ class Layer(Configured, Module):
         else:
             kwargs.pop("training", None)
         if args:
-            first = ops.as_tensor(args[0]) if _is_numbers(args[0]) else args[0]
+            first = args[0]
+            if isinstance(first, list):
+                first = ops.as_tensor(first) if _is_numbers(first) else np.array(first) if _is_texts(first) else first
             args = (map_structure(self._as_input, first), *(self._cast_tensors(more) for more in args[1:]))
         if kwargs:
             kwargs = {key: self._cast_tensors(value) for key, value in kwargs.items()}
@@ -681,7 +689,7 @@ class Layer(Configured, Module):
 
     def _as_input(self, value: Any) -> Any:
         """An input as a tensor; floating-point ones in the layer's dtype."""
-        if value is None or isinstance(value, (str, bool)):
+        if value is None or isinstance(value, (str, bool)) or is_texts(value):
             return value
         return self._in_compute_dtype(value if isinstance(value, Tensor) else ops.as_tensor(value))
 
@@ -821,6 +829,16 @@ def _argument_names(call: Any) -> tuple[str, ...]:
     return tuple(inspect.signature(call).parameters)[1:]
 
 
+def is_texts(value: Any) -> bool:
+    """Whether it is an array of texts."""
+    return getattr(getattr(value, "dtype", None), "kind", "") in ("O", "U", "S", "T")
+
+
+def _is_texts(value: list[Any]) -> bool:
+    """Whether a list has texts, or lists of them."""
+    return bool(value) and all(isinstance(one, str) or (isinstance(one, list) and _is_texts(one)) for one in value)
+
+
 def _is_numbers(value: Any) -> bool:
     """Whether it is a list of numbers, or of such lists: one input, not several."""
     if not isinstance(value, list) or not value:
@@ -896,6 +914,9 @@ def record(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def infer(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Symbolic outputs with the shapes that the layer gives. It runs with zeros, in evaluation mode."""
+    known = layer.symbolic_outputs(*args, **kwargs)
+    if known is not None:
+        return known
     leaves = [leaf for leaf in flatten([list(args), kwargs]) if isinstance(leaf, KerasTensor)]
     unknown = any(None in leaf.shape for leaf in leaves)
     found = []
@@ -906,6 +927,8 @@ def infer(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 return leaf
             longer = size * 16  # windows of convolutions and pools must fit
             sizes = [(size if place == 0 else longer) if n is None else n for place, n in enumerate(leaf.shape)]
+            if leaf.dtype == "string":
+                return np.full(sizes, "")
             found = ops.zeros(sizes, dtype=leaf.dtype)
             return set_mask(found, ops.ones(sizes[: leaf.mask_dims], dtype="bool")) if leaf.mask_dims else found
 

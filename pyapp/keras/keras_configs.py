@@ -36,6 +36,7 @@ from . import (
     schedules,
 )
 from .core import Call, Function, InputLayer, KerasTensor, Layer, arguments_of, flatten, infer, map_structure, record
+from .layers import feature_space
 from .lookup import CLASSES, Configured, as_json, registered, registered_name
 
 if TYPE_CHECKING:
@@ -45,11 +46,13 @@ _PARTS: dict[str, Any] = {  # keras.NAME
     "layers": layers, "initializers": initializers, "losses": losses, "metrics": metrics, "optimizers": optimizers,
     "regularizers": regularizers, "constraints": constraints, "schedules": schedules, "activations": activations,
 }  # fmt: skip
+_PARTS |= {"utils": feature_space, "feature_space": feature_space}
 _BY_KEY = {"initializer": initializers, "regularizer": regularizers, "constraint": constraints}
 _FIXED = {
     "dtype": "float32",
     "renorm_momentum": 0.99,
     "axis": -1,
+    "oov_method": "floormod",
 }  # settings that a class here lacks, at their only value
 _MOST_INPUT = 1 << 28  # elements of one example of an input
 _LACKING = {  # arguments that layers here have, and Keras' have not
@@ -94,6 +97,8 @@ def describe(layer: Any, first: bool = True) -> dict[str, Any]:
         if kept.get("trainable") is True:  # some layers of Keras have no such argument
             del kept["trainable"]
         made = _named(kind, _with_modules(kept))
+        if hasattr(layer, "get_build_config"):
+            made["build_config"] = layer.get_build_config()
         inputs = getattr(layer, "_first_inputs", None)
         if inputs is not None:
             shapes = _shapes(inputs)
@@ -116,6 +121,9 @@ def _named(kind: Any, config: Any) -> dict[str, Any]:
     module, name = str(kind.__module__), str(kind.__name__)
     if not module.startswith("pyapp."):
         return {"module": module, "class_name": name, "config": config, "registered_name": registered_name(kind)}
+    if hasattr(kind, "keras_module"):
+        own = None if kind.keras_module == "keras.utils" else name
+        return {"module": kind.keras_module, "class_name": name, "config": config, "registered_name": own}
     if name in _MODELS:
         return {"module": "keras", "class_name": name, "config": config, "registered_name": None}
     if issubclass(kind, Layer):
@@ -135,7 +143,12 @@ def _with_modules(value: Any, key: str = "") -> Any:
             kind = kind or getattr(optimizers, value["class_name"], None)
             if kind is None:
                 raise TypeError(f"{value['class_name']} cannot be written to a file: register its class")
-            return _named(kind, _with_modules(value["config"]))
+            config = value["config"]
+            if (
+                issubclass(kind, Layer) and config.get("trainable") is True
+            ):  # some layers of Keras have no such argument
+                config = {key: inner for key, inner in config.items() if key != "trainable"}
+            return _named(kind, _with_modules(config))
         return {str(name): _with_modules(inner, str(name)) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [_with_modules(inner, key) for inner in value]
@@ -451,6 +464,11 @@ class Reading:
             ):
                 raise self.problem(f"an input has the shape {settings['batch_shape']}")
             made = kind(**self._accepted(kind, settings))
+            size = settings.get("vocabulary_size")
+            if size is not None and hasattr(made, "expected_size"):
+                if not isinstance(size, int) or not 0 < size < _MOST_INPUT:
+                    raise self.problem(f"{kind.__name__} has the vocabulary_size {size!r:.40}")
+                made.expected_size = size
         self._build(made, given)
         return made
 
@@ -477,6 +495,8 @@ class Reading:
         for key, value in settings.items():
             if key in taken:
                 found[key] = value
+            elif key == "vocabulary_size":
+                continue  # the vocabulary is in a file beside
             elif value and _FIXED.get(key) != value:
                 raise self.problem(f"{kind.__name__} has the setting {key}={value!r:.60}, which pyapp does not have")
         return found

@@ -114,7 +114,7 @@ class _Graph:
         values = {}
         for leaf, value in zip(leaves, flat, strict=True):
             if len(value.shape) == len(leaf.shape) - 1 and leaf.shape[-1] == 1:
-                value = value.unsqueeze(-1)
+                value = value.unsqueeze(-1) if isinstance(value, Tensor) else np.expand_dims(value, -1)
             wrong = len(value.shape) != len(leaf.shape) or any(
                 n is not None and n != size for n, size in zip(leaf.shape[1:], value.shape[1:], strict=True)
             )
@@ -797,7 +797,7 @@ class Sequential(Model):
         if self._first is not None and hasattr(inputs, "shape"):
             wanted = self._first.shape
             if len(inputs.shape) == len(wanted) - 1 and wanted[-1] == 1:
-                inputs = inputs.unsqueeze(-1)
+                inputs = inputs.unsqueeze(-1) if isinstance(inputs, Tensor) else np.expand_dims(inputs, -1)
             fits = len(inputs.shape) == len(wanted) and all(
                 n is None or n == size for n, size in zip(wanted[1:], inputs.shape[1:], strict=True)
             )

@@ -10,7 +10,8 @@ from math import log, prod
 from typing import Any
 
 from ...engine import Tensor, no_grad, ops
-from ..core import Layer
+from ...engine.lazy import np
+from ..core import KerasTensor, Layer, record
 
 __all__ = ["CategoryEncoding", "Normalization", "Rescaling", "TextVectorization"]
 
@@ -42,6 +43,7 @@ class Normalization(Layer):
             raise ValueError("Normalization: mean and variance are given together")
         self.axis = () if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
         self.given = None if mean is None else (mean, variance)
+        self.has_learned = mean is not None
         self.invert = invert
 
     def build(self, input_shape: Any) -> None:
@@ -73,6 +75,10 @@ class Normalization(Layer):
         with no_grad():
             self.mean.copy_(x.mean(others).reshape(self.mean.shape))
             self.variance.copy_(x.var(others, correction=0).reshape(self.variance.shape))
+        self.has_learned = True
+
+    def weights_were_read(self) -> None:
+        self.has_learned = True
 
     def call(self, inputs: Tensor) -> Tensor:
         x = inputs.to(self.compute_dtype)
@@ -211,7 +217,8 @@ class TextVectorization(Layer):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, with the words that were learned."""
-        learned = {"vocabulary": list(self.words) or None, "idf_weights": list(self.weights_of_words) or None}
+        weights = list(self.weights_of_words) if self.output_mode == "tf_idf" else []
+        learned = {"vocabulary": list(self.words) or None, "idf_weights": weights or None}
         return {**super().get_config(), **learned}
 
     def get_vocabulary(self, include_special_tokens: bool = True) -> list[str]:
@@ -222,7 +229,30 @@ class TextVectorization(Layer):
     def vocabulary_size(self) -> int:
         return len(self.get_vocabulary())
 
+    def _size(self) -> int:
+        """The length of the vectors."""
+        if self.pad_to_max_tokens and self.max_tokens:
+            return self.max_tokens
+        return len(self.words) + 1 if self.words or self.expected_size is None else self.expected_size
+
+    expected_size: int | None = None  # of the vocabulary, while a file is read that has it elsewhere
+
+    def symbolic_outputs(self, inputs: KerasTensor) -> KerasTensor:  # type: ignore[override]
+        if self.output_mode == "int":
+            return KerasTensor((inputs.shape[0], self.length), "int64")
+        return KerasTensor((inputs.shape[0], self._size()))
+
+    def read_vocabulary(self, text: str, idf_weights: Any = None) -> None:
+        """Sets the vocabulary that a file of Keras has, one word a line; and its weights, with that of the unknown
+        word."""
+        special = len(self.get_vocabulary()) - len(self.words)
+        words = text.split("\n")[special:]
+        weights = None if idf_weights is None else np.asarray(idf_weights).tolist()[special:][: len(words)]
+        self.set_vocabulary(words, weights)
+
     def __call__(self, inputs: Any, **kwargs: Any) -> Any:
+        if isinstance(inputs, KerasTensor):
+            return record(self, (inputs,), {})
         if isinstance(inputs, str):
             return self.call([inputs])[0]
         return self.call(inputs.tolist() if hasattr(inputs, "tolist") else inputs)
@@ -235,7 +265,7 @@ class TextVectorization(Layer):
         if self.output_mode == "int":
             length = self.length or max((len(row) for row in ids), default=0)
             return ops.tensor([(row + [0] * length)[:length] for row in ids], dtype="int64")
-        size = self.max_tokens if self.pad_to_max_tokens and self.max_tokens else len(self.words) + 1
+        size = self._size()
         weights = [sum(self.weights_of_words) / len(self.words), *self.weights_of_words] if self.words else [0.0]
         rows = []
         for row in ids:
