@@ -36,7 +36,6 @@ from . import (
     schedules,
 )
 from .core import Call, Function, InputLayer, KerasTensor, Layer, arguments_of, flatten, infer, map_structure, record
-from .layers import feature_space
 from .lookup import CLASSES, Configured, as_json, registered, registered_name
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ _PARTS: dict[str, Any] = {  # keras.NAME
     "layers": layers, "initializers": initializers, "losses": losses, "metrics": metrics, "optimizers": optimizers,
     "regularizers": regularizers, "constraints": constraints, "schedules": schedules, "activations": activations,
 }  # fmt: skip
-_PARTS |= {"utils": feature_space, "feature_space": feature_space}
 _BY_KEY = {"initializer": initializers, "regularizer": regularizers, "constraint": constraints}
 _FIXED = {
     "dtype": "float32",
@@ -373,7 +371,10 @@ class Reading:
         parts = str(module or "").split(".")
         found = None
         if module is None or parts[0] == "keras":
-            if name in ("Sequential", "Model"):
+            known = CLASSES.get(name)
+            if module is not None and getattr(known, "keras_module", None) == module:
+                found = known
+            elif name in ("Sequential", "Model"):
                 found = CLASSES[name]
             elif name == "Functional":
                 found = CLASSES["Model"]

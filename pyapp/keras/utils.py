@@ -13,7 +13,7 @@ from ..train.progress import ProgressBar
 from .backend import standardize_dtype
 from .config import disable_interactive_logging, enable_interactive_logging, is_interactive_logging_enabled
 from .core import KerasTensor, clear_session, flatten, map_structure
-from .layers.feature_space import FeatureSpace
+from .feature_space import FeatureSpace
 from .models import clone_model
 from .picture_files import array_to_img, img_to_array, load_img, save_img
 from .registered import (

@@ -106,7 +106,7 @@ class AdaptedWeight(WeightAttribute):
         if not layer.lora_enabled:
             return read_in(weight, _thread.autocast)
         a, b = layer.lora_weights
-        found = adapted(weight, a, b, layer.lora_alpha / layer.lora_rank)
+        found = adapted(weight, a, b, layer.lora_scale)
         wanted = _thread.autocast
         return found if wanted is None else found.to(wanted)
 

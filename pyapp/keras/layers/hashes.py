@@ -41,7 +41,7 @@ class _Hashed(Layer):
             return record(self, (inputs,), {})
         return self.call(inputs)
 
-    def symbolic_outputs(self, inputs: Any) -> KerasTensor:  # type: ignore[override]
+    def symbolic_outputs(self, inputs: Any) -> KerasTensor:
         shape = (inputs[0] if isinstance(inputs, (list, tuple)) else inputs).shape
         return KerasTensor(encoded_shape(shape, self.num_bins, self.output_mode), self.dtype)
 

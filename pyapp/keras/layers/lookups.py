@@ -126,7 +126,7 @@ class _Lookup(Layer):
     def __call__(self, inputs: Any, **_: Any) -> Any:
         return record(self, (inputs,), {}) if isinstance(inputs, KerasTensor) else self.call(inputs)
 
-    def symbolic_outputs(self, inputs: KerasTensor) -> KerasTensor:  # type: ignore[override]
+    def symbolic_outputs(self, inputs: KerasTensor) -> KerasTensor:
         if self.output_mode == "int":
             return KerasTensor(inputs.shape, "string" if self.invert and self.texts else "int64")
         if self.expected_size is None:

@@ -81,6 +81,11 @@ class LoraLayer(Layer):
         return self.__dict__[f"lora_{self.adapts}_a"], self.__dict__[f"lora_{self.adapts}_b"]
 
     @property
+    def lora_scale(self) -> float:
+        """What A @ B is multiplied by."""
+        return (self.lora_alpha or 0) / (self.lora_rank or 1)
+
+    @property
     def frozen_weights(self) -> list[Tensor]:
         return [self._base()] if self.lora_enabled else []
 
@@ -90,7 +95,7 @@ class LoraLayer(Layer):
             return found
         base, parts = self._base(), {id(weight) for weight in self.lora_weights}
         with no_grad():
-            total = adapted(base, *self.lora_weights, self.lora_alpha / self.lora_rank).detach()
+            total = adapted(base, *self.lora_weights, self.lora_scale).detach()
         return [(w, total if w is base else value) for w, value in found if id(w) not in parts]
 
     def weights_were_read(self) -> None:

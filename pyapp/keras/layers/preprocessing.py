@@ -237,7 +237,7 @@ class TextVectorization(Layer):
 
     expected_size: int | None = None  # of the vocabulary, while a file is read that has it elsewhere
 
-    def symbolic_outputs(self, inputs: KerasTensor) -> KerasTensor:  # type: ignore[override]
+    def symbolic_outputs(self, inputs: KerasTensor) -> KerasTensor:
         if self.output_mode == "int":
             return KerasTensor((inputs.shape[0], self.length), "int64")
         return KerasTensor((inputs.shape[0], self._size()))

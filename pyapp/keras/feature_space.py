@@ -6,18 +6,27 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...engine import Tensor, ops
-from ...engine.lazy import np
-from ...train.names import unique_name
-from ..core import Input, KerasTensor, Layer, restored
-from ..lookup import Configured, as_json
-from .hashes import HashedCrossing, Hashing
-from .lookups import Discretization, IntegerLookup, StringLookup
-from .merging import Concatenate
-from .preprocessing import CategoryEncoding, Normalization, Rescaling, TextVectorization
-from .reshaping import Identity
+from ..engine import Tensor, ops
+from ..engine.lazy import np
+from ..train.names import unique_name
+from .core import Input, KerasTensor, Layer, restored
+from .layers import (
+    CategoryEncoding,
+    Concatenate,
+    Discretization,
+    HashedCrossing,
+    Hashing,
+    Identity,
+    IntegerLookup,
+    Normalization,
+    Rescaling,
+    StringLookup,
+    TextVectorization,
+)  # fmt: skip
+from .lookup import Configured, as_json
+from .saving import save_model
 
-__all__: list[str] = []
+__all__ = ["Cross", "Feature", "FeatureSpace", "TFDIdentity"]
 
 _MODES = ("one_hot", "int", "float")
 
@@ -128,7 +137,7 @@ class FeatureSpace(Layer):
         return Feature(dtype, preprocessor, output_mode)
 
     @classmethod
-    def float(cls, name: str | None = None) -> Feature:
+    def float(cls, name: str | None = None) -> Feature:  # type: ignore[override]
         """Numbers as they are."""
         return Feature("float32", TFDIdentity(dtype="float32", name=_named(name, "float")), "float")
 
@@ -239,7 +248,7 @@ class FeatureSpace(Layer):
             self._symbolic = inputs, self._parts_of(inputs)
         return self._symbolic[1]
 
-    def __call__(self, data: Any) -> Any:  # type: ignore[override]
+    def __call__(self, data: Any) -> Any:
         if not isinstance(data, Mapping):
             raise ValueError(f"FeatureSpace: takes a dict of columns, not {type(data).__name__}")
         self._check_adapted()
@@ -318,8 +327,6 @@ class FeatureSpace(Layer):
 
     def save(self, filepath: str | Path) -> None:
         """Writes it to a file, for `keras.models.load_model`."""
-        from ..saving import save_model  # late: the module imports all layers
-
         save_model(self, filepath)  # type: ignore[arg-type]
 
 
