@@ -744,6 +744,9 @@ class Layer(Configured, Module):
                 set_mask(leaf, mask)
 
     def _build_for(self, inputs: Any) -> None:
+        for leaf in flatten(inputs):
+            if not hasattr(leaf, "shape"):
+                raise ValueError(f"layer {self.name} ({type(self).__name__}) takes tensors, not {leaf!r:.60}")
         shape = map_structure(lambda leaf: tuple(leaf.shape), inputs)
         try:
             with weights_read_in(None):
@@ -982,6 +985,13 @@ class InputLayer(Layer):
         super().__init__(name=name)
         self.tensor = Input(input_shape if shape is None else shape, batch_size, dtype, batch_shape, self.name)
         self.built = True
+
+    @property
+    def output(self) -> Any:
+        """The symbolic input of the model."""
+        return self.tensor
+
+    input = output
 
     def call(self, inputs: Any) -> Any:
         return inputs

@@ -90,6 +90,7 @@ class _Graph:
         found: dict[int, tuple[int, int, Layer]] = {}
         for leaf in leaves:
             layer = InputLayer(batch_shape=leaf.shape, dtype=leaf.dtype, name=leaf.name)
+            layer.tensor = leaf
             found[id(leaf)] = depth.get(id(leaf), 0), first_seen[id(leaf)], layer
         for call in self.calls:
             key = id(call.layer)
@@ -150,6 +151,7 @@ class Model(Layer):
         self.history: History | None = None
         self._compiled: dict[str, Any] | None = None
         if inputs is not None:
+            inputs, outputs = _single(inputs), _single(outputs)
             object.__setattr__(self, "graph", _Graph(inputs, outputs))
             for number, layer in enumerate(self.graph.layers):
                 self._modules[f"layer_{number}"] = layer
@@ -381,9 +383,10 @@ class Model(Layer):
         for weight in self.trainable_weights:
             weight.grad = None
         y_pred, loss = self._forward(x, y, sample_weight, True)
-        self.optimizer.scale_loss(loss).backward()
         weights = self.trainable_weights
-        self.optimizer.apply([w.grad for w in weights], weights)
+        if weights:
+            self.optimizer.scale_loss(loss).backward()
+            self.optimizer.apply([w.grad for w in weights], weights)
         for weight in weights:
             weight.grad = None
         with no_grad():
@@ -512,11 +515,14 @@ class Model(Layer):
 
     @property
     def metrics(self) -> list[Any]:
-        """The mean of the loss, the metrics that are attributes of the model or its layers, and those of `compile` as
-        one, "compile_metrics". All begin again with each epoch. A subclass may say which it has.
+        """The mean of the loss, the metrics of `compile` as one, "compile_metrics", the losses of several outputs, and
+        the metrics that are attributes of the model or its layers. All begin again with each epoch. A subclass may say
+        which it has.
         """
-        compiled = [] if self._compiled is None else [self._loss_tracker]
-        return [*compiled, *self._own_metrics, *([] if self._compiled_metrics is None else [self._compiled_metrics])]
+        if self._compiled is None:
+            return [*self._own_metrics]
+        compiled = [] if self._compiled_metrics is None else [self._compiled_metrics]
+        return [self._loss_tracker, *compiled, *self._output_trackers, *self._own_metrics]
 
     @property
     def _own_metrics(self) -> list[Metric]:
@@ -532,7 +538,31 @@ class Model(Layer):
     def metrics_names(self) -> list[str]:
         """The names in the order of `evaluate`'s list."""
         compiled = [] if self._compiled_metrics is None else list(self._compiled_metrics.results())
-        return ["loss", *(tracker.name for tracker in self._output_trackers), *compiled]
+        if len(self._output_trackers) or len(self.outputs) > 1:
+            compiled.sort()
+        return ["loss", *self._loss_names(), *compiled]
+
+    def _loss_names(self) -> list[str]:
+        """The names of the outputs' losses, in the order that compile was given them in for outputs in a dict."""
+        names, given = [tracker.name for tracker in self._output_trackers], self.loss
+        if isinstance(given, Mapping) and self.graph is not None and isinstance(self.graph.outputs, Mapping):
+            order = [f"{name}_loss" for name in given]
+            names.sort(key=order.index)
+        return names
+
+    def _in_order(self, logs: Mapping[str, Any]) -> Any:
+        """Numbers by name as a list in Keras' order: those of `metrics`, the losses of the outputs, then by name. The
+        number alone if there is one."""
+        names: list[str] = []
+        for metric in self.metrics:
+            if isinstance(metric, CompiledMetrics):
+                names += metric.results() if len(metric.names) == 1 else ()
+                names += self._loss_names()
+            else:
+                names.append(metric.name)
+        names = [name for name in dict.fromkeys(names) if name in logs]
+        values = [logs[name] for name in (*names, *sorted(logs.keys() - set(names)))]
+        return values[0] if len(values) == 1 else values
 
     # -- loops
 
@@ -597,8 +627,7 @@ class Model(Layer):
         logs, _ = loops.evaluate(self, batches, listeners, steps, verbose=1 if verbose == "auto" else int(verbose))
         if return_dict:
             return logs
-        values = [logs[name] for name in self.metrics_names if name in logs] or list(logs.values())
-        return values[0] if len(values) == 1 else values
+        return self._in_order(logs)
 
     def predict(
         self,
@@ -662,10 +691,7 @@ class Model(Layer):
 
     def _numbers(self, return_dict: bool) -> Any:
         logs = self.logs()
-        if return_dict:
-            return logs
-        values = [logs[name] for name in self.metrics_names if name in logs] or list(logs.values())
-        return values[0] if len(values) == 1 else values
+        return logs if return_dict else self._in_order(logs)
 
     # -- files
 
@@ -851,6 +877,11 @@ def clone_model(
         symbols |= {id(old): new for old, new in zip(flatten(call.outputs), flatten(outputs), strict=True)}
     ends = (map_structure(symbol, structure) for structure in (model.graph.inputs, model.graph.outputs))
     return Model(*ends, name=model.name)
+
+
+def _single(tensors: Any) -> Any:
+    """What a list of one has; anything else as it is."""
+    return tensors[0] if isinstance(tensors, list) and len(tensors) == 1 else tensors
 
 
 def _track(tracker: Mean, value: Tensor, examples: int) -> None:

@@ -45,8 +45,15 @@ class Callback:
     def on_train_end(self, logs: Logs | None = None) -> None: ...
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None: ...
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None: ...
-    def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
-    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
+    def on_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
+    def on_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
+
+    def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        self.on_batch_begin(batch, logs)
+
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        self.on_batch_end(batch, logs)
+
     def on_test_begin(self, logs: Logs | None = None) -> None: ...
     def on_test_end(self, logs: Logs | None = None) -> None: ...
     def on_test_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
@@ -70,11 +77,15 @@ class CallbackList:
             callback.set_params(params)
             callback.set_model(model)
         self.reads_batches = any(self._listens(c, "on_train_batch_end") for c in self.callbacks)
+        self.reads_test_batches = any(self._listens(c, "on_test_batch_end") for c in self.callbacks)
 
     @staticmethod
     def _listens(callback: Any, event: str) -> bool:
-        own = getattr(type(callback), event, None)
-        return own is not getattr(Callback, event) or event in vars(callback)
+        names = (event, event.replace("_train_", "_")) if "_train_batch_" in event else (event,)
+        return any(
+            getattr(type(callback), name, None) is not getattr(Callback, name) or name in vars(callback)
+            for name in names
+        )
 
     def tell(self, event: str, *args: Any) -> None:
         """Calls `event` of each callback that has it."""

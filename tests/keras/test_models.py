@@ -16,6 +16,8 @@ from pyapp.errors import FileFormatError
 from tests.keras.scripts import numbers, start
 from tests.together import check_each
 
+layers = keras.layers
+
 
 @pytest.fixture(autouse=True)
 def same_names() -> None:
@@ -418,3 +420,67 @@ def test_a_generator_that_ends(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(history.history["loss"]) == 1 and "ended after 3 of 5 steps" in capsys.readouterr().out
     with pytest.raises(ValueError, match="the data ended with epoch 1: the source of batches cannot begin anew"):
         model.fit(((x, y) for _ in range(3)), epochs=2, verbose=0)
+
+
+def test_lists_of_numbers_have_the_order_of_keras() -> None:
+    """The order of evaluate's list, as Keras 3.15 gives it for losses by name, and for metrics of one output."""
+    inputs = keras.Input((4,))
+    outputs = {"later": layers.Dense(1, name="later")(inputs), "first": layers.Dense(1, name="first")(inputs)}
+    model = keras.Model(inputs, outputs)
+    x, y = np.ones((4, 4), "float32"), {"later": np.ones((4, 1)), "first": np.zeros((4, 1))}
+    model.compile("sgd", {"later": "mse", "first": "mae"}, metrics={"first": ["mse"], "later": ["mae"]})
+    found, by_name = model.evaluate(x, y, verbose=0), model.evaluate(x, y, verbose=0, return_dict=True)
+    order = ["loss", "later_loss", "first_loss", "first_mse", "later_mae"]
+    assert found == [by_name[name] for name in order] and model.metrics_names == order
+
+    class Counted(keras.Model):
+        def __init__(self, *args: Any, **settings: Any) -> None:
+            super().__init__(*args, **settings)
+            self.calls = keras.metrics.Mean(name="zeros")
+
+    counted = Counted(inputs, outputs["later"])
+    counted.compile("sgd", "mse", metrics=["mae", "mape"])
+    names = list(counted.evaluate(x, y["later"], verbose=0, return_dict=True))
+    assert sorted(names) == ["loss", "mae", "mape", "zeros"]
+    by_name = counted.evaluate(x, y["later"], verbose=0, return_dict=True)
+    assert counted.evaluate(x, y["later"], verbose=0) == [by_name[n] for n in ("loss", "mae", "mape", "zeros")]
+
+
+def test_outputs_of_all_layers_make_a_model() -> None:
+    inputs = keras.Input((4,), name="begin")
+    model = keras.Model([inputs], [layers.Dense(2)(layers.Dense(3)(inputs))])
+    x = np.ones((2, 4), "float32")
+    assert model.predict(x, verbose=0).shape == (2, 2)  # lists of one are no lists
+    every = keras.Model(model.input, [layer.output for layer in model.layers])
+    assert [tuple(one.shape) for one in every(x)] == [(2, 4), (2, 3), (2, 2)]
+    assert model.layers[0].output is inputs and model.layers[0].input is inputs
+    with pytest.raises(ValueError, match="layer dense.* takes tensors, not 'x'"):
+        layers.Dense(2)("x")
+
+
+def test_models_without_weights_and_callbacks_of_batches() -> None:
+    class Penalty(layers.Layer):  # type: ignore[misc, name-defined]
+        def call(self, inputs: Any) -> Any:
+            self.add_loss(0.01 * keras.ops.mean(inputs))
+            return inputs
+
+    seen: list[Any] = []
+
+    class Told(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
+        def on_batch_end(self, batch: int, logs: Any = None) -> None:
+            seen.append(("train", batch, sorted(logs)))
+
+        def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+            seen.append(("test", batch, sorted(logs)))
+
+    inputs = keras.Input((3,))
+    model, x = keras.Model(inputs, Penalty()(inputs)), np.ones((4, 3))
+    model.compile("sgd", "mse")
+    history = model.fit(x, x, batch_size=2, verbose=0, callbacks=[Told()], validation_data=(x, x))
+    np.testing.assert_allclose(history.history["loss"], [0.01], rtol=1e-5)
+    assert seen == [(kind, k, ["loss"]) for kind in ("train", "test") for k in (0, 1)]
+    lstm = layers.LSTM(3, stateful=True)
+    lstm(np.ones((2, 4, 5), "float32"))
+    assert [state.shape for state in lstm.states] == [(2, 3), (2, 3)]
+    assert type(keras.optimizers.get({"class_name": "rmsprop", "config": {}})).__name__ == "RMSprop"
+    assert np.asarray(lstm.weights[0].numpy()).shape == (5, 12)  # of a weight that is trained

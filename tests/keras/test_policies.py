@@ -144,3 +144,15 @@ def test_lora_that_does_not_fit_is_refused() -> None:
     layer.trainable = False
     layer.trainable = True
     assert [weight.name for weight in layer.trainable_weights] == ["bias", "lora_kernel_a", "lora_kernel_b"]
+
+
+def test_convolutions_of_short_floats_are_captured() -> None:
+    x, y = numbers(16, (8, 8, 2), 3)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    model = keras.Sequential([
+        keras.Input((8, 8, 2)), layers.Conv2D(3, 3, padding="same"), layers.SeparableConv2D(3, 3),
+        layers.Conv2DTranspose(2, 3), layers.Flatten(), layers.Dense(3, "softmax", dtype="float32"),
+    ])  # fmt: skip
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    model.fit(x, y, batch_size=8, epochs=2, verbose=0)
+    assert model.compiled_step == "captured" and model.layers[0].output.dtype == "bfloat16"

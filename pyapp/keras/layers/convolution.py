@@ -8,6 +8,7 @@ from typing import Any
 
 from ...engine import Tensor
 from ...nn import functional as F
+from ...train.metrics import in_float32
 from .. import activations, constraints, initializers, regularizers
 from ..nn_functions import conv_transpose
 from .channels import ChannelsLayer
@@ -69,6 +70,14 @@ class _Convolution(ChannelsLayer):
                 (channels,), self.bias_initializer, name="bias", regularizer=self.bias_regularizer,
                 constraint=self.bias_constraint,
             )  # fmt: skip
+
+    def _bias(self) -> Tensor | None:
+        return None if self.bias is None else in_float32(self.bias)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        """Of short floats in float32, which has kernels; the weights are rounded before."""
+        found = super().call(in_float32(inputs))
+        return found.to(inputs.dtype) if found.dtype is not inputs.dtype and inputs.dtype.is_floating_point else found
 
     def _padded(self, x: Tensor) -> Tensor:
         """The channels-first input with the zeros that the padding wants."""
@@ -132,9 +141,9 @@ class _Conv(_Convolution, LoraLayer):
         self._enable_given_lora()
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
-        weight = self.kernel.permute(self.dims + 1, self.dims, *range(self.dims))  # (out, in, window…)
+        weight = in_float32(self.kernel).permute(self.dims + 1, self.dims, *range(self.dims))  # (out, in, window…)
         x = self._padded(inputs.movedim(-1, 1))
-        y = _CONVOLVE[self.dims](x, weight, self.bias, self.strides, 0, self.dilation_rate, self.groups)
+        y = _CONVOLVE[self.dims](x, weight, self._bias(), self.strides, 0, self.dilation_rate, self.groups)
         return self.activation(y.movedim(1, -1))
 
 
@@ -187,12 +196,12 @@ class _Depthwise(_Convolution):
     def _depthwise(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """Channels-first."""
         dims, channels = self.dims, self.kernel.shape[-2]
-        weight = self.kernel.permute(dims, dims + 1, *range(dims))  # (channels, multiplier, window…)
+        weight = in_float32(self.kernel).permute(dims, dims + 1, *range(dims))  # (channels, multiplier, window…)
         weight = weight.reshape(channels * self.depth_multiplier, 1, *self.kernel_size)
         return _CONVOLVE[dims](self._padded(x), weight, bias, self.strides, 0, self.dilation_rate, channels)
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
-        return self.activation(self._depthwise(inputs.movedim(-1, 1), self.bias).movedim(1, -1))
+        return self.activation(self._depthwise(inputs.movedim(-1, 1), self._bias()).movedim(1, -1))
 
 
 class DepthwiseConv1D(_Depthwise):
@@ -242,8 +251,8 @@ class _Separable(_Depthwise):
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         x = self._depthwise(inputs.movedim(-1, 1), None)
-        weight = self.pointwise_kernel.permute(self.dims + 1, self.dims, *range(self.dims))
-        return self.activation(_CONVOLVE[self.dims](x, weight, self.bias).movedim(1, -1))
+        weight = in_float32(self.pointwise_kernel).permute(self.dims + 1, self.dims, *range(self.dims))
+        return self.activation(_CONVOLVE[self.dims](x, weight, self._bias()).movedim(1, -1))
 
 
 class SeparableConv1D(_Separable):
@@ -293,9 +302,10 @@ class _Transposed(_Convolution):
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         y = conv_transpose(
-            inputs, self.kernel, self.strides, self.padding, self.output_padding, None, self.dilation_rate
+            inputs, in_float32(self.kernel), self.strides, self.padding, self.output_padding, None, self.dilation_rate
         )
-        return self.activation(y if self.bias is None else y + self.bias)
+        bias = self._bias()
+        return self.activation(y if bias is None else y + bias)
 
 
 class Conv1DTranspose(_Transposed):

@@ -332,6 +332,11 @@ class RNN(Layer):
             args = (args[0][0], *args[1:])
         return super().__call__(*args, **kwargs)
 
+    @property
+    def states(self) -> list[Tensor]:
+        """Of a stateful layer: the states after the last batch."""
+        return list(self.kept or ())
+
     def call(
         self, sequences: Tensor, initial_state: Any = None, mask: Tensor | None = None, training: bool = False
     ) -> Any:
