@@ -632,7 +632,7 @@ class Layer(Configured, Module):
         if outermost and _thread.losses:
             self.clear_losses()  # those of an earlier call
         scope = _thread.scope
-        if self._modules:
+        if self._modules and not (scope and scope[-1] is self):
             _thread.scope = (*scope, self)
         changes, read_in = self._scope_of_weights()
         try:

@@ -33,6 +33,7 @@ from .core import (
     training_mode,
     weights_of,
 )
+from .masking import mask_of, set_mask
 from .settings import SETTINGS
 
 __all__ = ["Functional", "Model", "Sequential", "clone_model"]
@@ -121,7 +122,7 @@ class _Graph:
             )
             if wrong:
                 raise ValueError(f"input {leaf.name!r} takes shape {leaf.shape}, got {tuple(value.shape)}")
-            values[id(leaf)] = value
+            values[id(leaf)] = _of_dtype(value, leaf)
         for call in self.calls:
             outputs = call.run(values, training)
             for symbol, value in zip(flatten(call.outputs), flatten(outputs), strict=True):
@@ -299,6 +300,10 @@ class Model(Layer):
         self._steps: dict[Any, Compiled] = {}
         self._steps_of = id(self)  # whose weights they change: a copy of the model has another
         self._last_logs: dict[str, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy has, and a pickle: all but the captured steps, which change the weights of this model."""
+        return {**self.__dict__, "_steps": {}, "_last_batch": (None, None, None)}
 
     @property
     def compiled(self) -> bool:
@@ -829,6 +834,7 @@ class Sequential(Model):
             )
             if not fits:
                 raise ValueError(f"model {self.name} takes inputs of shape {wanted}, got {tuple(inputs.shape)}")
+            inputs = _of_dtype(inputs, self._first)
         x = inputs
         with training_mode(training):
             for layer in self.layers:
@@ -877,6 +883,13 @@ def clone_model(
         symbols |= {id(old): new for old, new in zip(flatten(call.outputs), flatten(outputs), strict=True)}
     ends = (map_structure(symbol, structure) for structure in (model.graph.inputs, model.graph.outputs))
     return Model(*ends, name=model.name)
+
+
+def _of_dtype(value: Any, symbol: KerasTensor) -> Any:
+    """A batch in the dtype of the symbolic input that it stands for."""
+    if not isinstance(value, Tensor) or value.dtype.name == symbol.dtype or symbol.dtype == "string":
+        return value
+    return set_mask(value.to(symbol.dtype), mask_of(value))
 
 
 def _single(tensors: Any) -> Any:
