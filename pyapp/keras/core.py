@@ -29,7 +29,7 @@ from .collections import LayerDict, LayerList, tracked
 from .dtype_policies import DTypePolicy, DTypePolicyMap
 from .lookup import Configured, registered
 from .masking import mask_of, set_mask
-from .weight_attributes import autocast_dtype, declare, weights_read_in
+from .weight_attributes import autocast_dtype, autocasts, declare, weights_read_in
 
 Shape = tuple[int | None, ...]
 _PROBES = (2, 3)  # two sizes for unknown dims: where the results differ, the result's dim is unknown too
@@ -620,7 +620,9 @@ class Layer(Configured, Module):
             first = args[0]
             if isinstance(first, list):
                 first = ops.as_tensor(first) if _is_numbers(first) else np.array(first) if _is_texts(first) else first
-            args = (map_structure(self._as_input, first), *(self._cast_tensors(more) for more in args[1:]))
+            more = [self._cast_tensors(value) for value in args[1:]] if len(args) > 1 else ()
+            first = self._in_compute_dtype(first) if isinstance(first, Tensor) else map_structure(self._as_input, first)
+            args = (first, *more)
         if kwargs:
             kwargs = {key: self._cast_tensors(value) for key, value in kwargs.items()}
         if self.input_spec is not None:
@@ -634,7 +636,7 @@ class Layer(Configured, Module):
         scope = _thread.scope
         if self._modules and not (scope and scope[-1] is self):
             _thread.scope = (*scope, self)
-        changes, read_in = self._scope_of_weights()
+        changes, read_in = (False, None) if self._mixed is False and not autocasts() else self._scope_of_weights()
         try:
             with training_mode(training):
                 if changes:
@@ -694,15 +696,23 @@ class Layer(Configured, Module):
         return self._in_compute_dtype(value if isinstance(value, Tensor) else ops.as_tensor(value))
 
     def _in_compute_dtype(self, tensor: Tensor) -> Tensor:
+        if tensor.dtype is self._compute_dtype:
+            return tensor
         wanted = self._computes_in()
         if self.autocast and tensor.dtype.is_floating_point and tensor.dtype is not wanted:
             tensor = set_mask(tensor.to(wanted), mask_of(tensor))
         return tensor
 
+    def _as_output(self, tensor: Tensor) -> Tensor:
+        """A tensor in the dtype of the computation."""
+        return tensor if tensor.dtype is self._compute_dtype else tensor.to(self._computes_in())
+
     def _cast_tensors(self, value: Any) -> Any:
         """Another argument than the first: floating-point tensors in the layer's dtype, anything else as it is."""
         if isinstance(value, Tensor):
             return self._in_compute_dtype(value) if self._computes_in().is_floating_point else value
+        if value is None or isinstance(value, bool):
+            return value
         if isinstance(value, (list, tuple)) and any(isinstance(inner, Tensor) for inner in value):
             return type(value)(self._cast_tensors(inner) for inner in value)
         return value

@@ -27,6 +27,11 @@ def autocast_dtype() -> DType | None:
     return _thread.autocast
 
 
+def autocasts() -> bool:
+    """Whether the call that is under way reads weights in a dtype of its own."""
+    return _thread.autocast is not None
+
+
 @contextmanager
 def weights_read_in(dtype: DType | None) -> Iterator[None]:
     """Inside, floating-point weights are read in this dtype; None: in their own."""
@@ -102,9 +107,10 @@ class AdaptedWeight(WeightAttribute):
     def __get__(self, layer: Any, kind: Any = None) -> Any:
         if layer is None:
             return self
-        weight = self.held(layer)
         if not layer.lora_enabled:
-            return read_in(weight, _thread.autocast)
+            wanted, found = _thread.autocast, layer.__dict__.get(self.name)
+            return found if wanted is None and found is not None else read_in(self.held(layer), wanted)
+        weight = self.held(layer)
         a, b = layer.lora_weights
         found = adapted(weight, a, b, layer.lora_scale)
         wanted = _thread.autocast

@@ -70,6 +70,7 @@ class CallbackList:
 
     def __init__(self, callbacks: Iterable[Any], model: Any, params: Mapping[str, Any]) -> None:
         self.callbacks = list(callbacks)
+        self._listeners: dict[str, list[Any]] = {}  # of each event that was told
         for callback in self.callbacks:
             for method in ("set_model", "set_params", "on_epoch_end"):
                 if isinstance(callback, type) or not hasattr(callback, method):
@@ -89,13 +90,15 @@ class CallbackList:
 
     def tell(self, event: str, *args: Any) -> None:
         """Calls `event` of each callback that has it."""
-        for callback in self.callbacks:
-            if self._listens(callback, event):
-                try:
-                    getattr(callback, event)(*args)
-                except Exception as error:
-                    error.add_note(f"in the callback {type(callback).__name__}.{event}")
-                    raise
+        listeners = self._listeners.get(event)
+        if listeners is None:
+            listeners = self._listeners[event] = [one for one in self.callbacks if self._listens(one, event)]
+        for callback in listeners:
+            try:
+                getattr(callback, event)(*args)
+            except Exception as error:
+                error.add_note(f"in the callback {type(callback).__name__}.{event}")
+                raise
 
 
 class History(Callback):

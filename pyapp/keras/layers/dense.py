@@ -181,7 +181,7 @@ class Embedding(LoraLayer):
     def call(self, inputs: Tensor) -> Tensor:
         ids = inputs.to("int64") if inputs.dtype.is_floating_point else inputs
         try:
-            found = ops.embedding(self.embeddings, ids).to(self.compute_dtype)
+            found = self._as_output(ops.embedding(self.embeddings, ids))
         except IndexError as error:
             low, high = int(ids.min()), int(ids.max())
             raise IndexError(

@@ -56,7 +56,7 @@ class _Scaled(Layer):
             )  # fmt: skip
 
     def call(self, inputs: Tensor) -> Tensor:
-        return self.normalized(in_float32(inputs)).to(self.compute_dtype)
+        return self._as_output(self.normalized(in_float32(inputs)))
 
     def normalized(self, inputs: Tensor) -> Tensor:
         """The outputs, in the dtype of the weights."""
@@ -94,7 +94,7 @@ class BatchNormalization(_Scaled):
 
     def call(self, inputs: Tensor, training: bool = False, mask: Tensor | None = None) -> Tensor:
         x = in_float32(inputs if inputs.dtype.is_floating_point else inputs.to(self.compute_dtype))
-        return self._of_batch(x, training, mask).to(self.compute_dtype)
+        return self._as_output(self._of_batch(x, training, mask))
 
     def _of_batch(self, x: Tensor, training: bool, mask: Tensor | None) -> Tensor:
         axis = self.axis % x.ndim
