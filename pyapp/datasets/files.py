@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +17,13 @@ AnyFolder = str | os.PathLike[str] | None
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file, the addresses that have it, its size in bytes and its SHA-256."""
+    """A file, the addresses that have it, its size in bytes, and its SHA-256 or its MD5 (`sha256` is "" then)."""
 
     name: str
     urls: tuple[str, ...]
     size: int | None = None
     sha256: str | None = None
+    md5: str | None = None
 
 
 def obtain(
@@ -44,6 +46,13 @@ def obtain(
         )  # fmt: skip
     from pyapp.hub.address import fetch_address
 
-    return fetch_address(
+    path = fetch_address(
         file.urls, f"{dataset}/{file.name}", size=file.size, sha256=file.sha256, report=report, cancel=cancel
     )
+    if file.md5:
+        with path.open("rb") as opened:
+            right = hashlib.file_digest(opened, "md5").hexdigest() == file.md5
+        if not right:
+            path.unlink()
+            raise DownloadError(f"{file.name} has not the MD5 {file.md5}", where=file.urls[0])
+    return path

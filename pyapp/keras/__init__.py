@@ -17,6 +17,7 @@ from . import (
     callbacks,
     config,
     constraints,
+    dtype_policies,
     initializers,
     layers,
     losses,
@@ -32,6 +33,7 @@ from . import (
     utils,
 )
 from .core import Input, InputSpec, KerasTensor, Layer
+from .dtype_policies import DTypePolicy, FloatDTypePolicy
 from .initializers import Initializer
 from .losses import Loss
 from .metrics import Metric
@@ -44,10 +46,11 @@ from .variables import Variable
 __version__ = "3.15.1"
 
 __all__ = [
-    "Functional", "Initializer", "Input", "InputSpec", "KerasTensor", "Layer", "Loss", "Metric", "Model", "Optimizer",
-    "Regularizer", "Sequential", "Variable", "activations", "backend", "callbacks", "config", "constraints",
-    "initializers", "layers", "losses", "metrics", "mixed_precision", "models", "ops", "optimizers", "random",
-    "regularizers", "saving", "tree", "utils", "version",
+    "DTypePolicy", "FloatDTypePolicy", "Functional", "Initializer", "Input", "InputSpec", "KerasTensor", "Layer",
+    "Loss", "Metric", "Model", "Optimizer", "Regularizer", "Sequential", "Variable", "activations", "backend",
+    "callbacks", "config", "constraints", "dtype_policies", "initializers", "layers", "losses", "metrics",
+    "mixed_precision", "models", "ops", "optimizers", "random", "regularizers", "saving", "tree", "utils",
+    "version",
 ]  # fmt: skip
 
 

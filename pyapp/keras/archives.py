@@ -17,7 +17,7 @@ from ..errors import FileFormatError
 from ..formats.safe_json import parse_json
 from ..formats.sink import open_sink
 from .core import Layer, memory_limit
-from .hdf5_weights import WeightsFile, read_optimizer, read_weights, write_weights
+from .hdf5_weights import WeightsFile, layers_by_path, read_optimizer, read_weights, write_weights
 from .keras_configs import Reading, describe
 
 _CONFIG, _METADATA, _WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
@@ -76,12 +76,32 @@ def load_archive(filepath: str | Path, compile: bool = True, safe_mode: bool = T
                 reading.compile(model, given)
             file = WeightsFile(io.BytesIO(data), where)
             try:
+                _read_assets(model, archive, file)
                 _fitting(model, file)
                 if given and model.compiled:
                     read_optimizer(model, file)
             finally:
                 file.close()
     return model
+
+
+def _read_assets(model: Layer, archive: zipfile.ZipFile, file: WeightsFile) -> None:
+    """Gives layers the vocabularies that they have learned in Keras: assets/PATH/vocabulary.txt."""
+    names = set(archive.namelist())
+    for path, layer in layers_by_path(model):
+        name = "/".join(("assets", *path, "vocabulary.txt"))
+        if name not in names or not hasattr(layer, "read_vocabulary"):
+            continue
+        group, weights = file.group((*path, "vars")), None
+        if group is not None and "idf_weights" in group:
+            file.shape(group, "idf_weights")
+            weights = file.read(group, "idf_weights")
+        try:
+            layer.read_vocabulary(_member(archive, name, file.where, _MOST_CONFIG).decode(), weights)
+        except (ValueError, TypeError) as error:
+            if isinstance(error, FileFormatError):
+                raise
+            raise FileFormatError(f"{file.where}: {name} is no vocabulary of {layer.name} ({error!s:.100})") from error
 
 
 def _fitting(model: Layer, file: WeightsFile) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from ..engine import as_dtype
 from ..train import progress
+from . import dtype_policies
 from .settings import SETTINGS
 
 __all__ = [
@@ -64,18 +65,17 @@ def set_image_data_format(data_format: str) -> None:
     SETTINGS.data_format = data_format
 
 
-def dtype_policy() -> str:
-    """The dtypes of computation and weights: float32."""
-    return "float32"
+def dtype_policy() -> dtype_policies.DTypePolicy:
+    """The dtypes of weights and computation of layers that are given no `dtype`."""
+    return dtype_policies.DTypePolicy(SETTINGS.dtype_policy)
 
 
 def set_dtype_policy(policy: Any) -> None:
-    """NotImplementedError for another policy than float32."""
-    name = getattr(policy, "name", policy)
-    if name != "float32":
-        raise NotImplementedError(
-            f"the dtype policy {name!r} is not there: layers compute in the dtype of their weights, which `dtype` sets"
-        )
+    """Sets them for layers that are made from now on: "mixed_bfloat16", "mixed_float16", a dtype, or a DTypePolicy."""
+    found = dtype_policies.get(policy)
+    if isinstance(found, dtype_policies.DTypePolicyMap) or not as_dtype(found.variable_dtype).is_floating_point:
+        raise ValueError(f"set_dtype_policy: takes a policy of floating-point numbers, not {policy!r:.60}")
+    SETTINGS.dtype_policy = found.name
 
 
 def enable_flash_attention() -> None:

@@ -15,18 +15,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ..engine import Tensor, no_grad, ops
+from ..engine import DType, Tensor, no_grad, ops
 from ..engine.dtype import as_dtype
+from ..engine.lazy import np
 from ..engine.thread_local import ThreadLocal
 from ..errors import FileFormatError, OperationError
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..train.names import clear_names, unique_name
 from ..train.variable import Variable, as_variable
-from . import constraints, initializers, regularizers
+from . import constraints, dtype_policies, initializers, regularizers
 from .collections import LayerDict, LayerList, tracked
+from .dtype_policies import DTypePolicy, DTypePolicyMap
 from .lookup import Configured, registered
 from .masking import mask_of, set_mask
+from .weight_attributes import autocast_dtype, autocasts, declare, weights_read_in
 
 Shape = tuple[int | None, ...]
 _PROBES = (2, 3)  # two sizes for unknown dims: where the results differ, the result's dim is unknown too
@@ -95,11 +98,12 @@ def flatten(structure: Any) -> list[Any]:
 
 
 class KerasTensor:
-    """A batch that is not there yet: its shape, with None where a size is unknown, its dtype, and its call."""
+    """A batch that is not there yet: its shape, with None where a size is unknown, its dtype, and its call. Texts have
+    the dtype "string"; their batches are NumPy arrays."""
 
     def __init__(self, shape: Iterable[int | None], dtype: Any = "float32", name: str | None = None) -> None:
         self.shape: Shape = tuple(shape)
-        self.dtype = as_dtype(dtype).name
+        self.dtype = "string" if isinstance(dtype, str) and dtype == "string" else as_dtype(dtype).name
         self.name = name or unique_name("keras_tensor")
         self.call: Call | None = None  # None for an input of a model
         self.mask_dims = 0  # how many dims the mask has that comes with it; 0: there is none
@@ -279,6 +283,8 @@ def _within_scope(build: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(build)
     def scoped(self: Any, *args: Any, **kwargs: Any) -> None:
         with weights_of(self):
+            if self._path is None:
+                self._path = "/".join(layer.name for layer in _thread.scope)
             build(self, *args, **kwargs)
         self.built = True
 
@@ -289,7 +295,9 @@ class Layer(Configured, Module):
     """A module in Keras' form: weights are made in `build(input_shape)`, when the first input shows its shape;
     `call(inputs, …)` computes. `call` may have the argument `training`.
 
-    `dtype` is that of the weights. Non-floating inputs stay as they are.
+    `dtype` is a dtype or a policy (see `keras.dtype_policies`): `variable_dtype` is that of the weights,
+    `compute_dtype` that of the computation: floating-point inputs are converted to it, and weights where `call` reads
+    them as attributes. With `autocast=False` both stay as they are. Non-floating inputs always do.
 
     The masks of inputs come as the arguments `mask`, or `<argument>_mask`, if `call` has them. A layer passes the mask
     of its first input on if it sets `supports_masking`, or what its `compute_mask` gives.
@@ -299,18 +307,20 @@ class Layer(Configured, Module):
     input_spec: Any = None  # an InputSpec, or one for each of the first argument's tensors
 
     def __init__(
-        self, *, activity_regularizer: Any = None, trainable: bool = True, dtype: Any = None, name: str | None = None,
-        input_shape: Any = None, **unknown: Any,
+        self, *, activity_regularizer: Any = None, trainable: bool = True, dtype: Any = None, autocast: bool = True,
+        name: str | None = None, input_shape: Any = None, **unknown: Any,
     ) -> None:  # fmt: skip
         super().__init__()
         if unknown:
             raise TypeError(f"{type(self).__name__} has no argument {', '.join(map(repr, sorted(unknown)))}")
         self.name = name or unique_name(type(self).__name__)
         self.built = False
-        self.dtype = "float32" if dtype is None else as_dtype(dtype).name
+        self._path: str | None = None
+        self.dtype_policy = dtype
+        self.autocast = autocast
         self.activity_regularizer = regularizers.get(activity_regularizer)
         self.first_input_shape: Shape | None = None if input_shape is None else (None, *input_shape)
-        self.calls: list[Call] = []  # with symbolic tensors
+        self._symbolic_calls: list[Call] = []  # with symbolic tensors
         self._trainable = trainable
         self._weight_order: list[Any] = []
         self._regularized: list[tuple[Any, Callable[[Tensor], Tensor]]] = []
@@ -323,7 +333,7 @@ class Layer(Configured, Module):
             cls.build = _within_scope(cls.build)  # type: ignore[method-assign]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name[:1] != "_" and name != "calls" and "_modules" in self.__dict__:
+        if name[:1] != "_" and "_modules" in self.__dict__:
             before = self.__dict__.get(name)
             if isinstance(before, (LayerList, LayerDict)):  # its layers are no longer this one's
                 gone = {id(layer) for layer in (before.values() if isinstance(before, dict) else before)}
@@ -333,7 +343,66 @@ class Layer(Configured, Module):
             if isinstance(value, Variable) and not getattr(value, "is_parameter", False):  # a weight made outside
                 if all(value is not known for known in (*self._buffers.values(), *self._weight_order)):
                     self.register_buffer(name, value)
+            if isinstance(value, Variable) and self.is_mixed and not getattr(value, "_keeps_dtype", False):
+                declare(type(self), name)
         super().__setattr__(name, value)
+
+    # -- dtypes
+
+    @property
+    def dtype_policy(self) -> DTypePolicy:
+        """The dtypes of weights and computation."""
+        found: DTypePolicy = self._dtype_policy
+        return found[self.path or self.name] if isinstance(found, DTypePolicyMap) else found
+
+    @dtype_policy.setter
+    def dtype_policy(self, value: Any) -> None:
+        policy = dtype_policies.get(value)
+        object.__setattr__(self, "_dtype_policy", policy)
+        compute, variable = as_dtype(policy.compute_dtype), as_dtype(policy.variable_dtype)
+        several = isinstance(policy, DTypePolicyMap)
+        object.__setattr__(self, "_compute_dtype", None if several else compute)
+        object.__setattr__(self, "_mixed", None if several else compute is not variable)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the weights."""
+        return self.dtype_policy.variable_dtype
+
+    variable_dtype = dtype
+
+    @property
+    def compute_dtype(self) -> str:
+        """The dtype of the computation."""
+        return self.dtype_policy.compute_dtype
+
+    input_dtype = compute_dtype
+    quantization_mode = None
+
+    def _computes_in(self) -> DType:
+        found: DType | None = self._compute_dtype
+        return as_dtype(self.dtype_policy.compute_dtype) if found is None else found
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether weights are kept in another dtype than that of the computation."""
+        found: bool | None = self._mixed
+        return self.compute_dtype != self.variable_dtype if found is None else found
+
+    @property
+    def path(self) -> str | None:
+        """The names of the layers around and of this one, with slashes between them; None before it is built."""
+        return self._path
+
+    def _scope_of_weights(self) -> tuple[bool, DType | None]:
+        """Whether weights are read in another way within a call than around it, and in which dtype."""
+        around = autocast_dtype()
+        if around is None:
+            return (True, self._computes_in()) if self.is_mixed and self.autocast else (False, None)
+        own = self._computes_in()
+        if not self.autocast or not own.is_floating_point:
+            return True, None
+        return own is not around, own
 
     # -- to be written by layers
 
@@ -343,6 +412,10 @@ class Layer(Configured, Module):
     def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no call()")
 
+    def symbolic_outputs(self, *args: Any, **kwargs: Any) -> Any:
+        """The symbolic outputs of symbolic inputs; None where a call with zeros shows them."""
+        return None
+
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         """The mask of the outputs, from the first argument and its masks."""
         return previous_mask
@@ -351,9 +424,13 @@ class Layer(Configured, Module):
 
     def add_weight(
         self, shape: Any = (), initializer: Any = "glorot_uniform", dtype: Any = None, trainable: bool = True,
-        regularizer: Any = None, constraint: Any = None, name: str | None = None,
+        autocast: bool = True, regularizer: Any = None, constraint: Any = None, aggregation: str = "none",
+        overwrite_with_gradient: bool = False, name: str | None = None,
     ) -> Variable:  # fmt: skip
-        """A new weight, in `weights`. What is not trainable becomes a buffer."""
+        """A new weight, in `weights`. What is not trainable becomes a buffer. Without `autocast` it is read in its own
+        dtype always. `aggregation`, for several replicas, has no effect: there is one."""
+        if overwrite_with_gradient:
+            raise NotImplementedError(f"{self.name}: no weight is overwritten with its gradient; use assign")
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         for size in shape:
             if not isinstance(size, int) or size < 0:
@@ -371,12 +448,17 @@ class Layer(Configured, Module):
         free = name is not None and name.isidentifier() and getattr(self, name, None) is None
         label = name if name is not None and free else f"weight_{len(self._weight_order)}"
         weight = as_variable(Parameter(value, requires_grad=self._trainable) if trainable else value)
+        if not autocast:
+            weight._keeps_dtype = True
         if trainable:
             self.register_parameter(label, weight)
         else:
+            if autocast and self.is_mixed:
+                declare(type(self), label)
             self.register_buffer(label, weight)
         scope = _thread.scope if _thread.scope and _thread.scope[-1] is self else (*_thread.scope, self)
-        weight._path = "/".join((*(layer.name for layer in scope), name or label))
+        around = self._path if self._path and len(scope) == 1 else "/".join(layer.name for layer in scope)
+        weight._path = f"{around}/{name or label}"
         self._weight_order.append(weight)
         if regularizer is not None:
             self._regularized.append((weight, regularizers.get(regularizer)))
@@ -431,6 +513,13 @@ class Layer(Configured, Module):
         for module in self.modules():
             if isinstance(module, Layer):
                 object.__setattr__(module, "_trainable", bool(value))
+                for weight in module.frozen_weights:
+                    weight.requires_grad_(False)
+
+    @property
+    def frozen_weights(self) -> list[Tensor]:
+        """Own weights that are not trained, though the layer is trainable."""
+        return []
 
     @property
     def trainable_weights(self) -> list[Tensor]:
@@ -477,6 +566,13 @@ class Layer(Configured, Module):
             for weight, value in zip(own, values, strict=True):
                 weight.copy_(value)
 
+    def stored_weights(self) -> list[tuple[Tensor, Tensor]]:
+        """(weight, what a file has for it) of this layer's own weights. A weight that is not there is in no file."""
+        return [(weight, weight.detach()) for weight in self._own_weights()]
+
+    def weights_were_read(self) -> None:
+        """Called when `stored_weights` were read from a file."""
+
     def count_params(self) -> int:
         """The number of elements of all weights."""
         return sum(w.numel() for w in self.weights)
@@ -521,8 +617,14 @@ class Layer(Configured, Module):
         else:
             kwargs.pop("training", None)
         if args:
-            first = ops.as_tensor(args[0]) if _is_numbers(args[0]) else args[0]
-            args = (map_structure(self._as_input, first), *args[1:])
+            first = args[0]
+            if isinstance(first, list):
+                first = ops.as_tensor(first) if _is_numbers(first) else np.array(first) if _is_texts(first) else first
+            more = [self._cast_tensors(value) for value in args[1:]] if len(args) > 1 else ()
+            first = self._in_compute_dtype(first) if isinstance(first, Tensor) else map_structure(self._as_input, first)
+            args = (first, *more)
+        if kwargs:
+            kwargs = {key: self._cast_tensors(value) for key, value in kwargs.items()}
         if self.input_spec is not None:
             self._check_inputs(args[0] if args else next(iter(kwargs.values())))
         if not self.built:
@@ -532,11 +634,16 @@ class Layer(Configured, Module):
         if outermost and _thread.losses:
             self.clear_losses()  # those of an earlier call
         scope = _thread.scope
-        if self._modules:
+        if self._modules and not (scope and scope[-1] is self):
             _thread.scope = (*scope, self)
+        changes, read_in = (False, None) if self._mixed is False and not autocasts() else self._scope_of_weights()
         try:
             with training_mode(training):
-                outputs = super().__call__(*args, **kwargs)
+                if changes:
+                    with weights_read_in(read_in):
+                        outputs = super().__call__(*args, **kwargs)
+                else:
+                    outputs = super().__call__(*args, **kwargs)
         except OperationError as error:
             self._name_in(error, args)
             raise
@@ -584,13 +691,31 @@ class Layer(Configured, Module):
 
     def _as_input(self, value: Any) -> Any:
         """An input as a tensor; floating-point ones in the layer's dtype."""
-        if value is None or isinstance(value, (str, bool)):
+        if value is None or isinstance(value, (str, bool)) or is_texts(value):
             return value
-        tensor = value if isinstance(value, Tensor) else ops.as_tensor(value)
-        wanted = as_dtype(self.dtype)
-        if tensor.dtype.is_floating_point and tensor.dtype is not wanted:
+        return self._in_compute_dtype(value if isinstance(value, Tensor) else ops.as_tensor(value))
+
+    def _in_compute_dtype(self, tensor: Tensor) -> Tensor:
+        if tensor.dtype is self._compute_dtype:
+            return tensor
+        wanted = self._computes_in()
+        if self.autocast and tensor.dtype.is_floating_point and tensor.dtype is not wanted:
             tensor = set_mask(tensor.to(wanted), mask_of(tensor))
         return tensor
+
+    def _as_output(self, tensor: Tensor) -> Tensor:
+        """A tensor in the dtype of the computation."""
+        return tensor if tensor.dtype is self._compute_dtype else tensor.to(self._computes_in())
+
+    def _cast_tensors(self, value: Any) -> Any:
+        """Another argument than the first: floating-point tensors in the layer's dtype, anything else as it is."""
+        if isinstance(value, Tensor):
+            return self._in_compute_dtype(value) if self._computes_in().is_floating_point else value
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, (list, tuple)) and any(isinstance(inner, Tensor) for inner in value):
+            return type(value)(self._cast_tensors(inner) for inner in value)
+        return value
 
     def _take_masks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Gives the call the masks of its tensors; returns those of the first argument, None if it has none."""
@@ -629,9 +754,13 @@ class Layer(Configured, Module):
                 set_mask(leaf, mask)
 
     def _build_for(self, inputs: Any) -> None:
+        for leaf in flatten(inputs):
+            if not hasattr(leaf, "shape"):
+                raise ValueError(f"layer {self.name} ({type(self).__name__}) takes tensors, not {leaf!r:.60}")
         shape = map_structure(lambda leaf: tuple(leaf.shape), inputs)
         try:
-            self.build(shape)
+            with weights_read_in(None):
+                self.build(shape)
         except (ValueError, TypeError) as error:
             layer, symbols = _thread.symbolic
             if layer is self and symbols:
@@ -645,7 +774,7 @@ class Layer(Configured, Module):
         """The shape of the output for input shapes with None where a size is unknown. It is found by computing with
         zeros of two sizes.
         """
-        symbolic = map_shapes(lambda shape: KerasTensor(shape, self.dtype), args[0])
+        symbolic = map_shapes(lambda shape: KerasTensor(shape, self.compute_dtype), args[0])
         outputs = infer(self, (symbolic, *args[1:]), kwargs)
         return map_structure(lambda output: output.shape, outputs)
 
@@ -654,8 +783,12 @@ class Layer(Configured, Module):
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, as JSON values."""
         taken, every = arguments_of(type(self).__init__), _takes_any(type(self).__init__)
-        more = {"name": self.name, "trainable": self._trainable, "dtype": self.dtype}
+        more = {"name": self.name, "trainable": self._trainable, "dtype": self._written_policy()}
         return {**super().get_config(), **{key: value for key, value in more.items() if every or key in taken}}
+
+    def _written_policy(self) -> Any:
+        policy = self._dtype_policy
+        return dtype_policies.serialize(policy) if isinstance(policy, DTypePolicyMap) else policy.name
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Any:
@@ -674,9 +807,11 @@ class Layer(Configured, Module):
         return inputs[0] if len(inputs) == 1 else inputs
 
     def _only_call(self) -> Call:
-        if len(self.calls) != 1:
-            raise ValueError(f"layer {self.name} was called {len(self.calls)} times with symbolic tensors, not once")
-        return self.calls[0]
+        if len(self._symbolic_calls) != 1:
+            raise ValueError(
+                f"layer {self.name} was called {len(self._symbolic_calls)} times with symbolic tensors, not once"
+            )
+        return self._symbolic_calls[0]
 
 
 def restored(value: Any) -> Any:
@@ -705,6 +840,16 @@ def _takes_any(call: Any) -> bool:
 def _argument_names(call: Any) -> tuple[str, ...]:
     """The names of the arguments of `call` in order, without self."""
     return tuple(inspect.signature(call).parameters)[1:]
+
+
+def is_texts(value: Any) -> bool:
+    """Whether it is an array of texts."""
+    return getattr(getattr(value, "dtype", None), "kind", "") in ("O", "U", "S", "T")
+
+
+def _is_texts(value: list[Any]) -> bool:
+    """Whether a list has texts, or lists of them."""
+    return bool(value) and all(isinstance(one, str) or (isinstance(one, list) and _is_texts(one)) for one in value)
 
 
 def _is_numbers(value: Any) -> bool:
@@ -776,12 +921,15 @@ def as_layer(layer: Any) -> Layer:
 def record(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Calls a layer with symbolic tensors; returns its symbolic outputs."""
     outputs = infer(layer, args, kwargs)
-    layer.calls.append(Call(layer, args, kwargs, outputs))
+    layer._symbolic_calls.append(Call(layer, args, kwargs, outputs))
     return outputs
 
 
 def infer(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Symbolic outputs with the shapes that the layer gives. It runs with zeros, in evaluation mode."""
+    known = layer.symbolic_outputs(*args, **kwargs)
+    if known is not None:
+        return known
     leaves = [leaf for leaf in flatten([list(args), kwargs]) if isinstance(leaf, KerasTensor)]
     unknown = any(None in leaf.shape for leaf in leaves)
     found = []
@@ -792,6 +940,8 @@ def infer(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 return leaf
             longer = size * 16  # windows of convolutions and pools must fit
             sizes = [(size if place == 0 else longer) if n is None else n for place, n in enumerate(leaf.shape)]
+            if leaf.dtype == "string":
+                return np.full(sizes, "")
             found = ops.zeros(sizes, dtype=leaf.dtype)
             return set_mask(found, ops.ones(sizes[: leaf.mask_dims], dtype="bool")) if leaf.mask_dims else found
 
@@ -845,6 +995,13 @@ class InputLayer(Layer):
         super().__init__(name=name)
         self.tensor = Input(input_shape if shape is None else shape, batch_size, dtype, batch_shape, self.name)
         self.built = True
+
+    @property
+    def output(self) -> Any:
+        """The symbolic input of the model."""
+        return self.tensor
+
+    input = output
 
     def call(self, inputs: Any) -> Any:
         return inputs

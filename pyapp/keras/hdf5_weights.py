@@ -21,7 +21,7 @@ from ..errors import FileFormatError
 from ..train.names import snake_case
 from .core import Function, Layer, ModuleLayer
 from .layers import RNN, Lambda, TextVectorization
-from .optimizers import Muon
+from .optimizers import LossScaleOptimizer, Muon
 
 if TYPE_CHECKING:
     from .models import Model
@@ -33,7 +33,8 @@ _GROUPS = {  # the states that Keras makes one after the other, each group for a
     "AdamW": (("momentum", "velocity"), ("velocity_hat",)),
     "RMSprop": (("velocity",), ("momentum",), ("average_gradient",)),
 }
-_OTHERS = ("LossScaleOptimizer", "MultiOptimizer")
+_OTHERS = ("MultiOptimizer",)
+_SCALED = ("inner_optimizer", 2, 3)  # of a LossScaleOptimizer: where its optimiser is, its counter and its scale
 
 
 def hdf5() -> Any:
@@ -118,7 +119,7 @@ def _attributes(layer: Any) -> list[tuple[str, Any]]:
 
 
 _PRIVATE = ("GroupedQueryAttention",)  # Keras' attributes of their layers begin with _
-_NO_LAYERS = ("calls", "_modules", "_parameters", "_buffers", "_weight_order", "_arguments")
+_NO_LAYERS = ("_symbolic_calls", "_modules", "_parameters", "_buffers", "_weight_order", "_arguments")
 
 
 def _has_layers(values: Any) -> bool:
@@ -128,10 +129,10 @@ def _has_layers(values: Any) -> bool:
     )
 
 
-def own_weights(layer: Layer) -> list[Tensor]:
-    """The weights that a file has for this layer itself: those that can be trained, then the others."""
-    every = layer.weights if isinstance(layer, ModuleLayer) else layer._own_weights()
-    return sorted(every, key=lambda weight: not getattr(weight, "is_parameter", False))
+def own_weights(layer: Layer) -> list[tuple[Tensor, Tensor]]:
+    """(weight, what the file has for it) of this layer itself: those that can be trained, then the others."""
+    every = [(w, w.detach()) for w in layer.weights] if isinstance(layer, ModuleLayer) else layer.stored_weights()
+    return sorted(every, key=lambda pair: not getattr(pair[0], "is_parameter", False))
 
 
 # -- writing
@@ -144,8 +145,8 @@ def write_weights(model: Layer, optimizer: Any = None) -> bytes:
         for path, layer in layers_by_path(model):
             group = file.create_group("/".join((*path, "vars")))
             group.attrs["name"] = layer.name
-            for number, weight in enumerate(own_weights(layer)):
-                group[str(number)] = weight.detach().numpy()
+            for number, (_, value) in enumerate(own_weights(layer)):
+                group[str(number)] = value.numpy()
         if optimizer is not None:
             _write_optimizer(file, optimizer)
     return target.getvalue()
@@ -160,16 +161,33 @@ def _write_optimizer(file: Any, optimizer: Any) -> None:
             for name, value in entry.items():
                 group[f"{number}.{name}"] = value.numpy()
         return
-    group = file.create_group(f"{_OPTIMIZER}/vars")
+    if isinstance(optimizer, LossScaleOptimizer):
+        inner = optimizer.inner_optimizer
+        _write_values(file, f"{_OPTIMIZER}/{_SCALED[0]}", inner, _values(inner))
+        own: list[Any] = [np.int32(0), np.float32(0)]
+        if inner._weights:
+            own += [np.int32(optimizer.step_counter), np.float32(optimizer.dynamic_scale)]
+        _write_values(file, _OPTIMIZER, optimizer, [*own, *_values(inner)])
+    else:
+        _write_values(file, _OPTIMIZER, optimizer, _values(optimizer))
+
+
+def _write_values(file: Any, path: str, optimizer: Any, values: list[Any]) -> None:
+    group = file.create_group(f"{path}/vars")
     group.attrs["name"] = optimizer.name
+    for number, value in enumerate(values):
+        group[str(number)] = value
+
+
+def _values(optimizer: Any) -> list[Any]:
+    """What Keras stores of an optimiser, in its order."""
     values: list[Any] = [np.int32(optimizer.iterations)]
     if optimizer.schedule is None:
         values.append(np.float32(optimizer.learning_rate))
     values += [state.numpy() for state in _ordered(optimizer)]
     if type(optimizer).__name__ == "Nadam" and optimizer._weights:
         values.append(np.float32(math.prod(optimizer._momentum_of(t) for t in range(1, optimizer.iterations + 1))))
-    for number, value in enumerate(values):
-        group[str(number)] = value
+    return values
 
 
 def _ordered(optimizer: Any) -> list[Tensor]:
@@ -270,7 +288,7 @@ def read_weights(model: Layer, file: WeightsFile, skip_mismatch: bool = False) -
         raise ValueError(f"{model.name} has no weights yet: call it, or build(input_shape), first")
     found: list[tuple[Tensor, Any, str]] = []
     for path, layer in layers_by_path(model):
-        weights = own_weights(layer)
+        weights = [weight for weight, _ in own_weights(layer)]
         if not weights:
             continue
         group = file.group((*path, "vars"))
@@ -301,6 +319,10 @@ def read_weights(model: Layer, file: WeightsFile, skip_mismatch: bool = False) -
         for weight, group, name in found:
             value = ops.as_tensor(np.ascontiguousarray(file.read(group, name)))
             weight.copy_(value.reshape(tuple(weight.shape)).to(weight.dtype))
+    read = {id(weight) for weight, _, _ in found}
+    for _, layer in layers_by_path(model):
+        if any(id(weight) in read for weight, _ in own_weights(layer)):
+            layer.weights_were_read()
 
 
 def read_optimizer(model: Model, file: WeightsFile) -> None:
@@ -310,19 +332,46 @@ def read_optimizer(model: Model, file: WeightsFile) -> None:
     if own is not None:
         _read_own_optimizer(model, file, own)
         return
+    if isinstance(optimizer, LossScaleOptimizer):
+        _read_scaled(optimizer, model.trainable_weights, file)
+    else:
+        _read_values(optimizer, model.trainable_weights, file, (_OPTIMIZER, "vars"))
+
+
+def _read_scaled(optimizer: LossScaleOptimizer, weights: list[Tensor], file: WeightsFile) -> None:
+    inside, counter, scale = _SCALED
     group = file.group((_OPTIMIZER, "vars"))
+    names = [] if group is None else file.names(group)
+    if file.group((_OPTIMIZER, inside, "vars")) is None:
+        if names:
+            _warn_of_unfit_state(file, optimizer)
+        return
+    if not _read_values(optimizer.inner_optimizer, weights, file, (_OPTIMIZER, inside, "vars")):
+        return
+    optimizer.iterations = optimizer.inner_optimizer.iterations
+    if len(names) <= scale or any(math.prod(file.shape(group, names[k])) != 1 for k in (counter, scale)):
+        return  # it has made no step
+    steps, factor = (np.asarray(file.read(group, names[k])).reshape(-1)[0] for k in (counter, scale))
+    if not (np.isfinite(factor) and factor > 0 and steps >= 0):
+        raise FileFormatError(f"{file.where}: the scale of LossScaleOptimizer is {factor}, after {steps} steps")
+    optimizer.step_counter, optimizer.dynamic_scale = int(steps), float(factor)
+
+
+def _read_values(optimizer: Any, weights: list[Tensor], file: WeightsFile, path: tuple[str, ...]) -> bool:
+    """Reads what `_values` gives; whether it was there and fitted."""
+    group = file.group(path)
     names = [] if group is None else file.names(group)
     scalars = 1 if optimizer.schedule is not None else 2
     if len(names) < scalars or type(optimizer).__name__ in _OTHERS:
         if names:
             warnings.warn(
                 f"{file.where}: the state of {type(optimizer).__name__} is not read: Keras arranges it otherwise",
-                stacklevel=4,
+                stacklevel=5,
             )
-        return
+        return False
     if any(math.prod(file.shape(group, name)) != 1 for name in names[:scalars]):  # as where a schedule gave the rate
         _warn_of_unfit_state(file, optimizer)
-        return
+        return False
     steps = int(np.asarray(file.read(group, names[0])).reshape(-1)[0])
     if scalars == 2:
         rate = float(np.asarray(file.read(group, names[1])).reshape(-1)[0])
@@ -330,18 +379,19 @@ def read_optimizer(model: Model, file: WeightsFile) -> None:
             optimizer.learning_rate = rate
     names = names[scalars:]
     if names:
-        optimizer.build(model.trainable_weights)
+        optimizer.build(weights)
         states = _ordered(optimizer)
         if type(optimizer).__name__ == "Nadam":
             names = names[:-1]
         shapes = [file.shape(group, name) for name in names]
         if shapes != [tuple(state.shape) for state in states]:
             _warn_of_unfit_state(file, optimizer)
-            return
+            return False
         with no_grad():
             for state, name in zip(states, names, strict=True):
                 state.copy_(ops.as_tensor(np.ascontiguousarray(file.read(group, name))).reshape(tuple(state.shape)))
     optimizer.iterations = steps
+    return True
 
 
 def _warn_of_unfit_state(file: WeightsFile, optimizer: Any) -> None:

@@ -22,7 +22,19 @@ from ..engine.lazy import np
 from ..engine.ops import _index
 from ..errors import FileFormatError, OperationError
 from ..train.names import snake_case
-from . import activations, constraints, initializers, layers, losses, metrics, ops, optimizers, regularizers, schedules
+from . import (
+    activations,
+    constraints,
+    dtype_policies,
+    initializers,
+    layers,
+    losses,
+    metrics,
+    ops,
+    optimizers,
+    regularizers,
+    schedules,
+)
 from .core import Call, Function, InputLayer, KerasTensor, Layer, arguments_of, flatten, infer, map_structure, record
 from .lookup import CLASSES, Configured, as_json, registered, registered_name
 
@@ -38,6 +50,7 @@ _FIXED = {
     "dtype": "float32",
     "renorm_momentum": 0.99,
     "axis": -1,
+    "oov_method": "floormod",
 }  # settings that a class here lacks, at their only value
 _MOST_INPUT = 1 << 28  # elements of one example of an input
 _LACKING = {  # arguments that layers here have, and Keras' have not
@@ -82,6 +95,8 @@ def describe(layer: Any, first: bool = True) -> dict[str, Any]:
         if kept.get("trainable") is True:  # some layers of Keras have no such argument
             del kept["trainable"]
         made = _named(kind, _with_modules(kept))
+        if hasattr(layer, "get_build_config"):
+            made["build_config"] = layer.get_build_config()
         inputs = getattr(layer, "_first_inputs", None)
         if inputs is not None:
             shapes = _shapes(inputs)
@@ -104,6 +119,9 @@ def _named(kind: Any, config: Any) -> dict[str, Any]:
     module, name = str(kind.__module__), str(kind.__name__)
     if not module.startswith("pyapp."):
         return {"module": module, "class_name": name, "config": config, "registered_name": registered_name(kind)}
+    if hasattr(kind, "keras_module"):
+        own = None if kind.keras_module == "keras.utils" else name
+        return {"module": kind.keras_module, "class_name": name, "config": config, "registered_name": own}
     if name in _MODELS:
         return {"module": "keras", "class_name": name, "config": config, "registered_name": None}
     if issubclass(kind, Layer):
@@ -123,7 +141,12 @@ def _with_modules(value: Any, key: str = "") -> Any:
             kind = kind or getattr(optimizers, value["class_name"], None)
             if kind is None:
                 raise TypeError(f"{value['class_name']} cannot be written to a file: register its class")
-            return _named(kind, _with_modules(value["config"]))
+            config = value["config"]
+            if (
+                issubclass(kind, Layer) and config.get("trainable") is True
+            ):  # some layers of Keras have no such argument
+                config = {key: inner for key, inner in config.items() if key != "trainable"}
+            return _named(kind, _with_modules(config))
         return {str(name): _with_modules(inner, str(name)) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [_with_modules(inner, key) for inner in value]
@@ -313,12 +336,14 @@ class Reading:
         special = getattr(self, f"_read{name}", None) if name.startswith("__") and name.endswith("__") else None
         if special is not None:
             return special(config)
-        if name == "DTypePolicy":
-            return str(config.get("name"))
         if name.endswith("DTypePolicy") or name == "DTypePolicyMap":
-            raise self.problem(
-                f"it has the dtype policy {name!r:.60}", "Save a float32 model: pyapp has no other policies"
-            )
+            try:
+                found = dtype_policies.deserialize({"class_name": name, "config": config})
+            except (*_UNFIT, NotImplementedError) as error:
+                raise self.problem(
+                    f"it has the dtype policy {name!r:.60} ({error!s:.100})", "Save a model that is not quantised"
+                ) from error
+            return found if name == "DTypePolicyMap" else found.name
         kind = self.class_of(given, owner)
         number = given.get("shared_object_id")
         key = (kind, number)
@@ -346,7 +371,10 @@ class Reading:
         parts = str(module or "").split(".")
         found = None
         if module is None or parts[0] == "keras":
-            if name in ("Sequential", "Model"):
+            known = CLASSES.get(name)
+            if module is not None and getattr(known, "keras_module", None) == module:
+                found = known
+            elif name in ("Sequential", "Model"):
                 found = CLASSES[name]
             elif name == "Functional":
                 found = CLASSES["Model"]
@@ -437,6 +465,11 @@ class Reading:
             ):
                 raise self.problem(f"an input has the shape {settings['batch_shape']}")
             made = kind(**self._accepted(kind, settings))
+            size = settings.get("vocabulary_size")
+            if size is not None and hasattr(made, "expected_size"):
+                if not isinstance(size, int) or not 0 < size < _MOST_INPUT:
+                    raise self.problem(f"{kind.__name__} has the vocabulary_size {size!r:.40}")
+                made.expected_size = size
         self._build(made, given)
         return made
 
@@ -446,7 +479,7 @@ class Reading:
             return [self._of_own(inner) for inner in value]
         if not isinstance(value, Mapping):
             return value
-        if value.get("class_name") == "DTypePolicy":
+        if value.get("class_name") in ("DTypePolicy", "FloatDTypePolicy", "DTypePolicyMap"):
             return self.object(value)
         if "class_name" in value and "config" in value:
             try:
@@ -463,6 +496,8 @@ class Reading:
         for key, value in settings.items():
             if key in taken:
                 found[key] = value
+            elif key == "vocabulary_size":
+                continue  # the vocabulary is in a file beside
             elif value and _FIXED.get(key) != value:
                 raise self.problem(f"{kind.__name__} has the setting {key}={value!r:.60}, which pyapp does not have")
         return found

@@ -145,7 +145,8 @@ class Lookup:
             return found() if isinstance(found, type) else found
         if isinstance(identifier, Mapping):
             name = str(identifier.get("class_name", ""))
-            made = self._named().get(name) or registered(name)
+            named = self._named()
+            made = named.get(name) or named.get(self.aliases.get(name, name)) or registered(name)
             if made is None:
                 raise ValueError(f"there is no {self.kind} {identifier.get('class_name')!r}")
             return made(**identifier.get("config", {})) if isinstance(made, type) else made

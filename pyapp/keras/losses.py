@@ -5,14 +5,13 @@ Labels and predictions are (B, ...). Probabilities are kept away from 0 and 1 by
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 from ..engine import Tensor, as_dtype, ops
 from ..nn import functional as F
-from ..train.metrics import same_shape
+from ..train.metrics import in_float32, of_tensors, same_shape
 from .arguments import axes_of
 from .lookup import Configured, Lookup
 from .lookup import serialize as serialize
@@ -22,55 +21,45 @@ EPSILON = 1e-7
 REDUCTIONS = ("sum_over_batch_size", "mean", "mean_with_sample_weight", "sum", "none", None)
 
 
-def _of_tensors(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The function, for arrays and lists too."""
-
-    @functools.wraps(function)
-    def call(y_true: Any, y_pred: Any, *args: Any, **kwargs: Any) -> Tensor:
-        return function(ops.as_tensor(y_true), ops.as_tensor(y_pred), *args, **kwargs)
-
-    return call
-
-
 def _pair(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:
     """Labels in the shape and dtype of the predictions."""
     return same_shape(y_true, y_pred).to(y_pred.dtype), y_pred
 
 
-@_of_tensors
+@of_tensors
 def mean_squared_error(y_true: Tensor, y_pred: Tensor) -> Tensor:
     y_true, y_pred = _pair(y_true, y_pred)
     difference = y_true - y_pred
     return (difference * difference).mean(-1)
 
 
-@_of_tensors
+@of_tensors
 def mean_absolute_error(y_true: Tensor, y_pred: Tensor) -> Tensor:
     y_true, y_pred = _pair(y_true, y_pred)
     return (y_true - y_pred).abs().mean(-1)
 
 
-@_of_tensors
+@of_tensors
 def mean_absolute_percentage_error(y_true: Tensor, y_pred: Tensor) -> Tensor:
     y_true, y_pred = _pair(y_true, y_pred)
     return 100.0 * ((y_true - y_pred) / y_true.abs().clamp(min=EPSILON)).abs().mean(-1)
 
 
-@_of_tensors
+@of_tensors
 def mean_squared_logarithmic_error(y_true: Tensor, y_pred: Tensor) -> Tensor:
     y_true, y_pred = _pair(y_true, y_pred)
     difference = (y_pred.clamp(min=EPSILON) + 1).log() - (y_true.clamp(min=EPSILON) + 1).log()
     return (difference * difference).mean(-1)
 
 
-@_of_tensors
+@of_tensors
 def huber(y_true: Tensor, y_pred: Tensor, delta: float = 1.0) -> Tensor:
     y_true, y_pred = _pair(y_true, y_pred)
     distance = (y_pred - y_true).abs()
     return ops.where(distance <= delta, 0.5 * distance * distance, delta * distance - 0.5 * delta * delta).mean(-1)
 
 
-@_of_tensors
+@of_tensors
 def log_cosh(y_true: Tensor, y_pred: Tensor) -> Tensor:
     y_true, y_pred = _pair(y_true, y_pred)
     x = y_pred - y_true
@@ -83,20 +72,20 @@ def _signs(y_true: Tensor) -> Tensor:
     return ops.where(binary, 2.0 * y_true - 1.0, y_true)
 
 
-@_of_tensors
+@of_tensors
 def hinge(y_true: Tensor, y_pred: Tensor) -> Tensor:
     y_true, y_pred = _pair(y_true, y_pred)
     return (1.0 - _signs(y_true) * y_pred).clamp(min=0.0).mean(-1)
 
 
-@_of_tensors
+@of_tensors
 def squared_hinge(y_true: Tensor, y_pred: Tensor) -> Tensor:
     y_true, y_pred = _pair(y_true, y_pred)
     margin = (1.0 - _signs(y_true) * y_pred).clamp(min=0.0)
     return (margin * margin).mean(-1)
 
 
-@_of_tensors
+@of_tensors
 def categorical_hinge(y_true: Tensor, y_pred: Tensor) -> Tensor:
     y_true, y_pred = _pair(y_true, y_pred)
     right = (y_true * y_pred).sum(-1)
@@ -104,14 +93,14 @@ def categorical_hinge(y_true: Tensor, y_pred: Tensor) -> Tensor:
     return (wrong - right + 1.0).clamp(min=0.0)
 
 
-@_of_tensors
+@of_tensors
 def kl_divergence(y_true: Tensor, y_pred: Tensor) -> Tensor:
     y_true, y_pred = _pair(y_true, y_pred)
     y_true, y_pred = y_true.clamp(EPSILON, 1.0), y_pred.clamp(EPSILON, 1.0)
     return (y_true * (y_true / y_pred).log()).sum(-1)
 
 
-@_of_tensors
+@of_tensors
 def poisson(y_true: Tensor, y_pred: Tensor) -> Tensor:
     y_true, y_pred = _pair(y_true, y_pred)
     return (y_pred - y_true * (y_pred + EPSILON).log()).mean(-1)
@@ -121,7 +110,7 @@ def _normalized(x: Tensor, axis: int) -> Tensor:
     return x / (x * x).sum(axis, keepdim=True).clamp(min=1e-12).sqrt()
 
 
-@_of_tensors
+@of_tensors
 def cosine_similarity(y_true: Tensor, y_pred: Tensor, axis: int = -1) -> Tensor:
     """The cosine. The loss of this name has the other sign."""
     y_true, y_pred = _pair(y_true, y_pred)
@@ -132,7 +121,7 @@ def _smoothed(y_true: Tensor, label_smoothing: float, classes: int) -> Tensor:
     return y_true * (1.0 - label_smoothing) + label_smoothing / classes if label_smoothing else y_true
 
 
-@_of_tensors
+@of_tensors
 def categorical_crossentropy(
     y_true: Tensor, y_pred: Tensor, from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1
 ) -> Tensor:
@@ -150,7 +139,7 @@ def categorical_crossentropy(
     return -(y_true * y_pred.clamp(EPSILON, 1.0 - EPSILON).log()).sum(axis)
 
 
-@_of_tensors
+@of_tensors
 def sparse_categorical_crossentropy(
     y_true: Tensor, y_pred: Tensor, from_logits: bool = False, ignore_class: int | None = None, axis: int = -1
 ) -> Tensor:
@@ -179,7 +168,7 @@ def sparse_categorical_crossentropy(
     return found.reshape(classes.shape)
 
 
-@_of_tensors
+@of_tensors
 def binary_crossentropy(
     y_true: Tensor, y_pred: Tensor, from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1
 ) -> Tensor:
@@ -192,7 +181,7 @@ def binary_crossentropy(
     return -(y_true * y_pred.log() + (1.0 - y_true) * (1.0 - y_pred).log()).mean(axis)
 
 
-@_of_tensors
+@of_tensors
 def binary_focal_crossentropy(
     y_true: Tensor, y_pred: Tensor, apply_class_balancing: bool = False, alpha: float = 0.25, gamma: float = 2.0,
     from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1,
@@ -209,7 +198,7 @@ def binary_focal_crossentropy(
     return value.mean(axis)
 
 
-@_of_tensors
+@of_tensors
 def categorical_focal_crossentropy(
     y_true: Tensor, y_pred: Tensor, alpha: float = 0.25, gamma: float = 2.0, from_logits: bool = False,
     label_smoothing: float = 0.0, axis: int = -1,
@@ -226,14 +215,14 @@ def _sum(x: Tensor, axis: Any) -> Tensor:
     return x.sum(tuple(axes_of(axis, x)))
 
 
-@_of_tensors
+@of_tensors
 def dice(y_true: Tensor, y_pred: Tensor, axis: Any = None) -> Tensor:
     """1 - the Dice coefficient along the axes, or of everything together."""
     y_true, y_pred = _pair(y_true, y_pred)
     return 1 - 2.0 * _sum(y_true * y_pred, axis) / (_sum(y_true, axis) + _sum(y_pred, axis) + EPSILON)
 
 
-@_of_tensors
+@of_tensors
 def tversky(y_true: Tensor, y_pred: Tensor, alpha: float = 0.5, beta: float = 0.5, axis: Any = None) -> Tensor:
     """1 - Tversky's index (Salehi et al. 2017): `alpha` weighs what is missed, `beta` what is wrong."""
     y_true, y_pred = _pair(y_true, y_pred)
@@ -242,7 +231,7 @@ def tversky(y_true: Tensor, y_pred: Tensor, alpha: float = 0.5, beta: float = 0.
     return 1 - both / (both + wrong + EPSILON)
 
 
-@_of_tensors
+@of_tensors
 def categorical_generalized_cross_entropy(y_true: Tensor, y_pred: Tensor, q: float = 0.5) -> Tensor:
     """(1 - p^q) / q for the probability p of the class (Zhang and Sabuncu 2018): between the mean absolute error, q =
     1, and cross entropy, q = 0."""
@@ -273,7 +262,7 @@ def circle(
     return set_mask(found, found.detach() > 0)
 
 
-@_of_tensors
+@of_tensors
 def ctc(y_true: Tensor, y_pred: Tensor) -> Tensor:
     """Connectionist temporal classification of labels (B, N), 0 beyond their ends, under logits (B, T, classes), whose
     class 0 is the blank."""
@@ -297,7 +286,9 @@ class Loss(Configured):
         if reduction not in REDUCTIONS:
             raise ValueError(f"reduction is one of {REDUCTIONS}, not {reduction!r}")
         self.name, self.reduction = name or type(self).__name__, reduction
-        self.dtype = None if dtype is None else as_dtype(dtype).name  # of the computation; None: that of the inputs
+        self.dtype = (
+            None if dtype is None else as_dtype(dtype).name
+        )  # of the computation; None: float32 for shorter floats, else that of the inputs
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         raise NotImplementedError
@@ -308,6 +299,8 @@ class Loss(Configured):
         mask = mask_of(y_pred)
         if self.dtype is not None:
             y_true, y_pred = (x.to(self.dtype) if x.dtype.is_floating_point else x for x in (y_true, y_pred))
+        else:
+            y_true, y_pred = in_float32(y_true), in_float32(y_pred)
         values = self.call(y_true, y_pred)
         mean, own = self.reduction in ("mean", "sum_over_batch_size"), mask_of(values)
         if own is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..compiler import Compiled
-from ..engine import Tensor, no_grad, ops
+from ..engine import Tensor, as_dtype, no_grad, ops
 from ..engine.lazy import np
 from ..train import fit as loops
 from ..train.batches import as_batch, batches_of, class_weighted, is_array
@@ -33,6 +33,7 @@ from .core import (
     training_mode,
     weights_of,
 )
+from .masking import mask_of, set_mask
 from .settings import SETTINGS
 
 __all__ = ["Functional", "Model", "Sequential", "clone_model"]
@@ -90,6 +91,7 @@ class _Graph:
         found: dict[int, tuple[int, int, Layer]] = {}
         for leaf in leaves:
             layer = InputLayer(batch_shape=leaf.shape, dtype=leaf.dtype, name=leaf.name)
+            layer.tensor = leaf
             found[id(leaf)] = depth.get(id(leaf), 0), first_seen[id(leaf)], layer
         for call in self.calls:
             key = id(call.layer)
@@ -114,13 +116,13 @@ class _Graph:
         values = {}
         for leaf, value in zip(leaves, flat, strict=True):
             if len(value.shape) == len(leaf.shape) - 1 and leaf.shape[-1] == 1:
-                value = value.unsqueeze(-1)
+                value = value.unsqueeze(-1) if isinstance(value, Tensor) else np.expand_dims(value, -1)
             wrong = len(value.shape) != len(leaf.shape) or any(
                 n is not None and n != size for n, size in zip(leaf.shape[1:], value.shape[1:], strict=True)
             )
             if wrong:
                 raise ValueError(f"input {leaf.name!r} takes shape {leaf.shape}, got {tuple(value.shape)}")
-            values[id(leaf)] = value
+            values[id(leaf)] = _of_dtype(value, leaf)
         for call in self.calls:
             outputs = call.run(values, training)
             for symbol, value in zip(flatten(call.outputs), flatten(outputs), strict=True):
@@ -150,10 +152,17 @@ class Model(Layer):
         self.history: History | None = None
         self._compiled: dict[str, Any] | None = None
         if inputs is not None:
+            inputs, outputs = _single(inputs), _single(outputs)
             object.__setattr__(self, "graph", _Graph(inputs, outputs))
             for number, layer in enumerate(self.graph.layers):
                 self._modules[f"layer_{number}"] = layer
             self.built = True
+
+    def _in_compute_dtype(self, tensor: Tensor) -> Tensor:
+        if self.graph is None and not isinstance(self, Sequential):
+            return super()._in_compute_dtype(tensor)
+        wanted = as_dtype(self.variable_dtype)  # the layers inside convert it further
+        return tensor.to(wanted) if tensor.dtype.is_floating_point and tensor.dtype is not wanted else tensor
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the layers inside have set the masks of the outputs
@@ -268,12 +277,15 @@ class Model(Layer):
         jit_compile: Any = "auto", auto_scale_loss: bool = True,
     ) -> None:  # fmt: skip
         """Sets the optimiser, the losses and the metrics. Steps with inputs of steady shapes run as one call, unless
-        `run_eagerly`, or `jit_compile` is False. `steps_per_execution` and `auto_scale_loss` are accepted: a step is
-        one call already, and float32 needs no scaling.
+        `run_eagerly`, or `jit_compile` is False. `steps_per_execution` is accepted: a step is one call already. With
+        `auto_scale_loss` the optimiser of a model with the policy mixed_float16 is put into a LossScaleOptimizer.
         """
         found = optimizers.get(optimizer)
         if not isinstance(found, optimizers.Optimizer):
             raise TypeError(f"compile: takes a name or an optimiser of keras.optimizers, not {optimizer!r:.60}")
+        scales = isinstance(found, optimizers.LossScaleOptimizer)
+        if auto_scale_loss and self.dtype_policy.name == "mixed_float16" and not scales:
+            found = optimizers.LossScaleOptimizer(found, name="loss_scale_optimizer")
         self.optimizer, self.loss = found, loss
         self._compiled = {
             "optimizer": found, "loss": loss, "loss_weights": loss_weights, "metrics": metrics,
@@ -288,6 +300,10 @@ class Model(Layer):
         self._steps: dict[Any, Compiled] = {}
         self._steps_of = id(self)  # whose weights they change: a copy of the model has another
         self._last_logs: dict[str, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy has, and a pickle: all but the captured steps, which change the weights of this model."""
+        return {**self.__dict__, "_steps": {}, "_last_batch": (None, None, None)}
 
     @property
     def compiled(self) -> bool:
@@ -372,9 +388,10 @@ class Model(Layer):
         for weight in self.trainable_weights:
             weight.grad = None
         y_pred, loss = self._forward(x, y, sample_weight, True)
-        self.optimizer.scale_loss(loss).backward()
         weights = self.trainable_weights
-        self.optimizer.apply([w.grad for w in weights], weights)
+        if weights:
+            self.optimizer.scale_loss(loss).backward()
+            self.optimizer.apply([w.grad for w in weights], weights)
         for weight in weights:
             weight.grad = None
         with no_grad():
@@ -503,11 +520,14 @@ class Model(Layer):
 
     @property
     def metrics(self) -> list[Any]:
-        """The mean of the loss, the metrics that are attributes of the model or its layers, and those of `compile` as
-        one, "compile_metrics". All begin again with each epoch. A subclass may say which it has.
+        """The mean of the loss, the metrics of `compile` as one, "compile_metrics", the losses of several outputs, and
+        the metrics that are attributes of the model or its layers. All begin again with each epoch. A subclass may say
+        which it has.
         """
-        compiled = [] if self._compiled is None else [self._loss_tracker]
-        return [*compiled, *self._own_metrics, *([] if self._compiled_metrics is None else [self._compiled_metrics])]
+        if self._compiled is None:
+            return [*self._own_metrics]
+        compiled = [] if self._compiled_metrics is None else [self._compiled_metrics]
+        return [self._loss_tracker, *compiled, *self._output_trackers, *self._own_metrics]
 
     @property
     def _own_metrics(self) -> list[Metric]:
@@ -523,7 +543,31 @@ class Model(Layer):
     def metrics_names(self) -> list[str]:
         """The names in the order of `evaluate`'s list."""
         compiled = [] if self._compiled_metrics is None else list(self._compiled_metrics.results())
-        return ["loss", *(tracker.name for tracker in self._output_trackers), *compiled]
+        if len(self._output_trackers) or len(self.outputs) > 1:
+            compiled.sort()
+        return ["loss", *self._loss_names(), *compiled]
+
+    def _loss_names(self) -> list[str]:
+        """The names of the outputs' losses, in the order that compile was given them in for outputs in a dict."""
+        names, given = [tracker.name for tracker in self._output_trackers], self.loss
+        if isinstance(given, Mapping) and self.graph is not None and isinstance(self.graph.outputs, Mapping):
+            order = [f"{name}_loss" for name in given]
+            names.sort(key=order.index)
+        return names
+
+    def _in_order(self, logs: Mapping[str, Any]) -> Any:
+        """Numbers by name as a list in Keras' order: those of `metrics`, the losses of the outputs, then by name. The
+        number alone if there is one."""
+        names: list[str] = []
+        for metric in self.metrics:
+            if isinstance(metric, CompiledMetrics):
+                names += metric.results() if len(metric.names) == 1 else ()
+                names += self._loss_names()
+            else:
+                names.append(metric.name)
+        names = [name for name in dict.fromkeys(names) if name in logs]
+        values = [logs[name] for name in (*names, *sorted(logs.keys() - set(names)))]
+        return values[0] if len(values) == 1 else values
 
     # -- loops
 
@@ -588,8 +632,7 @@ class Model(Layer):
         logs, _ = loops.evaluate(self, batches, listeners, steps, verbose=1 if verbose == "auto" else int(verbose))
         if return_dict:
             return logs
-        values = [logs[name] for name in self.metrics_names if name in logs] or list(logs.values())
-        return values[0] if len(values) == 1 else values
+        return self._in_order(logs)
 
     def predict(
         self,
@@ -653,10 +696,7 @@ class Model(Layer):
 
     def _numbers(self, return_dict: bool) -> Any:
         logs = self.logs()
-        if return_dict:
-            return logs
-        values = [logs[name] for name in self.metrics_names if name in logs] or list(logs.values())
-        return values[0] if len(values) == 1 else values
+        return logs if return_dict else self._in_order(logs)
 
     # -- files
 
@@ -747,7 +787,7 @@ class Sequential(Model):
         if self._first is not None:
             self._end = self._first
             for other in self.layers:
-                self._end = other.calls[-1].outputs
+                self._end = other._symbolic_calls[-1].outputs
         self._changed_structure()
         return layer
 
@@ -788,12 +828,13 @@ class Sequential(Model):
         if self._first is not None and hasattr(inputs, "shape"):
             wanted = self._first.shape
             if len(inputs.shape) == len(wanted) - 1 and wanted[-1] == 1:
-                inputs = inputs.unsqueeze(-1)
+                inputs = inputs.unsqueeze(-1) if isinstance(inputs, Tensor) else np.expand_dims(inputs, -1)
             fits = len(inputs.shape) == len(wanted) and all(
                 n is None or n == size for n, size in zip(wanted[1:], inputs.shape[1:], strict=True)
             )
             if not fits:
                 raise ValueError(f"model {self.name} takes inputs of shape {wanted}, got {tuple(inputs.shape)}")
+            inputs = _of_dtype(inputs, self._first)
         x = inputs
         with training_mode(training):
             for layer in self.layers:
@@ -842,6 +883,18 @@ def clone_model(
         symbols |= {id(old): new for old, new in zip(flatten(call.outputs), flatten(outputs), strict=True)}
     ends = (map_structure(symbol, structure) for structure in (model.graph.inputs, model.graph.outputs))
     return Model(*ends, name=model.name)
+
+
+def _of_dtype(value: Any, symbol: KerasTensor) -> Any:
+    """A batch in the dtype of the symbolic input that it stands for."""
+    if not isinstance(value, Tensor) or value.dtype.name == symbol.dtype or symbol.dtype == "string":
+        return value
+    return set_mask(value.to(symbol.dtype), mask_of(value))
+
+
+def _single(tensors: Any) -> Any:
+    """What a list of one has; anything else as it is."""
+    return tensors[0] if isinstance(tensors, list) and len(tensors) == 1 else tensors
 
 
 def _track(tracker: Mean, value: Tensor, examples: int) -> None:

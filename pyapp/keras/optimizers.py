@@ -134,6 +134,20 @@ class Optimizer(Configured):
         self._beside: dict[int, dict[str, Tensor]] = {}  # averages of weights, sums of gradients
         self._undecayed: set[int] = set()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy has, and a pickle: the states in the order of the weights, which are other objects there."""
+        order = [id(weight) for weight in self._weights]
+        by_order = {name: [getattr(self, name).get(key) for key in order] for name in ("_kept", "_beside")}
+        return {**self.__dict__, **by_order, "_undecayed": [key in self._undecayed for key in order]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        order = [id(weight) for weight in self._weights]
+        for name in ("_kept", "_beside"):
+            held = zip(order, state[name], strict=True)
+            setattr(self, name, {key: value for key, value in held if value is not None})
+        self._undecayed = {key for key, left_out in zip(order, state["_undecayed"], strict=True) if left_out}
+
     @property
     def variables(self) -> list[Tensor]:
         """The states of all weights."""

@@ -217,8 +217,25 @@ def model_from_json(text: str, custom_objects: Mapping[str, type] | None = None)
 # -- files
 
 
-def _weights(model: Layer) -> dict[str, Tensor]:
-    return {f"weights.{number}": weight.detach() for number, weight in enumerate(model.weights)}
+def _every(model: Layer) -> list[tuple[Tensor, Tensor]]:
+    """(weight, its value) of all weights, to go on from where they are."""
+    return [(weight, weight.detach()) for weight in model.weights]
+
+
+def _stored(model: Layer) -> list[tuple[Tensor, Tensor]]:
+    """(weight, what a file has for it) of all weights: LoRA is added up, as in Keras' files."""
+    found: dict[int, Tensor] = {}
+    left_out: set[int] = set()
+    for module in model.modules():
+        if isinstance(module, Layer):
+            pairs = module.stored_weights()
+            left_out |= {id(w) for w in module._own_weights()} - {id(w) for w, _ in pairs}
+            found |= {id(weight): value for weight, value in pairs}
+    return [(w, found.get(id(w), w.detach())) for w in model.weights if id(w) not in left_out]
+
+
+def _tensors(weights: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
+    return {f"weights.{number}": value for number, (_, value) in enumerate(weights)}
 
 
 def _refuse_overwriting(path: Path, overwrite: bool) -> None:
@@ -248,7 +265,7 @@ def save_model(model: Model, filepath: str | Path, overwrite: bool = True) -> No
         save_archive(model, path)
         return
     description: dict[str, Any] = {"version": _VERSION, "model": described(model)}
-    tensors = _weights(model)
+    tensors = _tensors(_stored(model))
     if model.graph is None and model._first_inputs is not None:
         description["first_inputs"] = model._first_inputs
     if model.compiled:
@@ -323,7 +340,7 @@ def _generators(model: Model) -> list[Generator]:
 def save_training(model: Model, filepath: str | Path) -> None:
     """Writes what a training needs to go on: weights, the optimiser's state, and that of the layers' generators."""
     state = model.optimizer.state_dict()
-    tensors = _weights(model)
+    tensors = _tensors(_every(model))
     for number, entry in enumerate(state["states"]):
         tensors |= {f"optimizer.{number}.{name}": value for name, value in entry.items()}
     scheduled = model.optimizer.schedule is not None
@@ -348,7 +365,7 @@ def restore_training(model: Model, filepath: str | Path) -> None:
             model.build(tuple(note["input_shape"]))
         if not model.built:
             raise ValueError(f"{model.name} has no weights yet: call it with a batch before the training goes on")
-        _read_weights(model, file, filepath)
+        _read_weights(model, file, filepath, every=True)
         if note["rate"] is not None:
             model.optimizer.learning_rate = float(note["rate"])
         _read_optimizer(model, file, steps, note.get("scaling", {}))
@@ -388,7 +405,7 @@ def save_weights(model: Layer, filepath: str | Path, overwrite: bool = True) -> 
         with open_sink(os.fspath(path)) as target:
             target.write(write_weights(model, model.optimizer if getattr(model, "compiled", False) else None))
         return
-    write_safetensors(os.fspath(path), _weights(model))
+    write_safetensors(os.fspath(path), _tensors(_stored(model)))
 
 
 def load_weights(model: Layer, filepath: str | Path, skip_mismatch: bool = False) -> None:
@@ -402,8 +419,10 @@ def load_weights(model: Layer, filepath: str | Path, skip_mismatch: bool = False
         _read_weights(model, file, filepath, skip_mismatch)
 
 
-def _read_weights(model: Layer, file: Any, filepath: Any, skip_mismatch: bool = False) -> None:
-    own = model.weights
+def _read_weights(
+    model: Layer, file: Any, filepath: Any, skip_mismatch: bool = False, every: bool = False
+) -> None:  # fmt: skip
+    own = [weight for weight, _ in (_every(model) if every else _stored(model))]
     names = [name for name in file.tensors if name.startswith("weights.")]
     if len(names) != len(own) and not skip_mismatch:
         raise ValueError(f"{filepath} has {len(names)} weights, {model.name} has {len(own)}")
@@ -418,6 +437,10 @@ def _read_weights(model: Layer, file: Any, filepath: Any, skip_mismatch: bool = 
     with no_grad():
         for number, weight in fitting:
             weight.copy_(file.read(f"weights.{number}"))
+    if not every:
+        for module in model.modules():
+            if isinstance(module, Layer):
+                module.weights_were_read()
 
 
 def _begin(filepath: str | Path) -> bytes:
@@ -486,7 +509,7 @@ def _counted(count: int) -> str:
 def _output_shape(layer: Layer) -> str:
     if isinstance(layer, InputLayer):
         return str(layer.tensor.shape)
-    calls: list[Call] = layer.calls
+    calls: list[Call] = layer._symbolic_calls
     if not calls:
         return "?"
     shapes = [leaf.shape for leaf in flatten(calls[-1].outputs)]

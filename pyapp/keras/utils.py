@@ -13,6 +13,7 @@ from ..train.progress import ProgressBar
 from .backend import standardize_dtype
 from .config import disable_interactive_logging, enable_interactive_logging, is_interactive_logging_enabled
 from .core import KerasTensor, clear_session, flatten, map_structure
+from .feature_space import FeatureSpace
 from .models import clone_model
 from .picture_files import array_to_img, img_to_array, load_img, save_img
 from .registered import (
@@ -31,14 +32,14 @@ from .sources import (
 from .web_files import get_file
 
 __all__ = [
-    "CustomObjectScope", "Progbar", "PyDataset", "Sequence", "array_to_img", "audio_dataset_from_directory",
-    "clear_session", "clone_model", "custom_object_scope", "deserialize_keras_object", "disable_interactive_logging",
-    "enable_interactive_logging", "get_custom_objects", "get_file", "get_registered_name", "get_registered_object",
-    "get_source_inputs", "image_dataset_from_directory", "img_to_array", "is_interactive_logging_enabled",
-    "is_keras_tensor", "load_img", "model_to_dot", "normalize", "pack_x_y_sample_weight", "pad_sequences",
-    "plot_model", "register_keras_serializable", "save_img", "serialize_keras_object", "set_random_seed",
-    "split_dataset", "standardize_dtype", "text_dataset_from_directory", "timeseries_dataset_from_array",
-    "to_categorical", "unpack_x_y_sample_weight",
+    "CustomObjectScope", "FeatureSpace", "Progbar", "PyDataset", "Sequence", "array_to_img",
+    "audio_dataset_from_directory", "clear_session", "clone_model", "custom_object_scope",
+    "deserialize_keras_object", "disable_interactive_logging", "enable_interactive_logging", "get_custom_objects",
+    "get_file", "get_registered_name", "get_registered_object", "get_source_inputs", "image_dataset_from_directory",
+    "img_to_array", "is_interactive_logging_enabled", "is_keras_tensor", "load_img", "model_to_dot", "normalize",
+    "pack_x_y_sample_weight", "pad_sequences", "plot_model", "register_keras_serializable", "save_img",
+    "serialize_keras_object", "set_random_seed", "split_dataset", "standardize_dtype",
+    "text_dataset_from_directory", "timeseries_dataset_from_array", "to_categorical", "unpack_x_y_sample_weight",
 ]  # fmt: skip
 
 

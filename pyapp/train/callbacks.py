@@ -45,8 +45,15 @@ class Callback:
     def on_train_end(self, logs: Logs | None = None) -> None: ...
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None: ...
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None: ...
-    def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
-    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
+    def on_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
+    def on_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
+
+    def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        self.on_batch_begin(batch, logs)
+
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        self.on_batch_end(batch, logs)
+
     def on_test_begin(self, logs: Logs | None = None) -> None: ...
     def on_test_end(self, logs: Logs | None = None) -> None: ...
     def on_test_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
@@ -63,6 +70,7 @@ class CallbackList:
 
     def __init__(self, callbacks: Iterable[Any], model: Any, params: Mapping[str, Any]) -> None:
         self.callbacks = list(callbacks)
+        self._listeners: dict[str, list[Any]] = {}  # of each event that was told
         for callback in self.callbacks:
             for method in ("set_model", "set_params", "on_epoch_end"):
                 if isinstance(callback, type) or not hasattr(callback, method):
@@ -70,21 +78,27 @@ class CallbackList:
             callback.set_params(params)
             callback.set_model(model)
         self.reads_batches = any(self._listens(c, "on_train_batch_end") for c in self.callbacks)
+        self.reads_test_batches = any(self._listens(c, "on_test_batch_end") for c in self.callbacks)
 
     @staticmethod
     def _listens(callback: Any, event: str) -> bool:
-        own = getattr(type(callback), event, None)
-        return own is not getattr(Callback, event) or event in vars(callback)
+        names = (event, event.replace("_train_", "_")) if "_train_batch_" in event else (event,)
+        return any(
+            getattr(type(callback), name, None) is not getattr(Callback, name) or name in vars(callback)
+            for name in names
+        )
 
     def tell(self, event: str, *args: Any) -> None:
         """Calls `event` of each callback that has it."""
-        for callback in self.callbacks:
-            if self._listens(callback, event):
-                try:
-                    getattr(callback, event)(*args)
-                except Exception as error:
-                    error.add_note(f"in the callback {type(callback).__name__}.{event}")
-                    raise
+        listeners = self._listeners.get(event)
+        if listeners is None:
+            listeners = self._listeners[event] = [one for one in self.callbacks if self._listens(one, event)]
+        for callback in listeners:
+            try:
+                getattr(callback, event)(*args)
+            except Exception as error:
+                error.add_note(f"in the callback {type(callback).__name__}.{event}")
+                raise
 
 
 class History(Callback):

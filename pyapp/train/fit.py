@@ -135,9 +135,11 @@ def evaluate(
     for step, batch in enumerate(parts, 1):
         listeners.tell("on_test_batch_begin", step - 1)
         model.test_batch(*batch)
-        if bar.due():
-            bar.update(step, model.logs())
-        listeners.tell("on_test_batch_end", step - 1, {})
+        logs: Logs = {}
+        if listeners.reads_test_batches or bar.due():
+            logs = model.logs()
+            bar.update(step, logs)
+        listeners.tell("on_test_batch_end", step - 1, logs)
     if not step:
         raise ValueError("there is no data: the source of batches gave none")
     logs = model.logs()

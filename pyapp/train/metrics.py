@@ -7,11 +7,12 @@ weight for each element.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from math import log
 from typing import Any
 
-from ..engine import Tensor, as_dtype, no_grad, ops
+from ..engine import Tensor, as_dtype, bfloat16, float16, no_grad, ops
 from .names import unique_name
 from .variable import Variable, as_variable
 
@@ -108,11 +109,26 @@ class Metric:
 
 def as_tensors(y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:
     """Labels and predictions that may be arrays or lists."""
-    return ops.as_tensor(y_true), ops.as_tensor(y_pred)
+    return in_float32(ops.as_tensor(y_true)), in_float32(ops.as_tensor(y_pred))
+
+
+def in_float32(x: Tensor) -> Tensor:
+    """A tensor of short floats, as mixed precision gives, in float32; any other as it is."""
+    return x.float() if x.dtype in (float16, bfloat16) else x
 
 
 def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
+
+
+def of_tensors(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function of labels and predictions that also takes arrays and lists of them."""
+
+    @functools.wraps(function)
+    def call(y_true: Any, y_pred: Any, *args: Any, **kwargs: Any) -> Tensor:
+        return function(ops.as_tensor(y_true), ops.as_tensor(y_pred), *args, **kwargs)
+
+    return call
 
 
 class _Reduced(Metric):
@@ -194,34 +210,40 @@ def _classes(y_true: Tensor, y_pred: Tensor) -> Tensor:
     return y_true.squeeze(-1) if y_true.ndim == y_pred.ndim and y_true.shape[-1] == 1 else y_true
 
 
+@of_tensors
 def accuracy(y_true: Tensor, y_pred: Tensor) -> Tensor:
     """1 where the two are equal."""
     y_true = same_shape(y_true, y_pred)
     return (y_true.to(y_pred.dtype) == y_pred).float()
 
 
+@of_tensors
 def binary_accuracy(y_true: Tensor, y_pred: Tensor, threshold: float = 0.5) -> Tensor:
     """1 where prediction > threshold is the label."""
     y_true = same_shape(y_true, y_pred)
     return (y_true.to(y_pred.dtype) == (y_pred > threshold).to(y_pred.dtype)).float()
 
 
+@of_tensors
 def categorical_accuracy(y_true: Tensor, y_pred: Tensor) -> Tensor:
     """1 where the largest prediction is at the largest label."""
     return (y_true.argmax(-1) == y_pred.argmax(-1)).float()
 
 
+@of_tensors
 def sparse_categorical_accuracy(y_true: Tensor, y_pred: Tensor) -> Tensor:
     """1 where the largest prediction is that of the class."""
     found = y_pred.argmax(-1)
     return (_classes(y_true, y_pred).to(found.dtype) == found).float()
 
 
+@of_tensors
 def top_k_categorical_accuracy(y_true: Tensor, y_pred: Tensor, k: int = 5) -> Tensor:
     """1 where the class of a one-hot label is among the k largest predictions."""
     return sparse_top_k_categorical_accuracy(y_true.argmax(-1), y_pred, k)
 
 
+@of_tensors
 def sparse_top_k_categorical_accuracy(
     y_true: Tensor, y_pred: Tensor, k: int = 5, from_sorted_ids: bool = False
 ) -> Tensor:

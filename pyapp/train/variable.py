@@ -30,6 +30,10 @@ class Variable(Tensor):
         with no_grad():
             return self.sub_(ops.as_tensor(value).to(self.dtype))
 
+    def numpy(self, *, force: bool = False) -> Any:
+        """The value as a NumPy array that shares the memory, also of a weight that is trained."""
+        return self.detach().numpy(force=force)
+
     @property
     def path(self) -> str:
         """The name of the layer, a slash, that of the weight."""

@@ -131,5 +131,32 @@ def register(keras: Any) -> dict[str, Any]:
     return {"Own": Own, "own_loss": own_loss}
 
 
-MODELS = {made.__name__: made for made in (functional, recurrent, nested, pictures, own)}
-LAMBDA = lambda_layer
+def scaled(keras: Any) -> Any:
+    """A loss that is scaled, with the optimiser's scale and counter, and a policy of its own in each layer."""
+    layers, o = keras.layers, keras.optimizers
+    model = keras.Sequential([
+        keras.Input((5,)), layers.Dense(4, "relu", dtype=keras.DTypePolicy("float32")), layers.Dense(1),
+    ])  # fmt: skip
+    model.compile(o.LossScaleOptimizer(o.Adam(0.01), initial_scale=64.0, dynamic_growth_steps=3), "mse")
+    return model, _numbers(8, 5), _numbers(8, 1)
+
+
+def adapted(keras: Any, rank: int | None = 2) -> Any:
+    """LoRA of each kind of layer that can have it: of the last by the constructor, of the others once they are built.
+    Without `rank` the same layers have none."""
+    layers, set_up = keras.layers, {} if rank is None else {"lora_rank": rank}
+    model = keras.Sequential([
+        keras.Input((8,), dtype="int32"), layers.Embedding(9, 6), layers.Conv1D(5, 3, activation="relu"),
+        layers.EinsumDense("abc,cd->abd", (None, 4), bias_axes="d"), layers.GlobalAveragePooling1D(),
+        layers.Dense(3, **set_up),
+    ])  # fmt: skip
+    if rank is not None:
+        for number, settings in enumerate(({}, {"lora_alpha": 4}, {"lora_alpha": 1, "b_initializer": "ones"})):
+            model.layers[number].enable_lora(rank, **settings)
+    model.compile(keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    random = np.random.RandomState(0)
+    return model, random.randint(0, 9, (8, 8)), random.randint(0, 3, 8)
+
+
+MODELS = {made.__name__: made for made in (functional, recurrent, nested, pictures, own, scaled)}
+LAMBDA, LORA = lambda_layer, adapted

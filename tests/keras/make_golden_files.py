@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.keras.file_models import LAMBDA, MODELS, register
+from tests.keras.file_models import LAMBDA, LORA, MODELS, register
 
 GOLDEN = Path(__file__).with_name("golden_files.zip")
 
@@ -37,7 +37,7 @@ def main() -> None:
         def keep(name: str, data: bytes) -> None:
             golden.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED, 9)
 
-        for name, make in {**MODELS, "lambda": LAMBDA}.items():
+        for name, make in {**MODELS, "lambda": LAMBDA, "lora": LORA}.items():
             keras.utils.clear_session()
             keras.utils.set_random_seed(1)
             model, x, y = make(keras)
@@ -52,7 +52,7 @@ def main() -> None:
             if name == "functional":
                 model.save_weights(Path(folder) / "functional.weights.h5")
                 keep("functional.weights.h5", (Path(folder) / "functional.weights.h5").read_bytes())
-            if model.compiled:
+            if model.compiled and name != "lora":
                 model = keras.models.load_model(path)
                 model.fit(x, y, **settings)
                 for number, output in enumerate(keras.tree.flatten(model.predict(x, verbose=0))):

@@ -1804,3 +1804,42 @@ def frames_and_an_orthogonal_regularizer(keras: Any) -> Any:
     settings = model.optimizer.get_config()
     found = fitted(model, frames, frames.mean((1, 2, 3)), batch_size=2, epochs=2)
     return [found, settings["beta_1"], len(settings["name"]), model.count_params()]
+
+
+@script
+def mixed_precision(keras: Any) -> Any:
+    """In short floats the numbers agree to their digits."""
+    layers, found = keras.layers, []
+    x, y = numbers(16, (8, 8, 3), 3)
+    try:
+        for policy in ("mixed_bfloat16", "mixed_float16"):
+            keras.mixed_precision.set_dtype_policy(policy)
+            inputs = keras.Input((8, 8, 3))
+            h = layers.BatchNormalization()(layers.Conv2D(4, 3, padding="same", activation="relu")(inputs))
+            h = layers.LSTM(5, return_sequences=True)(layers.Reshape((16, 4))(layers.MaxPooling2D()(h)))
+            h = layers.LayerNormalization()(h)
+            h = layers.GlobalAveragePooling1D()(layers.MultiHeadAttention(2, 3)(h, h) + h)
+            outputs = layers.Activation("softmax", dtype="float32")(layers.Dense(3)(h) * 2.0)
+            model = keras.Model(inputs, outputs)
+            start(model)
+            model.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy")
+            found.append(fitted(model, x, y))
+    finally:
+        keras.mixed_precision.set_dtype_policy("float32")
+    return found
+
+
+@script
+def lora_of_layers(keras: Any) -> Any:
+    layers = keras.layers
+    x, y = numbers(32, (8, 6), 3)
+    model = keras.Sequential([
+        keras.Input((8, 6)), layers.Conv1D(5, 3, activation="relu"), layers.EinsumDense("abc,cd->abd", (6, 4)),
+        layers.Flatten(), layers.Dense(3, lora_rank=2),
+    ])  # fmt: skip
+    start(model)
+    model.layers[0].enable_lora(2, lora_alpha=4)
+    model.layers[1].enable_lora(1)
+    start(model)
+    model.compile(keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return [fitted(model, x, y), [len(model.trainable_weights), len(model.weights)]]

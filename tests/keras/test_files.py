@@ -19,7 +19,7 @@ from pyapp.errors import FileFormatError, PyappError
 from pyapp.keras import archives
 from pyapp.keras.core import flatten
 from tests.hostile import hostile_documents, survives
-from tests.keras.file_models import LAMBDA, MODELS, register
+from tests.keras.file_models import LAMBDA, LORA, MODELS, register
 from tests.together import check_each
 
 h5py = pytest.importorskip("h5py")
@@ -157,6 +157,38 @@ def test_weights_of_keras_load_by_their_paths(files: Path, tmp_path: Path) -> No
         keras.models.load_model(files / "functional.weights.h5")
     with pytest.raises(FileExistsError):
         model.save_weights(tmp_path / "model.weights.h5", overwrite=False)
+
+
+def test_lora_is_added_up_in_files(files: Path, tmp_path: Path) -> None:
+    model = keras.models.load_model(files / "lora.keras")
+    _, x, y = LORA(keras)
+    wanted = golden(files, "lora")[0]
+    np.testing.assert_allclose(predicted(model, x)[0], wanted, rtol=1e-5, atol=1e-5)
+    names = [weight.name for weight in model.trainable_weights]
+    a_and_b = ["lora_kernel_a", "lora_kernel_b"]
+    assert names == ["lora_embeddings_a", "lora_embeddings_b", *["bias", *a_and_b] * 3]
+    assert model.layers[1].get_config()["lora_alpha"] == 4
+    before = predicted(model, x)[0]
+    model.fit(x, y, **SETTINGS)  # A is not zero: the training goes on
+    assert all(np.abs(weight.numpy()).max() > 0 for weight in model.layers[1].lora_weights)
+    assert np.abs(predicted(model, x)[0] - before).max() > 1e-3
+    for name in ("again.keras", "again.safetensors", "again.weights.h5"):
+        model.save(tmp_path / name) if name != "again.weights.h5" else model.save_weights(tmp_path / name)
+        plain, _, _ = LORA(keras, rank=None)
+        with_lora, _, _ = LORA(keras)
+        for one in (plain, with_lora):
+            if name == "again.safetensors":
+                one = keras.models.load_model(tmp_path / name)
+            else:
+                one.load_weights(tmp_path / name)
+            np.testing.assert_allclose(predicted(one, x)[0], predicted(model, x)[0], rtol=1e-5, atol=1e-5)
+    assert contents(tmp_path / "again.keras")[1] == contents(files / "lora.keras")[1]
+    model.save_training(tmp_path / "training")  # goes on from A and B as they are
+    kept = [weight.numpy().copy() for weight in model.weights]
+    model.fit(x, y, **SETTINGS)
+    model.restore_training(tmp_path / "training")
+    for weight, value in zip(model.weights, kept, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), value)
 
 
 def test_lambdas_are_code(files: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import sys
 import zipfile
@@ -15,6 +17,8 @@ from pyapp import keras, nn, zeros
 from pyapp.errors import FileFormatError
 from tests.keras.scripts import numbers, start
 from tests.together import check_each
+
+layers = keras.layers
 
 
 @pytest.fixture(autouse=True)
@@ -418,3 +422,112 @@ def test_a_generator_that_ends(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(history.history["loss"]) == 1 and "ended after 3 of 5 steps" in capsys.readouterr().out
     with pytest.raises(ValueError, match="the data ended with epoch 1: the source of batches cannot begin anew"):
         model.fit(((x, y) for _ in range(3)), epochs=2, verbose=0)
+
+
+def test_lists_of_numbers_have_the_order_of_keras() -> None:
+    """The order of evaluate's list, as Keras 3.15 gives it for losses by name, and for metrics of one output."""
+    inputs = keras.Input((4,))
+    outputs = {"later": layers.Dense(1, name="later")(inputs), "first": layers.Dense(1, name="first")(inputs)}
+    model = keras.Model(inputs, outputs)
+    x, y = np.ones((4, 4), "float32"), {"later": np.ones((4, 1)), "first": np.zeros((4, 1))}
+    model.compile("sgd", {"later": "mse", "first": "mae"}, metrics={"first": ["mse"], "later": ["mae"]})
+    found, by_name = model.evaluate(x, y, verbose=0), model.evaluate(x, y, verbose=0, return_dict=True)
+    order = ["loss", "later_loss", "first_loss", "first_mse", "later_mae"]
+    assert found == [by_name[name] for name in order] and model.metrics_names == order
+
+    class Counted(keras.Model):
+        def __init__(self, *args: Any, **settings: Any) -> None:
+            super().__init__(*args, **settings)
+            self.calls = keras.metrics.Mean(name="zeros")
+
+    counted = Counted(inputs, outputs["later"])
+    counted.compile("sgd", "mse", metrics=["mae", "mape"])
+    names = list(counted.evaluate(x, y["later"], verbose=0, return_dict=True))
+    assert sorted(names) == ["loss", "mae", "mape", "zeros"]
+    by_name = counted.evaluate(x, y["later"], verbose=0, return_dict=True)
+    assert counted.evaluate(x, y["later"], verbose=0) == [by_name[n] for n in ("loss", "mae", "mape", "zeros")]
+
+
+def test_outputs_of_all_layers_make_a_model() -> None:
+    inputs = keras.Input((4,), name="begin")
+    model = keras.Model([inputs], [layers.Dense(2)(layers.Dense(3)(inputs))])
+    x = np.ones((2, 4), "float32")
+    assert model.predict(x, verbose=0).shape == (2, 2)  # lists of one are no lists
+    every = keras.Model(model.input, [layer.output for layer in model.layers])
+    assert [tuple(one.shape) for one in every(x)] == [(2, 4), (2, 3), (2, 2)]
+    assert model.layers[0].output is inputs and model.layers[0].input is inputs
+    with pytest.raises(ValueError, match="layer dense.* takes tensors, not 'x'"):
+        layers.Dense(2)("x")
+
+
+def test_models_without_weights_and_callbacks_of_batches() -> None:
+    class Penalty(layers.Layer):  # type: ignore[misc, name-defined]
+        def call(self, inputs: Any) -> Any:
+            self.add_loss(0.01 * keras.ops.mean(inputs))
+            return inputs
+
+    class Penalised(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = layers.Dense(2, name="dense")
+
+        def call(self, inputs: Any) -> Any:
+            return self.inner(inputs)
+
+    seen: list[Any] = []
+
+    class Told(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
+        def on_batch_end(self, batch: int, logs: Any = None) -> None:
+            seen.append(("train", batch, sorted(logs)))
+
+        def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+            seen.append(("test", batch, sorted(logs)))
+
+    inputs = keras.Input((3,))
+    model, x = keras.Model(inputs, Penalty()(inputs)), np.ones((4, 3))
+    model.compile("sgd", "mse")
+    history = model.fit(x, x, batch_size=2, verbose=0, callbacks=[Told()], validation_data=(x, x))
+    np.testing.assert_allclose(history.history["loss"], [0.01], rtol=1e-5)
+    assert seen == [(kind, k, ["loss"]) for kind in ("train", "test") for k in (0, 1)]
+    own = Penalised()
+    own.build((None, 4))
+    assert [weight.path for weight in own.weights] == ["penalised/dense/kernel", "penalised/dense/bias"]
+    lstm = layers.LSTM(3, stateful=True)
+    lstm(np.ones((2, 4, 5), "float32"))
+    assert [state.shape for state in lstm.states] == [(2, 3), (2, 3)]
+    assert type(keras.optimizers.get({"class_name": "rmsprop", "config": {}})).__name__ == "RMSprop"
+    assert np.asarray(lstm.weights[0].numpy()).shape == (5, 12)  # of a weight that is trained
+
+
+def test_inputs_become_what_the_model_says() -> None:
+    """Bits and numbers of classes among floats, as Keras' example of a text by characters gives them."""
+    x = np.eye(3)[np.array([[0, 1, 2], [2, 2, 0]])].astype("bool")
+    model = keras.Sequential([keras.Input((3, 3)), layers.LSTM(2), layers.Dense(1)])
+    assert model.predict(x, verbose=0).shape == (2, 1)
+    inputs = keras.Input((3,), dtype="int32")
+    assert keras.Model(inputs, inputs * 2).predict(np.array([[1.0, 2.0, 3.7]]), verbose=0).tolist() == [[2, 4, 6]]
+    assert model.predict(x.astype("int64"), verbose=0).tolist() == model.predict(x, verbose=0).tolist()
+
+
+def test_copies_and_pickles_train_on() -> None:
+    """Their optimisers have the states of their own weights, and their steps are captured anew."""
+    x, y = numbers(16, 6, 3)
+    inputs = keras.Input((6,))
+    model = keras.Model(inputs, layers.Dense(3, activation="softmax")(layers.Dense(8, activation="relu")(inputs)))
+    start(model)
+    model.compile(keras.optimizers.Adam(0.01, use_ema=True), "sparse_categorical_crossentropy")
+    settings: Any = {"batch_size": 8, "epochs": 2, "shuffle": False, "verbose": 0}
+    model.fit(x, y, **settings)
+    copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+    losses = [one.fit(x, y, **settings).history["loss"] for one in (model, *copies)]
+    assert losses[0] == losses[1] == losses[2]
+    assert all(one.compiled_step == "captured" and len(one.optimizer.state_dict()["states"]) == 4 for one in copies)
+
+
+def test_functions_of_metrics_take_arrays_and_lists() -> None:
+    labels, shares = np.array([1, 0]), np.array([[0.2, 0.8], [0.3, 0.7]])
+    for one, two in ((labels, shares), (labels.tolist(), shares.tolist())):
+        assert keras.metrics.sparse_categorical_accuracy(one, two).tolist() == [1, 0]
+        assert keras.metrics.sparse_top_k_categorical_accuracy(one, two, k=2).tolist() == [1, 1]
+        assert keras.losses.sparse_categorical_crossentropy(one, two).shape == (2,)
+    assert keras.metrics.binary_accuracy([[1.0, 0.0]], [[0.9, 0.8]]).tolist() in ([0.5], [[1, 0]])

@@ -68,7 +68,6 @@ def test_what_is_not_there_is_refused() -> None:
 
     check_each(refused, [
         ("floats", "the default is float32", lambda: keras.config.set_floatx("float16")),
-        ("policies", "mixed_float16", lambda: keras.mixed_precision.set_global_policy("mixed_float16")),
         ("backends", "no backend 'jax'", lambda: keras.config.set_backend("jax")),
         ("code in files", "trust a file by itself", keras.config.enable_unsafe_deserialization),
         ("applications", "ResNet50 is not there: pyapp.load_model", lambda: keras.applications.ResNet50()),

@@ -73,7 +73,7 @@ class _HeadsAttention(Layer):
             "bias_regularizer": regularizers.get(bias_regularizer),
             "kernel_constraint": constraints.get(kernel_constraint),
             "bias_constraint": constraints.get(bias_constraint),
-            "dtype": self.dtype,
+            "dtype": self.dtype_policy,
         }
         self._of_activity = regularizers.get(activity_regularizer)
         self.seed, self.generator = seed, None if seed is None else Generator(seed)

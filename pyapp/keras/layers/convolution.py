@@ -8,9 +8,11 @@ from typing import Any
 
 from ...engine import Tensor
 from ...nn import functional as F
+from ...train.metrics import in_float32
 from .. import activations, constraints, initializers, regularizers
 from ..nn_functions import conv_transpose
 from .channels import ChannelsLayer
+from .lora import AdaptedWeight, LoraLayer
 
 __all__ = [
     "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "DepthwiseConv1D",
@@ -69,6 +71,14 @@ class _Convolution(ChannelsLayer):
                 constraint=self.bias_constraint,
             )  # fmt: skip
 
+    def _bias(self) -> Tensor | None:
+        return None if self.bias is None else in_float32(self.bias)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        """Of short floats in float32, which has kernels; the weights are rounded before."""
+        found = super().call(in_float32(inputs))
+        return found.to(inputs.dtype) if found.dtype is not inputs.dtype and inputs.dtype.is_floating_point else found
+
     def _padded(self, x: Tensor) -> Tensor:
         """The channels-first input with the zeros that the padding wants."""
         if self.padding == "valid":
@@ -92,7 +102,11 @@ class _Convolution(ChannelsLayer):
         return int(channels)
 
 
-class _Conv(_Convolution):
+class _Conv(_Convolution, LoraLayer):
+    """With LoRA, A is (window…, channels in, rank)."""
+
+    kernel = AdaptedWeight("kernel")
+
     def __init__(
         self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid", data_format: str | None = None,
         dilation_rate: Any = 1, groups: int = 1, activation: Any = None, use_bias: bool = True,
@@ -124,11 +138,12 @@ class _Conv(_Convolution):
             regularizer=self.kernel_regularizer, constraint=self.kernel_constraint,
         )  # fmt: skip
         self._add_bias(self.filters)
+        self._enable_given_lora()
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
-        weight = self.kernel.permute(self.dims + 1, self.dims, *range(self.dims))  # (out, in, window…)
+        weight = in_float32(self.kernel).permute(self.dims + 1, self.dims, *range(self.dims))  # (out, in, window…)
         x = self._padded(inputs.movedim(-1, 1))
-        y = _CONVOLVE[self.dims](x, weight, self.bias, self.strides, 0, self.dilation_rate, self.groups)
+        y = _CONVOLVE[self.dims](x, weight, self._bias(), self.strides, 0, self.dilation_rate, self.groups)
         return self.activation(y.movedim(1, -1))
 
 
@@ -181,12 +196,12 @@ class _Depthwise(_Convolution):
     def _depthwise(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """Channels-first."""
         dims, channels = self.dims, self.kernel.shape[-2]
-        weight = self.kernel.permute(dims, dims + 1, *range(dims))  # (channels, multiplier, window…)
+        weight = in_float32(self.kernel).permute(dims, dims + 1, *range(dims))  # (channels, multiplier, window…)
         weight = weight.reshape(channels * self.depth_multiplier, 1, *self.kernel_size)
         return _CONVOLVE[dims](self._padded(x), weight, bias, self.strides, 0, self.dilation_rate, channels)
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
-        return self.activation(self._depthwise(inputs.movedim(-1, 1), self.bias).movedim(1, -1))
+        return self.activation(self._depthwise(inputs.movedim(-1, 1), self._bias()).movedim(1, -1))
 
 
 class DepthwiseConv1D(_Depthwise):
@@ -236,8 +251,8 @@ class _Separable(_Depthwise):
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         x = self._depthwise(inputs.movedim(-1, 1), None)
-        weight = self.pointwise_kernel.permute(self.dims + 1, self.dims, *range(self.dims))
-        return self.activation(_CONVOLVE[self.dims](x, weight, self.bias).movedim(1, -1))
+        weight = in_float32(self.pointwise_kernel).permute(self.dims + 1, self.dims, *range(self.dims))
+        return self.activation(_CONVOLVE[self.dims](x, weight, self._bias()).movedim(1, -1))
 
 
 class SeparableConv1D(_Separable):
@@ -287,9 +302,10 @@ class _Transposed(_Convolution):
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         y = conv_transpose(
-            inputs, self.kernel, self.strides, self.padding, self.output_padding, None, self.dilation_rate
+            inputs, in_float32(self.kernel), self.strides, self.padding, self.output_padding, None, self.dilation_rate
         )
-        return self.activation(y if self.bias is None else y + self.bias)
+        bias = self._bias()
+        return self.activation(y if bias is None else y + bias)
 
 
 class Conv1DTranspose(_Transposed):

@@ -8,16 +8,17 @@ from typing import Any
 from ...engine import Tensor, no_grad, ops
 from ...engine.dtype import as_dtype
 from .. import activations, constraints, initializers, regularizers
-from ..core import Layer
 from ..masking import set_mask
+from .lora import AdaptedWeight, LoraLayer
 
 __all__ = ["Dense", "EinsumDense", "Embedding", "ReversibleEmbedding"]
 
 
-class Dense(Layer):
-    """activation(x @ kernel + bias); the kernel is (inputs, units)."""
+class Dense(LoraLayer):
+    """activation(x @ kernel + bias); the kernel is (inputs, units). With LoRA, A is (inputs, rank)."""
 
     supports_masking = True
+    kernel = AdaptedWeight("kernel")
 
     def __init__(
         self, units: int, activation: Any = None, use_bias: bool = True, kernel_initializer: Any = "glorot_uniform",
@@ -50,22 +51,27 @@ class Dense(Layer):
                 (self.units,), self.bias_initializer, name="bias", regularizer=self.bias_regularizer,
                 constraint=self.bias_constraint,
             )  # fmt: skip
+        self._enable_given_lora()
 
     def call(self, inputs: Tensor) -> Tensor:
-        if inputs.shape[-1] != self.kernel.shape[0]:
+        kernel = self.kernel
+        if inputs.shape[-1] != kernel.shape[0]:
             raise ValueError(
-                f"layer {self.name} (Dense) was built for inputs whose last dim is {self.kernel.shape[0]}, got shape "
+                f"layer {self.name} (Dense) was built for inputs whose last dim is {kernel.shape[0]}, got shape "
                 f"{inputs.shape}"
             )
         if not inputs.dtype.is_floating_point:
-            inputs = inputs.to(self.dtype)
-        return self.activation(ops.linear(inputs, self.kernel.T, self.bias))
+            inputs = inputs.to(self.compute_dtype)
+        return self.activation(ops.linear(inputs, kernel.T, self.bias))
 
 
-class EinsumDense(Layer):
+class EinsumDense(LoraLayer):
     """activation(einsum(equation, x, kernel) + bias), as "abc,cd->abd"; "..." stands for any dims. `output_shape` has
     the sizes of one output, None where they are those of the input; the bias differs along the letters `bias_axes`.
+    With LoRA, A has the kernel's dims, its last one replaced by the rank.
     """
+
+    kernel = AdaptedWeight("kernel")
 
     def __init__(
         self, equation: str, output_shape: Any, activation: Any = None, bias_axes: str | None = None,
@@ -115,6 +121,7 @@ class EinsumDense(Layer):
                 shape, self.bias_initializer, name="bias", regularizer=self.bias_regularizer,
                 constraint=self.bias_constraint,
             )  # fmt: skip
+        self._enable_given_lora()
 
     def call(self, inputs: Tensor) -> Tensor:
         found = ops.einsum(self.equation, inputs, self.kernel)
@@ -130,8 +137,11 @@ def _letter_sizes(letters: str, shape: Any) -> dict[str, Any]:
     return dict(zip(before + after, (*shape[: len(before)], *tail), strict=True))
 
 
-class Embedding(Layer):
+class Embedding(LoraLayer):
     """Rows of a matrix (input_dim, output_dim) by their numbers: ids (...) -> (..., output_dim)."""
+
+    adapts = "embeddings"
+    embeddings = AdaptedWeight("embeddings")
 
     def __init__(
         self, input_dim: int, output_dim: int, embeddings_initializer: Any = "uniform",
@@ -140,6 +150,7 @@ class Embedding(Layer):
     ) -> None:  # fmt: skip
         settings.pop("input_length", None)
         super().__init__(**settings)
+        self.autocast = False  # ids stay exact
         self._first_rows = weights  # a matrix, or a list with it, that the weights begin with
         self.input_dim, self.output_dim, self.mask_zero = input_dim, output_dim, mask_zero
         chosen = "random_uniform" if embeddings_initializer == "uniform" else embeddings_initializer
@@ -160,6 +171,7 @@ class Embedding(Layer):
             with no_grad():
                 self.embeddings.copy_(rows)
             self._first_rows = None
+        self._enable_given_lora()
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, without the weights."""
@@ -169,7 +181,7 @@ class Embedding(Layer):
     def call(self, inputs: Tensor) -> Tensor:
         ids = inputs.to("int64") if inputs.dtype.is_floating_point else inputs
         try:
-            found = ops.embedding(self.embeddings, ids)
+            found = self._as_output(ops.embedding(self.embeddings, ids))
         except IndexError as error:
             low, high = int(ids.min()), int(ids.max())
             raise IndexError(
@@ -209,8 +221,8 @@ class ReversibleEmbedding(Embedding):
         if not reverse:
             return super().call(inputs)
         kernel = self.embeddings.T if self.tie_weights else self.reverse_embeddings
-        if self.reverse_dtype is not None:
-            inputs, kernel = inputs.to(as_dtype(self.reverse_dtype)), kernel.to(as_dtype(self.reverse_dtype))
+        wanted = as_dtype(self.compute_dtype if self.reverse_dtype is None else self.reverse_dtype)
+        inputs, kernel = inputs.to(wanted), kernel.to(wanted)
         found = inputs @ kernel
         cap = self.logit_soft_cap
         return found if cap is None else (found / cap).tanh() * cap

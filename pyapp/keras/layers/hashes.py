@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...engine import Tensor, ops
-from ..core import KerasTensor, Layer
+from ..core import KerasTensor, Layer, record
 from ..fingerprints import combined, fingerprint, keyed_hash
-from .lookups import encoded, values_of
+from .lookups import encoded, encoded_shape, values_of
 
 __all__ = ["HashedCrossing", "Hashing"]
 
@@ -35,12 +35,15 @@ class _Hashed(Layer):
         self.num_bins, self.output_mode = num_bins, output_mode
         self.built = True
 
-    def __call__(self, inputs: Any, **_: Any) -> Tensor:
+    def __call__(self, inputs: Any, **_: Any) -> Any:
         parts = inputs if isinstance(inputs, (list, tuple)) else [inputs]
         if any(isinstance(part, KerasTensor) for part in parts):
-            raise TypeError(f"{type(self).__name__} prepares data: call it with tokens, before the model")
-        found: Tensor = self.call(inputs)
-        return found
+            return record(self, (inputs,), {})
+        return self.call(inputs)
+
+    def symbolic_outputs(self, inputs: Any) -> KerasTensor:
+        shape = (inputs[0] if isinstance(inputs, (list, tuple)) else inputs).shape
+        return KerasTensor(encoded_shape(shape, self.num_bins, self.output_mode), self.dtype)
 
     def as_numbers(self, numbers: Any) -> Tensor:
         return encoded(ops.tensor(numbers, dtype="int64"), self.num_bins, self.output_mode).to(self.dtype)

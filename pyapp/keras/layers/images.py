@@ -8,6 +8,7 @@ from typing import Any
 from ...engine import Tensor, ops
 from ...engine.ops.random import Generator
 from ...engine.ops.resample import interpolate
+from ...train.metrics import in_float32
 from .. import random
 from ..arguments import layer_is_channels_first
 from ..core import inherited_training
@@ -79,8 +80,8 @@ class PictureLayer(DataFormatLayer):
 
     def transform_images(self, images: Any, transformation: Any = None, training: bool = True) -> Tensor:
         """The changed pictures."""
-        x = self._batch(ops.as_tensor(images).to(self.dtype))
-        return self._like(self.changed(x, transformation, training), images)
+        x = in_float32(self._batch(ops.as_tensor(images).to(self.compute_dtype)))
+        return self._like(self.changed(x, transformation, training), images).to(self.compute_dtype)
 
     def transform_labels(self, labels: Any, transformation: Any = None, training: bool = True) -> Tensor:
         """The labels of the changed pictures."""

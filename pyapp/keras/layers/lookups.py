@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable
 from math import log
 from typing import Any
-from zlib import crc32
 
 from ...engine import Tensor, ops
 from ...engine.lazy import np
-from ..core import Layer
+from ..core import KerasTensor, Layer, record
+from ..fingerprints import fingerprint
 
 __all__ = ["Discretization", "IntegerLookup", "StringLookup"]
 
@@ -32,6 +32,15 @@ def encoded(ids: Tensor, size: int, mode: str, weights: Tensor | None = None) ->
     if mode == "multi_hot":
         return (counts > 0).to("float32")
     return counts if weights is None else counts * weights
+
+
+def encoded_shape(shape: Any, size: int, mode: str) -> Any:
+    """The shape of `encoded` for numbers of a shape."""
+    if mode == "int":
+        return shape
+    if mode == "one_hot":
+        return (*(shape[:-1] if len(shape) > 1 and shape[-1] == 1 else shape), size)
+    return (*shape[:-1], size)
 
 
 class _Lookup(Layer):
@@ -63,7 +72,8 @@ class _Lookup(Layer):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, with the vocabulary that was learned."""
-        learned = {"vocabulary": list(self.words) or None, "idf_weights": list(self.document_weights) or None}
+        weights = list(self.document_weights) if self.output_mode == "tf_idf" else []
+        learned = {"vocabulary": list(self.words) or None, "idf_weights": weights or None}
         return {**super().get_config(), **learned}
 
     def as_token(self, value: Any) -> Any:
@@ -113,14 +123,39 @@ class _Lookup(Layer):
         seen = Counter(token for row in documents for token in set(row))
         self.document_weights = [log(1 + len(documents) / (1 + seen[token])) for token in self.words]
 
-    def __call__(self, inputs: Any, **kwargs: Any) -> Any:
-        if hasattr(inputs, "calls") or type(inputs).__name__ == "KerasTensor":
-            raise TypeError(f"{type(self).__name__} prepares data: call it with tokens, before the model")
-        return self.call(inputs)
+    def __call__(self, inputs: Any, **_: Any) -> Any:
+        return record(self, (inputs,), {}) if isinstance(inputs, KerasTensor) else self.call(inputs)
 
-    def call(self, inputs: Any) -> Any:
+    def symbolic_outputs(self, inputs: KerasTensor) -> KerasTensor:
+        if self.output_mode == "int":
+            return KerasTensor(inputs.shape, "string" if self.invert and self.texts else "int64")
+        if self.expected_size is None:
+            self._check_adapted()
+        return KerasTensor(encoded_shape(inputs.shape, self._size(), self.output_mode))
+
+    def _check_adapted(self) -> None:
         if not self.words:
             raise ValueError(f"layer {self.name} ({type(self).__name__}) has no vocabulary: call adapt() first")
+
+    def _size(self) -> int:
+        """The length of the vectors."""
+        if self.pad_to_max_tokens and self.max_tokens:
+            return self.max_tokens
+        return self.vocabulary_size() if self.words or self.expected_size is None else self.expected_size
+
+    texts = False  # whether tokens are texts
+    expected_size: int | None = None  # of the vocabulary, while a file is read that has it elsewhere
+
+    def read_vocabulary(self, text: str, idf_weights: Any = None) -> None:
+        """Sets the vocabulary that a file of Keras has, one token a line; and its weights, with those of unknown
+        tokens."""
+        tokens: list[Any] = text.split("\n")
+        words = [self.as_token(token) for token in tokens][len(self._special) :]
+        weights = None if idf_weights is None else np.asarray(idf_weights).tolist()[len(self._special) :][: len(words)]
+        self.set_vocabulary(words, weights)
+
+    def call(self, inputs: Any) -> Any:
+        self._check_adapted()
         every = self.get_vocabulary()
         if self.invert:
             places = np.asarray(inputs.numpy() if isinstance(inputs, Tensor) else inputs)
@@ -144,7 +179,7 @@ class _Lookup(Layer):
             return masked + (self.bucket(token) % self.unknown if self.unknown > 1 else 0)
 
         ids = ops.tensor(number(values_of(inputs)), dtype="int64")
-        size = self.max_tokens if self.pad_to_max_tokens and self.max_tokens else len(every)
+        size = self._size()
         weights = None
         if self.output_mode == "tf_idf":
             mean = sum(self.document_weights) / len(self.document_weights)
@@ -154,8 +189,10 @@ class _Lookup(Layer):
 
 
 class StringLookup(_Lookup):
-    """Texts to their numbers in a vocabulary. Of several numbers for unknown texts (`num_oov_indices`), a checksum
-    chooses."""
+    """Texts to their numbers in a vocabulary. Of several numbers for unknown texts (`num_oov_indices`), FarmHash
+    chooses, as in TensorFlow."""
+
+    texts = True
 
     def __init__(
         self, max_tokens: int | None = None, num_oov_indices: int = 1, mask_token: str | None = None,
@@ -171,7 +208,7 @@ class StringLookup(_Lookup):
         return value.decode() if isinstance(value, bytes) else str(value)
 
     def bucket(self, token: str) -> int:
-        return crc32(token.encode())
+        return fingerprint(token)
 
 
 class IntegerLookup(_Lookup):
@@ -202,7 +239,7 @@ class Discretization(Layer):
         **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(**settings)
-        if (bin_boundaries is None) == (num_bins is None):
+        if bin_boundaries is None and num_bins is None:
             raise ValueError("Discretization: takes bin_boundaries, or num_bins and then adapt()")
         if output_mode not in _MODES[:-1]:
             raise ValueError(f"Discretization: output_mode is one of {', '.join(_MODES[:-1])}, not {output_mode!r}")
@@ -212,12 +249,8 @@ class Discretization(Layer):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, with the ranges that were chosen."""
-        config = super().get_config()
-        return (
-            config
-            if self.bin_boundaries is None
-            else {**config, "bin_boundaries": self.bin_boundaries, "num_bins": None}
-        )
+        config, edges = super().get_config(), self.bin_boundaries
+        return config if edges is None else {**config, "bin_boundaries": edges, "num_bins": len(edges) + 1}
 
     def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
         """Measures the boundaries."""

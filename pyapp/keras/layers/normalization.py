@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...engine import Tensor, no_grad, ops
+from ...train.metrics import in_float32
 from .. import constraints, initializers, regularizers
 from ..core import Layer
 from ..nn_functions import rms_normalization
@@ -46,13 +47,20 @@ class _Scaled(Layer):
         if self.scale:
             self.gamma = self.add_weight(
                 shape, self.gamma_initializer, name="gamma", regularizer=self.gamma_regularizer,
-                constraint=self.gamma_constraint,
+                constraint=self.gamma_constraint, autocast=False,
             )  # fmt: skip
         if self.center:
             self.beta = self.add_weight(
                 shape, self.beta_initializer, name="beta", regularizer=self.beta_regularizer,
-                constraint=self.beta_constraint,
+                constraint=self.beta_constraint, autocast=False,
             )  # fmt: skip
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return self._as_output(self.normalized(in_float32(inputs)))
+
+    def normalized(self, inputs: Tensor) -> Tensor:
+        """The outputs, in the dtype of the weights."""
+        raise NotImplementedError
 
 
 class BatchNormalization(_Scaled):
@@ -78,14 +86,17 @@ class BatchNormalization(_Scaled):
         channels = input_shape[self.axis]
         self._add_scale((channels,))
         self.moving_mean = self.add_weight(
-            (channels,), self.moving_mean_initializer, name="moving_mean", trainable=False
+            (channels,), self.moving_mean_initializer, name="moving_mean", trainable=False, autocast=False
         )
         self.moving_variance = self.add_weight(
-            (channels,), self.moving_variance_initializer, name="moving_variance", trainable=False
+            (channels,), self.moving_variance_initializer, name="moving_variance", trainable=False, autocast=False
         )
 
     def call(self, inputs: Tensor, training: bool = False, mask: Tensor | None = None) -> Tensor:
-        x = inputs if inputs.dtype.is_floating_point else inputs.to(self.dtype)
+        x = in_float32(inputs if inputs.dtype.is_floating_point else inputs.to(self.compute_dtype))
+        return self._as_output(self._of_batch(x, training, mask))
+
+    def _of_batch(self, x: Tensor, training: bool, mask: Tensor | None) -> Tensor:
         axis = self.axis % x.ndim
         others = [dim for dim in range(x.ndim) if dim != axis]
         if training and self.trainable and mask is not None:
@@ -152,11 +163,12 @@ class LayerNormalization(_Scaled):
             axis, epsilon, center, scale, beta_initializer, gamma_initializer, beta_regularizer, gamma_regularizer,
             beta_constraint, gamma_constraint, **settings,
         )  # fmt: skip
+        self.autocast = False  # it computes in float32
 
     def build(self, input_shape: Any) -> None:
         self._add_scale([input_shape[axis] for axis in self._axes(len(input_shape))])
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def normalized(self, inputs: Tensor) -> Tensor:
         axes = self._axes(inputs.ndim)
         last = list(range(inputs.ndim - len(axes), inputs.ndim))
         x = inputs if axes == last else inputs.movedim(axes, last)
@@ -176,6 +188,7 @@ class GroupNormalization(_Scaled):
             axis, epsilon, center, scale, beta_initializer, gamma_initializer, beta_regularizer, gamma_regularizer,
             beta_constraint, gamma_constraint, **settings,
         )  # fmt: skip
+        self.autocast = False  # it computes in float32
         self.groups = groups
 
     def build(self, input_shape: Any) -> None:
@@ -186,7 +199,7 @@ class GroupNormalization(_Scaled):
         self.groups = groups
         self._add_scale((channels,))
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def normalized(self, inputs: Tensor) -> Tensor:
         axis = self.axis % inputs.ndim
         y = ops.group_norm(inputs.movedim(axis, 1), self.groups, self.gamma, self.beta, self.epsilon)
         return y.movedim(1, axis)

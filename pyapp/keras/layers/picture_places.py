@@ -9,7 +9,7 @@ from ...engine import Tensor, ops
 from ...engine.ops.random import Generator
 from ...engine.ops.resample import grid_sample
 from .. import image_warps, random
-from .images import RandomPictureLayer, centre, draw, happens, of_each, of_shape, resized
+from .images import RandomPictureLayer, draw, happens, of_each, of_shape, resized
 
 __all__ = [
     "RandomCrop", "RandomElasticTransform", "RandomFlip", "RandomPerspective", "RandomRotation", "RandomShear",
@@ -251,8 +251,8 @@ class RandomElasticTransform(_Moving):
 
 
 class RandomCrop(RandomPictureLayer):
-    """A part of each picture of a batch at the same random place; the middle in evaluation. Smaller pictures are
-    enlarged."""
+    """A part of each picture of a batch at the same random place. In evaluation, and of smaller pictures, the largest
+    part in the middle that has the shape, resized."""
 
     moves = True
 
@@ -273,10 +273,8 @@ class RandomCrop(RandomPictureLayer):
         return self._cropped(x, drawn, "nearest")
 
     def _cropped(self, x: Tensor, drawn: Any, interpolation: str) -> Tensor:
-        if x.shape[1] < self.height or x.shape[2] < self.width:
-            return resized(of_shape(x, self.height, self.width), self.height, self.width, interpolation)
         if drawn is None:
-            return centre(x, self.height, self.width)
+            return resized(of_shape(x, self.height, self.width), self.height, self.width, interpolation)
         rows, columns = (
             first + ops.arange(size, device=x.device)
             for first, size in zip(drawn, (self.height, self.width), strict=True)

@@ -10,7 +10,8 @@ from math import log, prod
 from typing import Any
 
 from ...engine import Tensor, no_grad, ops
-from ..core import Layer
+from ...engine.lazy import np
+from ..core import KerasTensor, Layer, record
 
 __all__ = ["CategoryEncoding", "Normalization", "Rescaling", "TextVectorization"]
 
@@ -25,8 +26,8 @@ class Rescaling(Layer):
         self.scale, self.offset = scale, offset
 
     def call(self, inputs: Tensor) -> Tensor:
-        x = inputs.to(self.dtype)
-        return x * ops.as_tensor(self.scale).to(self.dtype) + ops.as_tensor(self.offset).to(self.dtype)
+        x = inputs.to(self.compute_dtype)
+        return x * ops.as_tensor(self.scale).to(self.compute_dtype) + ops.as_tensor(self.offset).to(self.compute_dtype)
 
 
 class Normalization(Layer):
@@ -42,6 +43,7 @@ class Normalization(Layer):
             raise ValueError("Normalization: mean and variance are given together")
         self.axis = () if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
         self.given = None if mean is None else (mean, variance)
+        self.has_learned = mean is not None
         self.invert = invert
 
     def build(self, input_shape: Any) -> None:
@@ -56,7 +58,7 @@ class Normalization(Layer):
             return
         count = prod(sizes)  # numbers that are given are no weights
         self.mean, self.variance = (  # type: ignore[assignment]
-            ops.as_tensor(value).to(self.dtype).reshape(-1).expand(count).reshape(sizes) for value in self.given
+            ops.as_tensor(value).to(self.compute_dtype).reshape(-1).expand(count).reshape(sizes) for value in self.given
         )
 
     def adapt(self, data: Any) -> None:
@@ -65,7 +67,7 @@ class Normalization(Layer):
             raise ValueError(
                 f"layer {self.name} (Normalization) has a mean and a variance: adapt() would change nothing"
             )
-        x = ops.as_tensor(data).to(self.dtype)
+        x = ops.as_tensor(data).to(self.compute_dtype)
         if not self.built:
             self._build_for(x)
         kept = {axis % x.ndim for axis in self.axis}
@@ -73,9 +75,13 @@ class Normalization(Layer):
         with no_grad():
             self.mean.copy_(x.mean(others).reshape(self.mean.shape))
             self.variance.copy_(x.var(others, correction=0).reshape(self.variance.shape))
+        self.has_learned = True
+
+    def weights_were_read(self) -> None:
+        self.has_learned = True
 
     def call(self, inputs: Tensor) -> Tensor:
-        x = inputs.to(self.dtype)
+        x = inputs.to(self.compute_dtype)
         mean, deviation = self.mean.reshape(self.shape), self.variance.reshape(self.shape).sqrt().clamp(min=1e-7)
         return x * deviation + mean if self.invert else (x - mean) / deviation
 
@@ -102,13 +108,13 @@ class CategoryEncoding(Layer):
         ids = inputs.to("int64")
         if self.output_mode == "one_hot" and ids.ndim and ids.shape[-1] == 1:
             ids = ids.squeeze(-1)
-        one_hot = (ids.unsqueeze(-1) == ops.arange(self.num_tokens)).to(self.dtype)
+        one_hot = (ids.unsqueeze(-1) == ops.arange(self.num_tokens)).to(self.compute_dtype)
         if self.output_mode == "one_hot":
             return one_hot
         if count_weights is not None:
-            one_hot = one_hot * ops.as_tensor(count_weights).to(self.dtype).unsqueeze(-1)
+            one_hot = one_hot * ops.as_tensor(count_weights).to(self.compute_dtype).unsqueeze(-1)
         counts = one_hot.sum(-2)
-        return counts if self.output_mode == "count" else (counts > 0).to(self.dtype)
+        return counts if self.output_mode == "count" else (counts > 0).to(self.compute_dtype)
 
 
 def _texts(data: Any, steps: int | None) -> Iterator[Any]:
@@ -211,7 +217,8 @@ class TextVectorization(Layer):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, with the words that were learned."""
-        learned = {"vocabulary": list(self.words) or None, "idf_weights": list(self.weights_of_words) or None}
+        weights = list(self.weights_of_words) if self.output_mode == "tf_idf" else []
+        learned = {"vocabulary": list(self.words) or None, "idf_weights": weights or None}
         return {**super().get_config(), **learned}
 
     def get_vocabulary(self, include_special_tokens: bool = True) -> list[str]:
@@ -222,7 +229,30 @@ class TextVectorization(Layer):
     def vocabulary_size(self) -> int:
         return len(self.get_vocabulary())
 
+    def _size(self) -> int:
+        """The length of the vectors."""
+        if self.pad_to_max_tokens and self.max_tokens:
+            return self.max_tokens
+        return len(self.words) + 1 if self.words or self.expected_size is None else self.expected_size
+
+    expected_size: int | None = None  # of the vocabulary, while a file is read that has it elsewhere
+
+    def symbolic_outputs(self, inputs: KerasTensor) -> KerasTensor:
+        if self.output_mode == "int":
+            return KerasTensor((inputs.shape[0], self.length), "int64")
+        return KerasTensor((inputs.shape[0], self._size()))
+
+    def read_vocabulary(self, text: str, idf_weights: Any = None) -> None:
+        """Sets the vocabulary that a file of Keras has, one word a line; and its weights, with that of the unknown
+        word."""
+        special = len(self.get_vocabulary()) - len(self.words)
+        words = text.split("\n")[special:]
+        weights = None if idf_weights is None else np.asarray(idf_weights).tolist()[special:][: len(words)]
+        self.set_vocabulary(words, weights)
+
     def __call__(self, inputs: Any, **kwargs: Any) -> Any:
+        if isinstance(inputs, KerasTensor):
+            return record(self, (inputs,), {})
         if isinstance(inputs, str):
             return self.call([inputs])[0]
         return self.call(inputs.tolist() if hasattr(inputs, "tolist") else inputs)
@@ -235,7 +265,7 @@ class TextVectorization(Layer):
         if self.output_mode == "int":
             length = self.length or max((len(row) for row in ids), default=0)
             return ops.tensor([(row + [0] * length)[:length] for row in ids], dtype="int64")
-        size = self.max_tokens if self.pad_to_max_tokens and self.max_tokens else len(self.words) + 1
+        size = self._size()
         weights = [sum(self.weights_of_words) / len(self.words), *self.weights_of_words] if self.words else [0.0]
         rows = []
         for row in ids:

@@ -332,6 +332,11 @@ class RNN(Layer):
             args = (args[0][0], *args[1:])
         return super().__call__(*args, **kwargs)
 
+    @property
+    def states(self) -> list[Tensor]:
+        """Of a stateful layer: the states after the last batch."""
+        return list(self.kept or ())
+
     def call(
         self, sequences: Tensor, initial_state: Any = None, mask: Tensor | None = None, training: bool = False
     ) -> Any:
@@ -351,7 +356,7 @@ class RNN(Layer):
             states = cell.zero_states(batch, parts)
         dropped = None
         if training and cell.recurrent_dropout:
-            ones = ops.ones(states[0].shape, device=sequences.device)
+            ones = ops.ones(states[0].shape, dtype=states[0].dtype, device=sequences.device)
             dropped = F.dropout(ones, cell.recurrent_dropout, generator=cell.generator)
         steps = range(sequences.shape[1])
         outputs: list[Tensor] = []

@@ -116,7 +116,7 @@ class GaussianDropout(_Random):
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training or not self.rate:
             return inputs
-        noise = ops.randn(inputs.shape, generator=self.generator, device=inputs.device)
+        noise = ops.randn(inputs.shape, generator=self.generator, device=inputs.device).to(inputs.dtype)
         return inputs * (1.0 + noise * sqrt(self.rate / (1 - self.rate)))
 
 
@@ -130,7 +130,8 @@ class GaussianNoise(_Random):
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training or not self.stddev:
             return inputs
-        return inputs + ops.randn(inputs.shape, generator=self.generator, device=inputs.device) * self.stddev
+        noise = ops.randn(inputs.shape, generator=self.generator, device=inputs.device).to(inputs.dtype)
+        return inputs + noise * self.stddev
 
 
 class ActivityRegularization(Layer):

@@ -6,6 +6,7 @@ from math import ceil, log2
 from typing import Any
 
 from ...engine import Tensor, ops
+from ...train.metrics import in_float32
 from ..arguments import layer_is_channels_first
 from ..core import Layer
 from ..initializers import STFT
@@ -119,14 +120,14 @@ class MelSpectrogram(Layer):
         self.min_power, self.ref_power = min_power, ref_power
 
     def call(self, inputs: Tensor) -> Tensor:
-        x = inputs.to(self.dtype)
+        x = in_float32(inputs.to(self.compute_dtype))
         real, imaginary = stft(x, self.sequence_length, self.sequence_stride, self.fft_length, self.window)
         found = (real.square() + imaginary.square()).sqrt() ** self.mag_exp @ self._bands().to(x.dtype).to(x.device)
         if self.power_to_db:
             reference = max(abs(self.ref_power), self.min_power)
             found = 10.0 * (found.clamp(min=self.min_power).log10() - ops.tensor(float(reference)).log10())
             found = ops.maximum(found, found.amax() - self.top_db)
-        return found.mT
+        return found.mT.to(self.compute_dtype)
 
     def _bands(self) -> Tensor:
         """How much of each frequency is in each band, (fft_length // 2 + 1, num_mel_bins)."""

@@ -7,6 +7,7 @@ from typing import Any
 from ...engine import Tensor, no_grad, ops
 from ..core import Layer, ModuleLayer, as_layer
 from ..initializers import TruncatedNormal
+from ..weight_attributes import weights_read_in
 
 __all__ = ["SpectralNormalization", "TorchModuleWrapper", "Wrapper"]
 
@@ -43,14 +44,14 @@ class SpectralNormalization(Wrapper):
 
     def _kernel(self) -> Tensor:
         for name in ("kernel", "embeddings"):
-            found: Tensor | None = getattr(self.layer, name, None)
+            found: Tensor | None = self.layer.__dict__.get(name)  # itself, not as it is read
             if found is not None:
                 return found
         raise ValueError(f"SpectralNormalization: {type(self.layer).__name__} has neither a kernel nor embeddings")
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         if training:
-            with no_grad():
+            with no_grad(), weights_read_in(None):
                 self._normalize()
         return self.layer(inputs)
 
