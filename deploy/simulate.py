@@ -643,15 +643,17 @@ class Compared:
         return self.simulated / self.real - 1
 
 
-def check(model: str, service: Service, count: int = 2, seconds: float = 40.0, seed: int = 3) -> list[Compared]:
-    """Real servers under load and the same load in the simulation: requests at random times at two thirds of what the
-    replicas can do, one replica after another; then as many as they take.
+def check(
+    model: str, service: Service, count: int = 2, seconds: float = 40.0, load: float = 0.66, seed: int = 3
+) -> list[Compared]:  # fmt: skip
+    """Real servers under load and the same load in the simulation: requests at random times, one replica after another,
+    at a share `load` of what the replicas can do with a processor each; then as many as they take.
     """
     output, length = 48, 20
     with servers(model, count, "--parallel", str(service.rows)) as made:
         prompt, _ = made[0].ask(words(length, 10**6), 1)
         alone = service.request + service.prompt_pass * prompt / PASS + (output - 1) * service.step(8) / 8
-        rate = count * 0.66 / alone
+        rate = count * load / alone
         chance = random.Random(seed)
         times, now = [], 0.0
         while now < seconds:
@@ -689,7 +691,7 @@ def check(model: str, service: Service, count: int = 2, seconds: float = 40.0, s
     print(f"{len(real)} requests; where they had work, the servers' threads had {100 * given:.0f} % of a processor")
     return [
         Compared("tokens/s, as many requests as they take", saturated, full),
-        Compared("seconds of a request at two thirds of that, mean", statistics.mean(real), statistics.mean(latencies)),
+        Compared(f"seconds of a request at {load:g} of that, mean", statistics.mean(real), statistics.mean(latencies)),
         Compared("the same, median", quantile(real, 0.5), quantile(latencies, 0.5)),
         Compared("the same, 99th percentile", quantile(real, 0.99), quantile(latencies, 0.99)),
     ]
@@ -784,6 +786,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_argument("--first", type=float, default=1.0, help="seconds to the first token, for 99 of 100")
         command.add_argument("--users", type=int, nargs="+", default=[10**3, 10**4, 10**5, 10**6])
         command.add_argument("--seconds", type=float, default=40.0)
+        command.add_argument("--load", type=float, default=0.66, help="of what the replicas can do (default: 0.66)")
     given = parser.parse_args(arguments)
     if given.command == "page":
         visits = visits_of(Path(given.folder))
@@ -800,7 +803,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     service, work = read_service(given.service), Workload()
     if given.command == "check":
-        found = check(given.model, service, seconds=given.seconds)
+        found = check(given.model, service, seconds=given.seconds, load=given.load)
         for one in found:
             print(f"{one.what}: {one.real:.4g} measured, {one.simulated:.4g} predicted, {100 * one.error:+.1f} %")
         return 0 if all(abs(one.error) <= 0.15 for one in found) else 1
