@@ -6,8 +6,10 @@
     python deploy/simulate.py rack service.json              # a rack is lost
     python deploy/simulate.py page dist                      # the built page: bytes of a visit, what a CDN sees
 
-A replica is simulated turn by turn, as pyapp/serve/scheduler.py works: a turn is one pass of a prompt and one step of
-all texts that are being written. Only the times of a pass and of a step of so many rows are measured. The events are
+A replica is simulated turn by turn, as pyapp/serve/scheduler.py works: a turn is one pass of prompts and one step of
+all texts that are being written. Only the times of a pass and of a step of so many rows are measured, without the time
+for which the server's thread waited for a processor. `check` measures that time too while the servers run, and gives it
+to the simulated ones, so that other programs of the machine do not count as errors of the model. The events are
 simpy's. Of more than CELL replicas a cell is simulated, with its share of the users.
 """
 
@@ -35,7 +37,9 @@ from typing import Any
 
 import simpy
 
-PASS = 128  # tokens of a prompt that are read in one pass
+PASS = 128  # tokens of prompts that are read in one pass
+LEAST = 16  # of a prompt that is not read to its end there
+TICK = 0.05  # seconds for which one share of a processor holds
 CELL = 24  # replicas that are simulated
 ROOT = Path(__file__).resolve().parents[1]
 ROWS = (1, 2, 4, 8, 16)  # texts at once whose steps are timed
@@ -44,13 +48,22 @@ ROWS = (1, 2, 4, 8, 16)  # texts at once whose steps are timed
 @dataclass(frozen=True)
 class Service:
     """What was measured of a replica: seconds of a pass of `PASS` tokens, of a step by its number of rows, and of what
-    a request costs besides (HTTP, tokens, the first look at the model).
+    a request costs besides (HTTP, tokens, the first look at the model). `row`: of a row of a step that runs in one pass
+    with prompts; None: they take their time one after the other.
     """
 
     prompt_pass: float
     steps: tuple[tuple[int, float], ...]
     request: float = 0.0
     rows: int = 16
+    row: float | None = None
+
+    def turn(self, tokens: int, rows: int) -> float:
+        """Seconds of a turn that reads so many tokens of prompts beside a step of so many rows."""
+        own = self.step(rows) if rows else 0.0
+        if tokens and self.row is not None:
+            own = min(own, self.row * rows)
+        return self.prompt_pass * tokens / PASS + own
 
     def step(self, rows: int) -> float:
         """Seconds of a step of so many rows: between two measured numbers on the line through them."""
@@ -59,6 +72,24 @@ class Service:
             if few <= rows <= many and few < many:
                 return fast + (slow - fast) * (rows - few) / (many - few)
         return known[0][1] if rows < known[0][0] else known[-1][1] * rows / known[-1][0]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The share of a processor that a replica's thread has, from the beginning on for TICK seconds each; then all."""
+
+    values: tuple[float, ...] = ()
+
+    def seconds(self, begin: float, work: float) -> float:
+        """How long something takes that begins at a time and would take `work` seconds with a processor of its own."""
+        now = begin
+        while work > 0 and (tick := int(now / TICK)) < len(self.values):
+            there = max((tick + 1) * TICK - now, 1e-9)
+            done = there * self.values[tick]
+            if done >= work:
+                return now + work / self.values[tick] - begin
+            now, work = now + there, work - done
+        return now + work - begin
 
 
 @dataclass(frozen=True)
@@ -100,8 +131,11 @@ class Job:
 class Replica:
     """One server: a queue, rows that are being written, and prompts that its cache has kept."""
 
-    def __init__(self, env: simpy.Environment, service: Service, kept: int = 64, shared: int = 0) -> None:
+    def __init__(
+        self, env: simpy.Environment, service: Service, kept: int = 64, shared: int = 0, shares: Shares | None = None
+    ) -> None:
         self.env, self.service, self.kept, self.shared = env, service, kept, shared
+        self.shares = shares or Shares()
         self.waiting: list[Job] = []
         self.running: list[Job] = []
         self.prompts: OrderedDict[int, int] = OrderedDict()  # tokens of the conversations that the cache has kept
@@ -133,21 +167,25 @@ class Replica:
             spent = self._admit()
             reading = [job for job in self.running if job.read < job.prompt]
             writing = [job for job in self.running if job.read >= job.prompt]
-            if reading:
-                tokens = min(PASS, reading[0].prompt - reading[0].read)
-                spent += self.service.prompt_pass * tokens / PASS
-            if writing:
-                spent += self.service.step(len(writing))
+            pieces: list[tuple[Job, int]] = []
+            left = PASS
+            for job in reading:
+                tokens = min(left, job.prompt - job.read)
+                if tokens < min(LEAST, job.prompt - job.read):
+                    break
+                pieces.append((job, tokens))
+                left -= tokens
+            spent = self.shares.seconds(self.env.now, spent + self.service.turn(PASS - left, len(writing)))
             self.busy += spent
             yield self.env.timeout(spent)
             if not self.alive:
                 return
             for job in writing:
                 self._write(job)
-            if reading:
-                reading[0].read = min(reading[0].read + PASS, reading[0].prompt)
-                if reading[0].read == reading[0].prompt:
-                    self._write(reading[0])  # the pass gives the first token
+            for job, tokens in pieces:
+                job.read += tokens
+                if job.read == job.prompt:
+                    self._write(job)  # the pass gives the first token
 
     def _admit(self) -> float:
         """Requests that find a row; seconds that they cost at once."""
@@ -257,11 +295,15 @@ def run(
     service: Service, replicas: int, arrivals: Callable[[simpy.Environment, Callable[[Job], None]], Any],
     route: Any, seconds: float, shared: int = 0, warm: float = 0.0,
     events: Callable[[simpy.Environment, list[Replica], Callable[[Job], None]], Any] | None = None,
+    shares: Sequence[Shares] = (),
 ) -> Results:  # fmt: skip
-    """Simulates replicas for so many seconds; of the results, those that came after `warm` seconds."""
+    """Simulates replicas for so many seconds; of the results, those that came after `warm` seconds. `shares`: those of
+    the replicas, if they have no processors of their own.
+    """
     env = simpy.Environment()
     found = Results()
-    servers = [Replica(env, service, shared=shared) for _ in range(replicas)]
+    each = shares or [Shares()] * replicas
+    servers = [Replica(env, service, shared=shared, shares=each[i]) for i in range(replicas)]
 
     def done(job: Job) -> None:
         if job.came >= warm:
@@ -459,7 +501,7 @@ class Server:
 
     def ask(self, prompt: str, output: int) -> tuple[int, float]:
         """Writes so many tokens; the number of the prompt's tokens, and seconds."""
-        body = {"prompt": prompt, "max_tokens": output, "temperature": 0}
+        body = {"prompt": prompt, "max_tokens": output, "temperature": 0, "ignore_eos": True}
         begin = time.perf_counter()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
@@ -469,8 +511,56 @@ class Server:
         if answer.status != 200:
             raise RuntimeError(f"the server answers {answer.status}: {found}")
         if found["usage"]["completion_tokens"] != output:
-            raise RuntimeError("the text ended early: measure with a model that does not end by itself")
+            raise RuntimeError("the text ended early")
         return int(found["usage"]["prompt_tokens"]), time.perf_counter() - begin
+
+    def on_processor(self) -> tuple[float, float]:
+        """Seconds that the thread which computes has run, and waited for a processor (Linux); (0, 0) elsewhere."""
+        found = []
+        for path in Path(f"/proc/{self.process.pid}/task").glob("*/schedstat"):
+            try:
+                ran, waited, _ = path.read_text().split()
+            except OSError:  # a thread that has ended
+                continue
+            found.append((int(ran) / 1e9, int(waited) / 1e9))
+        return max(found, default=(0.0, 0.0))
+
+
+class Watch:
+    """Measures, in a thread, the shares of a processor that servers' threads had while it is open."""
+
+    def __init__(self, servers: Sequence[Server]) -> None:
+        self._servers = servers
+        self._values: list[list[float]] = [[] for _ in servers]
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    @property
+    def shares(self) -> list[Shares]:
+        return [Shares(tuple(values)) for values in self._values]
+
+    def _run(self) -> None:
+        begin, before = time.perf_counter(), [server.on_processor() for server in self._servers]
+        while not self._ended.wait(TICK / 2):
+            ticks = int((time.perf_counter() - begin) / TICK)
+            if ticks == len(self._values[0]):
+                continue
+            for i, server in enumerate(self._servers):
+                now = server.on_processor()
+                ran, waited = (new - old for new, old in zip(now, before[i], strict=True))
+                # Where the thread had little to do, nothing is known: as before.
+                known = ran + waited > TICK / 5
+                share = max(ran / (ran + waited), 0.01) if known else (self._values[i] or [1.0])[-1]
+                self._values[i] += [share] * (ticks - len(self._values[i]))
+                before[i] = now
 
 
 @contextmanager
@@ -515,11 +605,14 @@ def measure(model: str, count: int = 2, output: int = 64, tries: int = 3) -> Ser
         seeds = iter(range(10**9))
 
         def together(rows: int, tokens: int, length: int) -> tuple[float, float]:
-            """(tokens of the prompts, seconds) of so many requests at once to each server."""
-            begin = time.perf_counter()
+            """(tokens of the prompts, seconds but for those of waiting for a processor) of so many requests at once to
+            each server.
+            """
             texts = [(server, words(length, next(seeds))) for server in made for _ in range(rows)]
+            begin, before = time.perf_counter(), [server.on_processor()[1] for server in made]
             found = at_once([partial(server.ask, text, tokens) for server, text in texts])
-            return statistics.mean(tokens for tokens, _ in found), time.perf_counter() - begin
+            waited = statistics.mean(server.on_processor()[1] - old for server, old in zip(made, before, strict=True))
+            return statistics.mean(tokens for tokens, _ in found), time.perf_counter() - begin - waited
 
         def best(rows: int, tokens: int, length: int) -> tuple[float, float]:
             """The median of some tries, because the machine's neighbours change."""
@@ -534,7 +627,7 @@ def measure(model: str, count: int = 2, output: int = 64, tries: int = 3) -> Ser
         for rows in ROWS:
             few, many = best(rows, output // 4, 4), best(rows, output, 4)
             steps.append((rows, max(many[1] - few[1], 1e-6) / (output - output // 4)))
-    return Service(per_token * PASS, tuple(steps), request, max(ROWS))
+    return Service(per_token * PASS, tuple(steps), request, max(ROWS), steps[-1][1] / steps[-1][0])
 
 
 @dataclass(frozen=True)
@@ -550,55 +643,66 @@ class Compared:
         return self.simulated / self.real - 1
 
 
-def check(model: str, service: Service, count: int = 2, seconds: float = 40.0, seed: int = 3) -> list[Compared]:
-    """Real servers under load and the same load in the simulation: requests at random times at two thirds of what the
-    replicas can do, one replica after another; then as many as they take.
+def check(
+    model: str, service: Service, count: int = 2, seconds: float = 40.0, load: float = 0.66, seed: int = 3
+) -> list[Compared]:  # fmt: skip
+    """Real servers under load and the same load in the simulation: requests at random times, one replica after another,
+    at a share `load` of what the replicas can do with a processor each; then as many as they take.
     """
     output, length = 48, 20
     with servers(model, count, "--parallel", str(service.rows)) as made:
         prompt, _ = made[0].ask(words(length, 10**6), 1)
         alone = service.request + service.prompt_pass * prompt / PASS + (output - 1) * service.step(8) / 8
-        rate = count * 0.66 / alone
+        rate = count * load / alone
         chance = random.Random(seed)
         times, now = [], 0.0
         while now < seconds:
             now += chance.expovariate(rate)
             times.append(now)
-        begin = time.perf_counter()
-
-        def at(i: int) -> float:
-            time.sleep(max(begin + times[i] - time.perf_counter(), 0))
-            return made[i % count].ask(words(length, 2 * 10**6 + i), output)[1]
-
-        real = at_once([lambda i=i: at(i) for i in range(len(times))])
         clients, each = 2 * service.rows * count, 3
-        started = time.perf_counter()
-        at_once(
-            [lambda i=i: [made[i % count].ask(words(length, 10**7 + 100 * i + n), output) for n in range(each)]
-             for i in range(clients)]
-        )  # fmt: skip
-        saturated = clients * each * output / (time.perf_counter() - started)
+        with Watch(made) as in_open_loop:
+            begin = time.perf_counter()
+
+            def at(i: int) -> float:
+                time.sleep(max(begin + times[i] - time.perf_counter(), 0))
+                return made[i % count].ask(words(length, 2 * 10**6 + i), output)[1]
+
+            real = at_once([lambda i=i: at(i) for i in range(len(times))])
+        with Watch(made) as when_full:
+            started = time.perf_counter()
+            at_once(
+                [lambda i=i: [made[i % count].ask(words(length, 10**7 + 100 * i + n), output) for n in range(each)]
+                 for i in range(clients)]
+            )  # fmt: skip
+            saturated = clients * each * output / (time.perf_counter() - started)
 
     def arrivals(env: simpy.Environment, submit: Callable[[Job], None]) -> Iterator[Any]:
         for i, moment in enumerate(times):
             yield env.timeout(moment - env.now)
             submit(Job(i, prompt, output, env.now))
 
-    open_loop = run(service, count, arrivals, RoundRobin(), times[-1] + 600)
-    full = run_closed(service, count, clients, each, prompt, output)
+    def in_turn(job: Job, replicas: Sequence[Replica]) -> Replica:
+        return replicas[job.conversation % len(replicas)]  # where the real one went
+
+    open_loop = run(service, count, arrivals, in_turn, times[-1] + 600, shares=in_open_loop.shares)
+    full = run_closed(service, count, clients, each, prompt, output, when_full.shares)
     latencies = open_loop.latencies()
+    given = statistics.mean([value for shares in in_open_loop.shares for value in shares.values] or [1.0])
+    print(f"{len(real)} requests; where they had work, the servers' threads had {100 * given:.0f} % of a processor")
     return [
         Compared("tokens/s, as many requests as they take", saturated, full),
-        Compared("seconds of a request at two thirds of that, mean", statistics.mean(real), statistics.mean(latencies)),
+        Compared(f"seconds of a request at {load:g} of that, mean", statistics.mean(real), statistics.mean(latencies)),
         Compared("the same, median", quantile(real, 0.5), quantile(latencies, 0.5)),
         Compared("the same, 99th percentile", quantile(real, 0.99), quantile(latencies, 0.99)),
     ]
 
 
-def run_closed(service: Service, replicas: int, clients: int, each: int, prompt: int, output: int) -> float:
+def run_closed(
+    service: Service, replicas: int, clients: int, each: int, prompt: int, output: int, shares: Sequence[Shares] = ()
+) -> float:  # fmt: skip
     """Tokens/s of clients of whom each asks again when its answer is there, `each` times."""
     env = simpy.Environment()
-    made = [Replica(env, service) for _ in range(replicas)]
+    made = [Replica(env, service, shares=own) for own in (shares or [Shares()] * replicas)]
     waiting: dict[int, Any] = {}
     for replica in made:
         replica.on_done = lambda job: waiting.pop(job.conversation).succeed()
@@ -667,7 +771,7 @@ def read_service(path: str) -> Service:
     """The service times of a file that `measure` has written."""
     found = json.loads(Path(path).read_text())
     return Service(found["prompt_pass"], tuple((int(n), float(t)) for n, t in found["steps"]), found["request"],
-                   found["rows"])  # fmt: skip
+                   found["rows"], found.get("row"))  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -682,6 +786,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_argument("--first", type=float, default=1.0, help="seconds to the first token, for 99 of 100")
         command.add_argument("--users", type=int, nargs="+", default=[10**3, 10**4, 10**5, 10**6])
         command.add_argument("--seconds", type=float, default=40.0)
+        command.add_argument("--load", type=float, default=0.66, help="of what the replicas can do (default: 0.66)")
     given = parser.parse_args(arguments)
     if given.command == "page":
         visits = visits_of(Path(given.folder))
@@ -698,7 +803,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     service, work = read_service(given.service), Workload()
     if given.command == "check":
-        found = check(given.model, service, seconds=given.seconds)
+        found = check(given.model, service, seconds=given.seconds, load=given.load)
         for one in found:
             print(f"{one.what}: {one.real:.4g} measured, {one.simulated:.4g} predicted, {100 * one.error:+.1f} %")
         return 0 if all(abs(one.error) <= 0.15 for one in found) else 1

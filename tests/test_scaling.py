@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,65 @@ def test_a_request_alone_takes_its_passes_and_steps(sim: Any) -> None:
     )
     assert second.reused == 256 and math.isclose(second.first - second.came, 0.05 + 0.2 * (428 - 256) / 128)
     assert [service.step(rows) for rows in (1, 2, 4, 8)] == pytest.approx([0.01, 0.01 + 0.02 / 3, 0.03, 0.06])
+
+
+def test_prompts_are_read_together_and_with_a_step(sim: Any) -> None:
+    """As the scheduler does: 128 tokens of prompts and all rows in one pass, whose rows cost less than a step's."""
+    service = sim.Service(1.28, ((1, 0.1), (4, 0.13)), 0.0, 4, row=0.03)
+    assert service.turn(128, 0) == 1.28 and service.turn(0, 2) == pytest.approx(0.11)
+    assert service.turn(64, 2) == pytest.approx(0.64 + 0.06) and service.turn(64, 4) == pytest.approx(0.64 + 0.12)
+
+    def arrivals(env: Any, submit: Any) -> Any:
+        submit(sim.Job(0, 10, 30, env.now))
+        yield env.timeout(0.05)
+        for number, prompt in enumerate((60, 40, 40, 40), 1):  # the last one waits for a row
+            submit(sim.Job(number, prompt, 1, env.now))
+
+    jobs = {job.conversation: job for job in sim.run(service, 1, arrivals, sim.RoundRobin(), 100.0).jobs}
+    first = 0.1  # the pass of the first prompt; then one of 60 + 40 + 28 tokens and a row, and one of the other 12
+    second = first + 1.28 + 0.03
+    assert [jobs[number].first for number in range(3)] == pytest.approx([first, second, second])
+    assert jobs[3].first == pytest.approx(second + 0.52 + 0.03) == jobs[4].first  # with all of the last one's
+
+
+def test_what_other_programs_leave_of_a_processor(sim: Any) -> None:
+    shares = sim.Shares((0.5, 0.25, 1.0))
+    assert shares.seconds(0.0, 0.01) == pytest.approx(0.02)
+    assert shares.seconds(0.0, 0.03) == pytest.approx(0.05 + 0.02)
+    assert shares.seconds(0.08, 0.1) == pytest.approx(0.02 + 0.095)  # 0.005 of it in the first 0.02
+    assert shares.seconds(7.0, 0.1) == pytest.approx(0.1)
+    service = sim.Service(0.0, ((1, 0.01), (4, 0.01)), 0.0, 4)
+
+    def arrivals(env: Any, submit: Any) -> Any:
+        submit(sim.Job(0, 1, 11, env.now))
+        yield env.timeout(1)
+
+    slow = [sim.Shares((0.25,) * 1000)]
+    free, shared = (
+        sim.run(service, 1, arrivals, sim.RoundRobin(), 100.0, shares=given).latencies()[0] for given in ((), slow)
+    )
+    assert free == pytest.approx(0.1) and shared == pytest.approx(0.4)
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="only Linux tells how long threads wait")
+def test_a_thread_that_works_is_seen_with_its_share(sim: Any) -> None:
+    """Two programs that want one processor have about half of it each."""
+    code = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nfor _ in range(10**10): pass"
+    processor = str(min(os.sched_getaffinity(0)))
+    running = [subprocess.Popen([sys.executable, "-c", code, processor]) for _ in range(2)]
+    server = object.__new__(sim.Server)
+    server.process = running[0]
+    try:
+        with sim.Watch([server]) as watch:
+            time.sleep(1.5)
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    (found,) = watch.shares
+    late = found.values[10:]
+    assert len(late) > 10 and sum(late) / len(late) < 0.8  # less where others want it too
+    assert server.on_processor() == (0.0, 0.0)  # it has ended
 
 
 def test_routing_by_prefix_and_a_lost_rack(sim: Any) -> None:

@@ -18,7 +18,7 @@ from pyapp.engine import Device, Tensor, float32, no_grad, ops, quant
 from pyapp.errors import ModelError
 from pyapp.formats.llama2c import LIMITS
 from pyapp.nn import Embedding, Linear, Module, ModuleList, Parameter, ResidualLinear, RMSNorm
-from pyapp.nn.caches import BatchCache, KVCache, TextCache, decoder_cache
+from pyapp.nn.caches import BatchCache, KVCache, TextCache, decoder_cache, last_tokens
 from pyapp.nn.heads import Heads
 from pyapp.nn.init import normal_
 from pyapp.nn.parameter import skip_initialization
@@ -221,9 +221,7 @@ class Llama2c(Module):
         text = CachedText(self.config, self.table, position, cache)
         for i, layer in enumerate(self.layers):
             x = layer(x, text, i)
-        if last_only and x.shape[0] > 1:
-            x = x.narrow(0, x.shape[0] - 1, 1)
-        return self.head(x)
+        return self.head(last_tokens(x, cache) if last_only else x)
 
     # -- checkpoints
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 MODULES = {
     "caches": """
-        BatchCache CrossCache FixedCache GrowingCache Int8CrossCache KVCache PagedCache RotatingCache
+        BatchCache CrossCache FixedCache GrowingCache Int8CrossCache KVCache PackedCache PagedCache RotatingCache
     """,
     "checkpointing": """
         checkpoint_blocks

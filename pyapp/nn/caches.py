@@ -8,7 +8,8 @@ queries (T, H, D) to the stored keys and values; H is a multiple of KV.
 - `SequenceCache`: another sequence; every query attends to all of it. `CrossCache` in float32, `Int8CrossCache` in
   int8.
 - `TextCache`: the `LayerCache`s of all layers of a decoder. `KVCache` has a `FixedCache` for each, `BatchCache` one for
-  several texts, `PagedCache` one for several texts in blocks of a common memory.
+  several texts, `PagedCache` one for several texts in blocks of a common memory, and `PackedCache` is that for a pass
+  in which texts read unequal numbers of tokens.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ..engine import Device, Tensor, no_grad, ops
+from ..engine.buffers import int32_tensor
 from ..engine.device import cpu
 from ..engine.dtype import as_dtype, int32, q8_0, uint8
 from ..engine.ops import arange, cat, empty, where, zeros
@@ -28,8 +30,8 @@ from ..errors import ArgumentError
 from .heads import Heads
 
 __all__ = [
-    "BatchCache", "CrossCache", "FixedCache", "GrowingCache", "Int8CrossCache", "KVCache", "PagedCache",
-    "RotatingCache",
+    "BatchCache", "CrossCache", "FixedCache", "GrowingCache", "Int8CrossCache", "KVCache", "PackedCache",
+    "PagedCache", "RotatingCache",
 ]  # fmt: skip
 
 
@@ -503,7 +505,7 @@ class PagedCache:
     owns the cache writes the table, by `place`. What a block holds is undefined until tokens are written.
     """
 
-    CHANGES, VIEWS = ("place",), ("beside", "first")  # as BatchCache's
+    CHANGES, VIEWS = ("place",), ("beside", "first", "packed")  # as BatchCache's
 
     def __init__(self, memory: Tensor, head_dim: int, block_table: Tensor, capacity: int) -> None:
         self.memory, self.head_dim, self.block_table = memory, head_dim, block_table
@@ -524,6 +526,12 @@ class PagedCache:
             raise ArgumentError(f"PagedCache: has {self.texts} texts, not {count}")
         return PagedCache(self.memory, self.head_dim, self.block_table.narrow(0, 0, count), self.capacity)
 
+    def packed(self, pieces: Sequence[tuple[int, int]], rows: Sequence[int]) -> PackedCache:
+        """A cache over the same memory and table for one pass over pieces of several texts, each (text, tokens); `rows`
+        of them all are those whose logits are wanted.
+        """
+        return PackedCache(self, pieces, rows)
+
     def place(self, text: int, start: int, blocks: Sequence[int]) -> None:
         """The parts start … of a text lie in these blocks."""
         if blocks:
@@ -532,6 +540,62 @@ class PagedCache:
     @property
     def nbytes(self) -> int:
         return self.memory.nbytes
+
+
+class PackedCache:
+    """The caches of a decoder's layers for a pass that reads a piece of each of several texts, of any number of tokens:
+    parts of prompts beside the next tokens of other texts (Agrawal et al. 2023, arXiv 2308.16369).
+
+    All tokens are rows, one piece after another: tokens (N, 1), and `position` (N,) int32 has the position of each row.
+    So linear layers run over all rows at once, and attention for each piece; neighbouring texts of the table with one
+    token each attend together. With last_only the model gives the logits of `rows` (R,) alone.
+    """
+
+    def __init__(self, cache: PagedCache, pieces: Sequence[tuple[int, int]], rows: Sequence[int]) -> None:
+        self.capacity = cache.capacity
+        runs: list[list[int]] = []  # the first row, the first text, texts, tokens of each
+        count = 0
+        for text, tokens in pieces:
+            if not (0 <= text < cache.texts and tokens >= 1):
+                raise ArgumentError(
+                    f"PackedCache: a piece of {tokens} tokens of text {text}; there are {cache.texts} texts"
+                )
+            if runs and tokens == runs[-1][3] == 1 and text == runs[-1][1] + runs[-1][2]:
+                runs[-1][2] += 1
+            else:
+                runs.append([count, text, 1, tokens])
+            count += tokens
+        if not rows or not 0 <= min(rows) <= max(rows) < count:
+            raise ArgumentError(f"PackedCache: the rows {list(rows)} of {count}")
+        tables = [(row, texts, tokens, cache.block_table.narrow(0, text, texts)) for row, text, texts, tokens in runs]
+        self.layers = [_PackedLayer(layer, tables) for layer in cache.layers]
+        self.rows = int32_tensor(rows, cache.memory.device)
+
+
+class _PackedLayer:
+    """The cache of one layer of a PackedCache; of each run of pieces the first row, texts, tokens and block table."""
+
+    def __init__(self, layer: FixedCache, runs: Sequence[tuple[int, int, int, Tensor]]) -> None:
+        self._runs = [
+            (row, texts, tokens, FixedCache.over(layer.keys, layer.values, layer.head_dim, table))
+            for row, texts, tokens, table in runs
+        ]
+
+    def rotary_attention(self, qkv: Tensor, heads: Heads, table: Tensor | None, position: Tensor) -> Tensor:
+        """As LayerCache.rotary_attention, of qkv (N, 1, (H + 2 KV) * D) and position (N,) → (N, 1, H * D)."""
+        width, found = qkv.shape[-1], []
+        for row, texts, tokens, cache in self._runs:
+            part = qkv.narrow(0, row, texts * tokens).reshape(texts, tokens, width)
+            y = cache.rotary_attention(part, heads, table, position.narrow(0, row, texts))  # (texts, tokens, H * D)
+            found.append(y.reshape(texts * tokens, 1, y.shape[-1]))
+        return found[0] if len(found) == 1 else cat(found, 0)
+
+
+def last_tokens(x: Tensor, cache: Any) -> Tensor:
+    """x (T, dim) → (1, dim) of the last token; with a PackedCache (N, 1, dim) → (R, 1, dim) of its `rows`."""
+    if isinstance(cache, PackedCache):
+        return x.index_select(0, cache.rows)
+    return x.narrow(0, x.shape[0] - 1, 1) if x.shape[0] > 1 else x
 
 
 def decoder_cache(

@@ -12,7 +12,7 @@ from ..engine import Device, Tensor, ops, quant
 from ..engine.device import cpu
 from ..engine.ops import cat
 from ..errors import ArgumentError
-from .caches import BatchCache, KVCache, TextCache, decoder_cache
+from .caches import BatchCache, KVCache, TextCache, decoder_cache, last_tokens
 from .heads import Heads, split_heads
 from .layers.containers import ModuleList
 from .layers.embedding import Embedding
@@ -281,12 +281,11 @@ class CausalLanguageModel(Module):
         """tokens (T,) int32 at position[0] … → logits (1, V) of the last, or (T, V) of all. `position` is int32 (1,).
 
         The keys and values of the tokens are written to `cache`, which has a cache per layer (new_cache, or another of
-        nn.caches). With a BatchCache: tokens (B, T), position (B,), last_only False → (B, T, V).
+        nn.caches). With a BatchCache: tokens (B, T), position (B,), last_only False → (B, T, V). With a PackedCache:
+        tokens (N, 1), position (N,), last_only True → (R, 1, V).
         """
         x = self.stack(tokens, CachedText(position, cache))  # (T, dim)
-        if last_only and x.shape[0] > 1:
-            x = x.narrow(0, x.shape[0] - 1, 1)
-        return self.head(x)
+        return self.head(last_tokens(x, cache) if last_only else x)
 
 
 def normalized_heads(qkv: Tensor, heads: Heads, q_norm: Module, k_norm: Module) -> Tensor:

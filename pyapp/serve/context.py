@@ -112,6 +112,9 @@ class Context:
                 raise too_much
         except ValueError:
             raise Problem("the Content-Length is no number") from None
+        encoding = request.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("identity", ""):
+            raise Problem(f"the body is encoded as {encoding:.60}: send it as it is", status=415)
         got = 0
         try:
             async with asyncio.timeout(seconds):

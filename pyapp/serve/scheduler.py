@@ -1,7 +1,9 @@
 """Continuous batching: the texts of one language model decode together, each at its own position.
 
-New texts join between two steps and finished ones leave at once. A prompt is read in passes of PROMPT_PASS tokens,
-one between two steps, so that a long prompt does not stop the others.
+New texts join between two steps and finished ones leave at once. Prompts are read PROMPT_PASS tokens at a time, so that
+a long one does not stop the others. Where the products round rows alike for all numbers of rows (`rows_alike`), pieces
+of several prompts and the next tokens of the texts that are being written are rows of one pass (nn.PackedCache); else
+each pass is of one prompt, between two steps.
 
 Keys and values lie in blocks of a memory of fixed size (nn.PagedCache, serve/blocks.py). A text takes blocks as it
 grows. When there are none, the text that matters least gives its own back and is read anew later. Prompts that begin
@@ -9,8 +11,8 @@ alike share blocks.
 
 The tokens of a text do not depend on its company. A decode step computes every row in the same way whatever the number
 of rows: where the matrix kernels round rows differently for some numbers of rows, the step runs on a multiple of four
-rows (`rows_multiple`). If they round alike for all numbers (`rows_alike`), it does not matter in which passes a prompt
-was read, so any block can be shared, those of answers too. Otherwise only whole passes are shared, and a text that is
+rows (`rows_multiple`). With `rows_alike` it does not matter in which passes a prompt was read, so any block can be
+shared, those of answers too. Otherwise only whole passes are shared, and a text that is
 read anew takes the same passes and steps.
 
 Where the server guesses how texts go on (`lookup`), rows of a step that no text needs read guesses: a row each, of the
@@ -53,6 +55,7 @@ TOGETHER = 4  # rows that the matrix kernels compute together
 SAME_IN_COMPANY = "with more rows, this model's products would round a text otherwise than alone"
 PROBED = (1, 2, 3, 5)  # numbers of rows that are compared with 2 * TOGETHER rows
 PASSES = (1, 2, 3, 5, 17, 32, 68)  # numbers of tokens of passes that are compared with one pass of them all
+LEAST = 16  # tokens of a piece of a prompt that is not its end: each costs records of its own
 KEPT = 2  # times the memory of texts of full length that run at once: what is kept for later prompts is in it
 
 
@@ -118,6 +121,14 @@ class Writing:
         """Whether log-probabilities of the prompt's tokens are still to be found."""
         return self.text.scored is not None and len(self.scores) < len(self.text.ids)
 
+    @property
+    def prompt_left(self) -> int:
+        """Tokens that are still to be read in passes."""
+        return self.prompt_end - self.length
+
+
+Piece = tuple[Writing, int]  # the next so many tokens of a prompt
+
 
 @dataclass(frozen=True)
 class Load:
@@ -158,6 +169,7 @@ class Scheduler:
             )  # fmt: skip
         self.rows_multiple, self.most_rows = self._probe(max(rows, lookup + 1))
         self.most_texts = min(rows, self.most_rows)  # the other rows of a step are for guesses
+        self._places = -(-self.most_rows // self.rows_multiple) * self.rows_multiple
         self.rows_alike = self.rows_multiple == 1 and self._passes_alike()
         self._blocks = min(affordable, KEPT * self.most_texts * self._parts)
         self.cache_nbytes = (self._blocks + 1) * block_bytes  # what the keys and values take once a text came
@@ -216,11 +228,14 @@ class Scheduler:
         self._wait(Writing(text))
 
     def turn(self) -> bool:
-        """One pass of a prompt and one step of the texts that are being written. Whether there is more to do."""
+        """One pass of prompts and one step of the texts that are being written. Whether there is more to do."""
         self._drop_cancelled()
         self._admit()
-        self._read_prompt()
-        self._decode()
+        pieces = self._pieces()
+        if pieces and (not self.rows_alike or pieces[0][0].scoring):
+            self._read_alone(*pieces[0])
+            pieces = []
+        self._step(pieces)
         return bool(self.waiting or self._running)
 
     def fail(self, error: Exception) -> None:
@@ -293,30 +308,61 @@ class Scheduler:
         writing.words = Writer(self.tokenizer, options, text.continuing or writing.form is not None)
         self.prompt_tokens += len(text.ids)
 
-    def _read_prompt(self) -> None:
-        """The next pass of the prompt that goes first."""
-        reading = [writing for writing in self._running if writing.reading]
-        if not reading:
-            return
-        writing = min(reading, key=lambda writing: writing.order)
-        self._share(writing)
-        if not writing.reading:  # a text that is read anew, and found all of it
-            self._join(writing)
-            return
+    def _pieces(self) -> list[Piece]:
+        """What is read of prompts in this turn, at most PROMPT_PASS tokens, of those first that go first. A text whose
+        logits are wanted, or whose passes must be its own, is the only one.
+        """
+        found: list[Piece] = []
+        left = PROMPT_PASS
+        for writing in sorted((writing for writing in self._running if writing.reading), key=lambda one: one.order):
+            self._share(writing)
+            if not writing.reading:  # a text that is read anew, and found all of it
+                self._join(writing)
+                continue
+            if any(self._is_read_by(writing, *piece) for piece in found):
+                continue
+            if not self.rows_alike:  # passes end where others do
+                return [(writing, min(PROMPT_PASS - writing.length % PROMPT_PASS, writing.prompt_left))]
+            if writing.scoring:
+                if found:
+                    continue
+                return [(writing, min(left, writing.prompt_left))]
+            count = min(left, writing.prompt_left)
+            if count < min(LEAST, writing.prompt_left) or len(found) == self._places:
+                break
+            found.append((writing, count))
+            left -= count
+        return found
+
+    def _is_read_by(self, writing: Writing, other: Writing, count: int) -> bool:
+        """Whether another text's piece is the next block of this one, which can share it in the next turn."""
+        start, end = writing.length, writing.length + BLOCK
+        return (
+            end <= self._shareable(writing)
+            and start % BLOCK == 0
+            and other.length <= start
+            and end <= other.length + count
+            and writing.known[:end] == other.known[:end]
+        )
+
+    def _read_alone(self, writing: Writing, count: int) -> None:
+        """A pass of one prompt."""
         start = writing.length
-        whole = PROMPT_PASS - start % PROMPT_PASS  # so that passes end where others do
-        part = writing.known[start : min(start + whole, writing.prompt_end)]
-        if not self._reserve(writing, start + len(part)):
+        if not self._reserve(writing, start + count):
             return
         self._prompt.place(0, 0, writing.blocks)
         with no_grad():
             logits = self.model.forward_cached(
-                int32_tensor(part, self.device), int32_tensor([start], self.device), self._prompt,
-                last_only=not writing.scoring,
+                int32_tensor(writing.known[start : start + count], self.device), int32_tensor([start], self.device),
+                self._prompt, last_only=not writing.scoring,
             )  # fmt: skip
             if writing.scoring:
-                logits = self._score(writing, logits.reshape(len(part), self.vocab_size))
-        writing.length += len(part)
+                logits = self._score(writing, logits.reshape(count, self.vocab_size))
+        self._read(writing, count, logits.reshape(self.vocab_size))
+
+    def _read(self, writing: Writing, count: int, logits: Tensor | None) -> None:
+        """So many tokens of a prompt were read; `logits` (V,) are the last one's, if they are wanted."""
+        writing.length += count
         if self.rows_alike or writing.length % PROMPT_PASS == 0:
             self._name_blocks(writing)
         if writing.reading:
@@ -328,7 +374,8 @@ class Scheduler:
                 self._leave(writing)
                 self._end(writing, "length")
             else:
-                self._take_token(writing, logits.reshape(self.vocab_size))
+                assert logits is not None
+                self._take_token(writing, logits)
         if writing in self._running:
             self._join(writing)
 
@@ -400,14 +447,18 @@ class Scheduler:
             writing.names.append(name_of(before, writing.known[part * BLOCK : (part + 1) * BLOCK]))
             self._pool.name(writing.blocks[part], writing.names[-1])
 
-    def _decode(self) -> None:
-        """One step of the texts whose prompts were read."""
+    def _step(self, pieces: list[Piece]) -> None:
+        """One step of the texts whose prompts were read, and pieces of prompts in the same pass."""
         for writing in sorted(self._decoding, key=lambda writing: writing.order):
             if writing.place is not None:
                 self._reserve(writing, writing.length + 1)
+        for writing, count in pieces:
+            if writing in self._running:  # and has not given its memory back
+                self._reserve(writing, writing.length + count)
+        pieces = [piece for piece in pieces if piece[0] in self._running]
         decoding = list(self._decoding)
         count = len(decoding)
-        if not count:
+        if not count and not pieces:
             return
         guesses = self._guesses(decoding) if self._lookup else {}
         tokens = [writing.known[writing.length] for writing in decoding]
@@ -418,15 +469,11 @@ class Scheduler:
                 tokens.append(token)
                 places.append(decoding[which].length + further)
         used = len(tokens)
-        whole = -(-used // self.rows_multiple) * self.rows_multiple
-        run = self._steps.get(whole)
-        if run is None:
-            run = self._steps[whole] = self._stepper(whole)
-        rest = [0] * (whole - used)  # rows for nobody: their table says block 0
-        logits = run([*tokens, *rest, *places, *rest])  # (B, V)
+        run = self._read_together(pieces) if pieces else self._step_of(used)
+        logits = run(tokens, places)  # (B, V), then one of each piece
         for row in range(count, used):
             self._cache.place(row, 0, [0])
-        self.steps += 1
+        self.steps += bool(count)
         scores, first = logits.unbind(0), count
         for which, writing in enumerate(decoding):
             found = guesses.get(which, [])
@@ -441,6 +488,42 @@ class Scheduler:
                 assert writing.guesses is not None
                 writing.guesses.learn(len(writing.known), len(found), right)
             first += len(found)
+        ends = iter(scores[used:])
+        for writing, tokens_read in pieces:
+            wanted = writing.length + tokens_read == len(writing.known)
+            self._read(writing, tokens_read, next(ends) if wanted else None)
+
+    def _step_of(self, used: int) -> Callable[[list[int], list[int]], Tensor]:
+        """Runs the step for tokens and positions of so many rows → logits (B, V)."""
+        whole = -(-used // self.rows_multiple) * self.rows_multiple
+        run = self._steps.get(whole)
+        if run is None:
+            run = self._steps[whole] = self._stepper(whole)
+        rest = [0] * (whole - used)  # rows for nobody: their table says block 0
+        return lambda tokens, places: run([*tokens, *rest, *places, *rest])
+
+    def _read_together(self, pieces: Sequence[Piece]) -> Callable[[list[int], list[int]], Tensor]:
+        """Runs a pass of rows as in a step, and of pieces of prompts → logits of the rows, then of the last token of
+        each piece that ends its text so far.
+        """
+
+        def run(tokens: list[int], places: list[int]) -> Tensor:
+            tokens, places, used = list(tokens), list(places), len(tokens)
+            parts, wanted = [(row, 1) for row in range(used)], list(range(used))
+            for which, (writing, count) in enumerate(pieces):
+                self._cache.place(self._places + which, 0, writing.blocks)
+                parts.append((self._places + which, count))
+                tokens += writing.known[writing.length : writing.length + count]
+                places += range(writing.length, writing.length + count)
+                if writing.length + count == len(writing.known):
+                    wanted.append(len(tokens) - 1)
+            cache = self._cache.packed(parts, wanted or [0])
+            with no_grad():
+                rows = int32_tensor(tokens, self.device).reshape(len(tokens), 1)
+                logits = self.model.forward_cached(rows, int32_tensor(places, self.device), cache, last_only=True)
+            return logits.reshape(-1, self.vocab_size)
+
+        return run
 
     def _guesses(self, decoding: Sequence[Writing]) -> dict[int, list[int]]:
         """How texts, by their place, may go on after the token that they read next: for rows that are left."""
@@ -553,8 +636,8 @@ class Scheduler:
         """The memory of all texts, when the first one comes."""
         if self._cache is None:
             like = new_cache(self.model, 1, self._cache_type, texts=1)
-            places = -(-self.most_rows // self.rows_multiple) * self.rows_multiple
-            self._cache = like.paged(places, self._blocks + 1, BLOCK, self.capacity)
+            # The rows of a step; then pieces of prompts.
+            self._cache = like.paged(2 * self._places, self._blocks + 1, BLOCK, self.capacity)
             self._prompt = self._cache.beside(1)
 
     def _stepper(self, count: int) -> Callable[[list[int]], Tensor]:
@@ -614,7 +697,7 @@ class Scheduler:
 
     def _passes_alike(self) -> bool:
         """Whether a token's keys and values do not depend on the number of tokens that are read with it."""
-        total = min(sum(PASSES), self.capacity)
+        total = min(sum(PASSES) + self.most_rows, self.capacity)  # as many as there are in a pass
         ids = [(7919 * place + 13) % self.vocab_size for place in range(total)]
 
         def read(sizes: Sequence[int]) -> bytes:
@@ -628,4 +711,4 @@ class Scheduler:
                     start += len(part)
             return bytes(cache.memory.reshape(-1).storage.read())
 
-        return read(PASSES) == read((total,))
+        return read((*PASSES, self.most_rows)) == read((total,))

@@ -162,8 +162,9 @@ class Models:
         is lacking. Problem if it is lacking all the same.
         """
         await self._make_room(model, self._expected(model))
+        start = time.perf_counter()
         try:
-            await asyncio.wrap_future(self._engine.call(lambda: self._load(model)))
+            parts = await asyncio.wrap_future(self._engine.call(lambda: self._load(model)))
         except Exception as error:
             if not self.ready:  # at the start: the server ends with the error
                 raise
@@ -172,11 +173,18 @@ class Models:
                 f"the model {model.name!r} cannot be loaded: the server's log says why", status=500, param="model",
                 code="model_not_loaded",
             ) from error  # fmt: skip
+        loaded, runner = parts
+        parameters: Iterable[Any] = getattr(loaded, "model", loaded).parameters()
+        model.nbytes = sum(parameter.nbytes for parameter in parameters) + getattr(runner, "cache_nbytes", 0)
+        del loaded, runner, parameters  # else they would live on in the error
         try:
             await self._make_room(model, model.nbytes)
         except Problem:
-            await self._drop(model)
+            await asyncio.wrap_future(self._engine.call(parts.clear))
             raise
+        model.loaded, model.runner = parts  # only now can other requests find it
+        seconds = round(time.perf_counter() - start, 3)
+        log.info("model loaded", extra={"fields": {"model": model.name, "task": model.task, "seconds": seconds}})
 
     async def _make_room(self, model: ServedModel, needed: int) -> None:
         limit = self._settings.memory_bytes
@@ -200,9 +208,9 @@ class Models:
             others.remove(oldest)
             await self._drop(oldest)
 
-    def _load(self, model: ServedModel) -> None:
-        """On the engine's thread."""
-        settings, start = self._settings, time.perf_counter()
+    def _load(self, model: ServedModel) -> list[Any]:
+        """[loaded, runner] of a model. On the engine's thread."""
+        settings = self._settings
         more: dict[str, Any] = {} if settings.device is None else {"device": settings.device}
         if settings.dtype is not None and model.task != "transcribe":
             more["dtype"] = settings.dtype
@@ -222,11 +230,7 @@ class Models:
             runner = Batcher(lambda encodings: embed_encoded(loaded, encodings, skipped))
         elif model.task == "transcribe":
             runner = Beside.of(settings, loaded)
-        model.loaded, model.runner = loaded, runner
-        parameters: Iterable[Any] = getattr(loaded, "model", loaded).parameters()
-        model.nbytes = sum(parameter.nbytes for parameter in parameters) + getattr(runner, "cache_nbytes", 0)
-        seconds = round(time.perf_counter() - start, 3)
-        log.info("model loaded", extra={"fields": {"model": model.name, "task": model.task, "seconds": seconds}})
+        return [loaded, runner]
 
     def submit(self, model: ServedModel, work: Text | Batch) -> None:
         """Gives a Text or a Batch to the model's runner."""

@@ -29,26 +29,34 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, event, and the fields of the record."""
+    """One JSON object a line: time, level, event, the logger of another library, and the fields of the record."""
 
     def format(self, record: logging.LogRecord) -> str:
         found: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(), "event": record.getMessage(), **getattr(record, "fields", {}),
         }  # fmt: skip
+        if record.name.partition(".")[0] != "pyapp":
+            found["logger"] = record.name
         if record.exc_info:
             found["traceback"] = self.formatException(record.exc_info)
         return json.dumps(found, ensure_ascii=False)
 
 
 def log_as_json(verbose: bool = False) -> None:
-    """Sends the log of the server to stderr."""
+    """Sends the log of the server to stderr, and what other libraries warn of, but for asyncio: its warnings say only
+    that a client has left, at each further write.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    for name, level in (("pyapp.serve", logging.INFO), ("uvicorn", logging.WARNING)):
+    own = logging.DEBUG if verbose else logging.INFO
+    uvicorns = logging.DEBUG if verbose else logging.WARNING
+    for name, level in (
+        ("", logging.WARNING), ("pyapp.serve", own), ("uvicorn", uvicorns), ("asyncio", logging.ERROR)
+    ):  # fmt: skip
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(logging.DEBUG if verbose else level)
+        logger.setLevel(level)
 
 
 class Server(uvicorn.Server):

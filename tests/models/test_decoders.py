@@ -129,3 +129,28 @@ def test_texts_in_a_batch_decode_as_alone(case: Any) -> None:
             for text in texts
         ]
     np.testing.assert_allclose(found, alone, **CLOSE)
+
+
+def test_pieces_of_texts_in_one_pass_are_as_alone(case: Any) -> None:
+    """The next tokens of two texts beside the rest of one prompt and the whole of another, in blocks out of order."""
+    _, _, model = case
+    texts, reads = [TEXT[:6], TEXT[2:9], TEXT, TEXT[3:8]], [1, 1, 5, 5]  # the last `reads` tokens are in the pass
+    starts = [len(text) - count for text, count in zip(texts, reads, strict=True)]
+    cache = model.new_cache(4, texts=1).paged(4, 13, 4, 12)
+    with pyapp.no_grad():
+        for slot, (text, start) in enumerate(zip(texts, starts, strict=True)):
+            cache.place(slot, 0, [1 + slot, 9 - slot, 9 + slot])
+            if start:
+                own = cache.packed([(slot, start)], [start - 1])
+                tokens, at = int32_tensor(text[:start]).reshape(start, 1), int32_tensor(list(range(start)))
+                model.forward_cached(tokens, at, own)
+        tokens = [token for text, start in zip(texts, starts, strict=True) for token in text[start:]]
+        places = [at for text, start in zip(texts, starts, strict=True) for at in range(start, len(text))]
+        together = cache.packed(list(enumerate(reads)), [0, 1, 6, 11])
+        rows = int32_tensor(tokens).reshape(len(tokens), 1)
+        found = numbers(model.forward_cached(rows, int32_tensor(places), together))[:, 0]  # (4, V)
+        alone = [
+            numbers(model.forward_cached(int32_tensor(text), int32_tensor([0]), model.new_cache(12)))[0]
+            for text in texts
+        ]
+    np.testing.assert_allclose(found, alone, **CLOSE)

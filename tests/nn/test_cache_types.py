@@ -199,6 +199,11 @@ def rotated(cache: Any, heads: nn.Heads) -> Tensor:
         (lambda: nn.BatchCache(2, 1, 1, 4, 1).copy(0, 2), "has the texts 0 .. 1, not 2"),
         (lambda: nn.BatchCache(2, 1, 1, 4, 1).copy(0, 1, 5), "5 tokens are not within the capacity of 4"),
         (lambda: nn.BatchCache(2, 1, 1, 4, 1).reorder([0]), "1 entries for 2 texts"),
+        (
+            lambda: nn.BatchCache(1, 1, 1, 4, 1).paged(2, 2, 4, 4).packed([(2, 1)], [0]),
+            "1 tokens of text 2; there are 2",
+        ),
+        (lambda: nn.BatchCache(1, 1, 1, 4, 1).paged(2, 2, 4, 4).packed([(0, 2)], [2]), r"the rows \[2\] of 2"),
         (lambda: nn.BatchCache(2, 1, 1, 4, 1).reorder([0, -1]), "not -1"),
         (lambda: rotated(nn.FixedCache(4, 2, 8), nn.Heads(4, 2, 4)), "has 2 heads of 8, not 2 of 4"),
         (lambda: rotated(nn.FixedCache(4, 2, 8), nn.Heads(4, 1, 8)), "has 2 heads of 8, not 1 of 8"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,3 +93,44 @@ def test_the_start_loads_what_there_is_memory_for(model_folders: dict[str, Path]
         assert len(loaded(client)) == 1
         assert chat(client).status_code == embed(client).status_code == 200
         assert client.get("/ready").status_code == 200  # a model that was unloaded is loaded again when it is needed
+
+
+def test_a_model_without_room_is_nobodys_while_it_is_given_back(
+    model_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That it is too large shows when it has been loaded: a request that comes then must not find it."""
+    pytest.importorskip("starlette")
+    from pyapp.serve.engine import Engine
+    from pyapp.serve.problems import Problem
+    from pyapp.serve.served import Models
+    from pyapp.serve.settings import Settings
+
+    engine = Engine()
+    engine.start()
+    models = Models(Settings(models=(f"chat={model_folders['chat']}",), memory_bytes=1 << 30, preload=False), engine)
+    models.ready = True
+    chat, seen = models.by_name["chat"], []
+
+    async def no_room(model: Any, needed: int) -> None:
+        seen.append((needed, model.loaded))
+        await asyncio.sleep(0.05)
+        if needed == model.nbytes:
+            raise Problem("no room", status=503)
+
+    async def asks(seconds: float) -> Any:
+        await asyncio.sleep(seconds)
+        with models.holding():
+            return await models.get("chat", "generate")
+
+    async def several() -> list[Any]:
+        late = [asks(0.001 * ms) for ms in (0, 60, 120, 180)]
+        return await asyncio.gather(*late, return_exceptions=True)
+
+    monkeypatch.setattr(models, "_make_room", no_room)
+    try:
+        found = asyncio.run(several())
+    finally:
+        engine.stop()
+    assert all(isinstance(one, Problem) for one in found), found
+    assert chat.loaded is None and chat.nbytes > 0 and len(seen) >= 4
+    assert all(given is None for _, given in seen)  # nobody could find it while it was not sure to stay

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -10,6 +12,10 @@ from tests.serve.conftest import ROOT
 
 pytestmark = pytest.mark.native_only
 
+ODD: tuple[Any, ...] = (
+    None, -1, 0, 2**63, 10**30, 1e308, float("nan"), "", "x" * 5000, "\0", "\U0001f600" * 9, True, [], {}, [[]], [None],
+    [1, "a"], [-1], [2**40], {"a": {"b": [1]}}, ["a"] * 300, [""],
+)  # fmt: skip
 SOUND = ROOT / "web/models/speech/samples/weather.wav"
 
 
@@ -68,3 +74,28 @@ def test_examples_and_fields(client: Any, monkeypatch: pytest.MonkeyPatch) -> No
         assert answer.status_code == 200, (method, path, answer.text)
         kinds = openapi.description(False)["paths"][path.replace(":path", "")][method.lower()]["responses"]["200"]
         assert answer.headers["content-type"].partition(";")[0] in kinds["content"], path
+
+
+def test_odd_values_of_every_field_are_answered(client: Any) -> None:
+    """Each field of each route, and one that no route has: an answer, or a refusal in OpenAI's form, no defect."""
+    from pyapp.serve import openapi
+
+    odd, asked, wrong = cycle(ODD), 0, []
+    for (_, path), route in openapi.ROUTES.items():
+        if route.example is None or route.form:
+            continue
+        example = dict(route.example)
+        example |= {name: 2 for name in ("max_tokens",) if name in (route.fields or {})}
+        inner = (route.fields or {}).get("parameters", {}).get("properties", {})
+        bodies = [example | {name: next(odd)} for name in [*(route.fields or ()), "nobodys"] for _ in range(2)]
+        bodies += [example | {"parameters": {"max_new_tokens": 2, name: next(odd)}} for name in inner for _ in range(2)]
+        for body in (*bodies, [], [example], next(odd)):
+            text = json.dumps(body)
+            answer = client.post(path, content=text, headers={"Content-Type": "application/json"})
+            asked += 1
+            if answer.status_code != 200:
+                error = answer.json()["error"] if answer.headers["content-type"] == "application/json" else None
+                if not (400 <= answer.status_code < 500 and error):
+                    wrong.append((path, text[:200], answer.status_code, answer.text[:200]))
+    assert not wrong and asked > 300
+    assert client.get("/health").status_code == 200

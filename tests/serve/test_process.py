@@ -6,6 +6,8 @@ import json
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.serve.conftest import Process
+from tests.serve.conftest import ROOT, Process
 
 pytestmark = pytest.mark.native_only
 
@@ -154,3 +156,15 @@ def test_the_end_waits_for_running_requests(server: Process) -> None:
     logged = json.dumps(server.log)
     assert "hello" not in logged and "secret" not in logged  # neither texts nor keys
     assert server.wait_for("request", route="/v1/completions", status=200)["new_tokens"]
+
+
+def test_what_other_libraries_warn_of_is_json_too() -> None:
+    pytest.importorskip("uvicorn")
+    code = (
+        "import logging; from pyapp.serve.server import log_as_json; log_as_json();"
+        "logging.getLogger('asyncio').warning('a client left'); logging.getLogger('some.library').warning('odd');"
+        "logging.getLogger('pyapp.serve').info('own')"
+    )
+    lines = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stderr
+    found = [json.loads(line) for line in lines.splitlines()]
+    assert [(line["event"], line.get("logger")) for line in found] == [("odd", "some.library"), ("own", None)]

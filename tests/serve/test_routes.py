@@ -568,6 +568,10 @@ def test_bodies_that_are_none(client: Any) -> None:
         assert answer.status_code == status and answer.json()["error"]["message"]
 
     check_each(check, rows)
+    packed = client.post(
+        "/v1/completions", content=b"\x1f\x8b", headers={"content-type": "application/json", "content-encoding": "gzip"}
+    )
+    assert packed.status_code == 415 and "encoded as gzip" in packed.json()["error"]["message"]
     answer = client.get("/v1/completions")
     assert answer.status_code == 405 and answer.json()["error"]["type"] == "invalid_request_error"
 

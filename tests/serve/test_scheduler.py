@@ -132,6 +132,52 @@ def test_a_long_prompt_does_not_stop_the_others(loaded: Any) -> None:
         assert len(first.scored) == before + turn
 
 
+class Passes:
+    """A model that counts its passes: the rows of each."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.rows = model, list[int]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    def forward_cached(self, tokens: Any, position: Any, cache: Any, last_only: bool = True) -> Any:
+        self.rows.append(tokens.numel())
+        return self.model.forward_cached(tokens, position, cache, last_only)
+
+
+def test_prompts_are_read_together_and_with_the_steps_of_others(tmp_path: Path) -> None:
+    """One pass for pieces of several prompts and the texts that are being written; nobody's tokens change by that."""
+    loaded = quantized(tmp_path, "q8_0")
+    prompts = ["abcde fghij " * 3, "k" * 50, "lm" * 35, "n" * 200, "o" * 20]
+    model = Passes(loaded.model)
+    scheduler = Scheduler(model, loaded.tokenizer, rows=8, context=400)  # type: ignore[arg-type]
+    writing = Client(loaded, "first", max_new_tokens=40)
+    scheduler.add(writing.text)
+    scheduler.turn()
+    cancel = Cancel()
+    clients = [Client(loaded, prompt, cancel if prompt[0] == "n" else None) for prompt in prompts]
+    for client in clients:
+        scheduler.add(client.text)
+    total = sum(len(client.text.ids) for client in clients)
+    model.rows.clear()
+    scheduler.turn()
+    assert model.rows == [1 + PROMPT_PASS] and len(writing.scored) == 2  # its token, and pieces of three prompts
+    assert [len(client.scored) for client in clients] == [1, 1, 0, 0, 0]
+    scheduler.turn()
+    assert len(model.rows) == 2 and model.rows[1] == 3 + PROMPT_PASS and len(writing.scored) == 3
+    assert sum(model.rows) - 4 < total
+    cancel.set()  # in the middle of its prompt
+    run(scheduler)
+    assert clients[3].done.reason == "cancelled" and not clients[3].scored
+    for client, prompt in zip([*clients[:3], clients[4]], [*prompts[:3], prompts[4]], strict=True):
+        assert client.scored == alone_of(loaded, prompt).scored, prompt
+    lone = Client(loaded, "first", max_new_tokens=40)
+    run(Scheduler(loaded.model, loaded.tokenizer, rows=1, context=400), lone)
+    assert writing.scored == lone.scored
+    assert scheduler.load.used_blocks == 0
+
+
 def test_cancelled_texts_leave_at_the_next_step(loaded: Any) -> None:
     scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=1, context=400)
     cancels = Cancel(), Cancel()
