@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import threading
@@ -27,6 +28,7 @@ LEFT_OUT = {"pyodide", "output", "__pycache__"}
 # A run that finds no test, before every other: a status that is not 0 must arrive here.
 NOTHING = ["tests/test_tiny.py", "-q", "-k", "nothing_has_this_name"]
 NO_TESTS = 5  # pytest's status of it
+YIELDING_BROWSER = Path(__file__).with_name("yielding-browser")
 CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
@@ -86,11 +88,16 @@ def write_job(files: Path, arguments: Sequence[str], kernels: str) -> dict[str, 
 
 
 def run_suite(
-    arguments: Sequence[str] = (), kernels: str = "relaxed", seconds: float = 900, echo: Callable[[str], None] = print
+    arguments: Sequence[str] = (),
+    kernels: str = "relaxed",
+    seconds: float = 1800,
+    echo: Callable[[str], None] = print,
+    yielding: bool = False,
 ) -> Result:
     """Runs pytest with `arguments` inside Pyodide, on the "relaxed" or the "simd" build of the kernels.
 
-    `echo` gets every line that pytest prints. Raises FileNotFoundError without dist/ or Chromium.
+    `echo` gets every line that pytest prints. `yielding`: other programs go before it. Raises FileNotFoundError without
+    dist/ or Chromium.
     """
     if not (ROOT / "dist" / "manifest.json").is_file():
         raise FileNotFoundError("dist/ is missing: run `make site` first")
@@ -114,7 +121,11 @@ def run_suite(
         mounts = write_job(files, arguments, kernels)
         server = stack.enter_context(SiteServer(ROOT / "dist", isolated=True, mounts=mounts))
         playwright = stack.enter_context(sync_playwright())
-        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGUMENTS)
+        browser = playwright.chromium.launch(
+            executable_path=YIELDING_BROWSER if yielding else chromium,
+            args=CHROMIUM_ARGUMENTS,
+            env={**os.environ, "PYAPP_BROWSER": chromium},
+        )
         page = browser.new_page()
         page.on("pageerror", lambda error: report({"line": f"page: {error}", "exit": 3}))
         page.on("crash", lambda: report({"line": "the page crashed", "exit": 3}))
@@ -132,9 +143,10 @@ def run_suite(
 
 def main() -> int:
     arguments = sys.argv[1:]
+    yielding = arguments[:1] == ["--yielding"] and bool(arguments.pop(0))
     kernels = "relaxed"
     if arguments and arguments[0] in ("relaxed", "simd"):
         kernels = arguments.pop(0)
-    result = run_suite(arguments or ["tests"], kernels)
+    result = run_suite(arguments or ["tests"], kernels, yielding=yielding)
     print(f"Inside Pyodide, {kernels} kernels: {result.summary}")
     return result.status
