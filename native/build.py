@@ -333,8 +333,8 @@ def emcc_command() -> list[str]:
 
 @functools.cache
 def emcc_compiler() -> list[str]:
-    """The clang that emcc runs for a source, with emcc's flags: for each of 80 sources emcc itself would take a third of
-    a second more. emcc, where it is chosen from outside or does not say which clang that is.
+    """The clang that emcc runs for a source, with emcc's flags: emcc itself takes a third of a second more, for each of
+    80 sources. emcc, where it is chosen from outside or does not say which clang that is.
     """
     if "EMCC" in os.environ or "PYODIDE" in os.environ:
         return emcc_command()

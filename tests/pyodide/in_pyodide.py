@@ -53,7 +53,7 @@ PROBLEM = prepare(json.loads(globals()["job"]))
 
 
 def run(arguments: str) -> tuple[int, str]:
-    """(exit status, summary) of pytest with these arguments, as JSON: never 0 when no test passed."""
+    """(exit status, summary) of pytest with these arguments, a JSON list: never 0 when no test passed."""
     if PROBLEM:
         return 3, PROBLEM
     summary = Summary()
@@ -61,6 +61,3 @@ def run(arguments: str) -> tuple[int, str]:
     if status == 0 and not summary.counts.get("passed"):
         status = 5
     return status, str(summary)
-
-
-run  # the program's value, which worker.mjs calls

@@ -53,9 +53,9 @@ async function run(job) {
   pyodide.setStderr({ write: lineWriter() });
   pyodide.globals.set("job", JSON.stringify(job));
   const program = await (await fetch(new URL("in_pyodide.py", import.meta.url))).text();
-  const pytest = await pyodide.runPythonAsync(program);
+  await pyodide.runPythonAsync(program);
   for (const options of job.runs) {
-    const [exit, summary] = pytest(JSON.stringify(options)).toJs();
+    const [exit, summary] = pyodide.globals.get("run")(JSON.stringify(options)).toJs();
     postMessage({ exit, summary });
   }
 }
