@@ -152,8 +152,11 @@ def test_what_is_made_stays(page: Firefox, tmp_path: Path) -> None:
     page.until("document.querySelector('#history-transcript [data-key^=delete]') !== null")
     page.evaluate("document.querySelector('#history-transcript [data-key^=delete]').click()")
     page.until("document.getElementById('transcript-sheet').dataset.state === 'empty'")
-    page.evaluate("[...document.querySelectorAll('#history-transcript button')]"
-                  ".find(({ textContent }) => textContent === 'Undo').click()")  # fmt: skip
+    undo = (
+        "[...document.querySelectorAll('#history-transcript button')].find(({ textContent }) => textContent === 'Undo')"
+    )
+    page.until(f"{undo} !== undefined")
+    page.evaluate(f"{undo}.click()")
     page.until("pyappPage.transcribe.store.list().then(({ length }) => length > 0)")
     assert page.errors == []
 
