@@ -49,8 +49,8 @@ READY = "document.getElementById('engine-status')?.dataset.state === 'ready'"
 STARTED = f"{READY} && globalThis.pyappPage?.story !== undefined"
 
 
-def write_story(browser: DrivenBrowser, url: str) -> None:
-    """Opens the page and writes a story with the embedded model, on whatever kernels the browser runs."""
+def visit(browser: DrivenBrowser, url: str) -> None:
+    """Opens the page, isolated by its service worker."""
     browser.open(url)
     browser.until(STARTED)
     if not browser.evaluate("crossOriginIsolated"):  # a slow first visit does not wait for the service worker
@@ -58,6 +58,11 @@ def write_story(browser: DrivenBrowser, url: str) -> None:
         browser.open(url)
         browser.until(STARTED)
     assert browser.evaluate("crossOriginIsolated"), "the page is not isolated"
+
+
+def write_story(browser: DrivenBrowser, url: str) -> None:
+    """Opens the page and writes a story with the embedded model, on whatever kernels the browser runs."""
+    visit(browser, url)
     instructions = browser.evaluate("pyappPage.app.engine.about.instructionSet")
     assert instructions in ("relaxed", "simd128"), instructions
     browser.evaluate("pyappPage.story.settings.inputs.get('max_new_tokens').set(64)")

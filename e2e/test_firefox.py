@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.driven_browser import ALERTS, READY, STARTED, read_pictures, transcribe_sample, visit_views, write_story
+from e2e.driven_browser import ALERTS, READY, STARTED, read_pictures, transcribe_sample, visit, visit_views, write_story
 from e2e.firefox import Firefox
 from e2e.speech_files import write_recording
 from scripts.serve import Handler, SiteServer
@@ -31,16 +31,18 @@ def firefox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
 
 
 @pytest.fixture(scope="module")
-def page(firefox: Firefox, dist: Path) -> Iterator[Firefox]:
-    """The page, isolated by its host."""
-    with SiteServer(dist, isolated=True) as server:
-        firefox.open(server.url)
-        firefox.until(STARTED)
-        yield firefox
+def server(dist: Path) -> SiteServer:
+    """The site on a plain host; stopped by the first test, after which the page is what Firefox has stored."""
+    return SiteServer(dist).start()
 
 
-def test_a_visit_with_firefox(firefox: Firefox, dist: Path) -> None:
-    server = SiteServer(dist).start()
+@pytest.fixture(scope="module")
+def page(firefox: Firefox, server: SiteServer) -> Firefox:
+    visit(firefox, server.url)
+    return firefox
+
+
+def test_a_visit_with_firefox(firefox: Firefox, server: SiteServer) -> None:
     write_story(firefox, server.url)
     transcribe_sample(firefox)
     read_pictures(firefox)
@@ -150,8 +152,11 @@ def test_what_is_made_stays(page: Firefox, tmp_path: Path) -> None:
     page.until("document.querySelector('#history-transcript [data-key^=delete]') !== null")
     page.evaluate("document.querySelector('#history-transcript [data-key^=delete]').click()")
     page.until("document.getElementById('transcript-sheet').dataset.state === 'empty'")
-    page.evaluate("[...document.querySelectorAll('#history-transcript button')]"
-                  ".find(({ textContent }) => textContent === 'Undo').click()")  # fmt: skip
+    undo = (
+        "[...document.querySelectorAll('#history-transcript button')].find(({ textContent }) => textContent === 'Undo')"
+    )
+    page.until(f"{undo} !== undefined")
+    page.evaluate(f"{undo}.click()")
     page.until("pyappPage.transcribe.store.list().then(({ length }) => length > 0)")
     assert page.errors == []
 

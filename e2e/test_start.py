@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from e2e.conftest import ChangeableSite, Launch, watched
+from e2e.page import StoryPage
 from e2e.speech_files import samples, spoken, write_speech_model
 from e2e.transcribe_page import TranscribePage
 from scripts.serve import SiteServer
@@ -263,6 +264,31 @@ def test_what_comes_later_is_fetched_again_where_it_did_not_arrive(
             story.write("One day")
         assert story.page.evaluate(ASK, ["generate", several])["reason"] == "complete"
         assert "One day" in story.page.evaluate(ASK, ["export", transcript])["text"]
+        views_that_do_not_arrive(story, changeable)
+
+
+def views_that_do_not_arrive(story: StoryPage, changeable: ChangeableSite) -> None:
+    """The page names what is missing, and tries again: a script, a style and a dialog."""
+    page = story.page
+    box, again = page.locator("#view-error .error-box"), page.get_by_role("button", name="Try again")
+    for view, file, shown in (("Chat", "chat-view.js", "#chat-field"), ("Search", "search.css", "#search-form")):
+        with changeable.changed({}, missing=[file]):
+            page.get_by_role("link", name=view).click()
+            for times in range(2):
+                expect(box).to_contain_text(f"The view “{view}” could not be loaded.")
+                expect(box).to_contain_text("is missing on the server (status 404)")
+                expect(box).to_contain_text(file)
+                if times == 0:
+                    again.click()
+        again.click()
+        page.locator(shown).wait_for(state="attached")
+        expect(box).to_be_hidden()
+    page.get_by_role("link", name="Story").click()
+    with changeable.changed({}, missing=["model-dialog.js"]):
+        page.locator("#choose-model").click()
+        expect(story.error).to_contain_text("The list of models could not be loaded.")
+    again.click()
+    page.wait_for_selector("#model-dialog[open] .model-row")
 
 
 def test_a_worker_that_does_not_load_is_reported(plain_browser: BrowserContext, changeable: ChangeableSite) -> None:

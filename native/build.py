@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import functools
 import hashlib
 import os
 import platform
@@ -29,7 +30,8 @@ TYPE_GROUPS = {
     "floats": ["float16", "bfloat16", "float32", "float64"],
     "integers": ["uint8", "int8", "int16", "int32", "int64"],
 }  # words of OPCODE lines in kernels.h
-DOWNLOADED = ("simd128", "relaxed")  # sets whose code travels: compiled for size where that costs no time
+# Sets whose code travels: compiled for size where that costs no time; with the flags that emcc adds to -Os.
+DOWNLOADED: dict[str, list[str]] = {"simd128": ["-fno-inline-functions"], "relaxed": []}
 _SMALL = "add_rows any_float binary blocks cast compute conv_transpose copy create ctc depthwise elements"
 _SMALL += " pooling random reduce_angle scan select sort token_mask unary"
 SMALL = tuple(f"{name}.c" for name in _SMALL.split())
@@ -200,7 +202,7 @@ def jobs_for(sets: dict[str, list[str]], once: Sequence[str]) -> list[Job]:
     for name, flags in sets.items():
         for source in sources:
             level = "-Os" if source.name in SMALL else "-O2" if source.name in MEDIUM else "-O3"
-            size = [level] if name in DOWNLOADED else []
+            size = [level, *(DOWNLOADED[name] if level == "-Os" else [])] if name in DOWNLOADED else []
             jobs.append((source, f"{source.stem}-{name}", [*flags, f"-DINSTRUCTION_SET={name}", *size]))
     return jobs
 
@@ -329,6 +331,21 @@ def emcc_command() -> list[str]:
     return shlex.split(os.environ.get("EMCC", "emcc"))
 
 
+@functools.cache
+def emcc_compiler() -> list[str]:
+    """The clang that emcc runs for a source, with emcc's flags: emcc itself takes a third of a second more, for each of
+    80 sources. emcc, where it is chosen from outside or does not say which clang that is.
+    """
+    if "EMCC" in os.environ or "PYODIDE" in os.environ:
+        return emcc_command()
+    try:
+        root, version = (run(["em-config", name]).strip() for name in ("LLVM_ROOT", "LLVM_ADD_VERSION"))
+    except BuildError:
+        return emcc_command()
+    clang = shutil.which(f"{root}/clang-{version}" if version.isdecimal() else f"{root}/clang")
+    return [clang, *shlex.split(run([*emcc_command(), "--cflags"]))] if clang else emcc_command()
+
+
 def link_with_emcc(objects: Sequence[str], flags: Sequence[str], target: Path) -> None:
     extra = shlex.split(os.environ.get("LDFLAGS", "")) if "PYODIDE" in os.environ else []  # set by `pyodide build`
     run([*emcc_command(), *objects, *EMCC_LINK, *flags, *extra, "-o", str(target)])
@@ -336,11 +353,11 @@ def link_with_emcc(objects: Sequence[str], flags: Sequence[str], target: Path) -
 
 def build_simd128(out: Path) -> Path:
     """Builds libpyapp_simd.so with emcc: for every browser with WebAssembly SIMD."""
-    target, key = out / "libpyapp_simd.so", build_key(emcc_command())
+    target, key = out / "libpyapp_simd.so", build_key(emcc_command(), emcc_compiler())
     if not up_to_date(target, key):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            objects = compile_all(emcc_command(), WASM, jobs_for({"simd128": []}, ["run.c"]), folder)
+            objects = compile_all(emcc_compiler(), WASM, jobs_for({"simd128": []}, ["run.c"]), folder)
             link_with_emcc(objects, WASM, folder / "simd.so")
             finish(folder / "simd.so", target, key)
     return target
@@ -410,10 +427,10 @@ def build_pool(out: Path | str = POOL_OUT) -> list[Path]:
         print("native: no wasm-ld of LLVM 17 or newer: the page computes on one thread", file=sys.stderr)
         return []
     built = []
-    # emcc compiles simd128: clang 19 crashes on some of these sources.
+    # emcc's clang compiles simd128: clang 19 crashes on some of these sources.
     for name, set_name, (compiler, flags, _) in (
         ("pool_relaxed.wasm", "relaxed", tools),
-        ("pool_simd.wasm", "simd128", (emcc_command(), [], [])),
+        ("pool_simd.wasm", "simd128", (emcc_compiler(), [], [])),
     ):
         target, key = Path(out) / name, build_key(compiler, flags, linker, POOL, POOL_LINK, POOL_EXPORTS)
         if not up_to_date(target, key):

@@ -29,7 +29,7 @@ import shutil
 import subprocess
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -239,12 +239,14 @@ def lessons(folder: Path) -> list[dict[str, Any]]:
 
 def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     """Writes the whole site into `out`, in place of what was there. Quality 0: without precompressed copies."""
-    ours, numpy = wheels.build("wasm"), wheels.numpy()
-    archives = compiled_archives(ours, numpy, plain_host)
     staged = out.with_name(f"{out.name}.new")
     shutil.rmtree(staged, ignore_errors=True)
-    copy_bundled(WEB, staged, NODE_MODULES)
-    for path in wheels.pool():
+    ours, numpy = wheels.build("wasm"), wheels.numpy()
+    with ThreadPoolExecutor(1) as other:
+        pool = other.submit(wheels.pool)  # meanwhile: byte code and bundles are made on one core
+        archives = compiled_archives(ours, numpy, plain_host)
+        copy_bundled(WEB, staged, NODE_MODULES)
+    for path in pool.result():
         shutil.copyfile(path, staged / path.name)
     pyodide = staged / "pyodide"
     pyodide.mkdir()

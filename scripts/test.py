@@ -1,10 +1,11 @@
-"""Runs every suite of tests, two side by side: python -m scripts.test [names of suites]
+"""Runs every suite of tests, one more at a time than there are cores: python -m scripts.test [names of suites]
 
 Each line of a suite's output is printed immediately, after the suite's name. At the end the last lines of all suites
 are printed together.
 
-A browser on a busy machine can miss a deadline that has nothing to do with the page. So up to three tests of the page
-that fail are run once more, alone; those that pass then are named in the last lines. A test that fails twice fails.
+A browser on a busy machine can miss a deadline that has nothing to do with the page. So the suite of the page goes
+before the others, which take the time that it leaves. Up to three of its tests that fail are run once more; those that
+pass then are named in the last lines. A test that fails twice fails.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]  # two processes would write one cache
 # A cache of its own tells which tests failed.
 PAGE = [sys.executable, "-m", "pytest", "-o", f"cache_dir={ROOT / 'build' / 'page-tests'}"]
-PYODIDE = [sys.executable, "-m", "tests.pyodide"]
+PYODIDE = [sys.executable, "-m", "tests.pyodide", "--yielding"]
 # Rewritten assertions tell more, but compiling the tests anew takes a third longer there: `python -m tests.pyodide` has
 # them.
 QUIET = ["-q", "-rfE", "--assert=plain"]
@@ -34,14 +35,17 @@ SIMD = [
 # WebAssembly builds under node, in the native suite, and need not run inside Pyodide again. `make test-sanitize` also
 # runs CUDA's kernels in their emulator, which takes minutes.
 SUITES = {
-    "native": [*PYTEST, "tests", "-m", "not browser"],
-    "page": [*PAGE, "tests/pyodide", "e2e"],
+    "native": [*PYTEST, "tests"],
+    "page": [*PAGE, "e2e"],
     "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "--ignore", "tests/native", *QUIET],
     "sanitizers": [sys.executable, "-m", "scripts.sanitize", "tests/native", "-q", "-p", "no:cacheprovider"],
     "Pyodide, simd": [*PYODIDE, "simd", *SIMD, *QUIET],
 }
 RUN_AGAIN = {"page": 3}  # suites whose failed tests get a second run, and how many at most
-AT_ONCE = 2
+FIRST = "page"
+YIELDING = 10  # how much the other suites yield to it: their niceness
+# A suite waits for processes, timers and files about a fifth of its time.
+AT_ONCE = (os.cpu_count() or 1) + 1
 _printing = threading.Lock()
 
 
@@ -62,12 +66,16 @@ def run_suite(name: str) -> tuple[str, int, list[str]]:
 def run_command(name: str, command: list[str]) -> tuple[int, list[str]]:
     """(exit status, last lines) of a command, whose lines are printed as they come."""
     lines: list[str] = []
-    # Tests start hundreds of Pythons, which would compile the package each time if they could not keep byte code.
+    # Tests start hundreds of Pythons, which would compile the package each time if they could not keep byte code. The
+    # cores are busy with other suites: threads would wait for each other.
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    environment = {"OMP_NUM_THREADS": "1", **environment, "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
-        command, cwd=ROOT, text=True, errors="replace", env={**environment, "PYTHONUNBUFFERED": "1"},
+        command, cwd=ROOT, text=True, errors="replace", env=environment,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
+    if name != FIRST:
+        os.setpriority(os.PRIO_PROCESS, process.pid, YIELDING)
     assert process.stdout is not None
     for line in process.stdout:
         lines = [*lines[-400:], line.rstrip("\n")]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.together import examples
+
 # A file whose tests all need what a browser does not have (a process, the repository's files, the command line's
 # libraries) is not even imported there.
 NATIVE = re.compile(r"^pytestmark = .*\bnative_only\b", re.MULTILINE)
@@ -30,8 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     except ImportError:
         pass
     else:  # the same examples each time: a run says something about the change, not about the day
-        examples = 20 if sys.platform == "emscripten" else 60  # the same logic runs there, in five times the time
-        settings.register_profile("pyapp", derandomize=True, deadline=None, max_examples=examples)
+        settings.register_profile("pyapp", derandomize=True, deadline=None, max_examples=examples(60))
         settings.load_profile("pyapp")
 
 

@@ -15,6 +15,11 @@ def fewer_in_browser(cases: Iterable[Case], every: int = 3) -> Sequence[Case]:
     return list(cases)[:: every if IN_BROWSER else 1]
 
 
+def examples(count: int) -> int:
+    """As many of Hypothesis' examples natively; in a browser, where the same Python runs, a sixth."""
+    return max(count // 6, 8) if IN_BROWSER else count
+
+
 def check_each(check: Callable[..., object], cases: Iterable[tuple[Any, ...]]) -> None:
     """Calls `check(*case)` for every case. Fails with the errors of all that failed; a note on each names its case."""
     failed: list[Exception] = []

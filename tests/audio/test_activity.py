@@ -11,7 +11,7 @@ from pyapp.audio import ActivityOptions, Span, cut_windows, find_speech
 from pyapp.errors import OptionError
 from tests.audio.sounds import RATE, clicks, noise, place, silence, syllable
 from tests.audio.test_mel import jfk_samples
-from tests.together import IN_BROWSER
+from tests.together import examples
 
 
 def word(seed: int, syllables: int = 3) -> np.ndarray:
@@ -102,7 +102,7 @@ def test_windows_are_filled_and_skip_silence() -> None:
     assert [(round(w.start), round(w.end)) for w in windows] == [(1, 21), (60, 61), (95, 96)]
 
 
-@settings(max_examples=8 if IN_BROWSER else 25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.tuples(st.floats(0.0, 25.0), st.integers(1, 4)), max_size=12), st.floats(1.0, 12.0))
 def test_windows_are_in_order_and_short_enough(words: list[tuple[float, int]], longest: float) -> None:
     sound = place(30.0, *((start, word(i, count)) for i, (start, count) in enumerate(words))) + noise(30.0, 1e-4)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyapp.audio import load_speech, open_wav, read_wav, write_wav
 from pyapp.errors import FileFormatError
 from tests.audio.sounds import RATE, noise
+from tests.together import examples
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")
@@ -148,7 +149,7 @@ def test_bad_files_say_what_is_wrong(data: bytes, message: str) -> None:
     assert caught.value.where and caught.value.hint
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_damaged_files_never_raise_anything_else(data: st.DataObject) -> None:
     damaged = bytearray(GOOD)

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from pyapp.errors import FileFormatError
 from pyapp.formats import inspect, open_checkpoint, read_tokenizer_bin
 from pyapp.formats.llama2c import tensor_shapes
-from tests.together import fewer_in_browser
+from tests.together import examples, fewer_in_browser
 
 CHECKPOINTS = ["v0_tied.bin", "v0_untied.bin", "v1_tied.bin", "v2_straddling.bin", "all_types.safetensors"]
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def survives(read: Callable[[bytes], Any], data: bytes) -> bool:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pyapp.errors import FileFormatError
 from pyapp.formats import inspect, open_checkpoint
 from pyapp.formats.gguf_header import ELEMENTS_LIMIT
-from tests.together import fewer_in_browser
+from tests.together import examples, fewer_in_browser
 
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MEMORY = 8 << 20
 
 

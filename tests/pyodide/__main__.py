@@ -1,4 +1,6 @@
-"""python -m tests.pyodide [relaxed|simd] [pytest's arguments]: the tests inside Pyodide in headless Chromium."""
+"""python -m tests.pyodide [--yielding] [relaxed|simd] [pytest's arguments]: the tests inside Pyodide in headless
+Chromium. --yielding: other programs go before it.
+"""
 
 import sys
 

@@ -35,22 +35,29 @@ class Summary:
         return f"{found} in {time.perf_counter() - self.start:.1f} s"
 
 
-def main(job: dict[str, Any]) -> tuple[int, str]:
-    """(exit status, summary): never 0 when no test passed."""
+def prepare(job: dict[str, Any]) -> str | None:
+    """Finds the tests; what is wrong with the kernels, or None."""
     libraries = Path(sysconfig.get_paths()["purelib"]) / "pyapp" / "_native"
     library = libraries / f"libpyapp_{job['kernels']}.so"
     if not library.is_file():
-        return 3, f"{library.name} is not in the wheel"
+        return f"{library.name} is not in the wheel"
     if instruction_set() != INSTRUCTION_SETS[job["kernels"]]:
-        return 3, f"the kernels of {instruction_set()} were loaded"
+        return f"the kernels of {instruction_set()} were loaded"
     os.chdir(PROJECT)
     sys.path.insert(0, str(PROJECT))
     pyapp.__path__.append(str(PROJECT / "outside_the_wheel"))  # pyapp.recipes, pyapp.serve
+    return None
+
+
+PROBLEM = prepare(json.loads(globals()["job"]))
+
+
+def run(arguments: str) -> tuple[int, str]:
+    """(exit status, summary) of pytest with these arguments, a JSON list: never 0 when no test passed."""
+    if PROBLEM:
+        return 3, PROBLEM
     summary = Summary()
-    status = int(pytest.main([*job["arguments"], "-p", "no:cacheprovider", "--color=no"], plugins=[summary]))
+    status = int(pytest.main([*json.loads(arguments), "-p", "no:cacheprovider", "--color=no"], plugins=[summary]))
     if status == 0 and not summary.counts.get("passed"):
         status = 5
     return status, str(summary)
-
-
-main(json.loads(globals()["job"]))

@@ -1,4 +1,4 @@
-// Starts the site's own Pyodide, with the site's own wheels, and runs pytest in it. Messages: {line} and {exit, summary}.
+// Starts the site's own Pyodide, with the site's own wheels, and runs pytest in it. Messages: {line}, and {exit, summary} for each run of the job.
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 import { openPool } from "../modules/worker/pool.js";
 import { addLibrary } from "../modules/worker/unpack.js";
@@ -53,8 +53,11 @@ async function run(job) {
   pyodide.setStderr({ write: lineWriter() });
   pyodide.globals.set("job", JSON.stringify(job));
   const program = await (await fetch(new URL("in_pyodide.py", import.meta.url))).text();
-  const [exit, summary] = (await pyodide.runPythonAsync(program)).toJs();
-  postMessage({ exit, summary });
+  await pyodide.runPythonAsync(program);
+  for (const options of job.runs) {
+    const [exit, summary] = pyodide.globals.get("run")(JSON.stringify(options)).toJs();
+    postMessage({ exit, summary });
+  }
 }
 
 self.onmessage = async ({ data }) => {

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pyapp.errors import FileFormatError
 from pyapp.text.tokenizer import Tokenizer
+from tests.together import examples
 
 pytest.importorskip("tokenizers")
 
@@ -68,7 +69,7 @@ def test_ids_of_random_texts(vocabulary: Vocabulary, tokenizer: Tokenizer) -> No
     pieces = [piece.decode() for piece in vocabulary[0][259:]]
     parts = st.one_of(st.sampled_from(pieces), st.text(max_size=4), st.sampled_from([" ", "\n", "a", "th"]))
 
-    @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(parts, max_size=30).map("".join))
     def check(text: str) -> None:
         ids = tokenizer.encode(text, bos=False)

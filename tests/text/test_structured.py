@@ -21,6 +21,7 @@ from pyapp.text.patterns import Pattern
 from pyapp.text.structured import CompiledForm, TextForm, Vocabulary
 from tests.text.small_model import write_model
 from tests.text.table_model import TableModel, TableTokenizer
+from tests.together import fewer_in_browser
 
 TOKENIZER: Any = TableTokenizer()
 
@@ -122,7 +123,7 @@ WORDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("pattern", fewer_in_browser(PATTERNS))
 def test_patterns_match_what_python_matches(pattern: str) -> None:
     found = compile_expression(Pattern(pattern, "regex").whole())
     inside = compile_expression(Pattern(pattern, "regex").inside())
@@ -269,7 +270,7 @@ VALUES: list[tuple[Any, list[str], list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("schema", "good", "bad"), VALUES, ids=lambda value: json.dumps(value)[:60])
+@pytest.mark.parametrize(("schema", "good", "bad"), fewer_in_browser(VALUES), ids=lambda value: json.dumps(value)[:60])
 def test_schemas(schema: Any, good: list[str], bad: list[str]) -> None:
     found = automaton(schema)
     for text in good:

@@ -18,6 +18,7 @@ from pyapp.text import tokenizer as tokenizer_module
 from pyapp.text.pieces import PieceTable
 from pyapp.text.stream import StreamDecoder
 from pyapp.text.tokenizer import Tokenizer, set_backend_factory, without_surrogates
+from tests.together import examples
 
 tokenizers = pytest.importorskip("tokenizers")
 decoders, models, normalizers = tokenizers.decoders, tokenizers.models, tokenizers.normalizers
@@ -171,7 +172,7 @@ def test_a_template_with_numbers_that_are_none() -> None:
 def test_text_is_that_of_the_library(kind: tuple[str, Any, Tokenizer]) -> None:
     name, native, ours = kind
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     @given(st.lists(st.integers(0, ours.vocab_size - 1), max_size=12))
     def check(ids: list[int]) -> None:
         expected = native.decode(ids, skip_special_tokens=True)

@@ -28,7 +28,7 @@ from pyapp.recipes.reader.texts import ALPHABET, line_text, trimmed
 pytestmark = pytest.mark.native_only
 
 HOW = Print(("One", "Two"), longest=8)
-SMALL = {"steps": 6, "rows": 2, "width": 16, "layers": 1, "held_out": 3}
+SMALL = {"steps": 6, "rows": 2, "width": 16, "layers": 1, "held_out": 3, "language_lines": 500}
 
 
 @pytest.fixture(autouse=True)

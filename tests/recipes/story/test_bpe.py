@@ -13,6 +13,7 @@ from pyapp.formats import read_tokenizer_bin, write_tokenizer_bin  # noqa: E402
 from pyapp.recipes.story.bpe import BYTES, CONTROL, Vocabulary, train_vocabulary  # noqa: E402
 from pyapp.recipes.story.grammar.stories import story  # noqa: E402
 from pyapp.text.tokenizer import Tokenizer  # noqa: E402
+from tests.together import examples  # noqa: E402
 
 pytestmark = pytest.mark.native_only
 
@@ -70,7 +71,7 @@ def test_both_files_give_the_same_ids(from_file: Tokenizer, text: str) -> None:
     assert from_file.decode([1, *ids]) == text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text(st.sampled_from("abcdeilnorstuvwyOISTH .,!?\"'\né🐉")))
 def test_both_files_give_the_same_ids_for_any_text(from_file: Tokenizer, text: str) -> None:
     ids = from_file.encode(text, bos=False)

@@ -6,7 +6,7 @@
  * than two minutes; where a browser has no WebCodecs, there is a limit.
  */
 import { Cancelled, UserError, throwIfCancelled } from "../shared/protocol.js";
-import { siteUrl } from "../shared/site.js";
+import { importPart } from "../shared/site-parts.js";
 import { Resampler } from "./resampler.js";
 import { SAMPLE_RATE, WavWriter } from "./wav-writer.js";
 
@@ -180,15 +180,11 @@ function unreadable(file, error) {
 let library = null;
 
 async function loadMediabunny() {
-  library ??= import(siteUrl("mediabunny/mediabunny.min.mjs"));
+  library ??= importPart("mediabunny/mediabunny.min.mjs", "WAV files work without it.");
   try {
     return await library;
-  } catch {
+  } catch (error) {
     library = null;
-    throw new UserError("A part of the program could not be loaded.", {
-      where: "mediabunny/mediabunny.min.mjs",
-      hint: "Check your connection, then try again. WAV files work without it.",
-      action: "retry",
-    });
+    throw error;
   }
 }

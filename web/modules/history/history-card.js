@@ -2,8 +2,8 @@
  * The card with the history of a view. Its list, and the scripts for it, are loaded when it is first open.
  */
 import { find, h } from "../page/dom.js";
-import { showError } from "../page/errors.js";
-import { siteUrl } from "../shared/site.js";
+import { failedPart, showError } from "../page/errors.js";
+import { importPart } from "../shared/site-parts.js";
 
 /**
  * @typedef {import("./history-store.js").HistoryItem} HistoryItem
@@ -43,13 +43,12 @@ export class HistoryCard {
   async #show() {
     try {
       if (!this.panel) {
-        const { HistoryPanel } = await import(siteUrl("modules/history/history-panel.js"));
+        const { HistoryPanel } = await importPart("modules/history/history-panel.js");
         this.panel ??= /** @type {import("./history-panel.js").HistoryPanel} */ (new HistoryPanel(this.body, this.store, this.actions, this.errorActions));
       }
       await this.panel.render(this.current);
     } catch (error) {
-      const failed = { type: "error", what: "The list could not be loaded.", where: String(error), hint: "Check your connection.", action: "retry" };
-      showError(this.body, failed, { retry: () => this.refresh(this.current) });
+      showError(this.body, failedPart("The list could not be loaded.", error), { retry: () => this.refresh(this.current) });
       this.panel = null; // the error is in its place
     }
   }

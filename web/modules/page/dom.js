@@ -2,7 +2,6 @@
  * Makes and finds elements.
  */
 import { present } from "../shared/present.js";
-import { siteUrl } from "../shared/site.js";
 
 /**
  * The element of an id. Its kind is that in index.html, or of the call of `h` that makes it (scripts/check_types.mjs).
@@ -33,16 +32,6 @@ export function h(tag, attributes = {}, ...children) {
   }
   element.append(...children.filter((child) => child !== null));
   return element;
-}
-
-/** Adds a stylesheet of the site, and waits for it. @param {string} path @returns {Promise<void>} rejects with its address */
-export async function loadStyle(path) {
-  const style = h("link", { rel: "stylesheet", href: siteUrl(path) });
-  await new Promise((resolve, reject) => {
-    style.onload = resolve;
-    style.onerror = () => reject(new Error(style.href));
-    document.head.append(style);
-  });
 }
 
 /** Shows a dialog, and closes any other. @param {HTMLDialogElement} dialog */

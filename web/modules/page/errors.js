@@ -35,6 +35,15 @@ export function showError(slot, error, actions = {}) {
 }
 
 /**
+ * The error that a part of the page is not there, with the button that tries again.
+ * @param {string} what says which part, in a sentence @param {any} error why
+ */
+export function failedPart(what, error) {
+  if (error?.name !== "UserError") return { type: "error", what, where: String(error), hint: "Try again. If it happens again, reload the page.", action: "retry" };
+  return { type: "error", what: `${what} ${error.what}`, where: error.where, hint: error.hint, action: "retry" };
+}
+
+/**
  * An error of a setting, with the label of its field instead of the engine's name for it.
  * @param {HTMLElement} slot @param {{what: string, where?: string | null}} event @returns {[string, string | null]} what and where
  */

@@ -4,9 +4,9 @@
  *
  * @typedef {{controller: AbortController | null, progress: {what: string, done?: number, total?: number | null}}} Download
  */
-import { siteUrl } from "../shared/site.js";
+import { importPart } from "../shared/site-parts.js";
 import { byId, memory } from "./dom.js";
-import { showError } from "./errors.js";
+import { failedPart, showError } from "./errors.js";
 
 export class Models {
   /** @param {import("./app.js").App} app */
@@ -38,9 +38,9 @@ export class Models {
   }
 
   #load() {
-    this.dialog ??= import(siteUrl("modules/page/model-dialog.js")).then(({ ModelDialog }) => new ModelDialog(this)).catch((error) => {
+    this.dialog ??= importPart("modules/page/model-dialog.js").then(({ ModelDialog }) => new ModelDialog(this)).catch((error) => {
       this.dialog = null;
-      throw { type: "error", what: "The list of models could not be loaded.", where: String(error), hint: "Check your connection, then try again." };
+      throw failedPart("The list of models could not be loaded.", error);
     });
     return this.dialog;
   }
@@ -50,10 +50,17 @@ export class Models {
    * @param {string} [id] the model to show first @param {string} [name] to look up on the hub
    */
   async open(choice, id, name) {
+    (await this.#loaded(() => this.open(choice, id, name)))?.open(choice, id, name);
+  }
+
+  /** The dialog; null where it could not be loaded, which the shown view says. @param {() => unknown} retry */
+  async #loaded(retry) {
     try {
-      (await this.#load()).open(choice, id, name);
+      return await this.#load();
     } catch (error) {
-      this.app.errorSlots.forEach((slot) => showError(slot, error, { ...this.app.actions, retry: () => this.open(choice, id, name) }));
+      const shown = this.app.errorSlots.filter((slot) => !slot.closest("[hidden]"));
+      for (const slot of shown) showError(slot, error, { retry });
+      return null;
     }
   }
 
@@ -62,8 +69,9 @@ export class Models {
    * @param {File[]} files @param {import("./model-choice.js").ModelChoice} [choice] @param {string} [folder] that contained them
    */
   async addFiles(files, choice, folder) {
+    const dialog = await this.#loaded(() => this.addFiles(files, choice, folder));
     try {
-      await (await this.#load()).addFiles(files, choice, folder);
+      await dialog?.addFiles(files, choice, folder);
     } catch (error) {
       showError(byId("model-error"), error, this.app.actions);
     }

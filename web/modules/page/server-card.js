@@ -4,9 +4,9 @@
  * Fires: "change" (another server or model, or none, is used).
  * @typedef {{engine: import("../server/server-engine.js").ServerEngine, model: import("../server/server-engine.js").ServedModel}} Used
  */
-import { siteUrl } from "../shared/site.js";
+import { importPart } from "../shared/site-parts.js";
 import { h, memory } from "./dom.js";
-import { showError } from "./errors.js";
+import { failedPart, showError } from "./errors.js";
 
 export class ServerCard extends EventTarget {
   /**
@@ -41,14 +41,14 @@ export class ServerCard extends EventTarget {
   }
 
   async #fields() {
-    this.panel ??= import(siteUrl("modules/server/server-panel.js")).then(({ ServerPanel }) => new ServerPanel(this));
+    this.panel ??= importPart("modules/server/server-panel.js").then(({ ServerPanel }) => new ServerPanel(this));
     try {
       return await this.panel;
     } catch (error) {
       this.panel = null;
       const slot = h("div", { class: "error-slot" });
       this.element.append(slot);
-      showError(slot, { type: "error", what: "This part of the page could not be loaded.", where: String(error), hint: "Check your connection, then try again.", action: "retry" }, { retry: () => (slot.remove(), this.#fields()) });
+      showError(slot, failedPart("The fields for a server could not be loaded.", error), { retry: () => (slot.remove(), this.#fields()) });
       return null;
     }
   }

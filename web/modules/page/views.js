@@ -2,10 +2,10 @@
  * The views of the page, and what shows and loads them. A view's scripts and style are fetched when it is first opened;
  * the story view is in the page's first bundle.
  */
-import { siteUrl } from "../shared/site.js";
+import { importPart, loadStyle } from "../shared/site-parts.js";
 import { StoryView } from "../views/story/story-view.js";
 import { byId, h } from "./dom.js";
-import { showError } from "./errors.js";
+import { failedPart, showError } from "./errors.js";
 
 /**
  * @typedef {import("./app.js").App} App
@@ -34,7 +34,7 @@ export const VIEWS = [
     accepts: (kind, _files, shown) => kind === "sound" || (kind === "unknown" && shown), // it tries to read them as sound
     plan: (count) => (count === 1 ? "Drop to transcribe this recording" : `Drop to transcribe these ${count} recordings`),
     load: async (app, models) => {
-      const [{ TranscribeView }] = await Promise.all([part("modules/views/transcribe/transcribe-view.js"), style("css/transcribe.css")]);
+      const [{ TranscribeView }] = await Promise.all([importPart("modules/views/transcribe/transcribe-view.js"), loadStyle("css/transcribe.css")]);
       return new TranscribeView(app, models);
     },
   },
@@ -42,43 +42,27 @@ export const VIEWS = [
     id: "read", title: "Read", page: "pyapp · text out of pictures in a browser tab", task: "read",
     accepts: (kind) => kind === "picture",
     plan: (count) => (count === 1 ? "Drop to read the text in this picture" : `Drop to read the text in these ${count} pictures`),
-    load: async (app, models, section) => (await part("modules/views/read/read-view.js")).openRead(app, models, section),
+    load: async (app, models, section) => (await importPart("modules/views/read/read-view.js")).openRead(app, models, section),
   },
   {
     id: "chat", title: "Chat", page: "pyapp · chat in a browser tab", task: "chat",
     accepts: () => false,
     plan: () => "",
-    load: async (app, models, section) => (await part("modules/views/chat/chat-view.js")).openChat(app, models, section),
+    load: async (app, models, section) => (await importPart("modules/views/chat/chat-view.js")).openChat(app, models, section),
   },
   {
     id: "search", title: "Search", page: "pyapp · search by meaning in a browser tab", task: "embed",
     accepts: (kind) => kind === "text",
     plan: (count) => (count === 1 ? "Drop to search this text" : `Drop to search these ${count} texts`),
-    load: async (app, models, section) => (await part("modules/views/search/search-view.js")).openSearch(app, models, section),
+    load: async (app, models, section) => (await importPart("modules/views/search/search-view.js")).openSearch(app, models, section),
   },
   {
     id: "lab", title: "Lab", page: "pyapp · Python and training in a browser tab", task: "generate",
     accepts: (kind, _files, shown) => kind === "notebook" || (shown && kind !== "model"),
     plan: (count) => (count === 1 ? "Drop to open this notebook, or to use this file in its cells" : `Drop to use these ${count} files in the cells`),
-    load: async (app, models, section) => (await part("modules/views/lab/lab-view.js")).openLab(app, models, section),
+    load: async (app, models, section) => (await importPart("modules/views/lab/lab-view.js")).openLab(app, models, section),
   },
 ];
-
-/** @param {string} path of a view's scripts, which are one file */
-const part = (path) => import(siteUrl(path));
-
-/** Adds a style. @param {string} path */
-function style(path) {
-  const link = h("link", { rel: "stylesheet", href: siteUrl(path) });
-  return new Promise((resolve, reject) => {
-    link.onload = resolve;
-    link.onerror = () => {
-      link.remove();
-      reject(new Error(path));
-    };
-    document.head.append(link);
-  });
-}
 
 /** The view that the address's hash names, before "=" and what is handed to it; null if it names none. */
 const named = () => VIEWS.find(({ id }) => `#${id}` === location.hash.split("=")[0]) ?? null;
@@ -162,10 +146,8 @@ export class Views {
   /** @param {View} view @param {unknown} error */
   #failed(view, error) {
     const slot = byId("view-error");
-    const action = error instanceof TypeError ? "reload" : "retry"; // browsers try a module that did not arrive only once
-    const failed = { type: "error", what: `The view “${view.title}” could not be loaded.`, where: String(error), hint: "Check your connection.", action };
     sectionOf(view).hidden = true;
-    showError(slot, failed, { ...this.app.actions, retry: () => this.#show(view) });
+    showError(slot, failedPart(`The view “${view.title}” could not be loaded.`, error), { retry: () => this.#show(view) });
   }
 }
 

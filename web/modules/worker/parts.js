@@ -93,7 +93,8 @@ async function fetchFile(path) {
   if (!response.ok) {
     throw new UserError(`A part of the program is missing on the server (status ${response.status}).`, {
       where: url,
-      hint: "If you copied this page to a server yourself, copy the whole dist folder.",
+      hint: "Try again later. If you copied this page to a server yourself, copy the whole dist folder.",
+      action: "restart",
       fatal: true,
     });
   }
@@ -114,7 +115,8 @@ export async function fetchWheel(lock, name) {
   if (crypto.subtle && (await sha256(bytes)) !== expected) {
     throw new UserError("A downloaded part of the program is damaged.", {
       where: file,
-      hint: "Reload the page. If that does not help, the copy on the server is damaged.",
+      hint: "Restart the engine. If that does not help, the copy on the server is damaged.",
+      action: "restart",
       fatal: true,
     });
   }

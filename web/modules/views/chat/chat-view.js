@@ -7,8 +7,9 @@
  * @typedef {import("./conversation.js").Turn} Turn
  */
 import { throwIfCancelled } from "../../shared/protocol.js";
+import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, find, loadStyle, memory } from "../../page/dom.js";
+import { byId, find, memory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";

@@ -4,10 +4,11 @@
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, find, h, loadStyle, memory, tabMemory } from "../../page/dom.js";
+import { byId, find, h, memory, tabMemory } from "../../page/dom.js";
 import { clearRestartError, clearError, showError } from "../../page/errors.js";
 import { hostsIn } from "../../shared/lab-hosts.js";
 import { UserError } from "../../shared/protocol.js";
+import { loadStyle } from "../../shared/site-parts.js";
 import { siteUrl } from "../../shared/site.js";
 import { CellItem } from "./cell-item.js";
 import { buildLab } from "./lab-parts.js";

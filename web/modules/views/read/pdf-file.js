@@ -3,6 +3,7 @@
  * even read, fonts and functions are interpreted (`isEvalSupported`), forms of XFA are not built.
  */
 import { Cancelled, UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
+import { importPart } from "../../shared/site-parts.js";
 import { siteUrl } from "../../shared/site.js";
 
 const FILE_LIMIT = 256 << 20; // bytes: pdf.js has them in memory
@@ -21,12 +22,12 @@ export class LockedPdf extends UserError {}
 let library = null;
 
 async function loadLibrary() {
-  library ??= import(siteUrl(LIBRARY));
+  library ??= importPart(LIBRARY, "Pictures work without it.");
   try {
     return await library;
-  } catch {
+  } catch (error) {
     library = null;
-    throw notLoaded(LIBRARY, "Check your connection, then try again. Pictures work without it.");
+    throw error;
   }
 }
 
@@ -122,8 +123,8 @@ export class PdfFile {
   }
 }
 
-/** @param {string} where @param {string} [hint] */
-const notLoaded = (where, hint = "Check your connection, then try again.") => new UserError("A part of the program could not be loaded.", { where, hint, action: "retry" });
+/** @param {string} where */
+const notLoaded = (where) => new UserError("A part of the program could not be loaded.", { where, hint: "Check your connection, then try again.", action: "retry" });
 
 /** A promise that rejects at once when the user stops. @template T @param {Promise<T>} promise @param {AbortSignal} [signal] @returns {Promise<T>} */
 export function abortable(promise, signal) {

@@ -6,8 +6,9 @@
  * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
  */
 import { Cancelled, UserError } from "../../shared/protocol.js";
+import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, copyText, find, h, loadStyle, memory, tabMemory } from "../../page/dom.js";
+import { byId, copyText, find, h, memory, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";

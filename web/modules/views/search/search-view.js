@@ -6,8 +6,9 @@
  * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
  */
 import { UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
+import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, find, h, loadStyle, memory } from "../../page/dom.js";
+import { byId, find, h, memory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";

@@ -412,6 +412,7 @@ export class TranscribeView {
       this.#complete(version, done, recording.overview.duration);
       return version.complete ? "complete" : "cancelled";
     } finally {
+      if (begun && !begun.complete) this.sheet.interrupt();
       if (begun) keeper.endVersion(begun);
       await keeper.save();
       if (begun && keeper.version !== begun) this.#showVersion(); // it has no text

@@ -161,6 +161,7 @@ export class TranscriptSheet extends EventTarget {
 
   /** Prepares for text that follows what is there. @param {string} said announced to screen readers */
   resume(said) {
+    this.transcript.dropStopped();
     byId("transcript-empty").hidden = true;
     byId("transcript").hidden = false;
     byId("unfinished").hidden = byId("heard-live").hidden = true;
@@ -211,9 +212,14 @@ export class TranscriptSheet extends EventTarget {
     return words;
   }
 
+  /** No more text arrives. @param {boolean} interrupted keeps the text that could still change */
+  interrupt(interrupted = true) {
+    this.transcript.end(interrupted, this.recording?.overview.duration);
+  }
+
   /** @param {import("../../shared/protocol.js").DoneEvent} done */
   end(done) {
-    this.transcript.end();
+    this.interrupt(done.reason === "cancelled");
     this.progress.hide();
     if (done.language) this.#showLanguage(done.language);
     const words = this.#count();
@@ -263,7 +269,7 @@ export class TranscriptSheet extends EventTarget {
     const time = shown?.again && Number.isFinite(shown.again) ? ` That takes about ${spoken(Math.max(1, Math.round(shown.again)))}.` : "";
     byId("heard-live-text").textContent = `This was heard while the sound came in. With the whole recording the model often hears better.${time}`;
     byId("unfinished").hidden = !this.recording || !shown || shown.complete;
-    const end = shown?.reached ? `This transcript ends at ${clock(shown.reached)} of ${clock(this.recording?.overview.duration ?? 0)}.` : "This recording is not transcribed yet.";
+    const end = shown?.reached ? `This transcript ends at ${clock(shown.reached)} of ${clock(this.recording?.overview.duration ?? 0)}.` : shown?.segments.length ? "This transcript is not finished." : "This recording is not transcribed yet.";
     byId("unfinished-text").textContent = end;
   }
 
@@ -283,7 +289,7 @@ export class TranscriptSheet extends EventTarget {
       this.state = this.before;
       return true;
     }
-    this.transcript.end();
+    this.interrupt();
     this.progress.hide();
     this.announcer.stop();
     const found = this.transcript.segments.length > 0;

@@ -5,12 +5,14 @@
  * A turn begins with the name of its speaker; Enter on it renames the speaker.
  * Fires "play" (detail: seconds) and "edited".
  * @typedef {{word: string, start: number, end: number, probability: number, speaker?: string}} Word
- * @typedef {{start: number, end: number, text: string, words?: Word[] | null, id?: number, guess?: boolean, continues?: boolean, speaker?: string}} Segment
- *   with further fields of the engine
+ * @typedef {{start: number, end: number, text: string, words?: Word[] | null, id?: number, guess?: boolean, continues?: boolean, speaker?: string, stopped?: boolean}} Segment
+ *   `stopped`: what was heard of a window that was not finished; with further fields of the engine
  */
 import { find, h } from "../../page/dom.js";
 import { present } from "../../shared/present.js";
 import { clock, spoken } from "./times.js";
+
+const PACE = 15; // characters that are spoken in a second: how long unfinished text is taken to last
 
 export class Transcript extends EventTarget {
   /** @param {HTMLElement} list an ordered list */
@@ -24,6 +26,7 @@ export class Transcript extends EventTarget {
     this.marked = null;
     /** The row of the text that may still change. @type {HTMLLIElement | null} */
     this.partialRow = null;
+    this.partialStart = 0;
     /** The segment that the last edit is of, until a field gets the focus. @type {Segment | null} */
     this.edited = null;
     /** What the edits replaced, the last one at the end. @type {{index: number, text: string, words: Word[] | null | undefined}[]} */
@@ -72,6 +75,7 @@ export class Transcript extends EventTarget {
   /** Shows text that may still change, at the end. @param {string} text @param {number} start */
   partial(text, start) {
     if (!text.trim()) return this.#dropPartial();
+    this.partialStart = start;
     if (!this.partialRow) {
       this.partialRow = h("li", { class: "segment partial", "aria-hidden": "true" }, h("span", { class: "time" }), h("p", { class: "segment-text", dir: "auto" }));
       this.list.append(this.partialRow);
@@ -102,9 +106,24 @@ export class Transcript extends EventTarget {
     this.partialRow = null;
   }
 
-  /** Ends the transcript. */
-  end() {
+  /**
+   * Ends the transcript. Of one that was interrupted, the text that could still change stays.
+   * @param {boolean} interrupted @param {number} [duration] of the recording
+   */
+  end(interrupted, duration = Infinity) {
+    const text = interrupted && this.partialRow?.querySelector(".segment-text")?.textContent;
     this.#dropPartial();
+    if (!text) return;
+    const start = Math.max(this.partialStart, this.segments.at(-1)?.end ?? 0);
+    const end = Math.max(start, Math.min(start + Math.max(1, text.length / PACE), duration));
+    this.add({ start, end, text: ` ${text}`, words: null, stopped: true });
+  }
+
+  /** Removes what was heard of a window that was not finished: it will be heard again. */
+  dropStopped() {
+    if (!this.segments.at(-1)?.stopped) return;
+    this.segments.pop();
+    this.list.lastElementChild?.remove();
   }
 
   get text() {
@@ -122,6 +141,7 @@ export class Transcript extends EventTarget {
     const time = h("button", { type: "button", class: "time", tabindex: "-1", "data-start": segment.start, "aria-label": `${clock(segment.start)}, play from ${spoken(segment.start)}` }, clock(segment.start));
     const row = h("li", { class: segment.guess ? "segment guess" : "segment", title: segment.guess ? "Perhaps a guess" : null }, time);
     if (segment.speaker && segment.speaker !== before?.speaker) row.append(this.#name(segment.speaker));
+    if (segment.stopped) row.classList.add("stopped");
     row.append(this.editing ? this.#field(segment) : this.#text(segment));
     return row;
   }
@@ -174,8 +194,9 @@ export class Transcript extends EventTarget {
   }
 
   /** @param {Segment} segment */
-  #text({ text, words }) {
-    if (!words?.length) return h("p", { class: "segment-text", dir: "auto" }, text.trim());
+  #text({ text, words, stopped }) {
+    const mark = stopped ? h("span", { class: "stopped-mark" }, " … stopped here") : "";
+    if (!words?.length) return h("p", { class: "segment-text", dir: "auto" }, text.trim(), mark);
     const parts = words.map(({ word, start, end, probability }, i) => {
       const unsure = probability < 0.4 ? " unsure" : "";
       const button = h("button", { type: "button", class: `word${unsure}`, tabindex: "-1", "data-start": start, "data-end": end }, word.trim());
@@ -212,6 +233,7 @@ export class Transcript extends EventTarget {
     this.edited = segment;
     segment.words = retimed(segment.words, field.value);
     segment.text = ` ${field.value.trim()}`;
+    delete segment.stopped; // the user's text stays
     this.dispatchEvent(new CustomEvent("edited"));
   }
 

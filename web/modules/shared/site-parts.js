@@ -1,0 +1,47 @@
+/**
+ * Scripts and styles of the page that are fetched when they are first needed. Each failed fetch can be tried again.
+ */
+import { UserError } from "./protocol.js";
+import { siteUrl } from "./site.js";
+
+/** How often the script at a path did not arrive. @type {Map<string, number>} */
+const failed = new Map();
+
+/**
+ * Imports a script. Some browsers remember that a script did not arrive, by its address: each further try has another one.
+ * @param {string} path @param {string} [without] what works without it: a sentence
+ * @returns {Promise<any>} the module; throws UserError with the action "retry"
+ */
+export async function importPart(path, without) {
+  const times = failed.get(path) ?? 0;
+  try {
+    return await import(siteUrl(times ? `${path}?try=${times + 1}` : path));
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error; // it has arrived
+    failed.set(path, times + 1);
+    throw await notArrived(path, without);
+  }
+}
+
+/** Adds a style to the page. @param {string} path @returns {Promise<void>} throws UserError with the action "retry" */
+export async function loadStyle(path) {
+  const link = document.createElement("link");
+  Object.assign(link, { rel: "stylesheet", href: siteUrl(path) });
+  const arrived = await new Promise((resolve) => {
+    link.onload = () => resolve(true);
+    link.onerror = () => resolve(false);
+    document.head.append(link);
+  });
+  if (arrived) return;
+  link.remove();
+  throw await notArrived(path);
+}
+
+/** @param {string} path @param {string} [without] */
+async function notArrived(path, without = "") {
+  const status = await fetch(siteUrl(path), { method: "HEAD", cache: "no-store" }).then(({ ok, status }) => (ok ? 0 : status), () => 0);
+  const what = status ? `A part of the program is missing on the server (status ${status}).` : "A part of the program could not be loaded.";
+  const lost = navigator.onLine ? "Check your connection, then try again." : "This device is offline. Connect it, then try again.";
+  const hint = status ? "Try again later. If you copied this page to a server yourself, copy the whole dist folder." : lost;
+  return new UserError(what, { where: path, hint: `${hint} ${without}`.trim(), action: "retry" });
+}
