@@ -35,7 +35,8 @@ class OnnxModule(Module):
         self._packed = builder.packed
         self._device = device
         self._plans: dict[Any, Any] = {}
-        self._versions: tuple[Any, ...] = ()
+        self._state: list[Any] = []  # of the parameters at the last call
+        self._kept: tuple[dict[str, Any], frozenset[str]] | None = None  # see _held
         self._others: dict[str, Any] = {}  # tensors that are no parameters
         self._places: dict[str, tuple[Module, str]] = {}
         for name, stored in builder.weights.items():
@@ -76,17 +77,11 @@ class OnnxModule(Module):
     def values(self, *args: Any, **named: Any) -> list[Any]:
         """The outputs as the graph makes them: element types without a pyapp dtype as ForeignArrays."""
         given = self._given(args, named)
-        weights = {name: owner._parameters[key] for name, (owner, key) in self._places.items() if name not in given}
-        versions = tuple((id(w), w.storage.version) for w in weights.values() if w is not None)
-        if versions != self._versions:
-            self._plans.clear()
-            self._versions = versions
-        others = {name: value for name, value in self._others.items() if name not in given}
-        known = frozenset(others) | frozenset(
-            name for name, w in weights.items() if w is not None and not w.requires_grad
-        )
+        held, known = self._held()
+        if not held.keys().isdisjoint(given):
+            held, known = {name: value for name, value in held.items() if name not in given}, known - given.keys()
         try:
-            found = self._program.run({**given, **others, **weights}, known, self._plans)
+            found = self._program.run({**given, **held}, known, self._plans)
         except ModelError as error:
             if error.where is None:
                 raise ModelError(error.what, where=self._where, hint=error.hint) from error
@@ -95,7 +90,23 @@ class OnnxModule(Module):
             taken = self._program.taken()
             self._others = {name: value for name, value in self._others.items() if name in taken}
             self._packed.clear()
+            self._kept = None
         return found
+
+    def _held(self) -> tuple[dict[str, Any], frozenset[str]]:
+        """Parameters and other tensors by name, and the names of those that stay as they are. Plans that were made with
+        other values are forgotten.
+        """
+        found = [owner._parameters[key] for owner, key in self._places.values()]
+        state = [None if w is None else (id(w), w.storage.version, w.requires_grad) for w in found]
+        if state != self._state:
+            self._plans.clear()
+            self._state, self._kept = state, None
+        if self._kept is None:
+            weights = dict(zip(self._places, found, strict=True))
+            known = {name for name, w in weights.items() if w is not None and not w.requires_grad}
+            self._kept = {**self._others, **weights}, frozenset(self._others.keys() | known)
+        return self._kept
 
     def _given(self, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """The inputs by name, checked."""
