@@ -36,7 +36,7 @@ test: browser-ready ready page ## run every test: natively, with sanitizers, ins
 	$(RUN) -m scripts.test
 
 test-native: ready ## only the native unit tests
-	$(RUN) -m pytest tests -m "not browser"
+	$(RUN) -m pytest tests
 
 test-pyodide: browser-ready ready page ## only the tests inside Pyodide
 	$(RUN) -m tests.pyodide
@@ -57,7 +57,7 @@ test-cuda-compile: ready ## compile every CUDA kernel for every architecture; ne
 
 test-cuda: ready ## the CUDA kernels' tests, and models, on the card of this machine
 	@$(SETUP) cublas
-	PYAPP_CUBLASLT=none PYAPP_TEST_CUDA=1 PYAPP_EMULATED=all $(RUN) -m pytest tests/cuda tests/native -m "not browser"
+	PYAPP_CUBLASLT=none PYAPP_TEST_CUDA=1 PYAPP_EMULATED=all $(RUN) -m pytest tests/cuda tests/native
 	PYAPP_TEST_CUDA=1 PYAPP_EMULATED=all $(RUN) -m pytest tests/cuda tests/native/test_linear*.py tests/native/test_matmul*.py
 
 lint: lint-ready ready ## check style, types and formatting
