@@ -39,6 +39,9 @@ onnx.export(module, [x], "model.onnx")                  # any module of pyapp, f
 - **Quantised weights** (`MatMulNBits` of 4 or 8 bits in blocks of 32, 64 …, and the products that onnxruntime's
   `quantize_dynamic` makes) stay packed, as in GGUF files: their activations become int8 in blocks within a product.
   `accuracy_level` 1 asks for float32. Other quantised operators are computed exactly by NumPy, and are slow.
+- **Pictures**: natively on the CPU, parts of a graph that convolve run with the channels together, (N, H, W, C), where
+  that saves more than turning costs; bias, a sum and limits that follow become part of the convolution. Values that
+  leave these parts are in the order of the file.
 - **Devices**: `onnx.load(file, device="cuda")` puts parameters and constants on a device.
 - **Gradients** flow through all operators that are made of ops of pyapp. One that NumPy computes (`DeformConv`,
   `RoiAlign`, `MaxRoiPool`, `TensorScatter`, quantised ones) says so if a gradient would have to pass.
@@ -52,7 +55,7 @@ onnx.export(module, [x], "model.onnx")                  # any module of pyapp, f
 - **Speed** on one thread of an AMD EPYC with AVX2: in Chromium (`python -m bench --only chromium/onnx`), MiniLM-L6
   takes 0.70 of onnxruntime-web's time (1.31), Whisper tiny's encoder 0.64, ResNet-50 0.73, MobileNet v2 0.70. Natively
   (`--only native/onnx`), beside onnxruntime: a token of a 135M decoder with weights of 4 bits 0.63, MiniLM-L6 1.00,
-  Whisper tiny's encoder 1.02, ResNet-50 1.2, MobileNet v2 1.6.
+  Whisper tiny's encoder 1.02, ResNet-50 1.00, MobileNet v2 1.05.
 - `ImageDecoder` needs Pillow.
 
 Refused: {refused}, which differentiates a part of its own graph; attention with sinks, with quantised caches or with
