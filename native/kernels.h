@@ -562,8 +562,8 @@ KERNEL(convolution_channels_last_f32,
        "stride_x top left dilation_y dilation_x out_height out_width | low high")
 /* The same where each channel has a kernel of its own; weight is (kernel_height, kernel_width, channels). */
 KERNEL(depthwise_channels_last_f32,
-       "y x weight bias? | batch channels height width kernel_height kernel_width stride_y stride_x top left dilation_y "
-       "dilation_x out_height out_width | low high")
+       "y x weight bias? | batch channels height width kernel_height kernel_width stride_y stride_x top left "
+       "dilation_y dilation_x out_height out_width | low high")
 /* The largest element of each window (NaN if one is) or, if `mean`, the mean. Elements outside of the picture are no
  * part of a window, but count for the mean if `whole`. */
 KERNEL(pool_channels_last_f32,
