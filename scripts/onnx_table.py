@@ -54,8 +54,8 @@ onnx.export(module, [x], "model.onnx")                  # any module of pyapp, f
 - **Export** writes the ops that a call with example inputs runs, in opset 20. Sizes are those of the example.
 - **Speed** on one thread of an AMD EPYC with AVX2: in Chromium (`python -m bench --only chromium/onnx`), MiniLM-L6
   takes 0.70 of onnxruntime-web's time (1.31), Whisper tiny's encoder 0.64, ResNet-50 0.73, MobileNet v2 0.70. Natively
-  (`--only native/onnx`), beside onnxruntime: a token of a 135M decoder with weights of 4 bits 0.63, MiniLM-L6 1.00,
-  Whisper tiny's encoder 1.02, ResNet-50 1.00, MobileNet v2 1.05.
+  (`--only native/onnx`), beside onnxruntime: a token of a 135M decoder with weights of 4 bits 0.59, MiniLM-L6 1.02,
+  Whisper tiny's encoder 0.95, ResNet-50 1.00, MobileNet v2 1.1.
 - `ImageDecoder` needs Pillow.
 
 Refused: {refused}, which differentiates a part of its own graph; attention with sinks, with quantised caches or with
