@@ -11,6 +11,7 @@ from math import inf
 from typing import Any
 
 from pyapp.engine import Tensor, ops
+from pyapp.engine.claims.channels_last import MOST_CHANNELS, MOST_TAPS
 from pyapp.engine.device import cpu
 from pyapp.engine.native import IN_BROWSER
 
@@ -21,7 +22,12 @@ from .steps import Eager, Step
 from .values import array_of
 
 _FEWEST = 2  # convolutions that repay the turning
-_LEAST_INNER, _MOST_CHANNELS, _MOST_TAPS = 4, 2048, 512  # what the kernels are made for
+_LEAST_INNER = 4  # channels of a group: the kernels are slow for fewer
+
+
+def _last_of(name: str) -> str:
+    """The name of a value with the channels last."""
+    return f"{name}/channels last"
 
 
 def _turned(x: Tensor) -> Tensor:
@@ -92,13 +98,13 @@ class _Pass:
         """The name of a value that is made with the channels last."""
         self.lacking.add(name)
         self.known.add(name)
-        return self.last.setdefault(name, f"{name}/channels last")
+        return self.last.setdefault(name, _last_of(name))
 
     def take(self, step: Step, name: str) -> str:
         """A value with the channels last."""
         if name not in self.last:
-            self._turn(step, _turned, name, f"{name}/channels last")
-            self.last[name] = f"{name}/channels last"
+            self._turn(step, _turned, name, _last_of(name))
+            self.last[name] = _last_of(name)
         return self.last[name]
 
     def restore(self, step: Step, name: str) -> None:
@@ -134,7 +140,7 @@ class _Pass:
         alone = inner == 1 < groups == outputs
         if (1 < groups and inner < _LEAST_INNER and not alone) or min(width for both in widths for width in both) < 0:
             return False
-        if not alone and (inner > _MOST_CHANNELS or kernel[0] * kernel[1] > _MOST_TAPS):
+        if not alone and (inner > MOST_CHANNELS or kernel[0] * kernel[1] > MOST_TAPS):
             return False
         end, low, high = step.outputs[0], -inf, inf
         residual = None if alone else self._sum_after(end)
@@ -178,8 +184,8 @@ class _Pass:
                 inputs.append(name)
             elif value is not None and value.ndim <= 4:
                 wide = value.reshape(*[1] * (4 - value.ndim), *value.shape)
-                constants[f"{name}/channels last"] = _turned(wide)
-                inputs.append(f"{name}/channels last")
+                constants[_last_of(name)] = _turned(wide)
+                inputs.append(_last_of(name))
             elif self.layout(name) is None:
                 return False
             else:

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp import from_numpy
+from pyapp import from_numpy, manual_seed, randn
+from pyapp.engine import ops
+from pyapp.engine.native import IN_BROWSER
 from pyapp.nn import functional as F
 
 # input (N, C, ...), outputs, kernel, stride, padding, dilation, groups
@@ -156,3 +158,29 @@ def test_the_number_of_threads_changes_nothing() -> None:
         assert found[0] == found[1]
     finally:
         pyapp.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("inner", "outputs", "groups", "kernel"), [(5, 7, 1, 3), (1, 6, 6, 3), (4, 6, 2, 1)])
+def test_channels_last(inner: int, outputs: int, groups: int, kernel: int) -> None:
+    """As conv2d and the pools of the turned picture, with gradients too; `packed` of another weight is refused."""
+    manual_seed(0)
+    x, weight, bias = randn(2, 8, 9, inner * groups), randn(outputs, inner, kernel, kernel), randn(outputs)
+    y = ops.conv2d(x.permute(0, 3, 1, 2), weight, bias, 2, 1, 1, groups).permute(0, 2, 3, 1)
+    residual = randn(*y.shape)
+    packed = ops.pack_convolution_weight(weight, groups)
+    found = ops.conv2d_channels_last(x, weight, bias, 2, 1, 1, groups, residual, -1.0, 2.0, packed)
+    assert ops.allclose(found, (y + residual).clamp(-1.0, 2.0), rtol=1e-4, atol=1e-5)
+    for last, first in (
+        (ops.max_pool2d_channels_last, ops.max_pool2d),
+        (ops.avg_pool2d_channels_last, ops.avg_pool2d),
+    ):
+        wanted = first(x.permute(0, 3, 1, 2), 3, 2, 1).permute(0, 2, 3, 1)
+        assert ops.allclose(last(x, 3, 2, 1), wanted, rtol=1e-4, atol=1e-5)
+    leaf = weight.clone().requires_grad_()
+    ops.conv2d_channels_last(x, leaf, None, 1, 0, 1, groups).sum().backward()
+    other = weight.clone().requires_grad_()
+    ops.conv2d(x.permute(0, 3, 1, 2), other, None, 1, 0, 1, groups).sum().backward()
+    assert leaf.grad is not None and other.grad is not None and ops.allclose(leaf.grad, other.grad, rtol=1e-4)
+    if not IN_BROWSER:  # which has no kernels for it, and does not look at `packed`
+        with pytest.raises(ValueError, match="packed is not what"):
+            ops.conv2d_channels_last(x, weight, None, 1, 1, 1, groups, packed=packed.reshape(-1)[:-1])

@@ -23,7 +23,7 @@ _PACK, _CONVOLUTION, _DEPTHWISE, _POOL = (
 )
 _F32 = _dtype.float32
 _PANEL = 64  # no kernel takes more outputs together
-_MOST_TAPS, _MOST_CHANNELS = 512, 2048  # of a window; of a group whose windows reach over the edge
+MOST_TAPS, MOST_CHANNELS = 512, 2048  # of a window; of a group whose windows reach over the edge
 
 
 def _out(sizes: Any, kernel: Any, stride: Any, sides: Any, dilation: Any = (1, 1)) -> tuple[int, ...]:
@@ -40,10 +40,17 @@ def _order(weight: Tensor, groups: int) -> Tensor:
     outputs, inner, *kernel = weight.shape
     if _is_depthwise(weight, groups):
         return dense(weight.permute(2, 3, 0, 1))  # (KH, KW, C, 1)
-    each = outputs // groups
-    packed = empty_contiguous((groups * (each + _PANEL - 1) * inner * prod(kernel),), _F32, weight.device)
-    _PACK.launch(weight.numel() >> 8, packed, dense(weight), groups, each, inner, prod(kernel))
+    packed = empty_contiguous((_packed_size(weight, groups),), _F32, weight.device)
+    _PACK.launch(weight.numel() >> 8, packed, dense(weight), groups, outputs // groups, inner, prod(kernel))
     return packed
+
+
+def _packed_size(weight: Tensor, groups: int) -> int:
+    """How many floats `_order` gives."""
+    outputs, inner, *kernel = weight.shape
+    if _is_depthwise(weight, groups):
+        return weight.numel()
+    return groups * (outputs // groups + _PANEL - 1) * inner * prod(kernel)
 
 
 @claims("_packed_convolution_weight")
@@ -65,6 +72,8 @@ def _convolve(
     outputs, inner, *kernel = weight.shape
     out = _out(x.shape[1:3], kernel, stride, sides, dilation)
     y = empty_contiguous((x.shape[0], *out, outputs), _F32, x.device)
+    if packed is not None and not (is_plain(packed) and packed.numel() == _packed_size(weight, groups)):
+        raise ValueError("conv2d_channels_last: packed is not what pack_convolution_weight(weight, groups) gave")
     order = _order(weight.detach(), groups) if packed is None else packed
     work = y.numel() * inner * prod(kernel) >> 10
     geometry = (*x.shape[1:3], *kernel, *stride, sides[0][0], sides[1][0], *dilation, *out)
@@ -74,7 +83,7 @@ def _convolve(
         _DEPTHWISE.launch(work, y, dense(x), order, bias, x.shape[0], x.shape[3], *geometry, low, high)
         return y
     padded = any(width > 0 for both in sides for width in both)
-    if prod(kernel) > _MOST_TAPS or (padded and inner > _MOST_CHANNELS):
+    if prod(kernel) > MOST_TAPS or (padded and inner > MOST_CHANNELS):
         return NotImplemented
     _CONVOLUTION.launch(
         work, y, dense(x), order, bias, None if residual is None else dense(residual), x.shape[0], groups, inner,

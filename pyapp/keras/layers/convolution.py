@@ -11,8 +11,9 @@ from ...nn import functional as F
 from ...train.metrics import in_float32
 from .. import activations, constraints, initializers, regularizers
 from ..nn_functions import conv_transpose
+from ..weight_attributes import AdaptedWeight
 from .channels import ChannelsLayer
-from .lora import AdaptedWeight, LoraLayer
+from .lora import LoraLayer
 
 __all__ = [
     "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "DepthwiseConv1D",

@@ -9,7 +9,8 @@ from ...engine import Tensor, no_grad, ops
 from ...engine.dtype import as_dtype
 from .. import activations, constraints, initializers, regularizers
 from ..masking import set_mask
-from .lora import AdaptedWeight, LoraLayer
+from ..weight_attributes import AdaptedWeight
+from .lora import LoraLayer
 
 __all__ = ["Dense", "EinsumDense", "Embedding", "ReversibleEmbedding"]
 

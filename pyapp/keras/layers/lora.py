@@ -12,9 +12,7 @@ from ...adapters import LoraConfig
 from ...engine import Tensor, no_grad
 from ...errors import OptionError
 from ..core import Layer
-from ..weight_attributes import AdaptedWeight, adapted
-
-__all__: list[str] = []
+from ..weight_attributes import adapted
 
 
 class LoraLayer(Layer):
@@ -108,6 +106,3 @@ class LoraLayer(Layer):
         more = {"lora_rank": self.lora_rank, "lora_alpha": self.lora_alpha}
         kept = {key: value for key, value in config.items() if key not in more}
         return kept | more if self.lora_rank is not None else kept
-
-
-__all__ += ["AdaptedWeight"]
