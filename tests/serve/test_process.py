@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.serve.conftest import ROOT, Process
+from tests.text.chat_model import write_chat_model
 
 pytestmark = pytest.mark.native_only
 
@@ -110,9 +111,10 @@ def test_many_connections(server: Process) -> None:
     wait_until(lambda: server.post("/v1/completions", LONG | {"max_tokens": 1}, **KEY).status == 200)
 
 
-def test_requests_whose_grace_is_over_are_told(model_folders: dict[str, Path]) -> None:
-    endless = LONG | {"ignore_eos": True}
-    with Process(f"chat={model_folders['chat']}", "--grace", "0") as server:
+def test_requests_whose_grace_is_over_are_told(tmp_path: Path) -> None:
+    write_chat_model(tmp_path, context=8192, dim=256)  # seconds of work on any machine
+    endless = LONG | {"ignore_eos": True, "max_tokens": 8000}
+    with Process(f"chat={tmp_path}", "--grace", "0") as server:
         stream = server.post("/v1/completions", endless | {"stream": True})
         stream.read(10)
         plain = server.connect()
