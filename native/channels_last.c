@@ -31,7 +31,8 @@ enum {
     BLOCK_BYTES = 192 << 10,
     POINTERS = 3072,
     TILES = 64,
-    FEW_TILES = 40
+    FEW_TILES = 40,
+    CACHE_LINE = 16 /* floats */
 };
 enum { ZEROS = 2048 };
 static const float zeros[ZEROS]; /* pixels outside of the picture */
@@ -39,7 +40,16 @@ static const float zeros[ZEROS]; /* pixels outside of the picture */
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* to: of each group, panels of PANEL outputs, each (taps, inner, PANEL); the last one is filled with zeros. */
+/* Outputs of panel `panel`, with the zeros that fill its last vector. */
+INLINE int64_t panel_width(int64_t outputs, int64_t panel)
+{
+    return least(PANEL, (outputs - panel * PANEL + LANES - 1) / LANES * LANES);
+}
+
+/* Floats of the packed weights of a group, for each of its inner channels and taps. */
+INLINE int64_t packed_width(int64_t outputs) { return (outputs + LANES - 1) / LANES * LANES; }
+
+/* to: of each group, panels of at most PANEL outputs, each (taps, inner, width of the panel). */
 KERNEL(pack_convolution_f32)
 {
     const int64_t *d = record->dims, outputs = d[pack_convolution_f32_outputs], inner = d[pack_convolution_f32_inner],
@@ -47,13 +57,15 @@ KERNEL(pack_convolution_f32)
     int64_t first, last;
     worker_share(d[pack_convolution_f32_groups] * panels, 1, worker, workers, &first, &last);
     for (int64_t at = first; at < last; at++) {
-        const int64_t begin = at % panels * PANEL, count = least(PANEL, outputs - begin);
+        const int64_t begin = at % panels * PANEL, count = least(PANEL, outputs - begin),
+                      width = panel_width(outputs, at % panels);
         const float *from = (const float *)record->pointers[pack_convolution_f32_weight] +
                             (at / panels * outputs + begin) * inner * taps;
-        float *to = (float *)record->pointers[pack_convolution_f32_to] + at * taps * inner * PANEL;
+        float *to = (float *)record->pointers[pack_convolution_f32_to] +
+                    (at / panels * packed_width(outputs) + begin) * taps * inner;
         for (int64_t tap = 0; tap < taps; tap++)
-            for (int64_t i = 0; i < inner; i++, to += PANEL)
-                for (int64_t j = 0; j < PANEL; j++)
+            for (int64_t i = 0; i < inner; i++, to += width)
+                for (int64_t j = 0; j < width; j++)
                     to[j] = j < count ? from[(j * inner + i) * taps + tap] : 0.0f;
     }
     return KERNEL_OK;
@@ -74,31 +86,64 @@ typedef struct job {
     const char *ahead;  /* weights that are used soon, fetched `fetch` bytes at a time */
     int64_t fetch;
     int64_t c_row, start_row, k, end;
+    int64_t tail; /* columns of the last vector */
     float low, high;
     int finish;
 } job;
 
+/* The last vector of a row of a tile. Where that needs no branch, it may have fewer columns. */
+INLINE vfloat load_tail(const float *p, int64_t tail)
+{
+#if LANES == 16
+    return vload_up_to(p, tail);
+#else
+    (void)tail;
+    return vload(p);
+#endif
+}
+
+INLINE void store_tail(float *p, vfloat v, int64_t tail)
+{
+#if LANES == 16
+    vstore_up_to(p, v, tail);
+#else
+    (void)tail;
+    vstore(p, v);
+#endif
+}
+
+/* Of more than ROWS rows, those that follow are the next tile's. */
 INLINE void multiply_tile(const tile *t, const job *j, const int rows, const int vectors)
 {
-    vfloat sum[ROWS][VECTORS];
+    enum { MOST = 2 * ROWS };
+    vfloat sum[MOST][VECTORS];
     const float *weights = j->weights;
     const char *ahead = j->ahead;
-    UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(j->later + r * j->c_row);
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) sum[r][v] =
-        vload(j->start + r * j->start_row + v * LANES);
+    const int last = vectors - 1;
+    if (j->residual)
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v += CACHE_LINE / LANES)
+            __builtin_prefetch(j->later + r * j->c_row + v * LANES);
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        UNROLL for (int v = 0; v < last; v++) sum[r][v] = vload(j->start + r * j->start_row + v * LANES);
+        sum[r][last] = load_tail(j->start + r * j->start_row + last * LANES, j->tail);
+    }
     const float *const *segment = t->pixels;
+    const int64_t other = rows > ROWS ? t[1].pixels - t->pixels : 0;
     int64_t skip = j->k;
     if (skip >= t->depth)
         segment += skip / t->depth * ROWS, skip %= t->depth;
     for (int64_t left = j->end - j->k; left > 0; segment += ROWS, skip = 0) {
         const int64_t n = least(t->depth - skip, left);
-        const float *a[ROWS];
+        const float *a[MOST];
         left -= n;
-        UNROLL for (int r = 0; r < rows; r++) a[r] = segment[r] + skip;
-        for (int64_t i = 0; i < n; i++, weights += PANEL) {
+        UNROLL for (int r = 0; r < rows; r++) a[r] = (r < ROWS ? segment[r] : segment[other + r - ROWS]) + skip;
+        for (int64_t i = 0; i < n; i++, weights += vectors * LANES) {
             vfloat right[VECTORS];
-            __builtin_prefetch(ahead);
-            ahead += j->fetch;
+            if (rows <= ROWS) { /* or the registers do not suffice */
+                __builtin_prefetch(ahead);
+                ahead += j->fetch;
+            }
             UNROLL for (int v = 0; v < vectors; v++) right[v] = vload(weights + v * LANES);
             UNROLL for (int r = 0; r < rows; r++)
             {
@@ -109,16 +154,24 @@ INLINE void multiply_tile(const tile *t, const job *j, const int rows, const int
     }
     if (j->finish) {
         if (j->residual)
-            UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) sum[r][v] +=
-                vload(j->residual + r * j->c_row + v * LANES);
+            UNROLL for (int r = 0; r < rows; r++)
+            {
+                const float *residual = j->residual + r * j->c_row;
+                UNROLL for (int v = 0; v < last; v++) sum[r][v] += vload(residual + v * LANES);
+                sum[r][last] += load_tail(residual + last * LANES, j->tail);
+            }
         UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) sum[r][v] =
             vclamp(sum[r][v], j->low, j->high);
     }
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++)
-        vstore(j->c + r * j->c_row + v * LANES, sum[r][v]);
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        UNROLL for (int v = 0; v < last; v++) vstore(j->c + r * j->c_row + v * LANES, sum[r][v]);
+        store_tail(j->c + r * j->c_row + last * LANES, sum[r][last], j->tail);
+    }
 }
 
-/* Each size is a function of its own, or the sums would not stay in registers. */
+/* Each size is a function of its own, or the sums would not stay in registers. Rows of one vector are too few sums to
+ * keep the multipliers busy: two tiles are computed together. */
 typedef void tile_function(const tile *t, const job *j);
 #define TILE(rows, vectors)                                                                                            \
     static __attribute__((noinline)) void tile_##rows##_##vectors(const tile *t, const job *j)                         \
@@ -130,6 +183,7 @@ typedef void tile_function(const tile *t, const job *j);
 #define ENTRIES(vectors)                                                                                               \
     {tile_1_##vectors, tile_2_##vectors, tile_3_##vectors, tile_4_##vectors, tile_5_##vectors, tile_6_##vectors}
 TILES_OF(1)
+TILE(12, 1)
 TILES_OF(2)
 #if LANES == 16 || defined(__aarch64__)
 TILES_OF(3)
@@ -144,9 +198,14 @@ static tile_function *const tile_functions[VECTORS][ROWS] = {
 #endif
 };
 
-/* The same where the last vector is not whole: by way of a copy. */
-static __attribute__((noinline)) void multiply_edge(const tile *t, const job *j, int64_t columns)
+/* The tile for `columns` outputs; where load_tail needs them, the last vector has all its columns, by way of a copy. */
+static __attribute__((noinline)) void multiply_columns(const tile *t, const job *j, int64_t columns)
 {
+    tile_function *const function = tile_functions[(columns - 1) / LANES][t->tall - 1];
+    if (LANES == 16 || columns % LANES == 0) {
+        function(t, j);
+        return;
+    }
     float sums[ROWS][PANEL] = {0};
     job part = *j;
     part.c = sums[0], part.c_row = PANEL, part.finish = 0;
@@ -154,7 +213,7 @@ static __attribute__((noinline)) void multiply_edge(const tile *t, const job *j,
     for (int64_t r = 0; r < t->tall; r++)
         for (int64_t i = 0; i < columns; i++)
             sums[r][i] = j->start[r * j->start_row + i];
-    tile_functions[(columns - 1) / LANES][t->tall - 1](t, &part);
+    function(t, &part);
     for (int64_t r = 0; r < t->tall; r++)
         for (int64_t i = 0; i < columns; i += LANES) {
             const int64_t n = columns - i;
@@ -177,44 +236,95 @@ typedef struct convolution {
     int64_t groups, inner, outputs, k;
 } convolution;
 
-/* A pixel of the outputs: where its window begins in the picture, and that picture. */
-typedef struct window {
-    int64_t top, left;
+/* Whether each window is the pixel at the place of its output. */
+INLINE int covers_pixels(const axis *a)
+{
+    return a->taps == 1 && a->stride == 1 && a->before == 0 && a->out == a->size;
+}
+
+/* Whether the window from `start` on lies in the picture along an axis. */
+INLINE int lies_inside(const axis *a, int64_t start)
+{
+    return start >= 0 && start + (a->taps - 1) * a->dilation < a->size;
+}
+
+/* Rows of a tile, of those that are left: the last two are about equal. */
+INLINE int64_t tile_height(int64_t left) { return left >= 2 * ROWS ? ROWS : left > ROWS ? (left + 1) / 2 : left; }
+
+/* A row of the outputs: its place, and the picture that its window lies in. */
+typedef struct place {
+    int64_t column, line;
     const float *picture;
-} window;
+} place;
+
+INLINE void step_on(place *p, const convolution *c, int64_t rows)
+{
+    p->column += rows;
+    if (p->column < c->x.out)
+        return;
+    p->line += p->column / c->x.out, p->column %= c->x.out;
+    p->picture += p->line / c->y.out * c->y.size * c->x.size * c->groups * c->inner, p->line %= c->y.out;
+}
+
+/* A tile whose windows lie in the picture, and its rows in one line; the pointers behind its own. Segments are as long
+ * as can be. */
+INLINE const float **place_inside(tile *t, const float **pixels, const convolution *c, const place *p)
+{
+    const int64_t channels = c->groups * c->inner, stride = c->x.stride * channels;
+    const int joined = c->x.dilation == 1 && c->groups == 1;
+    const float *start = p->picture + (start_of(&c->y, p->line) * c->x.size + start_of(&c->x, p->column)) * channels;
+    t->depth = joined ? c->x.taps * c->inner : c->inner;
+    for (int64_t i = 0; i < c->y.taps; i++, start += c->y.dilation * c->x.size * channels)
+        for (int64_t k = 0; k < (joined ? 1 : c->x.taps); k++, pixels += ROWS)
+            for (int64_t r = 0; r < t->tall; r++)
+                pixels[r] = start + k * c->x.dilation * channels + r * stride;
+    return pixels;
+}
+
+/* A tile anywhere: a tap that is outside of the picture meets zeros. */
+static const float **place_anywhere(tile *t, const float **pixels, const convolution *c, const place *p)
+{
+    const int64_t channels = c->groups * c->inner;
+    place places[ROWS] = {*p};
+    for (int64_t r = 1; r < t->tall; r++)
+        places[r] = places[r - 1], step_on(&places[r], c, 1);
+    t->depth = c->inner;
+    for (int64_t i = 0; i < c->y.taps; i++)
+        for (int64_t k = 0; k < c->x.taps; k++, pixels += ROWS)
+            for (int64_t r = 0; r < t->tall; r++) {
+                const int64_t y = start_of(&c->y, places[r].line) + i * c->y.dilation,
+                              x = start_of(&c->x, places[r].column) + k * c->x.dilation;
+                const int there = y >= 0 && y < c->y.size && x >= 0 && x < c->x.size;
+                pixels[r] = there ? places[r].picture + (y * c->x.size + x) * channels : zeros;
+            }
+    return pixels;
+}
 
 /* The tiles of rows first .. last - 1 of the outputs for a group; returns how many. */
 static int64_t place_tiles(tile *tiles, const float **pixels, const convolution *c, const float *x, int64_t group,
                            int64_t first, int64_t last)
 {
-    const int64_t channels = c->groups * c->inner, together = c->x.taps * c->inner,
-                  picture = c->y.size * c->x.size * channels, line = first / c->x.out;
-    const int joined = c->x.dilation == 1 && c->groups == 1 && together <= ZEROS;
-    int64_t found = 0, column = first % c->x.out, above = line % c->y.out;
-    x += group * c->inner + line / c->y.out * picture;
-    for (int64_t row = first, tall; row < last; row += tall, found++) {
-        const int64_t left = last - row;
-        window windows[ROWS];
-        int inside = joined;
-        tall = left >= 2 * ROWS ? ROWS : left > ROWS ? (left + 1) / 2 : left;
-        for (int64_t r = 0; r < tall; r++) {
-            windows[r] = (window){start_of(&c->y, above), start_of(&c->x, column), x};
-            inside = inside && windows[r].left >= 0 && windows[r].left + c->x.taps <= c->x.size;
-            if (++column < c->x.out)
-                continue;
-            column = 0;
-            if (++above == c->y.out)
-                above = 0, x += picture;
+    place p = {0, 0, x + group * c->inner};
+    int64_t found = 0;
+    if (covers_pixels(&c->y) && covers_pixels(&c->x)) {
+        for (int64_t row = first, tall; row < last; row += tall, found++, pixels += ROWS) {
+            tall = tile_height(last - row);
+            tiles[found] = (tile){row, tall, c->inner, pixels};
+            for (int64_t r = 0; r < tall; r++)
+                pixels[r] = p.picture + (row + r) * c->groups * c->inner;
         }
-        tiles[found] = (tile){row, tall, inside ? together : c->inner, pixels};
-        for (int64_t i = 0; i < c->y.taps; i++)
-            for (int64_t k = 0; k < (inside ? 1 : c->x.taps); k++, pixels += ROWS)
-                for (int64_t r = 0; r < tall; r++) {
-                    const window *w = &windows[r];
-                    const int64_t y = w->top + i * c->y.dilation, at = w->left + k * c->x.dilation;
-                    const int missing = y < 0 || y >= c->y.size || at < 0 || at >= c->x.size;
-                    pixels[r] = missing ? zeros : w->picture + (y * c->x.size + at) * channels;
-                }
+        return found;
+    }
+    step_on(&p, c, first);
+    for (int64_t row = first, tall; row < last; row += tall, found++) {
+        tall = tile_height(last - row);
+        tile *t = &tiles[found];
+        *t = (tile){row, tall, 0, pixels};
+        const int inside = p.column + tall <= c->x.out && lies_inside(&c->y, start_of(&c->y, p.line)) &&
+                           lies_inside(&c->x, start_of(&c->x, p.column)) &&
+                           lies_inside(&c->x, start_of(&c->x, p.column + tall - 1));
+        pixels = inside ? place_inside(t, pixels, c, &p) : place_anywhere(t, pixels, c, &p);
+        step_on(&p, c, tall);
     }
     return found;
 }
@@ -222,42 +332,47 @@ static int64_t place_tiles(tile *tiles, const float **pixels, const convolution 
 /* Whether some window reaches over the edge of the picture. */
 INLINE int goes_outside(const axis *a)
 {
-    return a->before > 0 || start_of(a, a->out - 1) + (a->taps - 1) * a->dilation >= a->size;
+    return !lies_inside(a, start_of(a, 0)) || !lies_inside(a, start_of(a, a->out - 1));
 }
 
 /* Outputs of a group: the tiles of some rows for the panels first .. last - 1. */
 static void multiply_tiles(const launch *record, const convolution *c, const tile *tiles, int64_t count, int64_t group,
                            int64_t first, int64_t last)
 {
-    const int64_t channels = c->groups * c->outputs, blocks = (c->k + BLOCK_K - 1) / BLOCK_K,
-                  panels = (c->outputs + PANEL - 1) / PANEL;
+    const int64_t channels = c->groups * c->outputs, blocks = (c->k + BLOCK_K - 1) / BLOCK_K;
     const float *bias = record->pointers[convolution_channels_last_f32_bias],
                 *residual = record->pointers[convolution_channels_last_f32_residual],
                 *weights = record->pointers[convolution_channels_last_f32_weights];
     float *y = record->pointers[convolution_channels_last_f32_y];
     for (int64_t panel = first; panel < last; panel++) {
         const int64_t begin = group * c->outputs + panel * PANEL, columns = least(PANEL, c->outputs - panel * PANEL);
-        const float *packed = weights + (group * panels + panel) * c->k * PANEL;
+        const int64_t width = panel_width(c->outputs, panel);
+        const float *packed = weights + (group * packed_width(c->outputs) + panel * PANEL) * c->k;
+        const int pairs = width == LANES && (LANES == 16 || columns == LANES);
         float start[PANEL] = {0};
         for (int64_t i = 0; bias && i < columns; i++)
             start[i] = bias[begin + i];
         for (int64_t b = 0; b < blocks; b++) {
             job j = {.k = c->k * b / blocks, .end = c->k * (b + 1) / blocks, .c_row = channels};
-            j.finish = b == blocks - 1, j.weights = packed + j.k * PANEL;
+            j.tail = columns - (width - LANES);
+            j.finish = b == blocks - 1, j.weights = packed + j.k * width;
             j.low = record->floats[convolution_channels_last_f32_low];
             j.high = record->floats[convolution_channels_last_f32_high];
-            const int64_t bytes = (j.end - j.k) * PANEL * 4, distance = 1 + 64 / (j.end - j.k);
-            j.fetch = count <= FEW_TILES ? PANEL * 4 / count : 0;
-            for (int64_t t = 0; t < count; t++) {
+            const int64_t bytes = (j.end - j.k) * width * 4, distance = 1 + 64 / (j.end - j.k);
+            j.fetch = count <= FEW_TILES ? width * 4 / count : 0;
+            for (int64_t t = 0, done; t < count; t += done) {
                 const int64_t at = tiles[t].row * channels + begin;
-                j.ahead = (const char *)(packed + j.end * PANEL) + (j.fetch ? bytes * t / count : 0);
+                const int two =
+                    pairs && t + 1 < count && tiles[t + 1].tall == ROWS && tiles[t].depth == tiles[t + 1].depth;
+                done = 1 + two;
+                j.ahead = (const char *)(packed + j.end * width) + (j.fetch ? bytes * t / count : 0);
                 j.c = y + at, j.residual = residual ? residual + at : NULL;
                 j.start = b ? j.c : start, j.start_row = b ? channels : 0;
                 j.later = (residual ? residual : y) + tiles[least(t + distance, count - 1)].row * channels + begin;
-                if (columns % LANES)
-                    multiply_edge(&tiles[t], &j, columns);
+                if (two)
+                    tile_12_1(&tiles[t], &j);
                 else
-                    tile_functions[columns / LANES - 1][tiles[t].tall - 1](&tiles[t], &j);
+                    multiply_columns(&tiles[t], &j, columns);
             }
         }
     }
@@ -315,8 +430,8 @@ enum { BESIDE = 4, MOST_BESIDE = 5, CHANNELS = 4 };
 /* A row of outputs: taps first .. last - 1 along y meet the picture. */
 typedef struct line {
     float *y;
-    const float *x, *weight, *bias;     /* x: the row of the first tap */
-    int64_t channels, first, last, row; /* row: floats from one tap to the next along y */
+    const float *x, *weight, *bias;            /* x: the row of the first tap */
+    int64_t channels, first, last, row, y_row; /* row: floats from one tap to the next along y; y_row: of outputs */
     float low, high;
 } line;
 
@@ -355,6 +470,46 @@ INLINE int64_t convolve_beside(const line *l, int64_t out, int64_t left, int64_t
     return c;
 }
 
+/* Outputs out .. end - 1, whole groups of BESIDE, whose windows of 3 x 3 lie in the picture. Every vector of channels
+ * goes along the row, so that its weights stay in registers. Returns the first channel that is left over. */
+INLINE int64_t convolve_inside(const line *l, int64_t out, int64_t end, int64_t left, const int stride)
+{
+    enum { KERNEL_SIZE = 3 };
+    const int columns = (BESIDE - 1) * stride + KERNEL_SIZE;
+    int64_t c = 0;
+    for (; c + LANES <= l->channels; c += LANES) {
+        const vfloat start = l->bias ? vload(l->bias + c) : vzero();
+        const float *x = l->x + left * l->channels + c;
+        vfloat w[KERNEL_SIZE][KERNEL_SIZE];
+        UNROLL for (int i = 0; i < KERNEL_SIZE; i++) UNROLL for (int k = 0; k < KERNEL_SIZE; k++) w[i][k] =
+            vload(l->weight + (i * KERNEL_SIZE + k) * l->channels + c);
+        for (int64_t o = out; o < end; o += BESIDE, x += BESIDE * stride * l->channels) {
+            vfloat sum[BESIDE];
+            const float *row = x;
+            UNROLL for (int b = 0; b < BESIDE; b++) sum[b] = start;
+            UNROLL for (int i = 0; i < KERNEL_SIZE; i++, row += l->row)
+            {
+                UNROLL for (int at = 0; at < columns; at++)
+                {
+                    const vfloat pixel = vload(row + at * l->channels);
+                    UNROLL for (int b = 0; b < BESIDE; b++) if (at >= b * stride && at < b * stride + KERNEL_SIZE)
+                        sum[b] = vfma(w[i][at - b * stride], pixel, sum[b]);
+                }
+            }
+            /* what the next row of outputs reads and writes */
+            UNROLL for (int at = 0; at < BESIDE && stride == 1; at++) __builtin_prefetch(row + at * l->channels);
+            UNROLL for (int b = 0; b < BESIDE; b++)
+            {
+                float *y = l->y + (o + b) * l->channels + c;
+                if (stride == 1)
+                    __builtin_prefetch(y + l->y_row, 1);
+                vstore(y, vclamp(sum[b], l->low, l->high));
+            }
+        }
+    }
+    return c;
+}
+
 /* One output from channel `from` on, of which only some taps along x meet the picture. */
 static __attribute__((noinline)) void convolve_one(const line *l, const axis *x_axis, int64_t out, int64_t from)
 {
@@ -384,18 +539,28 @@ static __attribute__((noinline)) void convolve_one(const line *l, const axis *x_
 
 INLINE void convolve_line(const line *l, const axis *x, const int kernel, const int stride)
 {
-    for (int64_t out = 0; out < x->out;) {
-        if (!kernel || x->out < BESIDE || l->last - l->first > MOST_BESIDE || l->channels > ZEROS) {
-            convolve_one(l, x, out++, 0);
+    const int64_t rows = l->last - l->first, wide = (BESIDE - 1) * stride + kernel;
+    for (int64_t out = 0, end; out < x->out; out = end) {
+        end = out + 1;
+        if (!kernel || x->out < BESIDE || rows > MOST_BESIDE || l->channels > ZEROS) {
+            convolve_one(l, x, out, 0);
             continue;
         }
         out = least(out, x->out - BESIDE); /* the last ones are computed twice */
-        const int64_t left = start_of(x, out), last = left + (BESIDE - 1) * stride + kernel;
-        const int64_t done = left >= 0 && last <= x->size ? convolve_beside(l, out, left, x->size, kernel, stride, 0)
-                                                          : convolve_beside(l, out, left, x->size, kernel, stride, 1);
-        for (int64_t o = 0; done < l->channels && o < BESIDE; o++)
-            convolve_one(l, x, out + o, done);
-        out += BESIDE;
+        end = out + BESIDE;
+        const int64_t left = start_of(x, out);
+        int64_t done;
+        if (left < 0 || left + wide > x->size)
+            done = convolve_beside(l, out, left, x->size, kernel, stride, 1);
+        else if (kernel != 3 || rows != kernel)
+            done = convolve_beside(l, out, left, x->size, kernel, stride, 0);
+        else {
+            while (end + BESIDE <= x->out && start_of(x, end) + wide <= x->size)
+                end += BESIDE;
+            done = convolve_inside(l, out, end, left, stride);
+        }
+        for (int64_t o = out; done < l->channels && o < end; o++)
+            convolve_one(l, x, o, done);
     }
 }
 
@@ -418,7 +583,7 @@ KERNEL(depthwise_channels_last_f32)
         return KERNEL_OK;
     if (y.stride < 1 || x.stride < 1 || y.dilation < 1 || x.dilation < 1)
         return KERNEL_BAD_ARGUMENT;
-    l.row = y.dilation * x.size * l.channels;
+    l.row = y.dilation * x.size * l.channels, l.y_row = x.out * l.channels;
     worker_share(d[depthwise_channels_last_f32_batch] * y.out, 1, worker, workers, &first, &last);
     const int64_t kind = x.dilation == 1 && x.stride <= 2 ? x.taps * 10 + x.stride : 0;
     for (int64_t at = first; at < last; at++) {

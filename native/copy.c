@@ -107,6 +107,11 @@ enum { TURNS = 1 };
 /* Elements of 4 bytes, transposed: to[r * to_row + i] = from[r + i * from_row] for `rows` x n elements. */
 static void turn(any32 *to, const any32 *from, int64_t rows, int64_t n, ptrdiff_t to_row, ptrdiff_t from_row)
 {
+    if (n < 4) { /* along the longer axis */
+        for (int64_t i = 0; i < n; i++)
+            copy_row((char *)(to + i), (const char *)(from + i * from_row), rows, to_row, 1, 4);
+        return;
+    }
     for (int64_t tall; rows > 0; rows -= tall, to += 4 * to_row, from += 4) {
         any32 *target = to;
         const any32 *source = from;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter, is_
 from typing import Any
 
 from pyapp.engine import Tensor
@@ -16,6 +17,8 @@ from pyapp.nn import Module, Parameter
 
 from .program import Builder
 from .values import DENSE, ForeignArray, element_of, from_stored, made_of
+
+_STATE = attrgetter("storage.version", "requires_grad")
 
 
 class OnnxModule(Module):
@@ -35,10 +38,11 @@ class OnnxModule(Module):
         self._packed = builder.packed
         self._device = device
         self._plans: dict[Any, Any] = {}
-        self._state: list[Any] = []  # of the parameters at the last call
+        self._found: list[Any] = []  # the parameters at the last call
+        self._state: list[Any] = []  # their versions, and which of them learn
         self._kept: tuple[dict[str, Any], frozenset[str]] | None = None  # see _held
         self._others: dict[str, Any] = {}  # tensors that are no parameters
-        self._places: dict[str, tuple[Module, str]] = {}
+        self._places: dict[str, tuple[dict[str, Tensor], str]] = {}  # where a parameter is: its module's, its name there
         for name, stored in builder.weights.items():
             value = from_stored(stored, device)
             if isinstance(value, Tensor) and value.dtype.is_floating_point:
@@ -68,7 +72,7 @@ class OnnxModule(Module):
         while key in owner._parameters or key in owner._modules or hasattr(owner, key):
             key += "_"
         owner.register_parameter(key, value)
-        self._places[name] = owner, key
+        self._places[name] = owner._parameters, key
 
     def forward(self, *args: Any, **named: Any) -> Any:
         outputs = tuple(_shown(value) for value in self.values(*args, **named))
@@ -97,11 +101,15 @@ class OnnxModule(Module):
         """Parameters and other tensors by name, and the names of those that stay as they are. Plans that were made with
         other values are forgotten.
         """
-        found = [owner._parameters[key] for owner, key in self._places.values()]
-        state = [None if w is None else (id(w), w.storage.version, w.requires_grad) for w in found]
-        if state != self._state:
+        found = [parameters[key] for parameters, key in self._places.values()]
+        # Hundreds of parameters that are not in the processor's caches: each is looked at once, by C.
+        try:
+            state = list(map(_STATE, found))
+        except AttributeError:  # one is None
+            state = [None if w is None else _STATE(w) for w in found]
+        if state != self._state or not all(map(is_, found, self._found)):
             self._plans.clear()
-            self._state, self._kept = state, None
+            self._state, self._found, self._kept = state, found, None
         if self._kept is None:
             weights = dict(zip(self._places, found, strict=True))
             known = {name for name, w in weights.items() if w is not None and not w.requires_grad}
