@@ -42,7 +42,7 @@ class OnnxModule(Module):
         self._state: list[Any] = []  # their versions, and which of them learn
         self._kept: tuple[dict[str, Any], frozenset[str]] | None = None  # see _held
         self._others: dict[str, Any] = {}  # tensors that are no parameters
-        self._places: dict[str, tuple[dict[str, Tensor], str]] = {}  # where a parameter is: its module's, its name there
+        self._places: dict[str, tuple[dict[str, Tensor], str]] = {}  # the dict and the key of each parameter
         for name, stored in builder.weights.items():
             value = from_stored(stored, device)
             if isinstance(value, Tensor) and value.dtype.is_floating_point:
