@@ -13,6 +13,7 @@
 ABSENT(pack_convolution_f32, groups)
 ABSENT(convolution_channels_last_f32, batch)
 ABSENT(depthwise_channels_last_f32, batch)
+ABSENT(expanded_depthwise_channels_last_f32, batch)
 ABSENT(pool_channels_last_f32, batch)
 #else
 
@@ -335,40 +336,44 @@ INLINE int goes_outside(const axis *a)
     return !lies_inside(a, start_of(a, 0)) || !lies_inside(a, start_of(a, a->out - 1));
 }
 
+/* What a convolution is of, and where its rows from `row` on go. */
+typedef struct product {
+    const float *x, *weights, *bias, *residual;
+    float *y;
+    int64_t row;
+    float low, high;
+} product;
+
 /* Outputs of a group: the tiles of some rows for the panels first .. last - 1. */
-static void multiply_tiles(const launch *record, const convolution *c, const tile *tiles, int64_t count, int64_t group,
+static void multiply_tiles(const product *p, const convolution *c, const tile *tiles, int64_t count, int64_t group,
                            int64_t first, int64_t last)
 {
     const int64_t channels = c->groups * c->outputs, blocks = (c->k + BLOCK_K - 1) / BLOCK_K;
-    const float *bias = record->pointers[convolution_channels_last_f32_bias],
-                *residual = record->pointers[convolution_channels_last_f32_residual],
-                *weights = record->pointers[convolution_channels_last_f32_weights];
-    float *y = record->pointers[convolution_channels_last_f32_y];
     for (int64_t panel = first; panel < last; panel++) {
         const int64_t begin = group * c->outputs + panel * PANEL, columns = least(PANEL, c->outputs - panel * PANEL);
         const int64_t width = panel_width(c->outputs, panel);
-        const float *packed = weights + (group * packed_width(c->outputs) + panel * PANEL) * c->k;
+        const float *packed = p->weights + (group * packed_width(c->outputs) + panel * PANEL) * c->k;
         const int pairs = width == LANES && (LANES == 16 || columns == LANES);
         float start[PANEL] = {0};
-        for (int64_t i = 0; bias && i < columns; i++)
-            start[i] = bias[begin + i];
+        for (int64_t i = 0; p->bias && i < columns; i++)
+            start[i] = p->bias[begin + i];
         for (int64_t b = 0; b < blocks; b++) {
             job j = {.k = c->k * b / blocks, .end = c->k * (b + 1) / blocks, .c_row = channels};
             j.tail = columns - (width - LANES);
             j.finish = b == blocks - 1, j.weights = packed + j.k * width;
-            j.low = record->floats[convolution_channels_last_f32_low];
-            j.high = record->floats[convolution_channels_last_f32_high];
+            j.low = p->low, j.high = p->high;
             const int64_t bytes = (j.end - j.k) * width * 4, distance = 1 + 64 / (j.end - j.k);
             j.fetch = count <= FEW_TILES ? width * 4 / count : 0;
             for (int64_t t = 0, done; t < count; t += done) {
-                const int64_t at = tiles[t].row * channels + begin;
+                const int64_t at = (tiles[t].row - p->row) * channels + begin,
+                              later = (tiles[least(t + distance, count - 1)].row - p->row) * channels + begin;
                 const int two =
                     pairs && t + 1 < count && tiles[t + 1].tall == ROWS && tiles[t].depth == tiles[t + 1].depth;
                 done = 1 + two;
                 j.ahead = (const char *)(packed + j.end * width) + (j.fetch ? bytes * t / count : 0);
-                j.c = y + at, j.residual = residual ? residual + at : NULL;
+                j.c = p->y + at, j.residual = p->residual ? p->residual + at : NULL;
                 j.start = b ? j.c : start, j.start_row = b ? channels : 0;
-                j.later = (residual ? residual : y) + tiles[least(t + distance, count - 1)].row * channels + begin;
+                j.later = (p->residual ? p->residual : p->y) + later;
                 if (two)
                     tile_12_1(&tiles[t], &j);
                 else
@@ -376,6 +381,33 @@ static void multiply_tiles(const launch *record, const convolution *c, const til
             }
         }
     }
+}
+
+/* Rows row .. last_row - 1 of the outputs for some panels of each group. */
+static void multiply_rows(const product *p, const convolution *c, int64_t row, int64_t last_row, int64_t panel,
+                          int64_t last_panel)
+{
+    const float *pixels[POINTERS];
+    tile tiles[TILES];
+    /* blocks of about equal size: each reads all weights */
+    const int64_t taps = c->y.taps * c->x.taps,
+                  fitting = least(BLOCK_BYTES / 4 / (c->groups * c->inner), POINTERS / taps) / ROWS,
+                  room = most(least(fitting, TILES), 1) * ROWS, blocks = (last_row - row + room - 1) / room,
+                  block = ((last_row - row + blocks - 1) / blocks + ROWS - 1) / ROWS * ROWS;
+    for (; row < last_row; row += block)
+        for (int64_t group = 0; group < c->groups; group++) {
+            const int64_t count = place_tiles(tiles, pixels, c, p->x, group, row, least(row + block, last_row));
+            multiply_tiles(p, c, tiles, count, group, panel, last_panel);
+        }
+}
+
+/* Whether multiply_rows can do it; k is set. */
+static int is_possible(convolution *c)
+{
+    const int64_t taps = c->y.taps * c->x.taps;
+    c->k = taps * c->inner;
+    return taps >= 1 && taps <= POINTERS / ROWS && c->inner >= 1 && c->y.stride >= 1 && c->x.stride >= 1 &&
+           (c->inner <= ZEROS || !(goes_outside(&c->y) || goes_outside(&c->x)));
 }
 
 KERNEL(convolution_channels_last_f32)
@@ -392,33 +424,28 @@ KERNEL(convolution_channels_last_f32)
         .inner = d[convolution_channels_last_f32_inner],
         .outputs = d[convolution_channels_last_f32_outputs],
     };
-    const int64_t taps = c.y.taps * c.x.taps, total = d[convolution_channels_last_f32_batch] * c.y.out * c.x.out,
+    const product p = {
+        .x = record->pointers[convolution_channels_last_f32_x],
+        .weights = record->pointers[convolution_channels_last_f32_weights],
+        .bias = record->pointers[convolution_channels_last_f32_bias],
+        .residual = record->pointers[convolution_channels_last_f32_residual],
+        .y = record->pointers[convolution_channels_last_f32_y],
+        .low = record->floats[convolution_channels_last_f32_low],
+        .high = record->floats[convolution_channels_last_f32_high],
+    };
+    const int64_t total = d[convolution_channels_last_f32_batch] * c.y.out * c.x.out,
                   panels = (c.outputs + PANEL - 1) / PANEL;
     int64_t row = 0, last_row = total, panel = 0, last_panel = panels;
     if (total <= 0 || c.groups <= 0 || c.outputs <= 0)
         return KERNEL_OK;
-    if (taps < 1 || taps > POINTERS / ROWS || c.inner < 1 || c.y.stride < 1 || c.x.stride < 1 ||
-        (c.inner > ZEROS && (goes_outside(&c.y) || goes_outside(&c.x))))
+    if (!is_possible(&c))
         return KERNEL_BAD_ARGUMENT;
-    c.k = taps * c.inner;
     if (total / ROWS >= panels)
         worker_share(total, ROWS, worker, workers, &row, &last_row);
     else
         worker_share(panels, 1, worker, workers, &panel, &last_panel);
-    if (row >= last_row)
-        return KERNEL_OK;
-    const float *pixels[POINTERS];
-    tile tiles[TILES];
-    /* blocks of about equal size: each reads all weights */
-    const int64_t fitting = least(BLOCK_BYTES / 4 / (c.groups * c.inner), POINTERS / taps) / ROWS,
-                  room = most(least(fitting, TILES), 1) * ROWS, blocks = (last_row - row + room - 1) / room,
-                  block = ((last_row - row + blocks - 1) / blocks + ROWS - 1) / ROWS * ROWS;
-    for (; row < last_row; row += block)
-        for (int64_t group = 0; group < c.groups; group++) {
-            const int64_t count = place_tiles(tiles, pixels, &c, record->pointers[convolution_channels_last_f32_x],
-                                              group, row, least(row + block, last_row));
-            multiply_tiles(record, &c, tiles, count, group, panel, last_panel);
-        }
+    if (row < last_row)
+        multiply_rows(&p, &c, row, last_row, panel, last_panel);
     return KERNEL_OK;
 }
 
@@ -432,8 +459,12 @@ typedef struct line {
     float *y;
     const float *x, *weight, *bias;            /* x: the row of the first tap */
     int64_t channels, first, last, row, y_row; /* row: floats from one tap to the next along y; y_row: of outputs */
+    int64_t turn, ring;                        /* rows from the tap `turn` on lie `ring` rows before */
     float low, high;
 } line;
+
+/* The row that the tap first + i along y meets. */
+INLINE const float *row_of(const line *l, int64_t i) { return l->x + (i < l->turn ? i : i - l->ring) * l->row; }
 
 /* BESIDE outputs, for kernels and strides along x that are constants; without dilation along x. `edge`: some windows
  * reach over the edge of the picture, whose width is `size`; there are at most ZEROS channels then. Returns the first
@@ -448,13 +479,14 @@ INLINE int64_t convolve_beside(const line *l, int64_t out, int64_t left, int64_t
     int64_t c = 0;
     for (int64_t i = 0; edge && i < rows; i++)
         for (int64_t at = 0; at < columns; at++)
-            pixels[i][at] = left + at < 0 || left + at >= size ? zeros : l->x + i * l->row + (left + at) * l->channels;
+            pixels[i][at] = left + at < 0 || left + at >= size ? zeros : row_of(l, i) + (left + at) * l->channels;
     for (; c + LANES <= l->channels; c += LANES) {
         const vfloat start = l->bias ? vload(l->bias + c) : vzero();
         vfloat sum[BESIDE];
         UNROLL for (int o = 0; o < BESIDE; o++) sum[o] = start;
-        const float *x = l->x + left * l->channels + c, *weight = l->weight + l->first * kernel * l->channels + c;
-        for (int64_t i = 0; i < rows; i++, x += l->row, weight += kernel * l->channels) {
+        const float *weight = l->weight + l->first * kernel * l->channels + c;
+        for (int64_t i = 0; i < rows; i++, weight += kernel * l->channels) {
+            const float *x = row_of(l, i) + left * l->channels + c;
             vfloat w[MOST_BESIDE];
             UNROLL for (int k = 0; k < kernel; k++) w[k] = vload(weight + k * l->channels);
             UNROLL for (int at = 0; at < columns; at++)
@@ -479,25 +511,27 @@ INLINE int64_t convolve_inside(const line *l, int64_t out, int64_t end, int64_t 
     int64_t c = 0;
     for (; c + LANES <= l->channels; c += LANES) {
         const vfloat start = l->bias ? vload(l->bias + c) : vzero();
-        const float *x = l->x + left * l->channels + c;
+        const float *x[KERNEL_SIZE];
         vfloat w[KERNEL_SIZE][KERNEL_SIZE];
+        UNROLL for (int i = 0; i < KERNEL_SIZE; i++) x[i] = row_of(l, i) + left * l->channels + c;
         UNROLL for (int i = 0; i < KERNEL_SIZE; i++) UNROLL for (int k = 0; k < KERNEL_SIZE; k++) w[i][k] =
             vload(l->weight + (i * KERNEL_SIZE + k) * l->channels + c);
-        for (int64_t o = out; o < end; o += BESIDE, x += BESIDE * stride * l->channels) {
+        for (int64_t o = out; o < end; o += BESIDE) {
             vfloat sum[BESIDE];
-            const float *row = x;
             UNROLL for (int b = 0; b < BESIDE; b++) sum[b] = start;
-            UNROLL for (int i = 0; i < KERNEL_SIZE; i++, row += l->row)
+            UNROLL for (int i = 0; i < KERNEL_SIZE; i++)
             {
                 UNROLL for (int at = 0; at < columns; at++)
                 {
-                    const vfloat pixel = vload(row + at * l->channels);
+                    const vfloat pixel = vload(x[i] + at * l->channels);
                     UNROLL for (int b = 0; b < BESIDE; b++) if (at >= b * stride && at < b * stride + KERNEL_SIZE)
                         sum[b] = vfma(w[i][at - b * stride], pixel, sum[b]);
                 }
             }
             /* what the next row of outputs reads and writes */
-            UNROLL for (int at = 0; at < BESIDE && stride == 1; at++) __builtin_prefetch(row + at * l->channels);
+            if (stride == 1 && !l->ring)
+                UNROLL for (int at = 0; at < BESIDE; at++)
+                    __builtin_prefetch(x[KERNEL_SIZE - 1] + l->row + at * l->channels);
             UNROLL for (int b = 0; b < BESIDE; b++)
             {
                 float *y = l->y + (o + b) * l->channels + c;
@@ -505,6 +539,7 @@ INLINE int64_t convolve_inside(const line *l, int64_t out, int64_t end, int64_t 
                     __builtin_prefetch(y + l->y_row, 1);
                 vstore(y, vclamp(sum[b], l->low, l->high));
             }
+            UNROLL for (int i = 0; i < KERNEL_SIZE; i++) x[i] += BESIDE * stride * l->channels;
         }
     }
     return c;
@@ -524,7 +559,7 @@ static __attribute__((noinline)) void convolve_one(const line *l, const axis *x_
                 sum[v] = vload_up_to(l->bias + c + v * LANES, n - v * LANES);
         for (int64_t i = l->first; i < l->last; i++)
             for (int64_t k = begin; k < end; k++) {
-                const float *x = l->x + (i - l->first) * l->row + (left + k * dilation) * l->channels + c;
+                const float *x = row_of(l, i - l->first) + (left + k * dilation) * l->channels + c;
                 const float *weight = l->weight + (i * x_axis->taps + k) * l->channels + c;
                 if (n == CHANNELS * LANES)
                     UNROLL for (int v = 0; v < CHANNELS; v++) sum[v] =
@@ -564,6 +599,28 @@ INLINE void convolve_line(const line *l, const axis *x, const int kernel, const 
     }
 }
 
+/* Which taps along y meet the picture. */
+INLINE void find_taps(line *l, const axis *y, int64_t top)
+{
+    l->first = top < 0 ? (y->dilation - 1 - top) / y->dilation : 0;
+    l->last = least(y->taps, top < y->size ? (y->size - top + y->dilation - 1) / y->dilation : 0);
+}
+
+static void convolve_channels(const line *l, const axis *x)
+{
+    const int64_t kind = x->dilation == 1 && x->stride <= 2 ? x->taps * 10 + x->stride : 0;
+    if (kind == 31)
+        convolve_line(l, x, 3, 1);
+    else if (kind == 32)
+        convolve_line(l, x, 3, 2);
+    else if (kind == 51)
+        convolve_line(l, x, 5, 1);
+    else if (kind == 52)
+        convolve_line(l, x, 5, 2);
+    else
+        convolve_line(l, x, 0, 0);
+}
+
 KERNEL(depthwise_channels_last_f32)
 {
     const int64_t *d = record->dims;
@@ -576,6 +633,7 @@ KERNEL(depthwise_channels_last_f32)
     line l = {.channels = d[depthwise_channels_last_f32_channels],
               .weight = record->pointers[depthwise_channels_last_f32_weight],
               .bias = record->pointers[depthwise_channels_last_f32_bias],
+              .turn = INT64_MAX,
               .low = record->floats[depthwise_channels_last_f32_low],
               .high = record->floats[depthwise_channels_last_f32_high]};
     int64_t first, last;
@@ -585,26 +643,69 @@ KERNEL(depthwise_channels_last_f32)
         return KERNEL_BAD_ARGUMENT;
     l.row = y.dilation * x.size * l.channels, l.y_row = x.out * l.channels;
     worker_share(d[depthwise_channels_last_f32_batch] * y.out, 1, worker, workers, &first, &last);
-    const int64_t kind = x.dilation == 1 && x.stride <= 2 ? x.taps * 10 + x.stride : 0;
     for (int64_t at = first; at < last; at++) {
         const int64_t top = start_of(&y, at % y.out), picture = at / y.out;
-        l.first = top < 0 ? (y.dilation - 1 - top) / y.dilation : 0;
-        l.last = least(y.taps, top < y.size ? (y.size - top + y.dilation - 1) / y.dilation : 0);
+        find_taps(&l, &y, top);
         l.x = (const float *)record->pointers[depthwise_channels_last_f32_x] +
               (picture * y.size + top + l.first * y.dilation) * x.size * l.channels;
-        l.y = (float *)record->pointers[depthwise_channels_last_f32_y] + at * x.out * l.channels;
-        if (kind == 31)
-            convolve_line(&l, &x, 3, 1);
-        else if (kind == 32)
-            convolve_line(&l, &x, 3, 2);
-        else if (kind == 51)
-            convolve_line(&l, &x, 5, 1);
-        else if (kind == 52)
-            convolve_line(&l, &x, 5, 2);
-        else
-            convolve_line(&l, &x, 0, 0);
+        l.y = (float *)record->pointers[depthwise_channels_last_f32_y] + at * l.y_row;
+        convolve_channels(&l, &x);
     }
     return KERNEL_OK;
+}
+
+/* A convolution, and every channel of its result by itself: of that result, a worker keeps as many lines in its scratch
+ * as the second kernel is high. */
+KERNEL(expanded_depthwise_channels_last_f32)
+{
+#define DIM(name) d[expanded_depthwise_channels_last_f32_##name]
+#define POINTER(name) record->pointers[expanded_depthwise_channels_last_f32_##name]
+    const int64_t *d = record->dims;
+    convolution c = {
+        .y = {DIM(height), DIM(middle_height), DIM(kernel_height), DIM(stride_y), DIM(top), 1},
+        .x = {DIM(width), DIM(middle_width), DIM(kernel_width), DIM(stride_x), DIM(left), 1},
+        .groups = 1,
+        .inner = DIM(inner),
+        .outputs = DIM(channels),
+    };
+    const axis y = {c.y.out, DIM(out_height), DIM(depth_height), DIM(depth_stride_y), DIM(depth_top), 1};
+    const axis x = {c.x.out, DIM(out_width), DIM(depth_width), DIM(depth_stride_x), DIM(depth_left), 1};
+    const int64_t shares = least(workers, DIM(workspaces)), panels = (c.outputs + PANEL - 1) / PANEL,
+                  row = x.size * c.outputs; /* floats of a line */
+    product p = {.x = POINTER(x), .weights = POINTER(weights), .bias = POINTER(bias)};
+    p.low = record->floats[expanded_depthwise_channels_last_f32_low];
+    p.high = record->floats[expanded_depthwise_channels_last_f32_high];
+    line l = {.channels = c.outputs, .weight = POINTER(depth_weight), .bias = POINTER(depth_bias), .row = row};
+    l.low = record->floats[expanded_depthwise_channels_last_f32_depth_low];
+    l.high = record->floats[expanded_depthwise_channels_last_f32_depth_high];
+    l.y_row = x.out * c.outputs, l.ring = y.taps;
+    if (DIM(batch) <= 0 || c.outputs <= 0)
+        return KERNEL_OK;
+    if (!is_possible(&c) || y.stride < 1 || x.stride < 1 || y.taps < 1 || shares < 1)
+        return KERNEL_BAD_ARGUMENT;
+    if (worker >= shares)
+        return KERNEL_OK;
+    float *lines = (float *)POINTER(scratch) + worker * y.taps * row; /* the line n of a picture lies at n % y.taps */
+    int64_t first, last, next = 0;                                    /* the line of this picture that comes next */
+    worker_share(DIM(batch) * y.out, 1, worker, (int)shares, &first, &last);
+    for (int64_t at = first; at < last; at++) {
+        const int64_t top = start_of(&y, at % y.out), picture = at / y.out;
+        find_taps(&l, &y, top);
+        if (at == first || at % y.out == 0)
+            next = 0;
+        for (next = most(next, top + l.first); next < top + l.last; next++) {
+            p.row = (picture * c.y.out + next) * c.x.out;
+            p.y = lines + next % y.taps * row;
+            multiply_rows(&p, &c, p.row, p.row + c.x.out, 0, panels);
+        }
+        const int64_t slot = most(top + l.first, 0) % y.taps;
+        l.x = lines + slot * row, l.turn = y.taps - slot;
+        l.y = (float *)POINTER(y) + at * l.y_row;
+        convolve_channels(&l, &x);
+    }
+    return KERNEL_OK;
+#undef DIM
+#undef POINTER
 }
 
 /* ---- Pools */

@@ -555,7 +555,7 @@ KERNEL(depthwise_weight_backward_f32,
  * out_height, out_width, groups * outputs), dense. `weights` is what pack_convolution_f32 made of the weight (groups *
  * outputs, inner, taps): (outputs + 63) * inner * taps floats for each group, whose order depends on the instruction
  * set. y = the convolution + bias + residual (of y's shape), held between low and high. Without padding `inner` may have
- * any size, else 2048 at most; there are at most 512 taps. The page has none of these four. */
+ * any size, else 2048 at most; there are at most 512 taps. The page has none of these five. */
 KERNEL(pack_convolution_f32, "to weight | groups outputs inner taps |")
 KERNEL(convolution_channels_last_f32,
        "y x weights bias? residual? | batch groups inner outputs height width kernel_height kernel_width stride_y "
@@ -564,6 +564,13 @@ KERNEL(convolution_channels_last_f32,
 KERNEL(depthwise_channels_last_f32,
        "y x weight bias? | batch channels height width kernel_height kernel_width stride_y stride_x top left "
        "dilation_y dilation_x out_height out_width | low high")
+/* Both in turn: the convolution without groups and dilation, held between low and high, is the picture of the depthwise
+ * one, (batch, middle_height, middle_width, channels), of which no more than depth_height lines are kept: scratch has
+ * depth_height * middle_width * channels floats for each of `workspaces` workers. */
+KERNEL(expanded_depthwise_channels_last_f32,
+       "y x weights bias? depth_weight depth_bias? scratch | batch inner channels height width kernel_height "
+       "kernel_width stride_y stride_x top left middle_height middle_width depth_height depth_width depth_stride_y "
+       "depth_stride_x depth_top depth_left out_height out_width workspaces | low high depth_low depth_high")
 /* The largest element of each window (NaN if one is) or, if `mean`, the mean. Elements outside of the picture are no
  * part of a window, but count for the mean if `whole`. */
 KERNEL(pool_channels_last_f32,

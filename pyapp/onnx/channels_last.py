@@ -46,6 +46,17 @@ def _convolution(x: Tensor, weight: Tensor, packed: Tensor, *more: Tensor, bias:
     return ops.conv2d_channels_last(x, weight, own, packed=packed, residual=rest[0] if rest else None, **options)
 
 
+def _expanded_depthwise(
+    x: Tensor, weight: Tensor, packed: Tensor, depth_weight: Tensor, depth_packed: Tensor, *biases: Tensor,
+    bias: bool, depth_bias: bool, **options: Any,
+) -> Tensor:  # fmt: skip
+    rest = list(biases)
+    first, second = (rest.pop(0) if there else None for there in (bias, depth_bias))
+    return ops.expanded_depthwise_conv2d_channels_last(
+        x, weight, first, depth_weight, second, packed=packed, depth_packed=depth_packed, **options
+    )
+
+
 def _max_pool(x: Tensor, *, kernel: Any, strides: Any, widths: Any) -> Tensor:
     return ops.max_pool2d_channels_last(x, kernel, strides, widths)
 
@@ -76,6 +87,7 @@ class _Pass:
         } - (graph.maker.keys() | graph.fixed | graph.made.keys())
         self.consumed: set[int] = set()
         self.convolutions = self.copies = 0
+        self.expansion: tuple[str, Step] | None = None  # the last step, if a depthwise convolution may become its part
 
     # -- values
 
@@ -154,12 +166,26 @@ class _Pass:
             end, (low, high) = limited.step.outputs[0], limits
         packed = f"{step.outputs[0]}/packed"
         self.made[packed] = ops.pack_convolution_weight(weight, groups)
-        inputs = [self.take(step, step.inputs[0]), step.inputs[1], packed]
-        inputs += [step.inputs[2]] if biased else []
+        self.convolutions += 1
+        weights, biases = [step.inputs[1], packed], [step.inputs[2]] if biased else []
+        near = list(apart) == [1, 1]
+        before = self.expansion
+        if alone and near and before is not None and before[0] == step.inputs[0] and self.steps[-1].step is before[1]:
+            first = before[1]
+            if self.graph.uses[step.inputs[0]] == 1 and step.inputs[0] not in self.graph.outputs:
+                self.steps.pop()
+                inputs = [*first.inputs[:3], *weights, *first.inputs[3:], *biases]
+                given = first.settings
+                self.add(step, _expanded_depthwise, inputs, self.give(end), bias=given["bias"], depth_bias=biased,
+                         stride=given["stride"], padding=given["padding"], low=given["low"], high=given["high"],
+                         depth_stride=tuple(steps), depth_padding=widths, depth_low=low, depth_high=high)  # fmt: skip
+                return True
+        inputs = [self.take(step, step.inputs[0]), *weights, *biases]
         inputs += [self.take(step, residual[1])] if residual is not None else []
         self.add(step, _convolution, inputs, self.give(end), bias=biased, stride=tuple(steps), padding=widths,
                  dilation=tuple(apart), groups=groups, low=low, high=high)  # fmt: skip
-        self.convolutions += 1
+        plain = near and groups == 1 and residual is None
+        self.expansion = (end, self.steps[-1].step) if plain else None
         return True
 
     def _sum_after(self, name: str) -> tuple[Eager, str] | None:

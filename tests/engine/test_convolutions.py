@@ -184,3 +184,34 @@ def test_channels_last(inner: int, outputs: int, groups: int, kernel: int) -> No
     if not IN_BROWSER:  # which has no kernels for it, and does not look at `packed`
         with pytest.raises(ValueError, match="packed is not what"):
             ops.conv2d_channels_last(x, weight, None, 1, 1, 1, groups, packed=packed.reshape(-1)[:-1])
+
+
+@pytest.mark.parametrize("size", [9, 120])
+def test_expanded_depthwise_channels_last(size: int) -> None:
+    """As two convolutions, whether what lies between them is held as a whole or not; with gradients too."""
+    manual_seed(0)
+    x, weight, bias = randn(1, size, size, 3), randn(24, 3, 3, 3), randn(24)
+    depth_weight, depth_bias = randn(24, 1, 3, 3), randn(24)
+
+    def separately(weight: Any) -> Any:
+        middle = ops.conv2d_channels_last(x, weight, bias, 1, 1, low=0.0, high=6.0)
+        return ops.conv2d_channels_last(middle, depth_weight, depth_bias, 2, 1, 1, 24, low=-1.0, high=3.0)
+
+    def together(weight: Any, **packed: Any) -> Any:
+        return ops.expanded_depthwise_conv2d_channels_last(
+            x, weight, bias, depth_weight, depth_bias, 1, 1, 2, 1, 0.0, 6.0, -1.0, 3.0, **packed
+        )
+
+    packed = ops.pack_convolution_weight(weight), ops.pack_convolution_weight(depth_weight, 24)
+    wanted = separately(weight)
+    for found in (together(weight), together(weight, packed=packed[0], depth_packed=packed[1])):
+        assert found.shape == wanted.shape and ops.allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    leaves = [weight.clone().requires_grad_() for _ in range(2)]
+    separately(leaves[0]).sum().backward()
+    together(leaves[1]).sum().backward()
+    first, second = (leaf.grad for leaf in leaves)
+    assert first is not None and second is not None and ops.allclose(first, second, rtol=1e-3, atol=1e-3)
+    with pytest.raises(ValueError, match="not one kernel for each output"):
+        ops.expanded_depthwise_conv2d_channels_last(x, weight, bias, depth_weight[:5], None)
+    with pytest.raises(ValueError, match="does not fit"):
+        ops.expanded_depthwise_conv2d_channels_last(x[..., :2], weight, bias, depth_weight, None)

@@ -135,6 +135,60 @@ def test_depthwise(kernels: Kernels, shape: Shape) -> None:
     np.testing.assert_allclose(y, np.clip(exact + bias, 0, 1.5), rtol=1e-5, atol=1e-5)
 
 
+EXPANDED = [
+    (Shape(1, 1, 1, 1, (1, 1)), Shape(1, 1, 1, 1, (1, 1))),
+    (Shape(2, 1, 6, 24, (9, 13)), Shape(2, 24, 1, 1, (9, 13), (3, 3), (1, 1), (1, 1), (1, 1))),
+    (Shape(1, 1, 3, 37, (21, 30), (3, 3), (2, 2), (1, 1), (1, 1)),
+     Shape(1, 37, 1, 1, (11, 15), (3, 3), (2, 2), (1, 1), (1, 1))),
+    (Shape(2, 1, 9, 70, (8, 17)), Shape(2, 70, 1, 1, (8, 17), (5, 5), (1, 1), (2, 2), (2, 2))),
+    (Shape(1, 1, 4, 33, (12, 14)), Shape(1, 33, 1, 1, (12, 14), (2, 4), (4, 3), (0, 3), (1, 2))),
+    (Shape(1, 1, 4, 16, (2, 9)), Shape(1, 16, 1, 1, (2, 9), (3, 3), (1, 1), (5, 1), (4, 1))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "depth"), EXPANDED, ids=str)
+@pytest.mark.parametrize("workspaces", [1, 3])
+def test_expanded_depthwise(kernels: Kernels, shape: Shape, depth: Shape, workspaces: int) -> None:
+    """As the two kernels, one after the other."""
+    if not has_kernels(kernels):
+        return
+    count, channels, limits = np.prod(shape.kernel), shape.outputs, {"low": -0.5, "high": 1.5}
+    x = unaligned(normal(shape.batch, *shape.size, shape.inner, seed=1))
+    weight, bias = normal(channels, shape.inner, *shape.kernel, seed=2), normal(channels, seed=3)
+    depth_weight, depth_bias = unaligned(normal(*depth.kernel, channels, seed=4)), normal(channels, seed=5)
+    packed = np.full((channels + PACKED_ROWS) * shape.inner * count, GUARD)
+    sizes: dict[str, Any] = {"outputs": channels, "inner": shape.inner}
+    assert kernels.run("pack_convolution_f32", to=packed, weight=weight, taps=count, groups=1, **sizes) == OK
+    middle = np.full((shape.batch, *shape.out(), channels), GUARD)
+    exact = np.full((shape.batch, *depth.out(), channels), GUARD)
+    near = {"dilation_y": 1, "dilation_x": 1}
+    assert shape.out() == depth.size and OK == kernels.run(
+        "convolution_channels_last_f32", y=middle, x=x, weights=packed, bias=bias, groups=1, **limits, **sizes, **near,
+        **shape.dims(),
+    )  # fmt: skip
+    assert OK == kernels.run(
+        "depthwise_channels_last_f32", y=exact, x=middle, weight=depth_weight, bias=depth_bias, channels=channels,
+        low=-1.0, high=2.0, **near, **depth.dims(),
+    )  # fmt: skip
+    second = depth.dims()
+    dims = {name: value for name, value in shape.dims().items() if not name.startswith("out_")}
+    dims |= {name.replace("kernel", "depth"): second[name] for name in ("kernel_height", "kernel_width")}
+    dims |= {f"depth_{name}": second[name] for name in ("stride_y", "stride_x", "top", "left")}
+    dims |= {name: second[name] for name in ("out_height", "out_width")}
+    dims |= {"middle_height": depth.size[0], "middle_width": depth.size[1], "workspaces": workspaces}
+    y, lines = unaligned(np.full(exact.shape, GUARD)), depth.kernel[0] * depth.size[1] * channels
+    scratch = np.full(workspaces * lines + 16, GUARD)
+    arguments = dict(
+        x=x, weights=packed, bias=bias, depth_weight=depth_weight, depth_bias=depth_bias, scratch=scratch,
+        depth_low=-1.0, depth_high=2.0, inner=shape.inner, channels=channels, **limits, **dims,
+    )  # fmt: skip
+    run_checked(kernels, "expanded_depthwise_channels_last_f32", "y", y=y, **arguments)
+    np.testing.assert_allclose(y, exact, rtol=1e-5, atol=1e-5)
+    assert (scratch[-16:] == GUARD).all(), "the kernel wrote behind its scratch"
+    wrong = arguments | {"workspaces": 0}
+    assert kernels.run("expanded_depthwise_channels_last_f32", y=y, **wrong) == BAD_ARGUMENT
+
+
 @pytest.mark.parametrize("shape", [s for s in DEPTHWISE[1:-1] if s.dilation == (1, 1)], ids=str)
 def test_pools(kernels: Kernels, shape: Shape) -> None:
     if not has_kernels(kernels):

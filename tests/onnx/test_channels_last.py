@@ -103,6 +103,19 @@ def branches(n: Network) -> tuple[str, ...]:
     return (n.add("Sigmoid", n.add("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)),)
 
 
+def inverted(n: Network) -> tuple[str, ...]:
+    """As of MobileNet v2: wider, each channel by itself, narrower; then a wide value that is taken twice, and taps that
+    lie apart.
+    """
+    x = n.add("Relu", n.conv("x", 3, 8, 3, strides=[2, 2]))
+    x = n.conv(n.add("Relu", n.conv(x, 8, 8, 3, group=8)), 8, 6)
+    wide = n.add("Relu", n.conv(x, 6, 18, bias=False))
+    x = n.add("Add", x, n.conv(n.add("Relu", n.conv(wide, 18, 18, 3, group=18, bias=False)), 18, 6))
+    wide = n.add("Relu", n.conv(x, 6, 12))
+    x = n.add("Add", wide, n.conv(wide, 12, 12, 3, group=12))
+    return (n.conv(n.conv(x, 12, 12), 12, 12, 3, group=12, dilations=[2, 2], pads=[2, 2, 2, 2]),)
+
+
 CASES: list[tuple[Callable[[Network], tuple[str, ...]], str]] = [
     (residual, "turned convolution max_pool convolution convolution convolution convolution convolution mean"
      " turned_back Flatten"),
@@ -110,6 +123,8 @@ CASES: list[tuple[Callable[[Network], tuple[str, ...]], str]] = [
      " turned_back"),
     (branches, "turned convolution convolution convolution concatenated average_pool convolution turned_back"
      " DepthToSpace turned convolution convolution max_pool Sigmoid turned_back"),
+    (inverted, "turned expanded_depthwise convolution expanded_depthwise convolution convolution convolution Add"
+     " convolution convolution turned_back"),
 ]  # fmt: skip
 
 

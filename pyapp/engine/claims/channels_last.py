@@ -7,22 +7,26 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..launch import KERNELS
-from ..native import IN_BROWSER
+from ..native import IN_BROWSER, get_num_threads
 from ..op import claims
 from ..operands import dense, is_plain
+from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous
 
-_PACK, _CONVOLUTION, _DEPTHWISE, _POOL = (
+_PACK, _CONVOLUTION, _DEPTHWISE, _EXPANDED, _POOL = (
     KERNELS[n]
     for n in (
         "pack_convolution_f32",
         "convolution_channels_last_f32",
         "depthwise_channels_last_f32",
+        "expanded_depthwise_channels_last_f32",
         "pool_channels_last_f32",
     )
 )
 _F32 = _dtype.float32
 _PANEL = 64  # no kernel takes more outputs together
+# Bytes between a convolution and a depthwise one from which on they are not held as a whole, and of the lines that are.
+_LARGE, _KEPT = 1 << 20, 256 << 10
 MOST_TAPS, MOST_CHANNELS = 512, 2048  # of a window; of a group whose windows reach over the edge
 
 
@@ -53,6 +57,15 @@ def _packed_size(weight: Tensor, groups: int) -> int:
     return groups * (outputs // groups + _PANEL - 1) * inner * prod(kernel)
 
 
+def _checked(packed: Tensor | None, weight: Tensor, groups: int) -> Tensor:
+    """The weight as the kernels read it."""
+    if packed is None:
+        return _order(weight.detach(), groups)
+    if not is_plain(packed) or packed.numel() != _packed_size(weight, groups):
+        raise ValueError("conv2d_channels_last: packed is not what pack_convolution_weight(weight, groups) gave")
+    return packed
+
+
 @claims("_packed_convolution_weight")
 def _packed(weight: Tensor, groups: int) -> Any:
     if IN_BROWSER or weight.dtype is not _F32 or not weight.numel():
@@ -72,9 +85,7 @@ def _convolve(
     outputs, inner, *kernel = weight.shape
     out = _out(x.shape[1:3], kernel, stride, sides, dilation)
     y = empty_contiguous((x.shape[0], *out, outputs), _F32, x.device)
-    if packed is not None and not (is_plain(packed) and packed.numel() == _packed_size(weight, groups)):
-        raise ValueError("conv2d_channels_last: packed is not what pack_convolution_weight(weight, groups) gave")
-    order = _order(weight.detach(), groups) if packed is None else packed
+    order = _checked(packed, weight, groups)
     work = y.numel() * inner * prod(kernel) >> 10
     geometry = (*x.shape[1:3], *kernel, *stride, sides[0][0], sides[1][0], *dilation, *out)
     if _is_depthwise(weight, groups):
@@ -88,6 +99,38 @@ def _convolve(
     _CONVOLUTION.launch(
         work, y, dense(x), order, bias, None if residual is None else dense(residual), x.shape[0], groups, inner,
         outputs // groups, *geometry, low, high,
+    )  # fmt: skip
+    return y
+
+
+@claims("_expanded_depthwise_channels_last")
+def _expand(
+    x: Tensor, weight: Tensor, bias: Tensor | None, packed: Tensor | None, depth_weight: Tensor,
+    depth_bias: Tensor | None, depth_packed: Tensor | None, stride: Any, sides: Any, depth_stride: Any,
+    depth_sides: Any, limits: Any, depth_limits: Any,
+) -> Any:  # fmt: skip
+    if IN_BROWSER or not x.dtype is weight.dtype is depth_weight.dtype is _F32 or not x.numel() or not weight.numel():
+        return NotImplemented
+    if any(b is not None and not is_plain(b) for b in (bias, depth_bias)):
+        return NotImplemented
+    channels, inner, *kernel = weight.shape
+    depth_kernel = depth_weight.shape[2:]
+    middle = _out(x.shape[1:3], kernel, stride, sides)
+    line = 4 * middle[1] * channels  # bytes
+    padded = any(width > 0 for both in sides for width in both)
+    if x.shape[0] * middle[0] * line < _LARGE or depth_kernel[0] * line > _KEPT:
+        return NotImplemented
+    if channels == 1 or prod(kernel) > MOST_TAPS or (padded and inner > MOST_CHANNELS):
+        return NotImplemented
+    out = _out(middle, depth_kernel, depth_stride, depth_sides)
+    y = empty_contiguous((x.shape[0], *out, channels), _F32, x.device)
+    workers = max(1, min(x.shape[0] * out[0], get_num_threads()))
+    scratch = Storage(depth_kernel[0] * line * workers, x.device)
+    _EXPANDED.launch(
+        x.shape[0] * prod(middle) * channels * inner * prod(kernel) >> 10, y, dense(x),
+        _checked(packed, weight, 1), bias, _checked(depth_packed, depth_weight, channels), depth_bias, scratch,
+        x.shape[0], inner, channels, *x.shape[1:3], *kernel, *stride, sides[0][0], sides[1][0], *middle,
+        *depth_kernel, *depth_stride, depth_sides[0][0], depth_sides[1][0], *out, workers, *limits, *depth_limits,
     )  # fmt: skip
     return y
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .activation import threshold as threshold
     from .channels_last import avg_pool2d_channels_last as avg_pool2d_channels_last
     from .channels_last import conv2d_channels_last as conv2d_channels_last
+    from .channels_last import expanded_depthwise_conv2d_channels_last as expanded_depthwise_conv2d_channels_last
     from .channels_last import max_pool2d_channels_last as max_pool2d_channels_last
     from .channels_last import pack_convolution_weight as pack_convolution_weight
     from .conv import conv1d as conv1d
@@ -606,6 +607,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "exp": "elementwise.exponential",
     "exp2": "elementwise.exponential",
     "expand": "view",
+    "expanded_depthwise_conv2d_channels_last": "channels_last",
     "expm1": "elementwise.exponential",
     "eye": "create",
     "fill": "create",
@@ -1530,6 +1532,7 @@ OP_MODULES: dict[str, str] = {
     "_embedding": "embedding_lookup",
     "_euclidean": "norms",
     "_expand": "view",
+    "_expanded_depthwise_channels_last": "channels_last",
     "_first_indices": "sorting",
     "_flip": "reordering",
     "_further_columns": "linalg.factor",

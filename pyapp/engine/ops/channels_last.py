@@ -5,7 +5,7 @@ them fastest. A convolution adds its bias, adds another picture, and holds the r
 from __future__ import annotations
 
 from math import inf, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..declare import function
 from ..op import op
@@ -34,6 +34,36 @@ def _convolution_channels_last(
     return y if low == -inf and high == inf else clamp(y, low, high)
 
 
+class _Geometry(NamedTuple):
+    """Of a convolution: its steps, and the height and width of its result."""
+
+    stride: Pair
+    sides: Sides
+    dilation: Pair
+    out: Pair
+
+
+def _geometry(
+    name: str, shape: Any, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
+) -> _Geometry:
+    """For a picture of `shape` (N, H, W, C); ValueError where something does not fit."""
+    outputs, inner, *kernel = weight.shape
+    if groups < 1 or shape[3] != inner * groups or outputs % groups:
+        raise ValueError(f"{name}: a picture {tuple(shape)} does not fit weight {describe(weight)} in {groups} groups")
+    if bias is not None and bias.shape != (outputs,):
+        raise ValueError(f"{name}: bias {describe(bias)} does not fit weight {describe(weight)}")
+    (down, right), (below, beside) = _distances(stride, 2, name, "stride"), _distances(dilation, 2, name, "dilation")
+    steps, apart = (down, right), (below, beside)
+    sides = tuple(_widths(padding, (kernel[0], kernel[1]), apart, name))
+    height, width = (
+        (n + sum(both) - d * (k - 1) - 1) // s + 1
+        for n, both, k, s, d in zip(shape[1:3], sides, kernel, steps, apart, strict=True)
+    )
+    if min(height, width) < 1:
+        raise ValueError(f"{name}: a picture {tuple(shape)} is smaller than a window of {describe(weight)}")
+    return _Geometry(steps, sides, apart, (height, width))
+
+
 @function()
 def conv2d_channels_last(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
@@ -47,22 +77,52 @@ def conv2d_channels_last(
     name = "conv2d_channels_last"
     if x.ndim != 4 or weight.ndim != 4:
         raise ValueError(f"{name}: takes (N, H, W, C), got {describe(x)}, weight {describe(weight)}")
-    outputs, inner, *kernel = weight.shape
-    if groups < 1 or x.shape[3] != inner * groups or outputs % groups:
-        raise ValueError(f"{name}: {describe(x)} does not fit weight {describe(weight)} in {groups} groups")
-    if bias is not None and bias.shape != (outputs,):
-        raise ValueError(f"{name}: bias {describe(bias)} does not fit weight {describe(weight)}")
-    steps, apart = _distances(stride, 2, name, "stride"), _distances(dilation, 2, name, "dilation")
-    sides = tuple(_widths(padding, (kernel[0], kernel[1]), apart, name))
-    out = [
-        (n + sum(both) - d * (k - 1) - 1) // s + 1
-        for n, both, k, s, d in zip(x.shape[1:3], sides, kernel, steps, apart, strict=True)
-    ]
-    if min(out) < 1:
-        raise ValueError(f"{name}: {describe(x)} is smaller than a window of {describe(weight)}")
-    if residual is not None and residual.shape != (x.shape[0], *out, outputs):
-        raise ValueError(f"{name}: residual {describe(residual)}, expected {(x.shape[0], *out, outputs)}")
-    return _convolution_channels_last(x, weight, bias, residual, packed, steps, sides, apart, groups, low, high)
+    found = _geometry(name, x.shape, weight, bias, stride, padding, dilation, groups)
+    shape = (x.shape[0], *found.out, weight.shape[0])
+    if residual is not None and residual.shape != shape:
+        raise ValueError(f"{name}: residual {describe(residual)}, expected {shape}")
+    return _convolution_channels_last(
+        x, weight, bias, residual, packed, found.stride, found.sides, found.dilation, groups, low, high
+    )
+
+
+@op()
+def _expanded_depthwise_channels_last(
+    x: Tensor, weight: Tensor, bias: Tensor | None, packed: Tensor | None, depth_weight: Tensor,
+    depth_bias: Tensor | None, depth_packed: Tensor | None, stride: Pair, sides: Sides, depth_stride: Pair,
+    depth_sides: Sides, limits: Pair, depth_limits: Pair,
+) -> Tensor:  # fmt: skip
+    """Arguments as expanded_depthwise_conv2d_channels_last has checked them."""
+    middle = _convolution_channels_last(x, weight, bias, None, packed, stride, sides, (1, 1), 1, *limits)
+    return _convolution_channels_last(
+        middle, depth_weight, depth_bias, None, depth_packed, depth_stride, depth_sides, (1, 1), middle.shape[3],
+        *depth_limits,
+    )  # fmt: skip
+
+
+@function()
+def expanded_depthwise_conv2d_channels_last(
+    x: Tensor, weight: Tensor, bias: Tensor | None, depth_weight: Tensor, depth_bias: Tensor | None,
+    stride: Any = 1, padding: Any = 0, depth_stride: Any = 1, depth_padding: Any = 0, low: float = -inf,
+    high: float = inf, depth_low: float = -inf, depth_high: float = inf, packed: Tensor | None = None,
+    depth_packed: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """conv2d_channels_last with weight (O, C, KH, KW), then with depth_weight (O, 1, KH', KW') in O groups, as the
+    blocks of MobileNet v2 have them (Sandler et al. 2018, arXiv 1801.04381): what lies between, (N, H', W', O), is not
+    held as a whole where it is large. x is (N, H, W, C), the result (N, H'', W'', O).
+    """
+    name = "expanded_depthwise_conv2d_channels_last"
+    if x.ndim != 4:
+        raise ValueError(f"{name}: takes (N, H, W, C), got {describe(x)}")
+    if depth_weight.ndim != 4 or weight.ndim != 4 or depth_weight.shape[:2] != (weight.shape[0], 1):
+        raise ValueError(f"{name}: {describe(depth_weight)} has not one kernel for each output of {describe(weight)}")
+    first = _geometry(name, x.shape, weight, bias, stride, padding, 1, 1)
+    middle = (x.shape[0], *first.out, weight.shape[0])
+    second = _geometry(name, middle, depth_weight, depth_bias, depth_stride, depth_padding, 1, weight.shape[0])
+    return _expanded_depthwise_channels_last(
+        x, weight, bias, packed, depth_weight, depth_bias, depth_packed, first.stride, first.sides, second.stride,
+        second.sides, (low, high), (depth_low, depth_high),
+    )  # fmt: skip
 
 
 @op()
