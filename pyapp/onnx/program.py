@@ -338,7 +338,17 @@ class _Plan:
         steps: list[Eager] = []
         shapes = {name: _layout(value) for name, value in env.items()}
         watch = values.WATCH
-        for step in program.steps:
+        waiting, inlined = program.steps[::-1], 0
+        while waiting:
+            step = waiting.pop()
+            if step.operator.name == "If" and step.inputs[0] in fixed and env[step.inputs[0]].numel() == 1:
+                inlined += 1
+                branch, new = _branch_of(step, env, fixed, inlined)
+                fixed |= new.keys()
+                env.update(new)
+                shapes.update((name, _layout(value)) for name, value in new.items())
+                waiting += branch[::-1]
+                continue
             taken = [name for name in (*step.inputs, *step.captures) if name]
             operator, plans = step.operator, dict[str, Any]()
             unknown = [name for name in taken if name not in fixed]
@@ -411,6 +421,38 @@ class _Plan:
         return [env[name] for name in self.outputs]
 
 
+def _branch_of(step: Step, env: dict[str, Any], fixed: set[str], serial: int) -> tuple[list[Step], dict[str, Any]]:
+    """The steps of the branch that an If with a known condition takes, to run in the place of the If, and the constants
+    of the branch. Names that are made in it get a suffix, because other graphs may use the same ones.
+    """
+    taken = "then_branch" if values.scalar(env[step.inputs[0]]) else "else_branch"
+    body, same = step.bodies[taken], find("", "Identity", NEWEST_OPSET)
+    if not isinstance(body, Program) or same is None:
+        raise TypeError(f"{step.title}: its {taken} is no graph")
+    outer = {name: step.places.get(name, name) for name in body.captures}
+    if not body._prepared:
+        body._prepare({name: env[place] for name, place in outer.items() if place in fixed})
+
+    def place(name: str) -> str:
+        return outer.get(name, f"{name}/{step.outputs[0]}/{serial}") if name else ""
+
+    steps = [
+        replace(
+            inner,
+            inputs=[place(name) for name in inner.inputs],
+            outputs=[place(name) for name in inner.outputs],
+            captures=[place(name) for name in inner.captures],
+            places={name: place(name) for name in inner.captures},
+            last_uses=[place(name) for name in inner.last_uses if name not in outer],
+        )
+        for inner in body.steps
+    ]
+    for made, name in zip(body.outputs, step.outputs, strict=False):
+        steps.append(Step(same, step.title, [place(made)], [name], {}, {}, []))
+    steps[-1].last_uses = step.last_uses
+    return steps, {place(name): value for name, value in body.constants.items()}
+
+
 def _check_gradient(step: Step, env: dict[str, Any], found: Sequence[Any]) -> None:
     """ModelError where a gradient would end without a word."""
     if any(_learns(env[name]) for name in step.inputs if name):
@@ -442,7 +484,7 @@ class _Recorded:
 
     def run(self, env: dict[str, Any], known: Any) -> None:
         held = self._known
-        if not held or any(held[name] is not env[name] for name in self._fixed):
+        if any(name not in held or held[name] is not env[name] for name in self._fixed):
             held.clear()
             held.update((name, env[name]) for name in self._fixed)
             self._compiled.reset()
