@@ -20,7 +20,7 @@ from pyapp.formats.onnx_file import Function, GraphRecord, Node, OnnxModel
 
 from . import values
 from .fusing import fused
-from .packing import pack, pack_dynamic
+from .packing import pack, pack_dynamic, pack_lstm
 from .registry import every, find
 from .steps import Eager, Step
 from .values import ForeignArray, from_stored, read_now
@@ -276,7 +276,13 @@ class Program:
                 if found is not None:
                     new, key, self.constants[key] = found
                     self.steps = [new if item is step else item for item in self.steps]
-            elif step.operator.name == "MatMulInteger":
+            elif step.operator.name == "DynamicQuantizeLSTM":
+                replaced = pack_lstm(step, self.constants | known, self._packed)
+                if replaced is not None:
+                    new, weights = replaced
+                    self.constants |= weights
+                    self.steps = [new if item is step else item for item in self.steps]
+            elif step.operator.name in ("MatMulInteger", "ConvInteger"):
                 several = pack_dynamic(self.steps, step, self.constants | known, set(self.outputs), self._packed)
                 if several is not None:
                     gone, new, key, self.constants[key] = several

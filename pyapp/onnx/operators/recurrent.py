@@ -61,7 +61,7 @@ class _Layer:
         self._active = None if lengths is None else self._steps_of(lengths)
 
     def _steps_of(self, lengths: Tensor) -> Tensor | list[Tensor | None]:
-        """(T, B, 1) bool: which sequences have each step. Of lengths that are known, by steps: None where all have it."""
+        """(T, B, 1) bool: which sequences have each step. Of known lengths a list, with None where all have it."""
         if not WATCH.knows(lengths):  # they are compared by kernels, so that the layer can be recorded
             steps = made_of(np.arange(self.steps, dtype=np.int64)[:, None, None], device=self.x.device)
             active: Tensor = steps < lengths.to(int64)[:, None]
