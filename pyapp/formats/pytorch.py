@@ -250,9 +250,9 @@ def _persistent(source: ByteSource, found: dict[str, int]) -> Callable[[Any], _S
 
 
 class PyTorchFile(Checkpoint):
-    """A torch.save file, or the weights of a TorchScript program. Nested containers are flattened to dotted names. If the value wraps a model ("state_dict",
-    "model_state_dict" or "model", with no tensor beside it), only the model's tensors are listed; the numbers and texts
-    beside it are `metadata`.
+    """A torch.save file, or the weights of a TorchScript program. Nested containers are flattened to dotted names. If
+    the value wraps a model ("state_dict", "model_state_dict" or "model", with no tensor beside it), only the model's
+    tensors are listed; the numbers and texts beside it are `metadata`.
 
     Block-quantised matrices that pyapp saved are tensors of their type. A single tensor is called "tensor". NumPy's
     arrays of numbers are tensors too, its scalars numbers. Tensors that share a storage are read separately.

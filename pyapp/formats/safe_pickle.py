@@ -1,7 +1,7 @@
 """A pickle interpreter that can build plain data and nothing else.
 
-It implements the opcodes that PyTorch's files need (protocols 2 to 5) and calls only the Builders and Classes in `known`. Any other
-global is refused by name before it can be used. Python's `pickle` is not used.
+It implements the opcodes that PyTorch's files need (protocols 2 to 5) and calls only the Builders and Classes in
+`known`. Any other global is refused by name before it can be used. Python's `pickle` is not used.
 
 Source of the format: Lib/pickletools.py of CPython (the opcodes' documentation).
 """

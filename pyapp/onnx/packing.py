@@ -45,7 +45,7 @@ def pack(step: Step, values: dict[str, Any], made: dict[int, Any]) -> tuple[Step
     if not _fits_half(array_of(scales)):
         return None
     if id(b) not in made:
-        made[id(b)] = b, _packed(b, scales, zero, bits, block, n, k)
+        made[id(b)] = b, _packed(b, scales, zero, bits, block, n, k).to(b.device)
     key = f"{names[1]}/packed"
     inputs = [names[0], key, *([names[5]] if names[5] else [])]
     return Step(_OPERATOR, step.title, inputs, step.outputs[:1], {}, {}, []), key, made[id(b)][1]
@@ -109,7 +109,7 @@ def pack_dynamic(
         return None
     if id(weight) not in made:
         matrix = _tensor(centred * scales.reshape(column)) if convolves else _eight_bits(centred, scales)
-        made[id(weight)] = weight, matrix
+        made[id(weight)] = weight, matrix.to(weight.device)
     key = f"{names[1]}/packed"
     new = Step(operator, product.title, [source.inputs[0], key], last.outputs, settings, {}, [])
     gone = [product, cast, last, *([factor] if len(users[factor.outputs[0]]) == 1 else [])]
@@ -159,7 +159,7 @@ def pack_lstm(step: Step, values: dict[str, Any], made: dict[int, Any]) -> tuple
                 centred_columns(codes, values[names[scale]], values.get(names[zero]), direction)
                 for direction in range(codes.shape[0])
             )
-            made[id(codes)] = codes, [_matrix(rows, scales) for rows, scales in parts]
+            made[id(codes)] = codes, [_matrix(rows, scales).to(codes.device) for rows, scales in parts]
         weights |= {f"{names[at]}/packed/{d}": matrix for d, matrix in enumerate(made[id(codes)][1])}
     inputs = [names[0], *names[3:8], *weights]
     return Step(_LSTM, step.title, inputs, step.outputs, step.settings, {}, []), weights

@@ -439,8 +439,20 @@ def _branch_of(step: Step, env: dict[str, Any], fixed: set[str], serial: int) ->
     if not body._prepared:
         body._prepare({name: env[place] for name, place in outer.items() if place in fixed})
 
+    # Results have the names of the If's outputs, but for values that a node of the branch does not make.
+    results: dict[str, str] = {}
+    copies: list[tuple[str, str]] = []
+    made = {name for inner in body.steps for name in inner.outputs}
+    for name, wanted in zip(body.outputs, step.outputs, strict=False):
+        if wanted and name in made and name not in results:
+            results[name] = wanted
+        else:
+            copies.append((name, wanted))
+
     def place(name: str) -> str:
-        return outer.get(name, f"{name}/{step.outputs[0]}/{serial}") if name else ""
+        if not name or name in outer:
+            return outer.get(name, "")
+        return results.get(name) or f"{name}/{step.outputs[0]}/{serial}"
 
     steps = [
         replace(
@@ -453,9 +465,8 @@ def _branch_of(step: Step, env: dict[str, Any], fixed: set[str], serial: int) ->
         )
         for inner in body.steps
     ]
-    for made, name in zip(body.outputs, step.outputs, strict=False):
-        steps.append(Step(same, step.title, [place(made)], [name], {}, {}, []))
-    steps[-1].last_uses = step.last_uses
+    steps += [Step(same, step.title, [place(name)], [wanted], {}, {}, []) for name, wanted in copies]
+    steps[-1].last_uses = [*steps[-1].last_uses, *step.last_uses]
     return steps, {place(name): value for name, value in body.constants.items()}
 
 

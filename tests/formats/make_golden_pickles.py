@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from pathlib import Path
+
 import numpy as np
 import torch
 from safetensors.torch import save_file

@@ -20,12 +20,12 @@ from pyapp.errors import FileFormatError
 from pyapp.formats import inspect, open_checkpoint, write_npy, write_npz
 from tests.together import fewer_in_browser
 
-GOLDENS = ["script.pt", "torch_zip.pt", "torch_zip4.pt", "torch_legacy.pt", "numpy.npz", "numpy_packed.npz", "numpy.npy"]
+GOLDENS = [
+    "script.pt", "torch_zip.pt", "torch_zip4.pt", "torch_legacy.pt", "numpy.npz", "numpy_packed.npz", "numpy.npy",
+]  # fmt: skip
 
 
-def zipped(
-    data: bytes, storage: bytes = bytes(16), method: int = zipfile.ZIP_STORED, constants: bytes = b""
-) -> bytes:
+def zipped(data: bytes, storage: bytes = bytes(16), method: int = zipfile.ZIP_STORED, constants: bytes = b"") -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as archive:
         archive.writestr("m/data.pkl", data)
@@ -156,7 +156,10 @@ HOSTILE_PROGRAMS = [
     ("arguments", b"\x80\x02c__torch__.m\nM\nK\x01\x85\x81.", "not a class"),
     ("a list as its state", b"\x80\x02c__torch__.m\nM\n)\x81]b.", "no dict of names"),
     ("holds itself", b"\x80\x02c__torch__.m\nM\n)\x81q\0}X\x01\0\0\0ah\0sb.", "nested too deeply"),
-    ("two of a name", b"\x80\x02}(X\x03\0\0\0a.b" + TENSOR + b"X\x01\0\0\0a}X\x01\0\0\0b" + TENSOR + b"su.", "two tensors"),
+    (
+        "two of a name", b"\x80\x02}(X\x03\0\0\0a.b" + TENSOR + b"X\x01\0\0\0a}X\x01\0\0\0b" + TENSOR + b"su.",
+        "two tensors",
+    ),
 ]  # fmt: skip
 
 

@@ -267,7 +267,7 @@ def test_node_gives_the_same_ids(make: Callable[[], Any], tmp_path: Path, node_i
 
 
 def test_a_document_that_pads_and_cuts(tmp_path: Path, node_ids: Callable[..., Any]) -> None:
-    """Folders of sentence-transformers say how a batch was padded and cut. Texts are not, unless the call asks for it."""
+    """Folders of sentence-transformers say how a batch was padded and cut; a text is, if the call asks for it."""
     native = wordpiece()
     plain = Tokenizer.from_json(native.to_str())
     native.enable_padding(length=64, pad_id=0, pad_token="[PAD]")

@@ -133,14 +133,14 @@ def dynamic_quantize_lstm(
 ) -> Any:  # fmt: skip
     """An LSTM with W (D, I, 4 H) and R (D, H, 4 H) of 8 bits. What they are multiplied with stays in float32. Weights
     that are known are packed once: see pyapp/onnx/packing.py."""
-    matrices = []
+    matrices: list[list[Tensor]] = []
     for codes, scale, zero in ((w, w_scale, w_zero), (r, r_scale, r_zero)):
         if scale is None:
             raise ValueError("the scale of W or R is missing")
         found = [centred_columns(codes, scale, zero, d) for d in range(codes.shape[0])]
         matrices.append([made_of(rows.astype(np.float32) * scales[:, None], None, x.device) for rows, scales in found])
     return lstm(
-        x, *matrices, bias, lengths, initial_h, initial_c, peepholes, activations=activations,
+        x, matrices[0], matrices[1], bias, lengths, initial_h, initial_c, peepholes, activations=activations,
         activation_alpha=activation_alpha, activation_beta=activation_beta, clip=clip, direction=direction,
         hidden_size=hidden_size, input_forget=input_forget,
     )  # fmt: skip

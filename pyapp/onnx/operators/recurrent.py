@@ -191,7 +191,7 @@ def gru(
 
 @operator("LSTM")
 def lstm(
-    x: Tensor, w: Tensor, r: Tensor, bias: Any = None, lengths: Any = None, initial_h: Any = None,
+    x: Tensor, w: Weights, r: Weights, bias: Any = None, lengths: Any = None, initial_h: Any = None,
         initial_c: Any = None,
     peepholes: Any = None, *, activations: Any = None, activation_alpha: Any = None, activation_beta: Any = None,
     clip: float | None = None, direction: bytes = b"forward", hidden_size: int | None = None, input_forget: int = 0,
