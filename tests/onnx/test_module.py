@@ -120,6 +120,83 @@ def test_the_forms_of_gelu_are_recognised() -> None:
     check_each(check, [(name, nodes, False) for name, nodes in others.items()])
 
 
+def test_the_forms_of_hard_swish_are_recognised() -> None:
+    """x · clip(x + 3, 0, 6) / 6, divided before or after the product, and x · HardSigmoid(x)."""
+    inside = [b.node("Add", ["x", "three"], ["e"]), b.node("Clip", ["e", "zero", "six"], ["f"])]
+    forms = {
+        "a quotient after": [*inside, b.node("Mul", ["x", "f"], ["h"]), b.node("Div", ["h", "six"], ["y"])],
+        "a quotient before": [*inside, b.node("Div", ["f", "six"], ["h"]), b.node("Mul", ["h", "x"], ["y"])],
+        "a product after": [*inside, b.node("Mul", ["f", "x"], ["h"]), b.node("Mul", ["sixth", "h"], ["y"])],
+        "a copy between": [
+            *inside, b.node("Identity", ["f"], ["g"]), b.node("Mul", ["x", "g"], ["h"]),
+            b.node("Div", ["h", "six"], ["y"]),
+        ],
+        "of a hard sigmoid": [
+            b.node("HardSigmoid", ["x"], ["h"], alpha=1 / 6, beta=0.5), b.node("Mul", ["x", "h"], ["y"]),
+        ],
+    }  # fmt: skip
+    others = {
+        "another hard sigmoid": [b.node("HardSigmoid", ["x"], ["h"], alpha=0.2), b.node("Mul", ["x", "h"], ["y"])],
+        "another limit": [
+            inside[0], b.node("Clip", ["e", "zero", "three"], ["f"]), b.node("Mul", ["x", "f"], ["h"]),
+            b.node("Div", ["h", "six"], ["y"]),
+        ],
+        "another factor": [*inside, b.node("Mul", ["x", "f"], ["h"]), b.node("Div", ["h", "three"], ["y"])],
+        "of another value": [*inside, b.node("Mul", ["e", "f"], ["h"]), b.node("Div", ["h", "six"], ["y"])],
+        "used again": [
+            *inside, b.node("Mul", ["x", "f"], ["h"]), b.node("Div", ["h", "six"], ["i"]),
+            b.node("Add", ["i", "h"], ["y"]),
+        ],
+    }  # fmt: skip
+    numbers = {"zero": 0.0, "three": 3.0, "six": 6.0, "sixth": 1 / 6}
+    tensors = [b.tensor(name, np.array(value, np.float32)) for name, value in numbers.items()]
+    x = tensor(np.linspace(-9, 9, 90, dtype=np.float32).reshape(3, 30))
+
+    def check(name: str, nodes: list[bytes], known: bool) -> None:
+        module = load(b.model(b.graph(nodes, [b.value("x", ["n", 30])], [b.value("y")], tensors), opset=17))
+        with no_grad():
+            traced = module(x)  # node by node
+            later = [module(x) for _ in range(3)][-1]
+        np.testing.assert_allclose(later.numpy(), traced.numpy(), rtol=1e-5, atol=1e-6)
+        steps = [step for item in plan_of(module).items for step in getattr(item, "_steps", [item])]
+        assert ("hardswish" in [item.step.operator.name for item in steps]) == known
+
+    check_each(check, [(name, nodes, True) for name, nodes in forms.items()])
+    check_each(check, [(name, nodes, False) for name, nodes in others.items()])
+
+
+def test_what_is_added_to_channels_becomes_the_bias_of_a_convolution() -> None:
+    """As Paddle's exporter writes biases: a sum behind a copy."""
+    bias, more = normal(4), normal(1, 4, 1, 1)
+    tensors = [b.tensor("w", normal(4, 3, 3, 3)), b.tensor("own", bias), b.tensor("more", more)]
+    tensors += [b.tensor("rows", normal(4, 1))]
+
+    def made(constant: str, *own: str) -> OnnxModule:
+        nodes = [
+            b.node("Conv", ["x", "w", *own], ["c"]), b.node("Identity", ["c"], ["d"]),
+            b.node("Add", [constant, "d"], ["s"]), b.node("Relu", ["s"], ["y"]),
+        ]  # fmt: skip
+        return load(b.model(b.graph(nodes, [b.value("x")], [b.value("y")], tensors), opset=13))
+
+    x = given(2, 3, 6, 6)
+
+    def check(_: str, module: OnnxModule, names: list[str]) -> None:
+        with no_grad():
+            traced = module(x)
+            for _ in range(3):
+                np.testing.assert_allclose(module(x).numpy(), traced.numpy(), rtol=1e-5, atol=1e-6)
+        (item,) = plan_of(module).items
+        assert [part.step.operator.name for part in getattr(item, "_steps", [item])] == names
+
+    check_each(
+        check,
+        [
+            ("no bias", made("more"), ["activated"]), ("a bias", made("more", "own"), ["activated"]),
+            ("one for each row of pixels", made("rows"), ["Conv", "activated"]),
+        ],
+    )  # fmt: skip
+
+
 def test_models_run_on_a_device_whose_memory_the_host_cannot_see() -> None:
     """Shapes are computed on the host, and what is made of them is put on the device."""
     nodes = [
@@ -258,7 +335,7 @@ def test_a_branch_with_a_known_condition_runs_within_the_graph_around_it() -> No
         for own, other in zip(found, wanted, strict=True):
             np.testing.assert_allclose(own.numpy(), other, atol=1e-6)
     first, second = module._plans.values()
-    assert [len(item._steps) for plan in (first, second) for item in plan.items] == [7, 5]
+    assert [len(item._steps) for plan in (first, second) for item in plan.items] == [6, 4]
     leaf = given(2, 3).requires_grad_()
     module(leaf)[0].sum().backward()
     exp = np.exp(leaf.detach().numpy())
