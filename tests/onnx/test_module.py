@@ -365,6 +365,24 @@ def test_weights_of_4_bits_in_a_branch_stay_packed() -> None:
         assert [part.step.operator.name for part in item._steps] == ["packed_product", "Relu"]
 
 
+def test_sorting_lengths_is_recorded() -> None:
+    """As torch's exporter packs sequences: their lengths in descending order, and the order that undoes it."""
+    nodes = [
+        b.node("TopK", ["n", "k"], ["v", "order"], axis=0),
+        b.node("ScatterElements", ["zeros", "order", "places"], ["back"], axis=0),
+        b.node("Gather", ["v", "back"], ["same"]),
+    ]  # fmt: skip
+    tensors = [b.tensor("k", np.int64([4])), b.tensor("zeros", np.zeros(4, np.int64)), b.tensor("places", np.arange(4))]
+    outputs = [b.value(name, None, "int64") for name in ("order", "back", "same")]
+    module = load(b.model(b.graph(nodes, [b.value("n", [4], "int64")], outputs, tensors), opset=16))
+    for n, order in (([3, 9, 3, 7], [1, 3, 0, 2]), ([1, 1, 1, 1], [0, 1, 2, 3]), ([-5, 2, -7, 2], [1, 3, 0, 2])):
+        with no_grad():
+            found = [value.tolist() for value in module(np.int64(n))]
+        assert found == [order, np.argsort(order).tolist(), n]
+    (item,) = plan_of(module).items
+    assert len(item._steps) == 3 and item.reason is None
+
+
 def test_steps_without_constants_are_recorded_once() -> None:
     nodes = [b.node("Exp", ["x"], ["h"]), b.node("Sin", ["h"], ["y"])]
     module = load(b.model(b.graph(nodes, [b.value("x", ["n"])], [b.value("y")])))
