@@ -16,7 +16,7 @@ from pyapp.compiler import Compiled
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, is_grad_enabled
 from pyapp.errors import ModelError
-from pyapp.formats.onnx_file import Function, GraphRecord, Node, OnnxModel
+from pyapp.formats.onnx_file import Function, GraphRecord, Node, OnnxModel, StoredTensor
 
 from . import values
 from .fusing import fused
@@ -65,7 +65,18 @@ class Builder:
             else:
                 program.constants[name] = from_stored(stored, self.device)
             own.add(name)
-        placed = self._inlined([_Placed(node, opsets) for node in graph.nodes], 0)
+        placed = []
+        for item in self._inlined([_Placed(node, opsets) for node in graph.nodes], 0):
+            constant = _constant_of(item.node)
+            if constant is None or item.node.outputs[0] in own:
+                placed.append(item)
+                continue
+            name = item.node.outputs[0]
+            if main and constant.numel > 1 and "float" in constant.element:
+                self.weights[name] = constant
+            else:
+                program.constants[name] = from_stored(constant, self.device)
+            own.add(name)
         for item in placed:
             for name in item.node.outputs:
                 if name and name in own:
@@ -184,6 +195,16 @@ class Builder:
         captures = [name for body in bodies.values() for name in body.captures]
         taken = list(dict.fromkeys(captures))
         return Step(operator, title, inputs, list(node.outputs), settings, bodies, taken, device=self.device)
+
+
+def _constant_of(node: Node) -> StoredTensor | None:
+    """The tensor that a Constant gives: some exporters write weights so. Several numbers are parameters, as those of
+    the graph's own tensors are; single ones are settings.
+    """
+    value = node.attributes.get("value") if node.op == "Constant" and node.domain == "" else None
+    if not isinstance(value, StoredTensor) or len(node.attributes) > 1 or node.inputs or len(node.outputs) != 1:
+        return None
+    return value if node.outputs[0] else None
 
 
 def _needs(node: Node) -> Iterable[str]:

@@ -620,6 +620,32 @@ def test_large_constants_of_branches_are_read_while_the_file_is_open(tmp_path: P
         assert np.array_equal(module(np.array(wanted)).numpy(), table * factor)
 
 
+def test_weights_of_constant_nodes_are_parameters() -> None:
+    """Paddle's exporter writes all of them so. Single numbers, and what branches have, are no parameters."""
+
+    def constant(name: str, array: np.ndarray) -> bytes:
+        value = bytes_field(1, "value") + bytes_field(5, b.tensor("t", array)) + int_field(20, 4)
+        return bytes_field(2, name) + bytes_field(4, "Constant") + bytes_field(5, value)
+
+    w, half = normal(3, 4), np.float32(0.5)
+    nodes = [
+        constant("layer.w", w), constant("half", half), constant("shape", np.array([-1, 3])),
+        b.node("Reshape", ["x", "shape"], ["rows"]), b.node("MatMul", ["rows", "layer.w"], ["h"]),
+        b.node("Mul", ["h", "half"], ["y"]),
+    ]  # fmt: skip
+    module = load(b.model(b.graph(nodes, [b.value("x")], [b.value("y")])))
+    x = given(2, 2, 3)
+    assert [name for name, _ in module.named_parameters()] == ["layer.w"]
+    np.testing.assert_array_equal(module.get_parameter("layer.w").numpy(), w)
+    with no_grad():
+        for _ in range(3):
+            np.testing.assert_allclose(module(x).numpy(), x.numpy().reshape(-1, 3) @ w * half, atol=1e-6)
+    module.requires_grad_()
+    module(x).sum().backward()
+    slope = np.repeat(x.numpy().reshape(-1, 3).sum(0)[:, None] * half, 4, 1)
+    np.testing.assert_allclose(module.get_parameter("layer.w").grad.numpy(), slope, atol=1e-6)  # type: ignore[union-attr]
+
+
 def test_metadata() -> None:
     pair = bytes_field(14, bytes_field(1, "framework") + bytes_field(2, "wespeaker"))
     graph = b.graph([b.node("Relu", ["x"], ["y"])], [b.value("x", [1])], [b.value("y", [1])])
