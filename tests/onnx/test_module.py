@@ -372,7 +372,11 @@ def test_sorting_lengths_is_recorded() -> None:
         b.node("ScatterElements", ["zeros", "order", "places"], ["back"], axis=0),
         b.node("Gather", ["v", "back"], ["same"]),
     ]  # fmt: skip
-    tensors = [b.tensor("k", np.int64([4])), b.tensor("zeros", np.zeros(4, np.int64)), b.tensor("places", np.arange(4))]
+    tensors = [
+        b.tensor("k", np.int64([4])),
+        b.tensor("zeros", np.zeros(4, np.int64)),
+        b.tensor("places", np.arange(4, dtype=np.int64)),
+    ]
     outputs = [b.value(name, None, "int64") for name in ("order", "back", "same")]
     module = load(b.model(b.graph(nodes, [b.value("n", [4], "int64")], outputs, tensors), opset=16))
     for n, order in (([3, 9, 3, 7], [1, 3, 0, 2]), ([1, 1, 1, 1], [0, 1, 2, 3]), ([-5, 2, -7, 2], [1, 3, 0, 2])):
@@ -629,7 +633,7 @@ def test_weights_of_constant_nodes_are_parameters() -> None:
 
     w, half = normal(3, 4), np.float32(0.5)
     nodes = [
-        constant("layer.w", w), constant("half", half), constant("shape", np.array([-1, 3])),
+        constant("layer.w", w), constant("half", half), constant("shape", np.int64([-1, 3])),
         b.node("Reshape", ["x", "shape"], ["rows"]), b.node("MatMul", ["rows", "layer.w"], ["h"]),
         b.node("Mul", ["h", "half"], ["y"]),
     ]  # fmt: skip
