@@ -43,7 +43,7 @@ def _no_memory(nbytes: int, device: Device = cpu) -> MemoryError:
 
 class Pool:
     """Free blocks of a device by capacity. A device's own pool serves everything; a Graph that is being captured has
-    its own, so that the blocks in its records are reused by nobody else."""
+    its own (_GraphPool), so that the blocks in its records are reused by nobody else."""
 
     __slots__ = ("cached", "device", "free", "key", "limit", "small")
 
@@ -120,6 +120,20 @@ class Pool:
             self.trim()
 
 
+class _GraphPool(Pool):
+    """The blocks of a Graph. Its records point to all of them, so that none goes back to the device before the Graph is
+    gone: a replay would write what is no longer its own."""
+
+    __slots__ = ()
+
+    def give(self, address: Any, capacity: int, is_finalizing: Any = sys.is_finalizing) -> None:
+        if capacity <= SMALL:
+            self.small[capacity >> 6].append(address)
+        else:
+            self.cached += capacity
+            self.free.setdefault(capacity, []).append(address)
+
+
 default_pool = Pool()
 _pools: dict[Any, Pool] = {cpu: default_pool}  # by device; with (device, stream) that of a stream
 
@@ -143,7 +157,7 @@ class GraphPools:
     def of(self, device: Device) -> Pool:
         found = self.by_device.get(device)
         if found is None:
-            found = self.by_device[device] = Pool(device, key=_key(device))
+            found = self.by_device[device] = _GraphPool(device, key=_key(device))
         return found
 
     def own(self, storage: Storage) -> bool:
@@ -269,12 +283,12 @@ class Storage:
             self.device.backend.copy(made.address, self.address, self.nbytes)
         return made
 
-    def __del__(self) -> None:
+    def __del__(self, small_kept: int = SMALL_KEPT) -> None:  # at the end of the process the module's names are gone
         blocks = self.blocks
         if blocks is None:
             if self.capacity:
                 self.pool.give(self.address, self.capacity)
-        elif len(blocks) < SMALL_KEPT:
+        elif len(blocks) < small_kept:
             blocks.append(self.address)
         else:
             self.pool.give(self.address, (self.nbytes + 63) & ~63)

@@ -216,6 +216,11 @@ def _named(element: str) -> str:
     return {"uint4": "uint8", "int4": "int8", "uint2": "uint8", "int2": "int8"}.get(element, element)
 
 
+def _size_named(name: str) -> str | None:
+    """The name of a size; None where it names none: some exporters write "?", "-1" or "None" for every unknown size."""
+    return name if name != "None" and any(c.isalpha() or c == "_" for c in name) else None
+
+
 def unpack_small(element: str, data: bytes | memoryview, count: int) -> Any:
     """4-bit or 2-bit integers, the first in the lowest bits of a byte → a NumPy array of int8 or uint8."""
     bits = BITS[element]
@@ -506,7 +511,7 @@ class _Reader(MessageReader):
                     if size < 0:
                         size = None
                 elif item.number == 2:
-                    size = self.text_of(item, TEXT_LIMIT) or None
+                    size = _size_named(self.text_of(item, TEXT_LIMIT))
             dims.append(size)
             if len(dims) > RANK_LIMIT:
                 raise self.broken(f"a shape has more than {RANK_LIMIT} dims")

@@ -1,6 +1,7 @@
 """PyTorch's files (.pt, .pth, .bin), zip archives and the older stream of pickles, read lazily by byte range.
 
-Weights only: `safe_pickle` builds tensors, NumPy's arrays and plain data, and refuses everything else by name.
+Weights only: `safe_pickle` builds tensors, NumPy's arrays and plain data, and refuses everything else by name. Of a
+TorchScript program, an archive that has constants.pkl too, the weights are read; its code is not.
 
 Source of the format: torch/serialization.py and torch/_utils.py of https://github.com/pytorch/pytorch (BSD). Zip:
 PREFIX/data.pkl names the storages PREFIX/data/KEY. Older: pickles of a magic number, of the protocol (1001), of the
@@ -24,7 +25,7 @@ from .checkpoint import Checkpoint, TensorInfo
 from .finite import check_finite
 from .foreign_dtypes import read_foreign
 from .row_major import as_tensor, read_strided, row_major
-from .safe_pickle import Builder, Cursor, Machine, refuse
+from .safe_pickle import Builder, Class, Cursor, Machine, Stateful, refuse
 from .source import ByteSource, BytesSource
 
 if TYPE_CHECKING:
@@ -182,6 +183,48 @@ _KNOWN: dict[str, Any] = {
 }
 
 
+class _ScriptObject(Stateful):
+    """An object of a TorchScript program: the attributes that it was saved with."""
+
+    def __init__(self) -> None:
+        self.attributes: dict[str, Any] = {}
+
+    def set_state(self, state: Any) -> None:
+        if type(state) is not dict or not all(type(name) is str for name in state):
+            raise ValueError("its attributes are no dict of names")
+        self.attributes = state
+
+
+class _ScriptNames(dict[str, Any]):
+    """_KNOWN, and what programs ask for: classes of their own, and lists of one type."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (type(name) is str and name.startswith("__torch__."))
+
+    def __missing__(self, name: str) -> Class:
+        return Class(name, _ScriptObject)
+
+
+def _typed_list(values: Any) -> list[Any]:
+    if type(values) is not list:
+        raise ValueError("not a list")
+    return values
+
+
+def _typed(value: Any, kind: Any) -> Any:
+    if type(value) not in (list, dict) or type(kind) is not str:
+        raise ValueError("not a list or dict and its type")
+    return value
+
+
+_LISTS = ("build_intlist", "build_tensorlist", "build_doublelist", "build_boollist")
+_SCRIPT_KNOWN = _ScriptNames(
+    _KNOWN
+    | {f"torch.jit._pickle.{name}": Builder(name, _typed_list) for name in _LISTS}
+    | {"torch.jit._pickle.restore_type_tag": Builder("restore_type_tag", _typed)}
+)
+
+
 def _persistent(source: ByteSource, found: dict[str, int]) -> Callable[[Any], _Stored]:
     """A function that makes storages of ('storage', type, key, location, count of elements[, (view key, offset,
     count)]); `found` collects their sizes in bytes.
@@ -207,9 +250,9 @@ def _persistent(source: ByteSource, found: dict[str, int]) -> Callable[[Any], _S
 
 
 class PyTorchFile(Checkpoint):
-    """A torch.save file. Nested containers are flattened to dotted names. If the value wraps a model ("state_dict",
-    "model_state_dict" or "model", with no tensor beside it), only the model's tensors are listed; the numbers and texts
-    beside it are `metadata`.
+    """A torch.save file, or the weights of a TorchScript program. Nested containers are flattened to dotted names. If
+    the value wraps a model ("state_dict", "model_state_dict" or "model", with no tensor beside it), only the model's
+    tensors are listed; the numbers and texts beside it are `metadata`.
 
     Block-quantised matrices that pyapp saved are tensors of their type. A single tensor is called "tensor". NumPy's
     arrays of numbers are tensors too, its scalars numbers. Tensors that share a storage are read separately.
@@ -242,8 +285,7 @@ class PyTorchFile(Checkpoint):
         if len(pickles) != 1:
             self._broken(f"the zip archive has {len(pickles)} members called data.pkl, expected one")
         prefix = pickles[0][: -len("data.pkl")]
-        if f"{prefix}constants.pkl" in archive:
-            self._broken("this is a TorchScript program, not only weights")
+        is_program = f"{prefix}constants.pkl" in archive
         order = archive.open(f"{prefix}byteorder") if f"{prefix}byteorder" in archive else None
         if order and bytes(order.read(0, min(order.size, 10))) != b"little":
             self._broken("the file was saved on a big-endian machine")
@@ -252,7 +294,11 @@ class PyTorchFile(Checkpoint):
             self._broken(f"its pickle has {member.size:,} bytes, expected at most {PICKLE_LIMIT:,}")
         text = BytesSource(member.read(0, member.size), self.source.name)
         sizes: dict[str, int] = {}
-        value = Machine(Cursor(text, 0, text.size), _KNOWN, _persistent(self.source, sizes)).run()
+        known = _SCRIPT_KNOWN if is_program else _KNOWN
+        value = Machine(Cursor(text, 0, text.size), known, _persistent(self.source, sizes)).run()
+        if is_program:
+            self.format = "torchscript"
+            value = self._weights_of(value)
         for key, nbytes in sizes.items():
             name = f"{prefix}data/{key}"
             if name not in archive or archive.size(name) != nbytes:
@@ -260,6 +306,33 @@ class PyTorchFile(Checkpoint):
                 self._broken(f"the storage {key[:50]!r} needs {nbytes:,} bytes, the archive has {size:,}")
             self._places[key] = archive.open(name), 0
         return value
+
+    def _weights_of(self, program: Any) -> dict[str, _Strided]:
+        """The tensors of a TorchScript program by the names that its state_dict has. Those of attributes that are no
+        parameters or buffers are among them: only the program's code tells them apart.
+        """
+        found: dict[str, _Strided] = {}
+        waiting, visits = [("", program, 0)], 0
+        while waiting:
+            name, value, depth = waiting.pop()
+            visits += 1
+            if depth > DEPTH_LIMIT or visits > VISITS_LIMIT or len(name) > NAME_LIMIT:
+                self._broken("its objects are nested too deeply, hold themselves, or have too many or too long names")
+            if type(value) is _Strided:
+                if name in found:
+                    self._broken(f"two tensors are called {name[:100]!r}")
+                found[name] = value
+            elif type(value) in (_ScriptObject, dict, list, tuple):
+                inner = value.attributes if type(value) is _ScriptObject else value
+                pairs = inner.items() if type(inner) is dict else enumerate(inner)
+                parts = [(f"{name}.{key}" if name else str(key), part, depth + 1) for key, part in pairs]
+                waiting += reversed(parts)
+        if not found:
+            raise FileFormatError(
+                "this is a TorchScript program without weights of its own: they are constants of its code",
+                where=self.source.name, hint="Save it before torch.jit.freeze, or export the model to ONNX",
+            )  # fmt: skip
+        return found
 
     def _open_stream(self) -> Any:
         cursor = Cursor(self.source, 0, self.source.size)

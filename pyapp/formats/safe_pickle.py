@@ -1,7 +1,7 @@
 """A pickle interpreter that can build plain data and nothing else.
 
-It implements the opcodes that PyTorch's files need (protocols 2 to 5) and calls only the Builders in `known`. Any other
-global is refused by name before it can be used. Python's `pickle` is not used.
+It implements the opcodes that PyTorch's files need (protocols 2 to 5) and calls only the Builders and Classes in
+`known`. Any other global is refused by name before it can be used. Python's `pickle` is not used.
 
 Source of the format: Lib/pickletools.py of CPython (the opcodes' documentation).
 """
@@ -31,6 +31,12 @@ class Builder:
     def __init__(self, name: str, call: Callable[..., Any]) -> None:
         self.name = name
         self.call = call
+
+
+class Class(Builder):
+    """An entry of `known` of which a pickle may make objects, without arguments."""
+
+    __slots__ = ()
 
 
 class Stateful:
@@ -274,6 +280,13 @@ def _reduce(m: Machine) -> None:
         m.refuse(f"calls {function.name} with arguments that do not fit it")
 
 
+def _new_object(m: Machine) -> None:
+    arguments, kind = m.pop(), m.pop()
+    if not isinstance(kind, Class) or arguments != ():
+        m.refuse("makes an object of something that is not a class")
+    m.stack.append(kind.call())
+
+
 def _build(m: Machine) -> None:
     """BUILD. Attributes of an OrderedDict (a state_dict's versions) carry no data and are dropped. A Stateful object
     gets them.
@@ -336,6 +349,7 @@ _HANDLERS: dict[bytes, Callable[[Machine], None]] = {
     b"c": _push(lambda m: m.find(m.cursor.line(), m.cursor.line())),
     b"\x93": _stack_global,
     b"R": _reduce,
+    b"\x81": _new_object,
     b"b": _build,
     b"Q": _push(lambda m: m.persistent(m.pop())),
 }

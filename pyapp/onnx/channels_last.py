@@ -285,7 +285,7 @@ class _Pass:
 
 _ELEMENTWISE = (
     "Relu LeakyRelu PRelu Sigmoid HardSigmoid HardSwish Tanh Elu Selu Celu Softplus Softsign Mish Gelu Clip Abs Neg "
-    "Exp Sqrt Identity Add Sub Mul Div Max Min scaled silu gelu"
+    "Exp Sqrt Identity Add Sub Mul Div Max Min scaled silu gelu hardswish"
 )
 _RULES: dict[str, Callable[[_Pass, Eager], bool]] = {
     **dict.fromkeys(_ELEMENTWISE.split(), _Pass.elementwise),

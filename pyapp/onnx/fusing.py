@@ -1,4 +1,4 @@
-"""Patterns of steps that have a faster form: GELU, SiLU, attention, normalisation.
+"""Patterns of steps that have a faster form: GELU, SiLU, hard swish, attention, normalisation.
 
 A pattern is recognised with the shapes and constants of a run, and only if nothing else takes the values between its
 steps. The replacement computes the same function, up to rounding.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import sqrt
+from math import isclose, sqrt
 from typing import Any
 
 from pyapp.engine import Tensor, ops
@@ -32,6 +32,7 @@ def fused(
 ) -> list[Eager]:
     """The steps with the patterns replaced. `made` receives new constants."""
     graph = Graph(steps, env, fixed, outputs, layouts)
+    _leave_out_copies(graph)
     _look(graph, _PATTERNS)
     if not learns:
         in_channels_last(graph)
@@ -43,6 +44,24 @@ def fused(
         seen |= names
     made.update(graph.made)
     return graph.steps
+
+
+def _leave_out_copies(graph: Graph) -> None:
+    """Steps take what an Identity takes: exporters put some between the steps of patterns."""
+    captured = {name for item in graph.steps for name in item.step.captures}
+    sources: dict[str, str] = {}
+    kept = []
+    for item in graph.steps:
+        step = item.step
+        if any(name in sources for name in step.inputs):
+            item.step = step = replace(step, inputs=[sources.get(name, name) for name in step.inputs])
+        target = step.outputs[0]
+        if step.operator.name == "Identity" and target not in graph.outputs and target not in captured:
+            sources[target] = step.inputs[0]
+        else:
+            kept.append(item)
+    graph.steps = kept
+    graph.index()
 
 
 def _look(graph: Graph, patterns: _Patterns) -> None:
@@ -121,6 +140,51 @@ def _find_silu(graph: Graph, sigmoid: Eager) -> None:
     item = graph.taker(name)
     if item is not None and item.step.operator.name == "Mul" and graph.other(item, name) == x:
         graph.replace(item, [sigmoid, item], _silu, [x])
+
+
+# -- hard swish: x · min(max(x + 3, 0), 6) / 6, in any order, or x · HardSigmoid(x)
+
+
+def _hardswish(x: Tensor) -> Tensor:
+    return ops.hardswish(x)
+
+
+def _find_hardswish(graph: Graph, clip: Eager) -> None:
+    if clip.step.operator.name == "HardSigmoid":
+        settings = clip.step.settings
+        if not isclose(settings.get("alpha", 0.2), 1 / 6, rel_tol=1e-4) or settings.get("beta", 0.5) != 0.5:
+            return
+        x, gone, divided = clip.step.inputs[0], [clip], True
+    else:
+        plus = graph.made_by(clip.step.inputs[0], "Add")
+        found = None if plus is None else graph.constant_and(plus, 3.0)
+        if plus is None or found is None or graph.limits(clip) != (0.0, 6.0):
+            return
+        x, gone, divided = found[0], [clip, plus], False
+    name, last, own = clip.step.outputs[0], clip, False
+    while not (divided and own):
+        item = graph.taker(name)
+        if item is None:
+            return
+        if not divided and _sixth(graph, item) == name:
+            divided = True
+        elif not own and item.step.operator.name == "Mul" and graph.other(item, name) == x:
+            own = True
+        else:
+            return
+        gone.append(item)
+        name, last = item.step.outputs[0], item
+    if (layout := graph.layouts.get(x)) is not None and layout[1] == "float32":
+        graph.replace(last, gone, _hardswish, [x])
+
+
+def _sixth(graph: Graph, item: Eager) -> str | None:
+    """What a step divides by 6."""
+    if item.step.operator.name == "Div" and graph.is_number(item.step.inputs[1], 6.0):
+        return item.step.inputs[0]
+    if item.step.operator.name == "Mul" and (found := graph.constant_and(item, 1 / 6)):
+        return found[0]
+    return None
 
 
 # -- attention: softmax(q kᵀ scale + mask) v
@@ -340,6 +404,40 @@ def _find_batch_norm(graph: Graph, item: Eager) -> None:
     graph.replace(item, [item], _scaled, [step.inputs[0], *names])
 
 
+# -- a constant for each channel that is added to a convolution: its bias. Factors stay: weights that are rounded once
+# more make the results of deep networks ten times less exact.
+
+
+def _find_bias(graph: Graph, conv: Eager) -> None:
+    """With a known bias or none, in float32."""
+    step, layout = conv.step, graph.layouts.get(conv.step.outputs[0])
+    own = [name for name in step.inputs[2:] if name]
+    if layout is None or layout[1] != "float32" or len(layout[0]) < 3 or any(name not in graph.fixed for name in own):
+        return
+    add = graph.taker(step.outputs[0])
+    if add is None or add.step.operator.name != "Add" or graph.layouts.get(add.step.outputs[0]) != layout:
+        return
+    shift = _of_channels(graph, graph.other(add, step.outputs[0]), layout[0])
+    if shift is None:
+        return
+    name = add.step.outputs[0]
+    total = sum((graph.env[bias] for bias in own), shift)
+    graph.made[f"{name}/bias"] = total.expand(layout[0][1]).contiguous()
+    graph.replace(add, [conv, add], step.operator.function, [*step.inputs[:2], f"{name}/bias"], **step.settings)
+    graph.maker[name].step.operator = step.operator  # it is a convolution still, which an activation may follow
+
+
+def _of_channels(graph: Graph, name: str, shape: tuple[int, ...]) -> Tensor | None:
+    """A constant (1,) or (C,) that is a number, or one for each channel of (N, C, …)."""
+    value = graph.env.get(name) if name in graph.fixed else graph.made.get(name)
+    if not isinstance(value, Tensor) or value.dtype.name != "float32":
+        return None
+    wide = (1,) * (len(shape) - value.ndim) + tuple(value.shape)
+    if len(wide) != len(shape) or any(size != 1 for at, size in enumerate(wide) if at != 1):
+        return None
+    return value.reshape(-1) if wide[1] in (1, shape[1]) else None
+
+
 # -- activations of a result that nothing else takes: in its own memory
 
 
@@ -375,6 +473,9 @@ _PATTERNS: _Patterns = (
     ("Sqrt", _find_norm),
     ("Softmax", _find_attention),
     ("BatchNormalization", _find_batch_norm),
+    ("Conv", _find_bias),
+    ("Clip", _find_hardswish),
+    ("HardSigmoid", _find_hardswish),
 )
 # Those that write in place, where no gradient is wanted.
 _IN_PLACE: _Patterns = (

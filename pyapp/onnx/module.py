@@ -11,7 +11,7 @@ from pyapp.engine.device import as_device
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.formats.onnx_file import HINT, OnnxFile, ValueInfo
-from pyapp.formats.opening import looks_like_onnx
+from pyapp.formats.opening import looks_like_onnx, sniff
 from pyapp.formats.source import AnySource, ByteSource, close_source, open_source
 from pyapp.nn import Module, Parameter
 
@@ -216,13 +216,25 @@ def _shown(value: Any) -> Any:
     return [_shown(part) for part in value] if isinstance(value, list) else value
 
 
+def _other_file(source: ByteSource) -> FileFormatError:
+    """What to say of a file that is no ONNX model."""
+    try:
+        kind = sniff(source)
+    except FileFormatError:
+        return FileFormatError("this is no ONNX model", where=source.name, hint=HINT)
+    return FileFormatError(
+        f"this is no ONNX model, but a file of weights ({kind})", where=source.name,
+        hint="Weights do not say how to compute with them: take the model's .onnx file, or export the model to one",
+    )  # fmt: skip
+
+
 def open_onnx(source: AnySource, external: Mapping[str, Any] | None = None) -> OnnxFile:
     """The ONNX file of a path, bytes or a ByteSource. FileFormatError for other files."""
     opened: ByteSource = open_source(source)
     try:
         head = bytes(opened.read(0, min(16, opened.size)))
         if not looks_like_onnx(head, opened.size):
-            raise FileFormatError("this is no ONNX model", where=opened.name, hint=HINT)
+            raise _other_file(opened)
         return OnnxFile(
             opened, None if external is None else {name: open_source(file) for name, file in external.items()}
         )

@@ -1,5 +1,5 @@
 """Quantised weights, packed once as the kernels read them: blocks of 4 or 8 bits (com.microsoft.MatMulNBits), and the
-products of models that onnxruntime quantised dynamically.
+products and LSTMs of models that onnxruntime quantised dynamically.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from typing import Any
 from pyapp.engine import Tensor, ops, quant
 from pyapp.engine.lazy import np
 
-from .operators.packed import codes_of_blocks, zeros_of_blocks
-from .registry import internal
+from .operators.packed import centred_columns, codes_of_blocks, zeros_of_blocks
+from .operators.recurrent import lstm
+from .registry import find, internal
 from .steps import Step
 from .values import array_of, element_of
 
@@ -44,7 +45,7 @@ def pack(step: Step, values: dict[str, Any], made: dict[int, Any]) -> tuple[Step
     if not _fits_half(array_of(scales)):
         return None
     if id(b) not in made:
-        made[id(b)] = b, _packed(b, scales, zero, bits, block, n, k)
+        made[id(b)] = b, _packed(b, scales, zero, bits, block, n, k).to(b.device)
     key = f"{names[1]}/packed"
     inputs = [names[0], key, *([names[5]] if names[5] else [])]
     return Step(_OPERATOR, step.title, inputs, step.outputs[:1], {}, {}, []), key, made[id(b)][1]
@@ -59,12 +60,13 @@ def _fits_half(scales: Any) -> bool:
 def pack_dynamic(
     steps: list[Step], product: Step, values: dict[str, Any], outputs: set[str], made: dict[int, Any]
 ) -> tuple[list[Step], Step, str, Tensor] | None:
-    """The steps that a MatMulInteger with the steps around it is: x quantised to uint8, the product, and its scales:
+    """The steps that a MatMulInteger or ConvInteger with the steps around it is: x quantised to uint8, the product, and
+    its scales:
 
         q, s, z = DynamicQuantizeLinear(x);  y = Cast(MatMulInteger(q, W, z, zero)) * (s * scale)
 
-    With them, the step that replaces the last one, and the name and tensor of its weight. None for another product, or
-    a weight that is not in `values`.
+    With them, the step that replaces the last one, and the name and tensor of its weight: packed, of a convolution in
+    float32. None for another product, or a weight that is not in `values`.
     """
     users: dict[str, list[Step]] = {}
     for step in steps:
@@ -89,25 +91,82 @@ def pack_dynamic(
     if factor is None or factor.operator.name != "Mul" or source.outputs[1] not in factor.inputs:
         return None
     scale = next(iter({*factor.inputs} - {source.outputs[1]}), "")
-    weight = values[names[1]]
-    if scale not in values or weight.ndim != 2 or weight.shape[0] % 32 or element_of(values[scale]) != "float32":
+    if scale not in values or element_of(values[scale]) != "float32":
         return None
-    k, n = weight.shape
-    scales = array_of(values[scale]).reshape(-1)
-    centred = array_of(weight).astype(np.int32)
+    weight, scales = values[names[1]], array_of(values[scale]).reshape(-1)
+    convolves = product.operator.name == "ConvInteger"
+    if convolves:
+        operator, rows, settings = find("", "Conv", product.operator.since), array_of(weight), product.settings
+    else:
+        operator, rows, settings = _OPERATOR, array_of(weight).T, {}
+    if operator is None or rows.ndim < 2 or scales.size not in (1, len(rows)):
+        return None
+    column = [-1, *[1] * (rows.ndim - 1)]
+    centred = rows.astype(np.int32)
     if names[3]:
-        centred = centred - array_of(values[names[3]]).astype(np.int32).reshape(-1)
-    if scales.size not in (1, n) or not _fits_half(scales) or centred.min() < -128 or centred.max() > 127:
+        centred = centred - array_of(values[names[3]]).astype(np.int32).reshape(column)
+    if not convolves and (rows.ndim != 2 or not _fits_blocks(centred, scales)):
         return None
     if id(weight) not in made:
-        rows = np.empty((n, k // 32, 34), np.uint8)
-        rows[..., :2] = np.broadcast_to(scales.reshape(-1, 1, 1), (n, k // 32, 1)).astype("<f2").view(np.uint8)
-        rows[..., 2:] = np.ascontiguousarray(centred.T).astype(np.int8).reshape(n, k // 32, 32).view(np.uint8)
-        made[id(weight)] = weight, quant.from_blocks(rows.tobytes(), (n, k), "q8_0")
+        matrix = _tensor(centred * scales.reshape(column)) if convolves else _eight_bits(centred, scales)
+        made[id(weight)] = weight, matrix.to(weight.device)
     key = f"{names[1]}/packed"
-    new = Step(_OPERATOR, product.title, [source.inputs[0], key], last.outputs, {}, {}, [])
+    new = Step(operator, product.title, [source.inputs[0], key], last.outputs, settings, {}, [])
     gone = [product, cast, last, *([factor] if len(users[factor.outputs[0]]) == 1 else [])]
     return gone, new, key, made[id(weight)][1]
+
+
+def _fits_blocks(rows: Any, scales: Any) -> bool:
+    """Whether whole numbers (N, K) and their scales can be packed as q8_0."""
+    return rows.shape[1] % 32 == 0 and _fits_half(scales) and -128 <= rows.min() and rows.max() <= 127
+
+
+def _eight_bits(centred: Any, scales: Any) -> Tensor:
+    """Whole numbers of -128 to 127 (N, K), with a scale for all or for each row, as q8_0."""
+    n, k = centred.shape
+    rows = np.empty((n, k // 32, 34), np.uint8)
+    rows[..., :2] = np.broadcast_to(scales.reshape(-1, 1, 1), (n, k // 32, 1)).astype("<f2").view(np.uint8)
+    rows[..., 2:] = np.ascontiguousarray(centred).astype(np.int8).reshape(n, k // 32, 32).view(np.uint8)
+    return quant.from_blocks(rows.tobytes(), (n, k), "q8_0")
+
+
+def packed_lstm(
+    x: Tensor, bias: Any, lengths: Any, initial_h: Any, initial_c: Any, peepholes: Any, *matrices: Tensor,
+    **settings: Any,
+) -> Any:  # fmt: skip
+    """An LSTM with the matrices W of each direction, then R of each."""
+    half = len(matrices) // 2
+    return lstm(x, matrices[:half], matrices[half:], bias, lengths, initial_h, initial_c, peepholes, **settings)
+
+
+_LSTM = internal(packed_lstm)
+
+
+def pack_lstm(step: Step, values: dict[str, Any], made: dict[int, Any]) -> tuple[Step, dict[str, Tensor]] | None:
+    """The step that replaces a DynamicQuantizeLSTM, and its weights by name: packed, or in float32 where they do not
+    fit into blocks. None where a weight, scale or zero point is not in `values`. `made` is that of `pack`.
+    """
+    names = [*step.inputs, *[""] * (12 - len(step.inputs))]
+    if any(name not in values for name in (names[1], names[2], names[8], names[10])):
+        return None
+    if any(name and name not in values for name in (names[9], names[11])):
+        return None
+    weights: dict[str, Tensor] = {}
+    for at, scale, zero in ((1, 8, 9), (2, 10, 11)):
+        codes = values[names[at]]
+        if id(codes) not in made:
+            parts = (
+                centred_columns(codes, values[names[scale]], values.get(names[zero]), direction)
+                for direction in range(codes.shape[0])
+            )
+            made[id(codes)] = codes, [_matrix(rows, scales).to(codes.device) for rows, scales in parts]
+        weights |= {f"{names[at]}/packed/{d}": matrix for d, matrix in enumerate(made[id(codes)][1])}
+    inputs = [names[0], *names[3:8], *weights]
+    return Step(_LSTM, step.title, inputs, step.outputs, step.settings, {}, []), weights
+
+
+def _matrix(rows: Any, scales: Any) -> Tensor:
+    return _eight_bits(rows, scales) if _fits_blocks(rows, scales) else _tensor(rows * scales[:, None])
 
 
 def _packed(b: Tensor, scales: Tensor, zero: Any, bits: int, block: int, n: int, k: int) -> Tensor:

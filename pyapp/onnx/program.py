@@ -16,11 +16,11 @@ from pyapp.compiler import Compiled
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, is_grad_enabled
 from pyapp.errors import ModelError
-from pyapp.formats.onnx_file import Function, GraphRecord, Node, OnnxModel
+from pyapp.formats.onnx_file import Function, GraphRecord, Node, OnnxModel, StoredTensor
 
 from . import values
 from .fusing import fused
-from .packing import pack, pack_dynamic
+from .packing import pack, pack_dynamic, pack_lstm
 from .registry import every, find
 from .steps import Eager, Step
 from .values import ForeignArray, from_stored, read_now
@@ -65,7 +65,18 @@ class Builder:
             else:
                 program.constants[name] = from_stored(stored, self.device)
             own.add(name)
-        placed = self._inlined([_Placed(node, opsets) for node in graph.nodes], 0)
+        placed = []
+        for item in self._inlined([_Placed(node, opsets) for node in graph.nodes], 0):
+            constant = _constant_of(item.node)
+            if constant is None or item.node.outputs[0] in own:
+                placed.append(item)
+                continue
+            name = item.node.outputs[0]
+            if main and constant.numel > 1 and "float" in constant.element:
+                self.weights[name] = constant
+            else:
+                program.constants[name] = from_stored(constant, self.device)
+            own.add(name)
         for item in placed:
             for name in item.node.outputs:
                 if name and name in own:
@@ -186,6 +197,16 @@ class Builder:
         return Step(operator, title, inputs, list(node.outputs), settings, bodies, taken, device=self.device)
 
 
+def _constant_of(node: Node) -> StoredTensor | None:
+    """The tensor that a Constant gives: some exporters write weights so. Several numbers are parameters, as those of
+    the graph's own tensors are; single ones are settings.
+    """
+    value = node.attributes.get("value") if node.op == "Constant" and node.domain == "" else None
+    if not isinstance(value, StoredTensor) or len(node.attributes) > 1 or node.inputs or len(node.outputs) != 1:
+        return None
+    return value if node.outputs[0] else None
+
+
 def _needs(node: Node) -> Iterable[str]:
     """The names that a node takes, those in its graphs included."""
     yield from filter(None, node.inputs)
@@ -276,7 +297,13 @@ class Program:
                 if found is not None:
                     new, key, self.constants[key] = found
                     self.steps = [new if item is step else item for item in self.steps]
-            elif step.operator.name == "MatMulInteger":
+            elif step.operator.name == "DynamicQuantizeLSTM":
+                replaced = pack_lstm(step, self.constants | known, self._packed)
+                if replaced is not None:
+                    new, weights = replaced
+                    self.constants |= weights
+                    self.steps = [new if item is step else item for item in self.steps]
+            elif step.operator.name in ("MatMulInteger", "ConvInteger"):
                 several = pack_dynamic(self.steps, step, self.constants | known, set(self.outputs), self._packed)
                 if several is not None:
                     gone, new, key, self.constants[key] = several
@@ -338,7 +365,17 @@ class _Plan:
         steps: list[Eager] = []
         shapes = {name: _layout(value) for name, value in env.items()}
         watch = values.WATCH
-        for step in program.steps:
+        waiting, inlined = program.steps[::-1], 0
+        while waiting:
+            step = waiting.pop()
+            if step.operator.name == "If" and step.inputs[0] in fixed and env[step.inputs[0]].numel() == 1:
+                inlined += 1
+                branch, new = _branch_of(step, env, fixed, inlined)
+                fixed |= new.keys()
+                env.update(new)
+                shapes.update((name, _layout(value)) for name, value in new.items())
+                waiting += branch[::-1]
+                continue
             taken = [name for name in (*step.inputs, *step.captures) if name]
             operator, plans = step.operator, dict[str, Any]()
             unknown = [name for name in taken if name not in fixed]
@@ -411,6 +448,49 @@ class _Plan:
         return [env[name] for name in self.outputs]
 
 
+def _branch_of(step: Step, env: dict[str, Any], fixed: set[str], serial: int) -> tuple[list[Step], dict[str, Any]]:
+    """The steps of the branch that an If with a known condition takes, to run in the place of the If, and the constants
+    of the branch. Names that are made in it get a suffix, because other graphs may use the same ones.
+    """
+    taken = "then_branch" if values.scalar(env[step.inputs[0]]) else "else_branch"
+    body, same = step.bodies[taken], find("", "Identity", NEWEST_OPSET)
+    if not isinstance(body, Program) or same is None:
+        raise TypeError(f"{step.title}: its {taken} is no graph")
+    outer = {name: step.places.get(name, name) for name in body.captures}
+    if not body._prepared:
+        body._prepare({name: env[place] for name, place in outer.items() if place in fixed})
+
+    # Results have the names of the If's outputs, but for values that a node of the branch does not make.
+    results: dict[str, str] = {}
+    copies: list[tuple[str, str]] = []
+    made = {name for inner in body.steps for name in inner.outputs}
+    for name, wanted in zip(body.outputs, step.outputs, strict=False):
+        if wanted and name in made and name not in results:
+            results[name] = wanted
+        else:
+            copies.append((name, wanted))
+
+    def place(name: str) -> str:
+        if not name or name in outer:
+            return outer.get(name, "")
+        return results.get(name) or f"{name}/{step.outputs[0]}/{serial}"
+
+    steps = [
+        replace(
+            inner,
+            inputs=[place(name) for name in inner.inputs],
+            outputs=[place(name) for name in inner.outputs],
+            captures=[place(name) for name in inner.captures],
+            places={name: place(name) for name in inner.captures},
+            last_uses=[place(name) for name in inner.last_uses if name not in outer],
+        )
+        for inner in body.steps
+    ]
+    steps += [Step(same, step.title, [place(name)], [wanted], {}, {}, []) for name, wanted in copies]
+    steps[-1].last_uses = [*steps[-1].last_uses, *step.last_uses]
+    return steps, {place(name): value for name, value in body.constants.items()}
+
+
 def _check_gradient(step: Step, env: dict[str, Any], found: Sequence[Any]) -> None:
     """ModelError where a gradient would end without a word."""
     if any(_learns(env[name]) for name in step.inputs if name):
@@ -442,7 +522,7 @@ class _Recorded:
 
     def run(self, env: dict[str, Any], known: Any) -> None:
         held = self._known
-        if not held or any(held[name] is not env[name] for name in self._fixed):
+        if any(name not in held or held[name] is not env[name] for name in self._fixed):
             held.clear()
             held.update((name, env[name]) for name in self._fixed)
             self._compiled.reset()

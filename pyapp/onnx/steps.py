@@ -53,6 +53,7 @@ class Step:
     captures: list[str]
     last_uses: list[str] = field(default_factory=list)  # values that no later step takes
     device: Any = None  # where its results belong; None: the CPU
+    places: Mapping[str, str] = field(default_factory=dict)  # where captured values are if not under their own names
 
     def call(self, env: dict[str, Any], known: Any, plans: dict[str, Plans]) -> tuple[Any, ...]:
         """The results of the node; `plans` keeps those of its graphs."""
@@ -60,7 +61,8 @@ class Step:
         if self.bodies:
             settings = dict(settings)
             for name, body in self.bodies.items():
-                settings[name] = Body(body, {c: env[c] for c in body.captures}, known, plans.setdefault(name, Plans()))
+                places = {captured: self.places.get(captured, captured) for captured in body.captures}
+                settings[name] = Body(body, places, env, known, plans.setdefault(name, Plans()))
         try:
             found = self.operator.function(*[env[name] if name else None for name in self.inputs], **settings)
         except ModelError:
@@ -80,11 +82,15 @@ def placed(value: Any, device: Any) -> Any:
 
 
 class Body:
-    """A graph within a node, with the values that it takes from around it."""
+    """A graph within a node. `places` says under which names of `env` the values are that it takes from around it;
+    those in `known` stay the same."""
 
-    def __init__(self, program: Runnable, captured: dict[str, Any], known: Any, plans: Plans) -> None:
-        self._program, self._captured, self._plans = program, captured, plans
-        self._known = frozenset(name for name in captured if name in known)
+    def __init__(
+        self, program: Runnable, places: dict[str, str], env: dict[str, Any], known: Any, plans: Plans
+    ) -> None:
+        self._program, self._plans = program, plans
+        self._captured = {name: env[place] for name, place in places.items()}
+        self._known = frozenset(name for name, place in places.items() if place in known)
         self.outputs = len(program.outputs)
 
     def __call__(self, *inputs: Any) -> list[Any]:

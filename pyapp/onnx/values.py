@@ -72,9 +72,8 @@ def element_of(x: Any) -> str:
 
 class _Watch:
     """What operators read on the host. While a plan is made, `hit` says whether a step read a value that is not known
-    before the run (`ids`); the arrays of known ones (`known`) are kept in `arrays`,
-        because a tensor cannot be read while
-    kernels are recorded.
+    before the run (`ids`); the arrays of known ones (`known`) are kept in `arrays`, because a tensor cannot be read
+    while kernels are recorded.
     """
 
     ids: frozenset[int] = frozenset()
@@ -93,6 +92,10 @@ class _Watch:
         if id(x) in self.known:
             self.arrays[id(x)] = x, array
         return array
+
+    def knows(self, x: Any) -> bool:
+        """Whether a tensor has the same elements at every run of the plan."""
+        return id(x) in self.known or id(x) in self.arrays
 
     def remember(self, name: str, owners: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
         """What is computed of `owners`, once if they are known."""

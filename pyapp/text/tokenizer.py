@@ -52,6 +52,9 @@ class NativeBackend:
             self._native = Native.from_str(json_text)
         except Exception as error:  # the library raises plain Exception
             raise ModelError(f"the tokenizers library refuses it: {error!s:.200}", where="tokenizer.json") from error
+        # Some documents say how the texts of one batch were padded and cut. Only `Tokenizer` does that, when asked to.
+        self._native.no_padding()
+        self._native.no_truncation()
 
     def encode(self, text: str) -> list[int]:
         return list(self._encode(text).ids)

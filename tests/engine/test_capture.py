@@ -7,6 +7,7 @@ import pytest
 
 import pyapp
 from pyapp import capture, no_grad, ops
+from pyapp.engine import storage
 
 
 def test_replay_reads_its_inputs_again() -> None:
@@ -32,6 +33,30 @@ def test_its_memory_is_nobody_elses() -> None:
         graph.replay()
     assert all(o.tolist() == [[7.0] * 16] for o in others)
     assert graph.outputs.tolist() == [[1.0] * 16]
+
+
+def test_it_keeps_the_memory_of_its_temporaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many small ones that end together, and more bytes than a device's own pool keeps: a replay writes them again."""
+    monkeypatch.setattr(storage.Pool.__init__, "__defaults__", (pyapp.ones(1).device, 1 << 16, None))
+    freed: list[int] = []
+    monkeypatch.setattr(pyapp.ones(1).device.backend, "free", freed.append)
+
+    def many(x: pyapp.Tensor) -> pyapp.Tensor:
+        parts = [x[0, :4] + float(k) for k in range(storage.SMALL_KEPT + 100)]
+        large = [x.exp() for _ in range(4)]
+        return ops.stack(parts).sum(0) + sum(y[0, :4] for y in large)
+
+    x = pyapp.ones(8, 4096)
+    with no_grad():
+        graph = capture(lambda: many(x))
+        wanted = graph.outputs.tolist()
+        x.mul_(2.0)
+        changed = graph.replay().tolist()
+    assert not freed
+    terms = storage.SMALL_KEPT + 100
+    steps = terms * (terms - 1) / 2
+    np.testing.assert_allclose(wanted, [terms + steps + 4 * np.e] * 4, rtol=1e-5)
+    np.testing.assert_allclose(changed, [2 * terms + steps + 4 * np.e**2] * 4, rtol=1e-5)
 
 
 def test_it_takes_memory_that_eager_calls_have_left(monkeypatch: pytest.MonkeyPatch) -> None:

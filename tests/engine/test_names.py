@@ -14,6 +14,7 @@ import pytest
 import pyapp
 from pyapp.engine.declare import function
 from pyapp.engine.op import Op
+from pyapp.engine.ops._index import FUNCTION_MODULES
 from tests.together import check_each
 
 from .names import find, wanted
@@ -109,6 +110,12 @@ assert op_index.INDEX.read_text() == op_index.render(), "run python -m scripts.o
 assert op_index.STUB.read_text() == op_index.render_stub(), "run python -m scripts.op_index"
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_no_module_has_the_name_of_a_function() -> None:
+    """An import puts a module into its package under its name, where the function of that name would be."""
+    assert not FUNCTION_MODULES.keys() & {name.split(".")[0] for name in FUNCTION_MODULES.values()}
+    assert pyapp.linear_activated is not None and inspect.isfunction(pyapp.ops.linear_activated)
 
 
 @pytest.mark.native_only

@@ -16,7 +16,36 @@ GOLDEN = Path(__file__).parent / "golden"
 TYPES = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64"
 
 
+class Program(torch.nn.Module):
+    """Modules in lists, shared weights, a buffer, and attributes of all kinds that a TorchScript pickle writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(3, 2)
+        self.rest = torch.nn.ModuleList([torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 2, bias=False)])
+        self.register_buffer("order", torch.tensor([2, 1]))
+        self.scales, self.sizes, self.flags, self.names = [1.5], [1, 2], [True], {"a": 1}
+        self.kept = torch.jit.Attribute([torch.ones(2)], list[torch.Tensor])
+        self.none = torch.jit.Attribute(None, int | None)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x)
+        for module in self.rest:
+            y = module(y) * self.scales[0]
+        return y
+
+
+def programs() -> None:
+    torch.manual_seed(0)
+    program = Program().eval()
+    scripted = torch.jit.script(program)
+    scripted.save(GOLDEN / "script.pt")
+    save_file(dict(program.state_dict()) | {"kept.0": torch.ones(2)}, GOLDEN / "script.expected.safetensors")
+    torch.jit.freeze(torch.jit.script(torch.nn.Linear(2, 2).eval())).save(GOLDEN / "frozen.pt")
+
+
 def main() -> None:
+    programs()
     raw = torch.arange(48, dtype=torch.uint8)
     state = OrderedDict((n, raw.clone().view(getattr(torch, n))) for n in TYPES.split() if n != "bool")
     state["bool"] = raw % 2 == 0

@@ -20,13 +20,17 @@ from pyapp.errors import FileFormatError
 from pyapp.formats import inspect, open_checkpoint, write_npy, write_npz
 from tests.together import fewer_in_browser
 
-GOLDENS = ["torch_zip.pt", "torch_zip4.pt", "torch_legacy.pt", "numpy.npz", "numpy_packed.npz", "numpy.npy"]
+GOLDENS = [
+    "script.pt", "torch_zip.pt", "torch_zip4.pt", "torch_legacy.pt", "numpy.npz", "numpy_packed.npz", "numpy.npy",
+]  # fmt: skip
 
 
-def zipped(data: bytes, storage: bytes = bytes(16), method: int = zipfile.ZIP_STORED) -> bytes:
+def zipped(data: bytes, storage: bytes = bytes(16), method: int = zipfile.ZIP_STORED, constants: bytes = b"") -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as archive:
         archive.writestr("m/data.pkl", data)
+        if constants:
+            archive.writestr("m/constants.pkl", constants)
         archive.writestr("m/data/0", storage)
     return out.getvalue()
 
@@ -109,7 +113,8 @@ HOSTILE = [
     ("eval", b"\x80\x02c__builtin__\neval\nX\x01\0\0\x001\x85R.", "__builtin__.eval"),
     ("protocol 0", b"\x80\x00cos\nsystem\n.", "protocol 0"),
     ("inst", b"\x80\x02(ios\nsystem\n.", "opcode b'i'"),
-    ("new object", b"\x80\x02ccollections\nOrderedDict\n)\x81.", "opcode"),
+    ("new object", b"\x80\x02ccollections\nOrderedDict\n)\x81.", "not a class"),
+    ("program's class", b"\x80\x02c__torch__.m\nM\n)\x81.", "__torch__.m.M, which is neither"),
     ("huge integer", b"\x80\x02\x8b\xff\xff\xff\x7f" + bytes(50), "integer of 2,147,483,647 bytes"),
     ("huge string", b"\x80\x02X\xff\xff\xff\xff" + bytes(50), "string of 4,294,967,295 bytes"),
     ("never stored", b"\x80\x02h\x05.", "recalls the value 5"),
@@ -144,6 +149,31 @@ def test_hostile_pickles(tmp_path: Path, monkeypatch: Any, peak_memory: Any, dat
     assert not list(tmp_path.iterdir())
     with open_checkpoint(zipped(b"\x80\x02" + TENSOR + b".", struct.pack("<4f", 1, 2, 3, 4))) as read:
         assert read.read("tensor").tolist() == [1, 2, 3, 4]
+
+
+HOSTILE_PROGRAMS = [
+    ("os.system", pickle.dumps({"w": Evil()}, 2), "system, which is neither"),
+    ("arguments", b"\x80\x02c__torch__.m\nM\nK\x01\x85\x81.", "not a class"),
+    ("a list as its state", b"\x80\x02c__torch__.m\nM\n)\x81]b.", "no dict of names"),
+    ("holds itself", b"\x80\x02c__torch__.m\nM\n)\x81q\0}X\x01\0\0\0ah\0sb.", "nested too deeply"),
+    (
+        "two of a name", b"\x80\x02}(X\x03\0\0\0a.b" + TENSOR + b"X\x01\0\0\0a}X\x01\0\0\0b" + TENSOR + b"su.",
+        "two tensors",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data,message", [pytest.param(d, m, id=n) for n, d, m in HOSTILE_PROGRAMS])
+def test_hostile_programs(peak_memory: Any, data: bytes, message: str) -> None:
+    """TorchScript archives: objects of their classes are only their attributes."""
+    with peak_memory(64 << 20), pytest.raises(FileFormatError) as caught:
+        open_checkpoint(zipped(data, constants=b"\x80\x02)."))
+    assert message in str(caught.value) and len(str(caught.value)) < 1000
+
+
+def test_a_frozen_program_has_no_weights(golden: Path) -> None:
+    with pytest.raises(FileFormatError, match=r"constants of its code. Save it before torch\.jit\.freeze"):
+        open_checkpoint(golden / "frozen.pt")
 
 
 def test_zip_tricks(golden: Path) -> None:

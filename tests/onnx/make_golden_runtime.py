@@ -278,6 +278,30 @@ def packed_cases() -> None:
     case("QGemm", [a, one[0], np.array(128, np.uint8), b, one[0], np.array(0, np.int8)], name="q gemm", transB=0)
 
 
+def lstm_cases() -> None:
+    """LSTMs with weights of 8 bits. onnxruntime quantises what they are multiplied with too: hence the tolerance."""
+    for kind, directions, inputs, hidden, rows in (
+        (np.int8, 1, 32, 32, False), (np.int8, 2, 32, 8, True), (np.uint8, 1, 40, 8, False),
+    ):  # fmt: skip
+        shape = (directions, 4 * hidden) if rows else (directions,)
+        low, high, middle = (-127, 128, 0) if kind is np.int8 else (0, 256, 128)
+        w, r = (whole(kind, low, high, directions, size, 4 * hidden) for size in (inputs, hidden))
+        scales = [(0.001 + 0.002 * RNG.rand(*shape)).astype(np.float32) for _ in range(2)]
+        zero = np.full(shape, middle, kind)
+        bias, states = (
+            normal(directions, 8 * hidden) * np.float32(0.1),
+            [normal(directions, 2, hidden) for _ in range(2)],
+        )
+        lengths = np.array([5, 3], np.int32) if rows else None
+        case(
+            "DynamicQuantizeLSTM",
+            [normal(5, 2, inputs), w, r, bias, lengths, *states, None, scales[0], zero, scales[1], zero], 3,
+            name=f"lstm of {np.dtype(kind).name}, {directions} ways, {inputs} inputs", atol=4e-2,
+            constant=(1, 2, 3, 8, 9, 10, 11), hidden_size=hidden,
+            direction="bidirectional" if directions == 2 else "forward",
+        )  # fmt: skip
+
+
 def table_cases() -> None:
     x = normal(4, 3)
     case("Scaler", [x], domain=ML, name="scaler", offset=[0.1, 0.2, 0.3], scale=[2.0, 3.0, 4.0])
@@ -359,6 +383,6 @@ def table_cases() -> None:
 
 
 if __name__ == "__main__":
-    for make in (attention_cases, layer_cases, packed_cases, table_cases):
+    for make in (attention_cases, layer_cases, packed_cases, table_cases, lstm_cases):
         make()
     pack(CASES, GOLDEN)

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyapp import no_grad, tensor
+from pyapp import no_grad, save, tensor
 from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.formats import open_checkpoint
 from pyapp.formats.protobuf import bytes_field, int_field
+from pyapp.formats.safetensors import write_safetensors
 from pyapp.onnx import load, program
 from tests.hostile import peak_memory, survives
 
@@ -183,6 +184,18 @@ def test_external_data(tmp_path: Path) -> None:
             load(written(**external))
     with pytest.raises(FileFormatError, match="was not given"):
         load(data)
+
+
+def test_files_of_weights_are_named(tmp_path: Path) -> None:
+    save({"w": tensor([1.0])}, tmp_path / "w.pt")
+    write_safetensors(tmp_path / "w.safetensors", {"w": tensor([1.0])})
+    for name, kind in (("w.pt", "pytorch"), ("w.safetensors", "safetensors")):
+        with pytest.raises(
+            FileFormatError, match=rf"no ONNX model, but a file of weights \({kind}\).*export the model"
+        ):
+            load(tmp_path / name)
+    with pytest.raises(FileFormatError, match="this is no ONNX model. The file is damaged"):
+        load(b"RIFF0000WAVE")
 
 
 def test_inputs_are_checked() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyapp import Tensor, no_grad, tensor
-from pyapp.errors import ModelError
+from pyapp.errors import ModelError, OptionError
 from pyapp.formats.protobuf import bytes_field, int_field
 from pyapp.onnx import OnnxModule, load
 
@@ -120,6 +120,83 @@ def test_the_forms_of_gelu_are_recognised() -> None:
     check_each(check, [(name, nodes, False) for name, nodes in others.items()])
 
 
+def test_the_forms_of_hard_swish_are_recognised() -> None:
+    """x · clip(x + 3, 0, 6) / 6, divided before or after the product, and x · HardSigmoid(x)."""
+    inside = [b.node("Add", ["x", "three"], ["e"]), b.node("Clip", ["e", "zero", "six"], ["f"])]
+    forms = {
+        "a quotient after": [*inside, b.node("Mul", ["x", "f"], ["h"]), b.node("Div", ["h", "six"], ["y"])],
+        "a quotient before": [*inside, b.node("Div", ["f", "six"], ["h"]), b.node("Mul", ["h", "x"], ["y"])],
+        "a product after": [*inside, b.node("Mul", ["f", "x"], ["h"]), b.node("Mul", ["sixth", "h"], ["y"])],
+        "a copy between": [
+            *inside, b.node("Identity", ["f"], ["g"]), b.node("Mul", ["x", "g"], ["h"]),
+            b.node("Div", ["h", "six"], ["y"]),
+        ],
+        "of a hard sigmoid": [
+            b.node("HardSigmoid", ["x"], ["h"], alpha=1 / 6, beta=0.5), b.node("Mul", ["x", "h"], ["y"]),
+        ],
+    }  # fmt: skip
+    others = {
+        "another hard sigmoid": [b.node("HardSigmoid", ["x"], ["h"], alpha=0.2), b.node("Mul", ["x", "h"], ["y"])],
+        "another limit": [
+            inside[0], b.node("Clip", ["e", "zero", "three"], ["f"]), b.node("Mul", ["x", "f"], ["h"]),
+            b.node("Div", ["h", "six"], ["y"]),
+        ],
+        "another factor": [*inside, b.node("Mul", ["x", "f"], ["h"]), b.node("Div", ["h", "three"], ["y"])],
+        "of another value": [*inside, b.node("Mul", ["e", "f"], ["h"]), b.node("Div", ["h", "six"], ["y"])],
+        "used again": [
+            *inside, b.node("Mul", ["x", "f"], ["h"]), b.node("Div", ["h", "six"], ["i"]),
+            b.node("Add", ["i", "h"], ["y"]),
+        ],
+    }  # fmt: skip
+    numbers = {"zero": 0.0, "three": 3.0, "six": 6.0, "sixth": 1 / 6}
+    tensors = [b.tensor(name, np.array(value, np.float32)) for name, value in numbers.items()]
+    x = tensor(np.linspace(-9, 9, 90, dtype=np.float32).reshape(3, 30))
+
+    def check(name: str, nodes: list[bytes], known: bool) -> None:
+        module = load(b.model(b.graph(nodes, [b.value("x", ["n", 30])], [b.value("y")], tensors), opset=17))
+        with no_grad():
+            traced = module(x)  # node by node
+            later = [module(x) for _ in range(3)][-1]
+        np.testing.assert_allclose(later.numpy(), traced.numpy(), rtol=1e-5, atol=1e-6)
+        steps = [step for item in plan_of(module).items for step in getattr(item, "_steps", [item])]
+        assert ("hardswish" in [item.step.operator.name for item in steps]) == known
+
+    check_each(check, [(name, nodes, True) for name, nodes in forms.items()])
+    check_each(check, [(name, nodes, False) for name, nodes in others.items()])
+
+
+def test_what_is_added_to_channels_becomes_the_bias_of_a_convolution() -> None:
+    """As Paddle's exporter writes biases: a sum behind a copy."""
+    bias, more = normal(4), normal(1, 4, 1, 1)
+    tensors = [b.tensor("w", normal(4, 3, 3, 3)), b.tensor("own", bias), b.tensor("more", more)]
+    tensors += [b.tensor("rows", normal(4, 1))]
+
+    def made(constant: str, *own: str) -> OnnxModule:
+        nodes = [
+            b.node("Conv", ["x", "w", *own], ["c"]), b.node("Identity", ["c"], ["d"]),
+            b.node("Add", [constant, "d"], ["s"]), b.node("Relu", ["s"], ["y"]),
+        ]  # fmt: skip
+        return load(b.model(b.graph(nodes, [b.value("x")], [b.value("y")], tensors), opset=13))
+
+    x = given(2, 3, 6, 6)
+
+    def check(_: str, module: OnnxModule, names: list[str]) -> None:
+        with no_grad():
+            traced = module(x)
+            for _ in range(3):
+                np.testing.assert_allclose(module(x).numpy(), traced.numpy(), rtol=1e-5, atol=1e-6)
+        (item,) = plan_of(module).items
+        assert [part.step.operator.name for part in getattr(item, "_steps", [item])] == names
+
+    check_each(
+        check,
+        [
+            ("no bias", made("more"), ["activated"]), ("a bias", made("more", "own"), ["activated"]),
+            ("one for each row of pixels", made("rows"), ["Conv", "activated"]),
+        ],
+    )  # fmt: skip
+
+
 def test_models_run_on_a_device_whose_memory_the_host_cannot_see() -> None:
     """Shapes are computed on the host, and what is made of them is put on the device."""
     nodes = [
@@ -220,6 +297,152 @@ def test_loops_and_branches() -> None:
             assert float(y) == wanted and every.tolist() == steps[1:]
 
 
+def test_a_branch_with_a_known_condition_runs_within_the_graph_around_it() -> None:
+    """As torch's exporter asks for the rank of a state: a condition that follows from shapes, again in the branch that
+    is taken. Both branches and the graph around them use the same names.
+    """
+    rank = [b.node("Size", ["s"], ["n"]), b.node("Equal", ["n", "two"], ["same"])]
+    inner_yes = b.graph([b.node("Mul", ["h", "w"], ["t"]), b.node("Add", ["t", "x"], ["r"])], [], [b.value("r")])
+    inner_no = b.graph([b.node("Sub", ["h", "w"], ["r"])], [], [b.value("r")], [b.tensor("w", normal(3))])
+    yes = b.graph(
+        [
+            b.node("Exp", ["x"], ["h"]), b.node("Shape", ["h"], ["s"]), *rank,
+            b.node("If", ["same"], ["g"], then_branch=inner_yes, else_branch=inner_no), b.node("Relu", ["g"], ["u"]),
+        ],
+        [], [b.value("u"), b.value("x"), b.value("own")], [b.tensor("own", np.float32(7))],
+    )  # fmt: skip
+    no = b.graph(
+        [b.node("Neg", ["x"], ["t"])],
+        [],
+        [b.value("t"), b.value("t"), b.value("own")],
+        [b.tensor("own", np.float32(8))],
+    )
+    nodes = [
+        b.node("Shape", ["x"], ["s"]), b.node("Size", ["s"], ["n"]), b.node("Equal", ["n", "two"], ["same"]),
+        b.node("Abs", ["x"], ["t"]),
+        b.node("If", ["same"], ["first", "second", "third"], then_branch=yes, else_branch=no),
+        b.node("Add", ["first", "t"], ["y"]), b.node("Add", ["second", "third"], ["z"]),
+    ]  # fmt: skip
+    w = normal(3)
+    tensors = [b.tensor("two", np.int64(2)), b.tensor("w", w)]
+    module = load(b.model(b.graph(nodes, [b.value("x")], [b.value("y"), b.value("z")], tensors)))
+    flat, deep = given(2, 3), given(2, 1, 3)
+    for x in (flat, deep, flat, flat, deep, deep):
+        v = x.numpy()
+        wanted = (np.maximum(np.exp(v) * w + v, 0) + abs(v), v + 7) if x.ndim == 2 else (-v + abs(v), -v + 8)
+        with no_grad():
+            found = module(x)
+        for own, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(own.numpy(), other, atol=1e-6)
+    first, second = module._plans.values()
+    assert [len(item._steps) for plan in (first, second) for item in plan.items] == [6, 4]
+    leaf = given(2, 3).requires_grad_()
+    module(leaf)[0].sum().backward()
+    exp = np.exp(leaf.detach().numpy())
+    slope = np.where(exp * w + leaf.detach().numpy() > 0, exp * w + 1, 0) + np.sign(leaf.detach().numpy())
+    np.testing.assert_allclose(leaf.grad.numpy(), slope, atol=1e-5)  # type: ignore[union-attr]
+
+
+def test_weights_of_4_bits_in_a_branch_stay_packed() -> None:
+    codes, scales = RNG.randint(0, 256, (8, 2, 16)).astype(np.uint8), np.full(16, 0.01, np.float32)
+    product = b.node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", K=64, N=8)
+    yes = b.graph([product], [], [b.value("y")], [b.tensor("w", codes), b.tensor("s", scales)])
+    no = b.graph([b.node("Neg", ["x"], ["y"])], [], [b.value("y")])
+    nodes = [
+        b.node("Shape", ["x"], ["n"]), b.node("ReduceProd", ["n"], ["m"], keepdims=0),
+        b.node("Less", ["limit", "m"], ["big"]), b.node("If", ["big"], ["z"], then_branch=yes, else_branch=no),
+        b.node("Relu", ["z"], ["r"]),
+    ]  # fmt: skip
+    tensors = [b.tensor("limit", np.int64(65))]
+    module = load(b.model(b.graph(nodes, [b.value("x")], [b.value("r")], tensors)))
+    numbers = (np.stack([codes & 15, codes >> 4], -1).reshape(8, 2, 32).astype(np.float32) - 8).reshape(8, 64) * 0.01
+    with no_grad():
+        x = given(3, 64)
+        wanted = np.maximum(x.numpy() @ numbers.T, 0)
+        for _ in range(3):
+            np.testing.assert_allclose(module(x).numpy(), wanted, atol=0.02 * float(wanted.max()))
+        (item,) = plan_of(module).items
+        assert [part.step.operator.name for part in item._steps] == ["packed_product", "Relu"]
+
+
+def test_sorting_lengths_is_recorded() -> None:
+    """As torch's exporter packs sequences: their lengths in descending order, and the order that undoes it."""
+    nodes = [
+        b.node("TopK", ["n", "k"], ["v", "order"], axis=0),
+        b.node("ScatterElements", ["zeros", "order", "places"], ["back"], axis=0),
+        b.node("Gather", ["v", "back"], ["same"]),
+    ]  # fmt: skip
+    tensors = [
+        b.tensor("k", np.int64([4])),
+        b.tensor("zeros", np.zeros(4, np.int64)),
+        b.tensor("places", np.arange(4, dtype=np.int64)),
+    ]
+    outputs = [b.value(name, None, "int64") for name in ("order", "back", "same")]
+    module = load(b.model(b.graph(nodes, [b.value("n", [4], "int64")], outputs, tensors), opset=16))
+    for n, order in (([3, 9, 3, 7], [1, 3, 0, 2]), ([1, 1, 1, 1], [0, 1, 2, 3]), ([-5, 2, -7, 2], [1, 3, 0, 2])):
+        with no_grad():
+            found = [value.tolist() for value in module(np.int64(n))]
+        assert found == [order, np.argsort(order).tolist(), n]
+    (item,) = plan_of(module).items
+    assert len(item._steps) == 3 and item.reason is None
+
+
+def test_steps_without_constants_are_recorded_once() -> None:
+    nodes = [b.node("Exp", ["x"], ["h"]), b.node("Sin", ["h"], ["y"])]
+    module = load(b.model(b.graph(nodes, [b.value("x", ["n"])], [b.value("y")])))
+    with no_grad():
+        found = [module(tensor([0.5, float(k)])).tolist() for k in range(3)]
+        (item,) = plan_of(module).items
+        (entry,) = item._compiled._entries.values()
+        (replay,) = entry.replays
+        found.append(module(tensor([0.5, 3.0])).tolist())
+        assert entry.replays == [replay] and item._compiled._entries == {next(iter(item._compiled._entries)): entry}
+    np.testing.assert_allclose(found, [[np.sin(np.exp(0.5)), np.sin(np.exp(k))] for k in range(4)], rtol=1e-5)
+
+
+def recurrent(op: str, gates: int, lengths: bool, **settings: int | str) -> bytes:
+    """A layer of two directions; `lengths`: those of the sequences are an input."""
+    tensors = [
+        b.tensor("w", normal(2, gates * 5, 4)), b.tensor("r", normal(2, gates * 5, 5)),
+        b.tensor("b", normal(2, 2 * gates * 5)),
+    ]  # fmt: skip
+    inputs = [b.value("x", ["t", "b", 4]), *([b.value("n", ["b"], "int32")] if lengths else [])]
+    tensors += [] if lengths else [b.tensor("n", np.array([3, 6, 1], np.int32))]
+    layer = b.node(op, ["x", "w", "r", "b", "n"], ["y", "h"], hidden_size=5, direction="bidirectional", **settings)
+    return b.model(b.graph([layer], inputs, [b.value("y"), b.value("h")], tensors), opset=14)
+
+
+@pytest.mark.parametrize("op, gates", [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
+def test_recurrent_layers_whose_lengths_are_an_input_are_recorded(op: str, gates: int) -> None:
+    state = RNG.get_state()
+    fixed = load(recurrent(op, gates, False))
+    RNG.set_state(state)
+    free = load(recurrent(op, gates, True))
+    x = given(6, 3, 4)
+    with no_grad():
+        wanted = [value.numpy() for value in fixed(x)]
+        assert not wanted[0][3:, :, 0].any() and wanted[0][5, :, 1].any()
+        for _ in range(3):
+            for own, other in zip(free(x, np.array([3, 6, 1], np.int32)), wanted, strict=True):
+                np.testing.assert_allclose(own.numpy(), other, atol=1e-6)
+        (item,) = plan_of(free).items
+        assert not item.host
+        whole, _ = free(x, np.array([6, 6, 6], np.int32))  # the record takes other lengths
+        assert whole.numpy()[5].all() and not np.allclose(whole.numpy(), wanted[0], atol=1e-3)
+
+
+def test_sizes_without_a_name_may_differ() -> None:
+    """Paddle's exporter calls every unknown size "?"; names that are names hold for all inputs."""
+    nodes = [b.node("Relu", ["x"], ["h"]), b.node("Add", ["h", "z"], ["y"])]
+    for name in ("?", "-1", "None", ""):
+        module = load(b.model(b.graph(nodes, [b.value("x", [name, 3, name]), b.value("z", [name])], [b.value("y")])))
+        assert module.inputs[0].type.shape == (None, 3, None)
+        assert module(given(2, 3, 5), given(5)).shape == (2, 3, 5)
+    module = load(b.model(b.graph(nodes, [b.value("x", ["n", 3, "n"]), b.value("z", ["n"])], [b.value("y")])))
+    with pytest.raises(OptionError, match=r"'x' has the shape \(2, 3, 5\), expected \(n = 2, 3, n = 2\)"):
+        module(given(2, 3, 5), given(5))
+
+
 def test_functions_of_the_file() -> None:
     """A function with an attribute, called twice."""
     function = bytes_field(1, "Scaled") + bytes_field(4, "a") + bytes_field(5, "r") + bytes_field(6, "by")
@@ -272,6 +495,68 @@ def test_dynamically_quantised_products_are_packed() -> None:
     assert [len(item._steps) for item in plan_of(module).items] == [2] and not module._others.keys() & {"w", "v"}
 
 
+def test_dynamically_quantised_convolutions_and_lstms() -> None:
+    """As onnxruntime's quantize_dynamic writes them: weights of 8 bits, of which some fit into blocks of 32."""
+    kernel, scale = RNG.randint(0, 256, (6, 3, 3, 3)).astype(np.uint8), np.float32(0.01)
+    tensors = [b.tensor("k", kernel), b.tensor("zero", np.uint8(120)), b.tensor("ks", scale)]
+    nodes = [
+        b.node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        b.node("ConvInteger", ["q", "k", "z", "zero"], ["c"], pads=[1, 1, 1, 1], strides=[2, 2]),
+        b.node("Cast", ["c"], ["f"], to=1), b.node("Mul", ["s", "ks"], ["both"]), b.node("Mul", ["f", "both"], ["y"]),
+    ]  # fmt: skip
+    module = load(b.model(b.graph(nodes, [b.value("x")], [b.value("y")], tensors), opset=13))
+    weight = (kernel.astype(np.float32) - 120) * scale
+    plain = [b.node("Conv", ["x", "k"], ["y"], pads=[1, 1, 1, 1], strides=[2, 2])]
+    other = load(b.model(b.graph(plain, [b.value("x")], [b.value("y")], [b.tensor("k", weight)]), opset=13))
+    x = given(2, 3, 8, 8)
+    with no_grad():
+        for _ in range(3):
+            np.testing.assert_allclose(module(x).numpy(), other(x).numpy(), atol=1e-5)
+    assert not module._others.keys() & {"k"}
+
+    def lstm(inputs: int, known: bool) -> tuple[bytes, dict[str, np.ndarray]]:
+        w = RNG.randint(-128, 128, (1, inputs, 4 * 32)).astype(np.int8)
+        r = RNG.randint(-128, 128, (1, 32, 4 * 32)).astype(np.int8)
+        scales, zero = np.linspace(0.001, 0.002, 128, dtype=np.float32)[None], np.zeros((1, 128), np.int8)
+        given = {"w": w, "r": r, "ws": scales, "wz": zero, "rs": np.float32([0.002]), "rz": np.int8([0])}
+        names = ["x", "w", "r", "", "", "", "", "", "ws", "wz", "rs", "rz"]
+        nodes = [b.node("DynamicQuantizeLSTM", names, ["y"], domain="com.microsoft", hidden_size=32)]
+        free = [] if known else [b.value(n, v.shape, v.dtype.name) for n, v in given.items()]
+        made = [b.tensor(n, v) for n, v in given.items()] if known else []
+        data = b.model(b.graph(nodes, [b.value("x"), *free], [b.value("y")], made), opset=13)
+        matrices = (w[0].T * scales.T, r[0].T * np.float32(0.002))
+        plain = [b.node("LSTM", ["x", "w", "r"], ["y"], hidden_size=32)]
+        tensors = [b.tensor(n, v[None].astype(np.float32)) for n, v in zip("wr", matrices, strict=True)]
+        x = normal(5, 2, inputs)
+        with no_grad():
+            return data, {
+                "x": x,
+                "y": load(b.model(b.graph(plain, [b.value("x")], [b.value("y")], tensors)))(x),
+                **given,
+            }
+
+    def check(_: str, inputs: int, known: bool, device: str | None) -> None:
+        data, values = lstm(inputs, known)
+        module, wanted = load(data, device=device), values.pop("y").numpy()
+        with no_grad():
+            for _ in range(3):
+                found = module(values["x"]) if known else module(**values)
+                np.testing.assert_allclose(found.cpu().numpy(), wanted, atol=0.01)
+        names = module._program.constants.keys()
+        assert {"w/packed/0", "r/packed/0"} <= names if known else not names
+        if known:
+            kinds = [module._program.constants[f"{name}/packed/0"].dtype.name for name in "wr"]
+            assert kinds == ["q8_0" if inputs % 32 == 0 else "float32", "q8_0"]
+
+    check_each(
+        check,
+        [
+            ("both packed", 64, True, None), ("W in float32", 40, True, None), ("weights are inputs", 40, False, None),
+            ("on a device", 64, True, "mirror"),
+        ],
+    )  # fmt: skip
+
+
 def test_blocks_of_4_bits_are_packed_with_some_tiny_scales() -> None:
     codes, scales = RNG.randint(0, 256, (8, 2, 16)).astype(np.uint8), (RNG.rand(16) * 0.01).astype(np.float32)
     scales[[3, 9]] = 1e-7, 0.0
@@ -285,6 +570,13 @@ def test_blocks_of_4_bits_are_packed_with_some_tiny_scales() -> None:
         wanted = x.numpy() @ weight.T
         np.testing.assert_allclose(module(x).numpy(), wanted, atol=0.02 * float(np.abs(wanted).max()))
     assert "w" not in module._others and "w/packed" in module._program.constants
+    with no_grad():
+        elsewhere = load(
+            b.model(b.graph(nodes, [b.value("x")], [b.value("y")], [b.tensor("w", codes), b.tensor("s", scales)])),
+            device="mirror",
+        )(x)
+    assert elsewhere.device.type == "mirror"
+    np.testing.assert_allclose(elsewhere.cpu().numpy(), wanted, atol=0.02 * float(np.abs(wanted).max()))
 
 
 @pytest.mark.parametrize("first", ["Conv", "Relu"])
@@ -330,6 +622,32 @@ def test_large_constants_of_branches_are_read_while_the_file_is_open(tmp_path: P
     module = load(file)
     for wanted, factor in ((True, 1), (False, 2), (True, 1)):
         assert np.array_equal(module(np.array(wanted)).numpy(), table * factor)
+
+
+def test_weights_of_constant_nodes_are_parameters() -> None:
+    """Paddle's exporter writes all of them so. Single numbers, and what branches have, are no parameters."""
+
+    def constant(name: str, array: np.ndarray) -> bytes:
+        value = bytes_field(1, "value") + bytes_field(5, b.tensor("t", array)) + int_field(20, 4)
+        return bytes_field(2, name) + bytes_field(4, "Constant") + bytes_field(5, value)
+
+    w, half = normal(3, 4), np.float32(0.5)
+    nodes = [
+        constant("layer.w", w), constant("half", half), constant("shape", np.int64([-1, 3])),
+        b.node("Reshape", ["x", "shape"], ["rows"]), b.node("MatMul", ["rows", "layer.w"], ["h"]),
+        b.node("Mul", ["h", "half"], ["y"]),
+    ]  # fmt: skip
+    module = load(b.model(b.graph(nodes, [b.value("x")], [b.value("y")])))
+    x = given(2, 2, 3)
+    assert [name for name, _ in module.named_parameters()] == ["layer.w"]
+    np.testing.assert_array_equal(module.get_parameter("layer.w").numpy(), w)
+    with no_grad():
+        for _ in range(3):
+            np.testing.assert_allclose(module(x).numpy(), x.numpy().reshape(-1, 3) @ w * half, atol=1e-6)
+    module.requires_grad_()
+    module(x).sum().backward()
+    slope = np.repeat(x.numpy().reshape(-1, 3).sum(0)[:, None] * half, 4, 1)
+    np.testing.assert_allclose(module.get_parameter("layer.w").grad.numpy(), slope, atol=1e-6)  # type: ignore[union-attr]
 
 
 def test_metadata() -> None:

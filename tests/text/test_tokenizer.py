@@ -266,6 +266,22 @@ def test_node_gives_the_same_ids(make: Callable[[], Any], tmp_path: Path, node_i
     assert node_ids(tmp_path, texts) == [ours.encode(text, bos=False, eos=False) for text in texts]
 
 
+def test_a_document_that_pads_and_cuts(tmp_path: Path, node_ids: Callable[..., Any]) -> None:
+    """Folders of sentence-transformers say how a batch was padded and cut; a text is, if the call asks for it."""
+    native = wordpiece()
+    plain = Tokenizer.from_json(native.to_str())
+    native.enable_padding(length=64, pad_id=0, pad_token="[PAD]")
+    native.enable_truncation(8)
+    tokenizer = Tokenizer.from_json(native.to_str())
+    assert tokenizer.pad_id == 0
+    for text in CORPUS[:3]:
+        assert 8 < len(plain(text).ids) < 64
+        assert tokenizer(text) == plain(text)
+        assert tokenizer.encode(text) == plain.encode(text)
+    (tmp_path / "tokenizer.json").write_text(native.to_str(), encoding="utf-8")
+    assert node_ids(tmp_path, CORPUS[:3]) == [plain.encode(text, bos=False, eos=False) for text in CORPUS[:3]]
+
+
 def test_needs_no_numpy() -> None:
     code = "import sys, pyapp.text.stream; print('numpy' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

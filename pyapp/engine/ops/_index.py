@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .activated_products import linear_activated as linear_activated
     from .activation import celu as celu
     from .activation import elu as elu
     from .activation import gelu as gelu
@@ -261,7 +262,6 @@ if TYPE_CHECKING:
     from .linalg.solve import solve as solve
     from .linalg.solve import solve_triangular as solve_triangular
     from .linalg.svd import svd as svd
-    from .linear_activated import linear_activated as linear_activated
     from .memory import empty_permuted as empty_permuted
     from .memory import empty_strided as empty_strided
     from .memory import frombuffer as frombuffer
@@ -711,7 +711,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "less_equal": "elementwise.compare",
     "lgamma": "elementwise.special",
     "linear": "linalg.products",
-    "linear_activated": "linear_activated",
+    "linear_activated": "activated_products",
     "linspace": "create",
     "local_response_norm": "normalization",
     "log": "elementwise.exponential",
@@ -1542,7 +1542,7 @@ OP_MODULES: dict[str, str] = {
     "_int8_attention": "int8_attention",
     "_irdft": "fourier",
     "_linear": "linalg.products",
-    "_linear_activated": "linear_activated",
+    "_linear_activated": "activated_products",
     "_log_abs_det": "linalg.determinant",
     "_log_mel": "spectrum",
     "_logit": "activation",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isclose
 from typing import Any
 
 from pyapp.engine import Tensor, ops
@@ -14,7 +15,7 @@ from .elementwise import by_numpy
 operator("Sigmoid")(lambda x: ops.sigmoid(x))
 operator("Softplus")(lambda x: _precise(lambda y: ops.maximum(y, ops.zeros_like(y)) + ops.log1p(ops.exp(-y.abs())), x))
 operator("Softsign")(lambda x: x / (x.abs() + 1))
-operator("HardSwish")(lambda x: x * ops.clamp(x / 6 + 0.5, 0.0, 1.0))
+operator("HardSwish")(lambda x: ops.hardswish(x))
 operator("Mish")(lambda x: ops.mish(x))
 
 
@@ -73,6 +74,8 @@ def gelu(x: Tensor, *, approximate: bytes = b"none") -> Tensor:
 
 @operator("HardSigmoid")
 def hard_sigmoid(x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
+    if isclose(alpha, 1 / 6, rel_tol=1e-6) and beta == 0.5:
+        return ops.hardsigmoid(x)
     return ops.clamp(x * alpha + beta, 0.0, 1.0)
 
 

@@ -83,7 +83,7 @@ _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 def scatter_elements(x: Any, indices: Tensor, updates: Any, *, axis: int = 0, reduction: bytes = b"none") -> Any:
     """x with updates at index along an axis: they replace it, or are added, multiplied, the larger or smaller one."""
     at, how = axes_of([axis], x.ndim)[0], text(reduction)
-    if _native(x) and x.dtype.category == 2:
+    if _native(x) and (how == "none" or x.dtype.category == 2):
         index = _from_front(indices, x.shape[at])
         if how == "none":
             return ops.scatter(x, at, index, updates)
@@ -182,6 +182,9 @@ def _largest(x: Any, count: int, axis: int, largest: bool) -> Any:
     at = axes_of([axis], x.ndim)[0]
     if not 0 <= count <= x.shape[at]:
         raise ValueError(f"the {count} largest of {x.shape[at]} entries")
+    if _native(x) and x.numel():
+        found = ops.topk(x, count, at, largest)
+        return found.values, found.indices
     array = array_of(x)
     key = (-array.astype(np.float64) if array.dtype.kind == "f" else ~array) if largest else array
     order = np.argsort(key, axis=at, kind="stable").take(np.arange(count), axis=at)

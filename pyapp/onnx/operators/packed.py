@@ -13,6 +13,7 @@ from ..registry import MICROSOFT, operator
 from ..values import array_of, axes_of, element_of, like, made_of
 from .activations import leaky_relu, softmax
 from .quantization import centred, dequantize_linear, dynamic, exact_product, quantize_linear
+from .recurrent import lstm
 from .windows import average_pool
 
 operator("QuantizeLinear", domain=MICROSOFT)(quantize_linear)
@@ -121,6 +122,43 @@ def dynamic_quantize_mat_mul(a: Tensor, b: Any, b_scale: Tensor, b_zero: Any = N
     """The same for floating-point a, which is quantised to uint8 first."""
     quantized, scale, zero = dynamic(array_of(a))
     return mat_mul_integer_to_float(quantized, b, scale, b_scale, zero, b_zero, bias)
+
+
+@operator("DynamicQuantizeLSTM", domain=MICROSOFT)
+def dynamic_quantize_lstm(
+    x: Tensor, w: Any, r: Any, bias: Any = None, lengths: Any = None, initial_h: Any = None, initial_c: Any = None,
+    peepholes: Any = None, w_scale: Any = None, w_zero: Any = None, r_scale: Any = None, r_zero: Any = None, *,
+    activations: Any = None, activation_alpha: Any = None, activation_beta: Any = None, clip: float | None = None,
+    direction: bytes = b"forward", hidden_size: int | None = None, input_forget: int = 0,
+) -> Any:  # fmt: skip
+    """An LSTM with W (D, I, 4 H) and R (D, H, 4 H) of 8 bits. What they are multiplied with stays in float32. Weights
+    that are known are packed once: see pyapp/onnx/packing.py."""
+    matrices: list[list[Tensor]] = []
+    for codes, scale, zero in ((w, w_scale, w_zero), (r, r_scale, r_zero)):
+        if scale is None:
+            raise ValueError("the scale of W or R is missing")
+        found = [centred_columns(codes, scale, zero, d) for d in range(codes.shape[0])]
+        matrices.append([made_of(rows.astype(np.float32) * scales[:, None], None, x.device) for rows, scales in found])
+    return lstm(
+        x, matrices[0], matrices[1], bias, lengths, initial_h, initial_c, peepholes, activations=activations,
+        activation_alpha=activation_alpha, activation_beta=activation_beta, clip=clip, direction=direction,
+        hidden_size=hidden_size, input_forget=input_forget,
+    )  # fmt: skip
+
+
+def centred_columns(codes: Any, scale: Any, zero: Any, direction: int) -> tuple[Any, Any]:
+    """A direction's weight of 8 bits (D, columns, rows), with a scale and zero point for all or for each row →
+    (rows, columns) int32 around 0, and the scale of each row in float32.
+    """
+    if codes.ndim != 3 or element_of(codes) not in ("int8", "uint8"):
+        raise ValueError(f"a weight of {element_of(codes)} {tuple(codes.shape)}, expected int8 or uint8 with 3 dims")
+    rows = array_of(codes)[direction].T.astype(np.int32)
+    scales = array_of(scale).astype(np.float32).reshape(codes.shape[0], -1)[direction]
+    if scales.size not in (1, len(rows)):
+        raise ValueError(f"{scales.size} scales for {len(rows)} rows")
+    if zero is not None:
+        rows = rows - array_of(zero).astype(np.int32).reshape(codes.shape[0], -1)[direction][:, None]
+    return rows, np.broadcast_to(scales, len(rows))
 
 
 def _requantized(y: Tensor, scale: Any, zero: Any, like_x: Any) -> Any:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
-from pyapp.engine import Tensor, ops
+from pyapp.engine import Tensor, int64, ops
+from pyapp.engine.lazy import np
 
 from ..registry import operator
-from ..values import array_of, made_of, text
+from ..values import WATCH, array_of, made_of, text
 from .activations import hard_sigmoid, leaky_relu, thresholded_relu
+
+Weights: TypeAlias = "Tensor | Sequence[Tensor]"  # (D, rows, columns), or the matrix of each direction, perhaps packed
 
 # Activations by name: the function of x, alpha and beta, and the defaults of these.
 _ACTIVATIONS: dict[str, tuple[Callable[..., Tensor], float, float]] = {
@@ -31,20 +34,20 @@ class _Layer:
     """What the three layers share: directions, activations, lengths of sequences."""
 
     def __init__(
-        self, x: Tensor, w: Tensor, r: Tensor, bias: Any, lengths: Any, defaults: list[str], *, activations: Any,
+        self, x: Tensor, w: Weights, r: Weights, bias: Any, lengths: Any, defaults: list[str], *, activations: Any,
         activation_alpha: Any, activation_beta: Any, clip: float | None, direction: bytes, layout: int,
     ) -> None:  # fmt: skip
         self.layout, self.clip = layout, clip
         self.x = x.transpose(0, 1) if layout else x
         self.steps, self.batch = self.x.shape[:2]
         self.w, self.r, self.bias = w, r, bias
-        self.hidden = r.shape[-1]
+        self.hidden = r[0].shape[-1]
         how = text(direction)
         if how not in ("forward", "reverse", "bidirectional"):
             raise ValueError(f"direction is {how!r}")
         self.reverse = [how == "reverse"] if how != "bidirectional" else [False, True]
-        if w.shape[0] != len(self.reverse):
-            raise ValueError(f"W of shape {tuple(w.shape)} does not fit the direction {how}")
+        if len(w) != len(self.reverse) or len(r) != len(self.reverse):
+            raise ValueError(f"W of {len(w)} and R of {len(r)} directions do not fit the direction {how}")
         names = [text(name) for name in activations or []] or defaults * len(self.reverse)
         alphas, betas = list(activation_alpha or []), list(activation_beta or [])
         self.functions: list[Callable[[Tensor], Tensor]] = []
@@ -55,7 +58,17 @@ class _Layer:
             alpha = alphas.pop(0) if alphas and alpha else alpha
             beta = betas.pop(0) if betas and beta else beta
             self.functions.append(_bound(function, alpha, beta, clip))
-        self.lengths = None if lengths is None else array_of(lengths)
+        self._active = None if lengths is None else self._steps_of(lengths)
+
+    def _steps_of(self, lengths: Tensor) -> Tensor | list[Tensor | None]:
+        """(T, B, 1) bool: which sequences have each step. Of known lengths a list, with None where all have it."""
+        if not WATCH.knows(lengths):  # they are compared by kernels, so that the layer can be recorded
+            steps = made_of(np.arange(self.steps, dtype=np.int64)[:, None, None], device=self.x.device)
+            active: Tensor = steps < lengths.to(int64)[:, None]
+            return active
+        known = array_of(lengths)
+        masks = [known[:, None] > step for step in range(self.steps)]
+        return [None if mask.all() else made_of(mask, device=self.x.device) for mask in masks]
 
     def of(self, direction: int) -> tuple[Tensor, Tensor, Tensor | None, list[Callable[[Tensor], Tensor]]]:
         """W, R, B and the activations of a direction."""
@@ -71,11 +84,9 @@ class _Layer:
             return ops.zeros((self.batch, self.hidden), dtype=self.x.dtype, device=self.x.device)
         return given[:, direction] if self.layout else given[direction]
 
-    def active(self, step: int) -> Any:
+    def active(self, step: int) -> Tensor | None:
         """(B, 1) bool of the sequences that have this step; None: all."""
-        if self.lengths is None or (self.lengths > step).all():
-            return None
-        return made_of((self.lengths > step)[:, None], device=self.x.device)
+        return None if self._active is None else self._active[step]
 
     def results(self, outputs: list[list[Tensor]], *last: list[Tensor]) -> tuple[Tensor, ...]:
         """Y (T, D, B, H), and the last states (D, B, H)."""
@@ -92,16 +103,26 @@ def _bound(function: Any, alpha: float, beta: float, clip: float | None) -> Call
     return lambda x: function(ops.clamp(x, -clip, clip), alpha, beta)
 
 
-def _chosen(active: Any, new: Tensor, old: Tensor | None) -> Tensor:
+def _chosen(active: Tensor | None, new: Tensor, old: Tensor | None) -> Tensor:
     """The new value of sequences that go on; of others the old one, or 0."""
     if active is None:
         return new
     return ops.where(active, new, ops.zeros_like(new) if old is None else old)
 
 
-def _rows(x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-    """x (T, B, I) w (G H, I) + bias → (T, B, G H), in one product."""
-    return ops.linear(x, w, bias)
+def _added(row: Tensor, h: Tensor, r: Tensor) -> Tensor:
+    """row (B, N) + h (B, H) r (N, H): one product where the row can be its bias."""
+    return ops.linear(h, r, row[0]) if row.shape[0] == 1 else row + ops.linear(h, r)
+
+
+def _parts(x: Tensor, n: int) -> list[Tensor]:
+    """The gates (B, n) that lie side by side in x."""
+    return [x[:, at : at + n] for at in range(0, x.shape[1], n)]
+
+
+def _sum(bias: Tensor | None, size: int) -> Tensor | None:
+    """The sum of the biases of W and R, in which they lie one after the other."""
+    return None if bias is None else bias[:size] + bias[size:]
 
 
 @operator("RNN")
@@ -118,11 +139,11 @@ def rnn(
     for d in range(len(layer.reverse)):
         wd, rd, bd, (f,) = layer.of(d)
         h = layer.initial(initial_h, d)
-        rows = _rows(layer.x, wd, None if bd is None else bd[: layer.hidden] + bd[layer.hidden :])
+        rows = ops.linear(layer.x, wd, _sum(bd, layer.hidden))
         found: list[Any] = [None] * layer.steps
         for t in layer.order(d):
             active = layer.active(t)
-            new = f(rows[t] + h @ rd.t())
+            new = f(_added(rows[t], h, rd))
             found[t], h = _chosen(active, new, None), _chosen(active, new, h)
         outputs.append(found)
         last.append(h)
@@ -145,18 +166,23 @@ def gru(
     for d in range(len(layer.reverse)):
         wd, rd, bd, (f, g) = layer.of(d)
         h = layer.initial(initial_h, d)
-        rows = _rows(layer.x, wd, None if bd is None else bd[: 3 * n])
-        rb = ops.zeros((3 * n,), dtype=x.dtype, device=x.device) if bd is None else bd[3 * n :]
+        inner = None  # the bias of a candidate's own product
+        if bd is None or not linear_before_reset:
+            rows = ops.linear(layer.x, wd, _sum(bd, 3 * n))
+        else:
+            inner = bd[5 * n :]
+            rows = ops.linear(layer.x, wd, ops.cat([bd[: 2 * n] + bd[3 * n : 5 * n], bd[2 * n : 3 * n]]))
+        gated, own = rd[: 2 * n], rd[2 * n :]
         found: list[Any] = [None] * layer.steps
         for t in layer.order(d):
             active, row = layer.active(t), rows[t]
-            gates = f(row[:, : 2 * n] + h @ rd[: 2 * n].t() + rb[: 2 * n])
+            gates = f(_added(row[:, : 2 * n], h, gated))
             z, reset = gates[:, :n], gates[:, n:]
             if linear_before_reset:
-                candidate = g(row[:, 2 * n :] + reset * (h @ rd[2 * n :].t() + rb[2 * n :]))
+                candidate = g(row[:, 2 * n :] + reset * ops.linear(h, own, inner))
             else:
-                candidate = g(row[:, 2 * n :] + (reset * h) @ rd[2 * n :].t() + rb[2 * n :])
-            new = (1 - z) * candidate + z * h
+                candidate = g(_added(row[:, 2 * n :], reset * h, own))
+            new = candidate + z * (h - candidate)
             found[t], h = _chosen(active, new, None), _chosen(active, new, h)
         outputs.append(found)
         last.append(h)
@@ -165,7 +191,7 @@ def gru(
 
 @operator("LSTM")
 def lstm(
-    x: Tensor, w: Tensor, r: Tensor, bias: Any = None, lengths: Any = None, initial_h: Any = None,
+    x: Tensor, w: Weights, r: Weights, bias: Any = None, lengths: Any = None, initial_h: Any = None,
         initial_c: Any = None,
     peepholes: Any = None, *, activations: Any = None, activation_alpha: Any = None, activation_beta: Any = None,
     clip: float | None = None, direction: bytes = b"forward", hidden_size: int | None = None, input_forget: int = 0,
@@ -181,19 +207,23 @@ def lstm(
     for d in range(len(layer.reverse)):
         wd, rd, bd, (f, g, k) = layer.of(d)
         h, c = layer.initial(initial_h, d), layer.initial(initial_c, d)
-        rows = _rows(layer.x, wd, None if bd is None else bd[: 4 * n] + bd[4 * n :])
+        rows = ops.linear(layer.x, wd, _sum(bd, 4 * n))
         peep = None if peepholes is None else [peepholes[d][at * n : (at + 1) * n] for at in range(3)]
         found: list[Any] = [None] * layer.steps
-        recurrent = rd.t()
         for t in layer.order(d):
-            active = layer.active(t)
-            i, o, forget, cell = ((rows[t] + h @ recurrent)[:, at * n : (at + 1) * n] for at in range(4))
-            if peep is not None:
-                i, forget = i + peep[0] * c, forget + peep[2] * c
-            i = f(i)
-            forget = 1 - i if input_forget else f(forget)
-            new_c = forget * c + i * g(cell)
-            new = f(o if peep is None else o + peep[1] * new_c) * k(new_c)
+            active, total = layer.active(t), _added(rows[t], h, rd)
+            if peep is None and not input_forget:
+                i, o, forget = _parts(f(total[:, : 3 * n]), n)
+            else:
+                i, o, forget = _parts(total, n)[:3]
+                if peep is not None:
+                    i, forget = i + peep[0] * c, forget + peep[2] * c
+                i = f(i)
+                forget = 1 - i if input_forget else f(forget)
+            new_c = forget * c + i * g(total[:, 3 * n :])
+            if peep is not None or input_forget:
+                o = f(o if peep is None else o + peep[1] * new_c)
+            new = o * k(new_c)
             found[t], h, c = _chosen(active, new, None), _chosen(active, new, h), _chosen(active, new_c, c)
         outputs.append(found)
         last_h.append(h)
