@@ -173,7 +173,8 @@ def test_a_guess_and_a_microphone_that_does_not_start(page: Firefox, tmp_path: P
 
 
 def test_views_and_dialogs_that_do_not_arrive(tmp_path_factory: pytest.TempPathFactory, dist: Path) -> None:
-    """The page names the script, the style or the dialog that is missing, and gets it with "Try again" once it is there."""
+    """The page names the script, the style or the dialog that is missing; "Try again" gets it once it is there.
+    Without a new address Firefox would remember that a script did not arrive."""
     browser = Firefox(tmp_path_factory.mktemp("firefox"), {"dom.serviceWorkers.enabled": False})
     try:
         with ChangeableSite(dist, tmp_path_factory.mktemp("changed")) as site:

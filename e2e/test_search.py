@@ -201,17 +201,18 @@ STOP_IN = """(number) => {
   const { engine } = pyappPage.app;
   const { call } = engine;
   let count = 0;
-  engine.call = function (method, params, { onEvent, ...more } = {}) {
-    if (method !== "search.index" || (count += 1) !== number) return call.call(this, method, params, { onEvent, ...more });
+  engine.call = function (method, params, more) {
+    if (method !== "search.index" || (count += 1) !== number) return call.call(this, method, params, more);
     delete engine.call;
-    const stop = (event) => {
-      onEvent(event);
+    const onEvent = (event) => {
+      more.onEvent(event);
       if (event.type === "item" && event.index === 8) pyappPage.search.button.stop();
     };
-    return call.call(this, method, params, { onEvent: stop, ...more });
+    return call.call(this, method, params, { ...more, onEvent });
   };
 }"""
-WHOLE = "(({ collection, button }) => collection.texts.length === 3 && !collection.unfinished.length && !button.running)(pyappPage.search)"
+WHOLE = """(({ collection: { texts, unfinished }, button }) =>
+  texts.length === 3 && unfinished.length === 0 && !button.running)(pyappPage.search)"""
 PASSAGES = "collection.passages.map(({ text, start, end }) => [text, start, end])"
 
 
