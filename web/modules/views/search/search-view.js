@@ -30,6 +30,7 @@ const INITIAL = { size: 200, overlap: 40 }; // tokens
 const PASSAGE_PROMPTS = ["passage", "document", "corpus"];
 
 const GROUP = 100000; // characters of the texts in one request; a longer text has its own
+const PATIENCE = 3000; // ms until the time that is left can be told
 const SAVE_EVERY = 10000; // ms between two times that a growing collection is stored
 
 /**
@@ -244,10 +245,10 @@ class SearchView {
     const { unfinished } = collection;
     if (!unfinished.length || this.growing === collection) return this.#tell("");
     const [{ name, text, rest = 0 }] = unfinished;
-    const what = unfinished.length > 1 ? `${count(unfinished.length, "text")} are` : `${name} is`;
-    const most = unfinished.length > 1 ? "" : ` (${Math.floor((100 * rest) / text.length)} %)`;
+    const what = unfinished.length > 1 ? `${count(unfinished.length, "text")} are only in part in the collection`
+      : `${name} is only in part in the collection (${Math.floor((100 * rest) / text.length)} %)`;
     const add = h("button", { type: "button", class: "quiet", onclick: () => this.#addTo(collection, unfinished) }, "Add the rest");
-    this.#tell(`${what} not embedded to the end yet${most}. `, add);
+    this.#tell(`${what}: what is missing cannot be found. `, add);
   }
 
   #fresh() {
@@ -366,11 +367,17 @@ class SearchView {
         throw new UserError(`This collection was made with ${collection.by?.title}.`, { hint: "Begin a new collection, or choose that model again." });
       }
       const before = fits ? collection.passages.length : 0;
-      if (collection.empty) collection.entry.title = texts[0].name.split("/")[0].slice(0, 60) || "Texts";
+      if (collection.empty) collection.entry.title = titleOf(texts);
       collection.add(texts);
       this.growing = collection;
+      if (collection === this.collection) {
+        this.#showTexts();
+        this.#showEmpty();
+        this.#tell("");
+      }
       try {
         await this.#save(collection);
+        await this.card.refresh(this.collection.id);
         whole = await this.#index(model, collection, fits ? texts.filter(({ rest }) => rest !== undefined) : collection.texts.filter(({ text }) => text.trim()), by, signal);
       } finally {
         if (this.growing === collection) await this.#save(collection);
@@ -395,15 +402,21 @@ class SearchView {
    */
   async #index(model, collection, texts, by, signal) {
     const total = lengthOf(texts);
-    let [done, number, saved] = [0, 1, performance.now()];
+    const begun = performance.now();
+    let [done, number, saved] = [0, 1, begun];
+    /** @type {number | null} */
+    let started = null;
     for (const group of groupsOf(texts)) {
       const [which, length] = [texts.length > 1 ? ` text ${number} of ${texts.length.toLocaleString("en")}` : "", lengthOf(group)];
       /** @type {any[]} */
       const items = [];
       const keep = () => collection.extend(group, items.splice(0), by);
       const onEvent = (/** @type {TaskEvent} */ event) => {
-        if (event.type === "progress" && event.what === "embedding") this.progress.show(`Embedding${which}`, done + (length * event.done) / (event.total ?? 1), total);
-        else if (event.type === "progress") this.progress.show(`${event.what}…`, event.done, event.total);
+        if (event.type === "progress" && event.what === "embedding") {
+          const now = done + (length * event.done) / (event.total ?? 1);
+          started ??= now; // of a text that goes on
+          this.progress.show(`Embedding${which}${timeLeft(performance.now() - begun, (now - started) / (total - started))}`, now, total);
+        } else if (event.type === "progress") this.progress.show(`${event.what}…`, event.done, event.total);
         if (event.type !== "item") return;
         items.push(event);
         if (performance.now() - saved < SAVE_EVERY || this.growing !== collection) return;
@@ -538,6 +551,21 @@ class SearchView {
 
 /** @param {number} number @param {string} what */
 const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
+
+/** A collection's first name, of its first text or folder. @param {KeptText[]} texts */
+function titleOf(texts) {
+  const [first] = texts[0].name.split("/");
+  const others = texts.filter(({ name }) => name.split("/")[0] !== first).length;
+  return `${first.slice(0, 60) || "Texts"}${others ? ` and ${others.toLocaleString("en")} more` : ""}`;
+}
+
+/** How long work takes yet, once that can be told. @param {number} spent ms @param {number} share that is done */
+function timeLeft(spent, share) {
+  if (spent < PATIENCE || !(share > 0)) return "";
+  const seconds = (spent * (1 - share)) / share / 1000;
+  if (seconds < 10) return "";
+  return `, about ${seconds < 90 ? `${Math.ceil(seconds / 10) * 10} s` : `${Math.round(seconds / 60)} min`} left`;
+}
 
 /** @param {KeptText[]} texts */
 const lengthOf = (texts) => texts.reduce((sum, { text }) => sum + text.length, 0);
