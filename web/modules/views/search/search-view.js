@@ -325,8 +325,10 @@ class SearchView {
   async addFiles(files) {
     try {
       clearError(this.slot);
-      const { texts, skipped } = await readTexts(files);
-      if (await this.addTexts(texts) && skipped.length) this.#tell(`Left out: ${skipped.slice(0, 5).join(", ")}${skipped.length > 5 ? ` and ${skipped.length - 5} more` : ""}.`);
+      const { texts: given, skipped } = await readTexts(files);
+      const texts = given.filter((one) => !this.#has(one));
+      skipped.push(...given.filter((one) => !texts.includes(one)).map(({ name }) => `${name} (already here)`));
+      if ((!texts.length || await this.addTexts(texts)) && skipped.length) this.#tell(`Left out: ${skipped.slice(0, 5).join(", ")}${skipped.length > 5 ? ` and ${skipped.length - 5} more` : ""}.`);
     } catch (error) {
       showError(this.slot, error, this.actions);
     }
@@ -335,9 +337,15 @@ class SearchView {
   async addPasted() {
     const text = byId("search-paste").value;
     if (!text.trim()) return byId("search-paste").focus();
+    if (this.#has({ text })) return this.#tell("This text is already in the collection.");
     const name = text.trim().split("\n")[0].slice(0, 40);
     const one = { name, text };
     if (await this.addTexts([one]) || this.collection.texts.includes(one)) byId("search-paste").value = "";
+  }
+
+  /** Whether a text is in the collection, or waits for a model. @param {{text: string}} one */
+  #has({ text }) {
+    return [...this.collection.texts, ...this.waiting].some((other) => other.text === text);
   }
 
   /** Splits texts, embeds the passages, and stores them. @param {import("./text-files.js").NamedText[]} texts @returns {Promise<boolean>} */
@@ -357,6 +365,7 @@ class SearchView {
       showError(this.slot, this.#noModel(), this.actions);
       return true; // kept until there is a model
     }
+    if (this.growing === collection) texts = [...new Set([...collection.unfinished, ...texts])]; // what is being added goes on
     await this.button.interrupt();
     let whole = false;
     this.over = this.button.run(async (signal) => {
