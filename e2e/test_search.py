@@ -196,6 +196,26 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     expect(search.results.first).to_contain_text("fox")
 
 
+def test_pages_and_tables_become_paragraphs(search: SearchPage, encoder: Path, tmp_path: Path) -> None:
+    texts = {
+        "a.csv": ("name;city\nAnn;Rome\n", "name: Ann\ncity: Rome"),
+        "b.csv": ('name,city\n"Lee, Bo",Paris\n', "name: Lee, Bo\ncity: Paris"),
+        "c.tsv": ("name\tcity\nEve\tOslo\n", "name: Eve\ncity: Oslo"),
+        "d.html": (
+            "<body><h1>Cake</h1><p>Bake<br>it.</p><script>alert(1)</script><table><tr><td>2<td>eggs</table>",
+            "Cake\n\nBake it.\n\n2 eggs",
+        ),
+    }
+    for name, (text, _) in texts.items():
+        (tmp_path / name).write_text(text)
+    search.choose_folder(encoder)
+    search.page.evaluate("pyappPage.search.begin()")
+    search.page.locator("#search-files").set_input_files([tmp_path / name for name in texts])
+    search.until("pyappPage.search.collection.texts.length === 4")
+    assert search.state("collection.texts.map(({ text }) => text)") == [expected for _, expected in texts.values()]
+    search.over()
+
+
 # The request for passages of a number is stopped when nine of them have come.
 STOP_IN = """(number) => {
   const { engine } = pyappPage.app;
