@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -196,7 +197,7 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     expect(search.results.first).to_contain_text("fox")
 
 
-def test_pages_and_tables_become_paragraphs(search: SearchPage, encoder: Path, tmp_path: Path) -> None:
+def test_pages_and_tables_become_paragraphs_and_a_new_engine_has_no_files(search: SearchPage, encoder: Path, tmp_path: Path) -> None:
     texts = {
         "a.csv": ("name;city\nAnn;Rome\n", "name: Ann\ncity: Rome"),
         "b.csv": ('name,city\n"Lee, Bo",Paris\n', "name: Lee, Bo\ncity: Paris"),
@@ -208,11 +209,21 @@ def test_pages_and_tables_become_paragraphs(search: SearchPage, encoder: Path, t
     }
     for name, (text, _) in texts.items():
         (tmp_path / name).write_text(text)
-    search.choose_folder(encoder)
+    mine = Path(shutil.copytree(encoder, tmp_path / "mine"))
+    search.choose_folder(mine)
     search.page.evaluate("pyappPage.search.begin()")
     search.page.locator("#search-files").set_input_files([tmp_path / name for name in texts])
     search.until("pyappPage.search.collection.texts.length === 4")
     assert search.state("collection.texts.map(({ text }) => text)") == [expected for _, expected in texts.values()]
+    search.over()
+
+    # A new engine does not have the model of this device: the page does not say that it has.
+    search.page.evaluate("pyappPage.app.restart()")
+    expect(search.model).not_to_have_text("mine")
+    search.choose_folder(mine)
+    (tmp_path / "more.txt").write_text("The fox ran.")
+    search.page.locator("#search-files").set_input_files(tmp_path / "more.txt")
+    search.until("pyappPage.search.collection.texts.length === 5 && !pyappPage.search.collection.unfinished.length")
     search.over()
 
 

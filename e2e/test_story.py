@@ -355,3 +355,14 @@ def test_each_view_keeps_its_place(story: StoryPage) -> None:
     page.wait_for_function("() => !document.getElementById('view-search').hidden")
     assert page.evaluate("scrollY") == 0
     page.set_viewport_size(WIDE)
+
+
+def test_the_list_shows_what_another_tab_has_deleted(story: StoryPage) -> None:
+    page, rows = story.page, story.page.locator("#history-story .history-row")
+    story.settings(max_new_tokens=8).write("Another tab")
+    page.evaluate("document.getElementById('history-story').open = true")
+    expect(rows.first).to_contain_text("Another tab")
+    page.evaluate("pyappPage.story.store.remove(pyappPage.story.entry.id)")  # as another tab does: the list is not told
+    expect(rows.first).to_contain_text("Another tab")
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    expect(rows.filter(has_text="Another tab")).to_have_count(0)
