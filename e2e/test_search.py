@@ -197,7 +197,9 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     expect(search.results.first).to_contain_text("fox")
 
 
-def test_pages_and_tables_become_paragraphs_and_a_new_engine_has_no_files(search: SearchPage, encoder: Path, tmp_path: Path) -> None:
+def test_pages_and_tables_become_paragraphs_and_a_new_engine_has_no_files(
+    search: SearchPage, encoder: Path, tmp_path: Path
+) -> None:
     texts = {
         "a.csv": ("name;city\nAnn;Rome\n", "name: Ann\ncity: Rome"),
         "b.csv": ('name,city\n"Lee, Bo",Paris\n', "name: Lee, Bo\ncity: Paris"),
