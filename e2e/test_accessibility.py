@@ -133,7 +133,9 @@ TALK = r"""async () => {
 FOUND = """async () => {
   const { search } = pyappPage;
   await search.ready;
-  search.collection.add([{ name: "animals.txt", text: "The fox ran. The cat slept." }],
+  const texts = [{ name: "animals.txt", text: "The fox ran. The cat slept." }]; // the note says: in part
+  search.collection.add(texts);
+  search.collection.extend(texts,
     [{ text: 0, start: 0, end: 12, embedding: "AACAPw==" }, { text: 0, start: 13, end: 27, embedding: "AAAAPw==" }],
     { title: "A model", probe: "AACAPw==" });
   const { entry, content, files } = search.collection;
@@ -164,6 +166,7 @@ def find(page: Page) -> None:
     shown(page, "search")
     page.evaluate(FOUND)
     expect(page.locator("#search-list .result")).to_have_count(2)
+    expect(page.locator("#search-note")).to_contain_text("only in part")
 
 
 def compare(page: Page) -> None:

@@ -175,6 +175,8 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
     expect(refused).to_contain_text("cannot use this kind of file")
     give("drop", ("fox.txt", "text/plain", b"\0\xff"))
     expect(refused).to_contain_text("no text in UTF-8 or UTF-16")
+    give("drop", ("nothing.txt", "text/plain", b" \n"))
+    expect(refused).to_contain_text("There is no text in this file.")
 
     give("dragenter", ("", "text/plain", b"x"))
     expect(overlay).to_have_text("Drop to begin a story with this text")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.conftest import ChangeableSite
 from e2e.driven_browser import ALERTS, READY, STARTED, read_pictures, transcribe_sample, visit, visit_views, write_story
 from e2e.firefox import Firefox
 from e2e.speech_files import write_recording
@@ -169,3 +170,37 @@ def test_a_guess_and_a_microphone_that_does_not_start(page: Firefox, tmp_path: P
     page.until(f"{ALERTS}.some((text) => text.includes('did not start within 5 seconds'))", 20)
     assert page.evaluate("document.querySelector('#record .label').textContent") == "Record"
     assert page.errors == []
+
+
+def test_views_and_dialogs_that_do_not_arrive(tmp_path_factory: pytest.TempPathFactory, dist: Path) -> None:
+    """The page names the script, the style or the dialog that is missing; "Try again" gets it once it is there.
+    Without a new address Firefox would remember that a script did not arrive."""
+    browser = Firefox(tmp_path_factory.mktemp("firefox"), {"dom.serviceWorkers.enabled": False})
+    try:
+        with ChangeableSite(dist, tmp_path_factory.mktemp("changed")) as site:
+            browser.open(site.url)
+            browser.until("globalThis.pyappPage?.views !== undefined")
+            for view, file in (("chat", "chat-view.js"), ("search", "search.css")):
+                with site.changed({}, missing=[file]):
+                    browser.click(f"#views a[href='#{view}']")
+                    for _ in range(2):
+                        browser.until("document.querySelector('#view-error .error-box') !== null")
+                        text = browser.evaluate("document.querySelector('#view-error .error-box').innerText")
+                        assert "could not be loaded" in text and "(status 404)" in text and file in text, text
+                        browser.evaluate("document.querySelector('#view-error .error-box').dataset.seen = ''")
+                        browser.click("#view-error .error-box button")
+                        browser.until("document.querySelector('#view-error .error-box[data-seen]') === null")
+                    browser.until("document.querySelector('#view-error .error-box') !== null")
+                browser.click("#view-error .error-box button")
+                browser.until(f"pyappPage.{view} !== undefined && {ALERTS}.length === 0")
+            browser.click("#views a[href='#story']")
+            with site.changed({}, missing=["model-dialog.js"]):
+                browser.until("pyappPage.story !== undefined && !document.getElementById('choose-model').disabled")
+                browser.click("#choose-model")
+                browser.until("document.querySelector('#story-error [role=alert]') !== null")
+                alert = "document.querySelector('#story-error [role=alert]')"
+                assert "The list of models could not be loaded." in browser.evaluate(f"{alert}.innerText")
+            browser.click("#story-error button")
+            browser.until("document.querySelector('#model-dialog[open] .model-row') !== null")
+    finally:
+        browser.close()

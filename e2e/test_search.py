@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from pyapp.events import Item
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.tasks.search import best_sentences, index_texts, unit_vectors
 from scripts.serve import SiteServer
-from tests.text.embedder import TEXTS, write_embedder
+from tests.text.embedder import TEXTS, WORDS, write_embedder
 
 SIZE = 16
 REPO = "tests/encoder"
@@ -45,6 +46,13 @@ class SearchPage(StoryPage):
         """Waits for what runs."""
         self.page.evaluate("pyappPage.search.over")
         self.page.evaluate("pyappPage.search.over")
+
+    def choose_folder(self, folder: Path) -> None:
+        """Chooses a model that is a folder on this device."""
+        self.page.locator("#search-model").get_by_role("button", name="Choose").click()
+        self.models_opened()
+        self.page.locator("#pick-folder").set_input_files(folder)
+        expect(self.model).to_have_text(folder.name)
 
     def ask(self, question: str) -> None:
         self.page.locator("#search-question").fill(question)
@@ -189,33 +197,118 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     expect(search.results.first).to_contain_text("fox")
 
 
-def test_stop_keeps_what_is_embedded_and_offers_the_rest(search: SearchPage, encoder: Path, tmp_path: Path) -> None:
-    page = search.page
-    page.locator("#search-model").get_by_role("button", name="Choose").click()
-    search.models_opened()
-    page.locator("#pick-folder").set_input_files(encoder)
-    expect(search.model).to_have_text(encoder.name)
-    for name in ("one.txt", "two.txt", "three.txt"):
-        (tmp_path / name).write_text("The fox ran home. " * 3400)
-    page.evaluate("pyappPage.search.begin()")
-    # The second group of texts is stopped; what the worker says then is what it says here.
-    page.evaluate(
-        """() => {
-          const { engine } = pyappPage.app;
-          const { call } = engine;
-          let count = 0;
-          engine.call = function (method, ...more) {
-            if (method !== "search.index" || (count += 1) !== 2) return call.call(this, method, ...more);
-            delete engine.call;
-            return Promise.resolve({ reason: "cancelled" });
-          };
-        }"""
-    )
-    page.locator("#search-files").set_input_files([tmp_path / name for name in ("one.txt", "two.txt", "three.txt")])
-    expect(search.note).to_contain_text("You stopped it: 2 texts are not in the collection.")
-    assert search.state("collection.texts.map(({ name }) => name)") == ["one.txt"]
-    search.note.get_by_role("button", name="Add them").click()
-    search.until("pyappPage.search.collection.texts.length === 3")
+def test_pages_and_tables_become_paragraphs_and_a_new_engine_has_no_files(
+    search: SearchPage, encoder: Path, tmp_path: Path
+) -> None:
+    texts = {
+        "a.csv": ("name;city\nAnn;Rome\n", "name: Ann\ncity: Rome"),
+        "b.csv": ('name,city\n"Lee, Bo",Paris\n', "name: Lee, Bo\ncity: Paris"),
+        "c.tsv": ("name\tcity\nEve\tOslo\n", "name: Eve\ncity: Oslo"),
+        "d.html": (
+            "<body><h1>Cake</h1><p>Bake<br>it.</p><script>alert(1)</script><table><tr><td>2<td>eggs</table>",
+            "Cake\n\nBake it.\n\n2 eggs",
+        ),
+    }
+    for name, (text, _) in texts.items():
+        (tmp_path / name).write_text(text)
+    mine = Path(shutil.copytree(encoder, tmp_path / "mine"))
+    search.choose_folder(mine)
+    search.page.evaluate("pyappPage.search.begin()")
+    search.page.locator("#search-files").set_input_files([tmp_path / name for name in texts])
+    search.until("pyappPage.search.collection.texts.length === 4")
+    assert search.state("collection.texts.map(({ text }) => text)") == [expected for _, expected in texts.values()]
     search.over()
-    passages = search.state("collection.passages.map(({ text }) => text)")
-    assert [passages.count(text) for text in range(3)] == [len(passages) // 3] * 3
+
+    # A new engine does not have the model of this device: the page does not say that it has.
+    search.page.evaluate("pyappPage.app.restart()")
+    expect(search.model).not_to_have_text("mine")
+    search.choose_folder(mine)
+    (tmp_path / "more.txt").write_text("The fox ran.")
+    search.page.locator("#search-files").set_input_files(tmp_path / "more.txt")
+    search.until("pyappPage.search.collection.texts.length === 5 && !pyappPage.search.collection.unfinished.length")
+    search.over()
+
+
+# The request for passages of a number is stopped when nine of them have come.
+STOP_IN = """(number) => {
+  const { engine } = pyappPage.app;
+  const { call } = engine;
+  let count = 0;
+  engine.call = function (method, params, more) {
+    if (method !== "search.index" || (count += 1) !== number) return call.call(this, method, params, more);
+    delete engine.call;
+    const onEvent = (event) => {
+      more.onEvent(event);
+      if (event.type === "item" && event.index === 8) pyappPage.search.button.stop();
+    };
+    return call.call(this, method, params, { ...more, onEvent });
+  };
+}"""
+WHOLE = """(({ collection: { texts, unfinished }, button }) =>
+  texts.length === 3 && unfinished.length === 0 && !button.running)(pyappPage.search)"""
+PASSAGES = "collection.passages.map(({ text, start, end }) => [text, start, end])"
+
+
+def test_stop_and_reload_keep_what_is_embedded_and_offer_the_rest(
+    search: SearchPage, encoder: Path, tmp_path: Path
+) -> None:
+    """Of several texts, and in the middle of a long one: what comes then is what comes without a stop."""
+    page = search.page
+    search.choose_folder(encoder)
+    names = ("one.txt", "book.txt", "three.txt")
+    for name, times in zip(names, (40, 1500, 40), strict=True):
+        sentences = (f"The {WORDS[number % 40]} ran home. " * (number % 7 + 1) for number in range(times))
+        (tmp_path / name).write_text("\n\n".join(sentences))
+    page.evaluate("pyappPage.search.begin()")
+    page.locator("#search-files").set_input_files([tmp_path / name for name in names])
+    search.until(WHOLE)
+    expected, vectors = search.state(PASSAGES), search.state("collection.vectors.length")
+    assert len(expected) > 400 and {text for text, *_ in expected} == {0, 1, 2}
+
+    page.evaluate("pyappPage.search.begin()")
+    page.evaluate(STOP_IN, 2)
+    page.locator("#search-files").set_input_files([tmp_path / name for name in names])
+    expect(search.note).to_contain_text("2 texts are only in part in the collection")
+    some = search.state(PASSAGES)
+    assert {text for text, *_ in some} == {0, 1} and len(some) < len(expected) - 100
+    search.ask("home")
+    expect(search.results.first).to_be_visible()
+    expect(search.note).to_contain_text("only in part")
+    page.reload()
+    search.wait_ready()
+    page.locator("#search-question").wait_for()
+    search.state("ready")
+    expect(search.note).to_contain_text("2 texts are only in part in the collection")
+    assert search.state(PASSAGES) == some
+    search.choose_folder(encoder)
+    page.evaluate(STOP_IN, 1)
+    search.note.get_by_role("button", name="Add the rest").click()
+    search.until(f"pyappPage.search.collection.passages.length > {len(some)} && !pyappPage.search.button.running")
+    assert len(search.state(PASSAGES)) < len(expected)
+    search.note.get_by_role("button", name="Add the rest").click()
+    search.until(WHOLE)
+    expect(search.note).to_be_hidden()
+    assert search.state(PASSAGES) == expected and search.state("collection.vectors.length") == vectors
+
+    # A text that is there is not added twice. What is added meanwhile interrupts nothing.
+    page.locator("#search-files").set_input_files(tmp_path / "three.txt")
+    expect(search.note).to_contain_text("three.txt (already here)")
+    page.evaluate("pyappPage.search.begin()")
+    page.locator("#search-files").set_input_files(tmp_path / "book.txt")
+    search.until("pyappPage.search.growing !== null")
+    page.locator("#search-files").set_input_files([tmp_path / name for name in ("one.txt", "three.txt")])
+    search.until(WHOLE)
+    assert len(search.state(PASSAGES)) == len(expected)
+
+    # A collection that is deleted while it grows stays deleted.
+    page.evaluate("pyappPage.search.begin()")
+    page.locator("#search-files").set_input_files(tmp_path / "book.txt")
+    search.until("pyappPage.search.growing !== null")
+    page.evaluate("(async ({ search }) => { search.gone = search.collection.id })(pyappPage)")
+    search.until("pyappPage.search.store.list().then((all) => all.some(({ id }) => id === pyappPage.search.gone))")
+    if not page.locator("#history-collection").evaluate("({ open }) => open"):
+        page.locator("#history-collection summary").first.click()
+    page.get_by_role("button", name="Delete book.txt", exact=True).first.click()  # the last changed
+    search.until("!pyappPage.search.button.running")
+    search.over()
+    assert search.state("store.read(pyappPage.search.gone)") is None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from e2e.conftest import watched
+from e2e.conftest import WIDE, watched
 from e2e.model_files import write_pair
 from e2e.page import StoryPage
 from pyapp import tasks
@@ -313,3 +313,56 @@ def test_a_story_that_cannot_be_kept_stays_and_the_oldest_can_be_deleted(story: 
     card.get_by_role("button", name="Delete the oldest").click()
     expect(card.locator(".history-row")).to_have_count(before - 1)
     page.evaluate("delete navigator.storage.estimate")
+
+
+def test_a_double_click_starts_and_opens_and_undoes_neither(story: StoryPage) -> None:
+    story.settings(max_new_tokens=64)
+    story.page.locator("#prompt").fill("One day")
+    story.generate_button.dblclick()
+    story.wait_done()
+    assert len(story.text()) > len("One day") + 40
+
+    page, dialog = story.page, story.page.locator("#storage-dialog")
+    page.locator("#open-storage").dblclick()
+    expect(dialog).to_be_visible()
+    box = dialog.locator("h2").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 20, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(4, 400)  # a selection that ends beside it
+    page.mouse.up()
+    expect(dialog).to_be_visible()
+    page.mouse.click(4, 400)
+    expect(dialog).to_be_hidden()
+
+
+def test_each_view_keeps_its_place(story: StoryPage) -> None:
+    """A view that is opened begins at its top; one that was scrolled is found there again."""
+    page = story.page
+
+    def go(view: str) -> int:
+        box = page.locator(f"#views a[href='#{view}']").bounding_box()
+        assert box is not None and box["y"] >= 0  # a click of Playwright's would scroll the page
+        page.mouse.click(box["x"] + 5, box["y"] + 5)
+        page.wait_for_function(f"() => !document.getElementById('view-{view}').hidden")
+        return int(page.evaluate("scrollY"))
+
+    page.set_viewport_size({"width": 390, "height": 700})
+    page.evaluate("scrollTo(0, 300)")
+    assert go("search") == 0
+    assert go("story") == 300
+    page.go_back()
+    page.wait_for_function("() => !document.getElementById('view-search').hidden")
+    assert page.evaluate("scrollY") == 0
+    page.set_viewport_size(WIDE)
+
+
+def test_the_list_shows_what_another_tab_has_deleted(story: StoryPage) -> None:
+    page, rows = story.page, story.page.locator("#history-story .history-row")
+    story.settings(max_new_tokens=8).write("Another tab")
+    page.evaluate("document.getElementById('history-story').open = true")
+    expect(rows.first).to_contain_text("Another tab")
+    page.evaluate("pyappPage.story.store.remove(pyappPage.story.entry.id)")  # as another tab does: the list is not told
+    expect(rows.first).to_contain_text("Another tab")
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    expect(rows.filter(has_text="Another tab")).to_have_count(0)

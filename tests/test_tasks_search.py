@@ -11,7 +11,7 @@ import pytest
 
 import pyapp
 from pyapp.engine import quant
-from pyapp.errors import FileFormatError, ModelError
+from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Cancel, Done, Error, Event, Item, Progress
 from pyapp.formats import write_gguf, write_safetensors
 from pyapp.formats.gguf_header import architecture_of
@@ -19,7 +19,7 @@ from pyapp.formats.source import FileSource
 from pyapp.models.loading.by_task import given_files, load_task_model
 from pyapp.models.loading.precision import SMALLEST, quick_dtype
 from pyapp.tasks import search, unload
-from tests.text.embedder import LONGEST, TEXTS, write_embedder
+from tests.text.embedder import LONGEST, TEXTS, WORDS, write_embedder
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library and files
 
@@ -56,7 +56,7 @@ def test_texts_become_passages_with_vectors(loaded: Any) -> None:
     assert all(len(texts[one["text"]][one["start"] : one["end"]].split()) <= 12 for one in found)
     assert isinstance(events[-1], Done) and events[-1].to_dict()["count"] == len(found)
     steps = [event for event in events if isinstance(event, Progress) and event.what == "embedding"]
-    assert steps[-1].done == steps[-1].total == len(found)
+    assert steps[-1].done <= steps[-1].total == sum(map(len, texts))
     vectors = np.array([one["embedding"] for one in found])
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     [question] = items(search.unit_vectors(loaded, ["Where did the boat sail?"], prompt="query : "))
@@ -70,6 +70,31 @@ def test_a_passage_is_no_longer_than_the_model_reads(loaded: Any) -> None:
     longest = search.largest_passage(loaded)
     assert longest == LONGEST - 2 and max(len(text[one["start"] : one["end"]].split()) for one in found) <= longest
     assert search.largest_passage(loaded, "passage : ") == longest - 2
+
+
+def test_a_long_text_comes_in_groups_and_goes_on(loaded: Any) -> None:
+    text = "\n\n".join(f"The {WORDS[number % 40]} ran. " * (number % 5 + 1) for number in range(400))
+    texts, sizes = ["the cat", text, "the dog"], {"size": 12, "overlap": 4}
+    events = list(search.index_texts(loaded, texts, **sizes))
+    whole = items(events)
+    assert len(whole) > 5 * search.PASSAGES_AT_ONCE and [one["text"] for one in whole] == sorted(
+        one["text"] for one in whole
+    )
+    steps = [event.done for event in events if isinstance(event, Progress) and event.what == "embedding"]
+    assert steps == sorted(steps) and steps[-1] == sum(map(len, texts))
+    first = next(place for place, event in enumerate(events) if isinstance(event, Item))
+    assert len(items(events[first : first + search.PASSAGES_AT_ONCE])) == search.PASSAGES_AT_ONCE
+    assert any(isinstance(event, Progress) for event in events[first:])
+    # Go on from the last passage of each group.
+    for count in range(search.PASSAGES_AT_ONCE, len(whole) - 1, search.PASSAGES_AT_ONCE):
+        last = whole[count - 1]
+        rest = items(search.index_texts(loaded, texts[last["text"] :], start=last["start"], **sizes))
+        places = [(one["text"] + last["text"], one["start"], one["end"]) for one in rest]
+        assert places == [(one["text"], one["start"], one["end"]) for one in whole[count - 1 :]]
+        vectors = [[one["embedding"] for one in some] for some in (rest, whole[count - 1 :])]
+        np.testing.assert_allclose(*vectors, atol=1e-5)
+    with pytest.raises(OptionError, match="no place in a text of 7 characters"):
+        items(search.index_texts(loaded, texts, start=8))
 
 
 def test_the_sentence_that_answers(loaded: Any) -> None:

@@ -4,7 +4,7 @@ of each passage that is nearest to a question. Passages are compared by the dot 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -20,6 +20,7 @@ PASSAGE_TOKENS = 200
 OVERLAP_TOKENS = 40
 # Texts in a batch. A batch is not interrupted, so it must be short enough for a Stop; larger ones are hardly faster.
 BATCH_SIZE = 4
+PASSAGES_AT_ONCE = 32  # embedded together, those of similar length in a batch: a Stop loses no more
 CHARACTERS_LIMIT = 1 << 26  # of all texts
 
 
@@ -28,47 +29,70 @@ def largest_passage(loaded: Any, prompt: str = "") -> int:
     return int(loaded.model.most) - len(loaded.tokenizer.encode_batch([prompt])[0])
 
 
+Found = tuple[int, int, int]  # a passage: the index of its text; the characters at which it begins and ends
+
+
 def index_texts(
     loaded: Any, texts: Sequence[str], *, size: int = PASSAGE_TOKENS, overlap: int = OVERLAP_TOKENS, prompt: str = "",
-    batch_size: int = BATCH_SIZE,
+    batch_size: int = BATCH_SIZE, start: int = 0,
 ) -> Work:  # fmt: skip
     """An Item for each passage of the texts, in order: `text` (the index of its text), `start` and `end` (characters),
     `embedding` (a list of floats, length 1). `size` and `overlap` in tokens: at most what the model reads. `prompt` is
     put before each passage.
+
+    The Items come in groups while the texts are read: a Stop loses nothing of those that have come. To go on, give the
+    texts from that of the last Item on, and as `start` the character at which it begins. It comes once more.
     """
-    if sum(map(len, texts)) > CHARACTERS_LIMIT:
+    total = sum(map(len, texts))
+    if total > CHARACTERS_LIMIT:
         raise OptionError(f"the texts have more than {CHARACTERS_LIMIT:,} characters", where="texts")
     size = min(size, largest_passage(loaded, prompt))
     overlap = min(overlap, size // 2)
+    done, dimensions = 0, 0
+    reached = start  # characters of all texts
+    for group in _groups(loaded, texts, size, overlap, start):
+        if group is None:
+            yield None
+            continue
+        number, _, end = group[-1]
+        until = sum(map(len, texts[:number])) + end
+        vectors: dict[int, list[float]] = {}
+        written = [texts[number][first:last] for number, first, last in group]
+        for event in embed_texts(loaded, written, prompt=prompt, normalize=True, batch_size=batch_size):
+            if isinstance(event, Item):
+                vectors[event.index] = event.values["embedding"]
+            elif isinstance(event, Progress) and event.what == "texts":
+                share = event.done / len(group)
+                yield Progress("embedding", reached + int((until - reached) * share), total, "characters")
+            else:
+                yield None
+        for index, (number, first, last) in enumerate(group):
+            values = {"text": number, "start": first, "end": last, "embedding": vectors[index]}
+            yield Item(done + index, values)
+        done, dimensions, reached = done + len(group), len(vectors[0]), until
+    if not done:
+        raise OptionError("there is no text to search", where="texts", hint="Give texts that have words in them")
+    yield Done("complete", {"count": done, "dimensions": dimensions})
+
+
+def _groups(loaded: Any, texts: Sequence[str], size: int, overlap: int, start: int) -> Iterator[list[Found] | None]:
+    """The passages of the texts in groups that are embedded together; None between steps of the work."""
 
     def count(text: str) -> int:
         return len(loaded.tokenizer.encode(text, bos=False, eos=False))
 
-    found: list[tuple[int, int, int]] = []  # text, start, end
+    group: list[Found] = []
     for number, text in enumerate(texts):
-        for span in passages.split(text, count, size, overlap):
+        for span in passages.split(text, count, size, overlap, 0 if number else start):
             if span is None:
                 yield None
-            else:
-                found.append((number, *span))
-        yield Progress("splitting", number + 1, len(texts), "texts")
-    if not found:
-        raise OptionError("there is no text to search", where="texts", hint="Give texts that have words in them")
-    # One batch may come before another: longest first. The passages are sent in the order of the texts.
-    vectors: dict[int, list[float]] = {}
-    written = [texts[number][start:end] for number, start, end in found]
-    for event in embed_texts(loaded, written, prompt=prompt, normalize=True, batch_size=batch_size):
-        if isinstance(event, Item):
-            vectors[event.index] = event.values["embedding"]
-        elif isinstance(event, Progress):
-            if event.what == "texts":
-                yield Progress("embedding", event.done, event.total, "passages")
-        elif isinstance(event, Done):
-            for index, (number, start, end) in enumerate(found):
-                yield Item(index, {"text": number, "start": start, "end": end, "embedding": vectors[index]})
-            yield Done("complete", {"count": len(found), "dimensions": len(vectors[0])})
-        else:
-            yield event
+                continue
+            group.append((number, *span))
+            if len(group) == PASSAGES_AT_ONCE:
+                yield group
+                group = []
+    if group:
+        yield group
 
 
 def unit_vectors(loaded: Any, texts: Sequence[str], *, prompt: str = "", batch_size: int = BATCH_SIZE) -> Work:

@@ -21,9 +21,9 @@ _SENTENCE = re.compile(r"""(?<=[.!?…])["')\]»”’]*\s+(?![a-z\s])|(?<=[。�
 SMALLEST = 8  # tokens of a passage
 
 
-def paragraphs(text: str) -> list[Span]:
-    """The paragraphs, which blank lines separate, without white space around them."""
-    return _between(text, (0, len(text)), _PARAGRAPH)
+def paragraphs(text: str, start: int = 0) -> list[Span]:
+    """The paragraphs from a character on, which blank lines separate, without white space around them."""
+    return _between(text, (start, len(text)), _PARAGRAPH)
 
 
 def sentences(text: str, span: Span | None = None) -> list[Span]:
@@ -57,8 +57,11 @@ class _Sentence:
     tokens: int
 
 
-def split(text: str, count: Count, size: int = 200, overlap: int = 40) -> Iterator[Span | None]:
+def split(text: str, count: Count, size: int = 200, overlap: int = 40, start: int = 0) -> Iterator[Span | None]:
     """The passages of a text in order, each at most `size` tokens by `count`; None between steps of the work.
+
+    `start`: the character at which the first one begins. From the start of an earlier passage on they are the same
+    passages, unless that one begins in the middle of a divided sentence.
 
     A passage ends with a paragraph if the next paragraph does not fit and it is at least half full. Inside a paragraph
     the next passage repeats the last sentences, at most `overlap` tokens. A sentence that is longer than `size` is
@@ -68,8 +71,10 @@ def split(text: str, count: Count, size: int = 200, overlap: int = 40) -> Iterat
         raise OptionError(f"{size!r} is no number of tokens from {SMALLEST}", where="size")
     if type(overlap) is not int or not 0 <= overlap <= size // 2:
         raise OptionError(f"{overlap!r} is no number of tokens from 0 to half the size, {size // 2}", where="overlap")
+    if type(start) is not int or not 0 <= start <= len(text):
+        raise OptionError(f"{start!r} is no place in a text of {len(text):,} characters", where="start")
     passage: list[_Sentence] = []
-    for paragraph in paragraphs(text):
+    for paragraph in paragraphs(text, start):
         parts = [
             _Sentence(part, count(text[slice(*part)]))
             for sentence in sentences(text, paragraph)

@@ -68,6 +68,17 @@ def test_every_word_is_in_a_passage_and_none_is_too_long() -> None:
         assert found == sorted(found)
 
 
+def test_passages_go_on_where_one_begins() -> None:
+    source = random.Random(5)
+    sentences_ = (" ".join(["word"] * source.randint(1, 15)) + "." for _ in range(300))
+    text = "".join(sentence + source.choice([" ", "\n", "\n\n"]) for sentence in sentences_).replace("word", "Word")
+    found = spans(text)
+    for place, (start, _) in enumerate(found):
+        assert [span for span in split(text, words, 20, 4, start) if span] == found[place:]
+    with pytest.raises(OptionError, match="start"):
+        list(split(text, words, 20, 4, len(text) + 1))
+
+
 def test_a_text_without_words_to_divide() -> None:
     text = "x" * 1000
     found = [span for span in split(text, len, 64, 0) if span is not None]

@@ -34,6 +34,7 @@ export class HistoryCard {
     this.details = h("details", { class: "card settings history", id: `history-${store.kind}`, open: title !== undefined },
       h("summary", { class: "card-title" }, h("h2", {}, title ?? "Earlier")), this.body);
     this.details.addEventListener("toggle", () => this.refresh(this.current));
+    document.addEventListener("visibilitychange", () => document.hidden || this.refresh(this.current)); // another tab may have changed it
     if (title === undefined) find(side, "details.settings").before(this.details);
     else side.prepend(this.details);
     /** Resolves when the list is there. @type {Promise<void>} */

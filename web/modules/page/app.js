@@ -63,9 +63,7 @@ export class App extends EventTarget {
   #restarted() {
     this.arriving.hide();
     this.#status("starting", "Restarting");
-    for (const choice of Object.values(this.choices)) {
-      if (choice.model?.kind === "file") choice.chooseFirst(); // the new worker does not have that file
-    }
+    for (const choice of Object.values(this.choices)) choice.loseFiles();
     this.refresh();
   }
 

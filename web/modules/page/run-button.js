@@ -22,6 +22,12 @@ export class RunButton {
     this.over = Promise.resolve();
     /** @type {AbortController | null} */
     this.controller = null;
+    // The second half of a double click is no wish to stop what the first half began.
+    button.addEventListener("click", (event) => {
+      if (event.detail < 2 || !this.running) return;
+      event.preventDefault();
+      event.stopImmediatePropagation();
+    }, { capture: true });
     document.addEventListener("keydown", (event) => {
       if (event.key === "Escape" && this.running && !document.querySelector("dialog[open]")) this.stop();
     });

@@ -3,6 +3,11 @@
  */
 import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
+import { h } from "./dom.js";
+
+/** A button that tries a sample; a double click tries it once. @param {{title: string}} sample @param {() => unknown} run */
+export const sampleButton = ({ title }, run) =>
+  h("button", { type: "button", class: "chip", onclick: (/** @type {MouseEvent} */ { detail }) => detail < 2 && run() }, title);
 
 /** @param {string} path relative to index.html @param {string} type @returns {Promise<File>} */
 export async function fetchSample(path, type) {

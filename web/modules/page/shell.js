@@ -44,7 +44,10 @@ export function foldSettings() {
 export function setUpDialogs() {
   for (const dialog of document.querySelectorAll("dialog")) {
     find(dialog, "[data-close]").addEventListener("click", () => dialog.close());
-    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+    // A click beside it closes it; not the end of a double click that opened it, or of a text's selection in it.
+    let pressed = /** @type {EventTarget | null} */ (null);
+    dialog.addEventListener("pointerdown", ({ target }) => (pressed = target));
+    dialog.addEventListener("click", ({ target, detail }) => target === dialog && pressed === dialog && detail < 2 && dialog.close());
   }
 }
 

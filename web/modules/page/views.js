@@ -78,6 +78,9 @@ export class Views {
     this.models = models;
     /** The loaded views, by id. @type {Map<string, Promise<LoadedView>>} */
     this.loaded = new Map();
+    /** How far each view was scrolled when it was left, in pixels, by id. @type {Map<string, number>} */
+    this.places = new Map();
+    byId("views").addEventListener("click", () => this.#remember()); // before the browser goes there
     addEventListener("hashchange", () => {
       const wanted = named() ?? (location.hash === "" ? VIEWS[0] : null); // other hashes are targets within the view
       if (wanted) this.#show(wanted);
@@ -93,17 +96,25 @@ export class Views {
   /** Goes to a view. @param {View} view @returns {Promise<LoadedView>} when it is loaded */
   open(view) {
     if (this.shown !== view) {
+      this.#remember();
       history.pushState(null, "", `#${view.id}`);
       this.#show(view);
     }
     return this.#load(view);
   }
 
+  #remember() {
+    this.places.set(this.shown.id, scrollY);
+  }
+
   /** @param {View} wanted */
   #show(wanted) {
     const left = VIEWS.find((view) => view !== wanted && !sectionOf(view).hidden);
     showOnly(wanted);
-    if (left) sectionOf(left).dispatchEvent(new Event("left"));
+    if (left) {
+      sectionOf(left).dispatchEvent(new Event("left"));
+      scrollTo({ top: this.places.get(wanted.id) ?? 0, behavior: "instant" });
+    }
     sectionOf(wanted).dispatchEvent(new Event("shown"));
     this.#load(wanted).catch((error) => this.#failed(wanted, error));
   }

@@ -5,7 +5,7 @@
 import { acceptCompletion, autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap, completionStatus } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentLess, indentMore } from "@codemirror/commands";
 import { python } from "@codemirror/lang-python";
-import { HighlightStyle, bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
+import { HighlightStyle, bidiIsolates, bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { EditorState, Prec, StateEffect, StateField } from "@codemirror/state";
 import { Decoration, EditorView, drawSelection, highlightSpecialChars, keymap, lineNumbers, placeholder, showTooltip } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
@@ -99,7 +99,7 @@ export class Editor {
       { key: "Escape", run: (view) => this.#escape(view) },
     ]));
     const writing = code ? [
-      python(), lineNumbers(), indentOnInput(), indentUnit.of("    "), bracketMatching(), closeBrackets(), errorLine, signatureTip,
+      python(), lineNumbers(), bidiIsolates(), indentOnInput(), indentUnit.of("    "), bracketMatching(), closeBrackets(), errorLine, signatureTip,
       autocompletion({ override: [(context) => this.#complete(context)], icons: false }),
       keymap.of([...closeBracketsKeymap, ...completionKeymap, { key: "Tab", run: (view) => acceptCompletion(view) || indentMore(view), shift: indentLess }]),
       EditorView.updateListener.of((update) => this.#follow(update)),

@@ -13,7 +13,7 @@ import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
 import { RunButton } from "../../page/run-button.js";
-import { fetchSample } from "../../page/sample.js";
+import { fetchSample, sampleButton } from "../../page/sample.js";
 import { isShown } from "../../page/shell.js";
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
@@ -202,8 +202,7 @@ class ReadView {
     };
     const samples = models.flatMap((model) => model.samples ?? []);
     byId("read-samples-group").hidden = samples.length === 0;
-    byId("read-samples").replaceChildren(...samples.map((sample) =>
-      h("button", { type: "button", class: "chip", onclick: () => this.#try(() => this.trySample(sample)) }, sample.title)));
+    byId("read-samples").replaceChildren(...samples.map((sample) => sampleButton(sample, () => this.#try(() => this.trySample(sample)))));
     byId("read-offer-list").replaceChildren(...HANDWRITING.map(row));
     byId("read-offer").hidden = this.choice.model !== null && this.choice.model.kind !== "embedded";
   }

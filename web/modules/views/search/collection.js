@@ -2,7 +2,8 @@
  * A collection: texts, their passages, and the vector of each passage. And its file: JSON, vectors as base64.
  *
  * @typedef {{text: number, start: number, end: number}} Passage `text` is an index; the others count characters (code points)
- * @typedef {{texts: {name: string, text: string}[], passages: Passage[], dimensions: number, by: EmbeddedBy | null}} CollectionContent what
+ * @typedef {{name: string, text: string, rest?: number}} KeptText `rest`: the character from which on it has to be embedded yet; none: it is whole
+ * @typedef {{texts: KeptText[], passages: Passage[], dimensions: number, by: EmbeddedBy | null}} CollectionContent what
  *   is stored beside the entry of the history; the vectors are a file
  * @typedef {CollectionContent & {id: string, name: string, created: number, updated: number, vectors: Float32Array}} CollectionRecord
  * @typedef {import("../../history/history-store.js").HistoryEntry} HistoryEntry
@@ -19,7 +20,7 @@ export class Collection {
   /** @param {HistoryEntry} entry @param {Partial<CollectionContent>} [content] @param {Float32Array} [vectors] */
   constructor(entry, { texts = [], passages = [], dimensions = 0, by = null } = {}, vectors = new Float32Array()) {
     this.entry = entry;
-    /** @type {{name: string, text: string}[]} */ this.texts = texts;
+    /** @type {KeptText[]} */ this.texts = texts;
     /** @type {Passage[]} */ this.passages = passages;
     /** Of all passages, one after the other. @type {Float32Array} */ this.vectors = vectors;
     /** @type {number} */ this.dimensions = dimensions;
@@ -61,17 +62,43 @@ export class Collection {
     return !this.by || cosine(floats(this.by.probe), floats(probe)) > SAME_MODEL;
   }
 
-  /** Adds texts with their passages. @param {{name: string, text: string}[]} texts @param {(Passage & {embedding: string})[]} items @param {EmbeddedBy} by */
-  add(texts, items, by) {
-    const first = this.texts.length;
-    this.texts = [...this.texts, ...texts];
-    this.passages = [...this.passages, ...items.map(({ text, start, end }) => ({ text: text + first, start, end }))];
-    this.dimensions = items.length ? floats(items[0].embedding).length : this.dimensions;
-    const vectors = new Float32Array(this.vectors.length + items.length * this.dimensions);
-    vectors.set(this.vectors);
-    items.forEach(({ embedding }, i) => vectors.set(floats(embedding), this.vectors.length + i * this.dimensions));
-    this.vectors = vectors;
+  /** The texts that are not embedded to their end. */
+  get unfinished() {
+    return this.texts.filter(({ rest }) => rest !== undefined);
+  }
+
+  /** Adds those of the texts that are not here; their passages are to come. @param {KeptText[]} texts */
+  add(texts) {
+    const fresh = texts.filter((one) => !this.texts.includes(one));
+    for (const one of fresh) if (one.text.trim()) one.rest = 0;
+    this.texts = [...this.texts, ...fresh];
+  }
+
+  /**
+   * Adds passages, in their order; the last may be followed by more of its text. Those of a model that does not fit are dropped.
+   * @param {KeptText[]} texts of this collection, which the passages count @param {(Passage & {embedding: string})[]} items @param {EmbeddedBy} by
+   */
+  extend(texts, items, by) {
+    if (!items.length) return;
+    if (!this.fits(by.probe)) {
+      Object.assign(this, { passages: [], vectors: new Float32Array(), dimensions: 0 });
+      for (const one of this.texts) if (one.text.trim()) one.rest = 0;
+    }
+    const places = texts.map((one) => this.texts.indexOf(one));
+    const found = items.map((item) => ({ ...item, text: places[item.text] }));
+    // What goes on begins with the last passage that is here.
+    if (this.passages.some(({ text, start }) => text === found[0].text && start === found[0].start)) found.shift();
+    const last = items[items.length - 1];
+    texts.slice(0, last.text).forEach(finish);
+    texts[last.text].rest = last.start;
     this.by = by;
+    if (!found.length) return;
+    this.dimensions = floats(found[0].embedding).length;
+    const vectors = new Float32Array(this.vectors.length + found.length * this.dimensions);
+    vectors.set(this.vectors);
+    found.forEach(({ embedding }, i) => vectors.set(floats(embedding), this.vectors.length + i * this.dimensions));
+    this.vectors = vectors;
+    this.passages = [...this.passages, ...found.map(({ text, start, end }) => ({ text, start, end }))];
   }
 
   /** Removes a text with its passages. @param {number} index */
@@ -120,6 +147,11 @@ async function vectorsOf(files) {
 
 /** @param {number} passages */
 export const aboutOf = (passages) => `${passages.toLocaleString("en")} passage${passages === 1 ? "" : "s"}`;
+
+/** Notes that all passages of a text are here. @param {KeptText} one */
+export function finish(one) {
+  delete one.rest;
+}
 
 /** What a user would miss. @param {CollectionContent} content */
 export const textOf = ({ texts, passages, by }) => JSON.stringify([texts, passages, by]);
@@ -181,14 +213,14 @@ function checked(record, where) {
   const { id, name, created, updated, texts, passages, dimensions, by } = record ?? {};
   if (typeof id !== "string" || typeof name !== "string") throw wrong("it has no name");
   if (!Array.isArray(texts) || texts.some((one) => typeof one?.name !== "string" || typeof one?.text !== "string")) throw wrong("its texts are missing");
-  const size = (/** @type {number} */ text) => Array.from(texts[text].text).length;
-  const sizes = texts.map((_, i) => size(i));
+  const sizes = texts.map(({ text }) => Array.from(text).length);
   /** @param {unknown} value @returns {value is number} */
   const isCount = (value) => Number.isSafeInteger(value) && Number(value) >= 0;
   const sound = (/** @type {Partial<Passage> | null} */ passage) => {
     const { text, start, end } = passage ?? {};
     return isCount(text) && text < texts.length && isCount(start) && isCount(end) && start < end && end <= sizes[text];
   };
+  if (texts.some(({ rest }, i) => rest !== undefined && !(isCount(rest) && rest < sizes[i]))) throw wrong("the rest of a text is not in it");
   if (!Array.isArray(passages) || !passages.every(sound)) throw wrong("a passage is not in its text");
   let vectors;
   try {
@@ -201,7 +233,7 @@ function checked(record, where) {
   if (!fits) throw wrong("it does not say which model made it");
   const time = (/** @type {number} */ value) => (Number.isFinite(value) ? value : Date.now());
   return {
-    id, name, created: time(created), updated: time(updated), texts: texts.map((one) => ({ name: one.name, text: one.text })),
+    id, name, created: time(created), updated: time(updated), texts: texts.map(({ name, text, rest }) => ({ name, text, ...(rest === undefined ? {} : { rest }) })),
     passages: passages.map(({ text, start, end }) => ({ text, start, end })), vectors, dimensions, by: by && { title: by.title, probe: by.probe },
   };
 }

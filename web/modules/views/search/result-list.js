@@ -40,8 +40,8 @@ export class ResultList {
         ? [part(start, start + best.start), h("mark", {}, part(start + best.start, start + best.end)), part(start + best.end, end)]
         : [part(start, end)];
       body.replaceChildren(
-        h("span", { class: "result-context" }, (start > around ? "… " : "") + part(start - around, start)), ...passage,
-        h("span", { class: "result-context" }, part(end, end + around) + (part(end + around, end + around + 1) && " …")));
+        h("span", { class: "result-context" }, start > around ? `… ${wordsAfter(part(start - around, start))}` : part(0, start)), ...passage,
+        h("span", { class: "result-context" }, part(end + around, end + around + 1) ? `${wordsBefore(part(end, end + around))} …` : part(end, end + around)));
     };
     const open = h("button", { type: "button", class: "quiet", "data-key": key, "aria-expanded": String(opened.has(key)), onclick: () => {
       const wide = open.getAttribute("aria-expanded") !== "true";
@@ -52,7 +52,7 @@ export class ResultList {
     show(opened.has(key));
     const percent = Math.round(Math.max(0, score) * 100);
     return h("li", { class: "result card" },
-      h("p", { class: "result-head" }, h("strong", {}, collection.texts[text].name),
+      h("p", { class: "result-head" }, h("strong", { dir: "auto" }, collection.texts[text].name),
         h("span", { class: "result-score", title: `cosine ${score.toFixed(3)}` },
           h("meter", { min: 0, max: 1, value: Math.max(0, score), "aria-hidden": "true" }), `${percent} % alike`)),
       body, h("p", { class: "result-foot" }, open));
@@ -78,3 +78,9 @@ export class ResultList {
     /** @type {HTMLElement | null} */ (this.host.querySelector(selector))?.focus();
   }
 }
+
+/** A cut text from its first whole word on, if it has words. @param {string} text */
+const wordsAfter = (text) => text.replace(/^\S{0,30}\s+/, "");
+
+/** A cut text up to its last whole word. @param {string} text */
+const wordsBefore = (text) => text.replace(/\s+\S{0,30}$/, "");

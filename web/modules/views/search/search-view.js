@@ -4,6 +4,7 @@
  *
  * @typedef {import("../../shared/protocol.js").TaskEvent} TaskEvent
  * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
+ * @typedef {import("./collection.js").KeptText} KeptText
  */
 import { UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
 import { loadStyle } from "../../shared/site-parts.js";
@@ -16,7 +17,7 @@ import { RunButton } from "../../page/run-button.js";
 import { isShown } from "../../page/shell.js";
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
-import { Collection, aboutOf, cosine, exported, floats, imported, itemOf, recordOf, textOf } from "./collection.js";
+import { Collection, aboutOf, cosine, exported, finish, floats, imported, itemOf, recordOf, textOf } from "./collection.js";
 import { ResultList } from "./result-list.js";
 import { buildSearch } from "./search-parts.js";
 import { readTexts } from "./text-files.js";
@@ -28,7 +29,8 @@ const INITIAL = { size: 200, overlap: 40 }; // tokens
 /** The names under which models keep the prompt of passages. */
 const PASSAGE_PROMPTS = ["passage", "document", "corpus"];
 
-const GROUP = 100000; // characters of texts that are embedded together: Stop, an error or a reload loses no more, except of a longer text
+const GROUP = 100000; // characters of the texts in one request; a longer text has its own
+const PATIENCE = 3000; // ms until the time that is left can be told
 const SAVE_EVERY = 10000; // ms between two times that a growing collection is stored
 
 /**
@@ -70,11 +72,13 @@ class SearchView {
     this.found = [];
     this.texts = h("ul", { class: "text-list", id: "text-list", "aria-label": "Texts of this collection", hidden: true });
     this.shown = PAGE;
+    /** To which texts are being added. @type {Collection | null} */
+    this.growing = null;
     this.card = new HistoryCard(find(view, ".workspace-side"), this.store, {
       name: "collections",
       open: (item) => this.open(item),
       renamed: (id, title) => id === this.collection.id && (this.collection.entry.title = title),
-      removed: (id) => id === this.collection.id && this.#show(this.#fresh()),
+      removed: (id) => this.#removed(id),
       begin: { label: "New collection", run: () => this.begin() },
       oneFile: {
         to: async (items) => new Blob([exported(await Promise.all(items.map(recordOf)))], { type: "application/json" }),
@@ -228,12 +232,23 @@ class SearchView {
   #checkModel() {
     const { by } = this.collection;
     if (!this.known || !by || this.collection.fits(this.known.probe)) {
-      this.#tell("");
+      this.#tellRest(this.collection);
       return true;
     }
     const again = h("button", { type: "button", class: "quiet", onclick: () => this.embedAgain() }, `Embed again with ${this.choice.model?.title ?? "the model in use"}`);
     this.#tell(`This collection was made with ${by.title}. Vectors of two models cannot be compared: choose that model again, or `, again);
     return false;
+  }
+
+  /** Offers to embed what was not, because it was stopped, failed, or the page was closed. @param {Collection} collection */
+  #tellRest(collection) {
+    const { unfinished } = collection;
+    if (!unfinished.length || this.growing === collection) return this.#tell("");
+    const [{ name, text, rest = 0 }] = unfinished;
+    const what = unfinished.length > 1 ? `${count(unfinished.length, "text")} are only in part in the collection`
+      : `${name} is only in part in the collection (${Math.floor((100 * rest) / text.length)} %)`;
+    const add = h("button", { type: "button", class: "quiet", onclick: () => this.#addTo(collection, unfinished) }, "Add the rest");
+    this.#tell(`${what}: what is missing cannot be found. `, add);
   }
 
   #fresh() {
@@ -249,6 +264,15 @@ class SearchView {
   async begin() {
     await this.#change(this.#fresh());
     this.announcer.say("A new collection.");
+  }
+
+  /** @param {string} id of a collection that was deleted: what is being added to it would store it again */
+  #removed(id) {
+    if (id === this.growing?.id) {
+      this.growing = null;
+      this.button.stop();
+    }
+    if (id === this.collection.id) this.#show(this.#fresh());
   }
 
   /** @param {Collection} collection that is shown from now on */
@@ -301,8 +325,10 @@ class SearchView {
   async addFiles(files) {
     try {
       clearError(this.slot);
-      const { texts, skipped } = await readTexts(files);
-      if (await this.addTexts(texts) && skipped.length) this.#tell(`Left out: ${skipped.slice(0, 5).join(", ")}${skipped.length > 5 ? ` and ${skipped.length - 5} more` : ""}.`);
+      const { texts: given, skipped } = await readTexts(files);
+      const texts = given.filter((one) => !this.#has(one));
+      skipped.push(...given.filter((one) => !texts.includes(one)).map(({ name }) => `${name} (already here)`));
+      if ((!texts.length || await this.addTexts(texts)) && skipped.length) this.#tell(`Left out: ${skipped.slice(0, 5).join(", ")}${skipped.length > 5 ? ` and ${skipped.length - 5} more` : ""}.`);
     } catch (error) {
       showError(this.slot, error, this.actions);
     }
@@ -311,8 +337,15 @@ class SearchView {
   async addPasted() {
     const text = byId("search-paste").value;
     if (!text.trim()) return byId("search-paste").focus();
+    if (this.#has({ text })) return this.#tell("This text is already in the collection.");
     const name = text.trim().split("\n")[0].slice(0, 40);
-    if (await this.addTexts([{ name, text }])) byId("search-paste").value = "";
+    const one = { name, text };
+    if (await this.addTexts([one]) || this.collection.texts.includes(one)) byId("search-paste").value = "";
+  }
+
+  /** Whether a text is in the collection, or waits for a model. @param {{text: string}} one */
+  #has({ text }) {
+    return [...this.collection.texts, ...this.waiting].some((other) => other.text === text);
   }
 
   /** Splits texts, embeds the passages, and stores them. @param {import("./text-files.js").NamedText[]} texts @returns {Promise<boolean>} */
@@ -320,7 +353,11 @@ class SearchView {
     return this.#addTo(this.collection, texts);
   }
 
-  /** @param {Collection} collection @param {import("./text-files.js").NamedText[]} texts @param {boolean} [replace] @returns {Promise<boolean>} */
+  /**
+   * Embeds texts of a collection, or such that it gets. What is done stays when it stops, fails, or the page is loaded again.
+   * @param {Collection} collection @param {KeptText[]} texts @param {boolean} [replace] the vectors of another model
+   * @returns {Promise<boolean>} whether all is done
+   */
   async #addTo(collection, texts, replace = false) {
     if (!this.choice.model) {
       this.waiting.push(...texts);
@@ -328,66 +365,86 @@ class SearchView {
       showError(this.slot, this.#noModel(), this.actions);
       return true; // kept until there is a model
     }
+    if (this.growing === collection) texts = [...new Set([...collection.unfinished, ...texts])]; // what is being added goes on
     await this.button.interrupt();
-    let left = texts;
+    let whole = false;
     this.over = this.button.run(async (signal) => {
       const { model, known } = await this.#model(signal);
-      if (!replace && collection.by && !collection.fits(known.probe)) {
-        throw new UserError(`This collection was made with ${collection.by.title}.`, { hint: "Begin a new collection, or choose that model again." });
+      const by = { title: model.title, probe: known.probe };
+      const fits = collection.fits(by.probe);
+      if (!fits && !replace) {
+        throw new UserError(`This collection was made with ${collection.by?.title}.`, { hint: "Begin a new collection, or choose that model again." });
       }
-      const before = collection.passages.length;
-      let saved = performance.now();
+      const before = fits ? collection.passages.length : 0;
+      if (collection.empty) collection.entry.title = titleOf(texts);
+      collection.add(texts);
+      this.growing = collection;
+      if (collection === this.collection) {
+        this.#showTexts();
+        this.#showEmpty();
+        this.#tell("");
+      }
       try {
-        for (const group of replace ? [texts] : groupsOf(texts)) {
-          const items = await this.#index(model, group, texts.length - left.length, texts.length, signal);
-          if (!items) return;
-          if (replace) Object.assign(collection, { texts: [], passages: [], vectors: new Float32Array() });
-          if (collection.empty && !replace) collection.entry.title = texts[0].name.split("/")[0].slice(0, 60) || "Texts";
-          collection.add(group, items, { title: model.title, probe: known.probe });
-          left = left.slice(group.length);
-          if (!left.length || performance.now() - saved < SAVE_EVERY) continue;
-          await this.#save(collection);
-          saved = performance.now();
-        }
+        await this.#save(collection);
+        await this.card.refresh(this.collection.id);
+        whole = await this.#index(model, collection, fits ? texts.filter(({ rest }) => rest !== undefined) : collection.texts.filter(({ text }) => text.trim()), by, signal);
       } finally {
-        if (left.length < texts.length) await this.#save(collection);
+        if (this.growing === collection) await this.#save(collection);
+        this.growing = null;
       }
-      this.announcer.say(`${count(texts.length, "text")} added, ${count(collection.passages.length - (replace ? 0 : before), "passage")}.`);
-    }, { fail: () => {}, retry: () => this.#addTo(collection, left, replace) });
+      if (whole) this.announcer.say(`${count(texts.length, "text")} added, ${count(collection.passages.length - before, "passage")}.`);
+    }, { fail: () => {}, retry: () => this.#addTo(collection, texts, replace) });
     await this.over;
     this.progress.hide();
     if (collection === this.collection) {
       this.#show(collection);
-      if (left.length && !replace && !this.slot.firstChild) this.#tellLeft(collection, left);
+      if (!whole && collection.unfinished.length && !this.slot.firstChild) this.announcer.say(`Stopped. ${byId("search-note").firstChild?.textContent}`);
     }
     await this.card.refresh(this.collection.id);
-    return left.length === 0;
+    return whole;
   }
 
   /**
-   * Splits texts and embeds their passages. @param {ListedModel} model @param {import("./text-files.js").NamedText[]} texts
-   * @param {number} first how many of `total` texts came before @param {number} total @param {AbortSignal} signal
-   * @returns {Promise<any[] | null>} the passages; null: it was stopped
+   * Splits texts of a collection and embeds their passages, from where each has them.
+   * @param {ListedModel} model @param {Collection} collection @param {KeptText[]} texts @param {import("./collection.js").EmbeddedBy} by @param {AbortSignal} signal
+   * @returns {Promise<boolean>} false: it was stopped
    */
-  async #index(model, texts, first, total, signal) {
-    /** @type {any[]} */
-    const items = [];
-    const which = texts.length < total ? ` text ${first + 1} of ${total.toLocaleString("en")}` : "";
-    const onEvent = (/** @type {TaskEvent} */ event) => {
-      if (event.type === "progress") this.progress.show(event.what === "embedding" ? `Embedding${which}` : event.what === "splitting" ? `Splitting${which}` : `${event.what}…`, event.done, event.total);
-      if (event.type === "item") items.push(event);
-    };
-    const params = { model: model.id, arguments: [texts.map(({ text }) => text)], options: { ...this.options, prompt: this.prompt("passage") } };
-    const { reason } = await this.engine.call("search.index", params, { signal, onEvent });
-    return reason === "cancelled" ? null : items;
-  }
-
-  /** Says which texts are not in the collection because it was stopped. @param {Collection} collection @param {import("./text-files.js").NamedText[]} left */
-  #tellLeft(collection, left) {
-    const what = left.length === 1 ? `${left[0].name} is` : `${count(left.length, "text")} are`;
-    const add = h("button", { type: "button", class: "quiet", onclick: () => this.#addTo(collection, left) }, left.length === 1 ? "Add it" : "Add them");
-    this.#tell(`You stopped it: ${what} not in the collection. `, add);
-    this.announcer.say(`Stopped. ${what} not in the collection.`);
+  async #index(model, collection, texts, by, signal) {
+    const total = lengthOf(texts);
+    const begun = performance.now();
+    let [done, number, saved] = [0, 1, begun];
+    /** @type {number | null} */
+    let started = null;
+    for (const group of groupsOf(texts)) {
+      const [which, length] = [texts.length > 1 ? ` text ${number} of ${texts.length.toLocaleString("en")}` : "", lengthOf(group)];
+      /** @type {any[]} */
+      const items = [];
+      const keep = () => collection.extend(group, items.splice(0), by);
+      const onEvent = (/** @type {TaskEvent} */ event) => {
+        if (event.type === "progress" && event.what === "embedding") {
+          const now = done + (length * event.done) / (event.total ?? 1);
+          started ??= now; // of a text that goes on
+          this.progress.show(`Embedding${which}${timeLeft(performance.now() - begun, (now - started) / (total - started))}`, now, total);
+        } else if (event.type === "progress") this.progress.show(`${event.what}…`, event.done, event.total);
+        if (event.type !== "item") return;
+        items.push(event);
+        if (performance.now() - saved < SAVE_EVERY || this.growing !== collection) return;
+        keep();
+        this.#save(collection);
+        saved = performance.now();
+      };
+      const start = collection.fits(by.probe) ? group[0].rest ?? 0 : 0;
+      const params = { model: model.id, arguments: [group.map(({ text }) => text)], options: { ...this.options, prompt: this.prompt("passage"), start } };
+      try {
+        const { reason } = await this.engine.call("search.index", params, { signal, onEvent });
+        if (reason === "cancelled") return false;
+      } finally {
+        keep();
+      }
+      group.forEach(finish);
+      [done, number] = [done + length, number + group.length];
+    }
+    return true;
   }
 
   /** All texts of the collection by the model in use. */
@@ -450,7 +507,7 @@ class SearchView {
     if (!question) return byId("search-question").focus();
     const { collection } = this;
     this.over = this.button.run(async (signal) => {
-      if (collection.empty) throw new UserError("There is no text to search.", { hint: "Add texts first." });
+      if (!collection.passages.length) throw new UserError("There is no text to search.", { hint: "Add texts first." });
       await this.#model(signal);
       if (!this.#checkModel()) throw new UserError(`This collection was made with ${collection.by?.title ?? "another model"}.`, { hint: "Choose that model again, or embed the texts again." });
       const [vector] = await this.#embed([question], this.prompt("query"), signal);
@@ -504,17 +561,32 @@ class SearchView {
 /** @param {number} number @param {string} what */
 const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
 
-/**
- * Texts in groups that are embedded together. Each has words: the engine refuses what has none.
- * @param {import("./text-files.js").NamedText[]} texts @returns {import("./text-files.js").NamedText[][]}
- */
+/** A collection's first name, of its first text or folder. @param {KeptText[]} texts */
+function titleOf(texts) {
+  const [first] = texts[0].name.split("/");
+  const others = texts.filter(({ name }) => name.split("/")[0] !== first).length;
+  return `${first.slice(0, 60) || "Texts"}${others ? ` and ${others.toLocaleString("en")} more` : ""}`;
+}
+
+/** How long work takes yet, once that can be told. @param {number} spent ms @param {number} share that is done */
+function timeLeft(spent, share) {
+  if (spent < PATIENCE || !(share > 0)) return "";
+  const seconds = (spent * (1 - share)) / share / 1000;
+  if (seconds < 10) return "";
+  return `, about ${seconds < 90 ? `${Math.ceil(seconds / 10) * 10} s` : `${Math.round(seconds / 60)} min`} left`;
+}
+
+/** @param {KeptText[]} texts */
+const lengthOf = (texts) => texts.reduce((sum, { text }) => sum + text.length, 0);
+
+/** Texts in groups for one request each; one of which a part is embedded comes first. @param {KeptText[]} texts @returns {KeptText[][]} */
 function groupsOf(texts) {
-  /** @type {import("./text-files.js").NamedText[][]} */
-  const groups = [[]];
-  let characters = 0;
+  /** @type {KeptText[][]} */
+  const groups = [];
+  let characters = Infinity;
   for (const one of texts) {
-    const { length } = one.text.trim();
-    if (characters && length && characters + length > GROUP) {
+    const { length } = one.text;
+    if (characters + length > GROUP || one.rest) {
       groups.push([]);
       characters = 0;
     }

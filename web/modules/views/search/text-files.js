@@ -9,6 +9,8 @@ import { UserError } from "../../shared/protocol.js";
 const NAMES = /\.(txt|text|md|markdown|rst|log|srt|vtt|html?|json|jsonl|csv|tsv|xml|ya?ml|tex|org)$/i;
 const FILE_LIMIT = 32 * 2 ** 20; // bytes
 const DEEPEST = 100; // levels of JSON
+const COMMAS = [",", ";", "\t"]; // between the cells of tables; the first line has most of the one that counts
+const BLOCKS = "p, div, h1, h2, h3, h4, h5, h6, li, tr, blockquote, pre, section, article, header, footer, dt, dd, figcaption";
 
 /** Whether a file may hold a text. @param {File} file */
 export const isText = (file) => NAMES.test(file.name) || file.type.startsWith("text/");
@@ -40,11 +42,23 @@ export async function readTexts(files) {
 
 /** @param {string} name @param {string} text @returns {NamedText[]} */
 function split(name, text) {
-  if (/\.html?$/i.test(name)) return [{ name, text: new DOMParser().parseFromString(text, "text/html").body.textContent.trim() || text }];
+  if (/\.html?$/i.test(name)) return [{ name, text: fromPage(text) || text }];
   if (/\.jsonl$/i.test(name)) return [{ name, text: text.split("\n").map((line) => fromJson(line) ?? line).join("\n\n") }];
   if (/\.json$/i.test(name)) return [{ name, text: fromJson(text) ?? text }];
-  if (/\.(csv|tsv)$/i.test(name)) return [{ name, text: fromTable(text, /\.tsv$/i.test(name) ? "\t" : ",") }];
+  if (/\.(csv|tsv)$/i.test(name)) return [{ name, text: fromTable(text) }];
   return [{ name, text }];
+}
+
+/** The words of a page of HTML, its blocks as paragraphs. Nothing in it is run or fetched. @param {string} html */
+function fromPage(html) {
+  const { body } = new DOMParser().parseFromString(html, "text/html");
+  for (const one of body.querySelectorAll("script, style, template, noscript")) one.remove();
+  for (const one of body.querySelectorAll("br, td, th")) one.after(" ");
+  for (const one of body.querySelectorAll(BLOCKS)) {
+    one.before("\n\n");
+    one.after("\n\n");
+  }
+  return body.textContent.replace(/\s*\n\s*\n\s*/g, "\n\n").trim();
 }
 
 /** The values of a JSON text as paragraphs, one for each element of its lists; null if it is no JSON. @param {string} text */
@@ -66,8 +80,11 @@ function paragraphsOf(value, level = 0) {
   return inner.filter(Boolean).join(Array.isArray(value) ? "\n\n" : "\n");
 }
 
-/** The rows of a table as paragraphs, with the names of the columns. @param {string} text @param {string} comma */
-function fromTable(text, comma) {
+/** The rows of a table as paragraphs, with the names of the columns. @param {string} text */
+function fromTable(text) {
+  const [line] = text.trimStart().split("\n", 1);
+  const count = (/** @type {string} */ mark) => line.split(mark).length;
+  const comma = COMMAS.reduce((most, mark) => (count(mark) > count(most) ? mark : most));
   const [head = [], ...rows] = tableRows(text, comma);
   return rows.map((row) => row.map((cell, i) => (cell.trim() ? `${head[i]?.trim() ? `${head[i].trim()}: ` : ""}${cell.trim()}` : "")).filter(Boolean).join("\n"))
     .filter(Boolean).join("\n\n") || text;

@@ -229,6 +229,7 @@ export class StoryView {
   async drop([file]) {
     const text = decoded(await file.arrayBuffer());
     if (text === null) throw new UserError("This is no text in UTF-8 or UTF-16.", { where: file.name, hint: "Save it as plain text, then drop it again." });
+    if (!text.trim()) throw new UserError("There is no text in this file.", { where: file.name, hint: "Drop a text that begins a story." });
     this.prompt.focus();
     this.prompt.select();
     document.execCommand("insertText", false, text.trim());

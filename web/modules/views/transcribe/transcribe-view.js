@@ -18,7 +18,7 @@ import { GuessBanner } from "./guess-banner.js";
 import { LiveRecording } from "./live-recording.js";
 import { ModelCard } from "../../page/model-card.js";
 import { RunButton } from "../../page/run-button.js";
-import { fetchSample } from "../../page/sample.js";
+import { fetchSample, sampleButton } from "../../page/sample.js";
 import { ServerCard } from "../../page/server-card.js";
 import { isShown } from "../../page/shell.js";
 import { RecordingSign } from "./recording-sign.js";
@@ -159,8 +159,7 @@ export class TranscribeView {
     const { models, model } = this.choice;
     const samples = models.flatMap(({ samples: clips = [] }) => clips);
     byId("samples-group").hidden = samples.length === 0;
-    byId("samples").replaceChildren(...samples.map((sample) =>
-      h("button", { type: "button", class: "chip", onclick: () => this.trySample(sample) }, sample.title)));
+    byId("samples").replaceChildren(...samples.map((sample) => sampleButton(sample, () => this.trySample(sample))));
     byId("whisper-offer").hidden = model?.kind !== "embedded";
     byId("whisper-list").replaceChildren(...models.filter(({ kind, precision = "" }) => kind === "hub" && !precision.startsWith("float")).map((other) => {
       const size = other.state === "ready" ? "kept" : other.bytes ? megabytes(other.bytes) : "";
