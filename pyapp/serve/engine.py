@@ -1,7 +1,7 @@
 """The engine: the one thread on which models are loaded and compute.
 
-Its workers take turns: a step of a language model, a batch of texts, a window of a recording. So no request waits for
-the whole of another one.
+The models take turns: a step of a language model, a batch of texts, a window of a recording. So no request waits for
+the whole of another one, and many requests for one model do not slow another one down more than one does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Engine:
 
     def __init__(self, tidy: Callable[[], Any] = lambda: None) -> None:
         self._posted: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
-        self._active: list[Worker] = []
+        self._active: dict[object, list[Worker]] = {}  # by model
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._died: BaseException | None = None
         self._stopping = False
@@ -80,10 +80,11 @@ class Engine:
         self.post(run)
         return future
 
-    def activate(self, worker: Worker) -> None:
-        """A worker has something to do. On the engine's thread."""
-        if worker not in self._active:
-            self._active.append(worker)
+    def activate(self, worker: Worker, model: object) -> None:
+        """A worker has something to do for a model, whose workers share its turns. On the engine's thread."""
+        workers = self._active.setdefault(model, [])
+        if worker not in workers:
+            workers.append(worker)
 
     def stop(self, seconds: float = 5.0) -> None:
         """Ends the thread after the turn that runs now."""
@@ -98,8 +99,8 @@ class Engine:
                 self._take_posted()
                 if self._worked_since is not None and time.monotonic() - self._worked_since > BUSY_SECONDS:
                     self._tidy_up()
-                for worker in list(self._active):
-                    self._turn_of(worker)
+                for model in list(self._active):
+                    self._turn_of(model)
                     self._take_posted(wait=False)
         except BaseException as error:  # a defect: the server says so and ends
             self._died = error
@@ -134,7 +135,8 @@ class Engine:
         self._tidy()
         self._worked_since = time.monotonic() if self._active else None
 
-    def _turn_of(self, worker: Worker) -> None:
+    def _turn_of(self, model: object) -> None:
+        worker = self._active[model].pop(0)
         self.turn_began = time.monotonic()
         try:
             more = worker.turn()
@@ -144,5 +146,7 @@ class Engine:
             more = False
         finally:
             self.turn_began = None
-        if not more and worker in self._active:
-            self._active.remove(worker)
+        if more:
+            self._active[model].append(worker)
+        if not self._active[model]:
+            del self._active[model]

@@ -257,7 +257,7 @@ class Conversation:
         _ = session.options  # refused now, not at the first sound
         model = self._model
         if session.model is not None and session.model != model.name:
-            model = await self._context.models.get(session.model, "transcribe")
+            model = await self._context.models.get(session.model, "transcribe", lasting=True)
         if self._item is not None:
             raise Problem("the session cannot change within an item: commit or clear it first", param="session")
         self._session, self._model = session, model
@@ -287,11 +287,11 @@ class Conversation:
             window = self._model.loaded.model.config.n_audio_ctx * SECONDS_PER_TIME
             live = self._session.live(window)
             self._listener = Listener(self._model.loaded, self._session.options, live, self._answer)
-        listener, engine = self._listener, self._context.engine
+        listener, engine, model = self._listener, self._context.engine, self._model
 
         def start() -> None:
             listener.add(samples)
-            engine.activate(listener)
+            engine.activate(listener, model)
 
         engine.post(start)
 
@@ -363,7 +363,7 @@ async def realtime(socket: WebSocket, context: Context) -> None:
     if socket.query_params.get("intent", "transcription") != "transcription":
         raise Problem("intent: only transcription is served here", param="intent")
     context.admit()
-    model = await context.models.get(wanted, "transcribe")
+    model = await context.models.get(wanted, "transcribe", lasting=True)
     socket.scope["pyapp.log"]["model"] = model.name
     offered = socket.scope.get("subprotocols", [])
     await socket.accept(subprotocol="realtime" if "realtime" in offered else None)

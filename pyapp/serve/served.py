@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import field
 from pathlib import Path
@@ -36,17 +36,19 @@ log = logging.getLogger("pyapp.serve")
 MIB = 1 << 20
 TASKS = ("generate", "embed", "classify", "transcribe")
 ANY = ("default", "dummy", "tgi")  # what clients of one model call it
+TURN_SECONDS = 1.0  # that loaded models serve new requests, at least, while another one waits for their memory
+ROOM_SECONDS = 60.0  # that a request waits for the memory of others
 ENCODERS = ("bert", "distilbert", "roberta", "xlm-roberta", "mpnet", "electra", "deberta", "modernbert", "nomic")
 
 
-# The models that a request uses, which stay loaded until it ends.
-HELD: ContextVar[list[ServedModel] | None] = ContextVar("HELD", default=None)
+# The models that a request uses, which stay loaded until it ends, and whether it is one that lasts.
+HELD: ContextVar[list[tuple[ServedModel, bool]] | None] = ContextVar("HELD", default=None)
 
 
 @dataclass(eq=False)
 class ServedModel:
     """A model under the name that requests give. `runner` is a Scheduler for "generate", a Batcher for "embed",
-    Beside for "transcribe"."""
+    Beside for "transcribe". `requests` use it now; `lasting` of them have no end of their own."""
 
     name: str
     source: Any
@@ -57,15 +59,27 @@ class ServedModel:
     error: str | None = None
     used: float = field(default_factory=time.monotonic)
     requests: int = 0
+    lasting: int = 0
     nbytes: int = 0  # of its parameters and its texts' keys and values; before it is first loaded, of its files
 
 
 class Models:
-    """The models by name."""
+    """The models by name.
+
+    Models that do not fit into the memory together take turns, those first whose request has waited longest. While a
+    model waits for the memory of others, these serve their new requests for a while (TURN_SECONDS, or what the last
+    loading took if that is longer), then only those that run; new ones wait in their turn. So constant requests for one
+    model stop no other one.
+    """
 
     def __init__(self, settings: Settings, engine: Engine, leader: Leader | None = None) -> None:
         self._settings, self._engine, self._leader = settings, engine, leader
-        self._loading = asyncio.Lock()
+        # Who waits for a model that is not loaded, or whose turn has ended; the models in the order of their turns.
+        self._line: dict[ServedModel, list[asyncio.Future[None]]] = {}
+        self._loader: asyncio.Task[None] | None = None  # serves the line while there is one
+        self._next: ServedModel | None = None  # waits for memory: others take no new requests
+        self._ended = asyncio.Event()  # a request did, or nobody waits for a model any longer
+        self._turn_end = 0.0
         given = settings.models or tuple(entry.id for entry in hub.models() if entry.kind == "embedded")
         self.by_name: dict[str, ServedModel] = {}
         for spec in given:
@@ -97,31 +111,86 @@ class Models:
             raise Problem(f"the model {name!r} cannot do this: its task is {found.task}", param="model")
         return found
 
-    async def get(self, name: str | None, *tasks: str) -> ServedModel:
-        """As `find`; the model is loaded, and stays so until the request ends (`holding`)."""
+    async def get(self, name: str | None, *tasks: str, lasting: bool = False) -> ServedModel:
+        """As `find`; the model is loaded, and stays so until the request ends (`holding`). `lasting`: nobody knows when
+        it will end, so others do not wait for its memory.
+        """
         model = self.find(name, tasks)
         held = HELD.get()
-        if held is not None:
-            held.append(model)
+        mine = any(other is model for other, _ in held or ())
+        if model.loaded is not None and (mine or self._next is None):
             model.requests += 1
-        if model.loaded is None:
-            async with self._loading:
-                if model.loaded is None:
-                    await self._load_within_memory(model)
+        else:
+            await self._stand_in_line(model)  # counts the request
+        if held is None:
+            model.requests -= 1
+        else:
+            held.append((model, lasting))
+            model.lasting += lasting
         return model
+
+    async def _stand_in_line(self, model: ServedModel) -> None:
+        """Waits until a model is loaded and takes requests, of which this is one then. Problem if that cannot be."""
+        if sum(map(len, self._line.values())) >= self._settings.queue:
+            raise Problem(
+                f"{self._settings.queue} requests wait for models to be loaded", status=429, param="model",
+                code="rate_limit_exceeded", headers={"Retry-After": "5"},
+            )  # fmt: skip
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._line.setdefault(model, []).append(future)
+        if self._loader is None or self._loader.done():
+            self._loader = asyncio.ensure_future(self._serve_line())
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._release(model)  # its turn came at the same time
+            elif future in self._line.get(model, ()):
+                self._line[model].remove(future)
+                self._ended.set()
+            raise
+
+    async def _serve_line(self) -> None:
+        """Loads the models for which requests wait, in their order, and lets all who wait for one go on together."""
+        while self._line:
+            model, waiting = next(iter(self._line.items()))
+            failure: BaseException | None = None
+            try:
+                if waiting and model.loaded is None:
+                    await self._load_within_memory(model)
+            except BaseException as error:
+                failure = error
+            self._next = None
+            del self._line[model]
+            for future in waiting:
+                if future.done():  # its request was cancelled
+                    continue
+                if failure is None:
+                    model.requests += 1
+                    future.set_result(None)
+                else:
+                    future.set_exception(failure)
+            if failure is not None and not isinstance(failure, Exception):
+                raise failure
+
+    def _release(self, model: ServedModel) -> None:
+        """A request does not use a model any longer."""
+        model.requests -= 1
+        model.used = time.monotonic()
+        self._ended.set()
 
     @contextmanager
     def holding(self) -> Iterator[None]:
         """A context in which the models that `get` returns are not unloaded."""
-        held: list[ServedModel] = []
+        held: list[tuple[ServedModel, bool]] = []
         before = HELD.set(held)
         try:
             yield
         finally:
             HELD.reset(before)
-            for model in held:
-                model.requests -= 1
-                model.used = time.monotonic()
+            for model, lasting in held:
+                model.lasting -= lasting
+                self._release(model)
 
     async def load_all(self) -> None:
         """Loads every model, while there is memory; the first that fails raises its error."""
@@ -159,7 +228,7 @@ class Models:
 
     async def _load_within_memory(self, model: ServedModel) -> None:
         """Loads a model; unloads others that nobody uses, those first that were used longest ago, where memory for all
-        is lacking. Problem if it is lacking all the same.
+        is lacking, and waits for those that are used. Problem if it is lacking all the same.
         """
         await self._make_room(model, self._expected(model))
         start = time.perf_counter()
@@ -178,15 +247,21 @@ class Models:
         model.nbytes = sum(parameter.nbytes for parameter in parameters) + getattr(runner, "cache_nbytes", 0)
         del loaded, runner, parameters  # else they would live on in the error
         try:
-            await self._make_room(model, model.nbytes)
-        except Problem:
+            await self._make_room(model, model.nbytes, wait=False)
+        except Problem as problem:
             await asyncio.wrap_future(self._engine.call(parts.clear))
-            raise
+            if problem.code != "server_busy":
+                raise
+            await self._load_within_memory(model)  # what it needs is known now: it waits without having it
+            return
         model.loaded, model.runner = parts  # only now can other requests find it
-        seconds = round(time.perf_counter() - start, 3)
-        log.info("model loaded", extra={"fields": {"model": model.name, "task": model.task, "seconds": seconds}})
+        seconds = time.perf_counter() - start
+        self._turn_end = time.monotonic() + max(TURN_SECONDS, seconds)
+        fields = {"model": model.name, "task": model.task, "seconds": round(seconds, 3)}
+        log.info("model loaded", extra={"fields": fields})
 
-    async def _make_room(self, model: ServedModel, needed: int) -> None:
+    async def _make_room(self, model: ServedModel, needed: int, wait: bool = True) -> None:
+        """Unloads others until there is memory for a model. `wait`: for the end of the requests that use them."""
         limit = self._settings.memory_bytes
         if not limit:
             return
@@ -196,17 +271,31 @@ class Models:
                 f"{told}, and the server's models may have {limit // MIB:,} MiB together", status=503,
                 param="model", code="model_too_large",
             )  # fmt: skip
-        others = [other for other in self.by_name.values() if other is not model and other.loaded is not None]
-        while needed + sum(other.nbytes for other in others) > limit:
-            unused = [other for other in others if not other.requests]  # anew: requests come while one is dropped
-            if not unused:
+        end = time.monotonic() + min(ROOM_SECONDS, self._settings.seconds)
+        while True:
+            # Anew in each round: requests come and go meanwhile.
+            others = [other for other in self.by_name.values() if other is not model and other.loaded is not None]
+            if needed + sum(other.nbytes for other in others) <= limit:
+                self._next = None
+                return
+            unused = [other for other in others if not other.requests]
+            if unused:
+                await self._drop(min(unused, key=lambda other: other.used))
+                continue
+            now = time.monotonic()
+            stay = needed + sum(other.nbytes for other in others if other.lasting) > limit
+            if not wait or stay or now >= end or not self._line.get(model):
+                self._turn_end = now + TURN_SECONDS  # those who waited for the others go first
                 raise Problem(
                     f"{told}, and requests that run now use the memory: {', '.join(other.name for other in others)}. "
                     "Try again later", status=503, param="model", code="server_busy", headers={"Retry-After": "5"},
                 )  # fmt: skip
-            oldest = min(unused, key=lambda other: other.used)
-            others.remove(oldest)
-            await self._drop(oldest)
+            if now >= self._turn_end:
+                self._next = model
+            self._ended.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(end - now if self._next else min(end, self._turn_end) - now):
+                    await self._ended.wait()
 
     def _load(self, model: ServedModel) -> list[Any]:
         """[loaded, runner] of a model. On the engine's thread."""
@@ -238,7 +327,7 @@ class Models:
 
         def start() -> None:
             runner.add(work)
-            self._engine.activate(runner)
+            self._engine.activate(runner, model)
 
         self._engine.post(start)
 

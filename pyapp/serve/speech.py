@@ -89,7 +89,7 @@ async def heard(
             data, options, vad=beside.vad, speaker_model=beside.speakers, encoder=beside.encoder, model=model.loaded,
             cancel=answer.cancel,
         )  # fmt: skip
-        context.engine.activate(Job(events, answer.emit, answer.cancel))
+        context.engine.activate(Job(events, answer.emit, answer.cancel), model)
 
     request.scope["pyapp.log"] |= {"model": model.name, "bytes": len(data)}
     running = Hearing(context, model, answer)

@@ -94,7 +94,7 @@ async def by_task(
     def start(answer: Answer) -> None:
         def begin() -> None:
             job = Job(stream(model=model.loaded, cancel=answer.cancel), answer.emit, answer.cancel)
-            context.engine.activate(job)
+            context.engine.activate(job, model)
 
         context.engine.post(begin)
 

@@ -39,7 +39,7 @@ class Counting:
 def test_workers_take_turns_and_fail_alone() -> None:
     engine, order = Engine(), []  # type: ignore[var-annotated]
     workers = [Counting("a", 4, order), Counting("b", 4, order, broken=3), Counting("c", 3, order)]
-    engine.post(lambda: [engine.activate(worker) for worker in workers])
+    engine.post(lambda: [engine.activate(worker, worker.name) for worker in workers])
     engine.start()
     for worker in workers:
         assert worker.ended.wait(10)
@@ -51,6 +51,18 @@ def test_workers_take_turns_and_fail_alone() -> None:
     assert engine.alive
     engine.stop()
     assert not engine.alive
+
+
+def test_models_take_turns_and_the_workers_of_each_in_them() -> None:
+    """Many requests for one model (a, b, c) leave another one (x) half of the turns."""
+    engine, order = Engine(), []  # type: ignore[var-annotated]
+    workers = [Counting(name, 3, order) for name in "abcx"]
+    engine.post(lambda: [engine.activate(worker, worker.name == "x") for worker in workers])
+    engine.start()
+    for worker in workers:
+        assert worker.ended.wait(10)
+    engine.stop()
+    assert "".join(order) == "axbxcxabcabc"
 
 
 def test_tidies_up_after_work_and_in_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +77,7 @@ def test_tidies_up_after_work_and_in_long_work(monkeypatch: pytest.MonkeyPatch) 
 
     engine = Engine(tidy)
     worker = Counting("a", 3, order)
-    engine.post(lambda: engine.activate(worker))
+    engine.post(lambda: engine.activate(worker, "model"))
     engine.start()
     assert worker.ended.wait(10)
     engine.call(tidied.clear).result(10)
