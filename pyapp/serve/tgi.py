@@ -182,11 +182,13 @@ async def generate_stream(request: Request, context: Context) -> Response:
 
 async def either(request: Request, context: Context) -> Response:
     """/, as Hugging Face's clients call it: /generate with an array as the answer; /embed without a language model; the
-    text of a recording, if the body is one.
+    text of a recording, if the body is one. (huggingface_hub gives the bytes of a recording no type.)
     """
-    if request.headers.get("content-type", "").startswith(("audio/", "video/")):
+    kind = request.headers.get("content-type", "application/octet-stream")
+    tasks = {model.task for model in context.models.by_name.values()}
+    if kind.startswith(("audio/", "video/")) or (kind == "application/octet-stream" and "transcribe" in tasks):
         return await of_sound(request, context)
-    if not any(model.task == "generate" for model in context.models.by_name.values()):
+    if "generate" not in tasks:
         return await embed(request, context)
     answer = await generate(request, context)
     return JSONResponse([json.loads(bytes(answer.body))]) if isinstance(answer, JSONResponse) else answer
