@@ -658,36 +658,54 @@ KERNEL(depthwise_channels_last_f32)
  * as the second kernel is high. */
 KERNEL(expanded_depthwise_channels_last_f32)
 {
-#define DIM(name) d[expanded_depthwise_channels_last_f32_##name]
-#define POINTER(name) record->pointers[expanded_depthwise_channels_last_f32_##name]
     const int64_t *d = record->dims;
     convolution c = {
-        .y = {DIM(height), DIM(middle_height), DIM(kernel_height), DIM(stride_y), DIM(top), 1},
-        .x = {DIM(width), DIM(middle_width), DIM(kernel_width), DIM(stride_x), DIM(left), 1},
+        .y = {d[expanded_depthwise_channels_last_f32_height], d[expanded_depthwise_channels_last_f32_middle_height],
+              d[expanded_depthwise_channels_last_f32_kernel_height], d[expanded_depthwise_channels_last_f32_stride_y],
+              d[expanded_depthwise_channels_last_f32_top], 1},
+        .x = {d[expanded_depthwise_channels_last_f32_width], d[expanded_depthwise_channels_last_f32_middle_width],
+              d[expanded_depthwise_channels_last_f32_kernel_width], d[expanded_depthwise_channels_last_f32_stride_x],
+              d[expanded_depthwise_channels_last_f32_left], 1},
         .groups = 1,
-        .inner = DIM(inner),
-        .outputs = DIM(channels),
+        .inner = d[expanded_depthwise_channels_last_f32_inner],
+        .outputs = d[expanded_depthwise_channels_last_f32_channels],
     };
-    const axis y = {c.y.out, DIM(out_height), DIM(depth_height), DIM(depth_stride_y), DIM(depth_top), 1};
-    const axis x = {c.x.out, DIM(out_width), DIM(depth_width), DIM(depth_stride_x), DIM(depth_left), 1};
-    const int64_t shares = least(workers, DIM(workspaces)), panels = (c.outputs + PANEL - 1) / PANEL,
-                  row = x.size * c.outputs; /* floats of a line */
-    product p = {.x = POINTER(x), .weights = POINTER(weights), .bias = POINTER(bias)};
+    const axis y = {c.y.out,
+                    d[expanded_depthwise_channels_last_f32_out_height],
+                    d[expanded_depthwise_channels_last_f32_depth_height],
+                    d[expanded_depthwise_channels_last_f32_depth_stride_y],
+                    d[expanded_depthwise_channels_last_f32_depth_top],
+                    1};
+    const axis x = {c.x.out,
+                    d[expanded_depthwise_channels_last_f32_out_width],
+                    d[expanded_depthwise_channels_last_f32_depth_width],
+                    d[expanded_depthwise_channels_last_f32_depth_stride_x],
+                    d[expanded_depthwise_channels_last_f32_depth_left],
+                    1};
+    const int64_t shares = least(workers, d[expanded_depthwise_channels_last_f32_workspaces]),
+                  panels = (c.outputs + PANEL - 1) / PANEL, row = x.size * c.outputs; /* floats of a line */
+    product p = {.x = record->pointers[expanded_depthwise_channels_last_f32_x],
+                 .weights = record->pointers[expanded_depthwise_channels_last_f32_weights],
+                 .bias = record->pointers[expanded_depthwise_channels_last_f32_bias]};
     p.low = record->floats[expanded_depthwise_channels_last_f32_low];
     p.high = record->floats[expanded_depthwise_channels_last_f32_high];
-    line l = {.channels = c.outputs, .weight = POINTER(depth_weight), .bias = POINTER(depth_bias), .row = row};
+    line l = {.channels = c.outputs,
+              .weight = record->pointers[expanded_depthwise_channels_last_f32_depth_weight],
+              .bias = record->pointers[expanded_depthwise_channels_last_f32_depth_bias],
+              .row = row};
     l.low = record->floats[expanded_depthwise_channels_last_f32_depth_low];
     l.high = record->floats[expanded_depthwise_channels_last_f32_depth_high];
     l.y_row = x.out * c.outputs, l.ring = y.taps;
-    if (DIM(batch) <= 0 || c.outputs <= 0)
+    if (d[expanded_depthwise_channels_last_f32_batch] <= 0 || c.outputs <= 0)
         return KERNEL_OK;
     if (!is_possible(&c) || y.stride < 1 || x.stride < 1 || y.taps < 1 || shares < 1)
         return KERNEL_BAD_ARGUMENT;
     if (worker >= shares)
         return KERNEL_OK;
-    float *lines = (float *)POINTER(scratch) + worker * y.taps * row; /* the line n of a picture lies at n % y.taps */
-    int64_t first, last, next = 0;                                    /* the line of this picture that comes next */
-    worker_share(DIM(batch) * y.out, 1, worker, (int)shares, &first, &last);
+    float *lines = (float *)record->pointers[expanded_depthwise_channels_last_f32_scratch] +
+                   worker * y.taps * row; /* the line n of a picture lies at n % y.taps */
+    int64_t first, last, next = 0;        /* the line of this picture that comes next */
+    worker_share(d[expanded_depthwise_channels_last_f32_batch] * y.out, 1, worker, (int)shares, &first, &last);
     for (int64_t at = first; at < last; at++) {
         const int64_t top = start_of(&y, at % y.out), picture = at / y.out;
         find_taps(&l, &y, top);
@@ -700,12 +718,10 @@ KERNEL(expanded_depthwise_channels_last_f32)
         }
         const int64_t slot = most(top + l.first, 0) % y.taps;
         l.x = lines + slot * row, l.turn = y.taps - slot;
-        l.y = (float *)POINTER(y) + at * l.y_row;
+        l.y = (float *)record->pointers[expanded_depthwise_channels_last_f32_y] + at * l.y_row;
         convolve_channels(&l, &x);
     }
     return KERNEL_OK;
-#undef DIM
-#undef POINTER
 }
 
 /* ---- Pools */

@@ -90,7 +90,7 @@ SOUND_FIELDS: dict[str, Schema] = {
     "response_format": one_of("json", "text", "srt", "verbose_json", "vtt", "diarized_json", default="json"),
     "speakers": {**TEXT, "description": "auto, or how many there are"},
     "temperature": number(0, 1), "stream": FLAG, "timestamp_granularities[]": array(one_of("word", "segment")),
-    "timestamp_granularities": array(one_of("word", "segment")), **ignored("chunking_strategy"),
+    "timestamp_granularities": array(one_of("word", "segment")), **ignored("include[]", "chunking_strategy"),
 }  # fmt: skip
 TRANSCRIPT = an_object(text=TEXT, language=TEXT, duration=number(), segments=array(OBJECT), words=array(OBJECT))
 MODEL_ENTRY = an_object(id=TEXT, object=TEXT, created=whole(), owned_by=TEXT, task=TEXT,

@@ -55,11 +55,6 @@ async def hear(request: Request, context: Context, task: str) -> Response:
         data = await upload.read()
     finally:
         await form.close()
-    if "include[]" in form:
-        raise Problem(
-            "include: log-probabilities of tokens are not given; verbose_json has the avg_logprob of each segment",
-            param="include", code="unsupported_parameter",
-        )  # fmt: skip
     chosen = text_field(form, "response_format") or "json"
     if chosen not in FORMATS:
         raise Problem(f"response_format: must be one of {', '.join(FORMATS)}", param="response_format")

@@ -583,13 +583,6 @@ def test_sound_without_a_type(client: Any) -> None:
         assert answer.status_code == 200 and "snow" in answer.json()["text"]
 
 
-def test_log_probabilities_of_a_transcript_are_refused(client: Any) -> None:
-    answer = client.post(
-        "/v1/audio/transcriptions", files={"file": ("a.wav", SOUND.read_bytes())}, data={"include[]": "logprobs"}
-    )
-    assert answer.status_code == 400 and answer.json()["error"]["param"] == "include"
-
-
 def test_sound_that_is_none(client: Any) -> None:
     file = {"file": ("a.wav", SOUND.read_bytes()[:4000])}
     rows: list[tuple[dict[str, Any], dict[str, Any], str]] = [

@@ -8,7 +8,8 @@ from ..op import LATE_CLAIMS
 
 # The families that neither a story nor a transcript needs: each is imported when one of its ops is first called.
 LATE = {
-    "channels_last": "_convolution_channels_last _packed_convolution_weight _pool_channels_last",
+    "channels_last": "_convolution_channels_last _expanded_depthwise_channels_last _packed_convolution_weight "
+    "_pool_channels_last",
     "ctc": "_ctc _ctc_gradient",
     "element_updates": "computed_elements update_elements",
     "losses": "_cross_entropy cross_entropy_backward",
