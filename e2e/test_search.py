@@ -170,6 +170,7 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     page.get_by_role("button", name="Delete Notes").click()
     page.locator("#history-collection .history-import").set_input_files(saved)
     page.locator("#history-collection .history-open").click()
+    search.until("pyappPage.search.collection.passages.length > 0")
     search.ask(question)
     assert search.marked()[:3] == marked
     for change, says in (

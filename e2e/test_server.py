@@ -25,7 +25,7 @@ SAMPLE = Path("web/models/speech/samples/weather.wav")
 @pytest.fixture(scope="module")
 def server(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     folder = tmp_path_factory.mktemp("served")
-    write_chat_model(folder / "chat", context=2048)
+    write_chat_model(folder / "chat", context=2048, dim=256, layers=8)  # a fast machine, too, can be stopped in time
     (folder / "keys").write_text("secret\n")
     models = [f"small={folder / 'chat'}", f"other={folder / 'chat'}", "speech"]
     with Process(*models, "--page", str(dist), "--api-key-file", str(folder / "keys"), "--vad", "energy") as found:

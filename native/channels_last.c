@@ -121,9 +121,11 @@ INLINE void multiply_tile(const tile *t, const job *j, const int rows, const int
     const float *weights = j->weights;
     const char *ahead = j->ahead;
     const int last = vectors - 1;
-    if (j->residual)
-        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v += CACHE_LINE / LANES)
-            __builtin_prefetch(j->later + r * j->c_row + v * LANES);
+    UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(j->later + r * j->c_row);
+    if (j->residual) /* what is only written may come late */
+        UNROLL for (int r = 0; r < rows; r++)
+            UNROLL for (int v = CACHE_LINE / LANES; v < vectors; v += CACHE_LINE / LANES)
+                __builtin_prefetch(j->later + r * j->c_row + v * LANES);
     UNROLL for (int r = 0; r < rows; r++)
     {
         UNROLL for (int v = 0; v < last; v++) sum[r][v] = vload(j->start + r * j->start_row + v * LANES);

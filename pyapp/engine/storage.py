@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from math import inf
 from typing import Any
 
 from .device import Device, HiddenAddress, cpu
@@ -42,12 +43,14 @@ def _no_memory(nbytes: int, device: Device = cpu) -> MemoryError:
 
 
 class Pool:
-    """Free blocks of a device by capacity. A device's own pool serves everything; a Graph that is being captured has
-    its own (_GraphPool), so that the blocks in its records are reused by nobody else."""
+    """Free blocks of a device by capacity; of those above SMALL at most `limit` bytes are kept. A device's own pool
+    serves everything. A Graph has its own, so that the blocks in its records are reused by nobody else; it keeps all of
+    them (limit inf) until it ends: a replay writes them again.
+    """
 
     __slots__ = ("cached", "device", "free", "key", "limit", "small")
 
-    def __init__(self, device: Device = cpu, limit: int = CACHE_LIMIT, key: Any = None) -> None:
+    def __init__(self, device: Device = cpu, limit: float = CACHE_LIMIT, key: Any = None) -> None:
         self.device = device
         self.key = device if key is None else key  # of the pool in which eager calls leave blocks that it may take
         self.small: list[list[Any]] = [[] for _ in range(SMALL // 64 + 1)]  # by capacity / 64
@@ -87,7 +90,7 @@ class Pool:
         """Keeps a block for the next storage of its capacity, or frees it where enough is kept."""
         if capacity <= SMALL:
             blocks = self.small[capacity >> 6]
-            if len(blocks) < SMALL_KEPT:
+            if len(blocks) < SMALL_KEPT or self.limit == inf:
                 blocks.append(address)
                 return
         elif self.cached + capacity <= self.limit:
@@ -120,20 +123,6 @@ class Pool:
             self.trim()
 
 
-class _GraphPool(Pool):
-    """The blocks of a Graph. Its records point to all of them, so that none goes back to the device before the Graph is
-    gone: a replay would write what is no longer its own."""
-
-    __slots__ = ()
-
-    def give(self, address: Any, capacity: int, is_finalizing: Any = sys.is_finalizing) -> None:
-        if capacity <= SMALL:
-            self.small[capacity >> 6].append(address)
-        else:
-            self.cached += capacity
-            self.free.setdefault(capacity, []).append(address)
-
-
 default_pool = Pool()
 _pools: dict[Any, Pool] = {cpu: default_pool}  # by device; with (device, stream) that of a stream
 
@@ -157,7 +146,7 @@ class GraphPools:
     def of(self, device: Device) -> Pool:
         found = self.by_device.get(device)
         if found is None:
-            found = self.by_device[device] = _GraphPool(device, key=_key(device))
+            found = self.by_device[device] = Pool(device, inf, _key(device))
         return found
 
     def own(self, storage: Storage) -> bool:

@@ -87,7 +87,7 @@ class _Pass:
         } - (graph.maker.keys() | graph.fixed | graph.made.keys())
         self.consumed: set[int] = set()
         self.convolutions = self.copies = 0
-        self.expansion: tuple[str, Step] | None = None  # the last step, if a depthwise convolution may become its part
+        self.expansion: tuple[str, Step] | None = None  # what the last plain convolution makes, and its step
 
     # -- values
 
@@ -169,24 +169,28 @@ class _Pass:
         self.convolutions += 1
         weights, biases = [step.inputs[1], packed], [step.inputs[2]] if biased else []
         near = list(apart) == [1, 1]
-        before = self.expansion
-        if alone and near and before is not None and before[0] == step.inputs[0] and self.steps[-1].step is before[1]:
-            first = before[1]
-            if self.graph.uses[step.inputs[0]] == 1 and step.inputs[0] not in self.graph.outputs:
-                self.steps.pop()
-                inputs = [*first.inputs[:3], *weights, *first.inputs[3:], *biases]
-                given = first.settings
-                self.add(step, _expanded_depthwise, inputs, self.give(end), bias=given["bias"], depth_bias=biased,
-                         stride=given["stride"], padding=given["padding"], low=given["low"], high=given["high"],
-                         depth_stride=tuple(steps), depth_padding=widths, depth_low=low, depth_high=high)  # fmt: skip
-                return True
+        first = self._expansion(step.inputs[0]) if alone and near else None
+        if first is not None:
+            self.steps.pop()
+            inputs = [*first.inputs[:3], *weights, *first.inputs[3:], *biases]
+            given = first.settings
+            self.add(step, _expanded_depthwise, inputs, self.give(end), bias=given["bias"], depth_bias=biased,
+                     stride=given["stride"], padding=given["padding"], low=given["low"], high=given["high"],
+                     depth_stride=tuple(steps), depth_padding=widths, depth_low=low, depth_high=high)  # fmt: skip
+            return True
         inputs = [self.take(step, step.inputs[0]), *weights, *biases]
         inputs += [self.take(step, residual[1])] if residual is not None else []
         self.add(step, _convolution, inputs, self.give(end), bias=biased, stride=tuple(steps), padding=widths,
                  dilation=tuple(apart), groups=groups, low=low, high=high)  # fmt: skip
-        plain = near and groups == 1 and residual is None
-        self.expansion = (end, self.steps[-1].step) if plain else None
+        self.expansion = (end, self.steps[-1].step) if near and groups == 1 and residual is None else None
         return True
+
+    def _expansion(self, name: str) -> Step | None:
+        """The last step, if it is a convolution whose result a depthwise one takes alone."""
+        if self.expansion is None or self.graph.uses[name] != 1 or name in self.graph.outputs:
+            return None
+        made, step = self.expansion
+        return step if made == name and self.steps[-1].step is step else None
 
     def _sum_after(self, name: str) -> tuple[Eager, str] | None:
         """The only step that takes a value, if it adds another one of the same shape that exists by now."""

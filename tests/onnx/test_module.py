@@ -86,6 +86,26 @@ def test_patterns_are_recognised_and_compute_the_same() -> None:
     assert recorded.reason is None and recorded._compiled.captured
 
 
+def check_recognised(
+    operator: str, forms: dict[str, list[bytes]], others: dict[str, list[bytes]], numbers: dict[str, float], x: Tensor
+) -> None:
+    """Graphs from x to y become the fused operator if they are among the forms, and give the same as before."""
+    tensors = [b.tensor(name, np.array(value, np.float32)) for name, value in numbers.items()]
+
+    def check(name: str, nodes: list[bytes], known: bool) -> None:
+        graph = b.graph(nodes, [b.value("x", ["n", x.shape[1]])], [b.value("y")], tensors)
+        module = load(b.model(graph, opset=17))
+        with no_grad():
+            traced = module(x)  # node by node
+            later = [module(x) for _ in range(3)][-1]
+        np.testing.assert_allclose(later.numpy(), traced.numpy(), rtol=1e-4, atol=1e-6)
+        steps = [step for item in plan_of(module).items for step in getattr(item, "_steps", [item])]
+        assert (operator in [item.step.operator.name for item in steps]) == known
+
+    check_each(check, [(name, nodes, True) for name, nodes in forms.items()])
+    check_each(check, [(name, nodes, False) for name, nodes in others.items()])
+
+
 def test_the_forms_of_gelu_are_recognised() -> None:
     """x (1 + erf(x / √2)) / 2, halved by a product or a quotient, before or after."""
     inside = [b.node("Div", ["x", "root2"], ["e"]), b.node("Erf", ["e"], ["f"]), b.node("Add", ["f", "one"], ["g"])]
@@ -103,21 +123,8 @@ def test_the_forms_of_gelu_are_recognised() -> None:
         ],
     }  # fmt: skip
     numbers = {"root2": 2**0.5, "one": 1.0, "half": 0.5, "two": 2.0}
-    tensors = [b.tensor(name, np.array(value, np.float32)) for name, value in numbers.items()]
-    x = given(3, 7)
-
-    def check(name: str, nodes: list[bytes], known: bool) -> None:
-        graph = b.graph([*inside, *nodes], [b.value("x", ["n", 7])], [b.value("y")], tensors)
-        module = load(b.model(graph, opset=17))
-        with no_grad():
-            traced = module(x)  # node by node
-            later = [module(x) for _ in range(3)][-1]
-        np.testing.assert_allclose(later.numpy(), traced.numpy(), rtol=1e-4, atol=1e-6)
-        steps = [step for item in plan_of(module).items for step in getattr(item, "_steps", [item])]
-        assert ("gelu" in [item.step.operator.name for item in steps]) == known
-
-    check_each(check, [(name, nodes, True) for name, nodes in forms.items()])
-    check_each(check, [(name, nodes, False) for name, nodes in others.items()])
+    forms, others = ({name: [*inside, *nodes] for name, nodes in group.items()} for group in (forms, others))
+    check_recognised("gelu", forms, others, numbers, given(3, 7))
 
 
 def test_the_forms_of_hard_swish_are_recognised() -> None:
@@ -149,20 +156,8 @@ def test_the_forms_of_hard_swish_are_recognised() -> None:
         ],
     }  # fmt: skip
     numbers = {"zero": 0.0, "three": 3.0, "six": 6.0, "sixth": 1 / 6}
-    tensors = [b.tensor(name, np.array(value, np.float32)) for name, value in numbers.items()]
     x = tensor(np.linspace(-9, 9, 90, dtype=np.float32).reshape(3, 30))
-
-    def check(name: str, nodes: list[bytes], known: bool) -> None:
-        module = load(b.model(b.graph(nodes, [b.value("x", ["n", 30])], [b.value("y")], tensors), opset=17))
-        with no_grad():
-            traced = module(x)  # node by node
-            later = [module(x) for _ in range(3)][-1]
-        np.testing.assert_allclose(later.numpy(), traced.numpy(), rtol=1e-5, atol=1e-6)
-        steps = [step for item in plan_of(module).items for step in getattr(item, "_steps", [item])]
-        assert ("hardswish" in [item.step.operator.name for item in steps]) == known
-
-    check_each(check, [(name, nodes, True) for name, nodes in forms.items()])
-    check_each(check, [(name, nodes, False) for name, nodes in others.items()])
+    check_recognised("hardswish", forms, others, numbers, x)
 
 
 def test_what_is_added_to_channels_becomes_the_bias_of_a_convolution() -> None:

@@ -120,6 +120,7 @@ def _expand(
     padded = any(width > 0 for both in sides for width in both)
     if x.shape[0] * middle[0] * line < _LARGE or depth_kernel[0] * line > _KEPT:
         return NotImplemented
+    # The weight of one channel is packed as that of a plain convolution.
     if channels == 1 or prod(kernel) > MOST_TAPS or (padded and inner > MOST_CHANNELS):
         return NotImplemented
     out = _out(middle, depth_kernel, depth_stride, depth_sides)
