@@ -57,8 +57,8 @@ onnx.export(module, [x], "model.onnx")                  # any module of pyapp, f
 - **Speed** on one thread of an AMD EPYC with AVX2: in Chromium (`python -m bench --only chromium/onnx`), MiniLM-L6
   takes 0.70 of onnxruntime-web's time (1.31), Whisper tiny's encoder 0.64, ResNet-50 0.73, MobileNet v2 0.70. Natively
   (`--only native/onnx`), beside onnxruntime: a token of a 135M decoder with weights of 4 bits 0.59, MiniLM-L6 1.02,
-  Whisper tiny's encoder 0.95, ResNet-50 1.00, MobileNet v2 1.1 with AVX2; with AVX-512
-  1.00, 0.98, 0.99, 0.99 and 0.98.
+  Whisper tiny's encoder 0.95, ResNet-50 1.00, MobileNet v2 1.1 (before its convolutions
+  kept weights in registers). An AMD EPYC with AVX-512 has 1.00, 0.98, 0.99, 0.99 and 0.98 in this order.
 - `ImageDecoder` needs Pillow.
 
 Refused: {refused}, which differentiates a part of its own graph; attention with sinks, with quantised caches or with
