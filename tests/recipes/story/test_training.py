@@ -27,11 +27,12 @@ SMALL: dict[str, Any] = {
     "vocab_size": 420, "length": 32, "held_out": 6, "seed": 5,
 }  # fmt: skip
 SCRIPT = """
-import sys
+import sys, time
 from pyapp.recipes.story import training as story_training
 story_training.VOCABULARY_STORIES = 100
 for event in story_training.train_story(sys.argv[1], save_every=2, evaluate_every=6, **{settings}):
     print(event.to_dict(), flush=True)
+    time.sleep(0.004)  # or a fast machine ends before it is killed
 """
 
 
@@ -103,13 +104,13 @@ def test_killed_again_and_again(tmp_path: Path, finished: tuple[Path, list[Event
     """kill -9 at three moments; the last run ends as if nothing had happened."""
     command = [sys.executable, "-c", SCRIPT.replace("{settings}", repr(SMALL)), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    for moment in (3, 8, 15):
+    for moment in (3, 8, 13):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert process.stdout is not None
         for line in process.stdout:
             if f"'done': {moment}," in line:
                 break
-        time.sleep(0.002 * moment)
+        time.sleep(0.0005 * moment)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL
