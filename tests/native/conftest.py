@@ -1,5 +1,6 @@
 """Every kernel test runs for each instruction set of this machine, and for the WebAssembly builds under node; with
-sanitizers, for the first set or the widest, case by case, or for both where PYAPP_SANITIZED is "all".
+sanitizers, for the first set or the widest, case by case, or for both where PYAPP_SANITIZED is "all"; on a card
+(PYAPP_TEST_CUDA), for CUDA's kernels alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from pyapp.engine.launch import MissingKernel
-from tests.cuda.emulated import COMPILER, SANITIZE
+from tests.cuda.emulated import COMPILER, REAL, SANITIZE
 from tests.native.emulated import EmulatedKernels, runs
 from tests.native.kernels import LIBRARY, Kernels, load_all
 from tests.native.wasm import WasmKernels, load_wasm
@@ -24,7 +25,7 @@ from tests.native.wasm import WasmKernels, load_wasm
 
 @cache
 def loaded() -> list[Kernels]:
-    if SANITIZE:  # of the emulator's kernels alone
+    if SANITIZE or REAL:  # CUDA's kernels alone
         return []
     if not LIBRARY.exists():
         raise pytest.UsageError(f"{LIBRARY} is missing: run `python native/build.py host`")
@@ -42,13 +43,14 @@ def loaded_for(name: str) -> list[Kernels]:
 
 @cache
 def loaded_wasm() -> list[WasmKernels]:
-    return [] if "PYAPP_LIBRARY" in os.environ or SANITIZE else load_wasm()
+    return [] if "PYAPP_LIBRARY" in os.environ or SANITIZE or REAL else load_wasm()
 
 
 @cache
 def loaded_emulated() -> list[EmulatedKernels]:
     """CUDA's kernels; none with sanitizers of C, or without a C++ compiler."""
-    return [] if "PYAPP_LIBRARY" in os.environ or shutil.which(COMPILER) is None else [EmulatedKernels()]
+    there = REAL or shutil.which(COMPILER) is not None
+    return [EmulatedKernels()] if there and "PYAPP_LIBRARY" not in os.environ else []
 
 
 @pytest.fixture

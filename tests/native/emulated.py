@@ -69,7 +69,9 @@ class EmulatedKernels:
             launch.dims[i] = int(arguments.get(name, 0))
         for i, name in enumerate(floats):
             launch.floats[i] = float(arguments.get(name, 0))
-        code = self.device.run(bytearray(launch), 1) & 0xFF or self.device.take_status()[0]
+        code = self.device.run(bytearray(launch), 1) & 0xFF
+        self.device.card.synchronize()
+        code = code or self.device.take_status()[0]
         for start, end, block, address in places:
             back = bytearray(end - start)
             self.device.read(HiddenAddress(address), back)
