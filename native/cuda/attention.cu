@@ -482,8 +482,9 @@ KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
         const float inverse = scale > 1e-30f ? 1.0f / scale : 0.0f;
         if (there)
             ((int8_t *)to)[column] = finite ? (int8_t)(int)roundf(value * inverse) : (int8_t)0;
+        /* Through a shuffle: where a byte of a float16 is stored, ptxas 13.0 stores the number converted to a byte. */
+        const int half = __shfl_sync(EVERY_LANE, (int)float_to_f16(scale), 0);
         if (there && LANE == 0) {
-            const uint16_t half = float_to_f16(scale);
             to[dims + column / Q8_COLUMNS * 2] = (char)(half & 255);
             to[dims + column / Q8_COLUMNS * 2 + 1] = (char)(half >> 8);
         }

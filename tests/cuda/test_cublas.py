@@ -9,9 +9,10 @@ import pytest
 
 import pyapp
 from pyapp import Tensor
-from pyapp.engine import capture, ops
+from pyapp.engine import capture, ops, quant
 from pyapp.engine.device import register
 from pyapp.engine.devices.cuda import Cuda
+from pyapp.engine.gpu import cublas
 from pyapp.engine.gpu.cublas import Products
 from pyapp.engine.op import OPS
 from pyapp.errors import KernelError
@@ -69,6 +70,25 @@ def test_linear(card: Any, dtype: str, added: str) -> None:
     assert_near(compute(*at(card, x, w, bias, residual)), expected)
     assert card.launched.count("cublasLtMatmul") == 1 and not any("linear" in name for name in card.launched)
     assert card.double.computed == [(68, 10, 21, 24)]
+    card.check()
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "q8_0", "q4_0", "q6_K", "iq4_nl"])
+@pytest.mark.parametrize("added", ["nothing", "bias", "residual"])
+def test_linear_of_float32_and_narrower_weights(card: Any, kind: str, added: str, monkeypatch: Any) -> None:
+    """Operands of 16 bits are made first; weights in blocks a slice at a time."""
+    monkeypatch.setattr(cublas, "SLICE", 2 * 256 * 256)
+    x, w = normal(5, 5, 256, seed=1)[:, :, :256], normal(600, 256, seed=2)
+    w = quant.quantize(w, kind) if "_" in kind else w.to(getattr(pyapp, kind))
+    bias = normal(600, seed=3) if added == "bias" else None
+    residual = normal(5, 5, 600, seed=4) if added == "residual" else None
+    expected = OPS["_linear"](x, w, bias, residual)
+    found = OPS["_linear"](*at(card, x, w, bias, residual))
+    bound = 2.0 ** (-7 if kind == "bfloat16" else -9) * float(expected.abs().max())
+    np.testing.assert_allclose(found.cpu().numpy(), expected.numpy(), rtol=0, atol=bound)
+    slices = [256, 256, 88] if "_" in kind else [600]
+    assert card.double.computed == [(68, size, 25, 256) for size in slices]
+    assert not {"linear_f16", "linear_bf16", "linear_q8_0", "linear_blocks"} & set(card.launched)
     card.check()
 
 
