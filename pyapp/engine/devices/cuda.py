@@ -92,6 +92,7 @@ class Cuda(Backend):
 
     host_visible = False
     own_workspaces = True
+    tensor_cores = True
     counts_use = True
 
     def __init__(self, card: Card, index: int | None = None) -> None:
