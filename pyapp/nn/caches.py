@@ -666,8 +666,8 @@ class Int8CrossCache:
 
 
 def attends_in_int8(weight: Tensor, head_dim: int) -> bool:
-    """Whether attention with heads of `head_dim` runs in int8. It does if the weight of its projection is quantised, and
-    its device has no tensor cores."""
+    """Whether attention with heads of `head_dim` runs in int8. It does if the weight of its projection is quantised,
+    and its device has no tensor cores."""
     return weight.dtype.is_quantized and head_dim <= LARGEST_HEAD and not weight.device.backend.tensor_cores
 
 

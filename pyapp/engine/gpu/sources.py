@@ -18,6 +18,7 @@ from ..native import ELEMENTS, FOLDER, SIGNATURES
 SOURCES = FOLDER / "cuda"
 _ADVICE = "Build the package again: `python native/build.py host` copies the sources"
 _LINE = re.compile(r"^(KERNEL|STEP|SCRATCH|VARIANT|OPERANDS)\(", re.MULTILINE)
+_HIDDEN = re.compile(r"^(?!#|[ ]*/?[*]).*[^\w\n](?:KERNEL|STEP|SCRATCH|VARIANT|OPERANDS)\(\w+,.*$", re.MULTILINE)
 _MACRO = re.compile(r"^#define (\w+)(?:\(([^)]*)\))?[ \t]+((?:.*\\\n)*.*)$", re.MULTILINE)
 _FUNCTIONS = {
     "PARTS": lambda a, b: -(-a // b) if a >= 0 else -1, "MAX": max, "MIN": min,
@@ -147,7 +148,9 @@ def read_source(path: Path) -> dict[str, Plan]:
     scratch: dict[str, Number] = {}
     variants: dict[str, Number] = {}
     text = path.read_text()
-    if hidden := re.search(r"^(?!#|[ ]*/?[*]).*[^\w\n](?:KERNEL|STEP|SCRATCH|VARIANT|OPERANDS)\(\w+,.*$", text, re.MULTILINE):
+    if hidden := re.search(
+        r"^(?!#|[ ]*/?[*]).*[^\w\n](?:KERNEL|STEP|SCRATCH|VARIANT|OPERANDS)\(\w+,.*$", text, re.MULTILINE
+    ):
         raise KernelError("a kernel does not begin its line", where=str(path), hint=hidden[0][:80])
     macros = _macros("\n".join([*_included(text, path.parent).values(), text]))
     for kind, (name, *rest) in _lines(text):
@@ -198,7 +201,9 @@ def operands() -> dict[str, dict[str, Step]]:
             if macros is None:
                 macros = _macros("\n".join([*_included(text, path.parent).values(), text]))
             name, slot, blocks, threads = parts
-            step = Step(path.stem, f"{name}_operand_{slot}", _number(blocks, name, macros), int(threads), lambda dims: 0)
+            step = Step(
+                path.stem, f"{name}_operand_{slot}", _number(blocks, name, macros), int(threads), lambda dims: 0
+            )
             found.setdefault(name, {})[slot] = step
     return found
 
