@@ -2,7 +2,7 @@
  *
  * With P = softmax(scores), G = grad_y and delta = sum(G * y): grad_v = P' G, grad_scores = P * (G v' - delta). Backward
  * makes y and the largest score and sum of each row again, in scratch memory, then delta, then each gradient. */
-#include "flash.h"
+#include "flash_halves.h"
 
 enum { NUMBERS = 3 }; /* of a query: its largest score, 1 / sum, delta */
 
@@ -235,6 +235,50 @@ template <int ELEMENTS, int PASS> struct whole_attention {
     }
 };
 
+DEVICE bool is_plain(const problem &p) { return !p.mask && p.softcap == 0 && p.scale > 0; }
+
+/* What a block computes of the queries of one batch entry and head, by tensor cores. */
+template <int ELEMENTS, int PASS> struct halves_forward {
+    static constexpr int TYPE = ELEMENTS;
+    const problem &p;
+    void *y;
+    int64_t batch, head;
+    int rows, depth, columns;
+    halves_matrix queries, keys, values;
+    float scale;
+    bool hides;
+
+    DEVICE_MEMBER halves_forward(const problem &of, void *to, int64_t batch_, int64_t head_)
+        : p(of), y(to), batch(batch_), head(head_), rows((int)of.tokens), depth((int)of.head_dim),
+          columns((int)of.value_dim), scale(of.scale)
+    {
+        const int64_t kv_head = head / (p.heads / p.kv_heads);
+        queries = halves_matrix{(const uint16_t *)p.q + q_at(p, batch, 0, head), p.q_token};
+        keys = halves_matrix{(const uint16_t *)p.k + k_at(p, batch, 0, kv_head), p.k_token};
+        values = halves_matrix{(const uint16_t *)p.v + v_at(p, batch, 0, kv_head), p.v_token};
+        hides = p.mask;
+    }
+    DEVICE_MEMBER int first_key(int row) const { return (int)::first_key(p, row); }
+    DEVICE_MEMBER int last_key(int row) const { return (int)::last_key(p, row); }
+    template <int DIMS, int COUNT> DEVICE_MEMBER void load(uint16_t *to, int row) const
+    {
+        load_rows<DIMS, COUNT>(to, queries, row, rows, depth, queries.aligned(depth));
+    }
+    DEVICE_MEMBER float score(int row, int key, float product) const
+    {
+        const float scaled = product * p.scale;
+        return masked(p, batch, head, row, key, seen(p.softcap != 0 ? p.softcap * capped(scaled) : scaled));
+    }
+    template <int DIMS>
+    DEVICE_MEMBER void finish(int row, bool there, float base, float inverse, const float out[DIMS / 8][4],
+                              int h) const
+    {
+        uint16_t *const to = (uint16_t *)y + query_row(p, batch, row, head) * columns;
+        if (there)
+            store_row<TYPE, DIMS>(to, columns, inverse, out, h);
+    }
+};
+
 #define WHOLE_BLOCKS(rows, heads, columns) batch *heads *PARTS(rows, 64) * MAX(1, PARTS(columns, 128))
 #define FORWARD_SHARED                                                                                                 \
     MAX(FLOATS_SHARED, CHOOSE(type == TYPE_float32, 0, 128 * (2 * (HALVES_ROW(head_dim)) + HALVES_ROW(value_dim))))
@@ -243,7 +287,8 @@ template <int ELEMENTS, int PASS> struct whole_attention {
                               128 * (2 * (HALVES_ROW(head_dim)) + 2 * (HALVES_ROW(value_dim)) +                        \
                                      CHOOSE(head_dim > 128, HALVES_ROW(head_dim), 0))))
 
-VARIANT(masked_attention, type)
+#define TILE_CLASS CHOOSE(type == TYPE_float32, 0, HALVES_CLASS(MAX(head_dim, value_dim)))
+VARIANT(masked_attention, 4 * type + TILE_CLASS)
 VARIANT(masked_attention_backward, type)
 #define COMPILED_TYPE(type) COMPILED(VARIED == TYPE_##type)
 #ifdef ONLY_masked_attention
@@ -280,7 +325,22 @@ template <int PASS> DEVICE void attend(const problem &p, void *to, float *again,
     }
 }
 
-KERNEL(masked_attention, WHOLE_BLOCKS(tokens, heads, value_dim), 128, FORWARD_SHARED)
+template <class Task, int DIMS, bool PLAIN> DEVICE void attend_halves(const problem &p, void *y, uint16_t *shared)
+{
+    constexpr int ROWS = FORWARD_ROWS(DIMS, PLAIN);
+    const int64_t units = p.batch * p.heads, tiles = PARTS(p.tokens, ROWS);
+    FOR_EACH_BLOCK(i, units *tiles)
+    {
+        const unit_and_tile at(i, units, tiles);
+        const Task task(p, y, at.unit / p.heads, at.unit % p.heads);
+        flash_forward<Task, DIMS, PLAIN>(task, (int)at.tile * ROWS, shared);
+    }
+}
+
+#define LONGEST MAX(head_dim, value_dim)
+KERNEL(masked_attention,
+       CHOOSE(TILE_CLASS == 0, WHOLE_BLOCKS(tokens, heads, value_dim), batch *heads *PARTS(tokens, HALVES_ROWS(LONGEST))),
+       128, CHOOSE(TILE_CLASS == 0, FLOATS_SHARED, MAX(FLOATS_SHARED, HALVES_SHARED(LONGEST))))
 {
     DYNAMIC_SHARED(float, shared);
     problem p = problem_of(record, masked_attention_q);
@@ -289,8 +349,25 @@ KERNEL(masked_attention, WHOLE_BLOCKS(tokens, heads, value_dim), 128, FORWARD_SH
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
-    if (COMPILED_FORWARD)
-        attend<FORWARD>(p, record.pointers[masked_attention_y], nullptr, shared);
+    void *const y = record.pointers[masked_attention_y];
+    const int type = p.type;
+    const int64_t head_dim = p.head_dim, value_dim = p.value_dim;
+#define HALVES(kind, dims, number)                                                                                     \
+    if (COMPILED(VARIED == 4 * TYPE_##kind + number) && p.type == TYPE_##kind && TILE_CLASS == number)                 \
+        is_plain(p) ? attend_halves<halves_forward<TYPE_##kind, FORWARD>, dims, true>(p, y, (uint16_t *)shared)        \
+                    : attend_halves<halves_forward<TYPE_##kind, FORWARD>, dims, false>(p, y, (uint16_t *)shared);
+#if HAS_TENSOR_CORES
+    if (COMPILED_FORWARD) {
+        HALVES(float16, 64, 1)
+        HALVES(float16, 128, 2)
+        HALVES(float16, 256, 3)
+        HALVES(bfloat16, 64, 1)
+        HALVES(bfloat16, 128, 2)
+        HALVES(bfloat16, 256, 3)
+    }
+#endif
+    if (COMPILED_FORWARD && COMPILED(!HAS_TENSOR_CORES || VARIED % 4 == 0) && (!HAS_TENSOR_CORES || TILE_CLASS == 0))
+        attend<FORWARD>(p, y, nullptr, shared);
 }
 
 DEVICE problem backward_problem(const launch &record, unsigned char *scratch)

@@ -44,7 +44,8 @@ enum { VALUES_ROW = FLASH_COLUMNS + 4 };
 /* What a score of -inf of an other that the row sees becomes. A row that sees only such others gives NaN. */
 #define LOWEST __int_as_float((int)0xff7ffffeu) /* no mask has it: the lowest number ends in ff */
 DEVICE float seen(float score) { return score == -INFINITE ? LOWEST : score; }
-DEVICE float exponential(float x) { return exp2f(x * 1.44269504f); }
+#define LOG2_E 1.44269504f
+DEVICE float exponential(float x) { return exp2f(x * LOG2_E); }
 
 /* Of a row: the largest score, and the sum of exp(score - largest). */
 struct softmax_state {
@@ -85,6 +86,10 @@ DEVICE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 struct halves_matrix {
     const uint16_t *p;
     int64_t stride;
+    DEVICE_MEMBER bool aligned(int columns) const
+    {
+        return (uint64_t)p % 16 == 0 && stride % 8 == 0 && columns % 8 == 0;
+    }
 };
 
 /* 64 rows from `first` on of `rows`, columns start .. of `columns`, padded with zeros to `padded` columns. */
