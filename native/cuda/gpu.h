@@ -57,6 +57,15 @@
     extern "C" __global__ void __launch_bounds__(threads, 2)                                                           \
         name##_operand_##slot(GRID_CONSTANT launch record, int32_t *status, unsigned char *scratch)
 #define SCRATCH(name, bytes)
+/* VARIANT(kernel, number): the kernel is compiled for each number (of the record's dims) by itself when it is first used,
+ * which takes a fraction of the time. COMPILED(condition) is 0 where `condition` is not met by the VARIED number. */
+#define VARIANT(kernel, number)
+#ifdef VARIED
+#define COMPILED(condition) (condition)
+#else
+#define COMPILED(condition) 1
+#define VARIED 0
+#endif
 #define PARTS(a, b) (((a) + (b) - 1) / (b))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
