@@ -25,7 +25,8 @@ from ..native import DIMS, SIGNATURES
 from .precision import precision
 
 WORKSPACE = 32 << 20  # bytes: what NVIDIA advises for Hopper
-FEW_ROWS = 8  # native/cuda/linear.cu reads weights once for so many
+FEW_ROWS = 32  # native/cuda/linear.cu and int8_rows.h read weights once for so many
+FEW_FLOAT_ROWS = 8  # the same, of float32
 TYPES = {"f32": 0, "f16": 2, "bf16": 14}  # cudaDataType
 BYTES = {0: 4, 2: 2, 14: 2}
 COMPUTE_32F, COMPUTE_32F_TF32 = 68, 77  # cublasComputeType_t
@@ -131,7 +132,8 @@ def problem_of(kernel: str, dims: dict[str, int], added: bool, activation: str =
     d = dims
     if "outputs" in d:
         rows, outputs, inputs = d["rows"], d["outputs"], d["inputs"]
-        if rows <= FEW_ROWS or not outputs or not inputs or d["y_stride"] < outputs:
+        few = FEW_FLOAT_ROWS if kernel == "linear_f32" else FEW_ROWS
+        if rows <= few or not outputs or not inputs or d["y_stride"] < outputs:
             return None
         made, result = row_of(inputs), TYPES["f32"] if kernel not in LINEAR else -1
         if kernel in LINEAR:
