@@ -47,8 +47,10 @@ DEVICE bool are_cached(const launch &record, int32_t *status, const int32_t *pos
 DEVICE int64_t row_at(const int32_t *table, int64_t parts, int64_t text, int64_t kv_heads, int64_t kv_head,
                       int64_t capacity, int64_t position)
 {
-    const int64_t block = table ? table[text * parts + position / capacity] : text;
-    return (block * kv_heads + kv_head) * capacity + (table ? position % capacity : position);
+    if (!table)
+        return (text * kv_heads + kv_head) * capacity + position;
+    const int64_t part = quotient(position, capacity);
+    return (table[text * parts + part] * kv_heads + kv_head) * capacity + position - part * capacity;
 }
 
 DEVICE bool can_attend(const launch &record, int32_t *status)
@@ -90,7 +92,7 @@ DEVICE cached cached_of(const launch &record)
     c.tokens = d[cached_attention_tokens];
     c.heads = d[cached_attention_heads];
     c.kv_heads = d[cached_attention_kv_heads];
-    c.group = c.heads / c.kv_heads;
+    c.group = quotient(c.heads, c.kv_heads);
     c.dims = d[cached_attention_head_dim];
     c.capacity = d[cached_attention_capacity];
     c.table = (const int32_t *)record.pointers[cached_attention_table];
@@ -370,7 +372,7 @@ DEVICE void attend_keys(const cached &c, float *shared, float *scratch, int64_t 
     constexpr int FLASH_WARPS = FLASH_THREADS / 32, COLUMNS = LANES * PIECE;
     __shared__ float largest[FLASH_WARPS][HEADS_EACH], totals[FLASH_WARPS][HEADS_EACH];
     const int64_t row = text * c.tokens + token, last = last_key(c, text, token), first = first_key(c, last);
-    const int64_t unit = FLASH_WARPS * KEYS, each = PARTS(PARTS(last - first, splits), unit) * unit;
+    const int64_t unit = FLASH_WARPS * KEYS, each = PARTS(quotient(last - first + splits - 1, splits), unit) * unit;
     const int64_t from = first + split * each, to = smaller(from + each, last);
     const int bytes = TYPE == TYPE_uint8 ? 8 : 16;
     const bool aligned =
@@ -480,7 +482,7 @@ template <int TYPE, int HEADS>
 DEVICE void attend_few(const cached &c, float *shared, float *scratch, int64_t row, int64_t head, int heads,
                        int64_t split, int64_t splits, int64_t chunk)
 {
-    const int64_t text = row / c.tokens, token = row % c.tokens, head_dim = c.dims;
+    const int64_t text = quotient(row, c.tokens), token = row - text * c.tokens, head_dim = c.dims;
     const int kind = DIMS_KIND;
     constexpr int GROUPED = HEADS > 1;
     if (COMPILED_KIND(1 + GROUPED) && kind == 0)
@@ -498,7 +500,8 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, HEAD_UNITS *SPLITS *PARTS
      4 * CHOOSE(head_dim <= 256, 4096, 4 * 8 * PARTS(head_dim, 8) + 4096 + 512))
 {
     DYNAMIC_SHARED(float, shared);
-    if (!can_attend(record, status) || failed || !COMPILED(VARIED % 16))
+    const bool stop = failed; /* this load and that of the position wait together */
+    if (!COMPILED(VARIED % 16) || !can_attend(record, status) || stop)
         return;
     const cached c = cached_of(record);
     const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity,
@@ -506,8 +509,10 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, HEAD_UNITS *SPLITS *PARTS
     const int64_t splits = SPLITS, chunks = PARTS(c.dims, VALUE_COLUMNS), units = PARTS(c.group, HEADS_EACH);
     FOR_EACH_BLOCK(i, texts * tokens * kv_heads * units * splits * chunks)
     {
-        const int64_t unit = i % units, kv_head = i / units % kv_heads, split = i / units / kv_heads % splits;
-        const int64_t rest = i / units / kv_heads / splits, chunk = rest % chunks, row = rest / chunks;
+        const int64_t at_head = quotient(i, units), at_split = quotient(at_head, kv_heads);
+        const int64_t unit = i - at_head * units, kv_head = at_head - at_split * kv_heads;
+        const int64_t rest = quotient(at_split, splits), split = at_split - rest * splits;
+        const int64_t row = quotient(rest, chunks), chunk = rest - row * chunks;
         const int64_t head = kv_head * c.group + unit * HEADS_EACH;
         const int heads_here = (int)smaller(c.group - unit * HEADS_EACH, HEADS_EACH);
 #define FEW(type, heads)                                                                                               \
@@ -524,7 +529,8 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, HEAD_UNITS *SPLITS *PARTS
 STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0), 128, 0)
 {
     __shared__ float weights[64];
-    if (!can_attend(record, status) || failed || !COMPILED(VARIED % 16))
+    const bool stop = failed; /* this load and that of the position wait together */
+    if (!COMPILED(VARIED % 16) || !can_attend(record, status) || stop)
         return;
     const cached c = cached_of(record);
     const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity,
@@ -653,23 +659,23 @@ KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
         return;
     }
     const int32_t *const table = (const int32_t *)record.pointers[cache_write_table];
+    const bool stop = failed;
     if (!are_cached(record, status, (const int32_t *)record.pointers[cache_write_position], d[cache_write_texts],
                     tokens, d[cache_write_capacity], table, d[cache_write_parts], d[cache_write_blocks]) ||
-        failed)
+        stop)
         return;
     FOR_EACH_BLOCK(block, PARTS(units, 4))
     {
-        const int64_t unit = block * 4 + WARP, row = unit / pieces, token = row / heads, text = token / tokens;
-        const int64_t column = unit % pieces * 32 + LANE;
+        const int64_t unit = block * 4 + WARP, row = quotient(unit, pieces), token = quotient(row, heads);
+        const int64_t text = quotient(token, tokens), head = row - token * heads;
+        const int64_t column = (unit - row * pieces) * 32 + LANE;
         const bool there = unit < units && column < dims;
-        const float *x =
-            (const float *)record.pointers[cache_write_x] + token * d[cache_write_x_stride] + row % heads * dims;
+        const float *x = (const float *)record.pointers[cache_write_x] + token * d[cache_write_x_stride] + head * dims;
         const float value = there ? x[column] : 0.0f;
         char *to = (char *)record.pointers[cache_write_cache];
         if (unit < units)
-            to += row_at((const int32_t *)record.pointers[cache_write_table], d[cache_write_parts], text, heads,
-                         row % heads, d[cache_write_capacity],
-                         ((const int32_t *)record.pointers[cache_write_position])[text] + token % tokens) *
+            to += row_at(table, d[cache_write_parts], text, heads, head, d[cache_write_capacity],
+                         ((const int32_t *)record.pointers[cache_write_position])[text] + token - text * tokens) *
                   row_bytes;
         if (type != TYPE_uint8) {
             if (there)

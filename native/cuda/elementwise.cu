@@ -91,7 +91,7 @@ KERNEL(silu_mul_f32, PARTS(rows *PARTS(columns, 4), 128), 128, 0)
     const bool aligned = ((uint64_t)x | (uint64_t)y) % 16 == 0 && (columns | x_stride | y_stride) % 4 == 0;
     FOR_EACH(i, d[silu_mul_f32_rows] * fours)
     {
-        const int64_t row = i <= INT32_MAX && fours <= INT32_MAX ? (uint32_t)i / (uint32_t)fours : i / fours;
+        const int64_t row = quotient(i, fours);
         const int64_t column = 4 * (i - row * fours);
         const float *gate = x + row * x_stride + column, *up = gate + columns;
         float *to = y + row * y_stride + column;
