@@ -270,8 +270,7 @@ template <int ELEMENTS, int PASS> struct halves_forward {
         return masked(p, batch, head, row, key, seen(p.softcap != 0 ? p.softcap * capped(scaled) : scaled));
     }
     template <int DIMS>
-    DEVICE_MEMBER void finish(int row, bool there, float base, float inverse, const float out[DIMS / 8][4],
-                              int h) const
+    DEVICE_MEMBER void finish(int row, bool there, float base, float inverse, const float out[DIMS / 8][4], int h) const
     {
         uint16_t *const to = (uint16_t *)y + query_row(p, batch, row, head) * columns;
         if (there)
@@ -329,7 +328,7 @@ template <class Task, int DIMS, bool PLAIN> DEVICE void attend_halves(const prob
 {
     constexpr int ROWS = FORWARD_ROWS(DIMS, PLAIN);
     const int64_t units = p.batch * p.heads, tiles = PARTS(p.tokens, ROWS);
-    FOR_EACH_BLOCK(i, units *tiles)
+    FOR_EACH_BLOCK(i, units * tiles)
     {
         const unit_and_tile at(i, units, tiles);
         const Task task(p, y, at.unit / p.heads, at.unit % p.heads);
@@ -339,7 +338,8 @@ template <class Task, int DIMS, bool PLAIN> DEVICE void attend_halves(const prob
 
 #define LONGEST MAX(head_dim, value_dim)
 KERNEL(masked_attention,
-       CHOOSE(TILE_CLASS == 0, WHOLE_BLOCKS(tokens, heads, value_dim), batch *heads *PARTS(tokens, HALVES_ROWS(LONGEST))),
+       CHOOSE(TILE_CLASS == 0, WHOLE_BLOCKS(tokens, heads, value_dim),
+              batch *heads *PARTS(tokens, HALVES_ROWS(LONGEST))),
        128, CHOOSE(TILE_CLASS == 0, FLOATS_SHARED, MAX(FLOATS_SHARED, HALVES_SHARED(LONGEST))))
 {
     DYNAMIC_SHARED(float, shared);

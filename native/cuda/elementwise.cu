@@ -63,8 +63,8 @@ struct operand {
 template <class Compute> DEVICE void binary_floats(const launch &record, int32_t *status, Compute compute)
 {
     const int64_t *d = record.dims, count = d[add_f32_count];
-    const operand left = {(const float *)record.pointers[add_f32_a], record.floats[add_f32_number],
-                          d[add_f32_a_period], d[add_f32_a_repeat]};
+    const operand left = {(const float *)record.pointers[add_f32_a], record.floats[add_f32_number], d[add_f32_a_period],
+                          d[add_f32_a_repeat]};
     const operand right = {(const float *)record.pointers[add_f32_b], record.floats[add_f32_number],
                            d[add_f32_b_period], d[add_f32_b_repeat]};
     float *y = (float *)record.pointers[add_f32_y];
@@ -137,7 +137,7 @@ KERNEL(silu_mul_f32, PARTS(rows *PARTS(columns, 4), 128), 128, 0)
     const bool aligned = ((uint64_t)x | (uint64_t)y) % 16 == 0 && (columns | x_stride | y_stride) % 4 == 0;
     FOR_EACH(i, d[silu_mul_f32_rows] * fours)
     {
-        const int64_t row = i <= INT32_MAX && fours <= INT32_MAX ? (uint32_t)i / (uint32_t)fours : i / fours;
+        const int64_t row = quotient(i, fours);
         const int64_t column = 4 * (i - row * fours);
         const float *gate = x + row * x_stride + column, *up = gate + columns;
         float *to = y + row * y_stride + column;

@@ -81,8 +81,7 @@ DEVICE void multiply_rows(float sums[TILES][8][4], const uint16_t *a, const uint
 }
 
 /* Takes what is not finite out of y, two fragments of values; rows with a weight for it become NaN. */
-template <int TYPE>
-DEVICE void take_odd_out(float sums[2][4], const uint32_t weights[4], uint32_t y[4])
+template <int TYPE> DEVICE void take_odd_out(float sums[2][4], const uint32_t weights[4], uint32_t y[4])
 {
     uint32_t odd[4], any = 0;
     for (int i = 0; i < 4; i++)
@@ -164,8 +163,7 @@ template <int TYPE, int DIMS> DEVICE bool all_finite(const uint16_t *of)
 }
 
 /* The results of rows row0 .. row0 + FORWARD_ROWS(DIMS, PLAIN) - 1. shared: HALVES_SHARED(DIMS) bytes. */
-#define HALVES_SHARED(longest)                                                                                         \
-    (2 * (HALVES_ROWS(longest) + 128) * (PADDED_ROW(HALVES_PADDED(longest))))
+#define HALVES_SHARED(longest) (2 * (HALVES_ROWS(longest) + 128) * (PADDED_ROW(HALVES_PADDED(longest))))
 template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
 {
     constexpr int ROWS = FORWARD_ROWS(DIMS, PLAIN), TILES = ROWS / 64, WIDTH = PADDED_ROW(DIMS);

@@ -333,6 +333,12 @@ DEVICE int64_t view_count(int64_t rank, int64_t most, const int64_t *shape)
     return count;
 }
 
+/* a / b, neither negative. Divisions of 32 bits take a fraction of the time. */
+DEVICE int64_t quotient(int64_t a, int64_t b)
+{
+    return (uint64_t)(a | b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
+}
+
 /* Offsets of element `at`, in the order of the dims, in views with these strides; NULL: 0. Divisions of 32 bits take a
  * fraction of the time. */
 template <int VIEWS>

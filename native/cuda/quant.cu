@@ -36,7 +36,7 @@ template <int TYPE> DEVICE void quantize(const launch &record)
     activations *xq = (activations *)record.pointers[quantize_rows_xq];
     FOR_EACH_BLOCK(unit, PARTS(all, 16))
     {
-        const int64_t i = unit * 16 + threadIdx.x / 8, row = i / blocks, block = i - row * blocks;
+        const int64_t i = unit * 16 + threadIdx.x / 8, row = quotient(i, blocks), block = i - row * blocks;
         const int64_t column = block * BLOCK + threadIdx.x % 8 * 4, at = row * stride + column;
         float four[4] = {0, 0, 0, 0};
         if (i < all && aligned && column < columns) {
