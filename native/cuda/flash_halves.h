@@ -29,6 +29,16 @@ enum { HALVES_MOST = 256, KEYS_EACH = 64 };
 #define FORWARD_ROWS(dims, plain) ((dims) > 128 || !(plain) ? 64 : 128)
 #define HALVES_ROWS(longest) CHOOSE(longest > 128, 64, 128)
 
+/* Rows of 16-bit numbers that lie `stride` apart. */
+struct halves_matrix {
+    const uint16_t *p;
+    int64_t stride;
+    DEVICE_MEMBER bool aligned(int columns) const
+    {
+        return (uint64_t)p % 16 == 0 && stride % 8 == 0 && columns % 8 == 0;
+    }
+};
+
 /* COUNT rows from `first` on, those before `last`, with `columns` numbers, padded with zeros to DIMS. */
 template <int DIMS, int COUNT>
 DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last, int columns, bool aligned)
@@ -55,9 +65,9 @@ DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last
     }
 }
 
-/* sums (16 TILES, 64) += a (16 TILES, DIMS) times the transposed b (64, DIMS). */
-template <int TYPE, int DIMS, int TILES>
-DEVICE void multiply_rows(float sums[TILES][8][4], const uint16_t *a, const uint16_t *b)
+/* sums (16 TILES, OTHERS) += a (16 TILES, DIMS) times the transposed b (OTHERS, DIMS). */
+template <int TYPE, int DIMS, int TILES, int OTHERS>
+DEVICE void multiply_rows(float sums[TILES][OTHERS / 8][4], const uint16_t *a, const uint16_t *b)
 {
     constexpr int WIDTH = PADDED_ROW(DIMS);
     const uint16_t *row = a + LANE % 16 * WIDTH + LANE / 16 * 8;
@@ -69,7 +79,7 @@ DEVICE void multiply_rows(float sums[TILES][8][4], const uint16_t *a, const uint
         for (int m = 0; m < TILES; m++)
             load_matrices<false>(x[m], row + 16 * m * WIDTH + k);
 #pragma unroll
-        for (int n = 0; n < 4; n++) {
+        for (int n = 0; n < OTHERS / 16; n++) {
             load_matrices<false>(y, other + 16 * n * WIDTH + k);
 #pragma unroll
             for (int m = 0; m < TILES; m++) {
@@ -78,6 +88,12 @@ DEVICE void multiply_rows(float sums[TILES][8][4], const uint16_t *a, const uint
             }
         }
     }
+}
+
+template <int TYPE> DEVICE uint32_t ones_where(uint32_t low, uint32_t high)
+{
+    const uint32_t one = TYPE == TYPE_float16 ? 0x3c00u : 0x3f80u;
+    return (low ? one : 0) | (high ? one << 16 : 0);
 }
 
 /* Takes what is not finite out of y, two fragments of values; rows with a weight for it become NaN. */
@@ -112,20 +128,20 @@ template <int TYPE> DEVICE void weights_of(uint32_t to[4], const float low[4], c
     to[3] = pair_of<TYPE>(high[2], high[3]);
 }
 
-/* out (16 TILES, DIMS) += weights (16 TILES, 64) times v (64, DIMS). CAREFUL: what is not finite in v counts for rows alone
+/* out (16 TILES, COLUMNS) += weights (16 TILES, OTHERS) times v (OTHERS, COLUMNS of DIMS). CAREFUL: what is not finite in v counts for rows alone
  * whose weight is not 0. */
-template <int TYPE, int DIMS, int TILES, bool CAREFUL>
-DEVICE void add_values(float out[TILES][DIMS / 8][4], const float weights[TILES][8][4], const uint16_t *v)
+template <int TYPE, int DIMS, int COLUMNS, int TILES, int OTHERS, bool CAREFUL>
+DEVICE void add_values(float out[TILES][COLUMNS / 8][4], const float weights[TILES][OTHERS / 8][4], const uint16_t *v)
 {
     const uint16_t *row = v + LANE % 16 * PADDED_ROW(DIMS) + LANE / 16 * 8;
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < OTHERS / 16; k++) {
         uint32_t p[TILES][4], y[4];
 #pragma unroll
         for (int m = 0; m < TILES; m++)
             weights_of<TYPE>(p[m], weights[m][2 * k], weights[m][2 * k + 1]);
 #pragma unroll
-        for (int n = 0; n < DIMS / 16; n++) {
+        for (int n = 0; n < COLUMNS / 16; n++) {
             load_matrices<true>(y, row + 16 * k * PADDED_ROW(DIMS) + 16 * n);
 #pragma unroll
             for (int m = 0; m < TILES; m++) {
@@ -149,13 +165,13 @@ DEVICE float in_powers_of_2(float score) { return score > LOWEST ? fmaxf(score *
 /* So much may a row's largest score grow until what is summed is corrected: weights are then up to 2^8. */
 #define MOST_RISE 8.0f
 
-/* Whether all numbers of 64 rows in shared memory are finite. */
-template <int TYPE, int DIMS> DEVICE bool all_finite(const uint16_t *of)
+/* Whether all numbers of COUNT rows in shared memory are finite. */
+template <int TYPE, int DIMS, int COUNT> DEVICE bool all_finite(const uint16_t *of)
 {
     const uint32_t exponents = TYPE == TYPE_float16 ? 0x7c007c00u : 0x7f807f80u;
     const uint32_t least = TYPE == TYPE_float16 ? 0x04000400u : 0x00800080u; /* adds to a 1 in the sign's place */
     uint32_t found = 0;
-    for (int i = LANE; i < 64 * DIMS / 8; i += 32) {
+    for (int i = LANE; i < COUNT * DIMS / 8; i += 32) {
         const uint4 eight = *(const uint4 *)(of + i / (DIMS / 8) * PADDED_ROW(DIMS) + i % (DIMS / 8) * 8);
         found |= ((eight.x & exponents) + least) | ((eight.y & exponents) + least);
         found |= ((eight.z & exponents) + least) | ((eight.w & exponents) + least);
@@ -204,7 +220,7 @@ template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task
 #pragma unroll
             for (int i = 0; i < 32 * TILES; i++)
                 scores[i / 32][i / 4 % 8][i % 4] = 0;
-            multiply_rows<Task::TYPE, DIMS, TILES>(scores, rows + WARP * 16 * TILES * WIDTH, keys);
+            multiply_rows<Task::TYPE, DIMS, TILES, KEYS_EACH>(scores, rows + WARP * 16 * TILES * WIDTH, keys);
         }
         wait_for_copies<0>();
         __syncthreads();
@@ -268,10 +284,10 @@ template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task
                     total[m][h] += score;
                 }
             }
-        if ((whole && !task.hides) || all_finite<Task::TYPE, DIMS>(values))
-            add_values<Task::TYPE, DIMS, TILES, false>(out, scores, values);
+        if ((whole && !task.hides) || all_finite<Task::TYPE, DIMS, KEYS_EACH>(values))
+            add_values<Task::TYPE, DIMS, DIMS, TILES, KEYS_EACH, false>(out, scores, values);
         else
-            add_values<Task::TYPE, DIMS, TILES, true>(out, scores, values);
+            add_values<Task::TYPE, DIMS, DIMS, TILES, KEYS_EACH, true>(out, scores, values);
     }
     if (idle)
         return;
@@ -310,17 +326,206 @@ DEVICE void store_row(uint16_t *to, int columns, float factor, const float out[D
     }
 }
 
-/* Units are batch entries' heads. Blocks begin with the most work: with the last rows, which see the most keys where
- * attention is causal, of as many units as the cache of the card keeps the keys of. */
+/* ---- Gradients
+ *
+ * A block has rows: queries, of which it computes grad_q, or keys, of which it computes grad_k and grad_v (OF_KEYS). It goes
+ * over the others, in steps of GRADIENT_OTHERS, and makes the weights again from what the forward pass left of each query:
+ *     result (rows, columns) = sum over the others of grad_score(row, other) * other vector (of the query or key)
+ *     grad_v = sum over the others of weight(row, other) * grad_y of the other
+ * Of the others two matrices are in shared memory: first ones (the keys, or the queries) and second ones (the values, or
+ * grad_y). The next first ones have a place of their own; the next second ones are loaded while products with the first ones
+ * are computed. A Task says:
+ *     TYPE, OF_KEYS, rows, depth, second_depth, scale, hides      as above; second_depth: of a value
+ *     rows_first, rows_second, others_first, others_second        halves_matrix
+ *     segments, first_step, second_step      heads whose queries share a key follow one another, so far apart
+ *     numbers, segment_numbers, all_numbers  of query i of a segment: numbers[segment * segment_numbers + i + k * all_numbers]
+ *     first_other(row), last_other(row)
+ *     weigh(segment, row, other, weight, grad, numbers)    not PLAIN: makes the product and the second product the weight,
+ *                                            0 where the row does not see the other, and the score's gradient
+ *     grad(row), second_grad(row)            where results go */
+enum { NUMBERS = 3 }; /* of a query: the power of 2 of its sum, if PLAIN, else of its largest score; 1 / sum; delta */
+#define GRADIENT_ROWS(dims, of_keys) ((dims) > 128 || (of_keys) ? 64 : 128)
+#define GRADIENT_OTHERS(dims, of_keys) ((dims) > 128 ? 16 : (dims) > 64 && !(of_keys) ? 32 : 64)
+#define GRADIENT_SHARED(longest, of_keys)                                                                              \
+    (2 * (2 * CHOOSE(longest > 128, 64, CHOOSE(of_keys, 64, 128)) +                                                    \
+          3 * CHOOSE(longest > 128, 16, CHOOSE(longest > 64, CHOOSE(of_keys, 64, 32), 64))) *                          \
+         (PADDED_ROW(HALVES_PADDED(longest))) +                                                                        \
+     CHOOSE(of_keys, 2 * 3 * 4 * 64, 0))
+#define GRADIENT_COLUMNS(dims, of_keys) ((dims) > 128 && (of_keys) ? 128 : (dims))
+
+template <class Task, int DIMS, bool PLAIN>
+DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *shared)
+{
+    constexpr bool OF_KEYS = Task::OF_KEYS;
+    constexpr int TYPE = Task::TYPE, ROWS = GRADIENT_ROWS(DIMS, OF_KEYS), TILES = ROWS / 64, WIDTH = PADDED_ROW(DIMS);
+    constexpr int OTHERS = GRADIENT_OTHERS(DIMS, OF_KEYS), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
+    uint16_t *const rows = shared, *const second_rows = rows + ROWS * WIDTH, *const others = second_rows + ROWS * WIDTH;
+    uint16_t *const second_others = others + 2 * OTHERS * WIDTH;
+    float *const numbers = (float *)(second_others + OTHERS * WIDTH); /* OF_KEYS: of the others, twice */
+    const bool first_aligned = task.others_first.aligned(task.depth) && task.first_step % 8 == 0;
+    const bool second_aligned = task.others_second.aligned(task.second_depth) && task.second_step % 8 == 0;
+    const int end = MIN(row0 + ROWS, task.rows), first = task.first_other(row0), last = task.last_other(end - 1);
+    const int own0 = row0 + WARP * 16 * TILES, own_end = MIN(own0 + 16 * TILES, task.rows);
+    const bool idle = own0 >= own_end;
+    const int own_first = idle ? 0 : task.first_other(own0), own_last = idle ? 0 : task.last_other(own_end - 1);
+    const int all_first = idle ? 0 : task.first_other(own_end - 1), all_last = idle ? 0 : task.last_other(own0);
+    const int each = first < last ? PARTS(last - first, OTHERS) : 0, steps = each * task.segments;
+    const float factor = task.scale * LOG2_E;
+    float out[TILES][COLUMNS / 8][4], second_out[OF_KEYS ? TILES : 1][OF_KEYS ? COLUMNS / 8 : 1][4];
+    float of_row[TILES][2][NUMBERS];
+#pragma unroll
+    for (int m = 0; m < TILES; m++) {
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; i++)
+            out[m][i / 4][i % 4] = 0;
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2 && OF_KEYS; i++)
+            second_out[m][i / 4][i % 4] = 0;
+#pragma unroll
+        for (int i = 0; i < 2 * NUMBERS && !OF_KEYS; i++) {
+            const int row = own0 + 16 * m + LANE / 4 + i / NUMBERS * 8;
+            of_row[m][i / NUMBERS][i % NUMBERS] =
+                row < task.rows ? task.numbers[row + i % NUMBERS * task.all_numbers] : 0.0f;
+        }
+    }
+    const auto segment_of = [&](int step) { return OF_KEYS ? step / each : 0; };
+    const auto start_of = [&](int step) { return first + (step - segment_of(step) * each) * OTHERS; };
+    const auto load_first = [&](int step) {
+        const halves_matrix of = {task.others_first.p + segment_of(step) * task.first_step, task.others_first.stride};
+        load_rows<DIMS, OTHERS>(others + step % 2 * OTHERS * WIDTH, of, start_of(step), last, task.depth, first_aligned);
+    };
+    const auto load_second = [&](int step) {
+        const halves_matrix of = {task.others_second.p + segment_of(step) * task.second_step, task.others_second.stride};
+        load_rows<DIMS, OTHERS>(second_others, of, start_of(step), last, task.second_depth, second_aligned);
+    };
+    /* Number i of an other, by the thread of that other. */
+    const auto number_of = [&](int step, int i) {
+        if (!OF_KEYS || step >= steps || (int)threadIdx.x >= OTHERS)
+            return 0.0f;
+        const int other = start_of(step) + (int)threadIdx.x;
+        return other < last ? task.numbers[segment_of(step) * task.segment_numbers + other + i * task.all_numbers] : 0.0f;
+    };
+    const auto keep_number = [&](int step, int i, float number) {
+        if (OF_KEYS && (int)threadIdx.x < OTHERS)
+            numbers[(step % 2 * NUMBERS + i) * OTHERS + (int)threadIdx.x] = number;
+    };
+    __syncthreads(); /* the block's tile before is done */
+    if (steps) {
+        load_rows<DIMS, ROWS>(rows, task.rows_first, row0, task.rows, task.depth, task.rows_first.aligned(task.depth));
+        load_rows<DIMS, ROWS>(second_rows, task.rows_second, row0, task.rows, task.second_depth,
+                              task.rows_second.aligned(task.second_depth));
+        load_first(0);
+        load_second(0);
+        end_copies();
+        for (int i = 0; i < NUMBERS; i++)
+            keep_number(0, i, number_of(0, i));
+    }
+    for (int step = 0; step < steps; step++) {
+        const int start = start_of(step);
+        const uint16_t *const these = others + step % 2 * OTHERS * WIDTH;
+        wait_for_copies<0>();
+        __syncthreads();
+        if (step + 1 < steps)
+            load_first(step + 1);
+        end_copies();
+        float next[NUMBERS];
+        for (int i = 0; i < NUMBERS; i++)
+            next[i] = number_of(step + 1, i);
+        const bool here = start < own_last && start + OTHERS > own_first; /* in every lane of a warp */
+        const bool whole = all_first <= start && start + OTHERS <= all_last;
+        float weights[TILES][OTHERS / 8][4], grads[TILES][OTHERS / 8][4];
+        bool careful = false;
+        if (here) {
+#pragma unroll
+            for (int i = 0; i < OTHERS / 2 * TILES; i++)
+                weights[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] = grads[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] =
+                    0;
+            multiply_rows<TYPE, DIMS, TILES, OTHERS>(weights, rows + WARP * 16 * TILES * WIDTH, these);
+            multiply_rows<TYPE, DIMS, TILES, OTHERS>(grads, second_rows + WARP * 16 * TILES * WIDTH, second_others);
+#pragma unroll
+            for (int m = 0; m < TILES; m++)
+#pragma unroll
+                for (int i = 0; i < OTHERS / 2; i++) {
+                    const int h = i % 4 / 2, at = i / 4 * 8 + LANE % 4 * 2 + i % 2;
+                    float own[NUMBERS];
+                    for (int k = 0; k < NUMBERS; k++)
+                        own[k] = OF_KEYS ? numbers[(step % 2 * NUMBERS + k) * OTHERS + at] : of_row[m][h][k];
+                    float &weight = weights[m][i / 4][i % 4], &grad = grads[m][i / 4][i % 4];
+                    const int row = own0 + 16 * m + LANE / 4 + 8 * h, other = start + at;
+                    if (PLAIN) {
+                        weight = power_of_2(weight * factor - own[0]);
+                        grad = weight * (grad - own[2]);
+                    } else {
+                        if (row < task.rows && other < last)
+                            task.weigh(segment_of(step), row, other, weight, grad, own);
+                        else
+                            weight = grad = 0;
+                    }
+                }
+            if (!whole)
+#pragma unroll
+                for (int m = 0; m < TILES; m++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++) {
+                        const int row = own0 + 16 * m + LANE / 4 + 8 * h;
+                        const int from = row < task.rows ? task.first_other(row) - start : OTHERS;
+                        const int to = row < task.rows ? task.last_other(row) - start : 0;
+#pragma unroll
+                        for (int i = 0; i < OTHERS / 4; i++) {
+                            const int at = i / 2 * 8 + LANE % 4 * 2 + i % 2;
+                            if (at < from || at >= to)
+                                weights[m][i / 2][2 * h + i % 2] = grads[m][i / 2][2 * h + i % 2] = 0;
+                        }
+                    }
+            careful = (!whole || task.hides) && !(all_finite<TYPE, DIMS, OTHERS>(these) &&
+                                                  (!OF_KEYS || all_finite<TYPE, DIMS, OTHERS>(second_others)));
+            if constexpr (OF_KEYS) {
+                if (careful)
+                    add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS, true>(second_out, weights, second_others + column0);
+                else
+                    add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS, false>(second_out, weights, second_others + column0);
+            }
+        }
+        for (int i = 0; i < NUMBERS; i++)
+            keep_number(step + 1, i, next[i]);
+        __syncthreads();
+        if (step + 1 < steps)
+            load_second(step + 1);
+        end_copies();
+        if (here && careful)
+            add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS, true>(out, grads, these + column0);
+        else if (here)
+            add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS, false>(out, grads, these + column0);
+    }
+    if (idle)
+        return;
+#pragma unroll
+    for (int m = 0; m < TILES; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int row = own0 + 16 * m + LANE / 4 + 8 * h;
+            if (row >= task.rows)
+                continue;
+            if (task.depth > column0)
+                store_row<TYPE, COLUMNS>(task.grad(row) + column0, task.depth - column0, PLAIN ? task.scale : 1.0f, out[m], h);
+            if constexpr (OF_KEYS)
+                if (task.second_depth > column0)
+                    store_row<TYPE, COLUMNS>(task.second_grad(row) + column0, task.second_depth - column0, 1.0f, second_out[m],
+                                             h);
+        }
+}
+
+/* Units are batch entries' heads. Blocks begin with the most work: of the rows that see the most where attention is causal,
+ * the last queries and the first keys, of as many units as the cache of the card keeps the others of. */
 enum { UNITS_TOGETHER = 16 };
 struct unit_and_tile {
     int64_t unit, tile;
-    DEVICE_MEMBER unit_and_tile(int64_t i, int64_t units, int64_t tiles)
+    DEVICE_MEMBER unit_and_tile(int64_t i, int64_t units, int64_t tiles, bool last_first)
     {
         const int64_t group = i / (UNITS_TOGETHER * tiles), first = group * UNITS_TOGETHER;
         const int64_t together = smaller(units - first, UNITS_TOGETHER), at = i - first * tiles;
         unit = first + at % together;
-        tile = tiles - 1 - at / together;
+        tile = last_first ? tiles - 1 - at / together : at / together;
     }
 };
 #endif
