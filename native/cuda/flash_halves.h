@@ -58,6 +58,7 @@ DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last
         }
         return;
     }
+#pragma unroll 1
     for (int i = (int)threadIdx.x; i < COUNT * DIMS; i += FLASH_THREADS) {
         const int row = i / DIMS, column = i % DIMS;
         to[row * PADDED_ROW(DIMS) + column] =
@@ -90,33 +91,40 @@ DEVICE void multiply_rows(float sums[TILES][OTHERS / 8][4], const uint16_t *a, c
     }
 }
 
-template <int TYPE> DEVICE uint32_t ones_where(uint32_t low, uint32_t high)
+/* Takes what is not finite out of COUNT rows in shared memory, by all threads, and notes in which rows it was. A weight of 0
+ * times what is not finite would be NaN. */
+template <int TYPE, int DIMS, int COUNT> DEVICE void clean_rows(uint16_t *rows, uint8_t *odd)
 {
-    const uint32_t one = TYPE == TYPE_float16 ? 0x3c00u : 0x3f80u;
-    return (low ? one : 0) | (high ? one << 16 : 0);
+    const uint32_t exponents = TYPE == TYPE_float16 ? 0x7c007c00u : 0x7f807f80u;
+    const uint32_t least = TYPE == TYPE_float16 ? 0x04000400u : 0x00800080u; /* adds to a 1 in the sign's place */
+    for (int i = (int)threadIdx.x; i < COUNT * DIMS / 4; i += FLASH_THREADS) {
+        uint32_t *const four = (uint32_t *)(rows + i / (DIMS / 4) * PADDED_ROW(DIMS) + i % (DIMS / 4) * 4);
+        for (int k = 0; k < 2; k++) {
+            const uint32_t pair = four[k], found = ((pair & exponents) + least) & 0x80008000u;
+            if (!found)
+                continue;
+            four[k] = pair & (found >> 31 ? 0x0000ffffu : ~0u) & (found & 0x8000u ? 0xffff0000u : ~0u);
+            odd[i / (DIMS / 4)] = 1;
+        }
+    }
 }
 
-/* Takes what is not finite out of y, two fragments of values; rows with a weight for it become NaN. */
-template <int TYPE>
-DEVICE void take_odd_out(float sums[2][4], const uint32_t weights[4], uint32_t y[4])
+/* Whether a row with these weights has one for an odd other. odd: a bit for each of OTHERS. */
+template <int OTHERS> DEVICE bool sees_odd(const float weights[OTHERS / 8][4], int h, uint64_t odd)
 {
-    uint32_t odd[4], any = 0;
-    for (int i = 0; i < 4; i++)
-        any |= odd[i] = not_finite<TYPE>(y[i]);
-    if (!__any_sync(EVERY_LANE, any != 0))
-        return;
-    uint32_t sees[4];
-    float hits[2][4] = {{0}};
-    for (int i = 0; i < 4; i++) {
-        y[i] &= ~odd[i];
-        odd[i] = ones_where<TYPE>(odd[i] & 0xffffu, odd[i] >> 16);
-        sees[i] = ones_where<TYPE>(weights[i] & 0x7fffu, weights[i] >> 16 & 0x7fffu);
-    }
-    multiply_fragments<TYPE>(hits[0], sees, odd);
-    multiply_fragments<TYPE>(hits[1], sees, odd + 2);
-    for (int i = 0; i < 8; i++)
-        if (hits[i / 4][i % 4] > 0)
-            sums[i / 4][i % 4] = NOT_A_NUMBER;
+    bool sees = false;
+#pragma unroll
+    for (int i = 0; i < OTHERS / 4; i++)
+        sees = sees || ((odd >> (i / 2 * 8 + LANE % 4 * 2 + i % 2) & 1) && weights[i / 2][2 * h + i % 2] != 0);
+    return sees;
+}
+
+/* The bits of `count` notes. */
+DEVICE uint64_t bits_of(const uint8_t *odd, int count)
+{
+    const uint32_t low = __ballot_sync(EVERY_LANE, LANE < count && odd[LANE] == 1);
+    const uint32_t high = __ballot_sync(EVERY_LANE, LANE + 32 < count && odd[LANE + 32] == 1);
+    return (uint64_t)high << 32 | low;
 }
 
 /* Weights as the first factor of a product: each pair of fragments of sums is a fragment of 16 columns. */
@@ -128,9 +136,8 @@ template <int TYPE> DEVICE void weights_of(uint32_t to[4], const float low[4], c
     to[3] = pair_of<TYPE>(high[2], high[3]);
 }
 
-/* out (16 TILES, COLUMNS) += weights (16 TILES, OTHERS) times v (OTHERS, COLUMNS of DIMS). CAREFUL: what is not finite in v counts for rows alone
- * whose weight is not 0. */
-template <int TYPE, int DIMS, int COLUMNS, int TILES, int OTHERS, bool CAREFUL>
+/* out (16 TILES, COLUMNS) += weights (16 TILES, OTHERS) times v (OTHERS, COLUMNS of DIMS). */
+template <int TYPE, int DIMS, int COLUMNS, int TILES, int OTHERS>
 DEVICE void add_values(float out[TILES][COLUMNS / 8][4], const float weights[TILES][OTHERS / 8][4], const uint16_t *v)
 {
     const uint16_t *row = v + LANE % 16 * PADDED_ROW(DIMS) + LANE / 16 * 8;
@@ -145,15 +152,8 @@ DEVICE void add_values(float out[TILES][COLUMNS / 8][4], const float weights[TIL
             load_matrices<true>(y, row + 16 * k * PADDED_ROW(DIMS) + 16 * n);
 #pragma unroll
             for (int m = 0; m < TILES; m++) {
-                if (CAREFUL) {
-                    uint32_t kept[4] = {y[0], y[1], y[2], y[3]};
-                    take_odd_out<TYPE>(out[m] + 2 * n, p[m], kept);
-                    multiply_fragments<TYPE>(out[m][2 * n], p[m], kept);
-                    multiply_fragments<TYPE>(out[m][2 * n + 1], p[m], kept + 2);
-                } else {
-                    multiply_fragments<TYPE>(out[m][2 * n], p[m], y);
-                    multiply_fragments<TYPE>(out[m][2 * n + 1], p[m], y + 2);
-                }
+                multiply_fragments<TYPE>(out[m][2 * n], p[m], y);
+                multiply_fragments<TYPE>(out[m][2 * n + 1], p[m], y + 2);
             }
         }
     }
@@ -185,11 +185,13 @@ template <int TYPE, int DIMS, int COUNT> DEVICE bool all_finite(const uint16_t *
 template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
 {
     constexpr int ROWS = FORWARD_ROWS(DIMS, PLAIN), TILES = ROWS / 64, WIDTH = PADDED_ROW(DIMS);
+    __shared__ uint8_t odd[KEYS_EACH]; /* keys whose values are not all finite */
     uint16_t *const rows = shared, *const keys = rows + ROWS * WIDTH, *const values = keys + KEYS_EACH * WIDTH;
     const bool keys_aligned = task.keys.aligned(task.depth), values_aligned = task.values.aligned(task.columns);
     const int end = MIN(row0 + ROWS, task.rows), first = task.first_key(row0), last = task.last_key(end - 1);
     const int own0 = row0 + WARP * 16 * TILES, own_end = MIN(own0 + 16 * TILES, task.rows);
     const bool idle = own0 >= own_end;
+    const int block_first = task.first_key(end - 1), block_last = task.last_key(row0); /* what all rows see */
     const int own_first = idle ? 0 : task.first_key(own0), own_last = idle ? 0 : task.last_key(own_end - 1);
     const int all_first = idle ? 0 : task.first_key(own_end - 1), all_last = idle ? 0 : task.last_key(own0);
     const float factor = PLAIN ? task.scale * LOG2_E : 1.0f; /* of a score, for a power of 2 */
@@ -215,6 +217,9 @@ template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task
         end_copies();
         const bool here = start < own_last && start + KEYS_EACH > own_first; /* in every lane of a warp */
         const bool whole = all_first <= start && start + KEYS_EACH <= all_last;
+        const bool careful = task.hides || start < block_first || start + KEYS_EACH > block_last; /* in every thread */
+        if (careful && (int)threadIdx.x < KEYS_EACH)
+            odd[threadIdx.x] = 0;
         float scores[TILES][8][4];
         if (here) {
 #pragma unroll
@@ -227,6 +232,10 @@ template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task
         if (start + KEYS_EACH < last) {
             load_rows<DIMS, KEYS_EACH>(keys, task.keys, start + KEYS_EACH, last, task.depth, keys_aligned);
             end_copies();
+        }
+        if (careful) {
+            clean_rows<Task::TYPE, DIMS, KEYS_EACH>(values, odd);
+            __syncthreads();
         }
         if (!here)
             continue;
@@ -284,10 +293,13 @@ template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task
                     total[m][h] += score;
                 }
             }
-        if ((whole && !task.hides) || all_finite<Task::TYPE, DIMS, KEYS_EACH>(values))
-            add_values<Task::TYPE, DIMS, DIMS, TILES, KEYS_EACH, false>(out, scores, values);
-        else
-            add_values<Task::TYPE, DIMS, DIMS, TILES, KEYS_EACH, true>(out, scores, values);
+        const uint64_t any_odd = careful ? bits_of(odd, KEYS_EACH) : 0;
+        if (any_odd)
+            for (int m = 0; m < TILES; m++)
+                for (int h = 0; h < 2; h++)
+                    if (sees_odd<KEYS_EACH>(scores[m], h, any_odd))
+                        total[m][h] = NOT_A_NUMBER;
+        add_values<Task::TYPE, DIMS, DIMS, TILES, KEYS_EACH>(out, scores, values);
     }
     if (idle)
         return;
@@ -345,7 +357,7 @@ DEVICE void store_row(uint16_t *to, int columns, float factor, const float out[D
  *     grad(row), second_grad(row)            where results go */
 enum { NUMBERS = 3 }; /* of a query: the power of 2 of its sum, if PLAIN, else of its largest score; 1 / sum; delta */
 #define GRADIENT_ROWS(dims, of_keys) ((dims) > 128 || (of_keys) ? 64 : 128)
-#define GRADIENT_OTHERS(dims, of_keys) ((dims) > 128 ? 16 : (dims) > 64 && !(of_keys) ? 32 : 64)
+#define GRADIENT_OTHERS(dims, of_keys, plain) ((dims) > 128 ? 16 : ((dims) > 64 && !(of_keys)) || !(plain) ? 32 : 64)
 #define GRADIENT_SHARED(longest, of_keys)                                                                              \
     (2 * (2 * CHOOSE(longest > 128, 64, CHOOSE(of_keys, 64, 128)) +                                                    \
           3 * CHOOSE(longest > 128, 16, CHOOSE(longest > 64, CHOOSE(of_keys, 64, 32), 64))) *                          \
@@ -358,15 +370,17 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
 {
     constexpr bool OF_KEYS = Task::OF_KEYS;
     constexpr int TYPE = Task::TYPE, ROWS = GRADIENT_ROWS(DIMS, OF_KEYS), TILES = ROWS / 64, WIDTH = PADDED_ROW(DIMS);
-    constexpr int OTHERS = GRADIENT_OTHERS(DIMS, OF_KEYS), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
+    constexpr int OTHERS = GRADIENT_OTHERS(DIMS, OF_KEYS, PLAIN), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
     uint16_t *const rows = shared, *const second_rows = rows + ROWS * WIDTH, *const others = second_rows + ROWS * WIDTH;
     uint16_t *const second_others = others + 2 * OTHERS * WIDTH;
+    __shared__ uint8_t odd[2][64]; /* others that are not all finite: of the first ones, and of the second */
     float *const numbers = (float *)(second_others + OTHERS * WIDTH); /* OF_KEYS: of the others, twice */
     const bool first_aligned = task.others_first.aligned(task.depth) && task.first_step % 8 == 0;
     const bool second_aligned = task.others_second.aligned(task.second_depth) && task.second_step % 8 == 0;
     const int end = MIN(row0 + ROWS, task.rows), first = task.first_other(row0), last = task.last_other(end - 1);
     const int own0 = row0 + WARP * 16 * TILES, own_end = MIN(own0 + 16 * TILES, task.rows);
     const bool idle = own0 >= own_end;
+    const int block_first = task.first_other(end - 1), block_last = task.last_other(row0); /* what all rows see */
     const int own_first = idle ? 0 : task.first_other(own0), own_last = idle ? 0 : task.last_other(own_end - 1);
     const int all_first = idle ? 0 : task.first_other(own_end - 1), all_last = idle ? 0 : task.last_other(own0);
     const int each = first < last ? PARTS(last - first, OTHERS) : 0, steps = each * task.segments;
@@ -422,7 +436,7 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
     }
     for (int step = 0; step < steps; step++) {
         const int start = start_of(step);
-        const uint16_t *const these = others + step % 2 * OTHERS * WIDTH;
+        uint16_t *const these = others + step % 2 * OTHERS * WIDTH;
         wait_for_copies<0>();
         __syncthreads();
         if (step + 1 < steps)
@@ -434,7 +448,7 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
         const bool here = start < own_last && start + OTHERS > own_first; /* in every lane of a warp */
         const bool whole = all_first <= start && start + OTHERS <= all_last;
         float weights[TILES][OTHERS / 8][4], grads[TILES][OTHERS / 8][4];
-        bool careful = false;
+        const bool careful = task.hides || start < block_first || start + OTHERS > block_last; /* in every thread */
         if (here) {
 #pragma unroll
             for (int i = 0; i < OTHERS / 2 * TILES; i++)
@@ -477,25 +491,36 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
                                 weights[m][i / 2][2 * h + i % 2] = grads[m][i / 2][2 * h + i % 2] = 0;
                         }
                     }
-            careful = (!whole || task.hides) && !(all_finite<TYPE, DIMS, OTHERS>(these) &&
-                                                  (!OF_KEYS || all_finite<TYPE, DIMS, OTHERS>(second_others)));
-            if constexpr (OF_KEYS) {
-                if (careful)
-                    add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS, true>(second_out, weights, second_others + column0);
-                else
-                    add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS, false>(second_out, weights, second_others + column0);
-            }
         }
+        if (careful) {
+            if ((int)threadIdx.x < OTHERS)
+                odd[0][threadIdx.x] = odd[1][threadIdx.x] = 0;
+            __syncthreads();
+            clean_rows<TYPE, DIMS, OTHERS>(these, odd[0]);
+            if (OF_KEYS)
+                clean_rows<TYPE, DIMS, OTHERS>(second_others, odd[1]);
+            __syncthreads();
+            const uint64_t any_odd = bits_of(odd[0], OTHERS), any_second = OF_KEYS ? bits_of(odd[1], OTHERS) : 0;
+            if ((any_odd || any_second) && here)
+                for (int m = 0; m < TILES; m++)
+                    for (int h = 0; h < 2; h++) {
+                        if (sees_odd<OTHERS>(grads[m], h, any_odd))
+                            out[m][0][2 * h] = NOT_A_NUMBER;
+                        if (OF_KEYS && sees_odd<OTHERS>(weights[m], h, any_second))
+                            second_out[m][0][2 * h] = NOT_A_NUMBER;
+                    }
+        }
+        if constexpr (OF_KEYS)
+            if (here)
+                add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS>(second_out, weights, second_others + column0);
         for (int i = 0; i < NUMBERS; i++)
             keep_number(step + 1, i, next[i]);
         __syncthreads();
         if (step + 1 < steps)
             load_second(step + 1);
         end_copies();
-        if (here && careful)
-            add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS, true>(out, grads, these + column0);
-        else if (here)
-            add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS, false>(out, grads, these + column0);
+        if (here)
+            add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS>(out, grads, these + column0);
     }
     if (idle)
         return;
