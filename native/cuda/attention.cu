@@ -679,9 +679,8 @@ template <int DIMS, bool PLAIN> DEVICE void attend_halves(const cached &c, uint1
     const int64_t units = c.texts * c.heads, tiles = PARTS(c.tokens, ROWS);
     FOR_EACH_BLOCK(i, units * tiles)
     {
-        const unit_and_tile at(i, units, tiles);
-        flash_forward<prompt, DIMS, PLAIN>(prompt(c, at.unit / c.heads, at.unit % c.heads), (int)at.tile * ROWS,
-                                           shared);
+        const unit_and_tile at(i, units, tiles, true);
+        flash_forward<prompt, DIMS, PLAIN>(prompt(c, at.unit / c.heads, at.unit % c.heads), (int)at.tile * ROWS, shared);
     }
 }
 

@@ -29,6 +29,16 @@ enum { HALVES_MOST = 256, KEYS_EACH = 64 };
 #define FORWARD_ROWS(dims, plain) ((dims) > 128 || !(plain) ? 64 : 128)
 #define HALVES_ROWS(longest) CHOOSE(longest > 128, 64, 128)
 
+/* Rows of 16-bit numbers that lie `stride` apart. */
+struct halves_matrix {
+    const uint16_t *p;
+    int64_t stride;
+    DEVICE_MEMBER bool aligned(int columns) const
+    {
+        return (uint64_t)p % 16 == 0 && stride % 8 == 0 && columns % 8 == 0;
+    }
+};
+
 /* COUNT rows from `first` on, those before `last`, with `columns` numbers, padded with zeros to DIMS. */
 template <int DIMS, int COUNT>
 DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last, int columns, bool aligned)
@@ -48,6 +58,7 @@ DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last
         }
         return;
     }
+#pragma unroll 1
     for (int i = (int)threadIdx.x; i < COUNT * DIMS; i += FLASH_THREADS) {
         const int row = i / DIMS, column = i % DIMS;
         to[row * PADDED_ROW(DIMS) + column] =
@@ -55,9 +66,9 @@ DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last
     }
 }
 
-/* sums (16 TILES, 64) += a (16 TILES, DIMS) times the transposed b (64, DIMS). */
-template <int TYPE, int DIMS, int TILES>
-DEVICE void multiply_rows(float sums[TILES][8][4], const uint16_t *a, const uint16_t *b)
+/* sums (16 TILES, OTHERS) += a (16 TILES, DIMS) times the transposed b (OTHERS, DIMS). */
+template <int TYPE, int DIMS, int TILES, int OTHERS>
+DEVICE void multiply_rows(float sums[TILES][OTHERS / 8][4], const uint16_t *a, const uint16_t *b)
 {
     constexpr int WIDTH = PADDED_ROW(DIMS);
     const uint16_t *row = a + LANE % 16 * WIDTH + LANE / 16 * 8;
@@ -69,7 +80,7 @@ DEVICE void multiply_rows(float sums[TILES][8][4], const uint16_t *a, const uint
         for (int m = 0; m < TILES; m++)
             load_matrices<false>(x[m], row + 16 * m * WIDTH + k);
 #pragma unroll
-        for (int n = 0; n < 4; n++) {
+        for (int n = 0; n < OTHERS / 16; n++) {
             load_matrices<false>(y, other + 16 * n * WIDTH + k);
 #pragma unroll
             for (int m = 0; m < TILES; m++) {
@@ -80,26 +91,45 @@ DEVICE void multiply_rows(float sums[TILES][8][4], const uint16_t *a, const uint
     }
 }
 
+<<<<<<< HEAD
 /* Takes what is not finite out of y, two fragments of values; rows with a weight for it become NaN. */
 template <int TYPE> DEVICE void take_odd_out(float sums[2][4], const uint32_t weights[4], uint32_t y[4])
+=======
+/* Takes what is not finite out of COUNT rows in shared memory, by all threads, and notes in which rows it was. A weight of 0
+ * times what is not finite would be NaN. */
+template <int TYPE, int DIMS, int COUNT> DEVICE void clean_rows(uint16_t *rows, uint8_t *odd)
+>>>>>>> flash
 {
-    uint32_t odd[4], any = 0;
-    for (int i = 0; i < 4; i++)
-        any |= odd[i] = not_finite<TYPE>(y[i]);
-    if (!__any_sync(EVERY_LANE, any != 0))
-        return;
-    uint32_t sees[4];
-    float hits[2][4] = {{0}};
-    for (int i = 0; i < 4; i++) {
-        y[i] &= ~odd[i];
-        odd[i] = ones_where<TYPE>(odd[i] & 0xffffu, odd[i] >> 16);
-        sees[i] = ones_where<TYPE>(weights[i] & 0x7fffu, weights[i] >> 16 & 0x7fffu);
+    const uint32_t exponents = TYPE == TYPE_float16 ? 0x7c007c00u : 0x7f807f80u;
+    const uint32_t least = TYPE == TYPE_float16 ? 0x04000400u : 0x00800080u; /* adds to a 1 in the sign's place */
+    for (int i = (int)threadIdx.x; i < COUNT * DIMS / 4; i += FLASH_THREADS) {
+        uint32_t *const four = (uint32_t *)(rows + i / (DIMS / 4) * PADDED_ROW(DIMS) + i % (DIMS / 4) * 4);
+        for (int k = 0; k < 2; k++) {
+            const uint32_t pair = four[k], found = ((pair & exponents) + least) & 0x80008000u;
+            if (!found)
+                continue;
+            four[k] = pair & (found >> 31 ? 0x0000ffffu : ~0u) & (found & 0x8000u ? 0xffff0000u : ~0u);
+            odd[i / (DIMS / 4)] = 1;
+        }
     }
-    multiply_fragments<TYPE>(hits[0], sees, odd);
-    multiply_fragments<TYPE>(hits[1], sees, odd + 2);
-    for (int i = 0; i < 8; i++)
-        if (hits[i / 4][i % 4] > 0)
-            sums[i / 4][i % 4] = NOT_A_NUMBER;
+}
+
+/* Whether a row with these weights has one for an odd other. odd: a bit for each of OTHERS. */
+template <int OTHERS> DEVICE bool sees_odd(const float weights[OTHERS / 8][4], int h, uint64_t odd)
+{
+    bool sees = false;
+#pragma unroll
+    for (int i = 0; i < OTHERS / 4; i++)
+        sees = sees || ((odd >> (i / 2 * 8 + LANE % 4 * 2 + i % 2) & 1) && weights[i / 2][2 * h + i % 2] != 0);
+    return sees;
+}
+
+/* The bits of `count` notes. */
+DEVICE uint64_t bits_of(const uint8_t *odd, int count)
+{
+    const uint32_t low = __ballot_sync(EVERY_LANE, LANE < count && odd[LANE] == 1);
+    const uint32_t high = __ballot_sync(EVERY_LANE, LANE + 32 < count && odd[LANE + 32] == 1);
+    return (uint64_t)high << 32 | low;
 }
 
 /* Weights as the first factor of a product: each pair of fragments of sums is a fragment of 16 columns. */
@@ -111,32 +141,24 @@ template <int TYPE> DEVICE void weights_of(uint32_t to[4], const float low[4], c
     to[3] = pair_of<TYPE>(high[2], high[3]);
 }
 
-/* out (16 TILES, DIMS) += weights (16 TILES, 64) times v (64, DIMS). CAREFUL: what is not finite in v counts for rows alone
- * whose weight is not 0. */
-template <int TYPE, int DIMS, int TILES, bool CAREFUL>
-DEVICE void add_values(float out[TILES][DIMS / 8][4], const float weights[TILES][8][4], const uint16_t *v)
+/* out (16 TILES, COLUMNS) += weights (16 TILES, OTHERS) times v (OTHERS, COLUMNS of DIMS). */
+template <int TYPE, int DIMS, int COLUMNS, int TILES, int OTHERS>
+DEVICE void add_values(float out[TILES][COLUMNS / 8][4], const float weights[TILES][OTHERS / 8][4], const uint16_t *v)
 {
     const uint16_t *row = v + LANE % 16 * PADDED_ROW(DIMS) + LANE / 16 * 8;
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < OTHERS / 16; k++) {
         uint32_t p[TILES][4], y[4];
 #pragma unroll
         for (int m = 0; m < TILES; m++)
             weights_of<TYPE>(p[m], weights[m][2 * k], weights[m][2 * k + 1]);
 #pragma unroll
-        for (int n = 0; n < DIMS / 16; n++) {
+        for (int n = 0; n < COLUMNS / 16; n++) {
             load_matrices<true>(y, row + 16 * k * PADDED_ROW(DIMS) + 16 * n);
 #pragma unroll
             for (int m = 0; m < TILES; m++) {
-                if (CAREFUL) {
-                    uint32_t kept[4] = {y[0], y[1], y[2], y[3]};
-                    take_odd_out<TYPE>(out[m] + 2 * n, p[m], kept);
-                    multiply_fragments<TYPE>(out[m][2 * n], p[m], kept);
-                    multiply_fragments<TYPE>(out[m][2 * n + 1], p[m], kept + 2);
-                } else {
-                    multiply_fragments<TYPE>(out[m][2 * n], p[m], y);
-                    multiply_fragments<TYPE>(out[m][2 * n + 1], p[m], y + 2);
-                }
+                multiply_fragments<TYPE>(out[m][2 * n], p[m], y);
+                multiply_fragments<TYPE>(out[m][2 * n + 1], p[m], y + 2);
             }
         }
     }
@@ -148,13 +170,13 @@ DEVICE float in_powers_of_2(float score) { return score > LOWEST ? fmaxf(score *
 /* So much may a row's largest score grow until what is summed is corrected: weights are then up to 2^8. */
 #define MOST_RISE 8.0f
 
-/* Whether all numbers of 64 rows in shared memory are finite. */
-template <int TYPE, int DIMS> DEVICE bool all_finite(const uint16_t *of)
+/* Whether all numbers of COUNT rows in shared memory are finite. */
+template <int TYPE, int DIMS, int COUNT> DEVICE bool all_finite(const uint16_t *of)
 {
     const uint32_t exponents = TYPE == TYPE_float16 ? 0x7c007c00u : 0x7f807f80u;
     const uint32_t least = TYPE == TYPE_float16 ? 0x04000400u : 0x00800080u; /* adds to a 1 in the sign's place */
     uint32_t found = 0;
-    for (int i = LANE; i < 64 * DIMS / 8; i += 32) {
+    for (int i = LANE; i < COUNT * DIMS / 8; i += 32) {
         const uint4 eight = *(const uint4 *)(of + i / (DIMS / 8) * PADDED_ROW(DIMS) + i % (DIMS / 8) * 8);
         found |= ((eight.x & exponents) + least) | ((eight.y & exponents) + least);
         found |= ((eight.z & exponents) + least) | ((eight.w & exponents) + least);
@@ -167,11 +189,13 @@ template <int TYPE, int DIMS> DEVICE bool all_finite(const uint16_t *of)
 template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
 {
     constexpr int ROWS = FORWARD_ROWS(DIMS, PLAIN), TILES = ROWS / 64, WIDTH = PADDED_ROW(DIMS);
+    __shared__ uint8_t odd[KEYS_EACH]; /* keys whose values are not all finite */
     uint16_t *const rows = shared, *const keys = rows + ROWS * WIDTH, *const values = keys + KEYS_EACH * WIDTH;
     const bool keys_aligned = task.keys.aligned(task.depth), values_aligned = task.values.aligned(task.columns);
     const int end = MIN(row0 + ROWS, task.rows), first = task.first_key(row0), last = task.last_key(end - 1);
     const int own0 = row0 + WARP * 16 * TILES, own_end = MIN(own0 + 16 * TILES, task.rows);
     const bool idle = own0 >= own_end;
+    const int block_first = task.first_key(end - 1), block_last = task.last_key(row0); /* what all rows see */
     const int own_first = idle ? 0 : task.first_key(own0), own_last = idle ? 0 : task.last_key(own_end - 1);
     const int all_first = idle ? 0 : task.first_key(own_end - 1), all_last = idle ? 0 : task.last_key(own0);
     const float factor = PLAIN ? task.scale * LOG2_E : 1.0f; /* of a score, for a power of 2 */
@@ -197,18 +221,25 @@ template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task
         end_copies();
         const bool here = start < own_last && start + KEYS_EACH > own_first; /* in every lane of a warp */
         const bool whole = all_first <= start && start + KEYS_EACH <= all_last;
+        const bool careful = task.hides || start < block_first || start + KEYS_EACH > block_last; /* in every thread */
+        if (careful && (int)threadIdx.x < KEYS_EACH)
+            odd[threadIdx.x] = 0;
         float scores[TILES][8][4];
         if (here) {
 #pragma unroll
             for (int i = 0; i < 32 * TILES; i++)
                 scores[i / 32][i / 4 % 8][i % 4] = 0;
-            multiply_rows<Task::TYPE, DIMS, TILES>(scores, rows + WARP * 16 * TILES * WIDTH, keys);
+            multiply_rows<Task::TYPE, DIMS, TILES, KEYS_EACH>(scores, rows + WARP * 16 * TILES * WIDTH, keys);
         }
         wait_for_copies<0>();
         __syncthreads();
         if (start + KEYS_EACH < last) {
             load_rows<DIMS, KEYS_EACH>(keys, task.keys, start + KEYS_EACH, last, task.depth, keys_aligned);
             end_copies();
+        }
+        if (careful) {
+            clean_rows<Task::TYPE, DIMS, KEYS_EACH>(values, odd);
+            __syncthreads();
         }
         if (!here)
             continue;
@@ -266,10 +297,13 @@ template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task
                     total[m][h] += score;
                 }
             }
-        if ((whole && !task.hides) || all_finite<Task::TYPE, DIMS>(values))
-            add_values<Task::TYPE, DIMS, TILES, false>(out, scores, values);
-        else
-            add_values<Task::TYPE, DIMS, TILES, true>(out, scores, values);
+        const uint64_t any_odd = careful ? bits_of(odd, KEYS_EACH) : 0;
+        if (any_odd)
+            for (int m = 0; m < TILES; m++)
+                for (int h = 0; h < 2; h++)
+                    if (sees_odd<KEYS_EACH>(scores[m], h, any_odd))
+                        total[m][h] = NOT_A_NUMBER;
+        add_values<Task::TYPE, DIMS, DIMS, TILES, KEYS_EACH>(out, scores, values);
     }
     if (idle)
         return;
@@ -308,17 +342,219 @@ DEVICE void store_row(uint16_t *to, int columns, float factor, const float out[D
     }
 }
 
-/* Units are batch entries' heads. Blocks begin with the most work: with the last rows, which see the most keys where
- * attention is causal, of as many units as the cache of the card keeps the keys of. */
+/* ---- Gradients
+ *
+ * A block has rows: queries, of which it computes grad_q, or keys, of which it computes grad_k and grad_v (OF_KEYS). It goes
+ * over the others, in steps of GRADIENT_OTHERS, and makes the weights again from what the forward pass left of each query:
+ *     result (rows, columns) = sum over the others of grad_score(row, other) * other vector (of the query or key)
+ *     grad_v = sum over the others of weight(row, other) * grad_y of the other
+ * Of the others two matrices are in shared memory: first ones (the keys, or the queries) and second ones (the values, or
+ * grad_y). The next first ones have a place of their own; the next second ones are loaded while products with the first ones
+ * are computed. A Task says:
+ *     TYPE, OF_KEYS, rows, depth, second_depth, scale, hides      as above; second_depth: of a value
+ *     rows_first, rows_second, others_first, others_second        halves_matrix
+ *     segments, first_step, second_step      heads whose queries share a key follow one another, so far apart
+ *     numbers, segment_numbers, all_numbers  of query i of a segment: numbers[segment * segment_numbers + i + k * all_numbers]
+ *     first_other(row), last_other(row)
+ *     weigh(segment, row, other, weight, grad, numbers)    not PLAIN: makes the product and the second product the weight,
+ *                                            0 where the row does not see the other, and the score's gradient
+ *     grad(row), second_grad(row)            where results go */
+enum { NUMBERS = 3 }; /* of a query: the power of 2 of its sum, if PLAIN, else of its largest score; 1 / sum; delta */
+#define GRADIENT_ROWS(dims, of_keys) ((dims) > 128 || (of_keys) ? 64 : 128)
+#define GRADIENT_OTHERS(dims, of_keys, plain) ((dims) > 128 ? 16 : ((dims) > 64 && !(of_keys)) || !(plain) ? 32 : 64)
+#define GRADIENT_SHARED(longest, of_keys)                                                                              \
+    (2 * (2 * CHOOSE(longest > 128, 64, CHOOSE(of_keys, 64, 128)) +                                                    \
+          3 * CHOOSE(longest > 128, 16, CHOOSE(longest > 64, CHOOSE(of_keys, 64, 32), 64))) *                          \
+         (PADDED_ROW(HALVES_PADDED(longest))) +                                                                        \
+     CHOOSE(of_keys, 2 * 3 * 4 * 64, 0))
+#define GRADIENT_COLUMNS(dims, of_keys) ((dims) > 128 && (of_keys) ? 128 : (dims))
+
+template <class Task, int DIMS, bool PLAIN>
+DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *shared)
+{
+    constexpr bool OF_KEYS = Task::OF_KEYS;
+    constexpr int TYPE = Task::TYPE, ROWS = GRADIENT_ROWS(DIMS, OF_KEYS), TILES = ROWS / 64, WIDTH = PADDED_ROW(DIMS);
+    constexpr int OTHERS = GRADIENT_OTHERS(DIMS, OF_KEYS, PLAIN), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
+    uint16_t *const rows = shared, *const second_rows = rows + ROWS * WIDTH, *const others = second_rows + ROWS * WIDTH;
+    uint16_t *const second_others = others + 2 * OTHERS * WIDTH;
+    __shared__ uint8_t odd[2][64]; /* others that are not all finite: of the first ones, and of the second */
+    float *const numbers = (float *)(second_others + OTHERS * WIDTH); /* OF_KEYS: of the others, twice */
+    const bool first_aligned = task.others_first.aligned(task.depth) && task.first_step % 8 == 0;
+    const bool second_aligned = task.others_second.aligned(task.second_depth) && task.second_step % 8 == 0;
+    const int end = MIN(row0 + ROWS, task.rows), first = task.first_other(row0), last = task.last_other(end - 1);
+    const int own0 = row0 + WARP * 16 * TILES, own_end = MIN(own0 + 16 * TILES, task.rows);
+    const bool idle = own0 >= own_end;
+    const int block_first = task.first_other(end - 1), block_last = task.last_other(row0); /* what all rows see */
+    const int own_first = idle ? 0 : task.first_other(own0), own_last = idle ? 0 : task.last_other(own_end - 1);
+    const int all_first = idle ? 0 : task.first_other(own_end - 1), all_last = idle ? 0 : task.last_other(own0);
+    const int each = first < last ? PARTS(last - first, OTHERS) : 0, steps = each * task.segments;
+    const float factor = task.scale * LOG2_E;
+    float out[TILES][COLUMNS / 8][4], second_out[OF_KEYS ? TILES : 1][OF_KEYS ? COLUMNS / 8 : 1][4];
+    float of_row[TILES][2][NUMBERS];
+#pragma unroll
+    for (int m = 0; m < TILES; m++) {
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; i++)
+            out[m][i / 4][i % 4] = 0;
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2 && OF_KEYS; i++)
+            second_out[m][i / 4][i % 4] = 0;
+#pragma unroll
+        for (int i = 0; i < 2 * NUMBERS && !OF_KEYS; i++) {
+            const int row = own0 + 16 * m + LANE / 4 + i / NUMBERS * 8;
+            of_row[m][i / NUMBERS][i % NUMBERS] =
+                row < task.rows ? task.numbers[row + i % NUMBERS * task.all_numbers] : 0.0f;
+        }
+    }
+    const auto segment_of = [&](int step) { return OF_KEYS ? step / each : 0; };
+    const auto start_of = [&](int step) { return first + (step - segment_of(step) * each) * OTHERS; };
+    const auto load_first = [&](int step) {
+        const halves_matrix of = {task.others_first.p + segment_of(step) * task.first_step, task.others_first.stride};
+        load_rows<DIMS, OTHERS>(others + step % 2 * OTHERS * WIDTH, of, start_of(step), last, task.depth, first_aligned);
+    };
+    const auto load_second = [&](int step) {
+        const halves_matrix of = {task.others_second.p + segment_of(step) * task.second_step, task.others_second.stride};
+        load_rows<DIMS, OTHERS>(second_others, of, start_of(step), last, task.second_depth, second_aligned);
+    };
+    /* Number i of an other, by the thread of that other. */
+    const auto number_of = [&](int step, int i) {
+        if (!OF_KEYS || step >= steps || (int)threadIdx.x >= OTHERS)
+            return 0.0f;
+        const int other = start_of(step) + (int)threadIdx.x;
+        return other < last ? task.numbers[segment_of(step) * task.segment_numbers + other + i * task.all_numbers] : 0.0f;
+    };
+    const auto keep_number = [&](int step, int i, float number) {
+        if (OF_KEYS && (int)threadIdx.x < OTHERS)
+            numbers[(step % 2 * NUMBERS + i) * OTHERS + (int)threadIdx.x] = number;
+    };
+    __syncthreads(); /* the block's tile before is done */
+    if (steps) {
+        load_rows<DIMS, ROWS>(rows, task.rows_first, row0, task.rows, task.depth, task.rows_first.aligned(task.depth));
+        load_rows<DIMS, ROWS>(second_rows, task.rows_second, row0, task.rows, task.second_depth,
+                              task.rows_second.aligned(task.second_depth));
+        load_first(0);
+        load_second(0);
+        end_copies();
+        for (int i = 0; i < NUMBERS; i++)
+            keep_number(0, i, number_of(0, i));
+    }
+    for (int step = 0; step < steps; step++) {
+        const int start = start_of(step);
+        uint16_t *const these = others + step % 2 * OTHERS * WIDTH;
+        wait_for_copies<0>();
+        __syncthreads();
+        if (step + 1 < steps)
+            load_first(step + 1);
+        end_copies();
+        float next[NUMBERS];
+        for (int i = 0; i < NUMBERS; i++)
+            next[i] = number_of(step + 1, i);
+        const bool here = start < own_last && start + OTHERS > own_first; /* in every lane of a warp */
+        const bool whole = all_first <= start && start + OTHERS <= all_last;
+        float weights[TILES][OTHERS / 8][4], grads[TILES][OTHERS / 8][4];
+        const bool careful = task.hides || start < block_first || start + OTHERS > block_last; /* in every thread */
+        if (here) {
+#pragma unroll
+            for (int i = 0; i < OTHERS / 2 * TILES; i++)
+                weights[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] = grads[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] =
+                    0;
+            multiply_rows<TYPE, DIMS, TILES, OTHERS>(weights, rows + WARP * 16 * TILES * WIDTH, these);
+            multiply_rows<TYPE, DIMS, TILES, OTHERS>(grads, second_rows + WARP * 16 * TILES * WIDTH, second_others);
+#pragma unroll
+            for (int m = 0; m < TILES; m++)
+#pragma unroll
+                for (int i = 0; i < OTHERS / 2; i++) {
+                    const int h = i % 4 / 2, at = i / 4 * 8 + LANE % 4 * 2 + i % 2;
+                    float own[NUMBERS];
+                    for (int k = 0; k < NUMBERS; k++)
+                        own[k] = OF_KEYS ? numbers[(step % 2 * NUMBERS + k) * OTHERS + at] : of_row[m][h][k];
+                    float &weight = weights[m][i / 4][i % 4], &grad = grads[m][i / 4][i % 4];
+                    const int row = own0 + 16 * m + LANE / 4 + 8 * h, other = start + at;
+                    if (PLAIN) {
+                        weight = power_of_2(weight * factor - own[0]);
+                        grad = weight * (grad - own[2]);
+                    } else {
+                        if (row < task.rows && other < last)
+                            task.weigh(segment_of(step), row, other, weight, grad, own);
+                        else
+                            weight = grad = 0;
+                    }
+                }
+            if (!whole)
+#pragma unroll
+                for (int m = 0; m < TILES; m++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++) {
+                        const int row = own0 + 16 * m + LANE / 4 + 8 * h;
+                        const int from = row < task.rows ? task.first_other(row) - start : OTHERS;
+                        const int to = row < task.rows ? task.last_other(row) - start : 0;
+#pragma unroll
+                        for (int i = 0; i < OTHERS / 4; i++) {
+                            const int at = i / 2 * 8 + LANE % 4 * 2 + i % 2;
+                            if (at < from || at >= to)
+                                weights[m][i / 2][2 * h + i % 2] = grads[m][i / 2][2 * h + i % 2] = 0;
+                        }
+                    }
+        }
+        if (careful) {
+            if ((int)threadIdx.x < OTHERS)
+                odd[0][threadIdx.x] = odd[1][threadIdx.x] = 0;
+            __syncthreads();
+            clean_rows<TYPE, DIMS, OTHERS>(these, odd[0]);
+            if (OF_KEYS)
+                clean_rows<TYPE, DIMS, OTHERS>(second_others, odd[1]);
+            __syncthreads();
+            const uint64_t any_odd = bits_of(odd[0], OTHERS), any_second = OF_KEYS ? bits_of(odd[1], OTHERS) : 0;
+            if ((any_odd || any_second) && here)
+                for (int m = 0; m < TILES; m++)
+                    for (int h = 0; h < 2; h++) {
+                        if (sees_odd<OTHERS>(grads[m], h, any_odd))
+                            out[m][0][2 * h] = NOT_A_NUMBER;
+                        if (OF_KEYS && sees_odd<OTHERS>(weights[m], h, any_second))
+                            second_out[m][0][2 * h] = NOT_A_NUMBER;
+                    }
+        }
+        if constexpr (OF_KEYS)
+            if (here)
+                add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS>(second_out, weights, second_others + column0);
+        for (int i = 0; i < NUMBERS; i++)
+            keep_number(step + 1, i, next[i]);
+        __syncthreads();
+        if (step + 1 < steps)
+            load_second(step + 1);
+        end_copies();
+        if (here)
+            add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS>(out, grads, these + column0);
+    }
+    if (idle)
+        return;
+#pragma unroll
+    for (int m = 0; m < TILES; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int row = own0 + 16 * m + LANE / 4 + 8 * h;
+            if (row >= task.rows)
+                continue;
+            if (task.depth > column0)
+                store_row<TYPE, COLUMNS>(task.grad(row) + column0, task.depth - column0, PLAIN ? task.scale : 1.0f, out[m], h);
+            if constexpr (OF_KEYS)
+                if (task.second_depth > column0)
+                    store_row<TYPE, COLUMNS>(task.second_grad(row) + column0, task.second_depth - column0, 1.0f, second_out[m],
+                                             h);
+        }
+}
+
+/* Units are batch entries' heads. Blocks begin with the most work: of the rows that see the most where attention is causal,
+ * the last queries and the first keys, of as many units as the cache of the card keeps the others of. */
 enum { UNITS_TOGETHER = 16 };
 struct unit_and_tile {
     int64_t unit, tile;
-    DEVICE_MEMBER unit_and_tile(int64_t i, int64_t units, int64_t tiles)
+    DEVICE_MEMBER unit_and_tile(int64_t i, int64_t units, int64_t tiles, bool last_first)
     {
         const int64_t group = i / (UNITS_TOGETHER * tiles), first = group * UNITS_TOGETHER;
         const int64_t together = smaller(units - first, UNITS_TOGETHER), at = i - first * tiles;
         unit = first + at % together;
-        tile = tiles - 1 - at / together;
+        tile = last_first ? tiles - 1 - at / together : at / together;
     }
 };
 #endif

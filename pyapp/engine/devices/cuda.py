@@ -368,7 +368,9 @@ class Cuda(Backend):
         wanted = blocks(dims)
         if wanted > 0:
             most = self.card.most_blocks
-            self.card.launch(function, min(wanted, most), threads, shared(dims), self._arguments.array)
+            # A card with less shared memory than a kernel asks for has no tensor cores, and the kernel then needs less.
+            memory = min(shared(dims), self.card.most_shared)
+            self.card.launch(function, min(wanted, most), threads, memory, self._arguments.array)
 
     def _scratch_of(self, nbytes: int) -> int:
         stream = self._thread.stream
