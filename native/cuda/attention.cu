@@ -417,10 +417,7 @@ struct prompt {
     {
         return c.q + (text * c.tokens + row) * c.q_stride + head * c.dims;
     }
-    DEVICE_MEMBER float *own_y(int64_t row) const
-    {
-        return c.y + (text * c.tokens + row) * c.y_stride + head * c.dims;
-    }
+    DEVICE_MEMBER float *own_y(int64_t row) const { return c.y + (text * c.tokens + row) * c.y_stride + head * c.dims; }
     template <bool> DEVICE_MEMBER float row_at(int64_t row, int64_t column) const { return query(row)[column]; }
     template <bool> DEVICE_MEMBER float other_at(int64_t other, int64_t column) const
     {
@@ -473,10 +470,11 @@ template <int DIMS, bool PLAIN> DEVICE void attend_halves(const cached &c, uint1
 {
     constexpr int ROWS = FORWARD_ROWS(DIMS, PLAIN);
     const int64_t units = c.texts * c.heads, tiles = PARTS(c.tokens, ROWS);
-    FOR_EACH_BLOCK(i, units *tiles)
+    FOR_EACH_BLOCK(i, units * tiles)
     {
         const unit_and_tile at(i, units, tiles, true);
-        flash_forward<prompt, DIMS, PLAIN>(prompt(c, at.unit / c.heads, at.unit % c.heads), (int)at.tile * ROWS, shared);
+        flash_forward<prompt, DIMS, PLAIN>(prompt(c, at.unit / c.heads, at.unit % c.heads), (int)at.tile * ROWS,
+                                           shared);
     }
 }
 
