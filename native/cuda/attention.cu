@@ -2,8 +2,8 @@
  *
  * A few tokens: the keys are split among blocks (flash-decoding; Dao, Haziza, Massa and Sizov, 2023), each of which has up
  * to HEADS_EACH heads that read the same keys; then the parts are joined. More: tiles of 64 tokens (flash.h), float16
- * caches by tensor cores, with queries and weights in two terms of 16 bits that together have the precision of float32. */
-#include "flash.h"
+ * caches by tensor cores, with queries and weights as float16. */
+#include "flash_halves.h"
 #include "positions.h"
 
 enum { Q8_COLUMNS = 32 };
@@ -473,9 +473,12 @@ DEVICE void attend_keys(const cached &c, float *shared, float *scratch, int64_t 
 
 #define DIMS_KIND ((head_dim > 64) + (head_dim > 128) + (head_dim > 256))
 #define FEW_KIND CHOOSE(tokens <= FEW_TOKENS, 1 + 2 * DIMS_KIND + (heads > kv_heads), 0)
-VARIANT(cached_attention, 16 * type + FEW_KIND)
+#define TILE_CLASS CHOOSE(type == TYPE_float16, HALVES_CLASS(head_dim), 0)
+#define TILE_KIND CHOOSE(TILE_CLASS == 0, 0, 8 + TILE_CLASS)
+VARIANT(cached_attention, 16 * type + CHOOSE(tokens <= FEW_TOKENS, FEW_KIND, TILE_KIND))
 #define COMPILED_TYPE(type) COMPILED(VARIED / 16 == TYPE_##type)
 #define COMPILED_KIND(kind) COMPILED(VARIED % 16 == (kind))
+#define COMPILED_FEW COMPILED(VARIED % 16 >= 1 && VARIED % 16 <= 8)
 
 /* HEADS: 1, or as many as HEADS_EACH. */
 template <int TYPE, int HEADS>
@@ -501,7 +504,7 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, HEAD_UNITS *SPLITS *PARTS
 {
     DYNAMIC_SHARED(float, shared);
     const bool stop = failed; /* this load and that of the position wait together */
-    if (!COMPILED(VARIED % 16) || !can_attend(record, status) || stop)
+    if (!COMPILED_FEW || !can_attend(record, status) || stop)
         return;
     const cached c = cached_of(record);
     const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity,
@@ -530,7 +533,7 @@ STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0),
 {
     __shared__ float weights[64];
     const bool stop = failed; /* this load and that of the position wait together */
-    if (!COMPILED(VARIED % 16) || !can_attend(record, status) || stop)
+    if (!COMPILED_FEW || !can_attend(record, status) || stop)
         return;
     const cached c = cached_of(record);
     const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity,
@@ -574,45 +577,55 @@ STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0),
 
 /* ---- Tiles of tokens */
 
+/* Of a text and head; what flash_floats and flash_forward ask for. */
 struct prompt {
     static constexpr bool ONLINE = true, SECOND = false;
-    static constexpr int TYPE = TYPE_float16, TERMS = 2;
+    static constexpr int TYPE = TYPE_float16;
     const cached &c;
-    int64_t text, head, rows, depth, second_depth, columns, segments;
-    float slope;
-    halves_matrix others_first, values; /* of a cache without a table */
+    int64_t text, head;
+    int rows, depth, second_depth, columns, segments;
+    float slope, scale;
+    halves_matrix keys, values; /* of a float16 cache without a table */
+    bool hides;
 
     DEVICE_MEMBER prompt(const cached &of, int64_t text_, int64_t head_)
-        : c(of), text(text_), head(head_), rows(of.tokens), depth(of.dims), second_depth(0), columns(of.dims),
-          segments(1)
+        : c(of), text(text_), head(head_), rows((int)of.tokens), depth((int)of.dims), second_depth(0),
+          columns((int)of.dims), segments(1), scale(of.scale), hides(false)
     {
         const int64_t cache = (text * c.kv_heads + head / c.group) * c.capacity * c.row_bytes;
         slope = c.slopes ? c.slopes[head] : 0.0f;
-        others_first = halves_matrix{(const uint16_t *)(c.k + cache), c.dims};
+        keys = halves_matrix{(const uint16_t *)(c.k + cache), c.dims};
         values = halves_matrix{(const uint16_t *)(c.v + cache), c.dims};
     }
     DEVICE_MEMBER void select(int64_t) const {}
+    DEVICE_MEMBER int last_key(int64_t row) const { return (int)::last_key(c, text, row); }
+    DEVICE_MEMBER int first_key(int64_t row) const { return (int)::first_key(c, ::last_key(c, text, row)); }
     DEVICE_MEMBER void range(int64_t row, int64_t last_row, int64_t *first, int64_t *last) const
     {
-        *first = first_key(c, last_key(c, text, row));
-        *last = last_key(c, text, last_row);
+        *first = first_key(row);
+        *last = last_key(last_row);
     }
     DEVICE_MEMBER bool whole(int64_t row, int64_t last_row, int64_t other, int64_t last_other) const
     {
-        return last_other < last_key(c, text, row) && other >= first_key(c, last_key(c, text, last_row));
+        return last_other < last_key(row) && other >= first_key(last_row);
+    }
+    DEVICE_MEMBER float score(int64_t row, int64_t other, float product) const
+    {
+        return score_of(c, product, slope, other, last_key(row));
     }
     DEVICE_MEMBER float score(int64_t row, int64_t other, float product, bool sees_all) const
     {
-        const int64_t last = last_key(c, text, row);
-        if (!sees_all && (other >= last || other < first_key(c, last)))
+        if (!sees_all && (other >= last_key(row) || other < first_key(row)))
             return -INFINITE;
-        return score_of(c, product, slope, other, last);
+        return score(row, other, product);
     }
     DEVICE_MEMBER float weight(int64_t, int64_t, float, float) const { return 0; }
-    template <bool> DEVICE_MEMBER float row_at(int64_t row, int64_t column) const
+    DEVICE_MEMBER const float *query(int64_t row) const
     {
-        return c.q[(text * c.tokens + row) * c.q_stride + head * c.dims + column];
+        return c.q + (text * c.tokens + row) * c.q_stride + head * c.dims;
     }
+    DEVICE_MEMBER float *own_y(int64_t row) const { return c.y + (text * c.tokens + row) * c.y_stride + head * c.dims; }
+    template <bool> DEVICE_MEMBER float row_at(int64_t row, int64_t column) const { return query(row)[column]; }
     template <bool> DEVICE_MEMBER float other_at(int64_t other, int64_t column) const
     {
         return cached_number(c.k + place_of(c, text, head, other), column, c.type, c.dims);
@@ -622,28 +635,84 @@ struct prompt {
         return cached_number(c.v + place_of(c, text, head, other), column, c.type, c.dims);
     }
     DEVICE_MEMBER void state(int64_t, const softmax_state &) const {}
-    DEVICE_MEMBER void result(int64_t row, int64_t column, float value) const
+    DEVICE_MEMBER void result(int64_t row, int64_t column, float value) const { own_y(row)[column] = value; }
+
+    /* Rows as float16, which numbers that are too large are clamped to. */
+    template <int DIMS, int COUNT> DEVICE_MEMBER void load(uint16_t *to, int row0) const
     {
-        c.y[(text * c.tokens + row) * c.y_stride + head * c.dims + column] = value;
+        const bool aligned = (uint64_t)c.q % 16 == 0 && c.q_stride % 4 == 0 && c.dims % 4 == 0;
+#pragma unroll 4
+        for (int i = (int)threadIdx.x; i < COUNT * DIMS / 4; i += FLASH_THREADS) {
+            const int row = i / (DIMS / 4), column = i % (DIMS / 4) * 4;
+            float x[4] = {0, 0, 0, 0};
+            if (aligned && row0 + row < rows && column < depth) {
+                const four_floats four(query(row0 + row) + column);
+                for (int e = 0; e < 4; e++)
+                    x[e] = four.x[e];
+            } else if (row0 + row < rows) {
+                for (int e = 0; e < 4; e++)
+                    x[e] = column + e < depth ? query(row0 + row)[column + e] : 0.0f;
+            }
+            for (int e = 0; e < 4; e++)
+                x[e] = x[e] - x[e] == 0 ? fminf(fmaxf(x[e], -65504.0f), 65504.0f) : x[e];
+            *(uint2 *)(to + row * PADDED_ROW(DIMS) + column) =
+                uint2{pair_of<TYPE>(x[0], x[1]), pair_of<TYPE>(x[2], x[3])};
+        }
+    }
+    template <int DIMS>
+    DEVICE_MEMBER void finish(int row, bool there, float, float inverse, const float out[DIMS / 8][4], int h) const
+    {
+        if (!there)
+            return;
+        float *const to = own_y(row);
+#pragma unroll
+        for (int n = 0; n < DIMS / 8; n++)
+            for (int e = 0; e < 2; e++)
+                if (8 * n + LANE % 4 * 2 + e < columns)
+                    to[8 * n + LANE % 4 * 2 + e] = out[n][2 * h + e] * inverse;
     }
 };
 
-KERNEL(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 0, texts *heads *PARTS(tokens, 64) * PARTS(head_dim, 128)), 128,
-       MAX(FLOATS_SHARED, CHOOSE(type == TYPE_float16, 2 * 64 * 4 * (HALVES_ROW(head_dim)), 0)))
+template <int DIMS, bool PLAIN> DEVICE void attend_halves(const cached &c, uint16_t *shared)
+{
+    constexpr int ROWS = FORWARD_ROWS(DIMS, PLAIN);
+    const int64_t units = c.texts * c.heads, tiles = PARTS(c.tokens, ROWS);
+    FOR_EACH_BLOCK(i, units * tiles)
+    {
+        const unit_and_tile at(i, units, tiles, true);
+        flash_forward<prompt, DIMS, PLAIN>(prompt(c, at.unit / c.heads, at.unit % c.heads), (int)at.tile * ROWS, shared);
+    }
+}
+
+KERNEL(cached_attention,
+       CHOOSE(tokens <= FEW_TOKENS, 0,
+              texts *heads *CHOOSE(TILE_CLASS == 0, PARTS(tokens, 64) * PARTS(head_dim, 128),
+                                   PARTS(tokens, HALVES_ROWS(head_dim)))),
+       128, MAX(FLOATS_SHARED, CHOOSE(TILE_CLASS == 0, 0, HALVES_SHARED(head_dim))))
 {
     DYNAMIC_SHARED(float, shared);
-    if (!can_attend(record, status) || failed || !COMPILED_KIND(0))
+    if (!can_attend(record, status) || failed || !COMPILED(VARIED % 16 == 0 || VARIED % 16 > 8))
         return;
     const cached c = cached_of(record);
+#if HAS_TENSOR_CORES
+    if (COMPILED(VARIED % 16 > 8) && c.type == TYPE_float16 && c.dims <= HALVES_MOST && !c.table) {
+        const bool plain = !c.slopes && c.softcap == 0 && c.scale > 0;
+#define HALVES(number, longest)                                                                                        \
+    if (COMPILED_KIND(8 + number) && c.dims <= longest)                                                                \
+        return plain ? attend_halves<longest, true>(c, (uint16_t *)shared)                                             \
+                     : attend_halves<longest, false>(c, (uint16_t *)shared);
+        HALVES(1, 64)
+        HALVES(2, 128)
+        HALVES(3, 256)
+    }
+#endif
+    /* Rows in blocks have no common distance, which copies of whole tiles need. */
     const int64_t tiles = PARTS(c.tokens, FLASH_ROWS), chunks = PARTS(c.dims, FLASH_COLUMNS);
     FOR_EACH_BLOCK(i, c.texts * c.heads * tiles * chunks)
     {
         const int64_t chunk = i % chunks, tile = tiles - 1 - i / chunks % tiles, unit = i / chunks / tiles;
         prompt task(c, unit / c.heads, unit % c.heads); /* the longest first */
-        if (HAS_TENSOR_CORES && COMPILED_TYPE(float16) && c.type == TYPE_float16 && !c.table)
-            flash_halves(task, tile * FLASH_ROWS, chunk * FLASH_COLUMNS, (uint16_t *)shared);
-        else /* rows in blocks have no common distance, which copies of whole tiles need */
-            flash_floats(task, tile * FLASH_ROWS, chunk * FLASH_COLUMNS, shared);
+        flash_floats(task, tile * FLASH_ROWS, chunk * FLASH_COLUMNS, shared);
     }
 }
 
@@ -687,8 +756,9 @@ KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
         const float inverse = scale > 1e-30f ? 1.0f / scale : 0.0f;
         if (there)
             ((int8_t *)to)[column] = finite ? (int8_t)(int)roundf(value * inverse) : (int8_t)0;
+        /* Through a shuffle: where a byte of a float16 is stored, ptxas 13.0 stores the number converted to a byte. */
+        const int half = __shfl_sync(EVERY_LANE, (int)float_to_f16(scale), 0);
         if (there && LANE == 0) {
-            const uint16_t half = float_to_f16(scale);
             to[dims + column / Q8_COLUMNS * 2] = (char)(half & 255);
             to[dims + column / Q8_COLUMNS * 2 + 1] = (char)(half >> 8);
         }

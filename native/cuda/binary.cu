@@ -1,5 +1,6 @@
 /* Operations on two elements, by opcode. Types: kernels.h. */
 #include "gpu.h"
+#include "vectors.h"
 
 CONSTANT uint32_t binary_types[] = BINARY_TYPES, binary_results[] = BINARY_RESULTS;
 
@@ -79,28 +80,29 @@ DEVICE double doubles(int64_t opcode, double a, double b, int type)
     return NAN;
 }
 
-/* The most frequent operations of float32, and of 16 bits, in float32. */
-DEVICE bool floats(int64_t opcode, float a, float b, float *y)
+/* The most frequent operations of float32, and of 16 bits, in float32, on `count` elements. */
+#define EACH(expression)                                                                                               \
+    _Pragma("unroll") for (int k = 0; k < COUNT; k++)                                                                  \
+    {                                                                                                                  \
+        const float a = left[k], b = right[k];                                                                         \
+        y[k] = expression;                                                                                             \
+    }                                                                                                                  \
+    return true;
+template <int COUNT> DEVICE bool floats(int64_t opcode, const float *left, const float *right, float *y)
 {
     switch (opcode) {
     case BINARY_add:
-        *y = a + b;
-        return true;
+        EACH(a + b)
     case BINARY_sub:
-        *y = a - b;
-        return true;
+        EACH(a - b)
     case BINARY_mul:
-        *y = a * b;
-        return true;
+        EACH(a * b)
     case BINARY_div:
-        *y = a / b;
-        return true;
+        EACH(a / b)
     case BINARY_maximum:
-        *y = a > b || a != a ? a : b;
-        return true;
+        EACH(a > b || a != a ? a : b)
     case BINARY_minimum:
-        *y = a < b || a != a ? a : b;
-        return true;
+        EACH(a < b || a != a ? a : b)
     }
     return false;
 }
@@ -182,13 +184,55 @@ template <class T> DEVICE bool question(int64_t opcode, T a, T b)
     }
 }
 
-KERNEL(binary, PARTS(PRODUCT(rank, shape0), 256), 256, 0)
+/* Vectors of float32 or 16 bits, by an operation of `floats`; returns how many elements they have. */
+template <int BYTES>
+DEVICE int64_t float_vectors(const views<2> &of, int64_t opcode, int type, void *y, const void *left, const void *right,
+                             float number)
 {
+    constexpr int width = VECTOR / BYTES;
+    const void *operands[2] = {left, right};
+    const int64_t vectors = is_aligned(y) ? vectors_in(of, operands, width) : 0;
+    const bool dense = of.rank == 1;
+    float same[width];
+    for (int k = 0; k < width; k++)
+        same[k] = number;
+    const uint4 numbers = vector_of<BYTES>(same, type);
+    uint4 a[UNDER_WAY], b[UNDER_WAY];
+    for_vectors(
+        vectors,
+        [&](int u, int64_t i) {
+            int64_t at[2] = {of.strides[0][0] * i * width, of.strides[1][0] * i * width};
+            if (!dense)
+                find(at, i * width, of);
+            a[u] = left ? vector_at<BYTES>(left, at[0], of.strides[0][0]) : numbers;
+            b[u] = right ? vector_at<BYTES>(right, at[1], of.strides[1][0]) : numbers;
+        },
+        [&](int u, int64_t i) {
+            float x[width], z[width], result[width];
+            floats_of<BYTES>(x, a[u], type);
+            floats_of<BYTES>(z, b[u], type);
+            floats<width>(opcode, x, z, result);
+            ((uint4 *)y)[i] = vector_of<BYTES>(result, type);
+        });
+    return vectors * width;
+}
+
+DEVICE bool has_floats(int64_t opcode)
+{
+    const float x[1] = {1};
+    float y[1];
+    return floats<1>(opcode, x, x, y);
+}
+
+KERNEL(binary, PARTS(PRODUCT(rank, shape0), 1024), 256, 0)
+{
+    __shared__ views<2> of;
     const int64_t *d = record.dims, opcode = d[binary_opcode], rank = d[binary_rank], *shape = d + binary_shape0;
     const void *left = record.pointers[binary_a], *right = record.pointers[binary_b];
     void *y = record.pointers[binary_y];
-    const int64_t count = view_count(rank, 6, shape), whole = d[binary_number];
-    if (count < 0 || opcode < 0 || opcode >= BINARY_COUNT || !type_in(d[binary_type], binary_types[opcode])) {
+    const int64_t whole = d[binary_number];
+    if (view_count(rank, 6, shape) < 0 || opcode < 0 || opcode >= BINARY_COUNT ||
+        !type_in(d[binary_type], binary_types[opcode])) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
@@ -197,17 +241,23 @@ KERNEL(binary, PARTS(PRODUCT(rank, shape0), 256), 256, 0)
     const bool divides = opcode == BINARY_floor_divide || opcode == BINARY_remainder || opcode == BINARY_fmod;
     const double number = real ? (wide ? real_of(whole) : (double)(float)real_of(whole)) : 0;
     const int64_t *strides[2] = {left ? d + binary_a0 : nullptr, right ? d + binary_b0 : nullptr};
-    FOR_EACH(i, count)
+    gather_dims(of, rank, shape, strides);
+    int64_t done = 0;
+    if (real && !wide && has_floats(opcode))
+        done = type == TYPE_float32 ? float_vectors<4>(of, opcode, type, y, left, right, (float)number)
+                                    : float_vectors<2>(of, opcode, type, y, left, right, (float)number);
+    FOR_EACH(rest, of.count - done)
     {
+        const int64_t i = done + rest;
         int64_t at[2];
-        offsets_of<2>(at, i, rank, shape, strides);
+        find(at, i, of);
         if (real && !wide) {
             const float a = left ? load_float(left, at[0], type) : (float)number;
             const float b = right ? load_float(right, at[1], type) : (float)number;
             float result;
             if (asks)
                 ((uint8_t *)y)[i] = question(opcode, a, b);
-            else if (floats(opcode, a, b, &result))
+            else if (floats<1>(opcode, &a, &b, &result))
                 store_float(y, i, type, result);
             else
                 store_double(y, i, type, doubles(opcode, a, b, type));

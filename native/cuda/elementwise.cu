@@ -1,67 +1,113 @@
 /* Copies, fills, binary operations of float32 with short records, and activations with their gradients. */
 #include "gpu.h"
+#include "vectors.h"
 
 KERNEL(copy_bytes, PARTS(bytes, 4096), 256, 0)
 {
     uint8_t *to = (uint8_t *)record.pointers[copy_bytes_to];
     const uint8_t *from = (const uint8_t *)record.pointers[copy_bytes_from];
     const int64_t bytes = record.dims[copy_bytes_bytes];
-    const int64_t whole = (((uint64_t)to | (uint64_t)from) & 7) ? 0 : bytes / 8;
-    FOR_EACH(i, whole)((uint64_t *)to)[i] = ((const uint64_t *)from)[i];
-    FOR_EACH(i, bytes - 8 * whole) to[8 * whole + i] = from[8 * whole + i];
+    const int64_t vectors = is_aligned(to) && is_aligned(from) ? bytes / VECTOR : 0;
+    uint4 x[UNDER_WAY];
+    for_vectors(
+        vectors, [&](int u, int64_t i) { x[u] = ((const uint4 *)from)[i]; },
+        [&](int u, int64_t i) { ((uint4 *)to)[i] = x[u]; });
+    FOR_EACH(i, bytes - VECTOR * vectors) to[VECTOR * vectors + i] = from[VECTOR * vectors + i];
 }
 
-KERNEL(fill_f32, PARTS(count, 256), 256, 0)
+KERNEL(fill_f32, PARTS(count, 1024), 256, 0)
 {
     float *y = (float *)record.pointers[fill_f32_y];
-    FOR_EACH(i, record.dims[fill_f32_count]) y[i] = record.floats[fill_f32_value];
+    const int64_t count = record.dims[fill_f32_count], vectors = is_aligned(y) ? count / 4 : 0;
+    const float value = record.floats[fill_f32_value], values[4] = {value, value, value, value};
+    const uint4 four = vector_of<4>(values, TYPE_float32);
+    FOR_EACH(i, vectors)((uint4 *)y)[i] = four;
+    FOR_EACH(i, count - 4 * vectors) y[4 * vectors + i] = value;
 }
 
 /* ---- Binary operations: element i of an operand is p[i / repeat % period] */
 
-DEVICE float operand(const float *p, float number, int64_t i, int64_t period, int64_t repeat)
+struct operand {
+    const float *p; /* NULL: a number */
+    float number;
+    int64_t period, repeat;
+
+    DEVICE_MEMBER int64_t place(int64_t i) const
+    {
+        if (repeat > 1)
+            i = i <= INT32_MAX && repeat <= INT32_MAX ? (uint32_t)i / (uint32_t)repeat : i / repeat;
+        if (i >= period)
+            i = i <= INT32_MAX ? (uint32_t)i % (uint32_t)period : i % period;
+        return i;
+    }
+    DEVICE_MEMBER float one(int64_t i) const { return p ? p[place(i)] : number; }
+    /* Whether each four elements from a multiple of four on are one, or lie side by side. */
+    DEVICE_MEMBER bool is_one() const { return !p || period == 1 || repeat > 1; }
+    DEVICE_MEMBER bool has_fours(int64_t count) const
+    {
+        if (!p || period == 1)
+            return true;
+        return repeat > 1 ? repeat % 4 == 0 : is_aligned(p) && (period % 4 == 0 || period >= count);
+    }
+    DEVICE_MEMBER float4 four(int64_t i) const
+    {
+        if (!is_one())
+            return *(const float4 *)(p + place(i));
+        const float x = one(i);
+        float4 all;
+        all.x = all.y = all.z = all.w = x;
+        return all;
+    }
+};
+
+template <class Compute> DEVICE void binary_floats(const launch &record, int32_t *status, Compute compute)
 {
-    if (!p)
-        return number;
-    if (repeat > 1)
-        i = i <= INT32_MAX && repeat <= INT32_MAX ? (uint32_t)i / (uint32_t)repeat : i / repeat;
-    if (i >= period)
-        i = i <= INT32_MAX ? (uint32_t)i % (uint32_t)period : i % period;
-    return p[i];
+    const int64_t *d = record.dims, count = d[add_f32_count];
+    const operand left = {(const float *)record.pointers[add_f32_a], record.floats[add_f32_number], d[add_f32_a_period],
+                          d[add_f32_a_repeat]};
+    const operand right = {(const float *)record.pointers[add_f32_b], record.floats[add_f32_number],
+                           d[add_f32_b_period], d[add_f32_b_repeat]};
+    float *y = (float *)record.pointers[add_f32_y];
+    if (left.period < 1 || right.period < 1 || (!left.p && left.period != 1) || (!right.p && right.period != 1)) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    const int64_t vectors = is_aligned(y) && left.has_fours(count) && right.has_fours(count) ? count / 4 : 0;
+    float4 a[UNDER_WAY], b[UNDER_WAY];
+    for_vectors(
+        vectors,
+        [&](int u, int64_t i) {
+            a[u] = left.four(4 * i);
+            b[u] = right.four(4 * i);
+        },
+        [&](int u, int64_t i) {
+            float4 four;
+            four.x = compute(a[u].x, b[u].x);
+            four.y = compute(a[u].y, b[u].y);
+            four.z = compute(a[u].z, b[u].z);
+            four.w = compute(a[u].w, b[u].w);
+            ((float4 *)y)[i] = four;
+        });
+    FOR_EACH(rest, count - 4 * vectors)
+    {
+        const int64_t i = 4 * vectors + rest;
+        y[i] = compute(left.one(i), right.one(i));
+    }
 }
 
-#define BINARY(expression)                                                                                             \
-    {                                                                                                                  \
-        const int64_t *d = record.dims;                                                                                \
-        float *y = (float *)record.pointers[add_f32_y];                                                                \
-        const float number = record.floats[add_f32_number];                                                            \
-        if (d[add_f32_a_period] < 1 || d[add_f32_b_period] < 1 ||                                                      \
-            (!record.pointers[add_f32_a] && d[add_f32_a_period] != 1) ||                                               \
-            (!record.pointers[add_f32_b] && d[add_f32_b_period] != 1)) {                                               \
-            report(KERNEL_BAD_ARGUMENT);                                                                               \
-            return;                                                                                                    \
-        }                                                                                                              \
-        FOR_EACH(i, d[add_f32_count])                                                                                  \
-        {                                                                                                              \
-            const float a = operand((const float *)record.pointers[add_f32_a], number, i, d[add_f32_a_period],         \
-                                    d[add_f32_a_repeat]);                                                              \
-            const float b = operand((const float *)record.pointers[add_f32_b], number, i, d[add_f32_b_period],         \
-                                    d[add_f32_b_repeat]);                                                              \
-            y[i] = expression;                                                                                         \
-        }                                                                                                              \
-    }
+#define BINARY(expression) binary_floats(record, status, [](float a, float b) { return expression; })
 
-KERNEL(add_f32, PARTS(count, 256), 256, 0) { BINARY(a + b); }
+KERNEL(add_f32, PARTS(count, 1024), 256, 0) { BINARY(a + b); }
 
-KERNEL(sub_f32, PARTS(count, 256), 256, 0) { BINARY(a - b); }
+KERNEL(sub_f32, PARTS(count, 1024), 256, 0) { BINARY(a - b); }
 
-KERNEL(mul_f32, PARTS(count, 256), 256, 0) { BINARY(a * b); }
+KERNEL(mul_f32, PARTS(count, 1024), 256, 0) { BINARY(a * b); }
 
-KERNEL(div_f32, PARTS(count, 256), 256, 0) { BINARY(a / b); }
+KERNEL(div_f32, PARTS(count, 1024), 256, 0) { BINARY(a / b); }
 
-KERNEL(maximum_f32, PARTS(count, 256), 256, 0) { BINARY(a > b || a != a ? a : b); }
+KERNEL(maximum_f32, PARTS(count, 1024), 256, 0) { BINARY(a > b || a != a ? a : b); }
 
-KERNEL(minimum_f32, PARTS(count, 256), 256, 0) { BINARY(a < b || a != a ? a : b); }
+KERNEL(minimum_f32, PARTS(count, 1024), 256, 0) { BINARY(a < b || a != a ? a : b); }
 
 /* ---- Gradients of activations */
 

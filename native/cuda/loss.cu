@@ -1,5 +1,6 @@
 /* Kernels of training: cross entropy with its gradient, and AdamW (Loshchilov and Hutter, 2019). */
 #include "gpu.h"
+#include "vectors.h"
 
 /* Checks the targets, and counts those that are not ignored, in one block. */
 SCRATCH(cross_entropy_f32, 8)
@@ -63,7 +64,7 @@ KERNEL(cross_entropy_f32, rows, 128, 0)
     }
 }
 
-KERNEL(adamw_f32, PARTS(count, 256), 256, 0)
+KERNEL(adamw_f32, PARTS(count, 1024), 256, 0)
 {
     float *parameter = (float *)record.pointers[adamw_f32_parameter], *m = (float *)record.pointers[adamw_f32_m],
           *v = (float *)record.pointers[adamw_f32_v];
@@ -74,12 +75,29 @@ KERNEL(adamw_f32, PARTS(count, 256), 256, 0)
         n[i] = (float)(numbers ? numbers[i] : real_of(record.dims[adamw_f32_number0 + i]));
     const float rate = n[0], beta1 = n[1], beta2 = n[2], epsilon = n[3], decay = n[4];
     const float step = rate / n[5], keep = 1.0f - rate * decay, root = sqrtf(n[6]);
-    FOR_EACH(i, record.dims[adamw_f32_count])
+    const auto update = [&](float &p, float &mean, float &square, float g) {
+        mean = mean * beta1 + g * (1.0f - beta1);
+        square = square * beta2 + g * g * (1.0f - beta2);
+        p = p * keep - step * mean / (sqrtf(square) / root + epsilon);
+    };
+    const int64_t count = record.dims[adamw_f32_count];
+    const bool aligned = is_aligned(parameter) && is_aligned(m) && is_aligned(v) && is_aligned(grad);
+    const int64_t vectors = aligned ? count / 4 : 0;
+    FOR_EACH(i, vectors)
     {
-        const float g = grad[i];
-        const float mean = m[i] * beta1 + g * (1.0f - beta1), square = v[i] * beta2 + g * g * (1.0f - beta2);
-        m[i] = mean;
-        v[i] = square;
-        parameter[i] = parameter[i] * keep - step * mean / (sqrtf(square) / root + epsilon);
+        float4 p = ((float4 *)parameter)[i], mean = ((float4 *)m)[i], square = ((float4 *)v)[i];
+        const float4 g = ((const float4 *)grad)[i];
+        update(p.x, mean.x, square.x, g.x);
+        update(p.y, mean.y, square.y, g.y);
+        update(p.z, mean.z, square.z, g.z);
+        update(p.w, mean.w, square.w, g.w);
+        ((float4 *)m)[i] = mean;
+        ((float4 *)v)[i] = square;
+        ((float4 *)parameter)[i] = p;
+    }
+    FOR_EACH(rest, count - 4 * vectors)
+    {
+        const int64_t i = 4 * vectors + rest;
+        update(parameter[i], m[i], v[i], grad[i]);
     }
 }

@@ -139,7 +139,7 @@ def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> A
     """As attention over a full cache in which every row attends to all keys. More rows than keys take
     several records.
     """
-    if not (q.dtype is _F32 and is_plain(keys) and is_plain(values)):
+    if not (q.dtype is _F32 and keys.dtype.is_floating_point and _are_caches(keys, values)):
         return NotImplemented
     q = _heads(q)
     tokens, heads, size = q.shape
@@ -150,7 +150,7 @@ def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> A
         _ATTENTION.launch(count * heads * size * length >> 9,
             Part(y, 4 * first * heads * size), Part(q, 4 * first * q.strides[0]), keys, values,
             _constant(length - count, q.device), None, None, 1, count, heads, kv_heads, size, length, heads * size,
-            q.strides[0], 0, 0, CODES[_F32], 1, 0, scale, 0.0,
+            q.strides[0], 0, 0, CODES[keys.dtype], 1, 0, scale, 0.0,
         )  # fmt: skip
     return y
 
