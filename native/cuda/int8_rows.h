@@ -10,7 +10,7 @@
 
 #define ROWS_WARPS 8
 #define ROWS_KIND CHOOSE(rows > FEW_ROWS, 0, 1 + (rows > 8) + (rows > 16)) /* see int8_few_rows */
-#define ROWS_BLOCKS CHOOSE(rows <= 8, PARTS(outputs, 16), PARTS(outputs, 32))
+#define ROWS_BLOCKS PARTS(outputs, CHOOSE(rows <= 8, 16, CHOOSE(rows <= 16, 32, 16)))
 enum { ROWS_THREADS = 32 * ROWS_WARPS, MOST_GATHERED = ROWS_WARPS * 2 * 16 * FEW_ROWS };
 
 /* Four bytes that may lie anywhere, of memory that begins where four bytes do. */
@@ -30,6 +30,7 @@ template <class T> DEVICE T of_four(T value, int which) { return __shfl_sync(EVE
 
 /* ---- Weights. A source has
  *     CHUNK      runs of 32 columns that are loaded at a time
+ *     WHOLE      whether rows have whole chunks
  *     HALVES     whether the first and the last 16 columns of a run have scales of their own
  *     MINIMUMS   whether minimums are subtracted
  *     raw        what a lane loads for 8 outputs and a chunk; columns 4 t .. and 4 t + 16 .. of output g (LANE 4 g + t)
@@ -44,7 +45,7 @@ template <int CHUNK, bool HALVES> struct run_scales {
 /* linear_q8_0 and linear_q8_group: scales of 2 or of 4 bytes. */
 template <int SCALE_BYTES> struct q8_source {
     static constexpr int CHUNK = 4;
-    static constexpr bool HALVES = false, MINIMUMS = false;
+    static constexpr bool WHOLE = false, HALVES = false, MINIMUMS = false;
     const uint8_t *w;
     int64_t runs;
 
@@ -89,7 +90,7 @@ BAND_TYPES(BANDED_AS)
 template <int64_t TYPE> struct band_source {
     using type = banded<TYPE>;
     static constexpr int CHUNK = 8;
-    static constexpr bool HALVES = type::halves, MINIMUMS = type::minimums;
+    static constexpr bool WHOLE = type::large, HALVES = type::halves, MINIMUMS = type::minimums;
     static constexpr int PARTS_OF_RUN = HALVES ? 2 : 1;
     const uint8_t *w;
     int64_t runs;
@@ -182,7 +183,7 @@ template <int64_t TYPE> struct band_source {
 template <int64_t TYPE> struct row_source {
     static constexpr bool TABLE = TYPE == IQ4_NL || TYPE == IQ4_XS || TYPE == MXFP4;
     static constexpr int CHUNK = TABLE ? 8 : 4;
-    static constexpr bool HALVES = false, MINIMUMS = false;
+    static constexpr bool WHOLE = false, HALVES = false, MINIMUMS = false;
     const uint8_t *w;
     int64_t runs, outputs;
 
@@ -233,9 +234,16 @@ DEVICE void int8_rows(float *gathered, const Source &source, const activations *
                       int64_t runs, Put put)
 {
     constexpr int PARTS_OF_RUN = Source::HALVES ? 2 : 1, BANDS = 2 * TILES, ALL = TILES * EIGHTS * 128;
-    constexpr bool AHEAD = TILES == 1; /* else registers would not suffice */
+    constexpr bool AHEAD = TILES == 1 && EIGHTS < 4; /* else registers would not suffice */
     const int g = LANE / 4, t = LANE % 4;
     const int64_t bands = PARTS(outputs, BAND), chunks = PARTS(runs, Source::CHUNK);
+    int row_of_values[EIGHTS], row_of_sums[EIGHTS][2]; /* where they begin in x, in blocks */
+#pragma unroll
+    for (int n = 0; n < EIGHTS; n++) {
+        row_of_values[n] = (int)(MIN(8 * n + g, rows - 1) * runs);
+        row_of_sums[n][0] = (int)(MIN(8 * n + 2 * t, rows - 1) * runs);
+        row_of_sums[n][1] = (int)(MIN(8 * n + 2 * t + 1, rows - 1) * runs);
+    }
     FOR_EACH_BLOCK(unit, PARTS(bands, BANDS))
     {
         float sums[TILES][EIGHTS][4] = {{{0}}};
@@ -259,25 +267,24 @@ DEVICE void int8_rows(float *gathered, const Source &source, const activations *
             }
             if (AHEAD && chunk + ROWS_WARPS < chunks)
                 load(chunk + ROWS_WARPS);
+            const activations *const own = x + chunk * Source::CHUNK;
 #pragma unroll
             for (int run = 0; run < Source::CHUNK; run++) {
-                const int64_t k = chunk * Source::CHUNK + run;
-                if (k >= runs)
-                    break;
+                const bool inside = Source::WHOLE || chunk * Source::CHUNK + run < runs;
                 int words[EIGHTS][2];
                 float x_scales[EIGHTS][2], x_sums[EIGHTS][2]; /* of rows 2 t and 2 t + 1 of eight */
 #pragma unroll
                 for (int n = 0; n < EIGHTS; n++) {
-                    const bool there = 8 * n + g < rows;
-                    const int *const values = (const int *)x[(there ? 8 * n + g : 0) * runs + k].values;
+                    const bool there = inside && 8 * n + g < rows;
+                    const int *const values = (const int *)own[row_of_values[n] + run].values;
                     words[n][0] = there ? __ldg(values + t) : 0;
                     words[n][1] = there ? __ldg(values + 4 + t) : 0;
 #pragma unroll
                     for (int e = 0; e < 2; e++) {
-                        const bool is = 8 * n + 2 * t + e < rows;
-                        const activations *const own = x + (is ? 8 * n + 2 * t + e : 0) * runs + k;
-                        x_scales[n][e] = is ? __ldg(&own->scale) : 0.0f;
-                        x_sums[n][e] = is && Source::MINIMUMS && !Source::HALVES ? (float)__ldg(&own->sum) : 0.0f;
+                        const bool is = inside && 8 * n + 2 * t + e < rows;
+                        const activations *const other = own + row_of_sums[n][e] + run;
+                        x_scales[n][e] = is ? __ldg(&other->scale) : 0.0f;
+                        x_sums[n][e] = is && Source::MINIMUMS && !Source::HALVES ? (float)__ldg(&other->sum) : 0.0f;
                     }
                 }
 #pragma unroll
@@ -307,7 +314,7 @@ DEVICE void int8_rows(float *gathered, const Source &source, const activations *
                                 float part = scale[e / 2] * (float)dots[e];
                                 if (Source::MINIMUMS)
                                     part -= least[e / 2] * (Source::HALVES ? (float)totals[e] : x_sums[n][e % 2]);
-                                sums[m][n][e] += x_scales[n][e % 2] * part;
+                                sums[m][n][e] += inside ? x_scales[n][e % 2] * part : 0.0f;
                             }
                         }
                     }
@@ -348,6 +355,6 @@ DEVICE void int8_few_rows(float *gathered, const Source &source, const activatio
     else if (COMPILED(VARIED % 4 == 2) && kind == 2)
         int8_rows<2, 2>(gathered, source, x, rows, outputs, runs, put);
     else if (COMPILED(VARIED % 4 == 3) && kind == 3)
-        int8_rows<2, 4>(gathered, source, x, rows, outputs, runs, put);
+        int8_rows<1, 4>(gathered, source, x, rows, outputs, runs, put);
 }
 #endif

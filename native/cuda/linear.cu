@@ -121,8 +121,6 @@ template <int X, int W, int ROWS, bool ALIGNED> DEVICE void plain_rows(const lin
 #pragma unroll
                 for (int i = 0; i < PLAIN_AHEAD; i++) {
                     const int64_t k = start + 32 * PIECE * i;
-                    if (k >= t.inputs)
-                        break;
 #pragma unroll
                     for (int r = 0; r < ROWS; r++)
                         if (first + r < t.rows) {
