@@ -50,6 +50,7 @@ template <int VIEWS> DEVICE void find(int64_t *at, int64_t i, const views<VIEWS>
 {
     for (int v = 0; v < VIEWS; v++)
         at[v] = 0;
+#pragma unroll 1
     for (int k = 0; k < of.rank; k++) {
         int64_t place = i, next = 0;
         if (k + 1 < of.rank) { /* divisions of 32 bits take a fraction of the time */
