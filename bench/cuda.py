@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pyapp
+from pyapp import nn
+from pyapp.engine import quant
 from pyapp.engine.gpu.sources import plans
 from pyapp.engine.launch import KERNELS, Recorder, capture_or_run
 from pyapp.engine.native import DIMS, POINTER_BYTES, POINTERS, RECORD_BYTES
 from pyapp.models.llama2c import Config, Llama2c
 from pyapp.models.whisper import Whisper
 from pyapp.models.whisper.transformer import Config as WhisperConfig
-from pyapp.nn import quantize
 from pyapp.text.session import Session
 
 from .report import Figure, show
@@ -35,6 +36,7 @@ LLAMAS = {
     "7B": Config(4096, 11008, n_layers=32, n_heads=32, n_kv_heads=32, vocab_size=32000, max_seq_len=4608, tied=False),
 }
 BITS = {"bfloat16": 16.0, "q8_0": 8.5, "q4_K": 4.5}
+GGML = ("q8_0", "q4_K")
 LARGE_V3 = WhisperConfig(
     n_mels=128, n_audio_ctx=1500, n_audio_state=1280, n_audio_head=20, n_audio_layer=32, n_vocab=51866, n_text_ctx=448,
     n_text_state=1280, n_text_head=20, n_text_layer=32,
@@ -107,8 +109,8 @@ def matmul_figures(kind: str, runs: int) -> Iterator[Figure]:
 def linear_figures(kind: str, rows: int, runs: int) -> Iterator[Figure]:
     """A layer of 4096 inputs and 11008 outputs; beside torch with bfloat16 weights."""
     torch = _torch()
-    layer = pyapp.nn.Linear(4096, 11008, bias=False).requires_grad_(False)
-    _convert(layer, kind)
+    layer = nn.Linear(4096, 11008, bias=False).requires_grad_(False)
+    _fill(layer, kind)
     layer.to("cuda")
     x = pyapp.randn(rows, 4096).to("cuda")
     theirs = None
@@ -118,13 +120,6 @@ def linear_figures(kind: str, rows: int, runs: int) -> Iterator[Figure]:
     with pyapp.no_grad():
         samples = _measured(runs, pyapp=(pyapp, lambda: layer(x)), torch=(torch, theirs))
     yield Figure(f"cuda/linear/{kind}/rows{rows}", "ms", samples)
-
-
-def _convert(model: Any, kind: str) -> None:
-    if kind == "bfloat16":
-        model.to(kind)
-    else:
-        quantize(model, kind)
 
 
 def attention_figures(tokens: int, runs: int) -> Iterator[Figure]:
@@ -153,11 +148,30 @@ def attention_figures(tokens: int, runs: int) -> Iterator[Figure]:
         )  # fmt: skip
 
 
+def _fill(model: Any, kind: str) -> None:
+    """Gives linear layers and embeddings weights of a type, of small numbers: 64 rows of them again and again, since
+    quantising all takes minutes. Shared weights stay shared."""
+    made: dict[int, Any] = {}
+    for module in model.modules():
+        if not isinstance(module, nn.Linear | nn.Embedding):
+            continue
+        old = module.weight
+        if id(old) not in made:
+            rows, columns = old.shape
+            part = pyapp.rand(64, columns) * 0.04 - 0.02
+            part = quant.quantize(part, kind) if kind in GGML else part.to(getattr(pyapp, kind))
+            left = [quant.rows_of(part, 0, rows % 64)] if rows % 64 else []
+            filled = quant.concatenate([part] * (rows // 64) + left)
+            made[id(old)] = old, nn.Parameter(filled, requires_grad=False)
+        module.weight = made[id(old)][1]
+
+
 def _llama(shape: str, kind: str) -> Llama2c:
     model = Llama2c(LLAMAS[shape], initialize=False).requires_grad_(False)
+    _fill(model, kind)
     for parameter in model.parameters():
-        parameter.copy_(pyapp.rand(*parameter.shape) * 0.04 - 0.02)
-    _convert(model, kind)
+        if parameter.ndim == 1:
+            parameter.fill_(1.0)
     return model.to("cuda").eval()
 
 
@@ -171,59 +185,79 @@ def _peer(shape: str) -> Any:
     config = transformers.LlamaConfig(
         hidden_size=c.dim, intermediate_size=c.hidden_dim, num_hidden_layers=c.n_layers, vocab_size=c.vocab_size,
         num_attention_heads=c.n_heads, num_key_value_heads=c.n_kv_heads, max_position_embeddings=c.max_seq_len,
+        tie_word_embeddings=c.tied,
     )  # fmt: skip
-    with torch.device("cuda"):
-        return transformers.LlamaForCausalLM(config).to(torch.bfloat16).eval()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with torch.device("cuda"):
+            return transformers.LlamaForCausalLM(config).eval()
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def _peer_step(peer: Any, texts: int, tokens: int, compiled: bool) -> Call:
     """A pass of `tokens` tokens of each text over a static cache, compiled for single tokens."""
     torch, transformers = _torch(), importlib.import_module("transformers")
-    cache = transformers.StaticCache(config=peer.config, max_cache_len=4608)
+    cache = transformers.StaticCache(config=peer.config, max_cache_len=1024 if tokens == 1 else 4608)
     ids = torch.ones(texts, tokens, dtype=torch.long, device="cuda")
+    start = 0 if tokens > 1 else 256
+    positions = torch.arange(start, start + tokens, device="cuda")
     forward = torch.compile(peer.forward, mode="reduce-overhead", fullgraph=True) if compiled else peer.forward
 
     def step() -> None:
         with torch.no_grad():
-            forward(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+            forward(ids, past_key_values=cache, cache_position=positions, use_cache=True, logits_to_keep=1)
 
     return step
 
 
-def decode_figures(shape: str, kind: str, runs: int) -> Iterator[Figure]:
-    """Tokens a second at batch 1 and 16 after 256 tokens, and prompts of 512 and 4096 tokens."""
-    model, peer, torch = _llama(shape, kind), _peer(shape), _torch()
-    token_bytes = weight_bytes(LLAMAS[shape], kind)
-    for texts in BATCHES:
-        cache = model.new_cache(1024, "float16", texts if texts > 1 else None)
-        tokens = pyapp.ones(*((texts, 1) if texts > 1 else (1,)), dtype="int32").to("cuda")
-        position = pyapp.full((texts,), 256, dtype="int32").to("cuda")
-        with pyapp.no_grad():
-            forward = partial(model.forward_cached, tokens, position, cache)
-            forward()
-            graph = pyapp.capture(forward)
-        other = None if peer is None else _peer_step(peer, texts, 1, True)
-        samples = _measured(runs, pyapp=(pyapp, graph.replay), torch=(torch, other))
-        environment = {"GB/s": token_bytes / 1e9 / (min(samples["pyapp"]) * 1e-3)}
-        yield Figure(f"cuda/decode/{shape}/{kind}/batch{texts}", "tok/s", _rates(samples, texts), environment)
-    for tokens_read in PROMPTS:
-        session = Session(model, cache_type="f16")
-        ids = [1 + i % 1000 for i in range(tokens_read)]
+def _decode(model: Llama2c, texts: int) -> Call:
+    cache = model.new_cache(1024, "float16", texts if texts > 1 else None)
+    tokens = pyapp.ones(*((texts, 1) if texts > 1 else (1,)), dtype="int32").to("cuda")
+    position = pyapp.full((texts,), 256, dtype="int32").to("cuda")
+    with pyapp.no_grad():
+        forward = partial(model.forward_cached, tokens, position, cache)
+        forward()
+        graph = pyapp.capture(forward)
+    return graph.replay
 
-        def read(session: Session = session, ids: list[int] = ids) -> None:
-            session.reset()
-            session.feed(ids)
 
-        other = None if peer is None else _peer_step(peer, 1, tokens_read, False)
-        samples = _measured(runs, pyapp=(pyapp, read), torch=(torch, other))
-        yield Figure(f"cuda/prompt/{shape}/{kind}/{tokens_read}", "tok/s", _rates(samples, tokens_read))
+def _read(model: Llama2c, tokens: int) -> Call:
+    session, ids = Session(model, cache_type="f16"), [1 + i % 1000 for i in range(tokens)]
+
+    def read() -> None:
+        session.reset()
+        session.feed(ids)
+
+    return read
+
+
+def decode_figures(shape: str, runs: int) -> Iterator[Figure]:
+    """Tokens a second at batch 1 and 16 after 256 tokens, and prompts of 512 and 4096 tokens: with weights of every
+    kind, beside transformers in bfloat16, whose single tokens are compiled."""
+    peer, torch = _peer(shape), _torch()
+    cases = [("decode", texts, texts, 1) for texts in BATCHES] + [("prompt", 1, tokens, tokens) for tokens in PROMPTS]
+    steps = {
+        (what, texts, tokens): None if peer is None else _peer_step(peer, texts, tokens, tokens == 1)
+        for what, texts, _, tokens in cases
+    }
+    for kind in BITS:
+        model = _llama(shape, kind)
+        for what, texts, amount, tokens in cases:
+            ours = _decode(model, texts) if what == "decode" else _read(model, tokens)
+            samples = _measured(runs, pyapp=(pyapp, ours), torch=(torch, steps[what, texts, tokens]))
+            name = f"batch{texts}" if what == "decode" else f"{tokens}"
+            read = weight_bytes(LLAMAS[shape], kind) / 1e9 / (min(samples["pyapp"]) * 1e-3)
+            yield Figure(f"cuda/{what}/{shape}/{kind}/{name}", "tok/s", _rates(samples, amount), {"GB/s": read})
 
 
 def whisper_figures(runs: int) -> Iterator[Figure]:
-    """The encoder and a decoded token of large-v3's shape, float16."""
+    """The encoder and a decoded token of large-v3's shape, with matrices in float16."""
     torch = _torch()
-    model = Whisper(LARGE_V3).requires_grad_(False).half().to("cuda").eval()
-    mel = pyapp.randn(1, 128, 3000).half().to("cuda")
+    model = Whisper(LARGE_V3).requires_grad_(False)
+    _fill(model, "float16")
+    model.to("cuda").eval()
+    mel = pyapp.randn(1, 128, 3000).to("cuda")
     encode: Any = None
     if torch is not None and importlib.util.find_spec("transformers") is not None:
         transformers = importlib.import_module("transformers")
@@ -304,8 +338,7 @@ def cases(runs: int) -> dict[str, Callable[[], Iterator[Figure]]]:
     for tokens in ATTENTION:
         found[f"cuda/attention/{tokens}"] = partial(attention_figures, tokens, runs)
     for shape in LLAMAS:
-        for kind in BITS:
-            found[f"cuda/decode/{shape}/{kind}"] = partial(decode_figures, shape, kind, runs)
+        found[f"cuda/decode/{shape}"] = partial(decode_figures, shape, runs)
     found["cuda/whisper-large-v3"] = partial(whisper_figures, runs)
     found["cuda/train"] = partial(training_figures, runs)
     return found
@@ -351,7 +384,7 @@ def count(context: int = 1024) -> None:
                 tied=config.tied,
             )
             model = Llama2c(small).requires_grad_(False)
-            _convert(model, kind)
+            _fill(model, kind)
             cache = model.new_cache(context + 1, "float16")
             forward = partial(model.forward_cached, pyapp.ones(1, dtype="int32"), pyapp.zeros(1, dtype="int32"), cache)
             with pyapp.no_grad():

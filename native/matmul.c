@@ -5,6 +5,64 @@ enum { FEW_ROWS = 4 };
 
 INLINE int few_rows(const product *p, int64_t m) { return p->a_column == 1 && p->b_row == 1 && m < FEW_ROWS; }
 
+#if !defined(__wasm__) /* whose libraries are downloaded: they multiply these as any others */
+enum { WIDTH = 4096, TOGETHER = 4 /* numbers of c that the first cache keeps, rows of b that are read side by side */ };
+
+/* Up to FEW_ROWS rows of c from a b whose rows are dense: rows of b are read once, as they lie, and added to c. */
+INLINE void add_rows(const product *p, int64_t first, int64_t width, int64_t k, const int rows, const int together)
+{
+    const float *b = (const float *)p->b + k * p->b_row + first;
+    vfloat factors[FEW_ROWS][TOGETHER];
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int t = 0; t < together; t++) factors[r][t] =
+        vsplat(p->a[r * p->a_row + (k + t) * p->a_column]);
+    for (int64_t j = 0; j < width; j += LANES) {
+        const int64_t count = width - j < LANES ? width - j : LANES;
+        vfloat right[TOGETHER];
+        UNROLL for (int t = 0; t < together; t++) right[t] =
+            count == LANES ? vload(b + t * p->b_row + j) : vload_part(b + t * p->b_row + j, count);
+        UNROLL for (int r = 0; r < rows; r++)
+        {
+            float *c = p->c + r * p->c_row + first + j;
+            vfloat sum = k == 0 ? vzero() : count == LANES ? vload(c) : vload_part(c, count);
+            UNROLL for (int t = 0; t < together; t++) sum = vfma(factors[r][t], right[t], sum);
+            if (count == LANES)
+                vstore(c, sum);
+            else
+                vstore_part(c, sum, count);
+        }
+    }
+}
+
+INLINE void weighted_rows(const product *p, range columns, const int rows)
+{
+    const int64_t most = rows > 2 ? WIDTH / 4 : WIDTH / rows;
+    for (int64_t first = columns.first; first < columns.last; first += most) {
+        const int64_t width = columns.last - first < most ? columns.last - first : most;
+        int64_t k = 0;
+        for (; k + TOGETHER <= p->k; k += TOGETHER)
+            add_rows(p, first, width, k, rows, TOGETHER);
+        for (; k < p->k; k++)
+            add_rows(p, first, width, k, rows, 1);
+    }
+}
+
+static void weighted_rows_1(const product *p, range columns) { weighted_rows(p, columns, 1); }
+static void weighted_rows_2(const product *p, range columns) { weighted_rows(p, columns, 2); }
+static void weighted_rows_3(const product *p, range columns) { weighted_rows(p, columns, 3); }
+static void weighted_rows_4(const product *p, range columns) { weighted_rows(p, columns, 4); }
+
+/* Whether that was done: only where rows of b are dense, and there is something to sum. */
+static int sum_weighted_rows(const product *p, int64_t m, range columns, int kind)
+{
+    if (kind != KIND_F32 || m > FEW_ROWS || p->b_column != 1 || p->b_row == 1 || p->k < 1)
+        return 0;
+    (m == 1 ? weighted_rows_1 : m == 2 ? weighted_rows_2 : m == 3 ? weighted_rows_3 : weighted_rows_4)(p, columns);
+    return 1;
+}
+#else
+static int sum_weighted_rows(const product *p, int64_t m, range columns, int kind) { return 0; }
+#endif
+
 /* Rows and columns of each batch item in range of `units` of one of the two, numbered through all items. */
 static void multiply_items(const launch *record, const product *first, int64_t m, range units, int by_columns, int kind)
 {
@@ -21,6 +79,10 @@ static void multiply_items(const launch *record, const product *first, int64_t m
         p.c = (void *)((char *)p.c + item * d[matmul_f32_c_batch] * element);
         const int few = few_rows(&p, m);
         const range some_rows = by_columns ? rows : cut, some_columns = by_columns ? cut : columns;
+        if (by_columns && sum_weighted_rows(&p, m, some_columns, kind)) {
+            u += end - begin;
+            continue;
+        }
         if (kind != KIND_F32)
             multiply_halves(&p, some_rows, some_columns, kind, few);
         else

@@ -37,17 +37,13 @@ def kernels_of(report: str) -> list[tuple[str, int, int, int]]:
     return found
 
 
-def _steps(plan: sources.Plan) -> tuple[sources.Step, ...]:
-    return plan.steps if plan.check is None else (plan.check, *plan.steps)
-
-
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sources", nargs="*", help="names of sources, as 'linear' (all by default)")
     parser.add_argument("--architectures", default=",".join(ARCHITECTURES), help="as sm_80,sm_90")
     options = parser.parse_args(arguments)
-    threads = {step.function: step.threads for plan in sources.plans().values() for step in _steps(plan)}
-    names = options.sources or sorted({step.source for plan in sources.plans().values() for step in plan.steps})
+    threads = {step.function: step.threads for step in sources.all_steps()}
+    names = options.sources or sorted({step.source for step in sources.all_steps()})
     print(f"{nvidia.compiler_version()}: {len(names)} sources", flush=True)
     failed = 0
     for name in names:

@@ -2,8 +2,8 @@
  *
  * A few tokens: the keys are split among blocks (flash-decoding; Dao, Haziza, Massa and Sizov, 2023), each of which has up
  * to HEADS_EACH heads that read the same keys; then the parts are joined. More: tiles of 64 tokens (flash.h), float16
- * caches by tensor cores, with queries and weights in two terms of 16 bits that together have the precision of float32. */
-#include "flash.h"
+ * caches by tensor cores, with queries and weights as float16. */
+#include "flash_halves.h"
 #include "positions.h"
 
 enum { Q8_COLUMNS = 32 };
@@ -47,8 +47,10 @@ DEVICE bool are_cached(const launch &record, int32_t *status, const int32_t *pos
 DEVICE int64_t row_at(const int32_t *table, int64_t parts, int64_t text, int64_t kv_heads, int64_t kv_head,
                       int64_t capacity, int64_t position)
 {
-    const int64_t block = table ? table[text * parts + position / capacity] : text;
-    return (block * kv_heads + kv_head) * capacity + (table ? position % capacity : position);
+    if (!table)
+        return (text * kv_heads + kv_head) * capacity + position;
+    const int64_t part = quotient(position, capacity);
+    return (table[text * parts + part] * kv_heads + kv_head) * capacity + position - part * capacity;
 }
 
 DEVICE bool can_attend(const launch &record, int32_t *status)
@@ -90,7 +92,7 @@ DEVICE cached cached_of(const launch &record)
     c.tokens = d[cached_attention_tokens];
     c.heads = d[cached_attention_heads];
     c.kv_heads = d[cached_attention_kv_heads];
-    c.group = c.heads / c.kv_heads;
+    c.group = quotient(c.heads, c.kv_heads);
     c.dims = d[cached_attention_head_dim];
     c.capacity = d[cached_attention_capacity];
     c.table = (const int32_t *)record.pointers[cached_attention_table];
@@ -135,7 +137,7 @@ enum { GATHERED = FLASH_THREADS * HEADS_EACH * PIECE, SCORES = HEADS_EACH * SPLI
 #define FEW_TOKENS 8
 /* Blocks that a token's heads are cut into besides the keys, and parts that the keys are cut into. */
 #define HEAD_UNITS (texts * tokens * kv_heads * PARTS(heads, MAX(kv_heads, 1) * 4))
-#define SPLITS MAX(1, MIN(PARTS(capacity, 256), MIN(64, 1024 / MAX(1, HEAD_UNITS))))
+#define SPLITS MAX(1, MIN(PARTS(capacity *MAX(1, parts), 128), MIN(64, 1024 / MAX(1, HEAD_UNITS))))
 
 /* Columns first .. first + 7 of a row. `aligned`: the row begins where 16 bytes (q8_0: 8) do, and has whole pieces. */
 template <int TYPE> DEVICE void load_piece(float to[PIECE], const char *row, int64_t first, int64_t dims, bool aligned)
@@ -305,62 +307,268 @@ DEVICE void attend_part(const cached &c, float *shared, float *scratch, int64_t 
     __syncthreads();
 }
 
-VARIANT(cached_attention, 2 * type + (tokens <= FEW_TOKENS))
-#define COMPILED_TYPE(type) COMPILED(VARIED / 2 == TYPE_##type)
+/* Columns first .. first + 7 of a row, as stored. `aligned`: as of load_piece. */
+template <int TYPE> struct stored_piece {
+    static constexpr int WORDS = TYPE == TYPE_float32 ? 8 : TYPE == TYPE_float16 ? 4 : 2;
+    uint32_t words[WORDS];
+    float scale;
+
+    DEVICE_MEMBER void load(const char *row, int64_t first, int64_t dims, bool aligned)
+    {
+        scale = 1;
+        if (!aligned) { /* values, as floats or halves; of q8_0 those that are inside */
+#pragma unroll
+            for (int i = 0; i < WORDS; i++)
+                words[i] = 0;
+#pragma unroll
+            for (int i = 0; i < PIECE; i++)
+                if (first + i < dims) {
+                    if (TYPE == TYPE_float32)
+                        words[i % WORDS] = ((const uint32_t *)row)[first + i];
+                    else if (TYPE == TYPE_float16)
+                        words[i / 2 % WORDS] |= (uint32_t)((const uint16_t *)row)[first + i] << i % 2 * 16;
+                    else
+                        words[i / 4 % WORDS] |= (uint32_t)((const uint8_t *)row)[first + i] << i % 4 * 8;
+                }
+        } else if (TYPE == TYPE_uint8) {
+            const uint2 eight = __ldg((const uint2 *)(row + first));
+            words[0] = eight.x, words[1] = eight.y;
+        } else {
+#pragma unroll
+            for (int i = 0; i < WORDS / 4; i++) {
+                const uint4 four = __ldg((const uint4 *)(row + WORDS / 2 * first) + i);
+                words[4 * i] = four.x, words[(4 * i + 1) % WORDS] = four.y;
+                words[(4 * i + 2) % WORDS] = four.z, words[(4 * i + 3) % WORDS] = four.w;
+            }
+        }
+        if (TYPE == TYPE_uint8) {
+            const uint8_t *const at = (const uint8_t *)row + dims + first / Q8_COLUMNS * 2;
+            scale = f16_to_float(aligned ? __ldg((const uint16_t *)at) : (uint16_t)(at[0] | at[1] << 8));
+        }
+    }
+    DEVICE_MEMBER void clear()
+    {
+        scale = 0;
+#pragma unroll
+        for (int i = 0; i < WORDS; i++)
+            words[i] = 0;
+    }
+    DEVICE_MEMBER float at(int i) const
+    {
+        return TYPE == TYPE_float32   ? __int_as_float((int)words[i % WORDS])
+               : TYPE == TYPE_float16 ? half_of<TYPE_float16>(words[i / 2 % WORDS], i % 2)
+                                      : scale * (float)(int8_t)(words[i / 4 % WORDS] >> i % 4 * 8);
+    }
+};
+
+/* As attend_part, of heads of up to LANES pieces. LANES lanes share a key, of which each has the same columns of the key
+ * and of its value: the loads of both are under way at the same time, and scores never leave the registers. Warps take keys in
+ * turns, each with a softmax of its own; they are joined at the end. */
+template <int TYPE, int HEADS, int LANES>
+DEVICE void attend_keys(const cached &c, float *shared, float *scratch, int64_t text, int64_t token, int64_t head,
+                        int heads, int64_t split, int64_t splits)
+{
+    constexpr int ABREAST = 32 / LANES, LOADS = HEADS == 1 && TYPE != TYPE_float32 ? 8 : 4, KEYS = ABREAST * LOADS;
+    constexpr int FLASH_WARPS = FLASH_THREADS / 32, COLUMNS = LANES * PIECE;
+    __shared__ float largest[FLASH_WARPS][HEADS_EACH], totals[FLASH_WARPS][HEADS_EACH];
+    const int64_t row = text * c.tokens + token, last = last_key(c, text, token), first = first_key(c, last);
+    const int64_t unit = FLASH_WARPS * KEYS, each = PARTS(quotient(last - first + splits - 1, splits), unit) * unit;
+    const int64_t from = first + split * each, to = smaller(from + each, last);
+    const int bytes = TYPE == TYPE_uint8 ? 8 : 16;
+    const bool aligned =
+        (uint64_t)c.k % bytes == 0 && (uint64_t)c.v % bytes == 0 && c.row_bytes % bytes == 0 && c.dims % PIECE == 0;
+    const int own = LANE / LANES;
+    const int64_t column = LANE % LANES * PIECE;
+    float query[HEADS][PIECE], sums[HEADS][PIECE] = {{0}};
+    softmax_state states[HEADS];
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        states[h] = softmax_state{-INFINITE, 0};
+#pragma unroll
+        for (int i = 0; i < PIECE; i++)
+            query[h][i] =
+                h < heads && column + i < c.dims ? c.q[row * c.q_stride + (head + h) * c.dims + column + i] : 0.0f;
+    }
+    for (int64_t start = from + WARP * KEYS; start < to; start += unit) {
+        stored_piece<TYPE> keys[LOADS], values[LOADS];
+#pragma unroll
+        for (int u = 0; u < LOADS; u++) {
+            const int64_t key = start + u * ABREAST + own;
+            if (key < to && column < c.dims) {
+                const int64_t place = place_of(c, text, head, key);
+                keys[u].load(c.k + place, column, c.dims, aligned);
+                values[u].load(c.v + place, column, c.dims, aligned);
+            } else
+                keys[u].clear(), values[u].clear();
+        }
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) {
+            const float slope = c.slopes && h < heads ? c.slopes[head + h] : 0.0f;
+            float scores[LOADS], most = -INFINITE;
+#pragma unroll
+            for (int u = 0; u < LOADS; u++) {
+                const int64_t key = start + u * ABREAST + own;
+                float product = 0;
+#pragma unroll
+                for (int i = 0; i < PIECE; i++)
+                    product += query[h][i] * keys[u].at(i);
+                product = among<LANES>(product, Sum());
+                scores[u] = key < to && h < heads ? score_of(c, product, slope, key, last) : -INFINITE;
+                most = Larger()(most, scores[u]);
+            }
+            for (int apart = 16; apart >= LANES; apart >>= 1)
+                most = Larger()(most, __shfl_xor_sync(EVERY_LANE, most, apart));
+            const float factor = states[h].raise(most);
+#pragma unroll
+            for (int i = 0; i < PIECE; i++)
+                sums[h][i] *= factor;
+#pragma unroll
+            for (int u = 0; u < LOADS; u++) {
+                const float weight = states[h].weight(scores[u]);
+                states[h].total += weight;
+#pragma unroll
+                for (int i = 0; i < PIECE; i++)
+                    sums[h][i] += weight * values[u].at(i);
+            }
+        }
+    }
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        for (int apart = 16; apart >= LANES; apart >>= 1) {
+            states[h].total += __shfl_xor_sync(EVERY_LANE, states[h].total, apart);
+#pragma unroll
+            for (int i = 0; i < PIECE; i++)
+                sums[h][i] += __shfl_xor_sync(EVERY_LANE, sums[h][i], apart);
+        }
+        if (LANE == 0)
+            largest[WARP][h] = states[h].largest, totals[WARP][h] = states[h].total;
+#pragma unroll
+        for (int i = 0; i < PIECE; i++)
+            if (own == 0)
+                shared[(WARP * HEADS + h) * COLUMNS + column + i] = sums[h][i];
+    }
+    __syncthreads();
+    float *const out = scratch + ((row * c.heads + head) * splits + split) * (c.dims + 2);
+    FOR_THREADS(i, heads * COLUMNS)
+    {
+        const int h = (int)i / COLUMNS, at = (int)i % COLUMNS;
+        softmax_state all = {-INFINITE, 0};
+        float sum = 0;
+#pragma unroll
+        for (int warp = 0; warp < FLASH_WARPS; warp++)
+            all.largest = Larger()(all.largest, largest[warp][h]);
+#pragma unroll
+        for (int warp = 0; warp < FLASH_WARPS; warp++) {
+            const float weight = all.weight(largest[warp][h]);
+            all.total += weight != 0 ? weight * totals[warp][h] : 0.0f;
+            sum += weight != 0 ? weight * shared[(warp * HEADS + h) * COLUMNS + at] : 0.0f;
+        }
+        if (at < c.dims)
+            out[h * splits * (c.dims + 2) + 2 + at] = sum;
+        if (at == 0)
+            out[h * splits * (c.dims + 2)] = all.largest, out[h * splits * (c.dims + 2) + 1] = all.total;
+    }
+    __syncthreads();
+}
+
+#define DIMS_KIND ((head_dim > 64) + (head_dim > 128) + (head_dim > 256))
+#define FEW_KIND CHOOSE(tokens <= FEW_TOKENS, 1 + 2 * DIMS_KIND + (heads > kv_heads), 0)
+#define TILE_CLASS CHOOSE(type == TYPE_float16, HALVES_CLASS(head_dim), 0)
+#define TILE_KIND CHOOSE(TILE_CLASS == 0, 0, 8 + TILE_CLASS)
+VARIANT(cached_attention, 16 * type + CHOOSE(tokens <= FEW_TOKENS, FEW_KIND, TILE_KIND))
+#define COMPILED_TYPE(type) COMPILED(VARIED / 16 == TYPE_##type)
+#define COMPILED_KIND(kind) COMPILED(VARIED % 16 == (kind))
+#define COMPILED_FEW COMPILED(VARIED % 16 >= 1 && VARIED % 16 <= 8)
+
+/* HEADS: 1, or as many as HEADS_EACH. */
+template <int TYPE, int HEADS>
+DEVICE void attend_few(const cached &c, float *shared, float *scratch, int64_t row, int64_t head, int heads,
+                       int64_t split, int64_t splits, int64_t chunk)
+{
+    const int64_t text = quotient(row, c.tokens), token = row - text * c.tokens, head_dim = c.dims;
+    const int kind = DIMS_KIND;
+    constexpr int GROUPED = HEADS > 1;
+    if (COMPILED_KIND(1 + GROUPED) && kind == 0)
+        attend_keys<TYPE, HEADS, 8>(c, shared, scratch, text, token, head, heads, split, splits);
+    else if (COMPILED_KIND(3 + GROUPED) && kind == 1)
+        attend_keys<TYPE, HEADS, 16>(c, shared, scratch, text, token, head, heads, split, splits);
+    else if (COMPILED_KIND(5 + GROUPED) && kind == 2)
+        attend_keys<TYPE, HEADS, 32>(c, shared, scratch, text, token, head, heads, split, splits);
+    else if (COMPILED_KIND(7 + GROUPED) && kind == 3)
+        attend_part<TYPE, HEADS>(c, shared, scratch, text, token, head, heads, split, splits, chunk * VALUE_COLUMNS);
+}
 
 SCRATCH(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 4 * texts * tokens * heads * SPLITS * (head_dim + 2), 0))
 STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, HEAD_UNITS *SPLITS *PARTS(head_dim, 256), 0), 128,
-     4 * (4 * 8 * PARTS(head_dim, 8) + 4096 + 512))
+     4 * CHOOSE(head_dim <= 256, 4096, 4 * 8 * PARTS(head_dim, 8) + 4096 + 512))
 {
     DYNAMIC_SHARED(float, shared);
-    if (!can_attend(record, status) || failed || !COMPILED(VARIED % 2))
+    const bool stop = failed; /* this load and that of the position wait together */
+    if (!COMPILED_FEW || !can_attend(record, status) || stop)
         return;
     const cached c = cached_of(record);
-    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity;
+    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity,
+                  parts = c.parts;
     const int64_t splits = SPLITS, chunks = PARTS(c.dims, VALUE_COLUMNS), units = PARTS(c.group, HEADS_EACH);
     FOR_EACH_BLOCK(i, texts * tokens * kv_heads * units * splits * chunks)
     {
-        const int64_t unit = i % units, kv_head = i / units % kv_heads, split = i / units / kv_heads % splits;
-        const int64_t rest = i / units / kv_heads / splits, chunk = rest % chunks, row = rest / chunks;
+        const int64_t at_head = quotient(i, units), at_split = quotient(at_head, kv_heads);
+        const int64_t unit = i - at_head * units, kv_head = at_head - at_split * kv_heads;
+        const int64_t rest = quotient(at_split, splits), split = at_split - rest * splits;
+        const int64_t row = quotient(rest, chunks), chunk = rest - row * chunks;
         const int64_t head = kv_head * c.group + unit * HEADS_EACH;
         const int heads_here = (int)smaller(c.group - unit * HEADS_EACH, HEADS_EACH);
-#define PART(type, heads)                                                                                              \
-    attend_part<TYPE_##type, heads>(c, shared, (float *)scratch, row / tokens, row % tokens, head, heads_here, split,  \
-                                    splits, chunk * VALUE_COLUMNS)
+#define FEW(type, heads)                                                                                               \
+    attend_few<TYPE_##type, heads>(c, shared, (float *)scratch, row, head, heads_here, split, splits, chunk)
         if (COMPILED_TYPE(float16) && c.type == TYPE_float16)
-            heads_here == 1 ? PART(float16, 1) : PART(float16, HEADS_EACH);
+            c.group == 1 ? FEW(float16, 1) : FEW(float16, HEADS_EACH);
         else if (COMPILED_TYPE(float32) && c.type == TYPE_float32)
-            heads_here == 1 ? PART(float32, 1) : PART(float32, HEADS_EACH);
+            c.group == 1 ? FEW(float32, 1) : FEW(float32, HEADS_EACH);
         else if (COMPILED_TYPE(uint8))
-            heads_here == 1 ? PART(uint8, 1) : PART(uint8, HEADS_EACH);
+            c.group == 1 ? FEW(uint8, 1) : FEW(uint8, HEADS_EACH);
     }
 }
 
 STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0), 128, 0)
 {
     __shared__ float weights[64];
-    if (!can_attend(record, status) || failed || !COMPILED(VARIED % 2))
+    const bool stop = failed; /* this load and that of the position wait together */
+    if (!COMPILED_FEW || !can_attend(record, status) || stop)
         return;
     const cached c = cached_of(record);
-    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity;
+    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity,
+                  parts = c.parts;
     const int64_t splits = SPLITS, step = c.dims + 2;
     FOR_EACH_BLOCK(i, texts * tokens * heads)
     {
-        const float *parts = (const float *)scratch + i * splits * step;
-        softmax_state all = {-INFINITE, 0};
-        for (int64_t s = 0; s < splits; s++)
-            all.largest = Larger()(all.largest, parts[s * step]);
-        FOR_THREADS(s, splits)
-        weights[s] = all.weight(parts[s * step]);
+        const float *const from = (const float *)scratch + i * splits * step;
+        softmax_state all = {-INFINITE, 0}; /* every warp looks for itself, two of the up to 64 parts a lane */
+        float most[2], total[2];
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            const int64_t split = LANE + 32 * k;
+            most[k] = split < splits ? from[split * step] : -INFINITE;
+            total[k] = split < splits ? from[split * step + 1] : 0.0f;
+        }
+        all.largest = warp_reduce(Larger()(most[0], most[1]), Larger());
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            const float weight = all.weight(most[k]);
+            all.total += weight != 0 ? weight * total[k] : 0.0f;
+            if (WARP == 0)
+                weights[LANE + 32 * k] = weight;
+        }
+        all.total = warp_reduce(all.total, Sum());
         __syncthreads();
-        for (int64_t s = 0; s < splits; s++)
-            all.total += weights[s] != 0 ? weights[s] * parts[s * step + 1] : 0.0f;
         const float factor = all.inverse();
         FOR_THREADS(column, c.dims)
         {
             float sum = 0;
-            for (int64_t s = 0; s < splits; s++)
-                sum += weights[s] != 0 ? weights[s] * parts[s * step + 2 + column] : 0.0f;
+#pragma unroll 8
+            for (int64_t s = 0; s < splits; s++) {
+                const float part = from[s * step + 2 + column];
+                sum += weights[s] != 0 ? weights[s] * part : 0.0f;
+            }
             c.y[i / heads * c.y_stride + i % heads * c.dims + column] = sum * factor;
         }
         __syncthreads();
@@ -369,45 +577,55 @@ STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0),
 
 /* ---- Tiles of tokens */
 
+/* Of a text and head; what flash_floats and flash_forward ask for. */
 struct prompt {
     static constexpr bool ONLINE = true, SECOND = false;
-    static constexpr int TYPE = TYPE_float16, TERMS = 2;
+    static constexpr int TYPE = TYPE_float16;
     const cached &c;
-    int64_t text, head, rows, depth, second_depth, columns, segments;
-    float slope;
-    halves_matrix others_first, values; /* of a cache without a table */
+    int64_t text, head;
+    int rows, depth, second_depth, columns, segments;
+    float slope, scale;
+    halves_matrix keys, values; /* of a float16 cache without a table */
+    bool hides;
 
     DEVICE_MEMBER prompt(const cached &of, int64_t text_, int64_t head_)
-        : c(of), text(text_), head(head_), rows(of.tokens), depth(of.dims), second_depth(0), columns(of.dims),
-          segments(1)
+        : c(of), text(text_), head(head_), rows((int)of.tokens), depth((int)of.dims), second_depth(0),
+          columns((int)of.dims), segments(1), scale(of.scale), hides(false)
     {
         const int64_t cache = (text * c.kv_heads + head / c.group) * c.capacity * c.row_bytes;
         slope = c.slopes ? c.slopes[head] : 0.0f;
-        others_first = halves_matrix{(const uint16_t *)(c.k + cache), c.dims};
+        keys = halves_matrix{(const uint16_t *)(c.k + cache), c.dims};
         values = halves_matrix{(const uint16_t *)(c.v + cache), c.dims};
     }
     DEVICE_MEMBER void select(int64_t) const {}
+    DEVICE_MEMBER int last_key(int64_t row) const { return (int)::last_key(c, text, row); }
+    DEVICE_MEMBER int first_key(int64_t row) const { return (int)::first_key(c, ::last_key(c, text, row)); }
     DEVICE_MEMBER void range(int64_t row, int64_t last_row, int64_t *first, int64_t *last) const
     {
-        *first = first_key(c, last_key(c, text, row));
-        *last = last_key(c, text, last_row);
+        *first = first_key(row);
+        *last = last_key(last_row);
     }
     DEVICE_MEMBER bool whole(int64_t row, int64_t last_row, int64_t other, int64_t last_other) const
     {
-        return last_other < last_key(c, text, row) && other >= first_key(c, last_key(c, text, last_row));
+        return last_other < last_key(row) && other >= first_key(last_row);
+    }
+    DEVICE_MEMBER float score(int64_t row, int64_t other, float product) const
+    {
+        return score_of(c, product, slope, other, last_key(row));
     }
     DEVICE_MEMBER float score(int64_t row, int64_t other, float product, bool sees_all) const
     {
-        const int64_t last = last_key(c, text, row);
-        if (!sees_all && (other >= last || other < first_key(c, last)))
+        if (!sees_all && (other >= last_key(row) || other < first_key(row)))
             return -INFINITE;
-        return score_of(c, product, slope, other, last);
+        return score(row, other, product);
     }
     DEVICE_MEMBER float weight(int64_t, int64_t, float, float) const { return 0; }
-    template <bool> DEVICE_MEMBER float row_at(int64_t row, int64_t column) const
+    DEVICE_MEMBER const float *query(int64_t row) const
     {
-        return c.q[(text * c.tokens + row) * c.q_stride + head * c.dims + column];
+        return c.q + (text * c.tokens + row) * c.q_stride + head * c.dims;
     }
+    DEVICE_MEMBER float *own_y(int64_t row) const { return c.y + (text * c.tokens + row) * c.y_stride + head * c.dims; }
+    template <bool> DEVICE_MEMBER float row_at(int64_t row, int64_t column) const { return query(row)[column]; }
     template <bool> DEVICE_MEMBER float other_at(int64_t other, int64_t column) const
     {
         return cached_number(c.k + place_of(c, text, head, other), column, c.type, c.dims);
@@ -417,28 +635,85 @@ struct prompt {
         return cached_number(c.v + place_of(c, text, head, other), column, c.type, c.dims);
     }
     DEVICE_MEMBER void state(int64_t, const softmax_state &) const {}
-    DEVICE_MEMBER void result(int64_t row, int64_t column, float value) const
+    DEVICE_MEMBER void result(int64_t row, int64_t column, float value) const { own_y(row)[column] = value; }
+
+    /* Rows as float16, which numbers that are too large are clamped to. */
+    template <int DIMS, int COUNT> DEVICE_MEMBER void load(uint16_t *to, int row0) const
     {
-        c.y[(text * c.tokens + row) * c.y_stride + head * c.dims + column] = value;
+        const bool aligned = (uint64_t)c.q % 16 == 0 && c.q_stride % 4 == 0 && c.dims % 4 == 0;
+#pragma unroll 4
+        for (int i = (int)threadIdx.x; i < COUNT * DIMS / 4; i += FLASH_THREADS) {
+            const int row = i / (DIMS / 4), column = i % (DIMS / 4) * 4;
+            float x[4] = {0, 0, 0, 0};
+            if (aligned && row0 + row < rows && column < depth) {
+                const four_floats four(query(row0 + row) + column);
+                for (int e = 0; e < 4; e++)
+                    x[e] = four.x[e];
+            } else if (row0 + row < rows) {
+                for (int e = 0; e < 4; e++)
+                    x[e] = column + e < depth ? query(row0 + row)[column + e] : 0.0f;
+            }
+            for (int e = 0; e < 4; e++)
+                x[e] = x[e] - x[e] == 0 ? fminf(fmaxf(x[e], -65504.0f), 65504.0f) : x[e];
+            *(uint2 *)(to + row * PADDED_ROW(DIMS) + column) =
+                uint2{pair_of<TYPE>(x[0], x[1]), pair_of<TYPE>(x[2], x[3])};
+        }
+    }
+    template <int DIMS>
+    DEVICE_MEMBER void finish(int row, bool there, float, float inverse, const float out[DIMS / 8][4], int h) const
+    {
+        if (!there)
+            return;
+        float *const to = own_y(row);
+#pragma unroll
+        for (int n = 0; n < DIMS / 8; n++)
+            for (int e = 0; e < 2; e++)
+                if (8 * n + LANE % 4 * 2 + e < columns)
+                    to[8 * n + LANE % 4 * 2 + e] = out[n][2 * h + e] * inverse;
     }
 };
 
-KERNEL(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 0, texts *heads *PARTS(tokens, 64) * PARTS(head_dim, 128)), 128,
-       MAX(FLOATS_SHARED, CHOOSE(type == TYPE_float16, 2 * 64 * 4 * (HALVES_ROW(head_dim)), 0)))
+template <int DIMS, bool PLAIN> DEVICE void attend_halves(const cached &c, uint16_t *shared)
+{
+    constexpr int ROWS = FORWARD_ROWS(DIMS, PLAIN);
+    const int64_t units = c.texts * c.heads, tiles = PARTS(c.tokens, ROWS);
+    FOR_EACH_BLOCK(i, units * tiles)
+    {
+        const unit_and_tile at(i, units, tiles, true);
+        flash_forward<prompt, DIMS, PLAIN>(prompt(c, at.unit / c.heads, at.unit % c.heads), (int)at.tile * ROWS,
+                                           shared);
+    }
+}
+
+KERNEL(cached_attention,
+       CHOOSE(tokens <= FEW_TOKENS, 0,
+              texts *heads *CHOOSE(TILE_CLASS == 0, PARTS(tokens, 64) * PARTS(head_dim, 128),
+                                   PARTS(tokens, HALVES_ROWS(head_dim)))),
+       128, MAX(FLOATS_SHARED, CHOOSE(TILE_CLASS == 0, 0, HALVES_SHARED(head_dim))))
 {
     DYNAMIC_SHARED(float, shared);
-    if (!can_attend(record, status) || failed || !COMPILED(VARIED % 2 == 0))
+    if (!can_attend(record, status) || failed || !COMPILED(VARIED % 16 == 0 || VARIED % 16 > 8))
         return;
     const cached c = cached_of(record);
+#if HAS_TENSOR_CORES
+    if (COMPILED(VARIED % 16 > 8) && c.type == TYPE_float16 && c.dims <= HALVES_MOST && !c.table) {
+        const bool plain = !c.slopes && c.softcap == 0 && c.scale > 0;
+#define HALVES(number, longest)                                                                                        \
+    if (COMPILED_KIND(8 + number) && c.dims <= longest)                                                                \
+        return plain ? attend_halves<longest, true>(c, (uint16_t *)shared)                                             \
+                     : attend_halves<longest, false>(c, (uint16_t *)shared);
+        HALVES(1, 64)
+        HALVES(2, 128)
+        HALVES(3, 256)
+    }
+#endif
+    /* Rows in blocks have no common distance, which copies of whole tiles need. */
     const int64_t tiles = PARTS(c.tokens, FLASH_ROWS), chunks = PARTS(c.dims, FLASH_COLUMNS);
     FOR_EACH_BLOCK(i, c.texts * c.heads * tiles * chunks)
     {
         const int64_t chunk = i % chunks, tile = tiles - 1 - i / chunks % tiles, unit = i / chunks / tiles;
         prompt task(c, unit / c.heads, unit % c.heads); /* the longest first */
-        if (HAS_TENSOR_CORES && COMPILED_TYPE(float16) && c.type == TYPE_float16 && !c.table)
-            flash_halves(task, tile * FLASH_ROWS, chunk * FLASH_COLUMNS, (uint16_t *)shared);
-        else /* rows in blocks have no common distance, which copies of whole tiles need */
-            flash_floats(task, tile * FLASH_ROWS, chunk * FLASH_COLUMNS, shared);
+        flash_floats(task, tile * FLASH_ROWS, chunk * FLASH_COLUMNS, shared);
     }
 }
 
@@ -454,23 +729,23 @@ KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
         return;
     }
     const int32_t *const table = (const int32_t *)record.pointers[cache_write_table];
+    const bool stop = failed;
     if (!are_cached(record, status, (const int32_t *)record.pointers[cache_write_position], d[cache_write_texts],
                     tokens, d[cache_write_capacity], table, d[cache_write_parts], d[cache_write_blocks]) ||
-        failed)
+        stop)
         return;
     FOR_EACH_BLOCK(block, PARTS(units, 4))
     {
-        const int64_t unit = block * 4 + WARP, row = unit / pieces, token = row / heads, text = token / tokens;
-        const int64_t column = unit % pieces * 32 + LANE;
+        const int64_t unit = block * 4 + WARP, row = quotient(unit, pieces), token = quotient(row, heads);
+        const int64_t text = quotient(token, tokens), head = row - token * heads;
+        const int64_t column = (unit - row * pieces) * 32 + LANE;
         const bool there = unit < units && column < dims;
-        const float *x =
-            (const float *)record.pointers[cache_write_x] + token * d[cache_write_x_stride] + row % heads * dims;
+        const float *x = (const float *)record.pointers[cache_write_x] + token * d[cache_write_x_stride] + head * dims;
         const float value = there ? x[column] : 0.0f;
         char *to = (char *)record.pointers[cache_write_cache];
         if (unit < units)
-            to += row_at((const int32_t *)record.pointers[cache_write_table], d[cache_write_parts], text, heads,
-                         row % heads, d[cache_write_capacity],
-                         ((const int32_t *)record.pointers[cache_write_position])[text] + token % tokens) *
+            to += row_at(table, d[cache_write_parts], text, heads, head, d[cache_write_capacity],
+                         ((const int32_t *)record.pointers[cache_write_position])[text] + token - text * tokens) *
                   row_bytes;
         if (type != TYPE_uint8) {
             if (there)
@@ -482,8 +757,9 @@ KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
         const float inverse = scale > 1e-30f ? 1.0f / scale : 0.0f;
         if (there)
             ((int8_t *)to)[column] = finite ? (int8_t)(int)roundf(value * inverse) : (int8_t)0;
+        /* Through a shuffle: where a byte of a float16 is stored, ptxas 13.0 stores the number converted to a byte. */
+        const int half = __shfl_sync(EVERY_LANE, (int)float_to_f16(scale), 0);
         if (there && LANE == 0) {
-            const uint16_t half = float_to_f16(scale);
             to[dims + column / Q8_COLUMNS * 2] = (char)(half & 255);
             to[dims + column / Q8_COLUMNS * 2 + 1] = (char)(half >> 8);
         }

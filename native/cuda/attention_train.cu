@@ -2,9 +2,7 @@
  *
  * With P = softmax(scores), G = grad_y and delta = sum(G * y): grad_v = P' G, grad_scores = P * (G v' - delta). Backward
  * makes y and the largest score and sum of each row again, in scratch memory, then delta, then each gradient. */
-#include "flash.h"
-
-enum { NUMBERS = 3 }; /* of a query: its largest score, 1 / sum, delta */
+#include "flash_halves.h"
 
 struct problem {
     const void *q, *k, *v, *mask, *grad_y;
@@ -59,7 +57,7 @@ DEVICE bool is_bad(const problem &p)
     const uint32_t kinds = TYPES_HALF | BIT(TYPE_float32);
     return p.kv_heads <= 0 || p.heads % p.kv_heads || p.keys <= 0 || p.head_dim <= 0 || p.value_dim <= 0 ||
            p.workspaces <= 0 || !type_in(p.type, kinds) || !type_in(p.mask_type, kinds | BIT(TYPE_bool)) ||
-           p.head_dim > 4096 || p.value_dim > 4096;
+           p.head_dim > 4096 || p.value_dim > 4096 || p.tokens > INT32_MAX / 2 || p.keys > INT32_MAX / 2;
 }
 
 DEVICE int64_t q_at(const problem &p, int64_t batch, int64_t token, int64_t head)
@@ -116,17 +114,15 @@ DEVICE float slope_of_capped(float x)
 
 enum pass { FORWARD, AGAIN, GRAD_Q, GRAD_K, GRAD_V }; /* AGAIN: forward, to scratch memory */
 
-/* What a block computes for one batch entry and head: of the queries, or of the keys for GRAD_K and GRAD_V. */
-template <int ELEMENTS, int PASS> struct whole_attention {
+/* What a block computes for one batch entry and head in float32: of the queries, or of the keys for GRAD_K and GRAD_V. */
+template <int PASS> struct whole_attention {
     static constexpr bool ONLINE = PASS == FORWARD || PASS == AGAIN, SECOND = PASS == GRAD_Q || PASS == GRAD_K;
     static constexpr bool OF_KEYS = PASS == GRAD_K || PASS == GRAD_V;
-    static constexpr int TYPE = ELEMENTS, TERMS = 1;
     const problem &p;
     void *to;            /* y or a gradient */
     float *again;        /* y in float32 */
     int64_t batch, head; /* OF_KEYS: the first head of the group */
     int64_t kv_head, own_head, rows, depth, second_depth, columns, segments;
-    halves_matrix rows_first, rows_second, others_first, others_second, values;
 
     DEVICE_MEMBER whole_attention(const problem &of, void *y, float *scratch, int64_t batch_, int64_t head_)
         : p(of), to(y), again(scratch), batch(batch_), own_head(head_)
@@ -139,27 +135,8 @@ template <int ELEMENTS, int PASS> struct whole_attention {
         depth = p.head_dim;
         second_depth = p.value_dim;
         columns = SECOND ? p.head_dim : p.value_dim;
-        const uint16_t *q = (const uint16_t *)p.q, *k = (const uint16_t *)p.k, *v = (const uint16_t *)p.v;
-        const halves_matrix queries = {q + q_at(p, batch, 0, head), p.q_token};
-        const halves_matrix grads = {(const uint16_t *)p.grad_y + query_row(p, batch, 0, head) * p.value_dim,
-                                     p.heads * p.value_dim};
-        const halves_matrix keys = {k + k_at(p, batch, 0, kv_head), p.k_token};
-        const halves_matrix of_values = {v + v_at(p, batch, 0, kv_head), p.v_token};
-        rows_first = OF_KEYS ? keys : queries;
-        rows_second = OF_KEYS ? of_values : grads;
-        others_first = OF_KEYS ? queries : keys;
-        others_second = OF_KEYS ? grads : of_values;
-        values = PASS == GRAD_V ? grads : SECOND ? others_first : of_values;
     }
-    DEVICE_MEMBER void select(int64_t segment)
-    {
-        if (OF_KEYS && segment) {
-            head++;
-            others_first.p += p.head_dim;
-            others_second.p += p.value_dim;
-            values.p += columns;
-        }
-    }
+    DEVICE_MEMBER void select(int64_t segment) { head += OF_KEYS && segment; }
     DEVICE_MEMBER void range(int64_t row, int64_t last_row, int64_t *first, int64_t *last) const
     {
         *first = OF_KEYS ? first_token(p, row) : first_key(p, row);
@@ -235,17 +212,141 @@ template <int ELEMENTS, int PASS> struct whole_attention {
     }
 };
 
-#define WHOLE_BLOCKS(rows, heads, columns) batch *heads *PARTS(rows, 64) * MAX(1, PARTS(columns, 128))
-#define FORWARD_SHARED                                                                                                 \
-    MAX(FLOATS_SHARED, CHOOSE(type == TYPE_float32, 0, 128 * (2 * (HALVES_ROW(head_dim)) + HALVES_ROW(value_dim))))
-#define GRADIENT_SHARED                                                                                                \
-    MAX(FLOATS_SHARED, CHOOSE(type == TYPE_float32, 0,                                                                 \
-                              128 * (2 * (HALVES_ROW(head_dim)) + 2 * (HALVES_ROW(value_dim)) +                        \
-                                     CHOOSE(head_dim > 128, HALVES_ROW(head_dim), 0))))
+DEVICE bool is_plain(const problem &p) { return !p.mask && p.softcap == 0 && p.scale > 0; }
 
-VARIANT(masked_attention, type)
-VARIANT(masked_attention_backward, type)
-#define COMPILED_TYPE(type) COMPILED(VARIED == TYPE_##type)
+/* A batch entry and head by tensor cores. */
+template <int ELEMENTS> struct halves_problem {
+    static constexpr int TYPE = ELEMENTS;
+    const problem &p;
+    int64_t batch, head, kv_head; /* OF_KEYS: the first head of the group */
+    halves_matrix queries, keys, values, grads;
+    float scale;
+    bool hides;
+
+    DEVICE_MEMBER halves_problem(const problem &of, int64_t batch_, int64_t head_)
+        : p(of), batch(batch_), head(head_), kv_head(head_ / (of.heads / of.kv_heads)), scale(of.scale), hides(of.mask)
+    {
+        queries = halves_matrix{(const uint16_t *)p.q + q_at(p, batch, 0, head), p.q_token};
+        keys = halves_matrix{(const uint16_t *)p.k + k_at(p, batch, 0, kv_head), p.k_token};
+        values = halves_matrix{(const uint16_t *)p.v + v_at(p, batch, 0, kv_head), p.v_token};
+        grads = halves_matrix{(const uint16_t *)p.grad_y + query_row(p, batch, 0, head) * p.value_dim,
+                              p.heads * p.value_dim};
+    }
+    DEVICE_MEMBER int first_key(int row) const { return (int)smaller(::first_key(p, row), p.keys); }
+    DEVICE_MEMBER int last_key(int row) const { return (int)::last_key(p, row); }
+    DEVICE_MEMBER int first_token(int row) const { return (int)smaller(::first_token(p, row), p.tokens); }
+    DEVICE_MEMBER int last_token(int row) const { return (int)::last_token(p, row); }
+    DEVICE_MEMBER float score(int64_t of_head, int row, int key, float product) const
+    {
+        const float scaled = product * p.scale;
+        return masked(p, batch, of_head, row, key, seen(p.softcap != 0 ? p.softcap * capped(scaled) : scaled));
+    }
+    /* The numbers of the first query. */
+    DEVICE_MEMBER float *numbers_of(int64_t of_head) const
+    {
+        return p.numbers + (batch * p.heads + of_head) * p.tokens;
+    }
+    DEVICE_MEMBER int64_t numbers_apart() const { return p.batch * p.heads * p.tokens; }
+};
+
+/* For flash_forward. AGAIN: to each query's numbers alone. */
+template <int ELEMENTS, int PASS, bool PLAIN> struct halves_forward : halves_problem<ELEMENTS> {
+    using base_class = halves_problem<ELEMENTS>;
+    using base_class::p;
+    uint16_t *y;
+    int rows, depth, columns;
+
+    DEVICE_MEMBER halves_forward(const problem &of, void *to, int64_t batch, int64_t head)
+        : base_class(of, batch, head), y((uint16_t *)to), rows((int)of.tokens), depth((int)of.head_dim),
+          columns((int)of.value_dim)
+    {
+    }
+    template <int DIMS, int COUNT> DEVICE_MEMBER void load(uint16_t *to, int row) const
+    {
+        load_rows<DIMS, COUNT>(to, this->queries, row, rows, depth, this->queries.aligned(depth));
+    }
+    DEVICE_MEMBER float score(int row, int key, float product) const
+    {
+        return base_class::score(this->head, row, key, product);
+    }
+    template <int DIMS>
+    DEVICE_MEMBER void finish(int row, bool there, float base, float inverse, const float out[DIMS / 8][4], int h) const
+    {
+        if (PASS == FORWARD) {
+            if (there)
+                store_row<ELEMENTS, DIMS>(y + query_row(p, this->batch, row, this->head) * columns, columns, inverse,
+                                          out, h);
+            return;
+        }
+        float delta = 0;
+#pragma unroll
+        for (int i = 0; i < DIMS / 4; i++) {
+            const int column = i / 2 * 8 + LANE % 4 * 2 + i % 2;
+            if (there && column < columns)
+                delta +=
+                    out[i / 2][2 * h + i % 2] * load_float(this->grads.p, row * this->grads.stride + column, ELEMENTS);
+        }
+        delta = among<4>(delta, Sum()) * inverse;
+        if (!there || LANE % 4)
+            return;
+        float *const own = this->numbers_of(this->head) + row;
+        own[0] = !PLAIN ? base : inverse == 0 ? INFINITE : base - log2f(inverse);
+        own[this->numbers_apart()] = inverse;
+        own[2 * this->numbers_apart()] = delta;
+    }
+};
+
+/* For flash_gradient. */
+template <int ELEMENTS, bool KEYS> struct halves_gradient : halves_problem<ELEMENTS> {
+    static constexpr bool OF_KEYS = KEYS;
+    using base_class = halves_problem<ELEMENTS>;
+    using base_class::p;
+    uint16_t *to, *second_to;
+    const float *numbers;
+    int64_t first_step, second_step, segment_numbers, all_numbers;
+    int rows, depth, second_depth, segments;
+    halves_matrix rows_first, rows_second, others_first, others_second;
+
+    DEVICE_MEMBER halves_gradient(const problem &of, void *grad, void *second_grad, int64_t batch, int64_t head)
+        : base_class(of, batch, head), to((uint16_t *)grad), second_to((uint16_t *)second_grad),
+          numbers(this->numbers_of(head)), first_step(of.head_dim), second_step(of.value_dim),
+          segment_numbers(of.tokens), all_numbers(this->numbers_apart()), rows((int)(KEYS ? of.keys : of.tokens)),
+          depth((int)of.head_dim), second_depth((int)of.value_dim), segments(KEYS ? (int)(of.heads / of.kv_heads) : 1)
+    {
+        rows_first = KEYS ? this->keys : this->queries;
+        rows_second = KEYS ? this->values : this->grads;
+        others_first = KEYS ? this->queries : this->keys;
+        others_second = KEYS ? this->grads : this->values;
+    }
+    DEVICE_MEMBER int first_other(int row) const { return KEYS ? this->first_token(row) : this->first_key(row); }
+    DEVICE_MEMBER int last_other(int row) const { return KEYS ? this->last_token(row) : this->last_key(row); }
+    DEVICE_MEMBER void weigh(int segment, int row, int other, float &weight, float &grad, const float *own) const
+    {
+        const float product = weight;
+        const float score = base_class::score(this->head + segment, KEYS ? other : row, KEYS ? row : other, product);
+        float factor = p.scale;
+        if (p.softcap != 0)
+            factor *= p.softcap * slope_of_capped(product * p.scale);
+        weight = score == -INFINITE ? 0.0f : power_of_2(in_powers_of_2(score) - own[0]) * own[1];
+        grad = score == -INFINITE ? 0.0f : weight * (grad - own[2]) * factor;
+    }
+    DEVICE_MEMBER uint16_t *grad(int row) const
+    {
+        return to + (KEYS ? (this->batch * p.keys + row) * p.kv_heads + this->kv_head
+                          : query_row(p, this->batch, row, this->head)) *
+                        depth;
+    }
+    DEVICE_MEMBER uint16_t *second_grad(int row) const
+    {
+        return second_to + ((this->batch * p.keys + row) * p.kv_heads + this->kv_head) * second_depth;
+    }
+};
+
+/* Whether tensor cores compute it, and how: see HALVES_CLASS. */
+#define TILE_CLASS CHOOSE(type == TYPE_float32, 0, HALVES_CLASS(MAX(head_dim, value_dim)))
+#define LONGEST MAX(head_dim, value_dim)
+VARIANT(masked_attention, 4 * type + TILE_CLASS)
+VARIANT(masked_attention_backward, 4 * type + TILE_CLASS)
 #ifdef ONLY_masked_attention
 #define COMPILED_BACKWARD 0
 #else
@@ -257,7 +358,93 @@ VARIANT(masked_attention_backward, type)
 #define COMPILED_FORWARD 1
 #endif
 
-template <int PASS> DEVICE void attend(const problem &p, void *to, float *again, float *shared)
+DEVICE int64_t class_of(const problem &p)
+{
+    const int64_t type = p.type, head_dim = p.head_dim, value_dim = p.value_dim;
+    return HAS_TENSOR_CORES ? TILE_CLASS : 0;
+}
+
+/* Runs CALL<type, dims, plain>(...) for what tensor cores compute. */
+#define FOR_HALVES_OF(kind, number, dims, call, ...)                                                                   \
+    if (HAS_TENSOR_CORES && COMPILED(VARIED == 4 * TYPE_##kind + number) && p.type == TYPE_##kind &&                   \
+        class_of(p) == number)                                                                                         \
+        is_plain(p) ? call<TYPE_##kind, dims, true>(__VA_ARGS__) : call<TYPE_##kind, dims, false>(__VA_ARGS__);
+#define FOR_HALVES(call, ...)                                                                                          \
+    FOR_HALVES_OF(float16, 1, 64, call, __VA_ARGS__)                                                                   \
+    FOR_HALVES_OF(float16, 2, 128, call, __VA_ARGS__)                                                                  \
+    FOR_HALVES_OF(float16, 3, 256, call, __VA_ARGS__)                                                                  \
+    FOR_HALVES_OF(bfloat16, 1, 64, call, __VA_ARGS__)                                                                  \
+    FOR_HALVES_OF(bfloat16, 2, 128, call, __VA_ARGS__)                                                                 \
+    FOR_HALVES_OF(bfloat16, 3, 256, call, __VA_ARGS__)
+#define COMPILED_FLOATS COMPILED(!HAS_TENSOR_CORES || VARIED % 4 == 0)
+
+template <int TYPE, int DIMS, bool PLAIN, int PASS> DEVICE void attend_halves(const problem &p, void *y, float *shared)
+{
+    constexpr int ROWS = FORWARD_ROWS(DIMS, PLAIN);
+    using Task = halves_forward<TYPE, PASS, PLAIN>;
+    const int64_t units = p.batch * p.heads, tiles = PARTS(p.tokens, ROWS);
+    FOR_EACH_BLOCK(i, units * tiles)
+    {
+        const unit_and_tile at(i, units, tiles, true);
+        const Task task(p, y, at.unit / p.heads, at.unit % p.heads);
+        flash_forward<Task, DIMS, PLAIN>(task, (int)at.tile * ROWS, (uint16_t *)shared);
+    }
+}
+template <int TYPE, int DIMS, bool PLAIN> DEVICE void forward_halves(const problem &p, void *y, float *shared)
+{
+    attend_halves<TYPE, DIMS, PLAIN, FORWARD>(p, y, shared);
+}
+template <int TYPE, int DIMS, bool PLAIN> DEVICE void halves_again(const problem &p, float *shared)
+{
+    attend_halves<TYPE, DIMS, PLAIN, AGAIN>(p, nullptr, shared);
+}
+
+template <int TYPE, int DIMS, bool PLAIN, bool OF_KEYS>
+DEVICE void gradient_of_halves(const problem &p, void *grad, void *second_grad, float *shared)
+{
+    constexpr int ROWS = GRADIENT_ROWS(DIMS, OF_KEYS), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
+    using Task = halves_gradient<TYPE, OF_KEYS>;
+    const int64_t heads = OF_KEYS ? p.kv_heads : p.heads, rows = OF_KEYS ? p.keys : p.tokens;
+    const int64_t units = p.batch * heads, tiles = PARTS(rows, ROWS), chunks = DIMS / COLUMNS;
+    FOR_EACH_BLOCK(i, units * tiles * chunks)
+    {
+        const unit_and_tile at(i / chunks, units, tiles, !OF_KEYS);
+        const Task task(p, grad, second_grad, at.unit / heads, at.unit % heads * (OF_KEYS ? p.heads / p.kv_heads : 1));
+        flash_gradient<Task, DIMS, PLAIN>(task, (int)at.tile * ROWS, (int)(i % chunks) * COLUMNS, (uint16_t *)shared);
+    }
+}
+template <int TYPE, int DIMS, bool PLAIN> DEVICE void grad_q_of_halves(const problem &p, void *grad_q, float *shared)
+{
+    gradient_of_halves<TYPE, DIMS, PLAIN, false>(p, grad_q, nullptr, shared);
+}
+template <int TYPE, int DIMS, bool PLAIN>
+DEVICE void grad_kv_of_halves(const problem &p, void *grad_k, void *grad_v, float *shared)
+{
+    gradient_of_halves<TYPE, DIMS, PLAIN, true>(p, grad_k, grad_v, shared);
+}
+
+/* ---- Float32, and 16 bits where tensor cores do not compute them */
+
+#define FLOAT_BLOCKS(rows, heads, columns) batch *heads *PARTS(rows, 64) * MAX(1, PARTS(columns, 128))
+DEVICE float *floats_again(const problem &p) { return p.numbers + NUMBERS * p.batch * p.tokens * p.heads; }
+
+/* delta of a tile's queries: a warp for each. */
+DEVICE void make_delta(const problem &p, int64_t batch, int64_t head, int64_t row0)
+{
+    for (int64_t row = row0 + WARP; row < smaller(row0 + FLASH_ROWS, p.tokens); row += WARPS) {
+        const int64_t i = query_row(p, batch, row, head);
+        const float *y = floats_again(p) + i * p.value_dim;
+        float delta = 0;
+        for (int64_t column = LANE; column < p.value_dim; column += 32)
+            delta += y[column] * load_float(p.grad_y, i * p.value_dim + column, p.type);
+        delta = warp_reduce(delta, Sum());
+        if (LANE == 0)
+            p.numbers[NUMBERS * i + 2] = delta;
+    }
+    __syncthreads();
+}
+
+template <int PASS> DEVICE void attend(const problem &p, void *to, float *shared)
 {
     const bool of_keys = PASS == GRAD_K || PASS == GRAD_V;
     const int64_t heads = of_keys ? p.kv_heads : p.heads, tiles = PARTS(of_keys ? p.keys : p.tokens, FLASH_ROWS);
@@ -266,21 +453,19 @@ template <int PASS> DEVICE void attend(const problem &p, void *to, float *again,
     {
         const int64_t chunk = i % chunks, at = i / chunks % tiles, unit = i / chunks / tiles;
         const int64_t row = (of_keys ? at : tiles - 1 - at) * FLASH_ROWS; /* causal: the longest first */
-#define TILE_OF(type, function, memory)                                                                                \
-    {                                                                                                                  \
-        whole_attention<type, PASS> task(p, to, again, unit / heads, unit % heads);                                    \
-        function(task, row, chunk *FLASH_COLUMNS, memory);                                                             \
-    }
-        if (HAS_TENSOR_CORES && COMPILED_TYPE(float16) && p.type == TYPE_float16)
-            TILE_OF(TYPE_float16, flash_halves, (uint16_t *)shared)
-        else if (HAS_TENSOR_CORES && COMPILED_TYPE(bfloat16) && p.type == TYPE_bfloat16)
-            TILE_OF(TYPE_bfloat16, flash_halves, (uint16_t *)shared)
-        else if (!HAS_TENSOR_CORES || COMPILED_TYPE(float32))
-            TILE_OF(TYPE_float32, flash_floats, shared)
+        whole_attention<PASS> task(p, to, floats_again(p), unit / heads, unit % heads);
+        if (PASS == GRAD_Q)
+            make_delta(p, unit / heads, unit % heads, row);
+        flash_floats(task, row, chunk * FLASH_COLUMNS, shared);
     }
 }
 
-KERNEL(masked_attention, WHOLE_BLOCKS(tokens, heads, value_dim), 128, FORWARD_SHARED)
+/* ---- Kernels */
+
+KERNEL(masked_attention,
+       CHOOSE(TILE_CLASS == 0, FLOAT_BLOCKS(tokens, heads, value_dim),
+              batch *heads *PARTS(tokens, HALVES_ROWS(LONGEST))),
+       128, CHOOSE(TILE_CLASS == 0, FLOATS_SHARED, MAX(FLOATS_SHARED, HALVES_SHARED(LONGEST))))
 {
     DYNAMIC_SHARED(float, shared);
     problem p = problem_of(record, masked_attention_q);
@@ -289,8 +474,12 @@ KERNEL(masked_attention, WHOLE_BLOCKS(tokens, heads, value_dim), 128, FORWARD_SH
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
-    if (COMPILED_FORWARD)
-        attend<FORWARD>(p, record.pointers[masked_attention_y], nullptr, shared);
+    void *const y = record.pointers[masked_attention_y];
+    if (COMPILED_FORWARD) {
+        FOR_HALVES(forward_halves, p, y, shared)
+        if (COMPILED_FLOATS && class_of(p) == 0)
+            attend<FORWARD>(p, y, shared);
+    }
 }
 
 DEVICE problem backward_problem(const launch &record, unsigned char *scratch)
@@ -304,7 +493,9 @@ DEVICE problem backward_problem(const launch &record, unsigned char *scratch)
 
 /* NUMBERS of each query, then y. */
 SCRATCH(masked_attention_backward, 4 * batch * tokens * heads * (3 + MAX(value_dim, 0)))
-STEP(masked_attention_backward, 1, WHOLE_BLOCKS(tokens, heads, value_dim), 128, FORWARD_SHARED)
+STEP(masked_attention_backward, 1,
+     CHOOSE(TILE_CLASS == 0, FLOAT_BLOCKS(tokens, heads, value_dim), batch *heads *PARTS(tokens, HALVES_ROWS(LONGEST))),
+     128, CHOOSE(TILE_CLASS == 0, FLOATS_SHARED, MAX(FLOATS_SHARED, HALVES_SHARED(LONGEST))))
 {
     DYNAMIC_SHARED(float, shared);
     const problem p = backward_problem(record, scratch);
@@ -312,55 +503,45 @@ STEP(masked_attention_backward, 1, WHOLE_BLOCKS(tokens, heads, value_dim), 128, 
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
-    if (COMPILED_BACKWARD)
-        attend<AGAIN>(p, nullptr, p.numbers + NUMBERS * p.batch * p.tokens * p.heads, shared);
-}
-
-/* delta: a warp for each query. */
-STEP(masked_attention_backward, 2, PARTS(batch *tokens *heads, 4), 128, 0)
-{
-    const problem p = backward_problem(record, scratch);
-    if (failed)
-        return;
-    const int64_t queries = p.batch * p.tokens * p.heads;
-    FOR_EACH_BLOCK(block, PARTS(queries, 4))
-    {
-        const int64_t i = 4 * block + WARP;
-        const float *y = p.numbers + NUMBERS * queries + i * p.value_dim;
-        float delta = 0;
-        for (int64_t column = LANE; column < p.value_dim && i < queries; column += 32)
-            delta += y[column] * load_float(p.grad_y, i * p.value_dim + column, p.type);
-        delta = warp_reduce(delta, Sum());
-        if (LANE == 0 && i < queries)
-            p.numbers[NUMBERS * i + 2] = delta;
+    if (COMPILED_BACKWARD) {
+        FOR_HALVES(halves_again, p, shared)
+        if (COMPILED_FLOATS && class_of(p) == 0)
+            attend<AGAIN>(p, nullptr, shared);
     }
 }
 
-STEP(masked_attention_backward, 3, WHOLE_BLOCKS(tokens, heads, head_dim), 128, GRADIENT_SHARED)
+STEP(masked_attention_backward, 2,
+     CHOOSE(TILE_CLASS == 0, FLOAT_BLOCKS(tokens, heads, head_dim), batch *heads *PARTS(tokens, HALVES_ROWS(LONGEST))),
+     128, CHOOSE(TILE_CLASS == 0, FLOATS_SHARED, MAX(FLOATS_SHARED, GRADIENT_SHARED(LONGEST, 0))))
 {
     DYNAMIC_SHARED(float, shared);
-    if (!failed && COMPILED_BACKWARD)
-        attend<GRAD_Q>(backward_problem(record, scratch), record.pointers[masked_attention_backward_grad_q], nullptr,
-                       shared);
+    const problem p = backward_problem(record, scratch);
+    void *const grad_q = record.pointers[masked_attention_backward_grad_q];
+    if (!failed && COMPILED_BACKWARD) {
+        FOR_HALVES(grad_q_of_halves, p, grad_q, shared)
+        if (COMPILED_FLOATS && class_of(p) == 0)
+            attend<GRAD_Q>(p, grad_q, shared);
+    }
 }
 
-STEP(masked_attention_backward, 4, CHOOSE(tokens *heads > 0, WHOLE_BLOCKS(keys, kv_heads, head_dim), 0), 128,
-     GRADIENT_SHARED)
-{
-    DYNAMIC_SHARED(float, shared);
-    if (!failed && COMPILED_BACKWARD)
-        attend<GRAD_K>(backward_problem(record, scratch), record.pointers[masked_attention_backward_grad_kv], nullptr,
-                       shared);
-}
-
-KERNEL(masked_attention_backward, CHOOSE(tokens *heads > 0, WHOLE_BLOCKS(keys, kv_heads, value_dim), 0), 128,
-       FORWARD_SHARED)
+KERNEL(masked_attention_backward,
+       CHOOSE(tokens *heads > 0,
+              CHOOSE(TILE_CLASS == 0, FLOAT_BLOCKS(keys, kv_heads, LONGEST),
+                     batch *kv_heads *PARTS(keys, 64) * CHOOSE(TILE_CLASS == 3, 2, 1)),
+              0),
+       128, CHOOSE(TILE_CLASS == 0, FLOATS_SHARED, MAX(FLOATS_SHARED, GRADIENT_SHARED(LONGEST, 1))))
 {
     DYNAMIC_SHARED(float, shared);
     const problem p = backward_problem(record, scratch);
     if (failed)
         return;
-    char *const grad_kv = (char *)record.pointers[masked_attention_backward_grad_kv];
-    if (COMPILED_BACKWARD)
-        attend<GRAD_V>(p, grad_kv + p.batch * p.keys * p.kv_heads * p.head_dim * type_bytes(p.type), nullptr, shared);
+    char *const grad_k = (char *)record.pointers[masked_attention_backward_grad_kv];
+    char *const grad_v = grad_k + p.batch * p.keys * p.kv_heads * p.head_dim * type_bytes(p.type);
+    if (COMPILED_BACKWARD) {
+        FOR_HALVES(grad_kv_of_halves, p, grad_k, grad_v, shared)
+        if (COMPILED_FLOATS && class_of(p) == 0) {
+            attend<GRAD_K>(p, grad_k, shared);
+            attend<GRAD_V>(p, grad_v, shared);
+        }
+    }
 }

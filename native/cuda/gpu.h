@@ -10,7 +10,8 @@
  * and so on, and what the source and its headers #define. A kernel gets the blocks that it asks for or a limit, so each one
  * loops: FOR_EACH_BLOCK. STEP(name, number, blocks, threads, shared) defines a kernel that runs before it, in the order of
  * the numbers; number 0 is a check, which is left out where no other step asks for blocks. SCRATCH(name, bytes) asks for
- * scratch memory, which all steps of one record share.
+ * scratch memory, which all steps of one record share. OPERANDS(name, slot, blocks, threads) defines what makes an operand for
+ * NVIDIA's library of products (operands.cu).
  *
  * A kernel that finds a bad argument calls report(code); later steps of the record then do nothing (`failed`). The host
  * reads the code when it next waits for the device. */
@@ -52,7 +53,19 @@
 #define STEP(name, number, blocks, threads, shared)                                                                    \
     extern "C" __global__ void __launch_bounds__(threads, 2)                                                           \
         name##_step##number(GRID_CONSTANT launch record, int32_t *status, unsigned char *scratch)
+#define OPERANDS(name, slot, blocks, threads)                                                                          \
+    extern "C" __global__ void __launch_bounds__(threads, 2)                                                           \
+        name##_operand_##slot(GRID_CONSTANT launch record, int32_t *status, unsigned char *scratch)
 #define SCRATCH(name, bytes)
+/* VARIANT(kernel, number): the kernel is compiled for each number (of the record's dims) by itself when it is first used,
+ * which takes a fraction of the time. COMPILED(condition) is 0 where `condition` is not met by the VARIED number. */
+#define VARIANT(kernel, number)
+#ifdef VARIED
+#define COMPILED(condition) (condition)
+#else
+#define COMPILED(condition) 1
+#define VARIED 0
+#endif
 #define PARTS(a, b) (((a) + (b) - 1) / (b))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -123,7 +136,11 @@ DEVICE float e4m3_to_float(uint8_t code)
         size = NOT_A_NUMBER;
     return code & 0x80 ? -size : size;
 }
-DEVICE float e5m2_to_float(uint8_t code) { return f16_to_float((uint16_t)(code << 8)); }
+DEVICE float e5m2_to_float(uint8_t code)
+{
+    const float size = f16_to_float((uint16_t)((code & 0x7f) << 8)); /* a conversion takes the sign off a NaN */
+    return __int_as_float(__float_as_int(size) | (code & 0x80) << 24);
+}
 
 /* To nearest, ties to even; past `largest` comes `beyond`. */
 DEVICE uint8_t float_to_8_bits(float x, int fraction, int bias, uint32_t largest, uint32_t beyond)
@@ -314,6 +331,12 @@ DEVICE int64_t view_count(int64_t rank, int64_t most, const int64_t *shape)
         count *= shape[k];
     }
     return count;
+}
+
+/* a / b, neither negative. Divisions of 32 bits take a fraction of the time. */
+DEVICE int64_t quotient(int64_t a, int64_t b)
+{
+    return (uint64_t)(a | b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
 }
 
 /* Offsets of element `at`, in the order of the dims, in views with these strides; NULL: 0. Divisions of 32 bits take a

@@ -6,7 +6,7 @@
 #include "tensor_cores.h"
 #include "weights.h"
 
-#define FEW_ROWS 8 /* for so many, weights are read as they come */
+#define FEW_ROWS 32 /* for so many, weights are read as they come: int8_rows.h */
 enum { INT8_ROWS = 128, INT8_OUTPUTS = 64, INT8_THREADS = 256, INT8_STAGE = 2 /* blocks of 32 columns */ };
 enum { INT8_STRIDE = 12 /* words of a row of a block: reads meet no bank twice */, ONES = 0x01010101 };
 
@@ -17,19 +17,14 @@ struct int8_tile {
     float w_scales[INT8_STAGE][INT8_OUTPUTS][2], w_least[INT8_STAGE][INT8_OUTPUTS][2];
 };
 
-/* sums (16, 8) = x (16 rows) times w (8 rows) over HALF (16) or all 32 columns of a block. Lanes as in
- * multiply_fragments, with four bytes for a pair (PTX ISA, mma.m16n8k32 and m16n8k16 of s8). */
-template <bool HALF>
-DEVICE void multiply_bytes(int sums[4], const int (*x)[INT8_STRIDE], const int (*w)[INT8_STRIDE], int first)
+/* sums (16, 8) = a (16 rows) times b (8 rows), of 32 columns, or where HALF of 16, of which a has two words and b one. Lanes as
+ * in multiply_fragments, with four bytes for a pair (PTX ISA, mma.m16n8k32 and m16n8k16 of s8). */
+template <bool HALF> DEVICE void multiply_byte_fragments(int sums[4], const int a[4], const int b[2])
 {
-    const int g = LANE / 4, t = LANE % 4;
     sums[0] = sums[1] = sums[2] = sums[3] = 0;
-#if HAS_TENSOR_CORES
-    const int a[4] = {x[g][first + t], x[g + 8][first + t], HALF ? 0 : x[g][4 + t], HALF ? 0 : x[g + 8][4 + t]};
-    const int b[2] = {w[g][first + t], HALF ? 0 : w[g][4 + t]};
 #ifndef __CUDACC__
     emulator_multiply_bytes(sums, a, b, HALF ? 1 : 2);
-#else
+#elif HAS_TENSOR_CORES
     if (HALF)
         asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
                      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
@@ -39,8 +34,32 @@ DEVICE void multiply_bytes(int sums[4], const int (*x)[INT8_STRIDE], const int (
                      "{%0,%1,%2,%3};"
                      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#endif
 #else
+    for (int column = 0; column < 8; column++) {
+        const int lane = 4 * column + LANE % 4;
+        const int first = __shfl_sync(EVERY_LANE, b[0], lane), last = HALF ? 0 : __shfl_sync(EVERY_LANE, b[1], lane);
+        for (int i = 0; i < 2; i++) {
+            int sum = __dp4a(a[i], first, HALF ? 0 : __dp4a(a[2 + i], last, 0));
+            sum += __shfl_xor_sync(EVERY_LANE, sum, 1);
+            sum += __shfl_xor_sync(EVERY_LANE, sum, 2);
+            if (column / 2 == LANE % 4)
+                sums[2 * i + column % 2] = sum;
+        }
+    }
+#endif
+}
+
+/* The same from shared memory, from word `first` of a block on. */
+template <bool HALF>
+DEVICE void multiply_bytes(int sums[4], const int (*x)[INT8_STRIDE], const int (*w)[INT8_STRIDE], int first)
+{
+    const int g = LANE / 4, t = LANE % 4;
+#if HAS_TENSOR_CORES
+    const int a[4] = {x[g][first + t], x[g + 8][first + t], HALF ? 0 : x[g][4 + t], HALF ? 0 : x[g + 8][4 + t]};
+    const int b[2] = {w[g][first + t], HALF ? 0 : w[g][4 + t]};
+    multiply_byte_fragments<HALF>(sums, a, b);
+#else
+    sums[0] = sums[1] = sums[2] = sums[3] = 0;
 #pragma unroll 1
     for (int k = first; k < first + (HALF ? 4 : 8); k++)
         for (int i = 0; i < 4; i++)

@@ -1,5 +1,6 @@
-/* Layer normalization (Ba et al., 2016) of rows of float32. A block takes a row, or 32 columns of the weights' gradients. */
-#include "gpu.h"
+/* Layer normalization (Ba et al., 2016) of rows of float32. A block takes a row, or of
+ * short rows a warp; or 32 columns of the weights' gradients. */
+#include "kept_row.h"
 
 struct statistics {
     float mean, inverse;
@@ -14,20 +15,49 @@ DEVICE statistics row_statistics(const float *x, int64_t columns, float epsilon)
     return statistics{mean, 1.0f / sqrtf(block_sum(square) / (float)columns + epsilon)};
 }
 
-KERNEL(layer_norm_f32, rows, 128, 0)
+template <bool OF_WARP> DEVICE void layer_norm_row(const launch &record, int64_t row)
 {
     const int64_t *d = record.dims, columns = d[layer_norm_f32_columns];
     const float *weight = (const float *)record.pointers[layer_norm_f32_weight];
-    if (columns <= 0)
-        return;
     const float *bias = (const float *)record.pointers[layer_norm_f32_bias];
-    FOR_EACH_BLOCK(row, d[layer_norm_f32_rows])
-    {
-        const float *x = (const float *)record.pointers[layer_norm_f32_x] + row * d[layer_norm_f32_x_stride];
-        float *y = (float *)record.pointers[layer_norm_f32_y] + row * d[layer_norm_f32_y_stride];
-        const statistics s = row_statistics(x, columns, record.floats[layer_norm_f32_epsilon]);
-        FOR_THREADS(i, columns) y[i] = (x[i] - s.mean) * s.inverse * weight[i] + bias[i];
+    const float *x = (const float *)record.pointers[layer_norm_f32_x] + row * d[layer_norm_f32_x_stride];
+    float *y = (float *)record.pointers[layer_norm_f32_y] + row * d[layer_norm_f32_y_stride];
+    const float epsilon = record.floats[layer_norm_f32_epsilon];
+    float sum = 0, square = 0;
+    if (can_keep((uint64_t)x | (uint64_t)y | (uint64_t)weight | (uint64_t)bias,
+                 d[layer_norm_f32_x_stride] | d[layer_norm_f32_y_stride], columns)) {
+        kept_row<OF_WARP> own, factors;
+        own.load(x, columns);
+        factors.load(weight, columns);
+        for (float value : own.x)
+            sum += value;
+        const float mean = row_sum<OF_WARP>(sum) / (float)columns;
+#pragma unroll
+        for (int i = 0; i < 4 * KEPT; i++)
+            square += own.place(i / 4) < columns ? (own.x[i] - mean) * (own.x[i] - mean) : 0.0f;
+        const float inverse = 1.0f / sqrtf(row_sum<OF_WARP>(square) / (float)columns + epsilon);
+#pragma unroll
+        for (int i = 0; i < 4 * KEPT; i++)
+            own.x[i] = (own.x[i] - mean) * inverse * factors.x[i];
+        factors.load(bias, columns);
+#pragma unroll
+        for (int i = 0; i < 4 * KEPT; i++)
+            own.x[i] += factors.x[i];
+        own.store(y, columns);
+        return;
     }
+    FOR_ROW(i, columns) sum += x[i];
+    const float mean = row_sum<OF_WARP>(sum) / (float)columns;
+    FOR_ROW(i, columns) square += (x[i] - mean) * (x[i] - mean);
+    const float inverse = 1.0f / sqrtf(row_sum<OF_WARP>(square) / (float)columns + epsilon);
+    FOR_ROW(i, columns) y[i] = (x[i] - mean) * inverse * weight[i] + bias[i];
+}
+
+KERNEL(layer_norm_f32, ROW_BLOCKS, 256, 0)
+{
+    if (record.dims[layer_norm_f32_columns] <= 0)
+        return;
+    FOR_ROWS(record.dims[layer_norm_f32_rows], record.dims[layer_norm_f32_columns], layer_norm_row);
 }
 
 /* With u = (x - mean) * inverse and h = weight * grad_y: grad_x = inverse * (h - mean(h) - u * mean(h * u)). */

@@ -1,9 +1,18 @@
-/* y = x w^T (+ residual) with weights in float32 and 16-bit floats. A few rows of x: a warp for each output, so that the
- * weights are read once and side by side. More: tiles. Float32 x and 16-bit weights: tensor cores take x as the sum of two
- * bfloat16, which have 16 bits of it, and float16 weights as the sum of two, which have all. */
+/* y = x w^T (+ residual) with weights in float32 and 16-bit floats. A few rows of x: the weights are read once and side by
+ * side, up to PLAIN_ROWS rows by a warp for each output, more by tensor cores. Many rows: tiles. Float32 x and 16-bit
+ * weights: tensor cores take x as the sum of two or three bfloat16, which have 16 or 24 bits of it, and float16 weights as
+ * the sum of two, which have all. */
 #include "product.h"
+#include "read_once.h"
 
-enum { FEW = 8, OUTPUTS = TILE_THREADS / 32 };
+#define PLAIN_ROWS 4
+#define FEW_ROWS 32
+#define FEW_FLOAT_ROWS 8
+#define PLAIN_BLOCKS PARTS(outputs, 8)
+#define FEW_BLOCKS CHOOSE(rows <= PLAIN_ROWS, PLAIN_BLOCKS, CHOOSE(rows <= 8, PARTS(outputs, 16), PARTS(outputs, 32)))
+#define FEW_FLOAT_KIND CHOOSE(rows > FEW_FLOAT_ROWS, 0, 1 + (rows > 1) + (rows > PLAIN_ROWS))
+#define FEW_KIND CHOOSE(rows > FEW_ROWS, 0, 1 + (rows > 1) + (rows > PLAIN_ROWS) + (rows > 8) + (rows > 16))
+enum { FEW_WARPS = 8, PIECE = 8, PLAIN_AHEAD = 4, GATHERED = FEW_WARPS * 32 * FEW_ROWS };
 
 /* Four elements from i on, with one load where they are aligned. */
 template <int TYPE> DEVICE void load_four(float to[4], const void *p, int64_t i, bool aligned)
@@ -40,40 +49,6 @@ template <int X> DEVICE void put(const linear_task &t, int64_t row, int64_t outp
     store_float(t.y, row * t.y_stride + output, X, sum);
 }
 
-/* X: the type of x, y and residual; W: of the weights. */
-template <int X, int W> DEVICE void few_rows(const linear_task &t)
-{
-    const bool aligned_x = is_aligned(t.x, t.x_stride, X == TYPE_float32 ? 4 : 2);
-    const bool aligned_w = is_aligned(t.w, t.inputs, W == TYPE_float32 ? 4 : 2);
-    const int64_t whole = t.inputs / 4 * 4;
-    FOR_EACH_BLOCK(block, PARTS(t.outputs, OUTPUTS))
-    {
-        const int64_t output = block * OUTPUTS + WARP;
-        float sums[FEW] = {0};
-        if (output < t.outputs) {
-            for (int64_t k = 4 * LANE; k < whole; k += 128) {
-                float w[4], x[4];
-                load_four<W>(w, t.w, output * t.inputs + k, aligned_w);
-                for (int r = 0; r < FEW; r++)
-                    if (r < t.rows) {
-                        load_four<X>(x, t.x, r * t.x_stride + k, aligned_x);
-                        sums[r] += w[0] * x[0] + w[1] * x[1] + w[2] * x[2] + w[3] * x[3];
-                    }
-            }
-            for (int64_t k = whole + LANE; k < t.inputs; k += 32)
-                for (int r = 0; r < FEW; r++)
-                    if (r < t.rows)
-                        sums[r] += load_float(t.w, output * t.inputs + k, W) * load_float(t.x, r * t.x_stride + k, X);
-        }
-        for (int r = 0; r < FEW; r++)
-            if (r < t.rows) {
-                const float sum = warp_reduce(sums[r], Sum());
-                if (LANE == 0 && output < t.outputs)
-                    put<X>(t, r, output, sum);
-            }
-    }
-}
-
 DEVICE linear_task task_of(const launch &record)
 {
     const int64_t *d = record.dims;
@@ -89,13 +64,237 @@ DEVICE linear_task task_of(const launch &record)
                        d[linear_f32_residual_stride]};
 }
 
+/* Eight elements as they are stored. */
+template <int TYPE> struct piece {
+    static constexpr int WORDS = TYPE == TYPE_float32 ? 8 : 4;
+    uint32_t words[WORDS];
+
+    /* From i on; zeros from `end` on. ALIGNED: pieces lie where 16 bytes do, and none goes past the end. ONCE: see
+     * load_once. */
+    template <bool ALIGNED, bool ONCE> DEVICE_MEMBER void load(const void *p, int64_t i, int64_t end)
+    {
+#pragma unroll
+        for (int j = 0; j < WORDS; j++)
+            words[j] = 0;
+        if (ALIGNED && i < end) {
+            const uint4 *const at = (const uint4 *)((const uint32_t *)p + i / PIECE * WORDS);
+#pragma unroll
+            for (int j = 0; j < WORDS / 4; j++) {
+                const uint4 four = ONCE ? load_once(at + j) : __ldg(at + j);
+                words[4 * j] = four.x, words[4 * j + 1] = four.y, words[4 * j + 2] = four.z, words[4 * j + 3] = four.w;
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < PIECE; j++)
+            if (!ALIGNED && i + j < end) {
+                if (TYPE == TYPE_float32)
+                    words[j % WORDS] = ((const uint32_t *)p)[i + j];
+                else
+                    words[j / 2] |= (uint32_t)((const uint16_t *)p)[i + j] << j % 2 * 16;
+            }
+    }
+    DEVICE_MEMBER float at(int j) const
+    {
+        return TYPE == TYPE_float32 ? __int_as_float((int)words[j % WORDS]) : half_of<TYPE>(words[j / 2], j % 2);
+    }
+};
+
+/* Whether pieces of x and w lie where 16 bytes do. */
+DEVICE bool has_aligned_pieces(const linear_task &t)
+{
+    return ((uint64_t)t.x | (uint64_t)t.w) % 16 == 0 && t.x_stride % PIECE == 0 && t.inputs % PIECE == 0;
+}
+
+/* X: the type of x, y and residual; W: of the weights. For rows from `first` on, up to ROWS. */
+template <int X, int W, int ROWS, bool ALIGNED> DEVICE void plain_rows(const linear_task &t, int64_t first)
+{
+    FOR_EACH_BLOCK(block, PARTS(t.outputs, FEW_WARPS))
+    {
+        const int64_t output = block * FEW_WARPS + WARP, w_row = output * t.inputs;
+        float sums[ROWS] = {0};
+        if (output < t.outputs)
+            for (int64_t start = PIECE * LANE; start < t.inputs; start += 32 * PIECE * PLAIN_AHEAD) {
+                piece<W> w[PLAIN_AHEAD];
+#pragma unroll
+                for (int i = 0; i < PLAIN_AHEAD; i++)
+                    w[i].template load<ALIGNED, true>(t.w, w_row + start + 32 * PIECE * i, w_row + t.inputs);
+#pragma unroll
+                for (int i = 0; i < PLAIN_AHEAD; i++) {
+                    const int64_t k = start + 32 * PIECE * i;
+#pragma unroll
+                    for (int r = 0; r < ROWS; r++)
+                        if (first + r < t.rows) {
+                            const int64_t x_row = (first + r) * t.x_stride;
+                            piece<X> x;
+                            x.template load<ALIGNED, false>(t.x, x_row + k, x_row + t.inputs);
+#pragma unroll
+                            for (int j = 0; j < PIECE; j++)
+                                if (ALIGNED || k + j < t.inputs) /* 0 times what is not finite would be NaN */
+                                    sums[r] += w[i].at(j) * x.at(j);
+                        }
+                }
+            }
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            if (first + r < t.rows) {
+                const float sum = warp_reduce(sums[r], Sum());
+                if (LANE == 0 && output < t.outputs)
+                    put<X>(t, first + r, output, sum);
+            }
+    }
+}
+
+/* The sum of TERMS bfloat16 that eight elements are. */
+template <int TYPE, int TERMS> struct terms {
+    uint32_t pairs[TERMS][PIECE / 2];
+
+    DEVICE_MEMBER terms(const piece<TYPE> &of)
+    {
+        if (TERMS == 1) { /* themselves, of 16 bits */
+#pragma unroll
+            for (int i = 0; i < PIECE / 2; i++)
+                pairs[0][i] = of.words[i];
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < PIECE / 2; i++) {
+            float low = of.at(2 * i), high = of.at(2 * i + 1);
+#pragma unroll
+            for (int term = 0; term < TERMS; term++) {
+                pairs[term][i] = pair_of<TYPE_bfloat16>(low, high);
+                low -= half_of<TYPE_bfloat16>(pairs[term][i], 0), high -= half_of<TYPE_bfloat16>(pairs[term][i], 1);
+            }
+        }
+    }
+};
+
+/* One sum by plain arithmetic: an infinite number has terms whose sum is NaN. */
+template <int X, int W> DEVICE float plain_sum(const linear_task &t, int64_t row, int64_t output)
+{
+    float sum = 0;
+    for (int64_t k = 0; k < t.inputs; k++)
+        sum += load_float(t.w, output * t.inputs + k, W) * load_float(t.x, row * t.x_stride + k, X);
+    return sum;
+}
+
+/* Up to 8 * EIGHTS rows by tensor cores; W has 16 bits. A warp has TILES times 16 outputs, and of their columns 64 at a time;
+ * the warps of a block share the columns. A lane loads pieces of whole rows: of 32 columns, lane 4 g + t has 8 t .. of outputs g
+ * and g + 8 and of row g of x, which are other columns than the fragments name, but the same for both. */
+template <int X, int W, int TILES, int EIGHTS> DEVICE void fragment_rows(const linear_task &t, float *gathered)
+{
+    constexpr int ALL = TILES * EIGHTS * 128, CHUNK = 2;
+    constexpr int TYPE = X == W ? W : TYPE_bfloat16;
+    constexpr int X_TERMS = X == W ? 1 : EIGHTS == 1 ? 3 : 2, W_TERMS = W == TYPE ? 1 : 2;
+    constexpr bool AHEAD = TILES == 1; /* else registers would not suffice */
+    const int g = LANE / 4, place = LANE % 4 * PIECE;
+    const int64_t chunks = PARTS(t.inputs, 32 * CHUNK);
+    FOR_EACH_BLOCK(unit, PARTS(t.outputs, 16 * TILES))
+    {
+        float sums[TILES][EIGHTS][4] = {{{0}}};
+        piece<W> next[2 * TILES][CHUNK];
+        const auto load = [&](int64_t chunk) {
+#pragma unroll
+            for (int i = 0; i < 2 * TILES; i++) {
+                const int64_t output = unit * 16 * TILES + 8 * i + g, row = MIN(output, t.outputs - 1) * t.inputs;
+#pragma unroll
+                for (int c = 0; c < CHUNK; c++)
+                    next[i][c].template load<true, true>(t.w, row + (chunk * CHUNK + c) * 32 + place, row + t.inputs);
+            }
+        };
+        if (AHEAD && WARP < chunks)
+            load(WARP);
+        for (int64_t chunk = WARP; chunk < chunks; chunk += FEW_WARPS) {
+            if (!AHEAD)
+                load(chunk);
+            piece<W> now[2 * TILES][CHUNK];
+#pragma unroll
+            for (int i = 0; i < 2 * TILES; i++)
+#pragma unroll
+                for (int c = 0; c < CHUNK; c++)
+                    now[i][c] = next[i][c];
+            if (AHEAD && chunk + FEW_WARPS < chunks)
+                load(chunk + FEW_WARPS);
+#pragma unroll
+            for (int c = 0; c < CHUNK; c++)
+#pragma unroll
+                for (int n = 0; n < EIGHTS; n++) {
+                    const int64_t row = 8 * n + g, x_row = row * t.x_stride;
+                    piece<X> own;
+                    own.template load<true, false>(t.x, x_row + (chunk * CHUNK + c) * 32 + place,
+                                                   row < t.rows ? x_row + t.inputs : 0);
+                    const terms<X, X_TERMS> x(own);
+#pragma unroll
+                    for (int m = 0; m < TILES; m++) {
+                        const terms<W, W_TERMS> low(now[2 * m][c]), high(now[2 * m + 1][c]);
+#pragma unroll
+                        for (int i = X_TERMS - 1; i >= 0; i--)
+#pragma unroll
+                            for (int j = W_TERMS - 1; j >= 0; j--)
+                                if (i + j < MAX(X_TERMS, W_TERMS))
+#pragma unroll
+                                    for (int h = 0; h < 4; h += 2) {
+                                        const uint32_t a[4] = {low.pairs[j][h], high.pairs[j][h], low.pairs[j][h + 1],
+                                                               high.pairs[j][h + 1]};
+                                        multiply_fragments<TYPE>(sums[m][n], a, x.pairs[i] + h);
+                                    }
+                    }
+                }
+        }
+#pragma unroll
+        for (int m = 0; m < TILES; m++)
+#pragma unroll
+            for (int n = 0; n < EIGHTS; n++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    gathered[WARP * ALL + (8 * n + LANE % 4 * 2 + e % 2) * 16 * TILES + 16 * m + g + e / 2 * 8] =
+                        sums[m][n][e];
+        __syncthreads();
+        FOR_THREADS(i, ALL)
+        {
+            const int64_t row = i / (16 * TILES), output = unit * 16 * TILES + i % (16 * TILES);
+            if (row < t.rows && output < t.outputs) {
+                float sum = 0;
+                for (int warp = 0; warp < FEW_WARPS; warp++)
+                    sum += gathered[warp * ALL + i];
+                put<X>(t, row, output, X != W && sum != sum ? plain_sum<X, W>(t, row, output) : sum);
+            }
+        }
+        __syncthreads();
+    }
+}
+
+template <int X, int W, int ROWS> DEVICE void plain_groups(const linear_task &t)
+{
+    const bool aligned = has_aligned_pieces(t);
+    for (int64_t first = 0; first < t.rows; first += ROWS)
+        if (aligned)
+            plain_rows<X, W, ROWS, true>(t, first);
+        else
+            plain_rows<X, W, ROWS, false>(t, first);
+}
+
+/* Up to FEW_ROWS rows. Variants by FEW_KIND have no more registers than they need. */
+template <int X, int W> DEVICE void few_rows(const linear_task &t, float *gathered)
+{
+    const int64_t rows = t.rows;
+    const int kind = FEW_KIND;
+    if (COMPILED(VARIED == 1) && kind == 1)
+        plain_groups<X, W, 1>(t);
+    else if (COMPILED(VARIED == 2) && kind == 2)
+        plain_groups<X, W, PLAIN_ROWS>(t);
+    else if (COMPILED(VARIED > 2) && (W == TYPE_float32 || !HAS_TENSOR_CORES || !has_aligned_pieces(t)))
+        plain_groups<X, W, W == TYPE_float32 ? FEW_FLOAT_ROWS : PLAIN_ROWS>(t);
+    else if (W != TYPE_float32 && COMPILED(VARIED == 3) && kind == 3)
+        fragment_rows<X, W, 1, 1>(t, gathered);
+    else if (W != TYPE_float32 && COMPILED(VARIED == 4) && kind == 4)
+        fragment_rows<X, W, 2, 2>(t, gathered);
+    else if (W != TYPE_float32 && COMPILED(VARIED == 5) && kind == 5)
+        fragment_rows<X, W, 2, 4>(t, gathered);
+}
+
 template <int X, int W> DEVICE void linear(const launch &record, tile *left, tile *right)
 {
     const linear_task t = task_of(record);
-    if (t.rows <= FEW) {
-        few_rows<X, W>(t);
-        return;
-    }
     const int64_t across = PARTS(t.outputs, TILE);
     FOR_EACH_BLOCK(unit, PARTS(t.rows, TILE) * across)
     {
@@ -230,6 +429,8 @@ template <int W> DEVICE void mixed_product(const launch &record, mixed_tile *til
 
 #define MIXED(type)                                                                                                    \
     {                                                                                                                  \
+        if (!COMPILED(VARIED == 0))                                                                                    \
+            return;                                                                                                    \
         if (HAS_TENSOR_CORES) {                                                                                        \
             __shared__ mixed_tile mixed;                                                                               \
             mixed_product<TYPE_##type>(record, &mixed);                                                                \
@@ -239,37 +440,47 @@ template <int W> DEVICE void mixed_product(const launch &record, mixed_tile *til
         }                                                                                                              \
     }
 
-STEP(linear_f16, 1, CHOOSE(rows <= 8, 0, PARTS(rows, 128) * PARTS(outputs, 64)), 256, 0) { MIXED(float16); }
+VARIANT(linear_f32, FEW_FLOAT_KIND)
+VARIANT(linear_f16, FEW_KIND)
+VARIANT(linear_bf16, FEW_KIND)
+VARIANT(linear_f16_f16, FEW_KIND)
+VARIANT(linear_bf16_bf16, FEW_KIND)
 
-STEP(linear_bf16, 1, CHOOSE(rows <= 8, 0, PARTS(rows, 128) * PARTS(outputs, 64)), 256, 0) { MIXED(bfloat16); }
+#define TILED(limit) CHOOSE(rows <= limit, 0, PARTS(rows, 64) * PARTS(outputs, 64))
+#define MIXED_TILED CHOOSE(rows <= FEW_ROWS, 0, PARTS(rows, 128) * PARTS(outputs, 64))
+
+STEP(linear_f16, 1, MIXED_TILED, 256, 0) { MIXED(float16); }
+
+STEP(linear_bf16, 1, MIXED_TILED, 256, 0) { MIXED(bfloat16); }
 
 #define LINEAR(x, w)                                                                                                   \
     {                                                                                                                  \
         __shared__ tile left, right;                                                                                   \
-        linear<TYPE_##x, TYPE_##w>(record, &left, &right);                                                             \
+        if (COMPILED(VARIED == 0))                                                                                     \
+            linear<TYPE_##x, TYPE_##w>(record, &left, &right);                                                         \
     }
 
-KERNEL(linear_f32, CHOOSE(rows <= 8, PARTS(outputs, 8), PARTS(rows, 64) * PARTS(outputs, 64)), 256, 0)
+STEP(linear_f32, 1, TILED(FEW_FLOAT_ROWS), 256, 0) { LINEAR(float32, float32); }
+
+STEP(linear_f16_f16, 1, TILED(FEW_ROWS), 256, 0) { LINEAR(float16, float16); }
+
+STEP(linear_bf16_bf16, 1, TILED(FEW_ROWS), 256, 0) { LINEAR(bfloat16, bfloat16); }
+
+KERNEL(linear_f32, CHOOSE(rows <= FEW_FLOAT_ROWS, PLAIN_BLOCKS, 0), 256, 0)
 {
-    LINEAR(float32, float32);
+    few_rows<TYPE_float32, TYPE_float32>(task_of(record), nullptr);
 }
 
-KERNEL(linear_f16, CHOOSE(rows <= 8, PARTS(outputs, 8), 0), 256, 0)
-{
-    few_rows<TYPE_float32, TYPE_float16>(task_of(record));
-}
+#define FEW(x, w)                                                                                                      \
+    {                                                                                                                  \
+        __shared__ float gathered[GATHERED];                                                                           \
+        few_rows<TYPE_##x, TYPE_##w>(task_of(record), gathered);                                                       \
+    }
 
-KERNEL(linear_bf16, CHOOSE(rows <= 8, PARTS(outputs, 8), 0), 256, 0)
-{
-    few_rows<TYPE_float32, TYPE_bfloat16>(task_of(record));
-}
+KERNEL(linear_f16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, 0) { FEW(float32, float16); }
 
-KERNEL(linear_f16_f16, CHOOSE(rows <= 8, PARTS(outputs, 8), PARTS(rows, 64) * PARTS(outputs, 64)), 256, 0)
-{
-    LINEAR(float16, float16);
-}
+KERNEL(linear_bf16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, 0) { FEW(float32, bfloat16); }
 
-KERNEL(linear_bf16_bf16, CHOOSE(rows <= 8, PARTS(outputs, 8), PARTS(rows, 64) * PARTS(outputs, 64)), 256, 0)
-{
-    LINEAR(bfloat16, bfloat16);
-}
+KERNEL(linear_f16_f16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, 0) { FEW(float16, float16); }
+
+KERNEL(linear_bf16_bf16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, 0) { FEW(bfloat16, bfloat16); }

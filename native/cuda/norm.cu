@@ -1,6 +1,6 @@
 /* Root-mean-square normalization (Zhang and Sennrich, 2019), softmax and log_softmax, over the rows of a matrix. A block
- * takes a row. */
-#include "gpu.h"
+ * takes a row, or of short rows a warp. */
+#include "kept_row.h"
 
 /* 1 / root mean square, in every thread. */
 DEVICE float inverse_rms(const float *x, int64_t columns, float epsilon)
@@ -10,17 +10,35 @@ DEVICE float inverse_rms(const float *x, int64_t columns, float epsilon)
     return 1.0f / sqrtf(block_sum(sum) / (float)columns + epsilon);
 }
 
-KERNEL(rms_norm_f32, rows, 128, 0)
+template <bool OF_WARP> DEVICE void rms_norm_row(const launch &record, int64_t row)
 {
     const int64_t *d = record.dims, columns = d[rms_norm_f32_columns];
     const float *weight = (const float *)record.pointers[rms_norm_f32_weight];
-    FOR_EACH_BLOCK(row, d[rms_norm_f32_rows])
-    {
-        const float *x = (const float *)record.pointers[rms_norm_f32_x] + row * d[rms_norm_f32_x_stride];
-        float *y = (float *)record.pointers[rms_norm_f32_y] + row * d[rms_norm_f32_y_stride];
-        const float inverse = inverse_rms(x, columns, record.floats[rms_norm_f32_epsilon]);
-        FOR_THREADS(i, columns) y[i] = x[i] * inverse * weight[i];
+    const float epsilon = record.floats[rms_norm_f32_epsilon];
+    const float *x = (const float *)record.pointers[rms_norm_f32_x] + row * d[rms_norm_f32_x_stride];
+    float *y = (float *)record.pointers[rms_norm_f32_y] + row * d[rms_norm_f32_y_stride], sum = 0;
+    if (can_keep((uint64_t)x | (uint64_t)y | (uint64_t)weight, d[rms_norm_f32_x_stride] | d[rms_norm_f32_y_stride],
+                 columns)) {
+        kept_row<OF_WARP> own, factors;
+        own.load(x, columns);
+        factors.load(weight, columns);
+        for (float value : own.x)
+            sum += value * value;
+        const float inverse = 1.0f / sqrtf(row_sum<OF_WARP>(sum) / (float)columns + epsilon);
+#pragma unroll
+        for (int i = 0; i < 4 * KEPT; i++)
+            own.x[i] = own.x[i] * inverse * factors.x[i];
+        own.store(y, columns);
+        return;
     }
+    FOR_ROW(i, columns) sum += x[i] * x[i];
+    const float inverse = 1.0f / sqrtf(row_sum<OF_WARP>(sum) / (float)columns + epsilon);
+    FOR_ROW(i, columns) y[i] = x[i] * inverse * weight[i];
+}
+
+KERNEL(rms_norm_f32, ROW_BLOCKS, 256, 0)
+{
+    FOR_ROWS(record.dims[rms_norm_f32_rows], record.dims[rms_norm_f32_columns], rms_norm_row);
 }
 
 /* Of each row to scratch memory; then grad_weight; then grad_x, which may be x or grad_y. */

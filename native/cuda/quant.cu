@@ -25,23 +25,67 @@ DEVICE float quantize_block(int8_t values[BLOCK], const void *x, int64_t at, int
     return !finite ? NOT_A_NUMBER : usable ? scale : 0.0f;
 }
 
-DEVICE void quantize(const launch &record, int type)
+/* Eight lanes take a block, four columns each. */
+template <int TYPE> DEVICE void quantize(const launch &record)
 {
     const int64_t *d = record.dims, columns = d[quantize_rows_columns], blocks = PARTS(columns, BLOCK);
+    const int64_t stride = d[quantize_rows_x_stride], all = d[quantize_rows_rows] * blocks;
+    const void *x = record.pointers[quantize_rows_x];
+    const int bytes = TYPE == TYPE_float32 ? 4 : 2;
+    const bool aligned = (uint64_t)x % (4 * bytes) == 0 && (stride | columns) % 4 == 0;
     activations *xq = (activations *)record.pointers[quantize_rows_xq];
-    FOR_EACH(i, d[quantize_rows_rows] * blocks)
+    FOR_EACH_BLOCK(unit, PARTS(all, 16))
     {
-        const int64_t column = i % blocks * BLOCK;
-        activations own;
-        own.scale = quantize_block(own.values, record.pointers[quantize_rows_x],
-                                   i / blocks * d[quantize_rows_x_stride] + column, columns - column, type, &own.sum);
-        xq[i] = own;
+        const int64_t i = unit * 16 + threadIdx.x / 8, row = quotient(i, blocks), block = i - row * blocks;
+        const int64_t column = block * BLOCK + threadIdx.x % 8 * 4, at = row * stride + column;
+        float four[4] = {0, 0, 0, 0};
+        if (i < all && aligned && column < columns) {
+            if (TYPE == TYPE_float32) {
+                const float4 found = *(const float4 *)((const float *)x + at);
+                four[0] = found.x, four[1] = found.y, four[2] = found.z, four[3] = found.w;
+            } else {
+                const uint2 found = *(const uint2 *)((const uint16_t *)x + at);
+                const uint32_t pairs[2] = {found.x, found.y};
+                for (int j = 0; j < 4; j++) {
+                    const uint16_t half = (uint16_t)(pairs[j / 2] >> j % 2 * 16);
+                    four[j] = load_float(&half, 0, TYPE);
+                }
+            }
+        } else if (i < all)
+            for (int j = 0; j < 4; j++)
+                four[j] = column + j < columns ? load_float(x, at + j, TYPE) : 0.0f;
+        float most = fmaxf(fmaxf(fabsf(four[0]), fabsf(four[1])), fmaxf(fabsf(four[2]), fabsf(four[3])));
+        int odd = 0; /* whether something is not finite */
+        for (int j = 0; j < 4; j++)
+            odd |= !(four[j] - four[j] == 0);
+        for (int apart = 4; apart; apart >>= 1) {
+            most = fmaxf(most, __shfl_xor_sync(EVERY_LANE, most, apart));
+            odd |= __shfl_xor_sync(EVERY_LANE, odd, apart);
+        }
+        float scale = most / 127.0f;
+        const float inverse = 1.0f / scale;
+        const bool usable = !odd && inverse < 0x1p127f; /* not all zero, nor too small to divide by */
+        scale = odd ? NOT_A_NUMBER : usable ? scale : 0.0f;
+        uint32_t numbers = 0;
+        int32_t sum = 0;
+        for (int j = 0; j < 4; j++) {
+            const int8_t number = usable ? (int8_t)(int)roundf(four[j] * inverse) : (int8_t)0;
+            numbers |= (uint32_t)(uint8_t)number << 8 * j;
+            sum += number;
+        }
+        for (int apart = 4; apart; apart >>= 1)
+            sum += __shfl_xor_sync(EVERY_LANE, sum, apart);
+        if (i < all) {
+            ((uint32_t *)xq[i].values)[threadIdx.x % 8] = numbers;
+            if (threadIdx.x % 8 == 0)
+                xq[i].scale = scale, xq[i].sum = sum;
+        }
     }
 }
 
-KERNEL(quantize_rows, PARTS(rows *PARTS(columns, 32), 128), 128, 0) { quantize(record, TYPE_float32); }
-KERNEL(quantize_rows_f16, PARTS(rows *PARTS(columns, 32), 128), 128, 0) { quantize(record, TYPE_float16); }
-KERNEL(quantize_rows_bf16, PARTS(rows *PARTS(columns, 32), 128), 128, 0) { quantize(record, TYPE_bfloat16); }
+KERNEL(quantize_rows, PARTS(rows *PARTS(columns, 32), 16), 128, 0) { quantize<TYPE_float32>(record); }
+KERNEL(quantize_rows_f16, PARTS(rows *PARTS(columns, 32), 16), 128, 0) { quantize<TYPE_float16>(record); }
+KERNEL(quantize_rows_bf16, PARTS(rows *PARTS(columns, 32), 16), 128, 0) { quantize<TYPE_bfloat16>(record); }
 
 /* Row `row`, which may be padding, of a block of a band, whose rows have these scales. */
 DEVICE void put_block(void *packed, int64_t row, int64_t k, int64_t blocks, int scale_bytes, uint32_t scale,

@@ -23,12 +23,14 @@ KERNEL(rope_f32, PARTS(texts *tokens *heads *PARTS(head_dim, 2), 128), 128, 0)
                   rotated = d[rope_f32_rotated], pairs = PARTS(dims, 2);
     const int32_t *position = (const int32_t *)record.pointers[rope_f32_position];
     const float *table = (const float *)record.pointers[rope_f32_table];
-    if (!can_turn(record, status) || failed)
+    const bool stop = failed; /* this load and that of the position wait together */
+    if (!can_turn(record, status) || stop)
         return;
     FOR_EACH(i, d[rope_f32_texts] * tokens * heads * pairs)
     {
-        const int64_t pair = i % pairs, row = i / pairs, token = row / heads, head = row % heads;
-        const int64_t place = (position ? position[token / tokens] : 0) + token % tokens;
+        const int64_t row = quotient(i, pairs), pair = i - row * pairs, token = quotient(row, heads);
+        const int64_t head = row - token * heads, text = quotient(token, tokens);
+        const int64_t place = (position ? position[text] : 0) + token - text * tokens;
         const float *x = (const float *)record.pointers[rope_f32_x] + token * d[rope_f32_x_stride] + head * dims;
         float *y = (float *)record.pointers[rope_f32_y] + token * d[rope_f32_y_stride] + head * dims;
         if (2 * pair < rotated) {

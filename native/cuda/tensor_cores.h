@@ -85,6 +85,17 @@ template <int LATEST> DEVICE void wait_for_copies()
 #endif
 }
 
+/* 2^x within 2^-22 of itself; 0 where that is smaller than any normal number. */
+DEVICE float power_of_2(float x)
+{
+#ifdef __CUDACC__
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+#else
+    return exp2f(x);
+#endif
+}
+
 /* Two numbers of 16 bits, the first in the low bits. */
 template <int TYPE> DEVICE uint32_t pair_of(float low, float high)
 {

@@ -5,6 +5,13 @@
 
 #include "bands.h"
 
+/* The types of linear_blocks. */
+#define BLOCK_TYPES(DO)                                                                                                \
+    DO(Q4_0)                                                                                                           \
+    DO(Q4_1)                                                                                                           \
+    DO(Q5_0) DO(Q5_1) DO(Q2_K) DO(Q3_K) DO(Q4_K) DO(Q5_K) DO(Q6_K) DO(Q8_0) DO(Q8_1) DO(Q8_K) DO(IQ4_NL) DO(IQ4_XS)    \
+        DO(MXFP4)
+
 DEVICE float half_at(const uint8_t *p) { return f16_to_float((uint16_t)(p[0] | p[1] << 8)); }
 
 /* Columns 4 s .. and 4 s + 16 .. of 32 columns of a row: value = scale * (number - bias) - minimum. [0]: of the first 16
@@ -17,12 +24,18 @@ struct weights {
 CONSTANT int8_t IQ4_NUMBERS[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 CONSTANT int8_t MXFP4_NUMBERS[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-DEVICE int look_up(const int8_t *table, uint32_t nibbles)
+/* The entries of the low (first) and high nibbles of four bytes. */
+DEVICE void look_up(int found[2], const int8_t *table, uint32_t nibbles)
 {
-    uint32_t found = 0;
-    for (int i = 0; i < 32; i += 8)
-        found |= (uint32_t)(uint8_t)table[nibbles >> i & 15] << i;
-    return (int)found;
+    uint32_t four[4], pairs[2];
+    memcpy(four, table, 16);
+    for (int i = 0; i < 2; i++) { /* of two bytes: low, high, low, high; by three bits from each half of the table */
+        const uint32_t which = nibbles >> 16 * i & 0xffff, place = which & 0x7777;
+        pairs[i] = __byte_perm(__byte_perm(four[0], four[1], place), __byte_perm(four[2], four[3], place),
+                               0x3210 | (which & 0x8888) >> 1);
+    }
+    found[0] = (int)__byte_perm(pairs[0], pairs[1], 0x6420);
+    found[1] = (int)__byte_perm(pairs[0], pairs[1], 0x7531);
 }
 
 /* Whether types lie in bands; columns in a block. */
@@ -51,48 +64,37 @@ DEVICE weights band_weights(const uint8_t *block, int64_t type, int run, int row
     return w;
 }
 
-/* Of a block of one row, as files have it. */
-DEVICE weights block_weights(const uint8_t *block, int64_t type, int run, int s)
+/* Of a block of one row, as files have it: the scale of a run, and where its numbers begin. */
+DEVICE float block_scale(const uint8_t *block, int64_t type, int run)
 {
-    weights w = {{0, 0}, 0, {0, 0}, {0, 0}};
-    const uint8_t *numbers = block;
-    float scale = 0;
     switch (type) {
-    case Q8_0:
-        scale = half_at(block);
-        numbers = block + 2;
-        break;
-    case Q8_1:
-        scale = half_at(block);
-        numbers = block + 4;
-        break;
     case Q8_K:
-        scale = __int_as_float((int)four_bytes(block));
-        numbers = block + 4 + 32 * run;
-        break;
-    case IQ4_NL:
-        scale = half_at(block);
-        numbers = block + 2;
-        break;
+        return __int_as_float((int)four_bytes(block));
     case IQ4_XS: {
         const int low = block[4 + run / 2] >> run % 2 * 4 & 15, high = block[2 + run / 4] >> run % 4 * 2 & 3;
-        scale = half_at(block) * (float)((low | high << 4) - 32);
-        numbers = block + 8 + 16 * run;
-        break;
+        return half_at(block) * (float)((low | high << 4) - 32);
     }
-    default: { /* MXFP4: 2^(e - 128) */
+    case MXFP4: { /* 2^(e - 128) */
         const int exponent = block[0];
-        scale = __int_as_float(exponent < 2 ? 0x200000 << exponent : (exponent - 1) << 23);
-        numbers = block + 1;
+        return __int_as_float(exponent < 2 ? 0x200000 << exponent : (exponent - 1) << 23);
     }
+    default: /* Q8_0, Q8_1, IQ4_NL */
+        return half_at(block);
     }
-    w.scales[0] = w.scales[1] = scale;
-    if (type == IQ4_NL || type == IQ4_XS || type == MXFP4) {
-        const uint32_t both = four_bytes(numbers + 4 * s);
-        const int8_t *table = type == MXFP4 ? MXFP4_NUMBERS : IQ4_NUMBERS;
-        w.numbers[0] = look_up(table, both & 0x0f0f0f0f);
-        w.numbers[1] = look_up(table, both >> 4 & 0x0f0f0f0f);
-    } else {
+}
+DEVICE int block_numbers(int64_t type, int run)
+{
+    return type == Q8_1 ? 4 : type == Q8_K ? 4 + 32 * run : type == IQ4_XS ? 8 + 16 * run : type == MXFP4 ? 1 : 2;
+}
+
+DEVICE weights block_weights(const uint8_t *block, int64_t type, int run, int s)
+{
+    const float scale = block_scale(block, type, run);
+    const uint8_t *numbers = block + block_numbers(type, run);
+    weights w = {{0, 0}, 0, {scale, scale}, {0, 0}};
+    if (type == IQ4_NL || type == IQ4_XS || type == MXFP4)
+        look_up(w.numbers, type == MXFP4 ? MXFP4_NUMBERS : IQ4_NUMBERS, four_bytes(numbers + 4 * s));
+    else {
         w.numbers[0] = (int)four_bytes(numbers + 4 * s);
         w.numbers[1] = (int)four_bytes(numbers + 4 * s + 16);
     }

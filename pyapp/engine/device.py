@@ -24,6 +24,7 @@ class Backend:
     host_visible = False  # whether the process may read and write the memory at an address
     kernels: Collection[str] = ()  # the names in kernels.h that this device runs
     counts_use = False  # whether `note_kept` is called for every large storage
+    tensor_cores = False  # whether products of 16-bit numbers take a fraction of the time of float32
     own_workspaces = False  # whether kernels have working memory of their own, and write none of what is given
 
     def allocate(self, nbytes: int) -> Any:

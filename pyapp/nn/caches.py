@@ -5,8 +5,8 @@ queries (T, H, D) to the stored keys and values; H is a multiple of KV.
 
 - `LayerCache`: the text so far. `FixedCache` has memory for a number of tokens from the start, takes the position from
   a tensor and can be captured in a Graph; `GrowingCache` grows with the text; `RotatingCache` keeps the last tokens.
-- `SequenceCache`: another sequence; every query attends to all of it. `CrossCache` in float32, `Int8CrossCache` in
-  int8.
+- `SequenceCache`: another sequence; every query attends to all of it. `CrossCache` in float32 or float16,
+  `Int8CrossCache` in int8.
 - `TextCache`: the `LayerCache`s of all layers of a decoder. `KVCache` has a `FixedCache` for each, `BatchCache` one for
   several texts, `PagedCache` one for several texts in blocks of a common memory, and `PackedCache` is that for a pass
   in which texts read unequal numbers of tokens.
@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from ..engine import Device, Tensor, no_grad, ops
 from ..engine.buffers import int32_tensor
 from ..engine.device import cpu
-from ..engine.dtype import as_dtype, int32, q8_0, uint8
+from ..engine.dtype import DType, as_dtype, float16, float32, int32, q8_0, uint8
 from ..engine.ops import arange, cat, empty, where, zeros
 from ..engine.ops.full_attention import check_score_options
 from ..engine.ops.int8_attention import LARGEST_HEAD, int8_attention, pack_keys_int8, pack_values_int8, packed_bytes
@@ -612,10 +612,14 @@ def decoder_cache(
 
 
 class CrossCache:
-    """The keys and values of a sequence of `length` positions in float32: `keys` and `values` (KV, length, D)."""
+    """The keys and values of a sequence of `length` positions in float32 or float16: `keys` and `values` (KV, length,
+    D)."""
 
-    def __init__(self, length: int, kv_heads: int, head_dim: int, device: Device | str = cpu) -> None:
-        self.keys, self.values = (empty(kv_heads, length, head_dim, device=device) for _ in range(2))
+    def __init__(
+        self, length: int, kv_heads: int, head_dim: int, device: Device | str = cpu, dtype: Any = float32
+    ) -> None:
+        shape = kv_heads, length, head_dim
+        self.keys, self.values = (empty(*shape, device=device, dtype=dtype) for _ in range(2))
         self._start = zeros(1, dtype=int32, device=device)
 
     def write(self, keys: Tensor, values: Tensor) -> None:
@@ -662,11 +666,22 @@ class Int8CrossCache:
 
 
 def attends_in_int8(weight: Tensor, head_dim: int) -> bool:
-    """Whether attention with heads of `head_dim` runs in int8. It does if the weight of its projection is quantised."""
-    return weight.dtype.is_quantized and head_dim <= LARGEST_HEAD
+    """Whether attention with heads of `head_dim` runs in int8. It does if the weight of its projection is quantised,
+    and its device has no tensor cores."""
+    return weight.dtype.is_quantized and head_dim <= LARGEST_HEAD and not weight.device.backend.tensor_cores
+
+
+def attention_dtype(weight: Tensor) -> DType:
+    """The type of queries, keys and values that `weight` projects: 16 bits for tensor cores if its own type has no more
+    bits, else float32."""
+    if weight.dtype is float32 or not weight.device.backend.tensor_cores:
+        return float32
+    return float16 if weight.dtype.is_quantized else weight.dtype
 
 
 def cross_cache(weight: Tensor, length: int, kv_heads: int, head_dim: int) -> CrossCache | Int8CrossCache:
     """The cache for a sequence whose keys and values `weight` projects, on its device."""
-    kind = Int8CrossCache if attends_in_int8(weight, head_dim) else CrossCache
-    return kind(length, kv_heads, head_dim, weight.device)
+    if attends_in_int8(weight, head_dim):
+        return Int8CrossCache(length, kv_heads, head_dim, weight.device)
+    dtype = float32 if attention_dtype(weight) is float32 else float16
+    return CrossCache(length, kv_heads, head_dim, weight.device, dtype)

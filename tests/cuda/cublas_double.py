@@ -115,7 +115,9 @@ class Double:
         m, k = (a["columns"], a["rows"]) if d["turn_a"] else (a["rows"], a["columns"])
         inner, n = (b["columns"], b["rows"]) if d["turn_b"] else (b["rows"], b["columns"])
         fits = inner == k and all((x["rows"], x["columns"]) == (m, n) for x in (c, result))
-        same = len({x["type"] for x in (a, b, c, result)}) == 1 == len({x["batch"] for x in (a, b, c, result)})
+        kinds = a["type"], b["type"], c["type"], result["type"]
+        same = len({x["batch"] for x in (a, b, c, result)}) == 1 and kinds[0] == kinds[1] and kinds[2] == kinds[3]
+        same = same and kinds[2] in (kinds[0], R_32F)
         return (m, n, k) if fits and same else None
 
     def _heuristic(self, *arguments: Any) -> int:
@@ -161,9 +163,10 @@ class Double:
     def _multiply(self, own: dict[str, Any], sizes: tuple[int, int, int], numbers: Any, *places: Any) -> None:
         self.computed.append((own["compute"], *sizes))
         self.card.launched.append("cublasLtMatmul")
-        kind = self.objects[places[0][1]]["type"]
+        kind, own_kind = self.objects[places[3][1]]["type"], self.objects[places[0][1]]["type"]
         read = from_bf16 if kind == R_16BF else lambda x: x.astype(np.float32)
-        a, b = (read(self._matrix(*place)) for place in places[:2])
+        read_factor = from_bf16 if own_kind == R_16BF else lambda x: x.astype(np.float32)
+        a, b = (read_factor(self._matrix(*place)) for place in places[:2])
         a, b = (a.swapaxes(1, 2) if own["turn_a"] else a), (b.swapaxes(1, 2) if own["turn_b"] else b)
         result = numbers[0] * (a @ b)
         if numbers[1]:
@@ -190,5 +193,5 @@ class CardWithDouble(emulated.EmulatedCard):
     def products(self) -> Products:
         return Products(self.double)
 
-    def start_product(self, products: Any, planned: Any, kernel: str, pointers: Any, workspace: int) -> None:
-        products.run(planned, kernel, pointers, workspace, STREAM)
+    def start_product(self, products: Any, piece: Any, kernel: str, pointers: Any, workspace: int) -> None:
+        products.run(piece, kernel, pointers, workspace, STREAM)

@@ -237,7 +237,7 @@ def _check(address: int, nbytes: int) -> None:
 
 def every_source() -> list[str]:
     """The names of the CUDA sources that have kernels."""
-    return sorted({step.source for plan in sources.plans().values() for step in plan.steps})
+    return sorted({step.source for step in sources.all_steps()})
 
 
 def open_emulated(index: int | None) -> Cuda:

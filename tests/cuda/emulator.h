@@ -542,6 +542,16 @@ static inline float __fmul_rn(float a, float b) { return a * b; }
 static inline float __fadd_rn(float a, float b) { return a + b; }
 template <class T> static inline T __ldg(const T *p) { return *p; }
 
+/* Bytes of eight, by four numbers of three bits; for a fourth bit, which spreads the sign, nothing here asks. */
+static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned which)
+{
+    const uint64_t eight = (uint64_t)b << 32 | a;
+    unsigned found = 0;
+    for (int i = 0; i < 4; i++)
+        found |= (unsigned)(eight >> (which >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return found;
+}
+
 /* The sum of the products of four signed bytes. */
 static inline int __dp4a(int a, int b, int sum)
 {

@@ -9,9 +9,10 @@ import pytest
 
 import pyapp
 from pyapp import Tensor
-from pyapp.engine import capture, ops
+from pyapp.engine import capture, ops, quant
 from pyapp.engine.device import register
 from pyapp.engine.devices.cuda import Cuda
+from pyapp.engine.gpu import cublas
 from pyapp.engine.gpu.cublas import Products
 from pyapp.engine.op import OPS
 from pyapp.errors import KernelError
@@ -58,9 +59,9 @@ def at(card: Any, *tensors: Tensor | None) -> list[Any]:
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("added", ["nothing", "bias", "residual", "both"])
 def test_linear(card: Any, dtype: str, added: str) -> None:
-    x, w = normal(3, 7, 24, seed=1, dtype=dtype), normal(10, 24, seed=2, dtype=dtype)
+    x, w = normal(3, 20, 24, seed=1, dtype=dtype), normal(10, 24, seed=2, dtype=dtype)
     bias = normal(10, seed=3, dtype=dtype) if added in ("bias", "both") else None
-    residual = normal(3, 7, 10, seed=4, dtype=dtype) if added in ("residual", "both") else None
+    residual = normal(3, 20, 10, seed=4, dtype=dtype) if added in ("residual", "both") else None
 
     def compute(x: Any, w: Any, bias: Any, residual: Any) -> Any:
         return OPS["_linear"](x, w, bias, residual)
@@ -68,7 +69,26 @@ def test_linear(card: Any, dtype: str, added: str) -> None:
     expected = compute(x, w, bias, residual)
     assert_near(compute(*at(card, x, w, bias, residual)), expected)
     assert card.launched.count("cublasLtMatmul") == 1 and not any("linear" in name for name in card.launched)
-    assert card.double.computed == [(68, 10, 21, 24)]
+    assert card.double.computed == [(68, 10, 60, 24)]
+    card.check()
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "q8_0", "q4_0", "q6_K", "iq4_nl"])
+@pytest.mark.parametrize("added", ["nothing", "bias", "residual"])
+def test_linear_of_float32_and_narrower_weights(card: Any, kind: str, added: str, monkeypatch: Any) -> None:
+    """Operands of 16 bits are made first; weights in blocks a slice at a time."""
+    monkeypatch.setattr(cublas, "SLICE", 2 * 256 * 256)
+    x, w = normal(5, 7, 256, seed=1), normal(600, 256, seed=2)
+    w = quant.quantize(w, kind) if "_" in kind else w.to(getattr(pyapp, kind))
+    bias = normal(600, seed=3) if added == "bias" else None
+    residual = normal(5, 7, 600, seed=4) if added == "residual" else None
+    expected = OPS["_linear"](x, w, bias, residual)
+    found = OPS["_linear"](*at(card, x, w, bias, residual))
+    bound = 2.0 ** (-7 if kind == "bfloat16" else -9) * float(expected.abs().max())
+    np.testing.assert_allclose(found.cpu().numpy(), expected.numpy(), rtol=0, atol=bound)
+    slices = [256, 256, 88] if "_" in kind else [600]
+    assert card.double.computed == [(68, size, 35, 256) for size in slices]
+    assert not {"linear_f16", "linear_bf16", "linear_q8_0", "linear_blocks"} & set(card.launched)
     card.check()
 
 
@@ -76,7 +96,7 @@ def test_linear(card: Any, dtype: str, added: str) -> None:
 @pytest.mark.parametrize("activation", ["relu", "gelu_tanh"])
 @pytest.mark.parametrize("biased", [False, True])
 def test_activations_are_a_part_of_the_product(card: Any, dtype: str, activation: str, biased: bool) -> None:
-    x, w = normal(3, 7, 24, seed=1, dtype=dtype), normal(10, 24, seed=2, dtype=dtype)
+    x, w = normal(3, 20, 24, seed=1, dtype=dtype), normal(10, 24, seed=2, dtype=dtype)
     bias = normal(10, seed=3, dtype=dtype) if biased else None
     expected = ops.linear(x.float(), w.float(), None if bias is None else bias.float())
     expected = (expected.relu() if activation == "relu" else F.gelu(expected, "tanh")).to(x.dtype)
@@ -89,8 +109,8 @@ def test_activations_are_a_part_of_the_product(card: Any, dtype: str, activation
     assert_near(graph.replay() - 1.0, ((expected + 1.0) - 1.0))
     assert "unary" not in card.launched
     card.double.refuses_activations = True  # then a kernel follows
-    more = x[:, :5].to(card.device)
-    assert_near(ops.linear_activated(more, *ours[1:], activation), expected[:, :5])
+    more = x[:, :15].to(card.device)
+    assert_near(ops.linear_activated(more, *ours[1:], activation), expected[:, :15])
     assert card.launched[-2:] == ["cublasLtMatmul", "unary"]
     few = x[:1, :5].to(card.device)
     assert_near(ops.linear_activated(few, *ours[1:], activation), expected[:1, :5])

@@ -9,7 +9,7 @@ from tests.native.checks import run_checked
 from tests.native.kernels import OK, SIZES, Kernels, from_bf16, to_bf16, unaligned
 
 KINDS = ["f32", "f16", "bf16"]
-ROWS = [0, 1, 2, 3, 4, 5, 31, 33, 100]
+ROWS = [0, 1, 2, 3, 4, 5, 9, 31, 33, 100]
 
 
 def normal(*shape: int, seed: int = 5) -> np.ndarray:
@@ -71,6 +71,37 @@ def test_large_shapes(kernels: Kernels, kind: str, rows: int, outputs: int, inpu
     x = normal(rows, inputs)
     add = {"none": None, "itself": normal(rows, outputs), "row": normal(outputs)}[residual]
     close(kernels, linear(kernels, kind, x, stored, add), x, w, 0.0 if add is None else add)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [1, 3, 7, 8, 16, 17, 32, 40])
+@pytest.mark.parametrize("outputs, inputs", [(1, 8), (16, 64), (70, 72), (45, 1032)])
+def test_aligned_rows(kernels: Kernels, kind: str, rows: int, outputs: int, inputs: int) -> None:
+    """Rows that begin where 16 bytes do."""
+    stored, w = weights(kind, outputs, inputs)
+    x, add = normal(rows, inputs), normal(rows, outputs)
+    bad = rows // 2, inputs // 2
+    for value in (0.5, np.inf):
+        x[bad] = value
+        y = np.full((rows, outputs), np.nan, np.float32)
+        arguments = dict(rows=rows, outputs=outputs, inputs=inputs, y_stride=outputs, x_stride=inputs)
+        run_checked(
+            kernels, f"linear_{kind}", "y", y=y, x=x, w=stored, residual=add, residual_stride=outputs, **arguments
+        )
+        known = np.isfinite(value) | (np.arange(rows) != bad[0])
+        close(kernels, y[known], x[known], w, add[known])
+        assert not np.isfinite(y[~known]).any()
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("rows", [1, 3, 7, 8, 16, 17, 32, 40])
+@pytest.mark.parametrize("outputs, inputs", [(1, 8), (16, 64), (70, 72), (45, 1032)])
+def test_aligned_rows_of_halves(kernels: Kernels, kind: str, rows: int, outputs: int, inputs: int) -> None:
+    (x, x_values), (w, w_values) = halves(kind, rows, inputs), halves(kind, outputs, inputs, seed=9)
+    y = np.zeros((rows, outputs), x.dtype)
+    arguments = dict(rows=rows, outputs=outputs, inputs=inputs, y_stride=outputs, x_stride=inputs)
+    run_checked(kernels, f"linear_{kind}_{kind}", "y", y=y, x=x, w=w, **arguments)
+    close_halves(kind, y, x_values, w_values)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -552,6 +552,23 @@ def test_dynamically_quantised_convolutions_and_lstms() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("channels, taps, groups", [(600, 9, 1), (600, 9, 2), (2, 961, 1)])
+def test_convolutions_of_whole_numbers_are_exact(channels: int, taps: int, groups: int) -> None:
+    """Also where sums exceed what float32 holds: of many channels, of many taps."""
+    side = int(taps**0.5)
+    x = RNG.randint(0, 256, (1, channels, side + 1, side)).astype(np.uint8)
+    w = RNG.randint(-128, 128, (4, channels // groups, side, side)).astype(np.int8)
+    x[:, :, 1:], w[0] = 255, 127
+    nodes = [b.node("ConvInteger", ["x", "w"], ["y"], group=groups)]
+    graph = b.graph(nodes, [b.value("x", x.shape, "uint8")], [b.value("y", (1, 4, 2, 1), "int32")], [b.tensor("w", w)])
+    found = load(b.model(graph, opset=13))(x).numpy()
+    parts = x.astype(np.int64).reshape(groups, channels // groups, side + 1, side)
+    for row in range(2):
+        for output in range(4):
+            seen = parts[output * groups // 4, :, row : row + side]
+            assert found[0, output, row, 0] == (seen * w[output].astype(np.int64)).sum()
+
+
 def test_blocks_of_4_bits_are_packed_with_some_tiny_scales() -> None:
     codes, scales = RNG.randint(0, 256, (8, 2, 16)).astype(np.uint8), (RNG.rand(16) * 0.01).astype(np.float32)
     scales[[3, 9]] = 1e-7, 0.0

@@ -20,7 +20,7 @@ from ..dtype import bfloat16, float16, float32
 from ..element_types import CODES, opcodes
 from ..gpu import cublas, nvidia
 from ..gpu.card import Card, compiled
-from ..gpu.sources import Number, Plan, Step, plans
+from ..gpu.sources import Number, Plan, Step, operands, plans
 from ..native import DIMS, POINTER_BYTES, POINTERS, RECORD_BYTES, SIGNATURES, fail
 from ..thread_local import ThreadLocal
 
@@ -33,10 +33,11 @@ _POINTERS_AT = 8
 _DIMS_AT = _POINTERS_AT + POINTERS * POINTER_BYTES
 _NAMES = list(SIGNATURES)
 _UNARY = _NAMES.index("unary")
+_OUTPUTS = 1  # the number of the dim `outputs` of every linear kernel
 _ACTIVATIONS = {opcodes("unary")[name][0]: name for _, name in cublas.EPILOGUES if name}
 _TYPES = {"f32": CODES[float32], "f16": CODES[float16], "bf16": CODES[bfloat16]}
 
-_Product = tuple[Any, str, tuple[int, ...]]  # how it is computed, the kernel's name, its pointers
+_Product = tuple[cublas.Plan, str, tuple[int, ...]]  # how it is computed, the kernel's name, its pointers
 _Launch = tuple[Any, Any, int, Any]  # function, blocks, threads, shared
 
 
@@ -91,6 +92,7 @@ class Cuda(Backend):
 
     host_visible = False
     own_workspaces = True
+    tensor_cores = True
     counts_use = True
 
     def __init__(self, card: Card, index: int | None = None) -> None:
@@ -324,10 +326,10 @@ class Cuda(Backend):
         arguments = self._arguments
         base = ctypes.addressof(ctypes.c_ubyte.from_buffer(records))
         for at, product in self._parts(records, count):
-            if product is not None and self._products is not None:
+            if product is not None:
                 needed = product[0].workspace
                 workspace = 0 if not needed else self._scratch_of(needed) if scratch is None else scratch
-                self.card.start_product(self._products, *product, workspace)
+                self._multiply(records, at, *product, workspace)
                 continue
             ready = self._prepare(records, at)
             dims = _DIMS.unpack_from(records, at + _DIMS_AT)
@@ -343,12 +345,32 @@ class Cuda(Backend):
                 self._start(step, dims)
         return 0
 
+    def _multiply(
+        self, records: bytearray, at: int, plan: cublas.Plan, kernel: str, pointers: tuple[int, ...], workspace: int
+    ) -> None:
+        """Starts a product by NVIDIA's library, after the kernels that make its operands."""
+        assert self._products is not None
+        for piece in plan.pieces:
+            if piece.own:
+                arguments = self._arguments
+                own = bytearray(records[at : at + RECORD_BYTES])
+                for dim, value in ((cublas.FIRST_OUTPUT, piece.first), (_OUTPUTS, piece.outputs)):
+                    struct.pack_into("@q", own, _DIMS_AT + 8 * dim, value)
+                dims = _DIMS.unpack_from(own, _DIMS_AT)
+                arguments.array[0] = ctypes.addressof(ctypes.c_ubyte.from_buffer(own))
+                for slot in piece.own:
+                    arguments.scratch.value = workspace + piece.made[slot]
+                    self._start(self._load(operands()[kernel][slot], "", 0), dims)
+            self.card.start_product(self._products, piece, kernel, pointers, workspace)
+
     def _start(self, launch: _Launch, dims: tuple[int, ...]) -> None:
         function, blocks, threads, shared = launch
         wanted = blocks(dims)
         if wanted > 0:
             most = self.card.most_blocks
-            self.card.launch(function, min(wanted, most), threads, shared(dims), self._arguments.array)
+            # A card with less shared memory than a kernel asks for has no tensor cores, and the kernel then needs less.
+            memory = min(shared(dims), self.card.most_shared)
+            self.card.launch(function, min(wanted, most), threads, memory, self._arguments.array)
 
     def _scratch_of(self, nbytes: int) -> int:
         stream = self._thread.stream
@@ -393,7 +415,7 @@ class Cuda(Backend):
 def _activation(name: str, pointers: Sequence[int], dims: Sequence[int], records: bytearray, after: int) -> str:
     """The activation that the record at byte `after` computes in place of the result of a dense linear layer; "" where
     it is none that NVIDIA's library has."""
-    kind = cublas.LINEAR.get(name)
+    kind = "f32" if name in cublas.MIXED else cublas.LINEAR.get(name)
     if kind is None or int.from_bytes(records[after : after + 4], "little") != _UNARY:
         return ""
     rows, outputs, _, stride = dims[:4]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from . import sources
-from .cublas import Products
+from .cublas import Piece, Products
 
 
 class Card:
@@ -138,9 +138,9 @@ class Card:
         return None
 
     def start_product(
-        self, products: Products, planned: Any, kernel: str, pointers: Sequence[int], workspace: int
+        self, products: Products, piece: Piece, kernel: str, pointers: Sequence[int], workspace: int
     ) -> None:
-        """Starts a product of `products`, as a launch."""
+        """Starts a piece of a product of `products`, as a launch."""
         raise NotImplementedError
 
     def begin_capture(self) -> None:

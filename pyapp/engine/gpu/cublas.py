@@ -1,6 +1,9 @@
 """Products of matrices by NVIDIA's cuBLASLt, where it is installed (`pip install 'pyapp[cublas]'`): the records of
 `matmul_*` and of `linear_*` with more than a few rows. What it does not take is left to the kernels of native/cuda.
 
+Products of float32 rows with 16-bit weights, and of int8 rows with weights in blocks, have operands of 16 bits that
+kernels make first (native/cuda/operands.cu), and float32 results.
+
 Reference: the cuBLAS documentation (https://docs.nvidia.com/cuda/cublas), and the values of its enumerations in
 cublasLt.h. The library's matrices lie by columns: a dense matrix of ours is the transposed of one of its own, so that
 y = x w' is computed as y' = w x'.
@@ -18,11 +21,12 @@ from typing import Any
 from pyapp.dataclass import dataclass
 
 from ...errors import KernelError
-from ..native import SIGNATURES
+from ..native import DIMS, SIGNATURES
 from .precision import precision
 
 WORKSPACE = 32 << 20  # bytes: what NVIDIA advises for Hopper
-FEW_ROWS = 8  # native/cuda/linear.cu reads weights once for so many
+FEW_ROWS = 32  # native/cuda/linear.cu and int8_rows.h read weights once for so many
+FEW_FLOAT_ROWS = 8  # the same, of float32
 TYPES = {"f32": 0, "f16": 2, "bf16": 14}  # cudaDataType
 BYTES = {0: 4, 2: 2, 14: 2}
 COMPUTE_32F, COMPUTE_32F_TF32 = 68, 77  # cublasComputeType_t
@@ -35,6 +39,8 @@ EPILOGUES = {
     (True, "gelu_tanh"): 36,
 }  # fmt: skip
 ALIGNMENT = 256  # bytes: more makes no difference
+SLICE = 32 << 20  # bytes of weights that are made float16 at a time: the cache of a large card holds them
+FIRST_OUTPUT = DIMS - 1  # the dim that tells native/cuda/operands.cu where a slice begins
 
 _HANDLE = c_void_p
 _SIGNATURES: dict[str, list[Any]] = {
@@ -92,6 +98,11 @@ class Problem:
     c: Matrix | None = None  # what is added
     bias: bool = False  # the slot `residual` is a bias
     activation: str = ""
+    result: int = -1  # the type of c, d and the bias: that of a and b, unless it says another
+
+    @property
+    def of_result(self) -> int:
+        return self.type if self.result < 0 else self.result
 
 
 def _factor(slot: str, rows: int, columns: int, row: int, column: int, offset: int) -> Matrix | None:
@@ -105,8 +116,10 @@ def _factor(slot: str, rows: int, columns: int, row: int, column: int, offset: i
 
 
 LINEAR = {"linear_f32": "f32", "linear_f16_f16": "f16", "linear_bf16_bf16": "bf16"}
+MIXED = {"linear_f16": "f16", "linear_bf16": "bf16"}  # float32 rows, and the weights' type
+BLOCKS = ("linear_q8_0", "linear_q8_group", "linear_blocks")  # weights become float16
 _MATMUL = {"matmul_f32": "f32", "matmul_f16": "f16", "matmul_bf16": "bf16"}
-KERNELS = frozenset((*LINEAR, *_MATMUL))
+KERNELS = frozenset((*LINEAR, *MIXED, *BLOCKS, *_MATMUL))
 _SLOTS = {
     name: tuple([slot.rstrip("?") for slot in group.split()] for group in SIGNATURES[name].split("|")[:2])
     for name in KERNELS
@@ -117,21 +130,26 @@ def problem_of(kernel: str, dims: dict[str, int], added: bool, activation: str =
     """What a record asks for; `added`: whether its slot `residual` has something; `activation` follows. None where the
     library does not do it, or kernels do it better."""
     d = dims
-    if kernel in LINEAR:
+    if "outputs" in d:
         rows, outputs, inputs = d["rows"], d["outputs"], d["inputs"]
-        if rows <= FEW_ROWS or not outputs or not inputs or d["y_stride"] < outputs:
+        few = FEW_FLOAT_ROWS if kernel == "linear_f32" else FEW_ROWS
+        if rows <= few or not outputs or not inputs or d["y_stride"] < outputs:
             return None
-        w = _factor("w", outputs, inputs, inputs, 1, 0)
-        x = _factor("x", rows, inputs, d["x_stride"], 1, 0)
-        if w is None or x is None or x.turned:
+        made, result = row_of(inputs), TYPES["f32"] if kernel not in LINEAR else -1
+        if kernel in LINEAR:
+            x = _factor("x", rows, inputs, d["x_stride"], 1, 0)
+        else:
+            x = Matrix("x" if kernel in MIXED else "xq", inputs, rows, made)
+        if x is None or x.turned:
             return None
-        turned = Matrix("w", w.rows, w.columns, w.stride, 0, True)  # y' = w x'
+        turned = Matrix("w", inputs, outputs, made if kernel in BLOCKS else inputs, 0, True)  # y' = w x'
         bias = added and d["residual_stride"] == 0
         if added and not bias and d["residual_stride"] < outputs:
             return None
         c = Matrix("residual", outputs, rows, d["residual_stride"]) if added and not bias else None
         y = Matrix("y", outputs, rows, d["y_stride"])
-        return Problem(TYPES[LINEAR[kernel]], 1, turned, x, y, c, bias, activation)
+        kind = LINEAR.get(kernel) or MIXED.get(kernel, "f16")
+        return Problem(TYPES[kind], 1, turned, x, y, c, bias, activation, result)
     m, n, k, batch = d["m"], d["n"], d["k"], d["batch"]
     if not (m and n and k and batch) or d["c_row"] < n:
         return None
@@ -142,6 +160,11 @@ def problem_of(kernel: str, dims: dict[str, int], added: bool, activation: str =
     return Problem(TYPES[_MATMUL[kernel]], batch, left, right, Matrix("c", n, m, d["c_row"], d["c_batch"]))
 
 
+def row_of(inputs: int) -> int:
+    """How many elements the rows of an operand are apart that native/cuda/operands.cu makes (OPERAND_ROW)."""
+    return -(-inputs // 32) * 32
+
+
 class _Planned:
     """A problem with its descriptors and the algorithm that was chosen for it."""
 
@@ -150,6 +173,26 @@ class _Planned:
     def __init__(self, problem: Problem, description: Any, layouts: dict[str, Any], found: Heuristic) -> None:
         self.problem, self.description, self.layouts = problem, description, layouts
         self.algorithm, self.workspace = found.algorithm, int(found.workspace)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A product of `outputs` outputs from `first` on. `made`: where in the workspace operands are made, by slot, of
+    which the earlier pieces have made all but those of `own`."""
+
+    planned: _Planned
+    first: int
+    outputs: int
+    made: dict[str, int]
+    own: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the library computes a record; `workspace`: bytes."""
+
+    pieces: tuple[Piece, ...]
+    workspace: int
 
 
 _ZERO, _ONE = c_float(0), c_float(1)
@@ -164,7 +207,7 @@ class Products:
             function.argtypes, function.restype = types, c_int
         self._library = library
         self._handle = self._new("cublasLtCreate")
-        self._planned: dict[Any, _Planned | None] = {}
+        self._planned: dict[Any, Plan | None] = {}
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._library, name)(*arguments)
@@ -179,23 +222,50 @@ class Products:
     def _set(self, kind: str, of: Any, attribute: int, value: Any) -> None:
         self._call(f"cublasLt{kind}SetAttribute", of, attribute, byref(value), ctypes.sizeof(value))
 
-    def plan(self, kernel: str, pointers: Sequence[int], dims: Sequence[int], activation: str = "") -> _Planned | None:
+    def plan(self, kernel: str, pointers: Sequence[int], dims: Sequence[int], activation: str = "") -> Plan | None:
         """How the library computes a record, with an activation after it; None where it does not."""
         slots, names = _SLOTS[kernel]
-        sizes = dims[: len(names)]
+        sizes = tuple(dims[: len(names)])
         places = pointers[: len(slots)]
         aligned = tuple(min(ALIGNMENT, place & -place) if place else ALIGNMENT for place in places)
         fast = precision.allow_tf32
         key = kernel, sizes, aligned, bool(places[-1]), fast, activation
         if key not in self._planned:
-            added = kernel in LINEAR and bool(places[-1])
-            problem = problem_of(kernel, dict(zip(names, sizes, strict=True)), added, activation)
             alignments = dict(zip(slots, aligned, strict=True))
-            self._planned[key] = None if problem is None else self._choose(problem, alignments, fast)
+            added = "residual" in alignments and bool(places[-1])
+            self._planned[key] = self._plan(kernel, dict(zip(names, sizes, strict=True)), added, activation, alignments)
         return self._planned[key]
 
-    def _layout(self, matrix: Matrix, problem: Problem) -> Any:
-        made = self._new("cublasLtMatrixLayoutCreate", problem.type, matrix.rows, matrix.columns, matrix.stride)
+    def _plan(
+        self, kernel: str, dims: dict[str, int], added: bool, activation: str, alignments: dict[str, int]
+    ) -> Plan | None:
+        problem = problem_of(kernel, dims, added, activation)
+        if problem is None:
+            return None
+        if kernel in LINEAR or kernel in _MATMUL:
+            planned = self._choose(problem, alignments, precision.allow_tf32)
+            return None if planned is None else Plan((Piece(planned, 0, 0, {}, ()),), planned.workspace)
+        x_slot, row = problem.b.slot, 2 * row_of(dims["inputs"])
+        outputs, each, made = dims["outputs"], dims["outputs"], {x_slot: WORKSPACE}
+        end = WORKSPACE + _rounded(row * dims["rows"])
+        if kernel in BLOCKS:
+            each = min(outputs, max(SLICE // row // ALIGNMENT, 1) * ALIGNMENT)
+            made["w"] = end
+            end += _rounded(row * each)
+        for slot in made:
+            alignments[slot] = ALIGNMENT
+        pieces = []
+        for first in range(0, outputs, each):
+            size = min(each, outputs - first)
+            part = problem_of(kernel, dims | {"outputs": size}, added, activation)
+            planned = None if part is None else self._choose(part, alignments, False)
+            if planned is None:
+                return None
+            pieces.append(Piece(planned, first, size, made, ("w",) if first else tuple(made)))
+        return Plan(tuple(pieces), end)
+
+    def _layout(self, matrix: Matrix, kind: int, problem: Problem) -> Any:
+        made = self._new("cublasLtMatrixLayoutCreate", kind, matrix.rows, matrix.columns, matrix.stride)
         if problem.batch > 1:
             self._set("MatrixLayout", made, BATCH_COUNT, c_int32(problem.batch))
             self._set("MatrixLayout", made, BATCH_OFFSET, c_int64(matrix.offset))
@@ -211,7 +281,8 @@ class Products:
             self._set("MatmulDesc", description, EPILOGUE, c_uint32(epilogue))
         c = problem.c or problem.d
         matrices = {"a": problem.a, "b": problem.b, "c": c, "d": problem.d}
-        layouts = {name: self._layout(matrix, problem) for name, matrix in matrices.items()}
+        kinds = {"a": problem.type, "b": problem.type, "c": problem.of_result, "d": problem.of_result}
+        layouts = {name: self._layout(matrix, kinds[name], problem) for name, matrix in matrices.items()}
         preference = self._new("cublasLtMatmulPreferenceCreate")
         found, count = Heuristic(), c_int(0)
         try:
@@ -230,10 +301,17 @@ class Products:
             return None
         return _Planned(problem, description, layouts, found)
 
-    def run(self, planned: _Planned, kernel: str, pointers: Sequence[int], workspace: int, stream: int) -> None:
-        """Starts the product of a record in a stream. `workspace`: the address of as many bytes as planned."""
+    def run(self, piece: Piece, kernel: str, pointers: Sequence[int], workspace: int, stream: int) -> None:
+        """Starts a piece of the product of a record in a stream, whose operands are made. `workspace`: the address of
+        as many bytes as planned."""
         at = dict(zip(_SLOTS[kernel][0], pointers, strict=False))
+        planned = piece.planned
         problem, layouts = planned.problem, planned.layouts
+        for slot, place in piece.made.items():
+            at[slot] = workspace + place
+        if piece.first:
+            skipped = piece.first * BYTES[problem.of_result]
+            at |= {slot: at[slot] + skipped for slot in ("y", "residual") if at[slot]}
         if problem.bias:
             self._set("MatmulDesc", planned.description, BIAS_POINTER, c_uint64(at["residual"]))
         c = problem.c or problem.d
@@ -242,6 +320,10 @@ class Products:
             at[problem.b.slot], layouts["b"], byref(_ZERO if problem.c is None else _ONE), at[c.slot], layouts["c"],
             at[problem.d.slot], layouts["d"], byref(planned.algorithm), workspace, planned.workspace, stream,
         )  # fmt: skip
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def load() -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 from ...errors import KernelError
 from . import cublas
 from .card import Card
-from .cublas import Products
+from .cublas import Piece, Products
 
 LEAST_CAPABILITY = (7, 5)
 LEAST_DRIVER = 13000  # the version of CUDA that a driver has: 1000 * major + 10 * minor
@@ -190,7 +190,7 @@ class NvidiaCard(Card):
                 ("shared", "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
             )
         }
-        self.name = self._call("asking the card", "cuDeviceGetName", 128, self._device).rstrip(b"\0").decode()
+        self.name = self._call("asking the card", "cuDeviceGetName", 128, self._device).split(b"\0")[0].decode()
         self.capability = of["major"], of["minor"]
         self.architecture = f"sm_{of['major']}{of['minor']}"
         if self.capability < LEAST_CAPABILITY:
@@ -411,10 +411,10 @@ class NvidiaCard(Card):
         return None if library is None else Products(library)
 
     def start_product(
-        self, products: Products, planned: Any, kernel: str, pointers: Sequence[int], workspace: int
+        self, products: Products, piece: Piece, kernel: str, pointers: Sequence[int], workspace: int
     ) -> None:
         self.enter()
-        products.run(planned, kernel, pointers, workspace, int(self.stream))
+        products.run(piece, kernel, pointers, workspace, int(self.stream))
 
     def begin_capture(self) -> None:
         self.enter()

@@ -17,7 +17,8 @@ from ..native import ELEMENTS, FOLDER, SIGNATURES
 
 SOURCES = FOLDER / "cuda"
 _ADVICE = "Build the package again: `python native/build.py host` copies the sources"
-_LINE = re.compile(r"^(KERNEL|STEP|SCRATCH|VARIANT)\(", re.MULTILINE)
+_LINE = re.compile(r"^(KERNEL|STEP|SCRATCH|VARIANT|OPERANDS)\(", re.MULTILINE)
+_HIDDEN = re.compile(r"^(?!#|[ ]*/?[*]).*[^\w\n](?:KERNEL|STEP|SCRATCH|VARIANT|OPERANDS)\(\w+,.*$", re.MULTILINE)
 _MACRO = re.compile(r"^#define (\w+)(?:\(([^)]*)\))?[ \t]+((?:.*\\\n)*.*)$", re.MULTILINE)
 _FUNCTIONS = {
     "PARTS": lambda a, b: -(-a // b) if a >= 0 else -1, "MAX": max, "MIN": min,
@@ -142,17 +143,21 @@ def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def read_source(path: Path) -> dict[str, Plan]:
-    """The kernels of one source."""
+    """The kernels of one source, but for what makes operands."""
     steps: dict[str, dict[int, Step]] = {}
     scratch: dict[str, Number] = {}
     variants: dict[str, Number] = {}
     text = path.read_text()
-    if hidden := re.search(r"^(?!#|[ ]*/?[*]).*[^\w\n](?:KERNEL|STEP|SCRATCH|VARIANT)\(\w+,.*$", text, re.MULTILINE):
+    if hidden := re.search(
+        r"^(?!#|[ ]*/?[*]).*[^\w\n](?:KERNEL|STEP|SCRATCH|VARIANT|OPERANDS)\(\w+,.*$", text, re.MULTILINE
+    ):
         raise KernelError("a kernel does not begin its line", where=str(path), hint=hidden[0][:80])
     macros = _macros("\n".join([*_included(text, path.parent).values(), text]))
     for kind, (name, *rest) in _lines(text):
         if name not in SIGNATURES:
             raise KernelError(f"{name!r} is no kernel of kernels.h", where=str(path))
+        if kind == "OPERANDS":
+            continue
         if kind in ("SCRATCH", "VARIANT"):
             (scratch if kind == "SCRATCH" else variants)[name] = _number(rest[0], name, macros)
             continue
@@ -181,6 +186,32 @@ def plans() -> dict[str, Plan]:
     for path in sorted(SOURCES.glob("*.cu")):
         found.update(read_source(path))
     return found
+
+
+@functools.cache
+def operands() -> dict[str, dict[str, Step]]:
+    """By kernel and slot: what makes a 16-bit operand for NVIDIA's library of products."""
+    found: dict[str, dict[str, Step]] = {}
+    for path in sorted(SOURCES.glob("*.cu")):
+        text = path.read_text()
+        macros: Macros | None = None
+        for kind, parts in _lines(text):
+            if kind != "OPERANDS":
+                continue
+            if macros is None:
+                macros = _macros("\n".join([*_included(text, path.parent).values(), text]))
+            name, slot, blocks, threads = parts
+            step = Step(
+                path.stem, f"{name}_operand_{slot}", _number(blocks, name, macros), int(threads), lambda dims: 0
+            )
+            found.setdefault(name, {})[slot] = step
+    return found
+
+
+def all_steps() -> list[Step]:
+    """Every launch that a source defines."""
+    found = [step for plan in plans().values() for step in (plan.check, *plan.steps) if step is not None]
+    return [*found, *(step for made in operands().values() for step in made.values())]
 
 
 @functools.cache

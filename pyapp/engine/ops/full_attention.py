@@ -189,14 +189,14 @@ def attention(
 
 @op()
 def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-    k, v = (c.permute(1, 0, 2).unsqueeze(0) for c in (keys, values))  # (1, S, KV, D)
+    k, v = (c.to(q.dtype).permute(1, 0, 2).unsqueeze(0) for c in (keys, values))  # (1, S, KV, D)
     return _attention(q.unsqueeze(0), k, v, False, scale).squeeze(0)
 
 
 @function()
 def cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float | None = None) -> Tensor:
-    """Attention of q (T, H, D) to all of another sequence, in the layout of a cache: keys and values (KV, S, D) → (T,
-    H, D).
+    """Attention of q (T, H, D) to all of another sequence, in the layout of a cache: keys and values (KV, S, D), which
+    may be float16 beside float32 queries → (T, H, D).
     """
     _check_heads(q, keys, values, 0)
     return _cross_attention(q, keys, values, 1.0 / sqrt(q.shape[-1]) if scale is None else scale)

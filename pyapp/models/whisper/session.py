@@ -69,7 +69,7 @@ class AudioMemory:
         """
         cache = self.layers[layer]
         if isinstance(cache, CrossCache):
-            return cache.keys
+            return cache.keys.float()
         assert self.audio is not None
         keys, _ = self.decoder.blocks[layer].cross_attn.keys_and_values(as_window(self.decoder, self.audio))
         return keys.squeeze(0).permute(1, 0, 2).contiguous()

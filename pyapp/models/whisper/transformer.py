@@ -14,11 +14,12 @@ from typing import Any, Protocol
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
+from pyapp.engine.dtype import float32
 from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ModelError
 from pyapp.nn import Embedding, Int8CrossCache, LayerNorm, Linear, Module, ModuleList, ResidualLinear
-from pyapp.nn.caches import attends_in_int8
+from pyapp.nn.caches import attends_in_int8, attention_dtype
 from pyapp.nn.parameter import new_parameter
 
 EPSILON = 1e-5
@@ -143,9 +144,12 @@ class SelfAttention(Module):
         batch, tokens, width = qkv.shape
         state = width // 3
         qkv = qkv.reshape(batch, tokens, 3 * self.heads, state // self.heads)
+        dtype = qkv.dtype
+        if dtype is float32 and not qkv.requires_grad:
+            qkv = qkv.to(attention_dtype(self.qkv.weight))
         q, k, v = (qkv.narrow(2, i * self.heads, self.heads) for i in range(3))  # (B, T, H, D)
         y = _int8_attention(q, k, v) if self._in_int8(qkv) else ops.attention(q, k, v, self.causal)
-        return y.reshape(batch, tokens, state)
+        return y.reshape(batch, tokens, state).to(dtype)
 
     def _in_int8(self, qkv: Tensor) -> bool:
         return not self.causal and not qkv.requires_grad and attends_in_int8(self.qkv.weight, qkv.shape[3])
@@ -300,7 +304,7 @@ class Encoder(Module):
                 f"got {describe(mel)}"
             )
         x = self._convolve(mel)  # (B, F / 2, state)
-        x = x + self.positional_embedding().narrow(0, 0, x.shape[1])
+        x = x + self.positional_embedding().narrow(0, 0, x.shape[1]).to(x.dtype)
         for block in self.blocks:
             x = block(x)
         return self.ln_post(x)

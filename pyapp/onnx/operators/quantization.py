@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyapp.engine import Tensor
+from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 
 from ..registry import operator
@@ -169,22 +169,37 @@ def q_linear_mat_mul(
     return _scaled(found, a_scale, b_scale, y_scale, y_zero, -1, rank)
 
 
+_CONVOLUTIONS = {1: ops.conv1d, 2: ops.conv2d, 3: ops.conv3d}
+_EXACT = 1 << 24  # float32 has every whole number up to here
+
+
 def _convolved(x: Any, w: Any, auto_pad: bytes, dilations: Any, group: int, pads: Any, strides: Any) -> Any:
-    """The convolution of whole numbers (zero points taken off), exactly."""
+    """The convolution of whole numbers (zero points taken off), exactly: by convolutions in float32 of as many channels
+    as have sums that float32 holds."""
     dims = x.ndim - 2
     steps, apart = settings(dims, strides, dilations)
     widths = sides(x.shape[2:], w.shape[2:], steps, apart, pads, auto_pad)
-    wide = np.pad(x, [(0, 0), (0, 0), *widths]).astype(np.float64)
-    out = [(wide.shape[2 + k] - (w.shape[2 + k] - 1) * apart[k] - 1) // steps[k] + 1 for k in range(dims)]
-    seen = np.lib.stride_tricks.as_strided(
-        wide, (*wide.shape[:2], *w.shape[2:], *out),
-        (*wide.strides[:2], *(s * d for s, d in zip(wide.strides[2:], apart, strict=True)),
-         *(s * k for s, k in zip(wide.strides[2:], steps, strict=True))), writeable=False,
-    )  # fmt: skip
-    n, outputs, inner = wide.shape[0], w.shape[0], w.shape[1]
-    rows = seen.reshape(n, group, inner * int(np.prod(w.shape[2:])), -1)
-    kernel = w.astype(np.float64).reshape(group, outputs // group, -1)
-    return np.rint(kernel @ rows).astype(np.int64).reshape(n, outputs, *out)
+    convolution = _CONVOLUTIONS.get(dims)
+    if convolution is None:
+        raise ValueError(f"takes 1 to 3 dims beside those of texts and channels, got {dims}")
+    largest = max(int(np.abs(x).max(initial=0)), 1)
+    inner = w.shape[1]
+    sums = np.abs(w).astype(np.int64).sum(tuple(range(2, w.ndim))).cumsum(1)  # (outputs, inner): up to each channel
+    found: Any = None
+    first = 0
+    while first < inner or found is None:
+        before = sums[:, first - 1 : first] if first else 0
+        fits = ((sums[:, first:] - before) * largest < _EXACT).all(0)
+        count = max(int(fits.argmin()) if not fits.all() else inner - first, 1)
+        channels = [g * inner + c for g in range(group) for c in range(first, first + count)]
+        kind = np.float32 if fits.all() or count <= int(fits.argmin()) else np.float64  # one channel with many taps
+        part, kernel = (np.ascontiguousarray(a, kind) for a in (x[:, channels], w[:, first : first + count]))
+        y = convolution(
+            made_of(part), made_of(kernel), None, tuple(steps), tuple(widths), tuple(apart), group
+        ).numpy()  # fmt: skip
+        found = y.astype(np.int64) if found is None else found + y.astype(np.int64)
+        first += count
+    return found
 
 
 @operator("ConvInteger")

@@ -1,0 +1,560 @@
+/* Attention of 16-bit numbers by tensor cores, in the manner of FlashAttention-2 (Dao, 2023; the online softmax is that of
+ * Milakov and Gimelshein, 2018).
+ *
+ * A block of threads has as many rows (queries) as 4 warps hold in registers, and goes over their keys 64 at a time: scores
+ * are products of the rows with the keys, and results sums of the values with the scores' exponentials. While it computes
+ * with the keys, the values are on their way to shared memory, and the next keys while it computes with the values. A warp
+ * has 16 rows, or 32, so that what it loads of the keys serves twice; lane 4 g + t has the rows g and g + 8 of 16.
+ *
+ * Vectors have up to DIMS numbers; shorter ones are padded with zeros. A Task says what is computed:
+ *     TYPE                                   of the keys and values
+ *     rows, depth, columns                   how many; numbers of a key, and of a value
+ *     keys, values                           halves_matrix
+ *     first_key(row), last_key(row)          the row sees the keys first_key .. last_key - 1
+ *     scale, plain                           plain: a score is product * scale, and scale > 0; else score(row, key, product)
+ *     hides                                  whether score may hide a key (-INFINITE) that first_key and last_key do not
+ *     load<DIMS, COUNT>(to, row)             COUNT rows as 16-bit numbers in shared memory, PADDED_ROW(DIMS) apart
+ *     finish<DIMS>(row, there, base, inverse, out, h)    of a row the sums in out[n][2 h], out[n][2 h + 1], to be multiplied
+ *                                            by `inverse`; and the power of 2 that its weights were divided by */
+#ifndef PYAPP_FLASH_HALVES_H
+#define PYAPP_FLASH_HALVES_H
+#include "flash.h"
+
+enum { HALVES_MOST = 256, KEYS_EACH = 64 };
+#define PADDED_ROW(dims) ((dims) + 8) /* so that reads meet no bank of shared memory twice */
+/* Vectors of a kernel are padded to 64, 128 or 256 numbers: class 1, 2 or 3. 0: these do not fit, or are float32. */
+#define HALVES_CLASS(longest) CHOOSE(longest > 256, 0, CHOOSE(longest > 128, 3, CHOOSE(longest > 64, 2, 1)))
+#define HALVES_PADDED(longest) CHOOSE(longest > 128, 256, CHOOSE(longest > 64, 128, 64))
+/* Rows of a block. What is not PLAIN needs more registers for each. */
+#define FORWARD_ROWS(dims, plain) ((dims) > 128 || !(plain) ? 64 : 128)
+#define HALVES_ROWS(longest) CHOOSE(longest > 128, 64, 128)
+
+/* Rows of 16-bit numbers that lie `stride` apart. */
+struct halves_matrix {
+    const uint16_t *p;
+    int64_t stride;
+    DEVICE_MEMBER bool aligned(int columns) const
+    {
+        return (uint64_t)p % 16 == 0 && stride % 8 == 0 && columns % 8 == 0;
+    }
+};
+
+/* COUNT rows from `first` on, those before `last`, with `columns` numbers, padded with zeros to DIMS. */
+template <int DIMS, int COUNT>
+DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last, int columns, bool aligned)
+{
+    const int there = MIN(last - first, COUNT);
+    if (aligned) {
+        constexpr int PIECES = DIMS / 8, STEP = FLASH_THREADS / PIECES;
+        const int row = (int)threadIdx.x / PIECES, column = (int)threadIdx.x % PIECES * 8;
+        const int inside = column < columns ? there : 0;
+        const uint16_t *from = of.p + (first + row) * of.stride + column;
+        uint16_t *own = to + row * PADDED_ROW(DIMS) + column;
+#pragma unroll
+        for (int i = 0; i < COUNT / STEP; i++) {
+            start_copy(own, from, row + i * STEP < inside);
+            own += STEP * PADDED_ROW(DIMS);
+            from += STEP * of.stride;
+        }
+        return;
+    }
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < COUNT * DIMS; i += FLASH_THREADS) {
+        const int row = i / DIMS, column = i % DIMS;
+        to[row * PADDED_ROW(DIMS) + column] =
+            row < there && column < columns ? of.p[(first + row) * of.stride + column] : (uint16_t)0;
+    }
+}
+
+/* sums (16 TILES, OTHERS) += a (16 TILES, DIMS) times the transposed b (OTHERS, DIMS). */
+template <int TYPE, int DIMS, int TILES, int OTHERS>
+DEVICE void multiply_rows(float sums[TILES][OTHERS / 8][4], const uint16_t *a, const uint16_t *b)
+{
+    constexpr int WIDTH = PADDED_ROW(DIMS);
+    const uint16_t *row = a + LANE % 16 * WIDTH + LANE / 16 * 8;
+    const uint16_t *other = b + (LANE / 16 * 8 + LANE % 8) * WIDTH + LANE / 8 % 2 * 8;
+#pragma unroll
+    for (int k = 0; k < DIMS; k += 16) {
+        uint32_t x[TILES][4], y[4];
+#pragma unroll
+        for (int m = 0; m < TILES; m++)
+            load_matrices<false>(x[m], row + 16 * m * WIDTH + k);
+#pragma unroll
+        for (int n = 0; n < OTHERS / 16; n++) {
+            load_matrices<false>(y, other + 16 * n * WIDTH + k);
+#pragma unroll
+            for (int m = 0; m < TILES; m++) {
+                multiply_fragments<TYPE>(sums[m][2 * n], x[m], y);
+                multiply_fragments<TYPE>(sums[m][2 * n + 1], x[m], y + 2);
+            }
+        }
+    }
+}
+
+/* Takes what is not finite out of COUNT rows in shared memory, by all threads, and notes in which rows it was. A weight of 0
+ * times what is not finite would be NaN. */
+template <int TYPE, int DIMS, int COUNT> DEVICE void clean_rows(uint16_t *rows, uint8_t *odd)
+{
+    const uint32_t exponents = TYPE == TYPE_float16 ? 0x7c007c00u : 0x7f807f80u;
+    const uint32_t least = TYPE == TYPE_float16 ? 0x04000400u : 0x00800080u; /* adds to a 1 in the sign's place */
+    for (int i = (int)threadIdx.x; i < COUNT * DIMS / 4; i += FLASH_THREADS) {
+        uint32_t *const four = (uint32_t *)(rows + i / (DIMS / 4) * PADDED_ROW(DIMS) + i % (DIMS / 4) * 4);
+        for (int k = 0; k < 2; k++) {
+            const uint32_t pair = four[k], found = ((pair & exponents) + least) & 0x80008000u;
+            if (!found)
+                continue;
+            four[k] = pair & (found >> 31 ? 0x0000ffffu : ~0u) & (found & 0x8000u ? 0xffff0000u : ~0u);
+            odd[i / (DIMS / 4)] = 1;
+        }
+    }
+}
+
+/* Whether a row with these weights has one for an odd other. odd: a bit for each of OTHERS. */
+template <int OTHERS> DEVICE bool sees_odd(const float weights[OTHERS / 8][4], int h, uint64_t odd)
+{
+    bool sees = false;
+#pragma unroll
+    for (int i = 0; i < OTHERS / 4; i++)
+        sees = sees || ((odd >> (i / 2 * 8 + LANE % 4 * 2 + i % 2) & 1) && weights[i / 2][2 * h + i % 2] != 0);
+    return sees;
+}
+
+/* The bits of `count` notes. */
+DEVICE uint64_t bits_of(const uint8_t *odd, int count)
+{
+    const uint32_t low = __ballot_sync(EVERY_LANE, LANE < count && odd[LANE] == 1);
+    const uint32_t high = __ballot_sync(EVERY_LANE, LANE + 32 < count && odd[LANE + 32] == 1);
+    return (uint64_t)high << 32 | low;
+}
+
+/* Weights as the first factor of a product: each pair of fragments of sums is a fragment of 16 columns. */
+template <int TYPE> DEVICE void weights_of(uint32_t to[4], const float low[4], const float high[4])
+{
+    to[0] = pair_of<TYPE>(low[0], low[1]);
+    to[1] = pair_of<TYPE>(low[2], low[3]);
+    to[2] = pair_of<TYPE>(high[0], high[1]);
+    to[3] = pair_of<TYPE>(high[2], high[3]);
+}
+
+/* out (16 TILES, COLUMNS) += weights (16 TILES, OTHERS) times v (OTHERS, COLUMNS of DIMS). */
+template <int TYPE, int DIMS, int COLUMNS, int TILES, int OTHERS>
+DEVICE void add_values(float out[TILES][COLUMNS / 8][4], const float weights[TILES][OTHERS / 8][4], const uint16_t *v)
+{
+    const uint16_t *row = v + LANE % 16 * PADDED_ROW(DIMS) + LANE / 16 * 8;
+#pragma unroll
+    for (int k = 0; k < OTHERS / 16; k++) {
+        uint32_t p[TILES][4], y[4];
+#pragma unroll
+        for (int m = 0; m < TILES; m++)
+            weights_of<TYPE>(p[m], weights[m][2 * k], weights[m][2 * k + 1]);
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 16; n++) {
+            load_matrices<true>(y, row + 16 * k * PADDED_ROW(DIMS) + 16 * n);
+#pragma unroll
+            for (int m = 0; m < TILES; m++) {
+                multiply_fragments<TYPE>(out[m][2 * n], p[m], y);
+                multiply_fragments<TYPE>(out[m][2 * n + 1], p[m], y + 2);
+            }
+        }
+    }
+}
+
+/* A score as a power of 2. Numbers near the lowest, which masks are made of, stay finite. */
+DEVICE float in_powers_of_2(float score) { return score > LOWEST ? fmaxf(score * LOG2_E, -0x1.fffp127f) : score; }
+
+/* So much may a row's largest score grow until what is summed is corrected: weights are then up to 2^8. */
+#define MOST_RISE 8.0f
+
+/* Whether all numbers of COUNT rows in shared memory are finite. */
+template <int TYPE, int DIMS, int COUNT> DEVICE bool all_finite(const uint16_t *of)
+{
+    const uint32_t exponents = TYPE == TYPE_float16 ? 0x7c007c00u : 0x7f807f80u;
+    const uint32_t least = TYPE == TYPE_float16 ? 0x04000400u : 0x00800080u; /* adds to a 1 in the sign's place */
+    uint32_t found = 0;
+    for (int i = LANE; i < COUNT * DIMS / 8; i += 32) {
+        const uint4 eight = *(const uint4 *)(of + i / (DIMS / 8) * PADDED_ROW(DIMS) + i % (DIMS / 8) * 8);
+        found |= ((eight.x & exponents) + least) | ((eight.y & exponents) + least);
+        found |= ((eight.z & exponents) + least) | ((eight.w & exponents) + least);
+    }
+    return !__any_sync(EVERY_LANE, found & 0x80008000u);
+}
+
+/* The results of rows row0 .. row0 + FORWARD_ROWS(DIMS, PLAIN) - 1. shared: HALVES_SHARED(DIMS) bytes. */
+#define HALVES_SHARED(longest) (2 * (HALVES_ROWS(longest) + 128) * (PADDED_ROW(HALVES_PADDED(longest))))
+template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
+{
+    constexpr int ROWS = FORWARD_ROWS(DIMS, PLAIN), TILES = ROWS / 64, WIDTH = PADDED_ROW(DIMS);
+    __shared__ uint8_t odd[KEYS_EACH]; /* keys whose values are not all finite */
+    uint16_t *const rows = shared, *const keys = rows + ROWS * WIDTH, *const values = keys + KEYS_EACH * WIDTH;
+    const bool keys_aligned = task.keys.aligned(task.depth), values_aligned = task.values.aligned(task.columns);
+    const int end = MIN(row0 + ROWS, task.rows), first = task.first_key(row0), last = task.last_key(end - 1);
+    const int own0 = row0 + WARP * 16 * TILES, own_end = MIN(own0 + 16 * TILES, task.rows);
+    const bool idle = own0 >= own_end;
+    const int block_first = task.first_key(end - 1), block_last = task.last_key(row0); /* what all rows see */
+    const int own_first = idle ? 0 : task.first_key(own0), own_last = idle ? 0 : task.last_key(own_end - 1);
+    const int all_first = idle ? 0 : task.first_key(own_end - 1), all_last = idle ? 0 : task.last_key(own0);
+    const float factor = PLAIN ? task.scale * LOG2_E : 1.0f; /* of a score, for a power of 2 */
+    float out[TILES][DIMS / 8][4], total[TILES][2], base[TILES][2];
+#pragma unroll
+    for (int m = 0; m < TILES; m++) {
+        for (int h = 0; h < 2; h++)
+            total[m][h] = 0, base[m][h] = -INFINITE;
+#pragma unroll
+        for (int i = 0; i < DIMS / 2; i++)
+            out[m][i / 4][i % 4] = 0;
+    }
+    __syncthreads(); /* the block's tile before is done */
+    if (first < last) {
+        task.template load<DIMS, ROWS>(rows, row0);
+        load_rows<DIMS, KEYS_EACH>(keys, task.keys, first, last, task.depth, keys_aligned);
+        end_copies();
+    }
+    for (int start = first; start < last; start += KEYS_EACH) {
+        wait_for_copies<0>();
+        __syncthreads();
+        load_rows<DIMS, KEYS_EACH>(values, task.values, start, last, task.columns, values_aligned);
+        end_copies();
+        const bool here = start < own_last && start + KEYS_EACH > own_first; /* in every lane of a warp */
+        const bool whole = all_first <= start && start + KEYS_EACH <= all_last;
+        const bool careful = task.hides || start < block_first || start + KEYS_EACH > block_last; /* in every thread */
+        if (careful && (int)threadIdx.x < KEYS_EACH)
+            odd[threadIdx.x] = 0;
+        float scores[TILES][8][4];
+        if (here) {
+#pragma unroll
+            for (int i = 0; i < 32 * TILES; i++)
+                scores[i / 32][i / 4 % 8][i % 4] = 0;
+            multiply_rows<Task::TYPE, DIMS, TILES, KEYS_EACH>(scores, rows + WARP * 16 * TILES * WIDTH, keys);
+        }
+        wait_for_copies<0>();
+        __syncthreads();
+        if (start + KEYS_EACH < last) {
+            load_rows<DIMS, KEYS_EACH>(keys, task.keys, start + KEYS_EACH, last, task.depth, keys_aligned);
+            end_copies();
+        }
+        if (careful) {
+            clean_rows<Task::TYPE, DIMS, KEYS_EACH>(values, odd);
+            __syncthreads();
+        }
+        if (!here)
+            continue;
+        float most[TILES][2];
+        bool rises = false;
+#pragma unroll
+        for (int m = 0; m < TILES; m++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int row = own0 + 16 * m + LANE / 4 + 8 * h;
+                if (!whole || !PLAIN) {
+                    const bool there = row < task.rows;
+                    const int from = there ? MAX(task.first_key(row) - start, 0) : KEYS_EACH;
+                    const int to = there ? MIN(task.last_key(row) - start, KEYS_EACH) : 0;
+#pragma unroll
+                    for (int i = 0; i < 16; i++) {
+                        const int key = i / 2 * 8 + LANE % 4 * 2 + i % 2;
+                        float &score = scores[m][i / 2][2 * h + i % 2];
+                        if (key < from || key >= to)
+                            score = -INFINITE;
+                        else if (!PLAIN)
+                            score = in_powers_of_2(task.score(row, start + key, score));
+                    }
+                }
+                float largest = scores[m][0][2 * h];
+#pragma unroll
+                for (int i = 1; i < 16; i++)
+                    largest = fmaxf(largest, scores[m][i / 2][2 * h + i % 2]);
+                largest = fmaxf(largest, __shfl_xor_sync(EVERY_LANE, largest, 1));
+                most[m][h] = fmaxf(largest, __shfl_xor_sync(EVERY_LANE, largest, 2)) * factor;
+                rises = rises || most[m][h] > base[m][h] + MOST_RISE;
+            }
+        if (__any_sync(EVERY_LANE, rises))
+#pragma unroll
+            for (int m = 0; m < TILES; m++)
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    const float next = fmaxf(base[m][h], most[m][h]);
+                    const float correction = base[m][h] == -INFINITE ? 0.0f : power_of_2(base[m][h] - next);
+                    base[m][h] = next;
+                    total[m][h] *= correction;
+#pragma unroll
+                    for (int n = 0; n < DIMS / 8; n++)
+                        out[m][n][2 * h] *= correction, out[m][n][2 * h + 1] *= correction;
+                }
+#pragma unroll
+        for (int m = 0; m < TILES; m++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const float least = base[m][h] == -INFINITE ? 0.0f : base[m][h];
+#pragma unroll
+                for (int i = 0; i < 16; i++) {
+                    float &score = scores[m][i / 2][2 * h + i % 2];
+                    score = power_of_2(score * factor - least);
+                    total[m][h] += score;
+                }
+            }
+        const uint64_t any_odd = careful ? bits_of(odd, KEYS_EACH) : 0;
+        if (any_odd)
+            for (int m = 0; m < TILES; m++)
+                for (int h = 0; h < 2; h++)
+                    if (sees_odd<KEYS_EACH>(scores[m], h, any_odd))
+                        total[m][h] = NOT_A_NUMBER;
+        add_values<Task::TYPE, DIMS, DIMS, TILES, KEYS_EACH>(out, scores, values);
+    }
+    if (idle)
+        return;
+#pragma unroll
+    for (int m = 0; m < TILES; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int row = own0 + 16 * m + LANE / 4 + 8 * h;
+            const float sum = among<4>(total[m][h], Sum());
+            const bool there = row < task.rows;
+            /* A row whose every score is -inf is NaN, one that sees nothing 0. */
+            const bool none = base[m][h] == (PLAIN ? -INFINITE : LOWEST);
+            float inverse = sum != 0 ? 1.0f / sum : 0.0f;
+            if (there && none && task.first_key(row) < task.last_key(row))
+                inverse = NOT_A_NUMBER;
+            task.template finish<DIMS>(row, there, base[m][h], inverse, out[m], h);
+        }
+}
+
+/* A row's sums as 16-bit numbers. */
+template <int TYPE, int DIMS>
+DEVICE void store_row(uint16_t *to, int columns, float factor, const float out[DIMS / 8][4], int h)
+{
+    const bool pairs = columns % 2 == 0 && (uint64_t)to % 4 == 0;
+#pragma unroll
+    for (int n = 0; n < DIMS / 8; n++) {
+        const int column = 8 * n + LANE % 4 * 2;
+        const uint32_t pair = pair_of<TYPE>(out[n][2 * h] * factor, out[n][2 * h + 1] * factor);
+        if (pairs && column < columns)
+            *(uint32_t *)(to + column) = pair;
+        else if (!pairs && column < columns) {
+            to[column] = (uint16_t)pair;
+            if (column + 1 < columns)
+                to[column + 1] = (uint16_t)(pair >> 16);
+        }
+    }
+}
+
+/* ---- Gradients
+ *
+ * A block has rows: queries, of which it computes grad_q, or keys, of which it computes grad_k and grad_v (OF_KEYS). It goes
+ * over the others, in steps of GRADIENT_OTHERS, and makes the weights again from what the forward pass left of each query:
+ *     result (rows, columns) = sum over the others of grad_score(row, other) * other vector (of the query or key)
+ *     grad_v = sum over the others of weight(row, other) * grad_y of the other
+ * Of the others two matrices are in shared memory: first ones (the keys, or the queries) and second ones (the values, or
+ * grad_y). The next first ones have a place of their own; the next second ones are loaded while products with the first ones
+ * are computed. A Task says:
+ *     TYPE, OF_KEYS, rows, depth, second_depth, scale, hides      as above; second_depth: of a value
+ *     rows_first, rows_second, others_first, others_second        halves_matrix
+ *     segments, first_step, second_step      heads whose queries share a key follow one another, so far apart
+ *     numbers, segment_numbers, all_numbers  of query i of a segment: numbers[segment * segment_numbers + i + k * all_numbers]
+ *     first_other(row), last_other(row)
+ *     weigh(segment, row, other, weight, grad, numbers)    not PLAIN: makes the product and the second product the weight,
+ *                                            0 where the row does not see the other, and the score's gradient
+ *     grad(row), second_grad(row)            where results go */
+enum { NUMBERS = 3 }; /* of a query: the power of 2 of its sum, if PLAIN, else of its largest score; 1 / sum; delta */
+#define GRADIENT_ROWS(dims, of_keys) ((dims) > 128 || (of_keys) ? 64 : 128)
+#define GRADIENT_OTHERS(dims, of_keys, plain) ((dims) > 128 ? 16 : ((dims) > 64 && !(of_keys)) || !(plain) ? 32 : 64)
+#define GRADIENT_SHARED(longest, of_keys)                                                                              \
+    (2 *                                                                                                               \
+         (2 * CHOOSE(longest > 128, 64, CHOOSE(of_keys, 64, 128)) +                                                    \
+          3 * CHOOSE(longest > 128, 16, CHOOSE(longest > 64, CHOOSE(of_keys, 64, 32), 64))) *                          \
+         (PADDED_ROW(HALVES_PADDED(longest))) +                                                                        \
+     CHOOSE(of_keys, 2 * 3 * 4 * 64, 0))
+#define GRADIENT_COLUMNS(dims, of_keys) ((dims) > 128 && (of_keys) ? 128 : (dims))
+
+template <class Task, int DIMS, bool PLAIN>
+DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *shared)
+{
+    constexpr bool OF_KEYS = Task::OF_KEYS;
+    constexpr int TYPE = Task::TYPE, ROWS = GRADIENT_ROWS(DIMS, OF_KEYS), TILES = ROWS / 64, WIDTH = PADDED_ROW(DIMS);
+    constexpr int OTHERS = GRADIENT_OTHERS(DIMS, OF_KEYS, PLAIN), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
+    uint16_t *const rows = shared, *const second_rows = rows + ROWS * WIDTH, *const others = second_rows + ROWS * WIDTH;
+    uint16_t *const second_others = others + 2 * OTHERS * WIDTH;
+    __shared__ uint8_t odd[2][64]; /* others that are not all finite: of the first ones, and of the second */
+    float *const numbers = (float *)(second_others + OTHERS * WIDTH); /* OF_KEYS: of the others, twice */
+    const bool first_aligned = task.others_first.aligned(task.depth) && task.first_step % 8 == 0;
+    const bool second_aligned = task.others_second.aligned(task.second_depth) && task.second_step % 8 == 0;
+    const int end = MIN(row0 + ROWS, task.rows), first = task.first_other(row0), last = task.last_other(end - 1);
+    const int own0 = row0 + WARP * 16 * TILES, own_end = MIN(own0 + 16 * TILES, task.rows);
+    const bool idle = own0 >= own_end;
+    const int block_first = task.first_other(end - 1), block_last = task.last_other(row0); /* what all rows see */
+    const int own_first = idle ? 0 : task.first_other(own0), own_last = idle ? 0 : task.last_other(own_end - 1);
+    const int all_first = idle ? 0 : task.first_other(own_end - 1), all_last = idle ? 0 : task.last_other(own0);
+    const int each = first < last ? PARTS(last - first, OTHERS) : 0, steps = each * task.segments;
+    const float factor = task.scale * LOG2_E;
+    float out[TILES][COLUMNS / 8][4], second_out[OF_KEYS ? TILES : 1][OF_KEYS ? COLUMNS / 8 : 1][4];
+    float of_row[TILES][2][NUMBERS];
+#pragma unroll
+    for (int m = 0; m < TILES; m++) {
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; i++)
+            out[m][i / 4][i % 4] = 0;
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2 && OF_KEYS; i++)
+            second_out[m][i / 4][i % 4] = 0;
+#pragma unroll
+        for (int i = 0; i < 2 * NUMBERS && !OF_KEYS; i++) {
+            const int row = own0 + 16 * m + LANE / 4 + i / NUMBERS * 8;
+            of_row[m][i / NUMBERS][i % NUMBERS] =
+                row < task.rows ? task.numbers[row + i % NUMBERS * task.all_numbers] : 0.0f;
+        }
+    }
+    const auto segment_of = [&](int step) { return OF_KEYS ? step / each : 0; };
+    const auto start_of = [&](int step) { return first + (step - segment_of(step) * each) * OTHERS; };
+    const auto load_first = [&](int step) {
+        const halves_matrix of = {task.others_first.p + segment_of(step) * task.first_step, task.others_first.stride};
+        load_rows<DIMS, OTHERS>(others + step % 2 * OTHERS * WIDTH, of, start_of(step), last, task.depth,
+                                first_aligned);
+    };
+    const auto load_second = [&](int step) {
+        const halves_matrix of = {task.others_second.p + segment_of(step) * task.second_step,
+                                  task.others_second.stride};
+        load_rows<DIMS, OTHERS>(second_others, of, start_of(step), last, task.second_depth, second_aligned);
+    };
+    /* Number i of an other, by the thread of that other. */
+    const auto number_of = [&](int step, int i) {
+        if (!OF_KEYS || step >= steps || (int)threadIdx.x >= OTHERS)
+            return 0.0f;
+        const int other = start_of(step) + (int)threadIdx.x;
+        return other < last ? task.numbers[segment_of(step) * task.segment_numbers + other + i * task.all_numbers]
+                            : 0.0f;
+    };
+    const auto keep_number = [&](int step, int i, float number) {
+        if (OF_KEYS && (int)threadIdx.x < OTHERS)
+            numbers[(step % 2 * NUMBERS + i) * OTHERS + (int)threadIdx.x] = number;
+    };
+    __syncthreads(); /* the block's tile before is done */
+    if (steps) {
+        load_rows<DIMS, ROWS>(rows, task.rows_first, row0, task.rows, task.depth, task.rows_first.aligned(task.depth));
+        load_rows<DIMS, ROWS>(second_rows, task.rows_second, row0, task.rows, task.second_depth,
+                              task.rows_second.aligned(task.second_depth));
+        load_first(0);
+        load_second(0);
+        end_copies();
+        for (int i = 0; i < NUMBERS; i++)
+            keep_number(0, i, number_of(0, i));
+    }
+    for (int step = 0; step < steps; step++) {
+        const int start = start_of(step);
+        uint16_t *const these = others + step % 2 * OTHERS * WIDTH;
+        wait_for_copies<0>();
+        __syncthreads();
+        if (step + 1 < steps)
+            load_first(step + 1);
+        end_copies();
+        float next[NUMBERS];
+        for (int i = 0; i < NUMBERS; i++)
+            next[i] = number_of(step + 1, i);
+        const bool here = start < own_last && start + OTHERS > own_first; /* in every lane of a warp */
+        const bool whole = all_first <= start && start + OTHERS <= all_last;
+        float weights[TILES][OTHERS / 8][4], grads[TILES][OTHERS / 8][4];
+        const bool careful = task.hides || start < block_first || start + OTHERS > block_last; /* in every thread */
+        if (here) {
+#pragma unroll
+            for (int i = 0; i < OTHERS / 2 * TILES; i++)
+                weights[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] =
+                    grads[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] = 0;
+            multiply_rows<TYPE, DIMS, TILES, OTHERS>(weights, rows + WARP * 16 * TILES * WIDTH, these);
+            multiply_rows<TYPE, DIMS, TILES, OTHERS>(grads, second_rows + WARP * 16 * TILES * WIDTH, second_others);
+#pragma unroll
+            for (int m = 0; m < TILES; m++)
+#pragma unroll
+                for (int i = 0; i < OTHERS / 2; i++) {
+                    const int h = i % 4 / 2, at = i / 4 * 8 + LANE % 4 * 2 + i % 2;
+                    float own[NUMBERS];
+                    for (int k = 0; k < NUMBERS; k++)
+                        own[k] = OF_KEYS ? numbers[(step % 2 * NUMBERS + k) * OTHERS + at] : of_row[m][h][k];
+                    float &weight = weights[m][i / 4][i % 4], &grad = grads[m][i / 4][i % 4];
+                    const int row = own0 + 16 * m + LANE / 4 + 8 * h, other = start + at;
+                    if (PLAIN) {
+                        weight = power_of_2(weight * factor - own[0]);
+                        grad = weight * (grad - own[2]);
+                    } else {
+                        if (row < task.rows && other < last)
+                            task.weigh(segment_of(step), row, other, weight, grad, own);
+                        else
+                            weight = grad = 0;
+                    }
+                }
+            if (!whole)
+#pragma unroll
+                for (int m = 0; m < TILES; m++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++) {
+                        const int row = own0 + 16 * m + LANE / 4 + 8 * h;
+                        const int from = row < task.rows ? task.first_other(row) - start : OTHERS;
+                        const int to = row < task.rows ? task.last_other(row) - start : 0;
+#pragma unroll
+                        for (int i = 0; i < OTHERS / 4; i++) {
+                            const int at = i / 2 * 8 + LANE % 4 * 2 + i % 2;
+                            if (at < from || at >= to)
+                                weights[m][i / 2][2 * h + i % 2] = grads[m][i / 2][2 * h + i % 2] = 0;
+                        }
+                    }
+        }
+        if (careful) {
+            if ((int)threadIdx.x < OTHERS)
+                odd[0][threadIdx.x] = odd[1][threadIdx.x] = 0;
+            __syncthreads();
+            clean_rows<TYPE, DIMS, OTHERS>(these, odd[0]);
+            if (OF_KEYS)
+                clean_rows<TYPE, DIMS, OTHERS>(second_others, odd[1]);
+            __syncthreads();
+            const uint64_t any_odd = bits_of(odd[0], OTHERS), any_second = OF_KEYS ? bits_of(odd[1], OTHERS) : 0;
+            if ((any_odd || any_second) && here)
+                for (int m = 0; m < TILES; m++)
+                    for (int h = 0; h < 2; h++) {
+                        if (sees_odd<OTHERS>(grads[m], h, any_odd))
+                            out[m][0][2 * h] = NOT_A_NUMBER;
+                        if (OF_KEYS && sees_odd<OTHERS>(weights[m], h, any_second))
+                            second_out[m][0][2 * h] = NOT_A_NUMBER;
+                    }
+        }
+        if constexpr (OF_KEYS)
+            if (here)
+                add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS>(second_out, weights, second_others + column0);
+        for (int i = 0; i < NUMBERS; i++)
+            keep_number(step + 1, i, next[i]);
+        __syncthreads();
+        if (step + 1 < steps)
+            load_second(step + 1);
+        end_copies();
+        if (here)
+            add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS>(out, grads, these + column0);
+    }
+    if (idle)
+        return;
+#pragma unroll
+    for (int m = 0; m < TILES; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int row = own0 + 16 * m + LANE / 4 + 8 * h;
+            if (row >= task.rows)
+                continue;
+            if (task.depth > column0)
+                store_row<TYPE, COLUMNS>(task.grad(row) + column0, task.depth - column0, PLAIN ? task.scale : 1.0f,
+                                         out[m], h);
+            if constexpr (OF_KEYS)
+                if (task.second_depth > column0)
+                    store_row<TYPE, COLUMNS>(task.second_grad(row) + column0, task.second_depth - column0, 1.0f,
+                                             second_out[m], h);
+        }
+}
+
+/* Units are batch entries' heads. Blocks begin with the most work: of the rows that see the most where attention is causal,
+ * the last queries and the first keys, of as many units as the cache of the card keeps the others of. */
+enum { UNITS_TOGETHER = 16 };
+struct unit_and_tile {
+    int64_t unit, tile;
+    DEVICE_MEMBER unit_and_tile(int64_t i, int64_t units, int64_t tiles, bool last_first)
+    {
+        const int64_t group = i / (UNITS_TOGETHER * tiles), first = group * UNITS_TOGETHER;
+        const int64_t together = smaller(units - first, UNITS_TOGETHER), at = i - first * tiles;
+        unit = first + at % together;
+        tile = last_first ? tiles - 1 - at / together : at / together;
+    }
+};
+#endif

@@ -1,0 +1,58 @@
+/* Rows of float32 in the registers of the threads that share them, each read once: short rows have a warp each, long ones a
+ * block. */
+#ifndef PYAPP_KEPT_ROW_H
+#define PYAPP_KEPT_ROW_H
+#include "gpu.h"
+
+enum { KEPT = 8 /* fours of a thread */, ROW_THREADS = 256 };
+#define WARP_COLUMNS 1024
+#define ROW_BLOCKS CHOOSE(columns <= WARP_COLUMNS, PARTS(rows, 8), rows)
+
+/* OF_WARP: a warp has a row. */
+template <bool OF_WARP> DEVICE int row_thread() { return OF_WARP ? LANE : (int)threadIdx.x; }
+template <bool OF_WARP> DEVICE int row_threads() { return OF_WARP ? 32 : ROW_THREADS; }
+template <bool OF_WARP> DEVICE float row_sum(float value)
+{
+    return OF_WARP ? warp_reduce(value, Sum()) : block_sum(value);
+}
+#define FOR_ROW(i, columns) for (int64_t i = row_thread<OF_WARP>(); i < (int64_t)(columns); i += row_threads<OF_WARP>())
+
+/* Whether rows of so many columns are kept: all of these pointers and strides, or'ed. */
+DEVICE bool can_keep(uint64_t pointers, int64_t strides, int64_t columns)
+{
+    return pointers % 16 == 0 && (strides | columns) % 4 == 0 && columns <= KEPT * 4 * ROW_THREADS;
+}
+
+template <bool OF_WARP> struct kept_row {
+    float x[4 * KEPT];
+
+    DEVICE_MEMBER static int place(int i) { return 4 * (row_thread<OF_WARP>() + i * row_threads<OF_WARP>()); }
+    /* Zeros past the end. */
+    DEVICE_MEMBER void load(const float *p, int64_t columns)
+    {
+#pragma unroll
+        for (int i = 0; i < KEPT; i++) {
+            float4 four = {0, 0, 0, 0};
+            if (place(i) < columns)
+                four = *(const float4 *)(p + place(i));
+            x[4 * i] = four.x, x[4 * i + 1] = four.y, x[4 * i + 2] = four.z, x[4 * i + 3] = four.w;
+        }
+    }
+    DEVICE_MEMBER void store(float *p, int64_t columns) const
+    {
+#pragma unroll
+        for (int i = 0; i < KEPT; i++)
+            if (place(i) < columns)
+                *(float4 *)(p + place(i)) = float4{x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3]};
+    }
+};
+
+/* row<OF_WARP>(number) for every row. */
+#define FOR_ROWS(rows, columns, row)                                                                                   \
+    if ((columns) <= WARP_COLUMNS)                                                                                     \
+        for (int64_t number = (int64_t)blockIdx.x * WARPS + WARP; number < (int64_t)(rows);                            \
+             number += (int64_t)gridDim.x * WARPS)                                                                     \
+            row<true>(record, number);                                                                                 \
+    else                                                                                                               \
+        FOR_EACH_BLOCK(number, rows) row<false>(record, number)
+#endif
