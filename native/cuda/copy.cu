@@ -1,5 +1,4 @@
 /* copy_strided: any view to any view of the same shape. */
-#include "gpu.h"
 #include "vectors.h"
 
 /* Whole vectors; returns how many elements they have. */
