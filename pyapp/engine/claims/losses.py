@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtype as _dtype
+from ..device import cpu
 from ..dtype import DType
 from ..element_types import CODES
 from ..launch import KERNELS as K
@@ -45,12 +46,19 @@ def _class_numbers(targets: Tensor, narrow: bool) -> Tensor:
     return dense(targets)
 
 
+def _as_kernels_read(logits: Tensor, full: bool) -> Tensor:
+    """On the CPU the kernel for float32 is faster, even with a conversion before it; on a card memory is slow."""
+    return in_type(logits, _F32) if full and logits.device is cpu and logits.dtype.itemsize == 2 else logits
+
+
 @claims("_cross_entropy")
-def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
+def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int, full: bool) -> Any:
     wide = _sums_in(logits.dtype)
     if wide is None:
         return NotImplemented
     rows, columns = logits.shape
+    result = wide if full else logits.dtype
+    logits = _as_kernels_read(logits, full)
     fast = _is_fast(logits, ignore_index)
     logits, targets = dense(logits), _class_numbers(targets, fast)
     loss = empty_contiguous((rows,), wide, logits.device)
@@ -69,15 +77,17 @@ def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
         logits.numel() >> 7, loss, weights, logits, targets, None,
         rows, columns, ignore_index, CODES[logits.dtype], CODES[targets.dtype], 0.0,
     )  # fmt: skip
-    return in_type(loss.sum() / weights.sum(), logits.dtype)
+    return in_type(loss.sum() / weights.sum(), result)
 
 
 @claims("cross_entropy_backward")
-def _cross_entropy_backward(g: Tensor, logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
+def _cross_entropy_backward(g: Tensor, logits: Tensor, targets: Tensor, ignore_index: int, full: bool) -> Any:
     wide = _sums_in(logits.dtype)
     if wide is None:
         return NotImplemented
     rows, columns = logits.shape
+    given = logits.dtype
+    logits = _as_kernels_read(logits, full)
     fast = _is_fast(logits, ignore_index)
     logits, targets = dense(logits), _class_numbers(targets, fast)
     gradient = empty_contiguous(logits.shape, logits.dtype, logits.device)
@@ -85,7 +95,7 @@ def _cross_entropy_backward(g: Tensor, logits: Tensor, targets: Tensor, ignore_i
         _CROSS_ENTROPY_F32.launch(
             logits.numel() >> 7, None, gradient, None, logits, targets, in_type(g, wide), rows, columns, ignore_index
         )
-        return (gradient,)
+        return (in_type(gradient, given),)
     kept = in_type((targets != ignore_index).sum(), wide)
     each = in_type(g, wide) / maximum.forward(kept, 1.0)  # where no target counts, the gradient is 0
     _CROSS_ENTROPY_BACKWARD.launch(
