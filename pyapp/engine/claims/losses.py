@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtype as _dtype
-from ..device import cpu
 from ..dtype import DType
 from ..element_types import CODES
 from ..launch import KERNELS as K
@@ -25,7 +24,7 @@ _CROSS_ENTROPY_F32, _SUM_ROWS, _DIV_F32 = K["cross_entropy_f32"], K["sum_rows_f3
 
 def _sums_in(logits: DType) -> DType | None:
     """The dtype of the kernels' losses; None for logits that they do not support."""
-    if not logits.is_floating_point or logits.is_bits:
+    if not logits.is_floating_point or logits.is_storage_only:
         return None
     return logits if logits is _dtype.float64 else _F32
 
@@ -46,19 +45,12 @@ def _class_numbers(targets: Tensor, narrow: bool) -> Tensor:
     return dense(targets)
 
 
-def _as_kernels_read(logits: Tensor, full: bool) -> Tensor:
-    """On the CPU the kernel for float32 is faster, even with a conversion before it; on a card memory is slow."""
-    return in_type(logits, _F32) if full and logits.device is cpu and logits.dtype.itemsize == 2 else logits
-
-
 @claims("_cross_entropy")
 def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int, full: bool) -> Any:
     wide = _sums_in(logits.dtype)
     if wide is None:
         return NotImplemented
     rows, columns = logits.shape
-    result = wide if full else logits.dtype
-    logits = _as_kernels_read(logits, full)
     fast = _is_fast(logits, ignore_index)
     logits, targets = dense(logits), _class_numbers(targets, fast)
     loss = empty_contiguous((rows,), wide, logits.device)
@@ -77,7 +69,7 @@ def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int, full: boo
         logits.numel() >> 7, loss, weights, logits, targets, None,
         rows, columns, ignore_index, CODES[logits.dtype], CODES[targets.dtype], 0.0,
     )  # fmt: skip
-    return in_type(loss.sum() / weights.sum(), result)
+    return in_type(loss.sum() / weights.sum(), wide if full else logits.dtype)
 
 
 @claims("cross_entropy_backward")
@@ -86,8 +78,6 @@ def _cross_entropy_backward(g: Tensor, logits: Tensor, targets: Tensor, ignore_i
     if wide is None:
         return NotImplemented
     rows, columns = logits.shape
-    given = logits.dtype
-    logits = _as_kernels_read(logits, full)
     fast = _is_fast(logits, ignore_index)
     logits, targets = dense(logits), _class_numbers(targets, fast)
     gradient = empty_contiguous(logits.shape, logits.dtype, logits.device)
@@ -95,7 +85,7 @@ def _cross_entropy_backward(g: Tensor, logits: Tensor, targets: Tensor, ignore_i
         _CROSS_ENTROPY_F32.launch(
             logits.numel() >> 7, None, gradient, None, logits, targets, in_type(g, wide), rows, columns, ignore_index
         )
-        return (in_type(gradient, given),)
+        return (gradient,)
     kept = in_type((targets != ignore_index).sum(), wide)
     each = in_type(g, wide) / maximum.forward(kept, 1.0)  # where no target counts, the gradient is 0
     _CROSS_ENTROPY_BACKWARD.launch(

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...engine import Tensor, int64, ops
 from ...engine.autocast import in_full_precision, would_widen
+from ...engine.device import cpu
 from ...engine.op import op
 from ...engine.ops.activation import logsigmoid
 from ...engine.user_errors import describe
@@ -90,16 +91,25 @@ def cross_entropy(
         raise ValueError(f"cross_entropy: label_smoothing must be in [0, 1], got {label_smoothing}")
     logits = _classes_last("cross_entropy", input, weight)
     plain = weight is None and not label_smoothing and reduction == "mean"
-    if plain and logits.ndim == 2 and target.ndim == 1 and target.dtype.category == 1:
-        return ops.cross_entropy(logits, target, ignore_index, would_widen(logits))  # has a kernel
-    return _cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
+    plain = plain and logits.ndim == 2 and target.ndim == 1 and target.dtype.category == 1
+    if plain and would_widen(logits) and logits.device is not cpu:  # whose kernel for float32 is the faster one
+        return ops.cross_entropy(logits, target, ignore_index, True)
+    return _cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing, plain)
 
 
 @in_full_precision
 def _cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str, label_smoothing: float
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    label_smoothing: float,
+    plain: bool,
 ) -> Tensor:
     logits = _classes_last("cross_entropy", input, weight)
+    if plain:
+        return ops.cross_entropy(logits, target, ignore_index)  # has a kernel
     if target.dtype.is_floating_point:
         return _probability_loss(input, logits, target, weight, reduction, label_smoothing)
     scores = logits.log_softmax(-1)
