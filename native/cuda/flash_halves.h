@@ -91,14 +91,9 @@ DEVICE void multiply_rows(float sums[TILES][OTHERS / 8][4], const uint16_t *a, c
     }
 }
 
-<<<<<<< HEAD
-/* Takes what is not finite out of y, two fragments of values; rows with a weight for it become NaN. */
-template <int TYPE> DEVICE void take_odd_out(float sums[2][4], const uint32_t weights[4], uint32_t y[4])
-=======
 /* Takes what is not finite out of COUNT rows in shared memory, by all threads, and notes in which rows it was. A weight of 0
  * times what is not finite would be NaN. */
 template <int TYPE, int DIMS, int COUNT> DEVICE void clean_rows(uint16_t *rows, uint8_t *odd)
->>>>>>> flash
 {
     const uint32_t exponents = TYPE == TYPE_float16 ? 0x7c007c00u : 0x7f807f80u;
     const uint32_t least = TYPE == TYPE_float16 ? 0x04000400u : 0x00800080u; /* adds to a 1 in the sign's place */
