@@ -25,16 +25,6 @@
 #define PYAPP_FLASH_H
 #include "tensor_cores.h"
 
-/* VARIANT(kernel, number): the kernel is compiled for each number (of the record's dims) by itself when it is first used,
- * which takes a fraction of the time. COMPILED(condition) is 0 where `condition` is not met by the VARIED number. */
-#define VARIANT(kernel, number)
-#ifdef VARIED
-#define COMPILED(condition) (condition)
-#else
-#define COMPILED(condition) 1
-#define VARIED 0
-#endif
-
 enum { FLASH_ROWS = 64, FLASH_COLUMNS = 128, FLASH_THREADS = 128 };
 enum { FLOATS_OTHERS = 32, FLOATS_DEPTH = 64, FLOATS_ROW = FLOATS_DEPTH + 4, WEIGHTS_ROW = FLOATS_OTHERS + 4 };
 enum { VALUES_ROW = FLASH_COLUMNS + 4 };
