@@ -504,7 +504,7 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, HEAD_UNITS *SPLITS *PARTS
 {
     DYNAMIC_SHARED(float, shared);
     const bool stop = failed; /* this load and that of the position wait together */
-    if (!COMPILED_FEW || !can_attend(record, status) || stop)
+    if (!can_attend(record, status) || stop || !COMPILED_FEW)
         return;
     const cached c = cached_of(record);
     const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity,
@@ -533,7 +533,7 @@ STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0),
 {
     __shared__ float weights[64];
     const bool stop = failed; /* this load and that of the position wait together */
-    if (!COMPILED_FEW || !can_attend(record, status) || stop)
+    if (!can_attend(record, status) || stop || !COMPILED_FEW)
         return;
     const cached c = cached_of(record);
     const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity,
