@@ -211,8 +211,8 @@ class NvidiaCard(Card):
         self._staging: list[tuple[int, Any]] = []  # two halves of pinned memory, with their events
         self._meetings: dict[Card, tuple[Any, Any] | None] = {}  # events: of another card, and of this one
         self._shared: dict[int, int] = {}  # dynamic shared memory that a function was granted
-        # In a graph a kernel of ours begins while the one before ends: all of them wait (native/cuda/gpu.h). Kernels of users
-        # are never captured.
+        # In a graph a kernel of ours begins while the one before ends: all of them wait (native/cuda/gpu.h). Kernels of
+        # users are never captured.
         self._overlapping = False
         self._early = self._driver.CUlaunchAttribute()
         self._early.id = self._driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
