@@ -261,9 +261,9 @@ template <int ELEMENTS, int PASS, bool PLAIN> struct halves_forward : halves_pro
           columns((int)of.value_dim)
     {
     }
-    template <int DIMS, int COUNT> DEVICE_MEMBER void load(uint16_t *to, int row) const
+    template <int DIMS, int COUNT, bool SWIZZLED> DEVICE_MEMBER void load(uint16_t *to, int row) const
     {
-        load_rows<DIMS, COUNT>(to, this->queries, row, rows, depth, this->queries.aligned(depth));
+        load_rows<DIMS, COUNT, SWIZZLED>(to, this->queries, row, rows, depth, this->queries.aligned(depth));
     }
     DEVICE_MEMBER float score(int row, int key, float product) const
     {

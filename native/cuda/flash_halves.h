@@ -13,18 +13,25 @@
  *     first_key(row), last_key(row)          the row sees the keys first_key .. last_key - 1
  *     scale, plain                           plain: a score is product * scale, and scale > 0; else score(row, key, product)
  *     hides                                  whether score may hide a key (-INFINITE) that first_key and last_key do not
- *     load<DIMS, COUNT>(to, row)             COUNT rows as 16-bit numbers in shared memory, PADDED_ROW(DIMS) apart
+ *     load<DIMS, COUNT, SWIZZLED>(to, row)   COUNT rows as 16-bit numbers in shared memory (place_of_number)
  *     finish<DIMS>(row, there, base, inverse, out, h)    of a row the sums in out[n][2 h], out[n][2 h + 1], to be multiplied
  *                                            by `inverse`; and the power of 2 that its weights were divided by */
 #ifndef PYAPP_FLASH_HALVES_H
 #define PYAPP_FLASH_HALVES_H
 #include "flash.h"
+#include "warpgroups.h"
 
 enum { HALVES_MOST = 256, KEYS_EACH = 64 };
 #define PADDED_ROW(dims) ((dims) + 8) /* so that reads meet no bank of shared memory twice */
 /* Vectors of a kernel are padded to 64, 128 or 256 numbers: class 1, 2 or 3. 0: these do not fit, or are float32. */
 #define HALVES_CLASS(longest) CHOOSE(longest > 256, 0, CHOOSE(longest > 128, 3, CHOOSE(longest > 64, 2, 1)))
 #define HALVES_PADDED(longest) CHOOSE(longest > 128, 256, CHOOSE(longest > 64, 128, 64))
+/* Whether the forward pass is computed by warpgroups. In the emulator float16 is not, so that tests meet both ways. */
+#ifdef __CUDACC__
+#define BY_WARPGROUPS(type) (HAS_WARPGROUPS != 0)
+#else
+#define BY_WARPGROUPS(type) ((type) == TYPE_bfloat16)
+#endif
 /* Rows of a block. What is not PLAIN needs more registers for each. */
 #define FORWARD_ROWS(dims, plain) ((dims) > 128 || !(plain) ? 64 : 128)
 #define HALVES_ROWS(longest) CHOOSE(longest > 128, 64, 128)
@@ -39,8 +46,14 @@ struct halves_matrix {
     }
 };
 
+/* Where a number of COUNT rows lies in shared memory. SWIZZLED: as warpgroups read it. */
+template <int DIMS, int COUNT, bool SWIZZLED> DEVICE int place_of_number(int row, int column)
+{
+    return SWIZZLED ? swizzled(row, column, COUNT) : row * PADDED_ROW(DIMS) + column;
+}
+
 /* COUNT rows from `first` on, those before `last`, with `columns` numbers, padded with zeros to DIMS. */
-template <int DIMS, int COUNT>
+template <int DIMS, int COUNT, bool SWIZZLED = false>
 DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last, int columns, bool aligned)
 {
     const int there = MIN(last - first, COUNT);
@@ -49,11 +62,14 @@ DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last
         const int row = (int)threadIdx.x / PIECES, column = (int)threadIdx.x % PIECES * 8;
         const int inside = column < columns ? there : 0;
         const uint16_t *from = of.p + (first + row) * of.stride + column;
-        uint16_t *own = to + row * PADDED_ROW(DIMS) + column;
+        /* All rows of a thread are swizzled alike, but for steps of 4 rows. */
+        uint16_t *own = to + place_of_number<DIMS, COUNT, SWIZZLED>(row, column);
 #pragma unroll
         for (int i = 0; i < COUNT / STEP; i++) {
+            if (SWIZZLED && STEP % 8)
+                own = to + place_of_number<DIMS, COUNT, SWIZZLED>(row + i * STEP, column);
             start_copy(own, from, row + i * STEP < inside);
-            own += STEP * PADDED_ROW(DIMS);
+            own += STEP * (SWIZZLED ? SWIZZLED_COLUMNS : PADDED_ROW(DIMS));
             from += STEP * of.stride;
         }
         return;
@@ -61,13 +77,13 @@ DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < COUNT * DIMS; i += FLASH_THREADS) {
         const int row = i / DIMS, column = i % DIMS;
-        to[row * PADDED_ROW(DIMS) + column] =
+        to[place_of_number<DIMS, COUNT, SWIZZLED>(row, column)] =
             row < there && column < columns ? of.p[(first + row) * of.stride + column] : (uint16_t)0;
     }
 }
 
-/* sums (16 TILES, OTHERS) += a (16 TILES, DIMS) times the transposed b (OTHERS, DIMS). */
-template <int TYPE, int DIMS, int TILES, int OTHERS>
+/* sums (16 TILES, OTHERS) += a (16 TILES, DIMS) times the transposed b (OTHERS, DIMS). Every 16 rows of a lie APART. */
+template <int TYPE, int DIMS, int TILES, int OTHERS, int APART>
 DEVICE void multiply_rows(float sums[TILES][OTHERS / 8][4], const uint16_t *a, const uint16_t *b)
 {
     constexpr int WIDTH = PADDED_ROW(DIMS);
@@ -78,7 +94,7 @@ DEVICE void multiply_rows(float sums[TILES][OTHERS / 8][4], const uint16_t *a, c
         uint32_t x[TILES][4], y[4];
 #pragma unroll
         for (int m = 0; m < TILES; m++)
-            load_matrices<false>(x[m], row + 16 * m * WIDTH + k);
+            load_matrices<false>(x[m], row + APART * m * WIDTH + k);
 #pragma unroll
         for (int n = 0; n < OTHERS / 16; n++) {
             load_matrices<false>(y, other + 16 * n * WIDTH + k);
@@ -93,19 +109,19 @@ DEVICE void multiply_rows(float sums[TILES][OTHERS / 8][4], const uint16_t *a, c
 
 /* Takes what is not finite out of COUNT rows in shared memory, by all threads, and notes in which rows it was. A weight of 0
  * times what is not finite would be NaN. */
-template <int TYPE, int DIMS, int COUNT> DEVICE void clean_rows(uint16_t *rows, uint8_t *odd)
+template <int TYPE, int DIMS, int COUNT, bool SWIZZLED = false> DEVICE void clean_rows(uint16_t *rows, uint8_t *odd)
 {
     const uint32_t exponents = TYPE == TYPE_float16 ? 0x7c007c00u : 0x7f807f80u;
     const uint32_t least = TYPE == TYPE_float16 ? 0x04000400u : 0x00800080u; /* adds to a 1 in the sign's place */
-    for (int i = (int)threadIdx.x; i < COUNT * DIMS / 4; i += FLASH_THREADS) {
-        uint32_t *const four = (uint32_t *)(rows + i / (DIMS / 4) * PADDED_ROW(DIMS) + i % (DIMS / 4) * 4);
-        for (int k = 0; k < 2; k++) {
-            const uint32_t pair = four[k], found = ((pair & exponents) + least) & 0x80008000u;
-            if (!found)
-                continue;
-            four[k] = pair & (found >> 31 ? 0x0000ffffu : ~0u) & (found & 0x8000u ? 0xffff0000u : ~0u);
-            odd[i / (DIMS / 4)] = 1;
-        }
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < COUNT * DIMS / 2; i += FLASH_THREADS) {
+        const int row = i / (DIMS / 2);
+        uint32_t *const at = (uint32_t *)(rows + place_of_number<DIMS, COUNT, SWIZZLED>(row, i % (DIMS / 2) * 2));
+        const uint32_t pair = *at, found = ((pair & exponents) + least) & 0x80008000u;
+        if (!found)
+            continue;
+        *at = pair & (found >> 31 ? 0x0000ffffu : ~0u) & (found & 0x8000u ? 0xffff0000u : ~0u);
+        odd[row] = 1;
     }
 }
 
@@ -183,18 +199,77 @@ template <int TYPE, int DIMS, int COUNT> DEVICE bool all_finite(const uint16_t *
 #define HALVES_SHARED(longest) (2 * (HALVES_ROWS(longest) + 128) * (PADDED_ROW(HALVES_PADDED(longest))))
 template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
 {
-    constexpr int ROWS = FORWARD_ROWS(DIMS, PLAIN), TILES = ROWS / 64, WIDTH = PADDED_ROW(DIMS);
+    constexpr int TYPE = Task::TYPE, ROWS = FORWARD_ROWS(DIMS, PLAIN), TILES = ROWS / 64, WIDTH = PADDED_ROW(DIMS);
+    constexpr bool GROUPS = BY_WARPGROUPS(TYPE);
     __shared__ uint8_t odd[KEYS_EACH]; /* keys whose values are not all finite */
-    uint16_t *const rows = shared, *const keys = rows + ROWS * WIDTH, *const values = keys + KEYS_EACH * WIDTH;
+    if (GROUPS)
+        shared = (uint16_t *)(((uint64_t)shared + SWIZZLED_BYTES - 1) / SWIZZLED_BYTES * SWIZZLED_BYTES);
+    uint16_t *const rows = shared, *const keys = rows + ROWS * (GROUPS ? DIMS : WIDTH);
+    uint16_t *const values = keys + KEYS_EACH * (GROUPS ? DIMS : WIDTH);
     const bool keys_aligned = task.keys.aligned(task.depth), values_aligned = task.values.aligned(task.columns);
     const int end = MIN(row0 + ROWS, task.rows), first = task.first_key(row0), last = task.last_key(end - 1);
-    const int own0 = row0 + WARP * 16 * TILES, own_end = MIN(own0 + 16 * TILES, task.rows);
-    const bool idle = own0 >= own_end;
-    const int block_first = task.first_key(end - 1), block_last = task.last_key(row0); /* what all rows see */
-    const int own_first = idle ? 0 : task.first_key(own0), own_last = idle ? 0 : task.last_key(own_end - 1);
-    const int all_first = idle ? 0 : task.first_key(own_end - 1), all_last = idle ? 0 : task.last_key(own0);
+    const int all_first = task.first_key(end - 1), all_last = task.last_key(row0); /* what all rows see */
+    const bool idle = !GROUPS && row0 + WARP * 16 >= task.rows;
     const float factor = PLAIN ? task.scale * LOG2_E : 1.0f; /* of a score, for a power of 2 */
-    float out[TILES][DIMS / 8][4], total[TILES][2], base[TILES][2];
+    float scores[TILES][8][4], out[TILES][DIMS / 8][4], total[TILES][2], base[TILES][2];
+    const auto row_of = [&](int m, int h) { return row0 + 64 * m + 16 * WARP + LANE / 4 + 8 * h; };
+    /* Makes scores weights. */
+    const auto weigh = [&](int m, int start) {
+        float most[2];
+        bool rises = false;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int row = row_of(m, h);
+            if (!PLAIN || start < all_first || start + KEYS_EACH > all_last) {
+                const bool there = row < task.rows;
+                const int from = there ? task.first_key(row) - start : KEYS_EACH;
+                const int to = there ? task.last_key(row) - start : 0;
+#pragma unroll
+                for (int i = 0; i < 16; i++) {
+                    const int key = i / 2 * 8 + LANE % 4 * 2 + i % 2;
+                    float &score = scores[m][i / 2][2 * h + i % 2];
+                    if (key < from || key >= to)
+                        score = -INFINITE;
+                    else if (!PLAIN)
+                        score = in_powers_of_2(task.score(row, start + key, score));
+                }
+            }
+            float largest = scores[m][0][2 * h];
+#pragma unroll
+            for (int i = 1; i < 16; i++)
+                largest = fmaxf(largest, scores[m][i / 2][2 * h + i % 2]);
+            largest = fmaxf(largest, __shfl_xor_sync(EVERY_LANE, largest, 1));
+            most[h] = fmaxf(largest, __shfl_xor_sync(EVERY_LANE, largest, 2)) * factor;
+            rises = rises || most[h] > base[m][h] + MOST_RISE;
+        }
+        if (__any_sync(EVERY_LANE, rises))
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const float next = fmaxf(base[m][h], most[h]);
+                const float correction = base[m][h] == -INFINITE ? 0.0f : power_of_2(base[m][h] - next);
+                base[m][h] = next;
+                total[m][h] *= correction;
+#pragma unroll
+                for (int n = 0; n < DIMS / 8; n++)
+                    out[m][n][2 * h] *= correction, out[m][n][2 * h + 1] *= correction;
+            }
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const float least = base[m][h] == -INFINITE ? 0.0f : base[m][h];
+#pragma unroll
+            for (int i = 0; i < 16; i++) {
+                float &score = scores[m][i / 2][2 * h + i % 2];
+                score = power_of_2(score * factor - least);
+                total[m][h] += score;
+            }
+        }
+    };
+    const auto note_odd = [&](int m, uint64_t any_odd) {
+        if (any_odd)
+            for (int h = 0; h < 2; h++)
+                if (sees_odd<KEYS_EACH>(scores[m], h, any_odd))
+                    total[m][h] = NOT_A_NUMBER;
+    };
 #pragma unroll
     for (int m = 0; m < TILES; m++) {
         for (int h = 0; h < 2; h++)
@@ -205,108 +280,88 @@ template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task
     }
     __syncthreads(); /* the block's tile before is done */
     if (first < last) {
-        task.template load<DIMS, ROWS>(rows, row0);
-        load_rows<DIMS, KEYS_EACH>(keys, task.keys, first, last, task.depth, keys_aligned);
+        task.template load<DIMS, ROWS, GROUPS>(rows, row0);
+        load_rows<DIMS, KEYS_EACH, GROUPS>(keys, task.keys, first, last, task.depth, keys_aligned);
         end_copies();
     }
     for (int start = first; start < last; start += KEYS_EACH) {
+        const bool careful = task.hides || start < all_first || start + KEYS_EACH > all_last;
+        uint64_t any_odd = 0;
+        /* Values are there, keys are read. */
+        const auto change = [&] {
+            wait_for_copies<0>();
+            show_to_products();
+            __syncthreads();
+            if (start + KEYS_EACH < last)
+                load_rows<DIMS, KEYS_EACH, GROUPS>(keys, task.keys, start + KEYS_EACH, last, task.depth, keys_aligned);
+            end_copies();
+            if (!careful)
+                return;
+            clean_rows<TYPE, DIMS, KEYS_EACH, GROUPS>(values, odd);
+            show_to_products();
+            __syncthreads();
+            any_odd = bits_of(odd, KEYS_EACH);
+        };
         wait_for_copies<0>();
+        show_to_products();
         __syncthreads();
-        load_rows<DIMS, KEYS_EACH>(values, task.values, start, last, task.columns, values_aligned);
+        load_rows<DIMS, KEYS_EACH, GROUPS>(values, task.values, start, last, task.columns, values_aligned);
         end_copies();
-        const bool here = start < own_last && start + KEYS_EACH > own_first; /* in every lane of a warp */
-        const bool whole = all_first <= start && start + KEYS_EACH <= all_last;
-        const bool careful = task.hides || start < block_first || start + KEYS_EACH > block_last; /* in every thread */
         if (careful && (int)threadIdx.x < KEYS_EACH)
             odd[threadIdx.x] = 0;
-        float scores[TILES][8][4];
-        if (here) {
+        if constexpr (GROUPS) { /* products of one tile run while weights of the other are made */
+            begin_products();
 #pragma unroll
-            for (int i = 0; i < 32 * TILES; i++)
-                scores[i / 32][i / 4 % 8][i % 4] = 0;
-            multiply_rows<Task::TYPE, DIMS, TILES, KEYS_EACH>(scores, rows + WARP * 16 * TILES * WIDTH, keys);
-        }
-        wait_for_copies<0>();
-        __syncthreads();
-        if (start + KEYS_EACH < last) {
-            load_rows<DIMS, KEYS_EACH>(keys, task.keys, start + KEYS_EACH, last, task.depth, keys_aligned);
-            end_copies();
-        }
-        if (careful) {
-            clean_rows<Task::TYPE, DIMS, KEYS_EACH>(values, odd);
-            __syncthreads();
-        }
-        if (!here)
-            continue;
-        float most[TILES][2];
-        bool rises = false;
+            for (int m = 0; m < TILES; m++) {
 #pragma unroll
-        for (int m = 0; m < TILES; m++)
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                const int row = own0 + 16 * m + LANE / 4 + 8 * h;
-                if (!whole || !PLAIN) {
-                    const bool there = row < task.rows;
-                    const int from = there ? MAX(task.first_key(row) - start, 0) : KEYS_EACH;
-                    const int to = there ? MIN(task.last_key(row) - start, KEYS_EACH) : 0;
-#pragma unroll
-                    for (int i = 0; i < 16; i++) {
-                        const int key = i / 2 * 8 + LANE % 4 * 2 + i % 2;
-                        float &score = scores[m][i / 2][2 * h + i % 2];
-                        if (key < from || key >= to)
-                            score = -INFINITE;
-                        else if (!PLAIN)
-                            score = in_powers_of_2(task.score(row, start + key, score));
-                    }
-                }
-                float largest = scores[m][0][2 * h];
-#pragma unroll
-                for (int i = 1; i < 16; i++)
-                    largest = fmaxf(largest, scores[m][i / 2][2 * h + i % 2]);
-                largest = fmaxf(largest, __shfl_xor_sync(EVERY_LANE, largest, 1));
-                most[m][h] = fmaxf(largest, __shfl_xor_sync(EVERY_LANE, largest, 2)) * factor;
-                rises = rises || most[m][h] > base[m][h] + MOST_RISE;
+                for (int k = 0; k < DIMS / 16; k++)
+                    multiply_shared<TYPE>(scores[m], rows + swizzled(64 * m, 0, ROWS) + k / 4 * ROWS * 64 + k % 4 * 16,
+                                          keys + k / 4 * KEYS_EACH * 64 + k % 4 * 16, k > 0);
+                end_products();
             }
-        if (__any_sync(EVERY_LANE, rises))
+            wait_for_products<TILES - 1>();
+            weigh(0, start);
+            wait_for_products<0>();
+            change();
 #pragma unroll
-            for (int m = 0; m < TILES; m++)
+            for (int m = 0; m < TILES; m++) {
+                uint32_t p[4][4];
+                if (m)
+                    weigh(m, start);
+                note_odd(m, any_odd);
 #pragma unroll
-                for (int h = 0; h < 2; h++) {
-                    const float next = fmaxf(base[m][h], most[m][h]);
-                    const float correction = base[m][h] == -INFINITE ? 0.0f : power_of_2(base[m][h] - next);
-                    base[m][h] = next;
-                    total[m][h] *= correction;
+                for (int k = 0; k < 4; k++)
+                    weights_of<TYPE>(p[k], scores[m][2 * k], scores[m][2 * k + 1]);
+                begin_products();
 #pragma unroll
-                    for (int n = 0; n < DIMS / 8; n++)
-                        out[m][n][2 * h] *= correction, out[m][n][2 * h + 1] *= correction;
-                }
-#pragma unroll
-        for (int m = 0; m < TILES; m++)
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                const float least = base[m][h] == -INFINITE ? 0.0f : base[m][h];
-#pragma unroll
-                for (int i = 0; i < 16; i++) {
-                    float &score = scores[m][i / 2][2 * h + i % 2];
-                    score = power_of_2(score * factor - least);
-                    total[m][h] += score;
-                }
+                for (int k = 0; k < 4; k++)
+                    multiply_shared_columns<TYPE, DIMS>(out[m], p[k], values + 16 * k * 64, KEYS_EACH);
+                end_products();
             }
-        const uint64_t any_odd = careful ? bits_of(odd, KEYS_EACH) : 0;
-        if (any_odd)
-            for (int m = 0; m < TILES; m++)
-                for (int h = 0; h < 2; h++)
-                    if (sees_odd<KEYS_EACH>(scores[m], h, any_odd))
-                        total[m][h] = NOT_A_NUMBER;
-        add_values<Task::TYPE, DIMS, DIMS, TILES, KEYS_EACH>(out, scores, values);
+            wait_for_products<0>();
+        } else {
+            if (!idle) {
+#pragma unroll
+                for (int i = 0; i < 32 * TILES; i++)
+                    scores[i / 32][i / 4 % 8][i % 4] = 0;
+                multiply_rows<TYPE, DIMS, TILES, KEYS_EACH, 64>(scores, rows + WARP * 16 * WIDTH, keys);
+            }
+            change();
+            if (idle)
+                continue;
+#pragma unroll
+            for (int m = 0; m < TILES; m++) {
+                weigh(m, start);
+                note_odd(m, any_odd);
+            }
+            add_values<TYPE, DIMS, DIMS, TILES, KEYS_EACH>(out, scores, values);
+        }
     }
-    if (idle)
-        return;
 #pragma unroll
-    for (int m = 0; m < TILES; m++)
+    for (int m = 0; m < TILES && !idle; m++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const int row = own0 + 16 * m + LANE / 4 + 8 * h;
+            const int row = row_of(m, h);
             const float sum = among<4>(total[m][h], Sum());
             const bool there = row < task.rows;
             /* A row whose every score is -inf is NaN, one that sees nothing 0. */
@@ -457,8 +512,8 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
             for (int i = 0; i < OTHERS / 2 * TILES; i++)
                 weights[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] =
                     grads[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] = 0;
-            multiply_rows<TYPE, DIMS, TILES, OTHERS>(weights, rows + WARP * 16 * TILES * WIDTH, these);
-            multiply_rows<TYPE, DIMS, TILES, OTHERS>(grads, second_rows + WARP * 16 * TILES * WIDTH, second_others);
+            multiply_rows<TYPE, DIMS, TILES, OTHERS, 16>(weights, rows + WARP * 16 * TILES * WIDTH, these);
+            multiply_rows<TYPE, DIMS, TILES, OTHERS, 16>(grads, second_rows + WARP * 16 * TILES * WIDTH, second_others);
 #pragma unroll
             for (int m = 0; m < TILES; m++)
 #pragma unroll
