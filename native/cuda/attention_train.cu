@@ -402,7 +402,7 @@ template <int TYPE, int DIMS, bool PLAIN> DEVICE void halves_again(const problem
 template <int TYPE, int DIMS, bool PLAIN, bool OF_KEYS>
 DEVICE void gradient_of_halves(const problem &p, void *grad, void *second_grad, float *shared)
 {
-    constexpr int ROWS = GRADIENT_ROWS(DIMS, OF_KEYS), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
+    constexpr int ROWS = GRADIENT_ROWS(TYPE, DIMS, OF_KEYS), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
     using Task = halves_gradient<TYPE, OF_KEYS>;
     const int64_t heads = OF_KEYS ? p.kv_heads : p.heads, rows = OF_KEYS ? p.keys : p.tokens;
     const int64_t units = p.batch * heads, tiles = PARTS(rows, ROWS), chunks = DIMS / COLUMNS;
@@ -511,8 +511,8 @@ STEP(masked_attention_backward, 1,
 }
 
 STEP(masked_attention_backward, 2,
-     CHOOSE(TILE_CLASS == 0, FLOAT_BLOCKS(tokens, heads, head_dim), batch *heads *PARTS(tokens, HALVES_ROWS(LONGEST))),
-     128, CHOOSE(TILE_CLASS == 0, FLOATS_SHARED, MAX(FLOATS_SHARED, GRADIENT_SHARED(LONGEST, 0))))
+     CHOOSE(TILE_CLASS == 0, FLOAT_BLOCKS(tokens, heads, head_dim), batch *heads *PARTS(tokens, 64)), 128,
+     CHOOSE(TILE_CLASS == 0, FLOATS_SHARED, MAX(FLOATS_SHARED, GRADIENT_SHARED(LONGEST, 0))))
 {
     DYNAMIC_SHARED(float, shared);
     const problem p = backward_problem(record, scratch);

@@ -175,6 +175,30 @@ DEVICE void add_values(float out[TILES][COLUMNS / 8][4], const float weights[TIL
     }
 }
 
+/* sums (64, 64) = a (64 of ROWS, DIMS) times the transposed b (OTHERS, DIMS), both as warpgroups read them. */
+template <int TYPE, int DIMS, int ROWS, int OTHERS>
+DEVICE void multiply_swizzled(float sums[8][4], const uint16_t *a, const uint16_t *b)
+{
+#pragma unroll
+    for (int k = 0; k < DIMS / 16; k++)
+        multiply_shared<TYPE>(sums, a + k / 4 * ROWS * 64 + k % 4 * 16, b + k / 4 * OTHERS * 64 + k % 4 * 16, k > 0);
+}
+
+/* out (64, COLUMNS) += weights (64, 64) times v (OTHERS, COLUMNS), as a group of products. */
+template <int TYPE, int COLUMNS, int OTHERS>
+DEVICE void add_swizzled(float out[COLUMNS / 8][4], const float weights[8][4], const uint16_t *v)
+{
+    uint32_t p[4][4];
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        weights_of<TYPE>(p[k], weights[2 * k], weights[2 * k + 1]);
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        multiply_shared_columns<TYPE, COLUMNS>(out, p[k], v + 16 * k * 64, OTHERS);
+    end_products();
+}
+
 /* A score as a power of 2. Numbers near the lowest, which masks are made of, stay finite. */
 DEVICE float in_powers_of_2(float score) { return score > LOWEST ? fmaxf(score * LOG2_E, -0x1.fffp127f) : score; }
 
@@ -313,10 +337,7 @@ template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task
             begin_products();
 #pragma unroll
             for (int m = 0; m < TILES; m++) {
-#pragma unroll
-                for (int k = 0; k < DIMS / 16; k++)
-                    multiply_shared<TYPE>(scores[m], rows + swizzled(64 * m, 0, ROWS) + k / 4 * ROWS * 64 + k % 4 * 16,
-                                          keys + k / 4 * KEYS_EACH * 64 + k % 4 * 16, k > 0);
+                multiply_swizzled<TYPE, DIMS, ROWS, KEYS_EACH>(scores[m], rows + 64 * m * 64, keys);
                 end_products();
             }
             wait_for_products<TILES - 1>();
@@ -325,18 +346,10 @@ template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task
             change();
 #pragma unroll
             for (int m = 0; m < TILES; m++) {
-                uint32_t p[4][4];
                 if (m)
                     weigh(m, start);
                 note_odd(m, any_odd);
-#pragma unroll
-                for (int k = 0; k < 4; k++)
-                    weights_of<TYPE>(p[k], scores[m][2 * k], scores[m][2 * k + 1]);
-                begin_products();
-#pragma unroll
-                for (int k = 0; k < 4; k++)
-                    multiply_shared_columns<TYPE, DIMS>(out[m], p[k], values + 16 * k * 64, KEYS_EACH);
-                end_products();
+                add_swizzled<TYPE, DIMS, KEYS_EACH>(out[m], scores[m], values);
             }
             wait_for_products<0>();
         } else {
@@ -410,8 +423,10 @@ DEVICE void store_row(uint16_t *to, int columns, float factor, const float out[D
  *                                            0 where the row does not see the other, and the score's gradient
  *     grad(row), second_grad(row)            where results go */
 enum { NUMBERS = 3 }; /* of a query: the power of 2 of its sum, if PLAIN, else of its largest score; 1 / sum; delta */
-#define GRADIENT_ROWS(dims, of_keys) ((dims) > 128 || (of_keys) ? 64 : 128)
-#define GRADIENT_OTHERS(dims, of_keys, plain) ((dims) > 128 ? 16 : ((dims) > 64 && !(of_keys)) || !(plain) ? 32 : 64)
+#define GRADIENT_BY_WARPGROUPS(type, dims) (BY_WARPGROUPS(type) && (dims) <= 128)
+#define GRADIENT_ROWS(type, dims, of_keys) ((dims) > 128 || (of_keys) || GRADIENT_BY_WARPGROUPS(type, dims) ? 64 : 128)
+#define GRADIENT_OTHERS(type, dims, of_keys, plain)                                                                    \
+    ((dims) > 128 ? 16 : GRADIENT_BY_WARPGROUPS(type, dims) ? 64 : ((dims) > 64 && !(of_keys)) || !plain ? 32 : 64)
 #define GRADIENT_SHARED(longest, of_keys)                                                                              \
     (2 *                                                                                                               \
          (2 * CHOOSE(longest > 128, 64, CHOOSE(of_keys, 64, 128)) +                                                    \
@@ -424,8 +439,12 @@ template <class Task, int DIMS, bool PLAIN>
 DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *shared)
 {
     constexpr bool OF_KEYS = Task::OF_KEYS;
-    constexpr int TYPE = Task::TYPE, ROWS = GRADIENT_ROWS(DIMS, OF_KEYS), TILES = ROWS / 64, WIDTH = PADDED_ROW(DIMS);
-    constexpr int OTHERS = GRADIENT_OTHERS(DIMS, OF_KEYS, PLAIN), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
+    constexpr int TYPE = Task::TYPE, ROWS = GRADIENT_ROWS(TYPE, DIMS, OF_KEYS), TILES = ROWS / 64;
+    constexpr int OTHERS = GRADIENT_OTHERS(TYPE, DIMS, OF_KEYS, PLAIN), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
+    constexpr bool GROUPS = GRADIENT_BY_WARPGROUPS(TYPE, DIMS);
+    constexpr int WIDTH = GROUPS ? DIMS : PADDED_ROW(DIMS);
+    if (GROUPS)
+        shared = (uint16_t *)(((uint64_t)shared + SWIZZLED_BYTES - 1) / SWIZZLED_BYTES * SWIZZLED_BYTES);
     uint16_t *const rows = shared, *const second_rows = rows + ROWS * WIDTH, *const others = second_rows + ROWS * WIDTH;
     uint16_t *const second_others = others + 2 * OTHERS * WIDTH;
     __shared__ uint8_t odd[2][64]; /* others that are not all finite: of the first ones, and of the second */
@@ -434,7 +453,7 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
     const bool second_aligned = task.others_second.aligned(task.second_depth) && task.second_step % 8 == 0;
     const int end = MIN(row0 + ROWS, task.rows), first = task.first_other(row0), last = task.last_other(end - 1);
     const int own0 = row0 + WARP * 16 * TILES, own_end = MIN(own0 + 16 * TILES, task.rows);
-    const bool idle = own0 >= own_end;
+    const bool idle = !GROUPS && own0 >= own_end;
     const int block_first = task.first_other(end - 1), block_last = task.last_other(row0); /* what all rows see */
     const int own_first = idle ? 0 : task.first_other(own0), own_last = idle ? 0 : task.last_other(own_end - 1);
     const int all_first = idle ? 0 : task.first_other(own_end - 1), all_last = idle ? 0 : task.last_other(own0);
@@ -461,13 +480,13 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
     const auto start_of = [&](int step) { return first + (step - segment_of(step) * each) * OTHERS; };
     const auto load_first = [&](int step) {
         const halves_matrix of = {task.others_first.p + segment_of(step) * task.first_step, task.others_first.stride};
-        load_rows<DIMS, OTHERS>(others + step % 2 * OTHERS * WIDTH, of, start_of(step), last, task.depth,
-                                first_aligned);
+        load_rows<DIMS, OTHERS, GROUPS>(others + step % 2 * OTHERS * WIDTH, of, start_of(step), last, task.depth,
+                                        first_aligned);
     };
     const auto load_second = [&](int step) {
         const halves_matrix of = {task.others_second.p + segment_of(step) * task.second_step,
                                   task.others_second.stride};
-        load_rows<DIMS, OTHERS>(second_others, of, start_of(step), last, task.second_depth, second_aligned);
+        load_rows<DIMS, OTHERS, GROUPS>(second_others, of, start_of(step), last, task.second_depth, second_aligned);
     };
     /* Number i of an other, by the thread of that other. */
     const auto number_of = [&](int step, int i) {
@@ -483,9 +502,10 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
     };
     __syncthreads(); /* the block's tile before is done */
     if (steps) {
-        load_rows<DIMS, ROWS>(rows, task.rows_first, row0, task.rows, task.depth, task.rows_first.aligned(task.depth));
-        load_rows<DIMS, ROWS>(second_rows, task.rows_second, row0, task.rows, task.second_depth,
-                              task.rows_second.aligned(task.second_depth));
+        load_rows<DIMS, ROWS, GROUPS>(rows, task.rows_first, row0, task.rows, task.depth,
+                                      task.rows_first.aligned(task.depth));
+        load_rows<DIMS, ROWS, GROUPS>(second_rows, task.rows_second, row0, task.rows, task.second_depth,
+                                      task.rows_second.aligned(task.second_depth));
         load_first(0);
         load_second(0);
         end_copies();
@@ -496,6 +516,7 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
         const int start = start_of(step);
         uint16_t *const these = others + step % 2 * OTHERS * WIDTH;
         wait_for_copies<0>();
+        show_to_products();
         __syncthreads();
         if (step + 1 < steps)
             load_first(step + 1);
@@ -503,36 +524,56 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
         float next[NUMBERS];
         for (int i = 0; i < NUMBERS; i++)
             next[i] = number_of(step + 1, i);
-        const bool here = start < own_last && start + OTHERS > own_first; /* in every lane of a warp */
+        /* In every lane of a warp. */
+        const bool here = GROUPS || (start < own_last && start + OTHERS > own_first);
         const bool whole = all_first <= start && start + OTHERS <= all_last;
         float weights[TILES][OTHERS / 8][4], grads[TILES][OTHERS / 8][4];
         const bool careful = task.hides || start < block_first || start + OTHERS > block_last; /* in every thread */
         if (here) {
+            if constexpr (GROUPS) {
+                begin_products();
+                multiply_swizzled<TYPE, DIMS, ROWS, OTHERS>(weights[0], rows, these);
+                end_products();
+                multiply_swizzled<TYPE, DIMS, ROWS, OTHERS>(grads[0], second_rows, second_others);
+                end_products();
+                wait_for_products<1>();
+            } else {
 #pragma unroll
-            for (int i = 0; i < OTHERS / 2 * TILES; i++)
-                weights[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] =
-                    grads[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] = 0;
-            multiply_rows<TYPE, DIMS, TILES, OTHERS, 16>(weights, rows + WARP * 16 * TILES * WIDTH, these);
-            multiply_rows<TYPE, DIMS, TILES, OTHERS, 16>(grads, second_rows + WARP * 16 * TILES * WIDTH, second_others);
+                for (int i = 0; i < OTHERS / 2 * TILES; i++)
+                    weights[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] =
+                        grads[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] = 0;
+                multiply_rows<TYPE, DIMS, TILES, OTHERS, 16>(weights, rows + WARP * 16 * TILES * WIDTH, these);
+                multiply_rows<TYPE, DIMS, TILES, OTHERS, 16>(grads, second_rows + WARP * 16 * TILES * WIDTH,
+                                                             second_others);
+            }
+            const auto number = [&](int m, int i, int k) {
+                return OF_KEYS ? numbers[(step % 2 * NUMBERS + k) * OTHERS + i / 4 * 8 + LANE % 4 * 2 + i % 2]
+                               : of_row[m][i % 4 / 2][k];
+            };
+            if (PLAIN)
+#pragma unroll
+                for (int m = 0; m < TILES; m++)
+#pragma unroll
+                    for (int i = 0; i < OTHERS / 2; i++) {
+                        float &weight = weights[m][i / 4][i % 4];
+                        weight = power_of_2(weight * factor - number(m, i, 0));
+                    }
+            if (GROUPS)
+                wait_for_products<0>();
 #pragma unroll
             for (int m = 0; m < TILES; m++)
 #pragma unroll
                 for (int i = 0; i < OTHERS / 2; i++) {
-                    const int h = i % 4 / 2, at = i / 4 * 8 + LANE % 4 * 2 + i % 2;
-                    float own[NUMBERS];
-                    for (int k = 0; k < NUMBERS; k++)
-                        own[k] = OF_KEYS ? numbers[(step % 2 * NUMBERS + k) * OTHERS + at] : of_row[m][h][k];
+                    const int row = own0 + 16 * m + LANE / 4 + i % 4 / 2 * 8;
+                    const int other = start + i / 4 * 8 + LANE % 4 * 2 + i % 2;
                     float &weight = weights[m][i / 4][i % 4], &grad = grads[m][i / 4][i % 4];
-                    const int row = own0 + 16 * m + LANE / 4 + 8 * h, other = start + at;
-                    if (PLAIN) {
-                        weight = power_of_2(weight * factor - own[0]);
+                    const float own[NUMBERS] = {number(m, i, 0), number(m, i, 1), number(m, i, 2)};
+                    if (PLAIN)
                         grad = weight * (grad - own[2]);
-                    } else {
-                        if (row < task.rows && other < last)
-                            task.weigh(segment_of(step), row, other, weight, grad, own);
-                        else
-                            weight = grad = 0;
-                    }
+                    else if (row < task.rows && other < last)
+                        task.weigh(segment_of(step), row, other, weight, grad, own);
+                    else
+                        weight = grad = 0;
                 }
             if (!whole)
 #pragma unroll
@@ -554,9 +595,10 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
             if ((int)threadIdx.x < OTHERS)
                 odd[0][threadIdx.x] = odd[1][threadIdx.x] = 0;
             __syncthreads();
-            clean_rows<TYPE, DIMS, OTHERS>(these, odd[0]);
+            clean_rows<TYPE, DIMS, OTHERS, GROUPS>(these, odd[0]);
             if (OF_KEYS)
-                clean_rows<TYPE, DIMS, OTHERS>(second_others, odd[1]);
+                clean_rows<TYPE, DIMS, OTHERS, GROUPS>(second_others, odd[1]);
+            show_to_products();
             __syncthreads();
             const uint64_t any_odd = bits_of(odd[0], OTHERS), any_second = OF_KEYS ? bits_of(odd[1], OTHERS) : 0;
             if ((any_odd || any_second) && here)
@@ -568,16 +610,24 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
                             second_out[m][0][2 * h] = NOT_A_NUMBER;
                     }
         }
-        if constexpr (OF_KEYS)
+        if constexpr (GROUPS) {
+            if constexpr (OF_KEYS)
+                add_swizzled<TYPE, COLUMNS, OTHERS>(second_out[0], weights[0], second_others);
+            add_swizzled<TYPE, COLUMNS, OTHERS>(out[0], grads[0], these);
+            wait_for_products<1>();
+        } else if constexpr (OF_KEYS) {
             if (here)
                 add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS>(second_out, weights, second_others + column0);
+        }
         for (int i = 0; i < NUMBERS; i++)
             keep_number(step + 1, i, next[i]);
         __syncthreads();
         if (step + 1 < steps)
             load_second(step + 1);
         end_copies();
-        if (here)
+        if constexpr (GROUPS)
+            wait_for_products<0>();
+        else if (here)
             add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS>(out, grads, these + column0);
     }
     if (idle)
