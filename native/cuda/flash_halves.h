@@ -417,7 +417,8 @@ DEVICE void store_row(uint16_t *to, int columns, float factor, const float out[D
  *     TYPE, OF_KEYS, rows, depth, second_depth, scale, hides      as above; second_depth: of a value
  *     rows_first, rows_second, others_first, others_second        halves_matrix
  *     segments, first_step, second_step      heads whose queries share a key follow one another, so far apart
- *     numbers, segment_numbers, all_numbers  of query i of a segment: numbers[segment * segment_numbers + i + k * all_numbers]
+ *     numbers, all_numbers, deltas, segment_numbers    of query i of a segment: numbers[segment * segment_numbers + i], the
+ *                                            second one all_numbers further, and deltas[segment * segment_numbers + i]
  *     first_other(row), last_other(row)
  *     weigh(segment, row, other, weight, grad, numbers)    not PLAIN: makes the product and the second product the weight,
  *                                            0 where the row does not see the other, and the score's gradient
@@ -461,6 +462,9 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
     const float factor = task.scale * LOG2_E;
     float out[TILES][COLUMNS / 8][4], second_out[OF_KEYS ? TILES : 1][OF_KEYS ? COLUMNS / 8 : 1][4];
     float of_row[TILES][2][NUMBERS];
+    const auto number_at = [&](int64_t query, int i) {
+        return i == 2 ? task.deltas[query] : task.numbers[query + i * task.all_numbers];
+    };
 #pragma unroll
     for (int m = 0; m < TILES; m++) {
 #pragma unroll
@@ -472,8 +476,7 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
 #pragma unroll
         for (int i = 0; i < 2 * NUMBERS && !OF_KEYS; i++) {
             const int row = own0 + 16 * m + LANE / 4 + i / NUMBERS * 8;
-            of_row[m][i / NUMBERS][i % NUMBERS] =
-                row < task.rows ? task.numbers[row + i % NUMBERS * task.all_numbers] : 0.0f;
+            of_row[m][i / NUMBERS][i % NUMBERS] = row < task.rows ? number_at(row, i % NUMBERS) : 0.0f;
         }
     }
     const auto segment_of = [&](int step) { return OF_KEYS ? step / each : 0; };
@@ -493,8 +496,7 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
         if (!OF_KEYS || step >= steps || (int)threadIdx.x >= OTHERS)
             return 0.0f;
         const int other = start_of(step) + (int)threadIdx.x;
-        return other < last ? task.numbers[segment_of(step) * task.segment_numbers + other + i * task.all_numbers]
-                            : 0.0f;
+        return other < last ? number_at(segment_of(step) * task.segment_numbers + other, i) : 0.0f;
     };
     const auto keep_number = [&](int step, int i, float number) {
         if (OF_KEYS && (int)threadIdx.x < OTHERS)

@@ -25,6 +25,7 @@ class Backend:
     kernels: Collection[str] = ()  # the names in kernels.h that this device runs
     counts_use = False  # whether `note_kept` is called for every large storage
     own_workspaces = False  # whether kernels have working memory of their own, and write none of what is given
+    keeps_softmax = False  # whether attention keeps what its gradient needs behind the result
 
     def allocate(self, nbytes: int) -> Any:
         """The address of `nbytes` bytes, aligned to 64; None when there is no memory left."""
