@@ -97,6 +97,7 @@ class Cuda(Backend):
 
     def __init__(self, card: Card, index: int | None = None) -> None:
         self.card = card
+        self.keeps_softmax = card.capability >= (8, 0)  # whose tensor cores compute it
         self.index = index
         self._plans = plans()
         self.kernels = set(self._plans)

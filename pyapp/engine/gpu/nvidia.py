@@ -193,7 +193,9 @@ class NvidiaCard(Card):
         }
         self.name = self._call("asking the card", "cuDeviceGetName", 128, self._device).split(b"\0")[0].decode()
         self.capability = of["major"], of["minor"]
-        self.architecture = f"sm_{of['major']}{of['minor']}"
+        # Products by warpgroups (native/cuda/warpgroups.h) are of this architecture alone.
+        alone = "a" if self.capability == (9, 0) else ""
+        self.architecture = f"sm_{of['major']}{of['minor']}{alone}"
         if self.capability < LEAST_CAPABILITY:
             least = ".".join(map(str, LEAST_CAPABILITY))
             raise KernelError(
