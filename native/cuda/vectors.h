@@ -1,6 +1,7 @@
 /* Views of several tensors with one shape, read and written by vectors of 16 bytes where they allow it. */
 #ifndef PYAPP_VECTORS_H
 #define PYAPP_VECTORS_H
+#include "gpu.h"
 
 enum { VECTOR = 16, UNDER_WAY = 4 }; /* bytes; vectors that a thread loads before it uses one */
 

@@ -98,3 +98,20 @@ def test_gradients_of_attention_use_what_it_kept(dtype: str, heads_first: bool, 
     found = gradients(DEVICE, dtype)
     for ours, exact in zip(found, gradients("cpu", "float32"), strict=True):
         assert_near(ours, exact.to(dtype))
+
+
+@pytest.mark.parametrize("columns", [40, 67])  # rows that begin at 16 bytes, and others
+@pytest.mark.parametrize("ignored", [-100, 3])
+def test_cross_entropy_of_16_bits_in_autocast(columns: int, ignored: int) -> None:
+    """The loss is float32, and the gradient has the dtype of the logits; both from logits that nothing rounds."""
+    logits, targets = normal(21, columns, seed=6) * 4, pyapp.arange(21) % 7
+    found = []
+    for device in ("cpu", DEVICE):
+        x = logits.bfloat16().to(device).requires_grad_()
+        with pyapp.autocast(pyapp.device(device).type, dtype=pyapp.bfloat16):
+            loss = pyapp.nn.functional.cross_entropy(x, targets.to(device), ignore_index=ignored)
+        loss.backward()
+        assert loss.dtype is pyapp.float32 and x.grad.dtype is pyapp.bfloat16
+        found.append((loss.detach().cpu(), x.grad.cpu()))
+    for expected, ours in zip(*found, strict=True):
+        assert_near(ours, expected)
