@@ -1,6 +1,6 @@
 /* Copies, fills, binary operations of f32 with short records, and activations with their gradients. */
 #include "arithmetic.h"
-#include "vmath.h"
+#include "halves.h"
 
 enum { SHARE = 64 }; /* elements: the shares of workers are multiples of it, a few cache lines */
 
@@ -136,20 +136,63 @@ BINARY_KERNEL(minimum_f32, vector_minimum)
 
 /* Functions of one element ----------------------------------------------------------------------------------------- */
 
-KERNEL(gelu_backward_f32)
+/* The derivatives of activations. The tanh of gelu is a sigmoid: 0.5 (1 + tanh(y)) = sigmoid(2 y). */
+INLINE vfloat vgelu_slope(vfloat x)
 {
-    float *grad_x = record->pointers[gelu_backward_f32_grad_x];
-    const float *x = record->pointers[gelu_backward_f32_x], *grad_y = record->pointers[gelu_backward_f32_grad_y];
-    int64_t first, last;
-    worker_share(record->dims[gelu_backward_f32_count], SHARE, worker, workers, &first, &last);
-    for (int64_t i = first; i < last; i += LANES) {
-        const int64_t n = last - i;
-        const vfloat in = vload_up_to(x + i, n);
-        vfloat bell;
-        const vfloat below = vnormal_below(in, &bell);
-        vstore_up_to(grad_x + i, vload_up_to(grad_y + i, n) * vfma(in * 0.398942280f, bell, below), n);
-    }
+    vfloat bell;
+    const vfloat below = vnormal_below(x, &bell);
+    return vfma(x * 0.398942280f, bell, below);
+}
+INLINE vfloat vgelu_tanh_slope(vfloat x)
+{
+    const vfloat square = x * x, share = vsigmoid(x * vfma(square, vsplat(0.0713548162726f), vsplat(1.59576912161f)));
+    const vfloat bend = share * (1.0f - share);
+    const vfloat more = x * bend * vfma(square, vsplat(0.214064448818f), vsplat(1.59576912161f));
+    return share + vselect(bend > 0.0f, more, bend); /* without infinity * 0 far out */
+}
+INLINE vfloat vsilu_slope(vfloat x)
+{
+    const vfloat share = vsigmoid(x);
+    return share * (1.0f + x * (1.0f - share));
+}
+
+#define SLOPES(slope)                                                                                                  \
+    for (int64_t i = first; i < last; i += LANES) {                                                                    \
+        const int64_t n = last - i;                                                                                    \
+        if (type == TYPE_float32) {                                                                                    \
+            const vfloat at = vload_up_to((const float *)x + i, n);                                                    \
+            vstore_up_to((float *)grad_x + i, vload_up_to((const float *)grad_y + i, n) * slope(at), n);               \
+        } else {                                                                                                       \
+            const vfloat at = load_halves((const uint16_t *)x + i, n, kind);                                           \
+            const vfloat grad = load_halves((const uint16_t *)grad_y + i, n, kind);                                    \
+            store_halves((uint16_t *)grad_x + i, to_halves(grad * slope(at), kind), n);                                \
+        }                                                                                                              \
+    }                                                                                                                  \
     return KERNEL_OK;
+
+KERNEL(activation_backward)
+{
+    static const uint32_t types[] = ACTIVATION_BACKWARD_TYPES;
+    const int64_t *d = record->dims, opcode = d[activation_backward_opcode], type = d[activation_backward_type];
+    void *grad_x = record->pointers[activation_backward_grad_x];
+    const void *x = record->pointers[activation_backward_x], *grad_y = record->pointers[activation_backward_grad_y];
+    const int kind = type == TYPE_float16 ? KIND_F16 : KIND_BF16;
+    const int64_t count = d[activation_backward_count];
+    int64_t first, last;
+    if (count <= 0)
+        return count ? KERNEL_BAD_ARGUMENT : KERNEL_OK;
+    if (opcode < 0 || opcode >= ACTIVATION_BACKWARD_COUNT || type < 0 || type >= TYPE_COUNT ||
+        !(types[opcode] >> type & 1))
+        return KERNEL_BAD_ARGUMENT;
+    worker_share(count, SHARE, worker, workers, &first, &last);
+    switch (opcode) {
+    case ACTIVATION_BACKWARD_gelu:
+        SLOPES(vgelu_slope)
+    case ACTIVATION_BACKWARD_gelu_tanh:
+        SLOPES(vgelu_tanh_slope)
+    default: /* silu */
+        SLOPES(vsilu_slope)
+    }
 }
 
 /* Gated activation of Shazeer, GLU Variants Improve Transformer (2020)

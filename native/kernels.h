@@ -252,8 +252,12 @@ KERNEL(sigmoid_f32, "y x | count |")
 KERNEL(tanh_f32, "y x | count |")
 KERNEL(silu_f32, "y x | count |")
 KERNEL(gelu_f32, "y x | count |")
-/* grad_x = grad_y * the derivative of gelu at x. */
-KERNEL(gelu_backward_f32, "grad_x x grad_y | count |")
+/* grad_x = grad_y * the derivative of an activation at x: OPCODE lines are explained at `unary`. All are dense. 16-bit
+ * floats are computed in float32 and rounded once. */
+OPCODE(activation_backward, gelu, "float16 bfloat16 float32", "same")
+OPCODE(activation_backward, gelu_tanh, "float16 bfloat16 float32", "same")
+OPCODE(activation_backward, silu, "float16 bfloat16 float32", "same")
+KERNEL(activation_backward, "grad_x x grad_y | opcode type count |")
 /* y = silu(gate) * up. A row of x is [gate | up], each of `columns` elements. */
 KERNEL(silu_mul_f32, "y x | rows columns y_stride x_stride |")
 /* The gradient of silu_mul_f32. All tensors are dense; rows of x and grad_x are 2 * columns wide. */

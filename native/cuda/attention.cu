@@ -680,7 +680,8 @@ template <int DIMS, bool PLAIN> DEVICE void attend_halves(const cached &c, uint1
     FOR_EACH_BLOCK(i, units * tiles)
     {
         const unit_and_tile at(i, units, tiles, true);
-        flash_forward<prompt, DIMS, PLAIN>(prompt(c, at.unit / c.heads, at.unit % c.heads), (int)at.tile * ROWS, shared);
+        flash_forward<prompt, DIMS, PLAIN>(prompt(c, at.unit / c.heads, at.unit % c.heads), (int)at.tile * ROWS,
+                                           shared);
     }
 }
 

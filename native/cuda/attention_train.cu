@@ -242,7 +242,10 @@ template <int ELEMENTS> struct halves_problem {
         return masked(p, batch, of_head, row, key, seen(p.softcap != 0 ? p.softcap * capped(scaled) : scaled));
     }
     /* The numbers of the first query. */
-    DEVICE_MEMBER float *numbers_of(int64_t of_head) const { return p.numbers + (batch * p.heads + of_head) * p.tokens; }
+    DEVICE_MEMBER float *numbers_of(int64_t of_head) const
+    {
+        return p.numbers + (batch * p.heads + of_head) * p.tokens;
+    }
     DEVICE_MEMBER int64_t numbers_apart() const { return p.batch * p.heads * p.tokens; }
 };
 
@@ -267,8 +270,7 @@ template <int ELEMENTS, int PASS, bool PLAIN> struct halves_forward : halves_pro
         return base_class::score(this->head, row, key, product);
     }
     template <int DIMS>
-    DEVICE_MEMBER void finish(int row, bool there, float base, float inverse, const float out[DIMS / 8][4],
-                              int h) const
+    DEVICE_MEMBER void finish(int row, bool there, float base, float inverse, const float out[DIMS / 8][4], int h) const
     {
         if (PASS == FORWARD) {
             if (there)
@@ -281,7 +283,8 @@ template <int ELEMENTS, int PASS, bool PLAIN> struct halves_forward : halves_pro
         for (int i = 0; i < DIMS / 4; i++) {
             const int column = i / 2 * 8 + LANE % 4 * 2 + i % 2;
             if (there && column < columns)
-                delta += out[i / 2][2 * h + i % 2] * load_float(this->grads.p, row * this->grads.stride + column, ELEMENTS);
+                delta +=
+                    out[i / 2][2 * h + i % 2] * load_float(this->grads.p, row * this->grads.stride + column, ELEMENTS);
         }
         delta = among<4>(delta, Sum()) * inverse;
         if (!there || LANE % 4)
@@ -380,7 +383,7 @@ template <int TYPE, int DIMS, bool PLAIN, int PASS> DEVICE void attend_halves(co
     constexpr int ROWS = FORWARD_ROWS(DIMS, PLAIN);
     using Task = halves_forward<TYPE, PASS, PLAIN>;
     const int64_t units = p.batch * p.heads, tiles = PARTS(p.tokens, ROWS);
-    FOR_EACH_BLOCK(i, units *tiles)
+    FOR_EACH_BLOCK(i, units * tiles)
     {
         const unit_and_tile at(i, units, tiles, true);
         const Task task(p, y, at.unit / p.heads, at.unit % p.heads);
@@ -403,7 +406,7 @@ DEVICE void gradient_of_halves(const problem &p, void *grad, void *second_grad, 
     using Task = halves_gradient<TYPE, OF_KEYS>;
     const int64_t heads = OF_KEYS ? p.kv_heads : p.heads, rows = OF_KEYS ? p.keys : p.tokens;
     const int64_t units = p.batch * heads, tiles = PARTS(rows, ROWS), chunks = DIMS / COLUMNS;
-    FOR_EACH_BLOCK(i, units *tiles *chunks)
+    FOR_EACH_BLOCK(i, units * tiles * chunks)
     {
         const unit_and_tile at(i / chunks, units, tiles, !OF_KEYS);
         const Task task(p, grad, second_grad, at.unit / heads, at.unit % heads * (OF_KEYS ? p.heads / p.kv_heads : 1));
@@ -460,7 +463,8 @@ template <int PASS> DEVICE void attend(const problem &p, void *to, float *shared
 /* ---- Kernels */
 
 KERNEL(masked_attention,
-       CHOOSE(TILE_CLASS == 0, FLOAT_BLOCKS(tokens, heads, value_dim), batch *heads *PARTS(tokens, HALVES_ROWS(LONGEST))),
+       CHOOSE(TILE_CLASS == 0, FLOAT_BLOCKS(tokens, heads, value_dim),
+              batch *heads *PARTS(tokens, HALVES_ROWS(LONGEST))),
        128, CHOOSE(TILE_CLASS == 0, FLOATS_SHARED, MAX(FLOATS_SHARED, HALVES_SHARED(LONGEST))))
 {
     DYNAMIC_SHARED(float, shared);

@@ -358,7 +358,8 @@ enum { NUMBERS = 3 }; /* of a query: the power of 2 of its sum, if PLAIN, else o
 #define GRADIENT_ROWS(dims, of_keys) ((dims) > 128 || (of_keys) ? 64 : 128)
 #define GRADIENT_OTHERS(dims, of_keys, plain) ((dims) > 128 ? 16 : ((dims) > 64 && !(of_keys)) || !(plain) ? 32 : 64)
 #define GRADIENT_SHARED(longest, of_keys)                                                                              \
-    (2 * (2 * CHOOSE(longest > 128, 64, CHOOSE(of_keys, 64, 128)) +                                                    \
+    (2 *                                                                                                               \
+         (2 * CHOOSE(longest > 128, 64, CHOOSE(of_keys, 64, 128)) +                                                    \
           3 * CHOOSE(longest > 128, 16, CHOOSE(longest > 64, CHOOSE(of_keys, 64, 32), 64))) *                          \
          (PADDED_ROW(HALVES_PADDED(longest))) +                                                                        \
      CHOOSE(of_keys, 2 * 3 * 4 * 64, 0))
@@ -405,10 +406,12 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
     const auto start_of = [&](int step) { return first + (step - segment_of(step) * each) * OTHERS; };
     const auto load_first = [&](int step) {
         const halves_matrix of = {task.others_first.p + segment_of(step) * task.first_step, task.others_first.stride};
-        load_rows<DIMS, OTHERS>(others + step % 2 * OTHERS * WIDTH, of, start_of(step), last, task.depth, first_aligned);
+        load_rows<DIMS, OTHERS>(others + step % 2 * OTHERS * WIDTH, of, start_of(step), last, task.depth,
+                                first_aligned);
     };
     const auto load_second = [&](int step) {
-        const halves_matrix of = {task.others_second.p + segment_of(step) * task.second_step, task.others_second.stride};
+        const halves_matrix of = {task.others_second.p + segment_of(step) * task.second_step,
+                                  task.others_second.stride};
         load_rows<DIMS, OTHERS>(second_others, of, start_of(step), last, task.second_depth, second_aligned);
     };
     /* Number i of an other, by the thread of that other. */
@@ -416,7 +419,8 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
         if (!OF_KEYS || step >= steps || (int)threadIdx.x >= OTHERS)
             return 0.0f;
         const int other = start_of(step) + (int)threadIdx.x;
-        return other < last ? task.numbers[segment_of(step) * task.segment_numbers + other + i * task.all_numbers] : 0.0f;
+        return other < last ? task.numbers[segment_of(step) * task.segment_numbers + other + i * task.all_numbers]
+                            : 0.0f;
     };
     const auto keep_number = [&](int step, int i, float number) {
         if (OF_KEYS && (int)threadIdx.x < OTHERS)
@@ -451,8 +455,8 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
         if (here) {
 #pragma unroll
             for (int i = 0; i < OTHERS / 2 * TILES; i++)
-                weights[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] = grads[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] =
-                    0;
+                weights[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] =
+                    grads[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] = 0;
             multiply_rows<TYPE, DIMS, TILES, OTHERS>(weights, rows + WARP * 16 * TILES * WIDTH, these);
             multiply_rows<TYPE, DIMS, TILES, OTHERS>(grads, second_rows + WARP * 16 * TILES * WIDTH, second_others);
 #pragma unroll
@@ -531,11 +535,12 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
             if (row >= task.rows)
                 continue;
             if (task.depth > column0)
-                store_row<TYPE, COLUMNS>(task.grad(row) + column0, task.depth - column0, PLAIN ? task.scale : 1.0f, out[m], h);
+                store_row<TYPE, COLUMNS>(task.grad(row) + column0, task.depth - column0, PLAIN ? task.scale : 1.0f,
+                                         out[m], h);
             if constexpr (OF_KEYS)
                 if (task.second_depth > column0)
-                    store_row<TYPE, COLUMNS>(task.second_grad(row) + column0, task.second_depth - column0, 1.0f, second_out[m],
-                                             h);
+                    store_row<TYPE, COLUMNS>(task.second_grad(row) + column0, task.second_depth - column0, 1.0f,
+                                             second_out[m], h);
         }
 }
 

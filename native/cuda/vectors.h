@@ -50,6 +50,7 @@ template <int VIEWS> DEVICE void find(int64_t *at, int64_t i, const views<VIEWS>
 {
     for (int v = 0; v < VIEWS; v++)
         at[v] = 0;
+#pragma unroll 1
     for (int k = 0; k < of.rank; k++) {
         int64_t place = i, next = 0;
         if (k + 1 < of.rank) { /* divisions of 32 bits take a fraction of the time */
@@ -105,12 +106,12 @@ template <int BYTES> DEVICE uint4 vector_at(const void *p, int64_t at, int64_t s
     return stride ? *(const uint4 *)((const uint8_t *)p + at * BYTES) : spread<BYTES>(p, at);
 }
 
-/* A thread's vectors: use(u, i) for vector i, which is the thread's number u of UNDER_WAY, first of each of `load`, then
- * of each of `store`. */
-template <class Load, class Store> DEVICE void for_vectors(int64_t count, Load load, Store store)
+/* Vectors first, first + apart .. before `count`, UNDER_WAY at a time: load(u, i) for each of them (i is the vector, and
+ * u its number among them), then store(u, i). */
+template <class Load, class Store>
+DEVICE void for_vectors_of(int64_t first, int64_t apart, int64_t count, Load load, Store store)
 {
-    const int64_t apart = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += UNDER_WAY * apart) {
+    for (int64_t i = first; i < count; i += UNDER_WAY * apart) {
 #pragma unroll
         for (int u = 0; u < UNDER_WAY; u++)
             if (i + u * apart < count)
@@ -120,6 +121,12 @@ template <class Load, class Store> DEVICE void for_vectors(int64_t count, Load l
             if (i + u * apart < count)
                 store(u, i + u * apart);
     }
+}
+
+/* The same for all threads of the grid side by side. */
+template <class Load, class Store> DEVICE void for_vectors(int64_t count, Load load, Store store)
+{
+    for_vectors_of((int64_t)blockIdx.x * blockDim.x + threadIdx.x, (int64_t)gridDim.x * blockDim.x, count, load, store);
 }
 
 /* ---- The floats of a vector: four, or eight of 16 bits */

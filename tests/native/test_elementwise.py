@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.native.checks import assert_guarded, normal, run_checked, strided, ulps
-from tests.native.kernels import BAD_ARGUMENT, OK, SIZES, Kernels, unaligned
+from tests.native.kernels import BAD_ARGUMENT, OK, SIZES, TYPES, Kernels, from_bf16, to_bf16, unaligned
 
 COUNTS = (*SIZES, 1000, 70_001)
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-40, 3.4e38, -3.4e38, 1.0], np.float32)
@@ -208,16 +209,54 @@ def test_gelu(kernels: Kernels, count: int) -> None:
     np.testing.assert_allclose(y, x * normal_below(x), rtol=6e-6, atol=1e-37)
 
 
+def gelu_tanh_slope(x: np.ndarray) -> np.ndarray:
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+    outer = 1 - np.tanh(inner) ** 2
+    return (1 + np.tanh(inner)) / 2 + x / 2 * outer * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x**2)
+
+
+def gelu_slope(x: np.ndarray) -> np.ndarray:
+    return normal_below(x) + x * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+
+
+SLOPES = {"gelu": gelu_slope, "gelu_tanh": gelu_tanh_slope, "silu": silu_slope}
+FLOATS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray], float]] = {
+    "float32": (lambda x: x, lambda x: x, 3e-6),
+    "float16": (lambda x: x.astype(np.float16), lambda x: x.astype(np.float64), 2.0**-11),
+    "bfloat16": (to_bf16, from_bf16, 2.0**-8),
+}
+
+
+@pytest.mark.parametrize("place", [unaligned, np.copy])
 @pytest.mark.parametrize("count", COUNTS[:-1])
-def test_gelu_backward(kernels: Kernels, count: int) -> None:
-    x, grad_y = unaligned(normal(count, scale=3)), unaligned(normal(count, seed=4))
-    grad_x = np.empty_like(x)
-    run_checked(kernels, "gelu_backward_f32", "grad_x", grad_x=grad_x, x=x, grad_y=grad_y, count=count)
-    wide = x.astype(np.float64)
-    slope = normal_below(x) + wide * np.exp(-(wide**2) / 2) / math.sqrt(2 * math.pi)
-    np.testing.assert_allclose(grad_x, grad_y * slope, rtol=3e-6, atol=3e-7)
-    run_checked(kernels, "gelu_backward_f32", "grad_x", grad_x=grad_y, x=x, grad_y=grad_y, count=count)
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", SLOPES)
+def test_activation_backward(kernels: Kernels, name: str, dtype: str, count: int, place: Any) -> None:
+    narrow, wide, error = FLOATS[dtype]
+    x, grad_y = place(narrow(normal(count, scale=3))), place(narrow(normal(count, seed=4)))
+    grad_x = place(np.empty_like(x))
+    slots = {"opcode": list(SLOPES).index(name), "type": TYPES[dtype], "count": count}
+    run_checked(kernels, "activation_backward", "grad_x", grad_x=grad_x, x=x, grad_y=grad_y, **slots)
+    slope = SLOPES[name](np.asarray(wide(x), np.float64))
+    np.testing.assert_allclose(wide(grad_x), wide(grad_y) * slope, rtol=2 * error, atol=1e-6)
+    run_checked(kernels, "activation_backward", "grad_x", grad_x=grad_y, x=x, grad_y=grad_y, **slots)
     assert grad_y.tobytes() == grad_x.tobytes()
+
+
+def test_activation_backward_far_out(kernels: Kernels) -> None:
+    """gelu by tanh has the slopes 0 and 1 far out, also where x * x overflows."""
+    x = np.array([np.nan, -np.inf, -3.4e38, -1e20, -60, 60, 1e20, 3.4e38, np.inf], np.float32)
+    grad, ones = np.empty_like(x), np.ones_like(x)
+    slots = {"opcode": list(SLOPES).index("gelu_tanh"), "type": TYPES["float32"], "count": x.size}
+    run_checked(kernels, "activation_backward", "grad_x", grad_x=grad, x=x, grad_y=ones, **slots)
+    np.testing.assert_allclose(grad, [np.nan, 0, 0, 0, 0, 1, 1, 1, 1], rtol=2e-7)
+
+
+@pytest.mark.parametrize("opcode, dtype", [(-1, "float32"), (3, "float32"), (0, "float64"), (0, "int32")])
+def test_activation_backward_refuses(kernels: Kernels, opcode: int, dtype: str) -> None:
+    x = np.zeros(4)
+    slots = {"opcode": opcode, "type": TYPES[dtype], "count": 4}
+    assert kernels.run("activation_backward", grad_x=np.empty(4), x=x, grad_y=x, **slots) == BAD_ARGUMENT
 
 
 def test_gelu_far_out(kernels: Kernels) -> None:
@@ -234,5 +273,6 @@ def test_gelu_of_special_values(kernels: Kernels) -> None:
     y, grad, ones = np.empty_like(x), np.empty_like(x), np.ones_like(x)
     run_checked(kernels, "gelu_f32", "y", y=y, x=x, count=x.size)
     np.testing.assert_array_equal(y, np.array([np.nan, np.inf, np.nan, 0, 0, 0, 3.4e38], np.float32))
-    run_checked(kernels, "gelu_backward_f32", "grad_x", grad_x=grad, x=x, grad_y=ones, count=x.size)
+    slots = {"opcode": list(SLOPES).index("gelu"), "type": TYPES["float32"], "count": x.size}
+    run_checked(kernels, "activation_backward", "grad_x", grad_x=grad, x=x, grad_y=ones, **slots)
     np.testing.assert_allclose(grad, [np.nan, np.nan, np.nan, 0, 0.5, 0, 1], rtol=2e-7)

@@ -211,6 +211,54 @@ def _sequences(x: Tensor) -> Tensor:
     return x if x.strides[3] == 1 and x.strides[2] == x.shape[3] else dense(x)
 
 
+def _turned(x: Tensor) -> Tensor:
+    """x (B, T, H, D) as (B, H, T, D), or the reverse."""
+    shape, strides = ((y[0], y[2], y[1], y[3]) for y in (x.shape, x.strides))
+    return make(x.storage, shape, strides, x.dtype, x.offset)
+
+
+def _folded(x: Tensor) -> Tensor | None:
+    """x (B, T, H, D) as (B H, T, 1, D), where its heads lie like batch entries, as in torch's layout; else None."""
+    batch, tokens, heads, size = x.shape
+    if x.strides[3] != 1 or (batch != 1 and x.strides[0] != heads * x.strides[2]):
+        return None
+    return make(x.storage, (batch * heads, tokens, 1, size), (x.strides[2], x.strides[1], size, 1), x.dtype, x.offset)
+
+
+def _unfolded(x: Tensor, heads: int) -> Tensor:
+    """The reverse of _folded for a dense x."""
+    entries, tokens, _, size = x.shape
+    shape, strides = (entries // heads, tokens, heads, size), (heads * tokens * size, size, tokens * size, 1)
+    return make(x.storage, shape, strides, x.dtype, x.offset)
+
+
+def _folded_mask(mask: Tensor, batch: int, heads: int) -> Tensor | None:
+    """A mask (B or 1, H or 1, T or 1, S or 1) as (B H or 1, 1, ...), or None."""
+    entries, own, *rest = mask.shape
+    steps = mask.strides
+    if own == 1 and (entries == 1 or heads == 1):
+        return mask
+    if entries != batch or own != heads or (batch != 1 and steps[0] != heads * steps[1]):
+        return None
+    return make(
+        mask.storage, (batch * heads, 1, *rest), (steps[1], steps[1], *steps[2:]), mask.dtype, mask.offset
+    )  # fmt: skip
+
+
+def _all_folded(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None] | None:
+    """q, k, v and the mask with heads as batch entries, where that saves dense copies; else None."""
+    heads = q.shape[2]
+    if heads != k.shape[2] or heads == 1 or all(x.strides[2] == x.shape[3] for x in (q, k, v)):
+        return None
+    own = None if mask is None else _folded_mask(mask, q.shape[0], heads)
+    folded = _folded(q), _folded(k), _folded(v)
+    if folded[0] is None or folded[1] is None or folded[2] is None or (own is None and mask is not None):
+        return None
+    return folded[0], folded[1], folded[2], own
+
+
 def _attention_workspace(
     q: Tensor, k: Tensor, v: Tensor, softcap: float | None, backward: bool
 ) -> tuple[Tensor | Storage, int]:
@@ -277,6 +325,9 @@ def _masked_attention(
 ) -> Any:  # fmt: skip
     if not _takes_mask(q, k, v, mask, softcap):
         return NotImplemented
+    folded = _all_folded(q, k, v, mask)
+    if folded is not None:
+        return _unfolded(_masked_attention(*folded, before, after, scale, softcap), q.shape[2])
     q, k, v = _sequences(q), _sequences(k), _sequences(v)
     y = empty_contiguous((*q.shape[:3], v.shape[3]), q.dtype, q.device)
     workspace, workers = _attention_workspace(q, k, v, softcap, backward=False)
@@ -292,6 +343,11 @@ def _masked_attention_backward(
 ) -> Any:  # fmt: skip
     if g.dtype is not q.dtype or not _takes_mask(q, k, v, mask, softcap) or (mask is not None and mask.requires_grad):
         return NotImplemented
+    folded = _all_folded(q, k, v, mask)
+    if folded is not None:
+        own, heads = _folded(_turned(dense(_turned(g)))), q.shape[2]
+        grads = _masked_attention_backward(own, *folded, before, after, scale, softcap)
+        return tuple(_unfolded(x, heads) for x in grads)
     q, k, v, g = _sequences(q), _sequences(k), _sequences(v), dense(g)
     grad_q = empty_contiguous(q.shape, q.dtype, q.device)
     grad_kv = empty_contiguous((k.numel() + v.numel(),), q.dtype, q.device)

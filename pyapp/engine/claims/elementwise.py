@@ -526,16 +526,31 @@ def _silu_mul_backward(g: Tensor, x: Tensor) -> Any:
     return (grad_x,)
 
 
-@claims("gelu_backward")
-def _gelu_backward(g: Tensor, x: Tensor, approximate: str = "none") -> Any:
-    if not (x.dtype is g.dtype is _F32) or approximate != "none":
+_SLOPES, _SLOPE_CODES = K["activation_backward"], opcodes("activation_backward")
+
+
+def _activation_gradient(name: str, g: Tensor, x: Tensor) -> Any:
+    """(g * the derivative of the activation at x,)"""
+    code, types = _SLOPE_CODES[name][:2]
+    if x.dtype is not g.dtype or x.dtype not in types:
         return NotImplemented
     if g.strides != x.strides or not is_packed(x):
         x, g = dense(x), dense(g)
     count = x.numel()
-    grad = make(Storage(4 * count, x.device), x.shape, x.strides, _F32)
-    K["gelu_backward_f32"].launch(count >> 6, grad, x, g, count)
+    grad = make(Storage(x.dtype.itemsize * count, x.device), x.shape, x.strides, x.dtype)
+    _SLOPES.launch(count >> 6, grad, x, g, code, CODES[x.dtype], count)
     return (grad,)
+
+
+@claims("gelu_backward")
+def _gelu_backward(g: Tensor, x: Tensor, approximate: str = "none") -> Any:
+    name = {"none": "gelu", "tanh": "gelu_tanh"}.get(approximate)
+    return NotImplemented if name is None else _activation_gradient(name, g, x)
+
+
+@claims("silu_backward")
+def _silu_backward(g: Tensor, x: Tensor) -> Any:
+    return _activation_gradient("silu", g, x)
 
 
 # ---- copies

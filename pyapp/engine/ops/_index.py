@@ -1725,6 +1725,7 @@ OP_MODULES: dict[str, str] = {
     "sign": "elementwise.arithmetic",
     "signbit": "elementwise.arithmetic",
     "silu": "activation",
+    "silu_backward": "activation",
     "silu_mul": "activation",
     "silu_mul_backward": "activation",
     "sin": "elementwise.trigonometry",

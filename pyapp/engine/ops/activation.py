@@ -45,10 +45,13 @@ relu = unary(
 
 
 @function(method=True, in_place=True)
-@op(vjp=lambda g, _, x: (g * (s := x.sigmoid()) * (1 + x * (1 - s)),))
+@op()
 def silu(x: Tensor) -> Tensor:
     """x * sigmoid(x) (Hendrycks & Gimpel 2016, arXiv 1606.08415)."""
     return x * x.sigmoid()
+
+
+silu_backward = fused_gradient(silu)
 
 
 @function()
