@@ -22,17 +22,29 @@ STEP(embedding_copy, 0, PARTS(tokens, 256), 256, 0)
                   id_bytes == 8 ? TYPE_int64 : TYPE_int32);
 }
 
-KERNEL(embedding_copy, PARTS(tokens *columns, 256), 256, 0)
+KERNEL(embedding_copy, PARTS(tokens *columns, 1024), 256, 0)
 {
-    const int64_t *d = record.dims, columns = d[embedding_copy_columns];
+    const int64_t *d = record.dims, bytes = d[embedding_copy_element_bytes], columns = d[embedding_copy_columns];
     const int type = d[embedding_copy_id_bytes] == 8 ? TYPE_int64 : TYPE_int32;
+    const int64_t row_bytes = columns * bytes, y_bytes = d[embedding_copy_y_stride] * bytes;
+    const uint8_t *w = (const uint8_t *)record.pointers[embedding_copy_w];
+    uint8_t *y = (uint8_t *)record.pointers[embedding_copy_y];
     if (failed)
         return;
+    if (is_aligned(w) && is_aligned(y) && (row_bytes | y_bytes) % VECTOR == 0) {
+        const int64_t vectors = row_bytes / VECTOR;
+        FOR_EACH(i, d[embedding_copy_tokens] * vectors)
+        {
+            const int64_t token = i <= INT32_MAX ? (uint32_t)i / (uint32_t)vectors : i / vectors;
+            const int64_t id = load_integer(record.pointers[embedding_copy_ids], token, type), at = i - token * vectors;
+            ((uint4 *)(y + token * y_bytes))[at] = ((const uint4 *)(w + id * row_bytes))[at];
+        }
+        return;
+    }
     FOR_EACH(i, d[embedding_copy_tokens] * columns)
     {
         const int64_t id = load_integer(record.pointers[embedding_copy_ids], i / columns, type);
-        copy_element(record.pointers[embedding_copy_y], i / columns * d[embedding_copy_y_stride] + i % columns,
-                     record.pointers[embedding_copy_w], id * columns + i % columns, d[embedding_copy_element_bytes]);
+        copy_element(y, i / columns * d[embedding_copy_y_stride] + i % columns, w, id * columns + i % columns, bytes);
     }
 }
 

@@ -1,5 +1,5 @@
-/* Cross entropy of one row of logits by the threads of a block, for floats of 16 and 32 bits. The logits are read once for
- * the sum of exponentials, and once more for the gradient, then mostly from the cache. */
+/* Softmax and cross entropy of one row of logits by the threads of a block, for floats of 16 and 32 bits. The logits are
+ * read once for the sum of exponentials, and once more for the result, then mostly from the cache. */
 #ifndef PYAPP_ENTROPY_H
 #define PYAPP_ENTROPY_H
 #include "vectors.h"
@@ -59,25 +59,19 @@ template <int BYTES> DEVICE exponentials sum_exponentials(const void *row, int64
     return exponentials{most, block_sum(largest == -INFINITE && sum == 0 ? 0.0f : sum * expf(largest - most))};
 }
 
-/* grad = each * (softmax(row) - one at `target`); grad may be the row itself. */
-template <int BYTES>
-DEVICE void entropy_gradient(void *grad, const void *row, int64_t columns, int type, exponentials of, int64_t target,
-                             float each)
+/* to[i] = f(row[i], i); `to` may be the row itself. */
+template <int BYTES, class F> DEVICE void map_row(void *to, const void *row, int64_t columns, int type, F f)
 {
     constexpr int width = VECTOR / BYTES;
-    const row_vectors<BYTES> parts(row, columns), out(grad, columns);
-    const int64_t count = parts.lead == out.lead ? parts.count : 0;
-    const float factor = each / of.sum;
-    const auto slope = [&](float logit, int64_t i) {
-        return expf(logit - of.largest) * factor - (i == target ? each : 0.0f);
-    };
+    const row_vectors<BYTES> parts(row, columns), others(to, columns);
+    const int64_t count = parts.lead == others.lead ? parts.count : 0;
     FOR_THREADS(i, columns - count * width)
     {
         const int64_t k = count ? parts.place(i) : i;
-        store_float(grad, k, type, slope(load_float(row, k, type), k));
+        store_float(to, k, type, f(load_float(row, k, type), k));
     }
     const uint4 *in = (const uint4 *)((const uint8_t *)row + parts.lead * BYTES);
-    uint4 *to = (uint4 *)((uint8_t *)grad + parts.lead * BYTES), x[UNDER_WAY];
+    uint4 *out = (uint4 *)((uint8_t *)to + parts.lead * BYTES), x[UNDER_WAY];
     for_vectors_of(
         threadIdx.x, blockDim.x, count, [&](int u, int64_t i) { x[u] = in[i]; },
         [&](int u, int64_t i) {
@@ -85,9 +79,20 @@ DEVICE void entropy_gradient(void *grad, const void *row, int64_t columns, int t
             floats_of<BYTES>(values, x[u], type);
 #pragma unroll
             for (int k = 0; k < width; k++)
-                values[k] = slope(values[k], parts.lead + i * width + k);
-            to[i] = vector_of<BYTES>(values, type);
+                values[k] = f(values[k], parts.lead + i * width + k);
+            out[i] = vector_of<BYTES>(values, type);
         });
+}
+
+/* grad = each * (softmax(row) - one at `target`); grad may be the row itself. */
+template <int BYTES>
+DEVICE void entropy_gradient(void *grad, const void *row, int64_t columns, int type, exponentials of, int64_t target,
+                             float each)
+{
+    const float factor = each / of.sum;
+    map_row<BYTES>(grad, row, columns, type, [&](float logit, int64_t i) {
+        return expf(logit - of.largest) * factor - (i == target ? each : 0.0f);
+    });
 }
 
 /* Zeros, where a target is ignored. */
