@@ -56,8 +56,10 @@ DEVICE int64_t row_at(const int32_t *table, int64_t parts, int64_t text, int64_t
 DEVICE bool can_attend(const launch &record, int32_t *status)
 {
     const int64_t *d = record.dims, kv_heads = d[cached_attention_kv_heads];
-    if (kv_heads <= 0 || d[cached_attention_heads] % kv_heads || d[cached_attention_head_dim] > 4096 ||
-        !row_bytes_of(d[cached_attention_type], d[cached_attention_head_dim]) || d[cached_attention_window] < 0) {
+    const int64_t heads = d[cached_attention_heads];
+    if (kv_heads <= 0 || heads < 0 || heads != quotient(heads, kv_heads) * kv_heads ||
+        d[cached_attention_head_dim] > 4096 || !row_bytes_of(d[cached_attention_type], d[cached_attention_head_dim]) ||
+        d[cached_attention_window] < 0) {
         report(KERNEL_BAD_ARGUMENT);
         return false;
     }
@@ -307,22 +309,35 @@ DEVICE void attend_part(const cached &c, float *shared, float *scratch, int64_t 
     __syncthreads();
 }
 
-/* Columns first .. first + 7 of a row, as stored. `aligned`: as of load_piece. */
-template <int TYPE> struct stored_piece {
+/* Columns first .. first + 7 of a row, as stored; zeros where they are not there. ALIGNED: as `aligned` of load_piece. */
+template <int TYPE, bool ALIGNED> struct stored_piece {
     static constexpr int WORDS = TYPE == TYPE_float32 ? 8 : TYPE == TYPE_float16 ? 4 : 2;
     uint32_t words[WORDS];
     float scale;
 
-    DEVICE_MEMBER void load(const char *row, int64_t first, int64_t dims, bool aligned)
+    DEVICE_MEMBER void load(const char *row, int first, int dims, bool there)
     {
-        scale = 1;
-        if (!aligned) { /* values, as floats or halves; of q8_0 those that are inside */
+        scale = 0;
 #pragma unroll
-            for (int i = 0; i < WORDS; i++)
-                words[i] = 0;
+        for (int i = 0; i < WORDS; i++)
+            words[i] = 0;
+        if (ALIGNED && TYPE == TYPE_uint8) {
+            if (there) {
+                const uint2 eight = __ldg((const uint2 *)(row + first));
+                words[0] = eight.x, words[1] = eight.y;
+            }
+        } else if (ALIGNED) {
+#pragma unroll
+            for (int i = 0; i < WORDS / 4; i++)
+                if (there) {
+                    const uint4 four = __ldg((const uint4 *)(row + WORDS / 2 * first) + i);
+                    words[4 * i] = four.x, words[(4 * i + 1) % WORDS] = four.y;
+                    words[(4 * i + 2) % WORDS] = four.z, words[(4 * i + 3) % WORDS] = four.w;
+                }
+        } else {
 #pragma unroll
             for (int i = 0; i < PIECE; i++)
-                if (first + i < dims) {
+                if (there && first + i < dims) {
                     if (TYPE == TYPE_float32)
                         words[i % WORDS] = ((const uint32_t *)row)[first + i];
                     else if (TYPE == TYPE_float16)
@@ -330,28 +345,11 @@ template <int TYPE> struct stored_piece {
                     else
                         words[i / 4 % WORDS] |= (uint32_t)((const uint8_t *)row)[first + i] << i % 4 * 8;
                 }
-        } else if (TYPE == TYPE_uint8) {
-            const uint2 eight = __ldg((const uint2 *)(row + first));
-            words[0] = eight.x, words[1] = eight.y;
-        } else {
-#pragma unroll
-            for (int i = 0; i < WORDS / 4; i++) {
-                const uint4 four = __ldg((const uint4 *)(row + WORDS / 2 * first) + i);
-                words[4 * i] = four.x, words[(4 * i + 1) % WORDS] = four.y;
-                words[(4 * i + 2) % WORDS] = four.z, words[(4 * i + 3) % WORDS] = four.w;
-            }
         }
-        if (TYPE == TYPE_uint8) {
+        if (TYPE == TYPE_uint8 && there) {
             const uint8_t *const at = (const uint8_t *)row + dims + first / Q8_COLUMNS * 2;
-            scale = f16_to_float(aligned ? __ldg((const uint16_t *)at) : (uint16_t)(at[0] | at[1] << 8));
+            scale = f16_to_float(ALIGNED ? __ldg((const uint16_t *)at) : (uint16_t)(at[0] | at[1] << 8));
         }
-    }
-    DEVICE_MEMBER void clear()
-    {
-        scale = 0;
-#pragma unroll
-        for (int i = 0; i < WORDS; i++)
-            words[i] = 0;
     }
     DEVICE_MEMBER float at(int i) const
     {
@@ -361,59 +359,95 @@ template <int TYPE> struct stored_piece {
     }
 };
 
+/* How the keys of a text are split among blocks: `each` for one, whole tiles of its warps. */
+DEVICE int keys_each(int keys, int splits, int tile)
+{
+    const int each = (int)((uint32_t)(keys + splits - 1) / (uint32_t)splits);
+    return PARTS(each, tile) * tile;
+}
+
+enum { FLASH_WARPS = FLASH_THREADS / 32, AHEAD = 8 /* parts that cached_attention_step2 loads at once */ };
+template <int TYPE, int HEADS, int LANES> struct key_tile {
+    static constexpr int ABREAST = 32 / LANES, LOADS = HEADS == 1 && TYPE != TYPE_float32 ? 8 : 4;
+    static constexpr int KEYS = ABREAST * LOADS, ALL = FLASH_WARPS * KEYS;
+};
+
+/* key_tile::ALL of what attend_few chooses; 0 where it is attend_part, which leaves no part out. */
+DEVICE int tile_of(const cached &c)
+{
+    const int lanes = c.dims <= 64    ? 8
+                      : c.dims <= 128 ? 16
+                                      : 32,
+              loads = c.group == 1 && c.type != TYPE_float32 ? 8 : 4;
+    return c.dims > 256 ? 0 : FLASH_WARPS * 32 / lanes * loads;
+}
+
 /* As attend_part, of heads of up to LANES pieces. LANES lanes share a key, of which each has the same columns of the key
  * and of its value: the loads of both are under way at the same time, and scores never leave the registers. Warps take keys in
- * turns, each with a softmax of its own; they are joined at the end. */
-template <int TYPE, int HEADS, int LANES>
+ * turns, each with a softmax of its own; they are joined at the end. PLAIN: pieces are aligned, and there is no table. */
+template <int TYPE, int HEADS, int LANES, bool PLAIN>
 DEVICE void attend_keys(const cached &c, float *shared, float *scratch, int64_t text, int64_t token, int64_t head,
                         int heads, int64_t split, int64_t splits)
 {
-    constexpr int ABREAST = 32 / LANES, LOADS = HEADS == 1 && TYPE != TYPE_float32 ? 8 : 4, KEYS = ABREAST * LOADS;
-    constexpr int FLASH_WARPS = FLASH_THREADS / 32, COLUMNS = LANES * PIECE;
+    using tile = key_tile<TYPE, HEADS, LANES>;
+    constexpr int LOADS = tile::LOADS, COLUMNS = LANES * PIECE;
     __shared__ float largest[FLASH_WARPS][HEADS_EACH], totals[FLASH_WARPS][HEADS_EACH];
-    const int64_t row = text * c.tokens + token, last = last_key(c, text, token), first = first_key(c, last);
-    const int64_t unit = FLASH_WARPS * KEYS, each = PARTS(quotient(last - first + splits - 1, splits), unit) * unit;
-    const int64_t from = first + split * each, to = smaller(from + each, last);
-    const int bytes = TYPE == TYPE_uint8 ? 8 : 16;
-    const bool aligned =
-        (uint64_t)c.k % bytes == 0 && (uint64_t)c.v % bytes == 0 && c.row_bytes % bytes == 0 && c.dims % PIECE == 0;
-    const int own = LANE / LANES;
-    const int64_t column = LANE % LANES * PIECE;
+    const int64_t row = text * c.tokens + token;
+    const int last = (int)last_key(c, text, token), first = (int)first_key(c, last);
+    const int each = keys_each(last - first, (int)splits, tile::ALL);
+    const int from = first + (int)split * each, to = MIN(from + each, last), dims = (int)c.dims;
+    if (from >= to && from > first)
+        return; /* cached_attention_step2 knows */
+    const int own = LANE / LANES, column = LANE % LANES * PIECE;
+    const int64_t kv_head = quotient(head, c.group);
+    const int64_t cache = (text * c.kv_heads + kv_head) * c.capacity * c.row_bytes; /* without a table */
     float query[HEADS][PIECE], sums[HEADS][PIECE] = {{0}};
     softmax_state states[HEADS];
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
+        const float *const q = c.q + row * c.q_stride + (head + h) * c.dims + column;
         states[h] = softmax_state{-INFINITE, 0};
 #pragma unroll
         for (int i = 0; i < PIECE; i++)
-            query[h][i] =
-                h < heads && column + i < c.dims ? c.q[row * c.q_stride + (head + h) * c.dims + column + i] : 0.0f;
+            query[h][i] = h < heads && column + i < dims ? q[i] : 0.0f;
     }
-    for (int64_t start = from + WARP * KEYS; start < to; start += unit) {
-        stored_piece<TYPE> keys[LOADS], values[LOADS];
+    for (int start = from + WARP * tile::KEYS; start < to; start += tile::ALL) {
+        stored_piece<TYPE, PLAIN> keys[LOADS], values[LOADS];
 #pragma unroll
         for (int u = 0; u < LOADS; u++) {
-            const int64_t key = start + u * ABREAST + own;
-            if (key < to && column < c.dims) {
-                const int64_t place = place_of(c, text, head, key);
-                keys[u].load(c.k + place, column, c.dims, aligned);
-                values[u].load(c.v + place, column, c.dims, aligned);
-            } else
-                keys[u].clear(), values[u].clear();
+            const int key = start + u * tile::ABREAST + own;
+            const bool there = key < to && column < dims;
+            const int64_t place =
+                PLAIN
+                    ? cache + (int64_t)key * c.row_bytes
+                    : row_at(c.table, c.parts, text, c.kv_heads, kv_head, c.capacity, there ? key : from) * c.row_bytes;
+            keys[u].load(c.k + place, column, dims, there);
+            values[u].load(c.v + place, column, dims, there);
         }
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
-            const float slope = c.slopes && h < heads ? c.slopes[head + h] : 0.0f;
             float scores[LOADS], most = -INFINITE;
 #pragma unroll
             for (int u = 0; u < LOADS; u++) {
-                const int64_t key = start + u * ABREAST + own;
                 float product = 0;
 #pragma unroll
                 for (int i = 0; i < PIECE; i++)
                     product += query[h][i] * keys[u].at(i);
-                product = among<LANES>(product, Sum());
-                scores[u] = key < to && h < heads ? score_of(c, product, slope, key, last) : -INFINITE;
+                scores[u] = among<LANES>(product, Sum()) * c.scale;
+            }
+            if (c.softcap != 0)
+#pragma unroll
+                for (int u = 0; u < LOADS; u++)
+                    scores[u] = c.softcap * tanhf(scores[u]);
+            if (c.slopes) {
+                const float slope = h < heads ? c.slopes[head + h] : 0.0f;
+#pragma unroll
+                for (int u = 0; u < LOADS; u++)
+                    scores[u] += slope * (float)(start + u * tile::ABREAST + own - (last - 1));
+            }
+#pragma unroll
+            for (int u = 0; u < LOADS; u++) {
+                scores[u] = start + u * tile::ABREAST + own < to ? seen(scores[u]) : -INFINITE;
                 most = Larger()(most, scores[u]);
             }
             for (int apart = 16; apart >= LANES; apart >>= 1)
@@ -486,14 +520,19 @@ DEVICE void attend_few(const cached &c, float *shared, float *scratch, int64_t r
                        int64_t split, int64_t splits, int64_t chunk)
 {
     const int64_t text = quotient(row, c.tokens), token = row - text * c.tokens, head_dim = c.dims;
-    const int kind = DIMS_KIND;
+    const int kind = DIMS_KIND, bytes = TYPE == TYPE_uint8 ? 8 : 16;
+    const bool plain =
+        !c.table && ((uint64_t)c.k | (uint64_t)c.v | (uint64_t)c.row_bytes) % bytes == 0 && c.dims % PIECE == 0;
     constexpr int GROUPED = HEADS > 1;
     if (COMPILED_KIND(1 + GROUPED) && kind == 0)
-        attend_keys<TYPE, HEADS, 8>(c, shared, scratch, text, token, head, heads, split, splits);
+        plain ? attend_keys<TYPE, HEADS, 8, true>(c, shared, scratch, text, token, head, heads, split, splits)
+              : attend_keys<TYPE, HEADS, 8, false>(c, shared, scratch, text, token, head, heads, split, splits);
     else if (COMPILED_KIND(3 + GROUPED) && kind == 1)
-        attend_keys<TYPE, HEADS, 16>(c, shared, scratch, text, token, head, heads, split, splits);
+        plain ? attend_keys<TYPE, HEADS, 16, true>(c, shared, scratch, text, token, head, heads, split, splits)
+              : attend_keys<TYPE, HEADS, 16, false>(c, shared, scratch, text, token, head, heads, split, splits);
     else if (COMPILED_KIND(5 + GROUPED) && kind == 2)
-        attend_keys<TYPE, HEADS, 32>(c, shared, scratch, text, token, head, heads, split, splits);
+        plain ? attend_keys<TYPE, HEADS, 32, true>(c, shared, scratch, text, token, head, heads, split, splits)
+              : attend_keys<TYPE, HEADS, 32, false>(c, shared, scratch, text, token, head, heads, split, splits);
     else if (COMPILED_KIND(7 + GROUPED) && kind == 3)
         attend_part<TYPE, HEADS>(c, shared, scratch, text, token, head, heads, split, splits, chunk * VALUE_COLUMNS);
 }
@@ -504,7 +543,7 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, HEAD_UNITS *SPLITS *PARTS
 {
     DYNAMIC_SHARED(float, shared);
     const bool stop = failed; /* this load and that of the position wait together */
-    if (!COMPILED_FEW || !can_attend(record, status) || stop)
+    if (!can_attend(record, status) || stop || !COMPILED_FEW)
         return;
     const cached c = cached_of(record);
     const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity,
@@ -533,24 +572,31 @@ STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0),
 {
     __shared__ float weights[64];
     const bool stop = failed; /* this load and that of the position wait together */
-    if (!COMPILED_FEW || !can_attend(record, status) || stop)
+    if (!can_attend(record, status) || stop || !COMPILED_FEW)
         return;
     const cached c = cached_of(record);
     const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity,
                   parts = c.parts;
     const int64_t splits = SPLITS, step = c.dims + 2;
+    const int tile = tile_of(c);
     FOR_EACH_BLOCK(i, texts * tokens * heads)
     {
+        const int64_t row = quotient(i, heads), text = quotient(row, tokens),
+                      last = last_key(c, text, row - text * tokens);
+        const int keys = (int)(last - first_key(c, last)), each = tile ? keys_each(keys, (int)splits, tile) : 1;
+        const int used = tile ? PARTS(keys, each) : (int)splits;
         const float *const from = (const float *)scratch + i * splits * step;
-        softmax_state all = {-INFINITE, 0}; /* every warp looks for itself, two of the up to 64 parts a lane */
-        float most[2], total[2];
+        float most[2], total[2], ahead[AHEAD]; /* the loads wait together */
 #pragma unroll
-        for (int k = 0; k < 2; k++) {
-            const int64_t split = LANE + 32 * k;
-            most[k] = split < splits ? from[split * step] : -INFINITE;
-            total[k] = split < splits ? from[split * step + 1] : 0.0f;
+        for (int k = 0; k < 2; k++) { /* every warp looks for itself, two of the up to 64 parts a lane */
+            const int split = LANE + 32 * k;
+            most[k] = split < used ? from[split * step] : -INFINITE;
+            total[k] = split < used ? from[split * step + 1] : 0.0f;
         }
-        all.largest = warp_reduce(Larger()(most[0], most[1]), Larger());
+#pragma unroll
+        for (int split = 0; split < AHEAD; split++)
+            ahead[split] = split < used && threadIdx.x < c.dims ? from[split * step + 2 + threadIdx.x] : 0.0f;
+        softmax_state all = {warp_reduce(Larger()(most[0], most[1]), Larger()), 0};
 #pragma unroll
         for (int k = 0; k < 2; k++) {
             const float weight = all.weight(most[k]);
@@ -564,12 +610,18 @@ STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0),
         FOR_THREADS(column, c.dims)
         {
             float sum = 0;
-#pragma unroll 8
-            for (int64_t s = 0; s < splits; s++) {
-                const float part = from[s * step + 2 + column];
-                sum += weights[s] != 0 ? weights[s] * part : 0.0f;
+#pragma unroll
+            for (int split = 0; split < AHEAD; split++) {
+                const float weight = weights[split];
+                if (split < used && weight != 0)
+                    sum += weight * (column == threadIdx.x ? ahead[split] : from[split * step + 2 + column]);
             }
-            c.y[i / heads * c.y_stride + i % heads * c.dims + column] = sum * factor;
+#pragma unroll 8
+            for (int split = AHEAD; split < used; split++) {
+                const float part = from[split * step + 2 + column];
+                sum += weights[split] != 0 ? weights[split] * part : 0.0f;
+            }
+            c.y[row * c.y_stride + (i - row * heads) * c.dims + column] = sum * factor;
         }
         __syncthreads();
     }
@@ -638,7 +690,7 @@ struct prompt {
     DEVICE_MEMBER void result(int64_t row, int64_t column, float value) const { own_y(row)[column] = value; }
 
     /* Rows as float16, which numbers that are too large are clamped to. */
-    template <int DIMS, int COUNT> DEVICE_MEMBER void load(uint16_t *to, int row0) const
+    template <int DIMS, int COUNT, bool SWIZZLED> DEVICE_MEMBER void load(uint16_t *to, int row0) const
     {
         const bool aligned = (uint64_t)c.q % 16 == 0 && c.q_stride % 4 == 0 && c.dims % 4 == 0;
 #pragma unroll 4
@@ -655,7 +707,7 @@ struct prompt {
             }
             for (int e = 0; e < 4; e++)
                 x[e] = x[e] - x[e] == 0 ? fminf(fmaxf(x[e], -65504.0f), 65504.0f) : x[e];
-            *(uint2 *)(to + row * PADDED_ROW(DIMS) + column) =
+            *(uint2 *)(to + place_of_number<DIMS, COUNT, SWIZZLED>(row, column)) =
                 uint2{pair_of<TYPE>(x[0], x[1]), pair_of<TYPE>(x[2], x[3])};
         }
     }

@@ -1,17 +1,16 @@
 /* y = x w^T (+ residual) with weights in float32 and 16-bit floats. A few rows of x: the weights are read once and side by
- * side, up to PLAIN_ROWS rows by a warp for each output, more by tensor cores. Many rows: tiles. Float32 x and 16-bit
+ * side, one row by a warp for each output, more by tensor cores. Many rows: tiles. Float32 x and 16-bit
  * weights: tensor cores take x as the sum of two or three bfloat16, which have 16 or 24 bits of it, and float16 weights as
  * the sum of two, which have all. */
 #include "product.h"
 #include "read_once.h"
 
-#define PLAIN_ROWS 4
 #define FEW_ROWS 32
 #define FEW_FLOAT_ROWS 8
 #define PLAIN_BLOCKS PARTS(outputs, 8)
-#define FEW_BLOCKS CHOOSE(rows <= PLAIN_ROWS, PLAIN_BLOCKS, CHOOSE(rows <= 8, PARTS(outputs, 16), PARTS(outputs, 32)))
-#define FEW_FLOAT_KIND CHOOSE(rows > FEW_FLOAT_ROWS, 0, 1 + (rows > 1) + (rows > PLAIN_ROWS))
-#define FEW_KIND CHOOSE(rows > FEW_ROWS, 0, 1 + (rows > 1) + (rows > PLAIN_ROWS) + (rows > 8) + (rows > 16))
+#define FEW_BLOCKS CHOOSE(rows <= 1, PLAIN_BLOCKS, CHOOSE(rows <= 8, PARTS(outputs, 16), PARTS(outputs, 32)))
+#define FEW_FLOAT_KIND CHOOSE(rows > FEW_FLOAT_ROWS, 0, 1 + (rows > 1))
+#define FEW_KIND CHOOSE(rows > FEW_ROWS, 0, 1 + (rows > 1) + (rows > 8) + (rows > 16))
 enum { FEW_WARPS = 8, PIECE = 8, PLAIN_AHEAD = 4, GATHERED = FEW_WARPS * 32 * FEW_ROWS };
 
 /* Four elements from i on, with one load where they are aligned. */
@@ -280,15 +279,13 @@ template <int X, int W> DEVICE void few_rows(const linear_task &t, float *gather
     const int kind = FEW_KIND;
     if (COMPILED(VARIED == 1) && kind == 1)
         plain_groups<X, W, 1>(t);
-    else if (COMPILED(VARIED == 2) && kind == 2)
-        plain_groups<X, W, PLAIN_ROWS>(t);
-    else if (COMPILED(VARIED > 2) && (W == TYPE_float32 || !HAS_TENSOR_CORES || !has_aligned_pieces(t)))
-        plain_groups<X, W, W == TYPE_float32 ? FEW_FLOAT_ROWS : PLAIN_ROWS>(t);
-    else if (W != TYPE_float32 && COMPILED(VARIED == 3) && kind == 3)
+    else if (COMPILED(VARIED > 1) && (W == TYPE_float32 || !HAS_TENSOR_CORES || !has_aligned_pieces(t)))
+        plain_groups<X, W, W == TYPE_float32 ? FEW_FLOAT_ROWS : 4>(t);
+    else if (W != TYPE_float32 && COMPILED(VARIED == 2) && kind == 2)
         fragment_rows<X, W, 1, 1>(t, gathered);
-    else if (W != TYPE_float32 && COMPILED(VARIED == 4) && kind == 4)
+    else if (W != TYPE_float32 && COMPILED(VARIED == 3) && kind == 3)
         fragment_rows<X, W, 2, 2>(t, gathered);
-    else if (W != TYPE_float32 && COMPILED(VARIED == 5) && kind == 5)
+    else if (W != TYPE_float32 && COMPILED(VARIED == 4) && kind == 4)
         fragment_rows<X, W, 2, 4>(t, gathered);
 }
 

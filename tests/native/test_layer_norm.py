@@ -38,6 +38,15 @@ def test_layer_norm(kernels: Kernels, rows: int, columns: int) -> None:
     assert x.tobytes() == y.tobytes()
 
 
+@pytest.mark.parametrize("rows, columns", [(9, 4), (3, 128), (9, 1024), (2, 1028), (2, 4096), (1, 8192), (1, 8196)])
+def test_layer_norm_of_aligned_rows(kernels: Kernels, rows: int, columns: int) -> None:
+    x, y = normal(rows, columns, scale=3) + np.float32(2), np.empty((rows, columns), np.float32)
+    weight, bias = normal(columns, seed=4), normal(columns, seed=5)
+    sizes = {"rows": rows, "columns": columns, "x_stride": columns, "y_stride": columns, "epsilon": EPSILON}
+    run_checked(kernels, "layer_norm_f32", "y", y=y, x=x, weight=weight, bias=bias, **sizes)
+    np.testing.assert_allclose(y, normalised(x)[0] * weight + bias, rtol=1e-5, atol=2e-6)
+
+
 def test_a_large_mean_costs_no_digits(kernels: Kernels) -> None:
     x = normal(3, 67) + np.float32(4096)
     y, ones, zeros = np.empty_like(x), np.ones(67, np.float32), np.zeros(67, np.float32)

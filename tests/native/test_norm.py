@@ -41,6 +41,14 @@ def test_rms_norm(kernels: Kernels, rows: int, columns: int) -> None:
     np.testing.assert_allclose(y, rms_norm(x, weight), rtol=1e-6, atol=1e-30)
 
 
+@pytest.mark.parametrize("rows, columns", [(9, 4), (3, 128), (9, 1024), (2, 1028), (2, 4096), (1, 8192), (1, 8196)])
+def test_rms_norm_of_aligned_rows(kernels: Kernels, rows: int, columns: int) -> None:
+    x, weight, y = normal(rows, columns, scale=3), normal(columns, seed=4), np.empty((rows, columns), np.float32)
+    strides = {"rows": rows, "columns": columns, "y_stride": columns, "x_stride": columns, "epsilon": EPSILON}
+    run_checked(kernels, "rms_norm_f32", "y", y=y, x=x, weight=weight, **strides)
+    np.testing.assert_allclose(y, rms_norm(x, weight), rtol=2e-6, atol=1e-30)
+
+
 def test_rms_norm_in_place_and_special_rows(kernels: Kernels) -> None:
     x, weight = normal(5, 33), np.ones(33, np.float32)
     x[1, 32], x[2, 0], x[3] = np.nan, np.inf, 0
