@@ -12,8 +12,9 @@ enum { REDUCE_THREADS = 256 };
     CHOOSE(reduced > WARP_LINE, 256, CHOOSE(reduced > THREAD_LINE, 32, CHOOSE(lines > 64, 1, 32)))
 #define REDUCE_TILE(inner) CHOOSE(inner > 64, 128, CHOOSE(inner > 32, 64, 32))
 #define REDUCE_TILES(outer, inner, across) CHOOSE(across, outer *PARTS(inner, REDUCE_TILE(inner)), outer *inner)
+/* 264 blocks run at once on a card with 132 multiprocessors; a few more would wait for all of them. */
 #define REDUCE_SPLITS(outer, reduced, inner, across)                                                                   \
-    MAX(1, MIN(PARTS(512, MAX(1, REDUCE_TILES(outer, inner, across))), reduced / CHOOSE(across, 64, 4096)))
+    MAX(1, MIN(264 / MAX(1, REDUCE_TILES(outer, inner, across)), reduced / CHOOSE(across, 64, 4096)))
 #define REDUCE_BLOCKS(splits, outer, reduced, inner, across)                                                           \
     CHOOSE(CHOOSE(reduced > THREAD_LINE, across, 0), splits *REDUCE_TILES(outer, inner, 1),                            \
            PARTS(splits *outer *inner *LINE_THREADS(reduced, outer *inner), 256))
@@ -302,14 +303,22 @@ DEVICE void tile_of_vectors(const reduction &r, int64_t start, int tile, int64_t
     const bool squares = r.opcode == REDUCE_sum_squares, largest = r.opcode == REDUCE_max, sums = !is_extreme(r.opcode);
     const uint8_t *p = (const uint8_t *)r.x + (start + lane * width) * BYTES;
     uint4 x[UNDER_WAY];
-    double *own = results + (int)threadIdx.x / lanes * tile + lane * width;
+    double *own = results + (int)threadIdx.x / lanes * tile + lane; /* column k of the thread lies k * lanes further */
     float part[width];
     int held = 0;
+    bool is_first = true;
+    const auto keep = [&] {
 #pragma unroll
-    for (int k = 0; k < width; k++) {
-        own[k] = 0;
+        for (int k = 0; k < width; k++) {
+            own[k * lanes] = is_first ? part[k] : own[k * lanes] + part[k];
+            part[k] = 0;
+        }
+        is_first = false;
+        held = 0;
+    };
+#pragma unroll
+    for (int k = 0; k < width; k++)
         part[k] = sums ? 0.0f : largest ? -INFINITE : INFINITE;
-    }
     for_vectors_of(
         first + (int)threadIdx.x / lanes, groups, last,
         [&](int u, int64_t row) { x[u] = *(const uint4 *)(p + row * r.x_reduced * BYTES); },
@@ -320,14 +329,8 @@ DEVICE void tile_of_vectors(const reduction &r, int64_t start, int tile, int64_t
 #pragma unroll
                 for (int k = 0; k < width; k++)
                     part[k] += squares ? values[k] * values[k] : values[k];
-                if (++held == 256) { /* so many are added in float32 */
-                    held = 0;
-#pragma unroll
-                    for (int k = 0; k < width; k++) {
-                        own[k] += part[k];
-                        part[k] = 0;
-                    }
-                }
+                if (++held == 256) /* so many are added in float32 */
+                    keep();
             } else
 #pragma unroll
                 for (int k = 0; k < width; k++) {
@@ -335,9 +338,7 @@ DEVICE void tile_of_vectors(const reduction &r, int64_t start, int tile, int64_t
                     part[k] = better || values[k] != values[k] ? values[k] : part[k];
                 }
         });
-#pragma unroll
-    for (int k = 0; k < width; k++)
-        own[k] += part[k];
+    keep();
     __syncthreads();
 }
 
@@ -357,14 +358,15 @@ DEVICE void reduce_tile(const reduction &r, int64_t at, void *scratch)
             tile_of_vectors<4>(r, start, tile, first, last, results);
         else
             tile_of_vectors<2>(r, start, tile, first, last, results);
-        const int groups = REDUCE_THREADS / (tile / width);
+        const int lanes = tile / width, groups = REDUCE_THREADS / lanes;
+        const int own_column = (int)threadIdx.x % lanes * width + (int)threadIdx.x / lanes;
         if ((int)threadIdx.x < tile) {
             state own = no_state(r.opcode);
             for (int g = 0; g < groups; g++) {
                 const state one = {results[g * tile + threadIdx.x], 0, 0, 0};
                 own = merged(r.opcode, true, own, one);
             }
-            finish(r, outer * r.inner + column + threadIdx.x, split, own, scratch);
+            finish(r, outer * r.inner + column + own_column, split, own, scratch);
         }
         __syncthreads();
         return;
