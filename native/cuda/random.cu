@@ -38,6 +38,8 @@ DEVICE void fill_random(const launch &record, bool normal)
     const int64_t count = d[random_uniform_count];
     const uint64_t seed = (uint64_t)(state ? state[0] : d[random_uniform_seed]);
     const uint64_t offset = (uint64_t)d[random_uniform_offset] + (uint64_t)(state ? state[1] : 0);
+    float *y = (float *)record.pointers[random_uniform_y];
+    const bool aligned = (uint64_t)y % 16 == 0;
     FOR_EACH(i, PARTS(count, 4))
     {
         uint32_t words[4];
@@ -45,9 +47,14 @@ DEVICE void fill_random(const launch &record, bool normal)
         philox(words, offset + (uint64_t)i, seed);
         if (normal)
             to_normal(out, words);
-        for (int k = 0; k < 4 && 4 * i + k < count; k++)
-            ((float *)record.pointers[random_uniform_y])[4 * i + k] =
-                normal ? out[k] : (float)(words[k] >> 8) * 0x1p-24f;
+        else
+            for (int k = 0; k < 4; k++)
+                out[k] = (float)(words[k] >> 8) * 0x1p-24f;
+        if (aligned && 4 * i + 4 <= count)
+            ((float4 *)y)[i] = float4{out[0], out[1], out[2], out[3]};
+        else
+            for (int k = 0; k < 4 && 4 * i + k < count; k++)
+                y[4 * i + k] = out[k];
     }
 }
 
