@@ -110,17 +110,23 @@ KERNEL(minimum_f32, PARTS(count, 1024), 256, 0) { BINARY(a < b || a != a ? a : b
 
 /* ---- Gradients of activations */
 
-DEVICE float slope_of(int64_t opcode, float x)
+/* The sigmoid, of a result with so many bytes. */
+template <int BYTES> DEVICE float sigmoid_of(float x)
+{
+    return BYTES == 2 ? short_quotient(1.0f, 1.0f + short_exp(-x)) : 1.0f / (1.0f + expf(-x));
+}
+
+template <int BYTES> DEVICE float slope_of(int64_t opcode, float x)
 {
     const float square = x * x;
     if (opcode == ACTIVATION_BACKWARD_gelu)
         return 0.5f * erfcf(x * -0.70710678118f) + x * 0.398942280f * expf(-0.5f * square);
     if (opcode == ACTIVATION_BACKWARD_silu) {
-        const float share = 1.0f / (1.0f + expf(-x));
+        const float share = sigmoid_of<BYTES>(x);
         return share * (1.0f + x * (1.0f - share));
     }
     /* 0.5 (1 + tanh(y)) is a sigmoid of 2 y */
-    const float share = 1.0f / (1.0f + expf(-x * (1.59576912161f + 0.0713548162726f * square)));
+    const float share = sigmoid_of<BYTES>(x * (1.59576912161f + 0.0713548162726f * square));
     const float bend = share * (1.0f - share);
     return share + (bend > 0 ? x * bend * (1.59576912161f + 0.214064448818f * square) : bend);
 }
@@ -143,13 +149,13 @@ DEVICE void slopes(int64_t opcode, int type, int64_t count, void *grad_x, const 
             floats_of<BYTES>(g, grad[u], type);
 #pragma unroll
             for (int k = 0; k < width; k++)
-                g[k] *= slope_of(opcode, at[k]);
+                g[k] *= slope_of<BYTES>(opcode, at[k]);
             ((uint4 *)grad_x)[i] = vector_of<BYTES>(g, type);
         });
     FOR_EACH(rest, count - width * vectors)
     {
         const int64_t i = width * vectors + rest;
-        store_float(grad_x, i, type, load_float(grad_y, i, type) * slope_of(opcode, load_float(x, i, type)));
+        store_float(grad_x, i, type, load_float(grad_y, i, type) * slope_of<BYTES>(opcode, load_float(x, i, type)));
     }
 }
 

@@ -116,10 +116,26 @@ DEVICE state state_of(int64_t opcode, bool real, const void *x, int64_t at, int 
     return s;
 }
 
+DEVICE bool is_sum(int64_t opcode) { return opcode == REDUCE_sum || opcode == REDUCE_sum_squares; }
+
 /* The states of all threads whose number has the same rest by `width`, in threads 0 .. width - 1. */
 DEVICE state merge_block(int64_t opcode, bool real, state own, int width)
 {
     __shared__ state states[REDUCE_THREADS];
+    if (is_sum(opcode) && real) {
+        double *const sums = (double *)states;
+        if (width == 1) {
+            own.real = block_sum(own.real);
+            return own;
+        }
+        sums[threadIdx.x] = own.real;
+        __syncthreads();
+        if ((int)threadIdx.x < width)
+            for (int i = threadIdx.x + width; i < REDUCE_THREADS; i += width)
+                own.real += sums[i];
+        __syncthreads();
+        return own;
+    }
     states[threadIdx.x] = own;
     __syncthreads();
     for (int half = REDUCE_THREADS / 2; half >= width; half /= 2) {
@@ -135,7 +151,7 @@ DEVICE state merge_block(int64_t opcode, bool real, state own, int width)
 /* Of all lanes, in lane 0. */
 DEVICE state merge_warp(int64_t opcode, bool real, state own)
 {
-    const bool sum = opcode == REDUCE_sum || opcode == REDUCE_sum_squares;
+    const bool sum = is_sum(opcode);
     for (int apart = 16; apart; apart >>= 1) {
         state other = own;
         other.real = __shfl_xor_sync(EVERY_LANE, own.real, apart);
@@ -152,8 +168,6 @@ DEVICE state merge_warp(int64_t opcode, bool real, state own)
 }
 
 /* ---- What one thread of `threads` makes of elements first .. last - 1 of a line */
-
-DEVICE bool is_float_sum(const reduction &r) { return r.opcode == REDUCE_sum || r.opcode == REDUCE_sum_squares; }
 
 /* Of any types and strides. */
 DEVICE state any_part(const reduction &r, int64_t begin, int64_t first, int64_t last, int thread, int threads)
@@ -174,7 +188,7 @@ DEVICE state dense_part(const reduction &r, int64_t begin, int64_t first, int64_
     const int64_t lead = MIN(count, (int64_t)((0 - (uint64_t)p) & (VECTOR - 1)) / BYTES);
     const int64_t vectors = (count - lead) / width;
     const uint4 *in = (const uint4 *)(p + lead * BYTES);
-    if (!is_float_sum(r) && !is_extreme(r.opcode) && r.opcode != REDUCE_var)
+    if (!is_sum(r.opcode) && !is_extreme(r.opcode) && r.opcode != REDUCE_var)
         return any_part(r, begin, first, last, thread, threads);
     state own = no_state(r.opcode);
     for (int64_t i = thread; i < count - vectors * width; i += threads) { /* before and after the vectors */
@@ -288,12 +302,12 @@ DEVICE void tile_of_vectors(const reduction &r, int64_t start, int tile, int64_t
     const bool squares = r.opcode == REDUCE_sum_squares, largest = r.opcode == REDUCE_max, sums = !is_extreme(r.opcode);
     const uint8_t *p = (const uint8_t *)r.x + (start + lane * width) * BYTES;
     uint4 x[UNDER_WAY];
-    double total[width];
+    double *own = results + (int)threadIdx.x / lanes * tile + lane * width;
     float part[width];
     int held = 0;
 #pragma unroll
     for (int k = 0; k < width; k++) {
-        total[k] = 0;
+        own[k] = 0;
         part[k] = sums ? 0.0f : largest ? -INFINITE : INFINITE;
     }
     for_vectors_of(
@@ -306,11 +320,11 @@ DEVICE void tile_of_vectors(const reduction &r, int64_t start, int tile, int64_t
 #pragma unroll
                 for (int k = 0; k < width; k++)
                     part[k] += squares ? values[k] * values[k] : values[k];
-                if (++held == 64) { /* so many are added in float32 */
+                if (++held == 256) { /* so many are added in float32 */
                     held = 0;
 #pragma unroll
                     for (int k = 0; k < width; k++) {
-                        total[k] += part[k];
+                        own[k] += part[k];
                         part[k] = 0;
                     }
                 }
@@ -321,10 +335,9 @@ DEVICE void tile_of_vectors(const reduction &r, int64_t start, int tile, int64_t
                     part[k] = better || values[k] != values[k] ? values[k] : part[k];
                 }
         });
-    double *own = results + (int)threadIdx.x / lanes * tile + lane * width;
 #pragma unroll
     for (int k = 0; k < width; k++)
-        own[k] = total[k] + part[k];
+        own[k] += part[k];
     __syncthreads();
 }
 
@@ -338,7 +351,7 @@ DEVICE void reduce_tile(const reduction &r, int64_t at, void *scratch)
     const int bytes = (int)type_bytes(r.type), width = VECTOR / bytes;
     const bool fits = r.x_inner == 1 && column + tile <= r.inner && r.x_reduced % width == 0 &&
                       is_aligned((const uint8_t *)r.x + start * bytes);
-    const bool simple = is_float_sum(r) || r.opcode == REDUCE_max || r.opcode == REDUCE_min;
+    const bool simple = is_sum(r.opcode) || r.opcode == REDUCE_max || r.opcode == REDUCE_min;
     if (fits && simple && r.y_type != TYPE_float64 && type_in(r.type, TYPES_HALF | BIT(TYPE_float32))) {
         if (bytes == 4)
             tile_of_vectors<4>(r, start, tile, first, last, results);

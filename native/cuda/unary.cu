@@ -396,8 +396,23 @@ DEVICE bool question(int64_t opcode, double x)
     case UNARY_##name:                                                                                                 \
         _Pragma("unroll") for (int k = 0; k < COUNT; k++) x[k] = floats(UNARY_##name, x[k], p, q);                     \
         return true;
-template <int COUNT> DEVICE bool vector_floats(int64_t opcode, float *x, float p, float q)
+#define EACH_SHORT(name, expression)                                                                                   \
+    case UNARY_##name:                                                                                                 \
+        _Pragma("unroll") for (int k = 0; k < COUNT; k++)                                                              \
+        {                                                                                                              \
+            const float z = x[k];                                                                                      \
+            x[k] = expression;                                                                                         \
+        }                                                                                                              \
+        return true;
+template <int COUNT, int BYTES> DEVICE bool vector_floats(int64_t opcode, float *x, float p, float q)
 {
+    if (BYTES == 2) /* of 16 bits */
+        switch (opcode) {
+            EACH_SHORT(exp, short_exp(z))
+            EACH_SHORT(sigmoid, short_quotient(1.0f, 1.0f + short_exp(-z)))
+            EACH_SHORT(silu, short_quotient(z, 1.0f + short_exp(-z)))
+            EACH_SHORT(gelu_tanh, short_quotient(z, 1.0f + short_exp(-z * (1.59576912161f + 0.0713548162726f * z * z))))
+        }
     switch (opcode) {
         EACH(neg)
         EACH(abs)
@@ -425,7 +440,7 @@ DEVICE int64_t unary_vectors(int64_t opcode, int type, int64_t count, void *y, c
 {
     constexpr int width = VECTOR / BYTES;
     float probe[1] = {1};
-    const bool fits = is_aligned(y) && is_aligned(x) && vector_floats<1>(opcode, probe, p, q);
+    const bool fits = is_aligned(y) && is_aligned(x) && vector_floats<1, BYTES>(opcode, probe, p, q);
     const int64_t vectors = fits ? count / width : 0;
     uint4 in[UNDER_WAY];
     for_vectors(
@@ -433,7 +448,7 @@ DEVICE int64_t unary_vectors(int64_t opcode, int type, int64_t count, void *y, c
         [&](int u, int64_t i) {
             float values[width];
             floats_of<BYTES>(values, in[u], type);
-            vector_floats<width>(opcode, values, p, q);
+            vector_floats<width, BYTES>(opcode, values, p, q);
             ((uint4 *)y)[i] = vector_of<BYTES>(values, type);
         });
     return vectors * width;

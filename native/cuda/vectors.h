@@ -163,6 +163,26 @@ template <class Load, class Store> DEVICE void for_vectors(int64_t count, Load l
     for_vectors_of((int64_t)blockIdx.x * blockDim.x + threadIdx.x, (int64_t)gridDim.x * blockDim.x, count, load, store);
 }
 
+/* exp(x) within 2^-16 of itself, for results of 16 bits. */
+DEVICE float short_exp(float x)
+{
+#ifdef __CUDACC__
+    return __expf(x);
+#else
+    return expf(x);
+#endif
+}
+
+/* a / b within 2^-22 of itself; 0 for b beyond 2^126. */
+DEVICE float short_quotient(float a, float b)
+{
+#ifdef __CUDACC__
+    return __fdividef(a, b);
+#else
+    return a / b;
+#endif
+}
+
 /* ---- The floats of a vector: four, or eight of 16 bits */
 
 template <int BYTES> DEVICE void floats_of(float *x, uint4 vector, int type)

@@ -130,9 +130,17 @@ def load_all(folder: Path) -> list[Kernels]:
 
 def unaligned(array: np.ndarray) -> np.ndarray:
     """A contiguous copy whose first element lies one element past a 64-byte boundary."""
-    size = array.dtype.itemsize
-    memory = np.zeros(array.nbytes + 64 + size, np.uint8)
-    start = -memory.ctypes.data % 64 + size
+    return _placed(array, array.dtype.itemsize)
+
+
+def aligned(array: np.ndarray) -> np.ndarray:
+    """A contiguous copy that begins at a 64-byte boundary."""
+    return _placed(array, 0)
+
+
+def _placed(array: np.ndarray, past: int) -> np.ndarray:
+    memory = np.zeros(array.nbytes + 64 + past, np.uint8)
+    start = -memory.ctypes.data % 64 + past
     copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy

@@ -16,6 +16,7 @@ from tests.native.kernels import (
     OK,
     TYPES,
     Kernels,
+    aligned,
     dims,
     element_strides,
     number_bits,
@@ -97,11 +98,11 @@ def operands(name: str, dtype: str) -> tuple[np.ndarray, np.ndarray]:
         return store_as(dtype, a), store_as(dtype, b)
 
 
-def run(kernels: Kernels, name: str, dtype: str, a: Any, b: Any, code: int = OK) -> np.ndarray:
+def run(kernels: Kernels, name: str, dtype: str, a: Any, b: Any, code: int = OK, place: Any = unaligned) -> np.ndarray:
     """Operands broadcast; a number is an operand that is NULL."""
     arrays = [x for x in (a, b) if isinstance(x, np.ndarray)]
     shape = np.broadcast_shapes(*(x.shape for x in arrays))
-    y = unaligned(np.empty(shape, np.bool_ if OPCODES[name][1] == "bool" else arrays[0].dtype))
+    y = place(np.empty(shape, np.bool_ if OPCODES[name][1] == "bool" else arrays[0].dtype))
     arguments: dict[str, Any] = {
         "opcode": CODES[name],
         "type": TYPES[dtype],
@@ -194,6 +195,27 @@ def test_broadcasting(kernels: Kernels, name: str, dtype: str) -> None:
         check(y, function(np.asarray(a, np.float64), np.asarray(b, np.float64)))
     check(run(kernels, name, dtype, whole, 3.0), function(whole.astype(np.float64), 3.0))
     check(run(kernels, name, dtype, 2.0, whole), function(2.0, whole.astype(np.float64)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "int32"])
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "maximum", "ge"])
+def test_broadcasting_of_aligned_rows(kernels: Kernels, name: str, dtype: str) -> None:
+    """Where vectors are read whole: dense operands, rows, columns, blocks and numbers."""
+    rng = np.random.default_rng(5)
+    a, b = (aligned(store_as(dtype, rng.integers(-9, 9, (3, 5, 48)))) for _ in range(2))
+    function: Any = {
+        "add": np.add,
+        "sub": np.subtract,
+        "mul": np.multiply,
+        "maximum": np.maximum,
+        "ge": np.greater_equal,
+    }
+    turned = aligned(b.transpose(1, 0, 2)).transpose(1, 0, 2)
+    for u, v in ((a, b), (a, b[:1, :1]), (a[..., :1], b), (a[:, :1], b), (a, turned), (a[:, ::-1], 3.0), (2.0, b)):
+        values = [values_of(dtype, x).astype(np.float64) if isinstance(x, np.ndarray) else x for x in (u, v)]
+        y = run(kernels, name, dtype, u, v, place=aligned)
+        found = y if name == "ge" else values_of(dtype, y)
+        np.testing.assert_array_equal(found, function[name](*values).astype(found.dtype))
 
 
 def test_a_number_keeps_its_digits(kernels: Kernels) -> None:

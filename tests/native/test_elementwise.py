@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.native.checks import assert_guarded, normal, run_checked, strided, ulps
-from tests.native.kernels import BAD_ARGUMENT, OK, SIZES, TYPES, Kernels, from_bf16, to_bf16, unaligned
+from tests.native.kernels import BAD_ARGUMENT, OK, SIZES, TYPES, Kernels, aligned, from_bf16, to_bf16, unaligned
 
 COUNTS = (*SIZES, 1000, 70_001)
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-40, 3.4e38, -3.4e38, 1.0], np.float32)
@@ -227,7 +227,7 @@ FLOATS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray
 }
 
 
-@pytest.mark.parametrize("place", [unaligned, np.copy])
+@pytest.mark.parametrize("place", [unaligned, aligned])
 @pytest.mark.parametrize("count", COUNTS[:-1])
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", SLOPES)

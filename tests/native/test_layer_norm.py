@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from tests.native.checks import GUARD, assert_guarded, normal, run_checked, strided
-from tests.native.kernels import OK, SIZES, Kernels, unaligned
+from tests.native.kernels import OK, SIZES, Kernels, aligned, unaligned
 
 SHAPES = [(0, 5), (1, 1), (1, 3), (3, 4), (4, 31), (7, 33), (33, 192), (150, 384), (2, 4097)]
 EPSILON = 1e-5
@@ -65,10 +67,11 @@ def test_special_rows(kernels: Kernels) -> None:
     np.testing.assert_allclose(y[[0, 4]], normalised(clean[[0, 4]])[0] * weight + bias, rtol=1e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("rows, columns", SHAPES)
-def test_layer_norm_backward(kernels: Kernels, rows: int, columns: int) -> None:
-    x, weight = unaligned(normal(rows, columns) + np.float32(1)), normal(columns, seed=4)
-    grad_y, grad_x = unaligned(normal(rows, columns, seed=5)), np.empty_like(x)
+@pytest.mark.parametrize("place", [unaligned, aligned])
+@pytest.mark.parametrize("rows, columns", [*SHAPES, (300, 260), (3, 1500)])
+def test_layer_norm_backward(kernels: Kernels, rows: int, columns: int, place: Any) -> None:
+    x, weight = place(normal(rows, columns) + np.float32(1)), aligned(normal(columns, seed=4))
+    grad_y, grad_x = place(normal(rows, columns, seed=5)), place(np.empty_like(x))
     statistics = np.full(2 * rows + 8, GUARD, np.float32)
     arguments = {"x": x, "grad_y": grad_y, "rows": rows, "columns": columns}
     outputs = {"grad_x": grad_x, "statistics": statistics}
@@ -84,7 +87,7 @@ def test_layer_norm_backward(kernels: Kernels, rows: int, columns: int) -> None:
     np.testing.assert_allclose(sums["grad_weight"], (grad_y * u).sum(0), rtol=1e-4, atol=2e-5)
     np.testing.assert_allclose(sums["grad_bias"], grad_y.sum(0, dtype=np.float64), rtol=1e-4, atol=1e-5)
 
-    again = grad_y.copy()  # in place of the gradient
+    again = place(grad_y)  # in place of the gradient
     arguments["grad_y"] = again
     run_checked(
         kernels, "layer_norm_backward_f32", "grad_x", grad_x=again, statistics=statistics, weight=weight,

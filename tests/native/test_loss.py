@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.native.checks import GUARD, normal, run_checked
-from tests.native.kernels import INDEX_RANGE, SIZES, Kernels, unaligned
+from tests.native.kernels import INDEX_RANGE, SIZES, Kernels, aligned, unaligned
 
 SETTINGS = {"rate": 3e-3, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1}
 
@@ -84,13 +85,14 @@ def test_a_target_outside_writes_nothing(kernels: Kernels, wrong: int) -> None:
     assert (loss == GUARD).all() and (grad == GUARD).all()
 
 
+@pytest.mark.parametrize("place", [unaligned, aligned])
 @pytest.mark.parametrize("count", [*SIZES, 10_007])
-def test_adamw(kernels: Kernels, count: int) -> None:
-    parameter, m, v = unaligned(normal(count)), np.zeros(count, np.float32), np.zeros(count, np.float32)
+def test_adamw(kernels: Kernels, count: int, place: Callable[[np.ndarray], np.ndarray]) -> None:
+    parameter, m, v = (place(x) for x in (normal(count), np.zeros(count, np.float32), np.zeros(count, np.float32)))
     p64, m64, v64 = parameter.astype(np.float64), np.zeros(count), np.zeros(count)
     rate, beta1, beta2, epsilon, decay = SETTINGS.values()
     for step in range(1, 6):
-        grad = unaligned(normal(count, seed=step, scale=0.1))
+        grad = place(normal(count, seed=step, scale=0.1))
         numbers = np.array([*SETTINGS.values(), 1 - beta1**step, 1 - beta2**step])
         state = {"parameter": parameter, "m": m, "v": v}
         run_checked(kernels, "adamw_f32", *state, **state, grad=grad, numbers=numbers, count=count)

@@ -190,6 +190,37 @@ def test_variance(kernels: Kernels, dtype: str) -> None:
     np.testing.assert_array_equal(reduce(kernels, "var", dtype, x)[:, 0], [np.nan, np.nan, np.nan, 0])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "int64"])
+@pytest.mark.parametrize("name", ["sum", "sum_squares", "max", "min", "argmax", "var", "any"])
+@pytest.mark.parametrize(
+    "shape, order",
+    [
+        ((3, 2048, 1), (0, 1, 2)),  # dense lines
+        ((2, 9000, 1), (0, 1, 2)),  # in several parts
+        ((1, 300, 256), (0, 1, 2)),  # columns in tiles
+        ((2, 700, 72), (0, 1, 2)),
+        ((1, 1500, 130), (0, 1, 2)),
+        ((5, 40, 64), (0, 1, 2)),
+        ((2, 130, 96), (0, 2, 1)),
+    ],
+)
+def test_large_reductions(
+    kernels: Kernels, name: str, dtype: str, shape: tuple[int, int, int], order: tuple[int, int, int]
+) -> None:
+    """Where vectors of elements are read, and long lines are divided; whole numbers, so that sums are exact."""
+    if dtype not in REDUCE[name][0]:
+        return
+    whole = store_as(dtype, np.random.default_rng(9).integers(-2, 3, shape))
+    x = whole.transpose(order)
+    expected = reference(name, values_of(dtype, x))
+    y_type = "float32" if dtype in ("float16", "bfloat16") and name in ("sum", "sum_squares", "var") else None
+    found = values_of(y_type or result_type(name, dtype), reduce(kernels, name, dtype, x, y_type))
+    if name == "var":
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    else:
+        np.testing.assert_array_equal(found, expected.astype(found.dtype))
+
+
 def test_integer_sums_wrap(kernels: Kernels) -> None:
     x = np.full((1, 3, 1), 2**62, np.int64)
     assert reduce(kernels, "sum", "int64", x)[0, 0] == 3 * 2**62 - 2**64

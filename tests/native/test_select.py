@@ -14,6 +14,7 @@ from tests.native.kernels import (
     OK,
     TYPES,
     Kernels,
+    aligned,
     dims,
     element_strides,
     number_bits,
@@ -36,9 +37,9 @@ def numbers(shape: tuple[int, ...], size: int, seed: int = 0) -> np.ndarray:
 # ---- where
 
 
-def where(kernels: Kernels, condition: np.ndarray, a: Any, b: Any, size: int) -> np.ndarray:
+def where(kernels: Kernels, condition: np.ndarray, a: Any, b: Any, size: int, place: Any = unaligned) -> np.ndarray:
     shape = np.broadcast_shapes(condition.shape, *(x.shape for x in (a, b) if isinstance(x, np.ndarray)))
-    y = unaligned(np.empty(shape, OF_SIZE[size]))
+    y = place(np.empty(shape, OF_SIZE[size]))
     arguments: dict[str, Any] = {"element_bytes": size, "rank": len(shape), "condition": condition}
     arguments |= dims("shape", shape) | dims("c", element_strides(np.broadcast_to(condition, shape)))
     for key, x in (("a", a), ("b", b)):
@@ -64,6 +65,19 @@ def test_where(kernels: Kernels, size: int) -> None:
         (condition[:0], a[:0], b[:0]),
     ):
         np.testing.assert_array_equal(where(kernels, c, u, v, size), np.where(c, u, v))
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_where_of_aligned_rows(kernels: Kernels, size: int) -> None:
+    condition = aligned(np.random.default_rng(1).random((3, 5, 48)) < 0.5)
+    a, b = aligned(numbers((3, 5, 48), size)), aligned(numbers((3, 5, 48), size, 1))
+    for c, u, v in (
+        (condition, a, b),
+        (condition[:, :1], a, 7),
+        (condition[:, :, :1], a[1], b[:, 2:3]),
+        (condition, a[..., :1], b[:, ::-1]),
+    ):
+        np.testing.assert_array_equal(where(kernels, c, u, v, size, aligned), np.where(c, u, v))
 
 
 def test_where_copies_bits(kernels: Kernels) -> None:

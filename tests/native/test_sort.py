@@ -104,6 +104,19 @@ def test_topk_of_many_lines_with_strides(kernels: Kernels) -> None:
             np.testing.assert_array_equal(indices, order_of(x, True)[:, :count])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "uint8"])
+@pytest.mark.parametrize("shape", [(2, 4097, 1), (1, 9001, 2), (1, 40_000, 1)])
+def test_long_lines(kernels: Kernels, dtype: str, shape: tuple[int, int, int]) -> None:
+    values = np.random.default_rng(7).integers(0, 250, shape)
+    x = store_as(dtype, values - 100 * ("float" in dtype))
+    for descending in (False, True):
+        expected = order_of(values_of(dtype, x), descending)
+        for count in (shape[1], 5000 if shape[1] > 9000 else 50, 7):
+            y, indices = sort(kernels, dtype, x, count, descending)
+            np.testing.assert_array_equal(indices, expected[:, :count])
+            np.testing.assert_array_equal(y, np.take_along_axis(x, expected[:, :count], 1))
+
+
 def test_one_workspace_is_enough(kernels: Kernels) -> None:
     x = np.random.default_rng(5).standard_normal((7, 100, 1))
     y, _ = sort(kernels, "float64", x, 100, False, workspaces=1)
