@@ -781,11 +781,8 @@ KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
         return;
     }
     const int32_t *const table = (const int32_t *)record.pointers[cache_write_table];
+    const int32_t *const position = (const int32_t *)record.pointers[cache_write_position];
     const bool stop = failed;
-    if (!are_cached(record, status, (const int32_t *)record.pointers[cache_write_position], d[cache_write_texts],
-                    tokens, d[cache_write_capacity], table, d[cache_write_parts], d[cache_write_blocks]) ||
-        stop)
-        return;
     FOR_EACH_BLOCK(block, PARTS(units, 4))
     {
         const int64_t unit = block * 4 + WARP, row = quotient(unit, pieces), token = quotient(row, heads);
@@ -794,11 +791,15 @@ KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
         const bool there = unit < units && column < dims;
         const float *x = (const float *)record.pointers[cache_write_x] + token * d[cache_write_x_stride] + head * dims;
         const float value = there ? x[column] : 0.0f;
+        const int64_t place = unit < units ? position[text] + token - text * tokens : 0;
+        /* After these loads, so that they and those of the check wait together. */
+        if (!are_cached(record, status, position, d[cache_write_texts], tokens, d[cache_write_capacity], table,
+                        d[cache_write_parts], d[cache_write_blocks]) ||
+            stop)
+            return;
         char *to = (char *)record.pointers[cache_write_cache];
         if (unit < units)
-            to += row_at(table, d[cache_write_parts], text, heads, head, d[cache_write_capacity],
-                         ((const int32_t *)record.pointers[cache_write_position])[text] + token - text * tokens) *
-                  row_bytes;
+            to += row_at(table, d[cache_write_parts], text, heads, head, d[cache_write_capacity], place) * row_bytes;
         if (type != TYPE_uint8) {
             if (there)
                 store_float(to, column, type, value);
