@@ -15,7 +15,7 @@ import time
 from pyapp.engine.gpu import nvidia, sources
 from pyapp.errors import KernelError
 
-ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
 # Of a block and of a thread, at most: two blocks run on a multiprocessor, which has 65,536 registers.
 REGISTERS, SPILLS = 32768, 400
 _KERNEL = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
@@ -40,7 +40,7 @@ def kernels_of(report: str) -> list[tuple[str, int, int, int]]:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sources", nargs="*", help="names of sources, as 'linear' (all by default)")
-    parser.add_argument("--architectures", default=",".join(ARCHITECTURES), help="as sm_80,sm_90")
+    parser.add_argument("--architectures", default=",".join(ARCHITECTURES), help="as sm_80,sm_90a")
     options = parser.parse_args(arguments)
     threads = {step.function: step.threads for step in sources.all_steps()}
     names = options.sources or sorted({step.source for step in sources.all_steps()})

@@ -1,6 +1,6 @@
 /* Softmax, normalization and cross entropy of every float type. float32, float16 and bfloat16 are computed in float32,
  * float64 in float64. The kernels for rows of float32 (norm.cu, layer_norm.cu, loss.cu) are faster. */
-#include "gpu.h"
+#include "entropy.h"
 
 /* Numbers of the type in which is computed. */
 DEVICE float load_as(const void *p, int64_t i, int type, float) { return load_float(p, i, type); }
@@ -23,10 +23,29 @@ struct lines {
     bool log;
 };
 
+/* A dense line, by vectors. */
+template <int BYTES> DEVICE void softmax_line(const lines &l, void *y, const void *x, int64_t line)
+{
+    const void *from = (const uint8_t *)x + line * l.count * BYTES;
+    void *to = (uint8_t *)y + line * l.count * BYTES;
+    const exponentials of = sum_exponentials<BYTES>(from, l.count, l.type);
+    const float shift = of.largest + (l.log ? logf(of.sum) : 0), factor = 1 / of.sum;
+    map_row<BYTES>(to, from, l.count, l.type,
+                   [&](float value, int64_t) { return l.log ? value - shift : expf(value - shift) * factor; });
+}
+
 template <class T> DEVICE void softmax_of(const lines &l, void *y, const void *x)
 {
     const T zero = 0;
     const bool alone = l.inner == 1;
+    if (alone && sizeof(T) == 4) {
+        FOR_EACH_BLOCK(line, l.outer)
+        if (l.type == TYPE_float32)
+            softmax_line<4>(l, y, x, line);
+        else
+            softmax_line<2>(l, y, x, line);
+        return;
+    }
     FOR_EACH_BLOCK(unit, alone ? l.outer : PARTS(l.outer * l.inner, blockDim.x))
     {
         const int64_t line = alone ? unit : unit * blockDim.x + threadIdx.x;
@@ -105,6 +124,8 @@ KERNEL(softmax_backward, CHOOSE(inner == 1, outer, PARTS(outer *inner, 128)), 12
 
 /* ---- normalization: a block for each row, or for each weight */
 
+enum { WEIGHT_WARPS = 8 }; /* of a block of normalize_weights_backward */
+
 struct rows {
     int64_t rows, segments, length, row_stride, segment_stride;
     int64_t weight_period, weight_row, weight_segment, weight_element;
@@ -114,11 +135,13 @@ struct rows {
     /* Where element i of a row lies, of segments * length; and its weight. */
     DEVICE_MEMBER int64_t place(int64_t row, int64_t i) const
     {
-        return row * row_stride + i / length * segment_stride + i % length;
+        return segments == 1 ? row * row_stride + i : row * row_stride + i / length * segment_stride + i % length;
     }
     DEVICE_MEMBER int64_t weight(int64_t row, int64_t i) const
     {
-        return row % weight_period * weight_row + i / length * weight_segment + i % length * weight_element;
+        const int64_t of_row = weight_row ? row % weight_period * weight_row : 0;
+        return segments == 1 ? of_row + i * weight_element
+                             : of_row + i / length * weight_segment + i % length * weight_element;
     }
 };
 
@@ -276,17 +299,57 @@ DEVICE void add_weight(T *weight_sum, T *bias_sum, const launch &record, const r
     }
 }
 
+/* Each element of a row has a weight of its own, shared by all rows: a block sums 32 of them side by side. */
+template <class T> DEVICE void weights_of_elements(const launch &record, const rows &r, int64_t rows)
+{
+    __shared__ T sums[2][WEIGHT_WARPS][32];
+    const void *x = record.pointers[normalize_weights_backward_x],
+               *grad_y = record.pointers[normalize_weights_backward_grad_y];
+    const T *statistics = (const T *)record.pointers[normalize_weights_backward_statistics];
+    T *grad_weight = (T *)record.pointers[normalize_weights_backward_grad_weight];
+    T *grad_bias = (T *)record.pointers[normalize_weights_backward_grad_bias];
+    const int64_t weights = record.dims[normalize_weights_backward_weights];
+    const T zero = 0;
+    FOR_EACH_BLOCK(block, PARTS(weights, 32))
+    {
+        const int64_t of = block * 32 + LANE;
+        T weight_sum = 0, bias_sum = 0;
+#pragma unroll 4
+        for (int64_t row = of < weights ? WARP : rows; row < rows; row += WEIGHT_WARPS) {
+            const T g = load_as(grad_y, row * r.row_stride + of, r.type, zero);
+            const T u = load_as(x, row * r.row_stride + of, r.type, zero) - statistics[3 * row];
+            weight_sum += g * (u * statistics[3 * row + 2]);
+            bias_sum += g;
+        }
+        sums[0][WARP][LANE] = weight_sum;
+        sums[1][WARP][LANE] = bias_sum;
+        __syncthreads();
+        if (WARP == 0 && of < weights) {
+            for (int warp = 1; warp < WEIGHT_WARPS; warp++) {
+                weight_sum += sums[0][warp][LANE];
+                bias_sum += sums[1][warp][LANE];
+            }
+            grad_weight[of] = weight_sum;
+            if (grad_bias)
+                grad_bias[of] = bias_sum;
+        }
+        __syncthreads();
+    }
+}
+
 template <class T> DEVICE void normalize_weights_gradient(const launch &record, const rows &r)
 {
     T *grad_weight = (T *)record.pointers[normalize_weights_backward_grad_weight];
     T *grad_bias = (T *)record.pointers[normalize_weights_backward_grad_bias];
     const bool empty = r.rows <= 0 || r.segments <= 0 || r.length <= 0;
+    if (r.weight_element) {
+        weights_of_elements<T>(record, r, empty ? 0 : r.rows);
+        return;
+    }
     FOR_EACH_BLOCK(of, record.dims[normalize_weights_backward_weights])
     {
         T weight_sum = 0, bias_sum = 0;
-        if (!empty && r.weight_element) /* each element has a separate weight, shared by all rows */
-            add_weight<T>(&weight_sum, &bias_sum, record, r, 0, 1, 0, 1, of, 1);
-        for (int64_t group = 0; !empty && !r.weight_element && group < r.weight_period; group++) {
+        for (int64_t group = 0; !empty && group < r.weight_period; group++) {
             const int64_t beyond = of - group * r.weight_row, step = r.weight_segment;
             const int64_t begin = step ? beyond / step : 0, end = step ? begin + 1 : r.segments;
             if (beyond >= 0 && beyond == begin * step && begin < r.segments)
@@ -302,7 +365,7 @@ template <class T> DEVICE void normalize_weights_gradient(const launch &record, 
     }
 }
 
-KERNEL(normalize_weights_backward, weights, 128, 0)
+KERNEL(normalize_weights_backward, weights, 256, 0)
 {
     const int64_t *d = record.dims;
     rows r = rows_of(d);
@@ -334,6 +397,35 @@ DEVICE void check_targets(const launch &record, int32_t *status, const void *tar
     }
 }
 
+/* A row without weights of classes and smoothing, faster; returns whether it was one. */
+DEVICE bool plain_row(const launch &record, float *loss, float *row_weights, void *grad, const float *grad_loss,
+                      const void *logits, int64_t row, int64_t target, const float *weights, float smoothing)
+{
+    const int64_t columns = record.dims[cross_entropy_columns];
+    const int type = (int)record.dims[cross_entropy_type], bytes = (int)type_bytes(type);
+    const void *own = (const uint8_t *)logits + row * columns * bytes;
+    if (weights || smoothing != 0)
+        return false;
+    const float at_target = load_float(own, target, type);
+    const exponentials of =
+        bytes == 4 ? sum_exponentials<4>(own, columns, type) : sum_exponentials<2>(own, columns, type);
+    if (grad && bytes == 4)
+        entropy_gradient<4>((float *)grad + row * columns, own, columns, type, of, target, grad_loss[row]);
+    else if (grad)
+        entropy_gradient<2>((uint16_t *)grad + row * columns, own, columns, type, of, target, grad_loss[row]);
+    else if (threadIdx.x == 0) {
+        loss[row] = logf(of.sum) - (at_target - of.largest);
+        if (row_weights)
+            row_weights[row] = 1;
+    }
+    return true;
+}
+DEVICE bool plain_row(const launch &, double *, double *, void *, const double *, const void *, int64_t, int64_t,
+                      const double *, double)
+{
+    return false;
+}
+
 /* The losses, or with `grad` the gradients. */
 template <class T>
 DEVICE void entropy_rows(const launch &record, T *loss, T *row_weights, void *grad, const T *grad_loss,
@@ -354,6 +446,8 @@ DEVICE void entropy_rows(const launch &record, T *loss, T *row_weights, void *gr
                 row_weights[row] = 0;
             continue;
         }
+        if (plain_row(record, loss, row_weights, grad, grad_loss, logits, row, target, weights, smoothing))
+            continue;
         const T of_target = weights ? weights[target] : (T)1, own = (1 - smoothing) * of_target;
         T largest = (T)-INFINITE, sum = 0, weight_sum = 0, shifted_sum = 0;
         FOR_THREADS(i, columns)
@@ -396,7 +490,7 @@ STEP(cross_entropy, 0, PARTS(rows, 256), 256, 0)
     check_targets(record, status, record.pointers[cross_entropy_targets]);
 }
 
-KERNEL(cross_entropy, rows, 128, 0)
+KERNEL(cross_entropy, rows, 512, 0)
 {
     const void *logits = record.pointers[cross_entropy_logits], *targets = record.pointers[cross_entropy_targets];
     void *loss = record.pointers[cross_entropy_loss], *of_rows = record.pointers[cross_entropy_weights];
@@ -417,7 +511,7 @@ STEP(cross_entropy_backward, 0, PARTS(rows, 256), 256, 0)
     check_targets(record, status, record.pointers[cross_entropy_backward_targets]);
 }
 
-KERNEL(cross_entropy_backward, rows, 128, 0)
+KERNEL(cross_entropy_backward, rows, 512, 0)
 {
     void *grad = record.pointers[cross_entropy_backward_grad_logits];
     const void *grad_loss = record.pointers[cross_entropy_backward_grad_loss],

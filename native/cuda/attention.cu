@@ -690,7 +690,7 @@ struct prompt {
     DEVICE_MEMBER void result(int64_t row, int64_t column, float value) const { own_y(row)[column] = value; }
 
     /* Rows as float16, which numbers that are too large are clamped to. */
-    template <int DIMS, int COUNT> DEVICE_MEMBER void load(uint16_t *to, int row0) const
+    template <int DIMS, int COUNT, bool SWIZZLED> DEVICE_MEMBER void load(uint16_t *to, int row0) const
     {
         const bool aligned = (uint64_t)c.q % 16 == 0 && c.q_stride % 4 == 0 && c.dims % 4 == 0;
 #pragma unroll 4
@@ -707,7 +707,7 @@ struct prompt {
             }
             for (int e = 0; e < 4; e++)
                 x[e] = x[e] - x[e] == 0 ? fminf(fmaxf(x[e], -65504.0f), 65504.0f) : x[e];
-            *(uint2 *)(to + row * PADDED_ROW(DIMS) + column) =
+            *(uint2 *)(to + place_of_number<DIMS, COUNT, SWIZZLED>(row, column)) =
                 uint2{pair_of<TYPE>(x[0], x[1]), pair_of<TYPE>(x[2], x[3])};
         }
     }

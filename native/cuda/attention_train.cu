@@ -1,12 +1,16 @@
-/* Attention of whole sequences and its gradient (flash.h). Nothing is saved between forward and backward.
+/* Attention of whole sequences and its gradient (flash_halves.h, flash.h).
  *
  * With P = softmax(scores), G = grad_y and delta = sum(G * y): grad_v = P' G, grad_scores = P * (G v' - delta). Backward
- * makes y and the largest score and sum of each row again, in scratch memory, then delta, then each gradient. */
+ * needs two numbers of each query's softmax, and delta. Where `workspaces` is KEPT, workspace is what lies behind y, after a
+ * multiple of 16 bytes: tensor cores leave those numbers there. Else backward computes y again in scratch memory. */
 #include "flash_halves.h"
+
+enum { KEPT = 2 };
 
 struct problem {
     const void *q, *k, *v, *mask, *grad_y;
-    float *numbers;
+    float *numbers, *deltas; /* of each query; numbers NULL: not wanted */
+    const void *y;           /* KEPT */
     int64_t batch, tokens, keys, heads, kv_heads, head_dim, value_dim;
     int64_t q_batch, q_token, k_batch, k_token, v_batch, v_token, before, after;
     int64_t mask_batch, mask_head, mask_token, mask_key;
@@ -24,7 +28,8 @@ DEVICE problem problem_of(const launch &record, int first)
     p.v = record.pointers[first + 2];
     p.grad_y = nullptr;
     p.mask = nullptr;
-    p.numbers = nullptr;
+    p.numbers = p.deltas = nullptr;
+    p.y = nullptr;
     p.batch = d[masked_attention_batch];
     p.tokens = d[masked_attention_tokens];
     p.keys = d[masked_attention_keys];
@@ -241,11 +246,12 @@ template <int ELEMENTS> struct halves_problem {
         const float scaled = product * p.scale;
         return masked(p, batch, of_head, row, key, seen(p.softcap != 0 ? p.softcap * capped(scaled) : scaled));
     }
-    /* The numbers of the first query. */
+    /* Those of the first query. */
     DEVICE_MEMBER float *numbers_of(int64_t of_head) const
     {
         return p.numbers + (batch * p.heads + of_head) * p.tokens;
     }
+    DEVICE_MEMBER float *deltas_of(int64_t of_head) const { return p.deltas + (batch * p.heads + of_head) * p.tokens; }
     DEVICE_MEMBER int64_t numbers_apart() const { return p.batch * p.heads * p.tokens; }
 };
 
@@ -261,9 +267,9 @@ template <int ELEMENTS, int PASS, bool PLAIN> struct halves_forward : halves_pro
           columns((int)of.value_dim)
     {
     }
-    template <int DIMS, int COUNT> DEVICE_MEMBER void load(uint16_t *to, int row) const
+    template <int DIMS, int COUNT, bool SWIZZLED> DEVICE_MEMBER void load(uint16_t *to, int row) const
     {
-        load_rows<DIMS, COUNT>(to, this->queries, row, rows, depth, this->queries.aligned(depth));
+        load_rows<DIMS, COUNT, SWIZZLED>(to, this->queries, row, rows, depth, this->queries.aligned(depth));
     }
     DEVICE_MEMBER float score(int row, int key, float product) const
     {
@@ -272,6 +278,11 @@ template <int ELEMENTS, int PASS, bool PLAIN> struct halves_forward : halves_pro
     template <int DIMS>
     DEVICE_MEMBER void finish(int row, bool there, float base, float inverse, const float out[DIMS / 8][4], int h) const
     {
+        float *const own = this->numbers_of(this->head) + row;
+        if (there && p.numbers && LANE % 4 == 0) {
+            own[0] = !PLAIN ? base : inverse == 0 ? INFINITE : base - log2f(inverse);
+            own[this->numbers_apart()] = inverse;
+        }
         if (PASS == FORWARD) {
             if (there)
                 store_row<ELEMENTS, DIMS>(y + query_row(p, this->batch, row, this->head) * columns, columns, inverse,
@@ -287,12 +298,8 @@ template <int ELEMENTS, int PASS, bool PLAIN> struct halves_forward : halves_pro
                     out[i / 2][2 * h + i % 2] * load_float(this->grads.p, row * this->grads.stride + column, ELEMENTS);
         }
         delta = among<4>(delta, Sum()) * inverse;
-        if (!there || LANE % 4)
-            return;
-        float *const own = this->numbers_of(this->head) + row;
-        own[0] = !PLAIN ? base : inverse == 0 ? INFINITE : base - log2f(inverse);
-        own[this->numbers_apart()] = inverse;
-        own[2 * this->numbers_apart()] = delta;
+        if (there && LANE % 4 == 0)
+            this->deltas_of(this->head)[row] = delta;
     }
 };
 
@@ -302,16 +309,17 @@ template <int ELEMENTS, bool KEYS> struct halves_gradient : halves_problem<ELEME
     using base_class = halves_problem<ELEMENTS>;
     using base_class::p;
     uint16_t *to, *second_to;
-    const float *numbers;
+    const float *numbers, *deltas;
     int64_t first_step, second_step, segment_numbers, all_numbers;
     int rows, depth, second_depth, segments;
     halves_matrix rows_first, rows_second, others_first, others_second;
 
     DEVICE_MEMBER halves_gradient(const problem &of, void *grad, void *second_grad, int64_t batch, int64_t head)
         : base_class(of, batch, head), to((uint16_t *)grad), second_to((uint16_t *)second_grad),
-          numbers(this->numbers_of(head)), first_step(of.head_dim), second_step(of.value_dim),
-          segment_numbers(of.tokens), all_numbers(this->numbers_apart()), rows((int)(KEYS ? of.keys : of.tokens)),
-          depth((int)of.head_dim), second_depth((int)of.value_dim), segments(KEYS ? (int)(of.heads / of.kv_heads) : 1)
+          numbers(this->numbers_of(head)), deltas(this->deltas_of(head)), first_step(of.head_dim),
+          second_step(of.value_dim), segment_numbers(of.tokens), all_numbers(this->numbers_apart()),
+          rows((int)(KEYS ? of.keys : of.tokens)), depth((int)of.head_dim), second_depth((int)of.value_dim),
+          segments(KEYS ? (int)(of.heads / of.kv_heads) : 1)
     {
         rows_first = KEYS ? this->keys : this->queries;
         rows_second = KEYS ? this->values : this->grads;
@@ -399,10 +407,37 @@ template <int TYPE, int DIMS, bool PLAIN> DEVICE void halves_again(const problem
     attend_halves<TYPE, DIMS, PLAIN, AGAIN>(p, nullptr, shared);
 }
 
+/* deltas of ROWS queries, of what is KEPT: two threads or one for each. */
+template <int TYPE, int DIMS, int ROWS> DEVICE void make_deltas(const problem &p, int64_t batch, int64_t head, int row0)
+{
+    constexpr int EACH = FLASH_THREADS / ROWS, COLUMNS = DIMS / EACH;
+    const int row = row0 + (int)threadIdx.x / EACH, first = (int)threadIdx.x % EACH * COLUMNS;
+    const int64_t at = query_row(p, batch, row, head) * p.value_dim + first;
+    const uint16_t *const y = (const uint16_t *)p.y + at, *const grad = (const uint16_t *)p.grad_y + at;
+    const int count = row < p.tokens ? (int)smaller(p.value_dim - first, COLUMNS) : 0;
+    float delta = 0;
+    if (p.value_dim % 8 == 0 && ((uint64_t)p.y | (uint64_t)p.grad_y) % 16 == 0) {
+#pragma unroll 8
+        for (int i = 0; i < count; i += 8) {
+            const uint4 a = *(const uint4 *)(y + i), b = *(const uint4 *)(grad + i);
+            const uint32_t x[4] = {a.x, a.y, a.z, a.w}, g[4] = {b.x, b.y, b.z, b.w};
+            for (int e = 0; e < 8; e++)
+                delta += half_of<TYPE>(x[e / 2], e % 2) * half_of<TYPE>(g[e / 2], e % 2);
+        }
+    } else
+        for (int i = 0; i < count; i++)
+            delta += load_float(y, i, TYPE) * load_float(grad, i, TYPE);
+    if (EACH == 2)
+        delta += __shfl_xor_sync(EVERY_LANE, delta, 1);
+    if (row < p.tokens && first == 0)
+        p.deltas[(batch * p.heads + head) * p.tokens + row] = delta;
+    __syncthreads();
+}
+
 template <int TYPE, int DIMS, bool PLAIN, bool OF_KEYS>
 DEVICE void gradient_of_halves(const problem &p, void *grad, void *second_grad, float *shared)
 {
-    constexpr int ROWS = GRADIENT_ROWS(DIMS, OF_KEYS), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
+    constexpr int ROWS = GRADIENT_ROWS(TYPE, DIMS, OF_KEYS), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
     using Task = halves_gradient<TYPE, OF_KEYS>;
     const int64_t heads = OF_KEYS ? p.kv_heads : p.heads, rows = OF_KEYS ? p.keys : p.tokens;
     const int64_t units = p.batch * heads, tiles = PARTS(rows, ROWS), chunks = DIMS / COLUMNS;
@@ -410,6 +445,8 @@ DEVICE void gradient_of_halves(const problem &p, void *grad, void *second_grad, 
     {
         const unit_and_tile at(i / chunks, units, tiles, !OF_KEYS);
         const Task task(p, grad, second_grad, at.unit / heads, at.unit % heads * (OF_KEYS ? p.heads / p.kv_heads : 1));
+        if (!OF_KEYS && p.y)
+            make_deltas<TYPE, DIMS, ROWS>(p, task.batch, task.head, (int)at.tile * ROWS);
         flash_gradient<Task, DIMS, PLAIN>(task, (int)at.tile * ROWS, (int)(i % chunks) * COLUMNS, (uint16_t *)shared);
     }
 }
@@ -475,6 +512,8 @@ KERNEL(masked_attention,
         return;
     }
     void *const y = record.pointers[masked_attention_y];
+    if (p.workspaces == KEPT && class_of(p))
+        p.numbers = (float *)record.pointers[masked_attention_workspace];
     if (COMPILED_FORWARD) {
         FOR_HALVES(forward_halves, p, y, shared)
         if (COMPILED_FLOATS && class_of(p) == 0)
@@ -488,13 +527,20 @@ DEVICE problem backward_problem(const launch &record, unsigned char *scratch)
     p.mask = record.pointers[masked_attention_backward_mask];
     p.grad_y = record.pointers[masked_attention_backward_grad_y];
     p.numbers = (float *)scratch;
+    p.deltas = p.numbers + 2 * p.batch * p.tokens * p.heads;
+    if (p.workspaces == KEPT && class_of(p)) {
+        char *const kept = (char *)record.pointers[masked_attention_backward_workspace];
+        p.numbers = (float *)kept;
+        p.y = kept - PARTS(2 * p.batch * p.tokens * p.heads * p.value_dim, 16) * 16;
+    }
     return p;
 }
 
 /* NUMBERS of each query, then y. */
 SCRATCH(masked_attention_backward, 4 * batch * tokens * heads * (3 + MAX(value_dim, 0)))
 STEP(masked_attention_backward, 1,
-     CHOOSE(TILE_CLASS == 0, FLOAT_BLOCKS(tokens, heads, value_dim), batch *heads *PARTS(tokens, HALVES_ROWS(LONGEST))),
+     CHOOSE(TILE_CLASS == 0, FLOAT_BLOCKS(tokens, heads, value_dim),
+            CHOOSE(workspaces == 2, 0, batch *heads *PARTS(tokens, HALVES_ROWS(LONGEST)))),
      128, CHOOSE(TILE_CLASS == 0, FLOATS_SHARED, MAX(FLOATS_SHARED, HALVES_SHARED(LONGEST))))
 {
     DYNAMIC_SHARED(float, shared);
@@ -511,12 +557,16 @@ STEP(masked_attention_backward, 1,
 }
 
 STEP(masked_attention_backward, 2,
-     CHOOSE(TILE_CLASS == 0, FLOAT_BLOCKS(tokens, heads, head_dim), batch *heads *PARTS(tokens, HALVES_ROWS(LONGEST))),
-     128, CHOOSE(TILE_CLASS == 0, FLOATS_SHARED, MAX(FLOATS_SHARED, GRADIENT_SHARED(LONGEST, 0))))
+     CHOOSE(TILE_CLASS == 0, FLOAT_BLOCKS(tokens, heads, head_dim), batch *heads *PARTS(tokens, 64)), 128,
+     CHOOSE(TILE_CLASS == 0, FLOATS_SHARED, MAX(FLOATS_SHARED, GRADIENT_SHARED(LONGEST, 0))))
 {
     DYNAMIC_SHARED(float, shared);
     const problem p = backward_problem(record, scratch);
     void *const grad_q = record.pointers[masked_attention_backward_grad_q];
+    if (is_bad(p)) { /* where no step came before */
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
     if (!failed && COMPILED_BACKWARD) {
         FOR_HALVES(grad_q_of_halves, p, grad_q, shared)
         if (COMPILED_FLOATS && class_of(p) == 0)

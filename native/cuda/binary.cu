@@ -1,5 +1,4 @@
 /* Operations on two elements, by opcode. Types: kernels.h. */
-#include "gpu.h"
 #include "vectors.h"
 
 CONSTANT uint32_t binary_types[] = BINARY_TYPES, binary_results[] = BINARY_RESULTS;

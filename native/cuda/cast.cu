@@ -1,5 +1,4 @@
 /* From any element type to any other. */
-#include "gpu.h"
 #include "vectors.h"
 
 KERNEL(cast, PARTS(PRODUCT(rank, shape0), 256), 256, 0)

@@ -1,7 +1,8 @@
 /* Short programs for every element of some tensors: steps of optimisers and other chains of simple operations. */
-#include "gpu.h"
+#include "vectors.h"
 
 enum { TENSORS = 6, TEMPORARIES = 8, NUMBERS = 16, PLACES = TENSORS + TEMPORARIES + NUMBERS };
+enum { HELD_STEPS = 64 }; /* longer programs are read from global memory */
 
 struct instruction {
     uint8_t opcode, to, a, b, c; /* places: tensors, then temporaries, then numbers */
@@ -26,63 +27,105 @@ DEVICE bool is_bad(const launch &record)
     return false;
 }
 
-DEVICE float computed(int opcode, float a, float b, float c)
+#define EACH(expression)                                                                                               \
+    for (int e = 0; e < COUNT; e++) {                                                                                  \
+        const float a = first[e], b = second[e], c = third[e];                                                         \
+        (void)b, (void)c;                                                                                              \
+        y[e] = expression;                                                                                             \
+    }                                                                                                                  \
+    break;
+template <int COUNT>
+DEVICE void computed(int opcode, float *y, const float *first, const float *second, const float *third)
 {
     switch (opcode) {
     case COMPUTE_F32_add:
-        return a + b;
+        EACH(a + b)
     case COMPUTE_F32_sub:
-        return a - b;
+        EACH(a - b)
     case COMPUTE_F32_mul:
-        return a * b;
+        EACH(a * b)
     case COMPUTE_F32_div:
-        return a / b;
+        EACH(a / b)
     case COMPUTE_F32_maximum:
-        return a > b || a != a ? a : b;
+        EACH(a > b || a != a ? a : b)
     case COMPUTE_F32_minimum:
-        return a < b || a != a ? a : b;
+        EACH(a < b || a != a ? a : b)
     case COMPUTE_F32_greater:
-        return a > b ? 1.0f : 0.0f;
+        EACH(a > b ? 1.0f : 0.0f)
     case COMPUTE_F32_where:
-        return a != 0 ? b : c;
+        EACH(a != 0 ? b : c)
     case COMPUTE_F32_multiply_add:
-        return a * b + c;
+        EACH(a * b + c)
     case COMPUTE_F32_sqrt:
-        return sqrtf(a);
+        EACH(sqrtf(a))
     case COMPUTE_F32_abs:
-        return fabsf(a);
+        EACH(fabsf(a))
     default: /* sign */
-        return a > 0 ? 1.0f : a < 0 ? -1.0f : 0.0f;
+        EACH(a > 0 ? 1.0f : a < 0 ? -1.0f : 0.0f)
     }
 }
 
-KERNEL(compute_f32, PARTS(count, 128), 128, 0)
+/* Runs the program for `COUNT` elements from element i on: places hold what tensors and intermediate values are. */
+template <int COUNT>
+DEVICE void run_program(const launch &record, const instruction *program, const float *numbers, int64_t i)
 {
-    const int64_t *d = record.dims, steps = d[compute_f32_steps], single = d[compute_f32_single];
-    const instruction *program = (const instruction *)record.pointers[compute_f32_program];
-    const double *numbers = (const double *)record.pointers[compute_f32_numbers];
+    struct alignas(4 * COUNT) values {
+        float x[COUNT];
+    };
+    const int64_t *d = record.dims, single = d[compute_f32_single], steps = d[compute_f32_steps];
+    values place[TENSORS + TEMPORARIES];
+    unsigned written = 0;
+#pragma unroll
+    for (int k = 0; k < TENSORS; k++) {
+        const float *tensor = (const float *)record.pointers[compute_f32_x0 + k];
+        if (tensor && single >> k & 1)
+            for (int e = 0; e < COUNT; e++)
+                place[k].x[e] = *tensor;
+        else if (tensor)
+            place[k] = *(const values *)(tensor + i);
+    }
+    for (int64_t s = 0; s < steps; s++) {
+        const instruction now = program[s];
+        const uint8_t from[3] = {now.a, now.b, now.c};
+        values in[3];
+        for (int k = 0; k < 3; k++) {
+            if (from[k] < TENSORS + TEMPORARIES)
+                in[k] = place[from[k]];
+            else
+                for (int e = 0; e < COUNT; e++)
+                    in[k].x[e] = numbers[from[k] - TENSORS - TEMPORARIES];
+        }
+        values result;
+        computed<COUNT>(now.opcode, result.x, in[0].x, in[1].x, in[2].x);
+        place[now.to] = result;
+        written |= 1u << now.to;
+    }
+#pragma unroll
+    for (int k = 0; k < TENSORS; k++)
+        if (written >> k & 1)
+            *(values *)((float *)record.pointers[compute_f32_x0 + k] + i) = place[k];
+}
+
+KERNEL(compute_f32, PARTS(count, 512), 128, 0)
+{
+    __shared__ float numbers[NUMBERS];
+    __shared__ instruction program[HELD_STEPS];
+    const int64_t *d = record.dims, count = d[compute_f32_count], steps = d[compute_f32_steps];
+    const instruction *given = (const instruction *)record.pointers[compute_f32_program];
+    const double *held = (const double *)record.pointers[compute_f32_numbers];
     if (is_bad(record)) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
-    FOR_EACH(i, d[compute_f32_count])
-    {
-        float place[PLACES];
-        unsigned written = 0;
-        for (int k = 0; k < TENSORS; k++) {
-            const float *tensor = (const float *)record.pointers[compute_f32_x0 + k];
-            place[k] = tensor ? tensor[single >> k & 1 ? 0 : i] : 0.0f;
-        }
-        for (int k = 0; k < NUMBERS; k++)
-            place[TENSORS + TEMPORARIES + k] =
-                (float)(k < d[compute_f32_held] ? numbers[k] : real_of(d[compute_f32_number0 + k]));
-        for (int64_t s = 0; s < steps; s++) {
-            const instruction now = program[s];
-            place[now.to] = computed(now.opcode, place[now.a], place[now.b], place[now.c]);
-            written |= 1u << now.to;
-        }
-        for (int k = 0; k < TENSORS; k++)
-            if (written >> k & 1)
-                ((float *)record.pointers[compute_f32_x0 + k])[i] = place[k];
-    }
+    FOR_THREADS(k, NUMBERS)
+    numbers[k] = (float)(k < d[compute_f32_held] ? held[k] : real_of(d[compute_f32_number0 + k]));
+    FOR_THREADS(s, MIN(steps, HELD_STEPS)) program[s] = given[s];
+    __syncthreads();
+    const instruction *own = steps <= HELD_STEPS ? program : given;
+    bool aligned = true;
+    for (int k = 0; k < TENSORS; k++)
+        aligned = aligned && (d[compute_f32_single] >> k & 1 || is_aligned(record.pointers[compute_f32_x0 + k]));
+    const int64_t vectors = aligned ? count / 4 : 0;
+    FOR_EACH(i, vectors) run_program<4>(record, own, numbers, 4 * i);
+    FOR_EACH(i, count - 4 * vectors) run_program<1>(record, own, numbers, 4 * vectors + i);
 }

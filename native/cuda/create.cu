@@ -1,20 +1,27 @@
 /* New values: constants, ranges, triangles, and one-hot rows. */
-#include "gpu.h"
+#include "vectors.h"
 
-KERNEL(fill, PARTS(count, 256), 256, 0)
+KERNEL(fill, PARTS(count, 1024), 256, 0)
 {
-    const int64_t *d = record.dims, number = d[fill_number];
+    const int64_t *d = record.dims, number = d[fill_number], count = d[fill_count];
+    void *y = record.pointers[fill_y];
+    uint64_t one = 0; /* the bits of an element */
     if (!is_type(d[fill_type])) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
-    const int type = (int)d[fill_type];
-    const bool real = type_in(type, TYPES_FLOAT | TYPES_FLOAT8);
-    FOR_EACH(i, d[fill_count])
-    if (real)
-        store_double(record.pointers[fill_y], i, type, real_of(number));
+    const int type = (int)d[fill_type], bytes = (int)type_bytes(type), width = VECTOR / bytes;
+    if (type_in(type, TYPES_FLOAT | TYPES_FLOAT8))
+        store_double(&one, 0, type, real_of(number));
     else
-        store_integer(record.pointers[fill_y], i, type, number);
+        store_integer(&one, 0, type, number);
+    const uint4 all = bytes == 8   ? spread<8>(&one, 0)
+                      : bytes == 4 ? spread<4>(&one, 0)
+                      : bytes == 2 ? spread<2>(&one, 0)
+                                   : spread<1>(&one, 0);
+    const int64_t vectors = is_aligned(y) ? count / width : 0;
+    FOR_EACH(i, vectors)((uint4 *)y)[i] = all;
+    FOR_EACH(i, count - vectors * width) copy_element(y, vectors * width + i, &one, 0, bytes);
 }
 
 KERNEL(arange, PARTS(count, 256), 256, 0)

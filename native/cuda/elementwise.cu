@@ -1,5 +1,4 @@
 /* Copies, fills, binary operations of float32 with short records, and activations with their gradients. */
-#include "gpu.h"
 #include "vectors.h"
 
 KERNEL(copy_bytes, PARTS(bytes, 4096), 256, 0)

@@ -13,18 +13,25 @@
  *     first_key(row), last_key(row)          the row sees the keys first_key .. last_key - 1
  *     scale, plain                           plain: a score is product * scale, and scale > 0; else score(row, key, product)
  *     hides                                  whether score may hide a key (-INFINITE) that first_key and last_key do not
- *     load<DIMS, COUNT>(to, row)             COUNT rows as 16-bit numbers in shared memory, PADDED_ROW(DIMS) apart
+ *     load<DIMS, COUNT, SWIZZLED>(to, row)   COUNT rows as 16-bit numbers in shared memory (place_of_number)
  *     finish<DIMS>(row, there, base, inverse, out, h)    of a row the sums in out[n][2 h], out[n][2 h + 1], to be multiplied
  *                                            by `inverse`; and the power of 2 that its weights were divided by */
 #ifndef PYAPP_FLASH_HALVES_H
 #define PYAPP_FLASH_HALVES_H
 #include "flash.h"
+#include "warpgroups.h"
 
 enum { HALVES_MOST = 256, KEYS_EACH = 64 };
 #define PADDED_ROW(dims) ((dims) + 8) /* so that reads meet no bank of shared memory twice */
 /* Vectors of a kernel are padded to 64, 128 or 256 numbers: class 1, 2 or 3. 0: these do not fit, or are float32. */
 #define HALVES_CLASS(longest) CHOOSE(longest > 256, 0, CHOOSE(longest > 128, 3, CHOOSE(longest > 64, 2, 1)))
 #define HALVES_PADDED(longest) CHOOSE(longest > 128, 256, CHOOSE(longest > 64, 128, 64))
+/* Whether the forward pass is computed by warpgroups. In the emulator float16 is not, so that tests meet both ways. */
+#ifdef __CUDACC__
+#define BY_WARPGROUPS(type) (HAS_WARPGROUPS != 0)
+#else
+#define BY_WARPGROUPS(type) ((type) == TYPE_bfloat16)
+#endif
 /* Rows of a block. What is not PLAIN needs more registers for each. */
 #define FORWARD_ROWS(dims, plain) ((dims) > 128 || !(plain) ? 64 : 128)
 #define HALVES_ROWS(longest) CHOOSE(longest > 128, 64, 128)
@@ -39,8 +46,14 @@ struct halves_matrix {
     }
 };
 
+/* Where a number of COUNT rows lies in shared memory. SWIZZLED: as warpgroups read it. */
+template <int DIMS, int COUNT, bool SWIZZLED> DEVICE int place_of_number(int row, int column)
+{
+    return SWIZZLED ? swizzled(row, column, COUNT) : row * PADDED_ROW(DIMS) + column;
+}
+
 /* COUNT rows from `first` on, those before `last`, with `columns` numbers, padded with zeros to DIMS. */
-template <int DIMS, int COUNT>
+template <int DIMS, int COUNT, bool SWIZZLED = false>
 DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last, int columns, bool aligned)
 {
     const int there = MIN(last - first, COUNT);
@@ -49,11 +62,14 @@ DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last
         const int row = (int)threadIdx.x / PIECES, column = (int)threadIdx.x % PIECES * 8;
         const int inside = column < columns ? there : 0;
         const uint16_t *from = of.p + (first + row) * of.stride + column;
-        uint16_t *own = to + row * PADDED_ROW(DIMS) + column;
+        /* All rows of a thread are swizzled alike, but for steps of 4 rows. */
+        uint16_t *own = to + place_of_number<DIMS, COUNT, SWIZZLED>(row, column);
 #pragma unroll
         for (int i = 0; i < COUNT / STEP; i++) {
+            if (SWIZZLED && STEP % 8)
+                own = to + place_of_number<DIMS, COUNT, SWIZZLED>(row + i * STEP, column);
             start_copy(own, from, row + i * STEP < inside);
-            own += STEP * PADDED_ROW(DIMS);
+            own += STEP * (SWIZZLED ? SWIZZLED_COLUMNS : PADDED_ROW(DIMS));
             from += STEP * of.stride;
         }
         return;
@@ -61,13 +77,13 @@ DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < COUNT * DIMS; i += FLASH_THREADS) {
         const int row = i / DIMS, column = i % DIMS;
-        to[row * PADDED_ROW(DIMS) + column] =
+        to[place_of_number<DIMS, COUNT, SWIZZLED>(row, column)] =
             row < there && column < columns ? of.p[(first + row) * of.stride + column] : (uint16_t)0;
     }
 }
 
-/* sums (16 TILES, OTHERS) += a (16 TILES, DIMS) times the transposed b (OTHERS, DIMS). */
-template <int TYPE, int DIMS, int TILES, int OTHERS>
+/* sums (16 TILES, OTHERS) += a (16 TILES, DIMS) times the transposed b (OTHERS, DIMS). Every 16 rows of a lie APART. */
+template <int TYPE, int DIMS, int TILES, int OTHERS, int APART>
 DEVICE void multiply_rows(float sums[TILES][OTHERS / 8][4], const uint16_t *a, const uint16_t *b)
 {
     constexpr int WIDTH = PADDED_ROW(DIMS);
@@ -78,7 +94,7 @@ DEVICE void multiply_rows(float sums[TILES][OTHERS / 8][4], const uint16_t *a, c
         uint32_t x[TILES][4], y[4];
 #pragma unroll
         for (int m = 0; m < TILES; m++)
-            load_matrices<false>(x[m], row + 16 * m * WIDTH + k);
+            load_matrices<false>(x[m], row + APART * m * WIDTH + k);
 #pragma unroll
         for (int n = 0; n < OTHERS / 16; n++) {
             load_matrices<false>(y, other + 16 * n * WIDTH + k);
@@ -93,19 +109,19 @@ DEVICE void multiply_rows(float sums[TILES][OTHERS / 8][4], const uint16_t *a, c
 
 /* Takes what is not finite out of COUNT rows in shared memory, by all threads, and notes in which rows it was. A weight of 0
  * times what is not finite would be NaN. */
-template <int TYPE, int DIMS, int COUNT> DEVICE void clean_rows(uint16_t *rows, uint8_t *odd)
+template <int TYPE, int DIMS, int COUNT, bool SWIZZLED = false> DEVICE void clean_rows(uint16_t *rows, uint8_t *odd)
 {
     const uint32_t exponents = TYPE == TYPE_float16 ? 0x7c007c00u : 0x7f807f80u;
     const uint32_t least = TYPE == TYPE_float16 ? 0x04000400u : 0x00800080u; /* adds to a 1 in the sign's place */
-    for (int i = (int)threadIdx.x; i < COUNT * DIMS / 4; i += FLASH_THREADS) {
-        uint32_t *const four = (uint32_t *)(rows + i / (DIMS / 4) * PADDED_ROW(DIMS) + i % (DIMS / 4) * 4);
-        for (int k = 0; k < 2; k++) {
-            const uint32_t pair = four[k], found = ((pair & exponents) + least) & 0x80008000u;
-            if (!found)
-                continue;
-            four[k] = pair & (found >> 31 ? 0x0000ffffu : ~0u) & (found & 0x8000u ? 0xffff0000u : ~0u);
-            odd[i / (DIMS / 4)] = 1;
-        }
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < COUNT * DIMS / 2; i += FLASH_THREADS) {
+        const int row = i / (DIMS / 2);
+        uint32_t *const at = (uint32_t *)(rows + place_of_number<DIMS, COUNT, SWIZZLED>(row, i % (DIMS / 2) * 2));
+        const uint32_t pair = *at, found = ((pair & exponents) + least) & 0x80008000u;
+        if (!found)
+            continue;
+        *at = pair & (found >> 31 ? 0x0000ffffu : ~0u) & (found & 0x8000u ? 0xffff0000u : ~0u);
+        odd[row] = 1;
     }
 }
 
@@ -159,6 +175,30 @@ DEVICE void add_values(float out[TILES][COLUMNS / 8][4], const float weights[TIL
     }
 }
 
+/* sums (64, 64) = a (64 of ROWS, DIMS) times the transposed b (OTHERS, DIMS), both as warpgroups read them. */
+template <int TYPE, int DIMS, int ROWS, int OTHERS>
+DEVICE void multiply_swizzled(float sums[8][4], const uint16_t *a, const uint16_t *b)
+{
+#pragma unroll
+    for (int k = 0; k < DIMS / 16; k++)
+        multiply_shared<TYPE>(sums, a + k / 4 * ROWS * 64 + k % 4 * 16, b + k / 4 * OTHERS * 64 + k % 4 * 16, k > 0);
+}
+
+/* out (64, COLUMNS) += weights (64, 64) times v (OTHERS, COLUMNS), as a group of products. */
+template <int TYPE, int COLUMNS, int OTHERS>
+DEVICE void add_swizzled(float out[COLUMNS / 8][4], const float weights[8][4], const uint16_t *v)
+{
+    uint32_t p[4][4];
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        weights_of<TYPE>(p[k], weights[2 * k], weights[2 * k + 1]);
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        multiply_shared_columns<TYPE, COLUMNS>(out, p[k], v + 16 * k * 64, OTHERS);
+    end_products();
+}
+
 /* A score as a power of 2. Numbers near the lowest, which masks are made of, stay finite. */
 DEVICE float in_powers_of_2(float score) { return score > LOWEST ? fmaxf(score * LOG2_E, -0x1.fffp127f) : score; }
 
@@ -183,18 +223,77 @@ template <int TYPE, int DIMS, int COUNT> DEVICE bool all_finite(const uint16_t *
 #define HALVES_SHARED(longest) (2 * (HALVES_ROWS(longest) + 128) * (PADDED_ROW(HALVES_PADDED(longest))))
 template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
 {
-    constexpr int ROWS = FORWARD_ROWS(DIMS, PLAIN), TILES = ROWS / 64, WIDTH = PADDED_ROW(DIMS);
+    constexpr int TYPE = Task::TYPE, ROWS = FORWARD_ROWS(DIMS, PLAIN), TILES = ROWS / 64, WIDTH = PADDED_ROW(DIMS);
+    constexpr bool GROUPS = BY_WARPGROUPS(TYPE);
     __shared__ uint8_t odd[KEYS_EACH]; /* keys whose values are not all finite */
-    uint16_t *const rows = shared, *const keys = rows + ROWS * WIDTH, *const values = keys + KEYS_EACH * WIDTH;
+    if (GROUPS)
+        shared = (uint16_t *)(((uint64_t)shared + SWIZZLED_BYTES - 1) / SWIZZLED_BYTES * SWIZZLED_BYTES);
+    uint16_t *const rows = shared, *const keys = rows + ROWS * (GROUPS ? DIMS : WIDTH);
+    uint16_t *const values = keys + KEYS_EACH * (GROUPS ? DIMS : WIDTH);
     const bool keys_aligned = task.keys.aligned(task.depth), values_aligned = task.values.aligned(task.columns);
     const int end = MIN(row0 + ROWS, task.rows), first = task.first_key(row0), last = task.last_key(end - 1);
-    const int own0 = row0 + WARP * 16 * TILES, own_end = MIN(own0 + 16 * TILES, task.rows);
-    const bool idle = own0 >= own_end;
-    const int block_first = task.first_key(end - 1), block_last = task.last_key(row0); /* what all rows see */
-    const int own_first = idle ? 0 : task.first_key(own0), own_last = idle ? 0 : task.last_key(own_end - 1);
-    const int all_first = idle ? 0 : task.first_key(own_end - 1), all_last = idle ? 0 : task.last_key(own0);
+    const int all_first = task.first_key(end - 1), all_last = task.last_key(row0); /* what all rows see */
+    const bool idle = !GROUPS && row0 + WARP * 16 >= task.rows;
     const float factor = PLAIN ? task.scale * LOG2_E : 1.0f; /* of a score, for a power of 2 */
-    float out[TILES][DIMS / 8][4], total[TILES][2], base[TILES][2];
+    float scores[TILES][8][4], out[TILES][DIMS / 8][4], total[TILES][2], base[TILES][2];
+    const auto row_of = [&](int m, int h) { return row0 + 64 * m + 16 * WARP + LANE / 4 + 8 * h; };
+    /* Makes scores weights. */
+    const auto weigh = [&](int m, int start) {
+        float most[2];
+        bool rises = false;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int row = row_of(m, h);
+            if (!PLAIN || start < all_first || start + KEYS_EACH > all_last) {
+                const bool there = row < task.rows;
+                const int from = there ? task.first_key(row) - start : KEYS_EACH;
+                const int to = there ? task.last_key(row) - start : 0;
+#pragma unroll
+                for (int i = 0; i < 16; i++) {
+                    const int key = i / 2 * 8 + LANE % 4 * 2 + i % 2;
+                    float &score = scores[m][i / 2][2 * h + i % 2];
+                    if (key < from || key >= to)
+                        score = -INFINITE;
+                    else if (!PLAIN)
+                        score = in_powers_of_2(task.score(row, start + key, score));
+                }
+            }
+            float largest = scores[m][0][2 * h];
+#pragma unroll
+            for (int i = 1; i < 16; i++)
+                largest = fmaxf(largest, scores[m][i / 2][2 * h + i % 2]);
+            largest = fmaxf(largest, __shfl_xor_sync(EVERY_LANE, largest, 1));
+            most[h] = fmaxf(largest, __shfl_xor_sync(EVERY_LANE, largest, 2)) * factor;
+            rises = rises || most[h] > base[m][h] + MOST_RISE;
+        }
+        if (__any_sync(EVERY_LANE, rises))
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const float next = fmaxf(base[m][h], most[h]);
+                const float correction = base[m][h] == -INFINITE ? 0.0f : power_of_2(base[m][h] - next);
+                base[m][h] = next;
+                total[m][h] *= correction;
+#pragma unroll
+                for (int n = 0; n < DIMS / 8; n++)
+                    out[m][n][2 * h] *= correction, out[m][n][2 * h + 1] *= correction;
+            }
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const float least = base[m][h] == -INFINITE ? 0.0f : base[m][h];
+#pragma unroll
+            for (int i = 0; i < 16; i++) {
+                float &score = scores[m][i / 2][2 * h + i % 2];
+                score = power_of_2(score * factor - least);
+                total[m][h] += score;
+            }
+        }
+    };
+    const auto note_odd = [&](int m, uint64_t any_odd) {
+        if (any_odd)
+            for (int h = 0; h < 2; h++)
+                if (sees_odd<KEYS_EACH>(scores[m], h, any_odd))
+                    total[m][h] = NOT_A_NUMBER;
+    };
 #pragma unroll
     for (int m = 0; m < TILES; m++) {
         for (int h = 0; h < 2; h++)
@@ -205,108 +304,77 @@ template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task
     }
     __syncthreads(); /* the block's tile before is done */
     if (first < last) {
-        task.template load<DIMS, ROWS>(rows, row0);
-        load_rows<DIMS, KEYS_EACH>(keys, task.keys, first, last, task.depth, keys_aligned);
+        task.template load<DIMS, ROWS, GROUPS>(rows, row0);
+        load_rows<DIMS, KEYS_EACH, GROUPS>(keys, task.keys, first, last, task.depth, keys_aligned);
         end_copies();
     }
     for (int start = first; start < last; start += KEYS_EACH) {
+        const bool careful = task.hides || start < all_first || start + KEYS_EACH > all_last;
+        uint64_t any_odd = 0;
+        /* Values are there, keys are read. */
+        const auto change = [&] {
+            wait_for_copies<0>();
+            show_to_products();
+            __syncthreads();
+            if (start + KEYS_EACH < last)
+                load_rows<DIMS, KEYS_EACH, GROUPS>(keys, task.keys, start + KEYS_EACH, last, task.depth, keys_aligned);
+            end_copies();
+            if (!careful)
+                return;
+            clean_rows<TYPE, DIMS, KEYS_EACH, GROUPS>(values, odd);
+            show_to_products();
+            __syncthreads();
+            any_odd = bits_of(odd, KEYS_EACH);
+        };
         wait_for_copies<0>();
+        show_to_products();
         __syncthreads();
-        load_rows<DIMS, KEYS_EACH>(values, task.values, start, last, task.columns, values_aligned);
+        load_rows<DIMS, KEYS_EACH, GROUPS>(values, task.values, start, last, task.columns, values_aligned);
         end_copies();
-        const bool here = start < own_last && start + KEYS_EACH > own_first; /* in every lane of a warp */
-        const bool whole = all_first <= start && start + KEYS_EACH <= all_last;
-        const bool careful = task.hides || start < block_first || start + KEYS_EACH > block_last; /* in every thread */
         if (careful && (int)threadIdx.x < KEYS_EACH)
             odd[threadIdx.x] = 0;
-        float scores[TILES][8][4];
-        if (here) {
+        if constexpr (GROUPS) { /* products of one tile run while weights of the other are made */
+            begin_products();
 #pragma unroll
-            for (int i = 0; i < 32 * TILES; i++)
-                scores[i / 32][i / 4 % 8][i % 4] = 0;
-            multiply_rows<Task::TYPE, DIMS, TILES, KEYS_EACH>(scores, rows + WARP * 16 * TILES * WIDTH, keys);
-        }
-        wait_for_copies<0>();
-        __syncthreads();
-        if (start + KEYS_EACH < last) {
-            load_rows<DIMS, KEYS_EACH>(keys, task.keys, start + KEYS_EACH, last, task.depth, keys_aligned);
-            end_copies();
-        }
-        if (careful) {
-            clean_rows<Task::TYPE, DIMS, KEYS_EACH>(values, odd);
-            __syncthreads();
-        }
-        if (!here)
-            continue;
-        float most[TILES][2];
-        bool rises = false;
-#pragma unroll
-        for (int m = 0; m < TILES; m++)
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                const int row = own0 + 16 * m + LANE / 4 + 8 * h;
-                if (!whole || !PLAIN) {
-                    const bool there = row < task.rows;
-                    const int from = there ? MAX(task.first_key(row) - start, 0) : KEYS_EACH;
-                    const int to = there ? MIN(task.last_key(row) - start, KEYS_EACH) : 0;
-#pragma unroll
-                    for (int i = 0; i < 16; i++) {
-                        const int key = i / 2 * 8 + LANE % 4 * 2 + i % 2;
-                        float &score = scores[m][i / 2][2 * h + i % 2];
-                        if (key < from || key >= to)
-                            score = -INFINITE;
-                        else if (!PLAIN)
-                            score = in_powers_of_2(task.score(row, start + key, score));
-                    }
-                }
-                float largest = scores[m][0][2 * h];
-#pragma unroll
-                for (int i = 1; i < 16; i++)
-                    largest = fmaxf(largest, scores[m][i / 2][2 * h + i % 2]);
-                largest = fmaxf(largest, __shfl_xor_sync(EVERY_LANE, largest, 1));
-                most[m][h] = fmaxf(largest, __shfl_xor_sync(EVERY_LANE, largest, 2)) * factor;
-                rises = rises || most[m][h] > base[m][h] + MOST_RISE;
+            for (int m = 0; m < TILES; m++) {
+                multiply_swizzled<TYPE, DIMS, ROWS, KEYS_EACH>(scores[m], rows + 64 * m * 64, keys);
+                end_products();
             }
-        if (__any_sync(EVERY_LANE, rises))
+            wait_for_products<TILES - 1>();
+            weigh(0, start);
+            wait_for_products<0>();
+            change();
 #pragma unroll
-            for (int m = 0; m < TILES; m++)
-#pragma unroll
-                for (int h = 0; h < 2; h++) {
-                    const float next = fmaxf(base[m][h], most[m][h]);
-                    const float correction = base[m][h] == -INFINITE ? 0.0f : power_of_2(base[m][h] - next);
-                    base[m][h] = next;
-                    total[m][h] *= correction;
-#pragma unroll
-                    for (int n = 0; n < DIMS / 8; n++)
-                        out[m][n][2 * h] *= correction, out[m][n][2 * h + 1] *= correction;
-                }
-#pragma unroll
-        for (int m = 0; m < TILES; m++)
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                const float least = base[m][h] == -INFINITE ? 0.0f : base[m][h];
-#pragma unroll
-                for (int i = 0; i < 16; i++) {
-                    float &score = scores[m][i / 2][2 * h + i % 2];
-                    score = power_of_2(score * factor - least);
-                    total[m][h] += score;
-                }
+            for (int m = 0; m < TILES; m++) {
+                if (m)
+                    weigh(m, start);
+                note_odd(m, any_odd);
+                add_swizzled<TYPE, DIMS, KEYS_EACH>(out[m], scores[m], values);
             }
-        const uint64_t any_odd = careful ? bits_of(odd, KEYS_EACH) : 0;
-        if (any_odd)
-            for (int m = 0; m < TILES; m++)
-                for (int h = 0; h < 2; h++)
-                    if (sees_odd<KEYS_EACH>(scores[m], h, any_odd))
-                        total[m][h] = NOT_A_NUMBER;
-        add_values<Task::TYPE, DIMS, DIMS, TILES, KEYS_EACH>(out, scores, values);
+            wait_for_products<0>();
+        } else {
+            if (!idle) {
+#pragma unroll
+                for (int i = 0; i < 32 * TILES; i++)
+                    scores[i / 32][i / 4 % 8][i % 4] = 0;
+                multiply_rows<TYPE, DIMS, TILES, KEYS_EACH, 64>(scores, rows + WARP * 16 * WIDTH, keys);
+            }
+            change();
+            if (idle)
+                continue;
+#pragma unroll
+            for (int m = 0; m < TILES; m++) {
+                weigh(m, start);
+                note_odd(m, any_odd);
+            }
+            add_values<TYPE, DIMS, DIMS, TILES, KEYS_EACH>(out, scores, values);
+        }
     }
-    if (idle)
-        return;
 #pragma unroll
-    for (int m = 0; m < TILES; m++)
+    for (int m = 0; m < TILES && !idle; m++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const int row = own0 + 16 * m + LANE / 4 + 8 * h;
+            const int row = row_of(m, h);
             const float sum = among<4>(total[m][h], Sum());
             const bool there = row < task.rows;
             /* A row whose every score is -inf is NaN, one that sees nothing 0. */
@@ -349,14 +417,17 @@ DEVICE void store_row(uint16_t *to, int columns, float factor, const float out[D
  *     TYPE, OF_KEYS, rows, depth, second_depth, scale, hides      as above; second_depth: of a value
  *     rows_first, rows_second, others_first, others_second        halves_matrix
  *     segments, first_step, second_step      heads whose queries share a key follow one another, so far apart
- *     numbers, segment_numbers, all_numbers  of query i of a segment: numbers[segment * segment_numbers + i + k * all_numbers]
+ *     numbers, all_numbers, deltas, segment_numbers    of query i of a segment: numbers[segment * segment_numbers + i], the
+ *                                            second one all_numbers further, and deltas[segment * segment_numbers + i]
  *     first_other(row), last_other(row)
  *     weigh(segment, row, other, weight, grad, numbers)    not PLAIN: makes the product and the second product the weight,
  *                                            0 where the row does not see the other, and the score's gradient
  *     grad(row), second_grad(row)            where results go */
 enum { NUMBERS = 3 }; /* of a query: the power of 2 of its sum, if PLAIN, else of its largest score; 1 / sum; delta */
-#define GRADIENT_ROWS(dims, of_keys) ((dims) > 128 || (of_keys) ? 64 : 128)
-#define GRADIENT_OTHERS(dims, of_keys, plain) ((dims) > 128 ? 16 : ((dims) > 64 && !(of_keys)) || !(plain) ? 32 : 64)
+#define GRADIENT_BY_WARPGROUPS(type, dims) (BY_WARPGROUPS(type) && (dims) <= 128)
+#define GRADIENT_ROWS(type, dims, of_keys) ((dims) > 128 || (of_keys) || GRADIENT_BY_WARPGROUPS(type, dims) ? 64 : 128)
+#define GRADIENT_OTHERS(type, dims, of_keys, plain)                                                                    \
+    ((dims) > 128 ? 16 : GRADIENT_BY_WARPGROUPS(type, dims) ? 64 : ((dims) > 64 && !(of_keys)) || !plain ? 32 : 64)
 #define GRADIENT_SHARED(longest, of_keys)                                                                              \
     (2 *                                                                                                               \
          (2 * CHOOSE(longest > 128, 64, CHOOSE(of_keys, 64, 128)) +                                                    \
@@ -369,8 +440,12 @@ template <class Task, int DIMS, bool PLAIN>
 DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *shared)
 {
     constexpr bool OF_KEYS = Task::OF_KEYS;
-    constexpr int TYPE = Task::TYPE, ROWS = GRADIENT_ROWS(DIMS, OF_KEYS), TILES = ROWS / 64, WIDTH = PADDED_ROW(DIMS);
-    constexpr int OTHERS = GRADIENT_OTHERS(DIMS, OF_KEYS, PLAIN), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
+    constexpr int TYPE = Task::TYPE, ROWS = GRADIENT_ROWS(TYPE, DIMS, OF_KEYS), TILES = ROWS / 64;
+    constexpr int OTHERS = GRADIENT_OTHERS(TYPE, DIMS, OF_KEYS, PLAIN), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
+    constexpr bool GROUPS = GRADIENT_BY_WARPGROUPS(TYPE, DIMS);
+    constexpr int WIDTH = GROUPS ? DIMS : PADDED_ROW(DIMS);
+    if (GROUPS)
+        shared = (uint16_t *)(((uint64_t)shared + SWIZZLED_BYTES - 1) / SWIZZLED_BYTES * SWIZZLED_BYTES);
     uint16_t *const rows = shared, *const second_rows = rows + ROWS * WIDTH, *const others = second_rows + ROWS * WIDTH;
     uint16_t *const second_others = others + 2 * OTHERS * WIDTH;
     __shared__ uint8_t odd[2][64]; /* others that are not all finite: of the first ones, and of the second */
@@ -379,7 +454,7 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
     const bool second_aligned = task.others_second.aligned(task.second_depth) && task.second_step % 8 == 0;
     const int end = MIN(row0 + ROWS, task.rows), first = task.first_other(row0), last = task.last_other(end - 1);
     const int own0 = row0 + WARP * 16 * TILES, own_end = MIN(own0 + 16 * TILES, task.rows);
-    const bool idle = own0 >= own_end;
+    const bool idle = !GROUPS && own0 >= own_end;
     const int block_first = task.first_other(end - 1), block_last = task.last_other(row0); /* what all rows see */
     const int own_first = idle ? 0 : task.first_other(own0), own_last = idle ? 0 : task.last_other(own_end - 1);
     const int all_first = idle ? 0 : task.first_other(own_end - 1), all_last = idle ? 0 : task.last_other(own0);
@@ -387,6 +462,9 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
     const float factor = task.scale * LOG2_E;
     float out[TILES][COLUMNS / 8][4], second_out[OF_KEYS ? TILES : 1][OF_KEYS ? COLUMNS / 8 : 1][4];
     float of_row[TILES][2][NUMBERS];
+    const auto number_at = [&](int64_t query, int i) {
+        return i == 2 ? task.deltas[query] : task.numbers[query + i * task.all_numbers];
+    };
 #pragma unroll
     for (int m = 0; m < TILES; m++) {
 #pragma unroll
@@ -398,29 +476,27 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
 #pragma unroll
         for (int i = 0; i < 2 * NUMBERS && !OF_KEYS; i++) {
             const int row = own0 + 16 * m + LANE / 4 + i / NUMBERS * 8;
-            of_row[m][i / NUMBERS][i % NUMBERS] =
-                row < task.rows ? task.numbers[row + i % NUMBERS * task.all_numbers] : 0.0f;
+            of_row[m][i / NUMBERS][i % NUMBERS] = row < task.rows ? number_at(row, i % NUMBERS) : 0.0f;
         }
     }
     const auto segment_of = [&](int step) { return OF_KEYS ? step / each : 0; };
     const auto start_of = [&](int step) { return first + (step - segment_of(step) * each) * OTHERS; };
     const auto load_first = [&](int step) {
         const halves_matrix of = {task.others_first.p + segment_of(step) * task.first_step, task.others_first.stride};
-        load_rows<DIMS, OTHERS>(others + step % 2 * OTHERS * WIDTH, of, start_of(step), last, task.depth,
-                                first_aligned);
+        load_rows<DIMS, OTHERS, GROUPS>(others + step % 2 * OTHERS * WIDTH, of, start_of(step), last, task.depth,
+                                        first_aligned);
     };
     const auto load_second = [&](int step) {
         const halves_matrix of = {task.others_second.p + segment_of(step) * task.second_step,
                                   task.others_second.stride};
-        load_rows<DIMS, OTHERS>(second_others, of, start_of(step), last, task.second_depth, second_aligned);
+        load_rows<DIMS, OTHERS, GROUPS>(second_others, of, start_of(step), last, task.second_depth, second_aligned);
     };
     /* Number i of an other, by the thread of that other. */
     const auto number_of = [&](int step, int i) {
         if (!OF_KEYS || step >= steps || (int)threadIdx.x >= OTHERS)
             return 0.0f;
         const int other = start_of(step) + (int)threadIdx.x;
-        return other < last ? task.numbers[segment_of(step) * task.segment_numbers + other + i * task.all_numbers]
-                            : 0.0f;
+        return other < last ? number_at(segment_of(step) * task.segment_numbers + other, i) : 0.0f;
     };
     const auto keep_number = [&](int step, int i, float number) {
         if (OF_KEYS && (int)threadIdx.x < OTHERS)
@@ -428,9 +504,10 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
     };
     __syncthreads(); /* the block's tile before is done */
     if (steps) {
-        load_rows<DIMS, ROWS>(rows, task.rows_first, row0, task.rows, task.depth, task.rows_first.aligned(task.depth));
-        load_rows<DIMS, ROWS>(second_rows, task.rows_second, row0, task.rows, task.second_depth,
-                              task.rows_second.aligned(task.second_depth));
+        load_rows<DIMS, ROWS, GROUPS>(rows, task.rows_first, row0, task.rows, task.depth,
+                                      task.rows_first.aligned(task.depth));
+        load_rows<DIMS, ROWS, GROUPS>(second_rows, task.rows_second, row0, task.rows, task.second_depth,
+                                      task.rows_second.aligned(task.second_depth));
         load_first(0);
         load_second(0);
         end_copies();
@@ -441,6 +518,7 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
         const int start = start_of(step);
         uint16_t *const these = others + step % 2 * OTHERS * WIDTH;
         wait_for_copies<0>();
+        show_to_products();
         __syncthreads();
         if (step + 1 < steps)
             load_first(step + 1);
@@ -448,36 +526,56 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
         float next[NUMBERS];
         for (int i = 0; i < NUMBERS; i++)
             next[i] = number_of(step + 1, i);
-        const bool here = start < own_last && start + OTHERS > own_first; /* in every lane of a warp */
+        /* In every lane of a warp. */
+        const bool here = GROUPS || (start < own_last && start + OTHERS > own_first);
         const bool whole = all_first <= start && start + OTHERS <= all_last;
         float weights[TILES][OTHERS / 8][4], grads[TILES][OTHERS / 8][4];
         const bool careful = task.hides || start < block_first || start + OTHERS > block_last; /* in every thread */
         if (here) {
+            if constexpr (GROUPS) {
+                begin_products();
+                multiply_swizzled<TYPE, DIMS, ROWS, OTHERS>(weights[0], rows, these);
+                end_products();
+                multiply_swizzled<TYPE, DIMS, ROWS, OTHERS>(grads[0], second_rows, second_others);
+                end_products();
+                wait_for_products<1>();
+            } else {
 #pragma unroll
-            for (int i = 0; i < OTHERS / 2 * TILES; i++)
-                weights[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] =
-                    grads[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] = 0;
-            multiply_rows<TYPE, DIMS, TILES, OTHERS>(weights, rows + WARP * 16 * TILES * WIDTH, these);
-            multiply_rows<TYPE, DIMS, TILES, OTHERS>(grads, second_rows + WARP * 16 * TILES * WIDTH, second_others);
+                for (int i = 0; i < OTHERS / 2 * TILES; i++)
+                    weights[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] =
+                        grads[i / (OTHERS / 2)][i / 4 % (OTHERS / 8)][i % 4] = 0;
+                multiply_rows<TYPE, DIMS, TILES, OTHERS, 16>(weights, rows + WARP * 16 * TILES * WIDTH, these);
+                multiply_rows<TYPE, DIMS, TILES, OTHERS, 16>(grads, second_rows + WARP * 16 * TILES * WIDTH,
+                                                             second_others);
+            }
+            const auto number = [&](int m, int i, int k) {
+                return OF_KEYS ? numbers[(step % 2 * NUMBERS + k) * OTHERS + i / 4 * 8 + LANE % 4 * 2 + i % 2]
+                               : of_row[m][i % 4 / 2][k];
+            };
+            if (PLAIN)
+#pragma unroll
+                for (int m = 0; m < TILES; m++)
+#pragma unroll
+                    for (int i = 0; i < OTHERS / 2; i++) {
+                        float &weight = weights[m][i / 4][i % 4];
+                        weight = power_of_2(weight * factor - number(m, i, 0));
+                    }
+            if (GROUPS)
+                wait_for_products<0>();
 #pragma unroll
             for (int m = 0; m < TILES; m++)
 #pragma unroll
                 for (int i = 0; i < OTHERS / 2; i++) {
-                    const int h = i % 4 / 2, at = i / 4 * 8 + LANE % 4 * 2 + i % 2;
-                    float own[NUMBERS];
-                    for (int k = 0; k < NUMBERS; k++)
-                        own[k] = OF_KEYS ? numbers[(step % 2 * NUMBERS + k) * OTHERS + at] : of_row[m][h][k];
+                    const int row = own0 + 16 * m + LANE / 4 + i % 4 / 2 * 8;
+                    const int other = start + i / 4 * 8 + LANE % 4 * 2 + i % 2;
                     float &weight = weights[m][i / 4][i % 4], &grad = grads[m][i / 4][i % 4];
-                    const int row = own0 + 16 * m + LANE / 4 + 8 * h, other = start + at;
-                    if (PLAIN) {
-                        weight = power_of_2(weight * factor - own[0]);
+                    const float own[NUMBERS] = {number(m, i, 0), number(m, i, 1), number(m, i, 2)};
+                    if (PLAIN)
                         grad = weight * (grad - own[2]);
-                    } else {
-                        if (row < task.rows && other < last)
-                            task.weigh(segment_of(step), row, other, weight, grad, own);
-                        else
-                            weight = grad = 0;
-                    }
+                    else if (row < task.rows && other < last)
+                        task.weigh(segment_of(step), row, other, weight, grad, own);
+                    else
+                        weight = grad = 0;
                 }
             if (!whole)
 #pragma unroll
@@ -499,9 +597,10 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
             if ((int)threadIdx.x < OTHERS)
                 odd[0][threadIdx.x] = odd[1][threadIdx.x] = 0;
             __syncthreads();
-            clean_rows<TYPE, DIMS, OTHERS>(these, odd[0]);
+            clean_rows<TYPE, DIMS, OTHERS, GROUPS>(these, odd[0]);
             if (OF_KEYS)
-                clean_rows<TYPE, DIMS, OTHERS>(second_others, odd[1]);
+                clean_rows<TYPE, DIMS, OTHERS, GROUPS>(second_others, odd[1]);
+            show_to_products();
             __syncthreads();
             const uint64_t any_odd = bits_of(odd[0], OTHERS), any_second = OF_KEYS ? bits_of(odd[1], OTHERS) : 0;
             if ((any_odd || any_second) && here)
@@ -513,16 +612,24 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
                             second_out[m][0][2 * h] = NOT_A_NUMBER;
                     }
         }
-        if constexpr (OF_KEYS)
+        if constexpr (GROUPS) {
+            if constexpr (OF_KEYS)
+                add_swizzled<TYPE, COLUMNS, OTHERS>(second_out[0], weights[0], second_others);
+            add_swizzled<TYPE, COLUMNS, OTHERS>(out[0], grads[0], these);
+            wait_for_products<1>();
+        } else if constexpr (OF_KEYS) {
             if (here)
                 add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS>(second_out, weights, second_others + column0);
+        }
         for (int i = 0; i < NUMBERS; i++)
             keep_number(step + 1, i, next[i]);
         __syncthreads();
         if (step + 1 < steps)
             load_second(step + 1);
         end_copies();
-        if (here)
+        if constexpr (GROUPS)
+            wait_for_products<0>();
+        else if (here)
             add_values<TYPE, DIMS, COLUMNS, TILES, OTHERS>(out, grads, these + column0);
     }
     if (idle)

@@ -1,6 +1,6 @@
 /* Kernels of training: cross entropy with its gradient, and AdamW (Loshchilov and Hutter, 2019). */
 #include "gpu.h"
-#include "vectors.h"
+#include "entropy.h"
 
 /* Checks the targets, and counts those that are not ignored, in one block. */
 SCRATCH(cross_entropy_f32, 8)
@@ -27,7 +27,7 @@ STEP(cross_entropy_f32, 1, 1, 256, 0)
     }
 }
 
-KERNEL(cross_entropy_f32, rows, 128, 0)
+KERNEL(cross_entropy_f32, rows, 512, 0)
 {
     const int64_t *d = record.dims, columns = d[cross_entropy_f32_columns];
     const float *scale = (const float *)record.pointers[cross_entropy_f32_scale];
@@ -44,23 +44,17 @@ KERNEL(cross_entropy_f32, rows, 128, 0)
         grad = grad ? grad + row * columns : nullptr;
         if (target == d[cross_entropy_f32_ignore_index]) {
             if (grad)
-                FOR_THREADS(i, columns) grad[i] = 0;
+                clear_row<4>(grad, columns);
             if (loss && threadIdx.x == 0)
                 loss[row] = 0;
             continue;
         }
-        float largest = -INFINITE, total = 0;
-        FOR_THREADS(i, columns) largest = fmaxf(largest, logits[i]);
-        largest = block_largest(largest);
-        FOR_THREADS(i, columns) total += expf(logits[i] - largest);
-        total = block_sum(total);
-        const float own = logits[target] - largest;
-        __syncthreads(); /* grad may be the logits */
+        const float own = logits[target];
+        const exponentials of = sum_exponentials<4>(logits, columns, TYPE_float32); /* a barrier: grad may be logits */
         if (grad)
-            FOR_THREADS(i, columns)
-        grad[i] = expf(logits[i] - largest) * (each / total) - (i == target ? each : 0.0f);
+            entropy_gradient<4>(grad, logits, columns, TYPE_float32, of, target, each);
         if (loss && threadIdx.x == 0)
-            loss[row] = logf(total) - own;
+            loss[row] = logf(of.sum) - (own - of.largest);
     }
 }
 

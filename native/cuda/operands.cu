@@ -1,6 +1,6 @@
 /* Operands of 16 bits for NVIDIA's library, which has no products of float32 and 16 bits, or of weights in blocks: `scratch` is
  * where the operand goes. Rows of x are rounded to the type of the weights. Weights in blocks become float16, a slice of the
- * outputs at a time, which the card's cache holds: its first output is the record's last dim, `outputs` is how many it has.
+ * outputs at a time: its first output is the record's last dim, `outputs` is how many it has.
  * Finite numbers beyond float16 become its largest. */
 #include "weights.h"
 

@@ -1,7 +1,6 @@
 /* Reductions of lines. Where a line's elements follow one another, a warp takes a line, or a block a long one; where those
  * of neighbouring lines do ("across"), a block takes 32, 64 or 128 lines side by side. Few long lines are divided among
  * blocks, whose states a second kernel joins. */
-#include "gpu.h"
 #include "vectors.h"
 
 enum { REDUCE_THREADS = 256 };

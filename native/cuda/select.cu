@@ -1,36 +1,93 @@
 /* Moving elements by condition and by index. Elements are copied as bytes; only operations that add, multiply or compare
  * use their values. */
-#include "gpu.h"
+#include "vectors.h"
 
 DEVICE bool is_size(int64_t bytes) { return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8; }
 DEVICE bool is_index(int64_t type) { return type == TYPE_int64 || type == TYPE_int32; }
 
-KERNEL(where, PARTS(PRODUCT(rank, shape0), 256), 256, 0)
+/* Vectors of elements of BYTES bytes; returns how many elements they have. */
+template <int BYTES>
+DEVICE int64_t where_vectors(const views<3> &of, void *y, const uint8_t *condition, const void *a, const void *b)
 {
+    constexpr int width = VECTOR / BYTES;
+    const void *both[3] = {condition, a, b};
+    int64_t vectors = is_aligned(y) ? vectors_in(of, both, width) : 0;
+    uint4 x[UNDER_WAY], z[UNDER_WAY];
+    bool first[UNDER_WAY][width];
+    for_vectors(
+        vectors,
+        [&](int u, int64_t i) {
+            int64_t at[3];
+            find(at, i * width, of);
+            x[u] = vector_at<BYTES>(a, at[1], of.strides[1][0]);
+            z[u] = vector_at<BYTES>(b, at[2], of.strides[2][0]);
+            const uint8_t *c = condition + at[0];
+            if (of.strides[0][0] == 0)
+                for (int k = 0; k < width; k++)
+                    first[u][k] = *c;
+            else if (width == 2) {
+                const uint16_t two = *(const uint16_t *)c;
+                for (int k = 0; k < width; k++)
+                    first[u][k] = two >> 8 * k & 0xff;
+            } else
+                for (int word = 0; word < width / 4; word++) {
+                    const uint32_t four = ((const uint32_t *)c)[word];
+                    for (int k = 0; k < 4; k++)
+                        first[u][4 * word + k] = four >> 8 * k & 0xff;
+                }
+        },
+        [&](int u, int64_t i) {
+            const uint32_t left[4] = {x[u].x, x[u].y, x[u].z, x[u].w}, right[4] = {z[u].x, z[u].y, z[u].z, z[u].w};
+            uint32_t words[4] = {0, 0, 0, 0};
+#pragma unroll
+            for (int byte = 0; byte < VECTOR; byte += MIN(BYTES, 4)) {
+                const uint32_t mask = BYTES >= 4 ? ~0u : ((1u << 8 * MIN(BYTES, 2)) - 1) << byte % 4 * 8;
+                words[byte / 4] |= (first[u][byte / BYTES] ? left[byte / 4] : right[byte / 4]) & mask;
+            }
+            uint4 result;
+            result.x = words[0], result.y = words[1], result.z = words[2], result.w = words[3];
+            ((uint4 *)y)[i] = result;
+        });
+    return vectors * width;
+}
+
+KERNEL(where, PARTS(PRODUCT(rank, shape0), 1024), 256, 0)
+{
+    __shared__ views<3> of;
     const int64_t *d = record.dims, *shape = d + where_shape0, bytes = d[where_element_bytes], rank = d[where_rank];
     const void *a = record.pointers[where_a], *b = record.pointers[where_b];
-    const int64_t count = view_count(rank, 5, shape);
+    const uint8_t *condition = (const uint8_t *)record.pointers[where_condition];
+    void *y = record.pointers[where_y];
     const int64_t *strides[3] = {d + where_c0, a ? d + where_a0 : nullptr, b ? d + where_b0 : nullptr};
-    if (!is_size(bytes) || count < 0) {
+    if (!is_size(bytes) || view_count(rank, 5, shape) < 0) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
     a = a ? a : d + where_a_bits;
     b = b ? b : d + where_b_bits;
-    FOR_EACH(i, count)
+    gather_dims(of, rank, shape, strides);
+    int64_t done = 0;
+    if (bytes == 2)
+        done = where_vectors<2>(of, y, condition, a, b);
+    else if (bytes == 4)
+        done = where_vectors<4>(of, y, condition, a, b);
+    else if (bytes == 8)
+        done = where_vectors<8>(of, y, condition, a, b);
+    FOR_EACH(rest, of.count - done)
     {
         int64_t at[3];
-        offsets_of<3>(at, i, rank, shape, strides);
-        const bool first = ((const uint8_t *)record.pointers[where_condition])[at[0]];
-        copy_element(record.pointers[where_y], i, first ? a : b, first ? at[1] : at[2], bytes);
+        find(at, done + rest, of);
+        copy_element(y, done + rest, condition[at[0]] ? a : b, condition[at[0]] ? at[1] : at[2], bytes);
     }
 }
 
 KERNEL(gather, PARTS(PRODUCT(rank, shape0), 256), 256, 0)
 {
+    __shared__ views<2> of;
     const int64_t *d = record.dims, *shape = d + gather_shape0, bytes = d[gather_element_bytes];
-    const int64_t rank = d[gather_rank], dim = d[gather_dim], count = view_count(rank, 6, shape);
-    if (!is_size(bytes) || count < 0 || dim < 0 || dim >= rank || !is_index(d[gather_index_type])) {
+    const int64_t rank = d[gather_rank], dim = d[gather_dim];
+    if (!is_size(bytes) || view_count(rank, 6, shape) < 0 || dim < 0 || dim >= rank ||
+        !is_index(d[gather_index_type])) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
@@ -38,10 +95,11 @@ KERNEL(gather, PARTS(PRODUCT(rank, shape0), 256), 256, 0)
     for (int k = 0; k < 6; k++)
         others[k] = k == dim ? 0 : d[gather_x0 + k];
     const int64_t *strides[2] = {d + gather_index0, others};
-    FOR_EACH(i, count)
+    gather_dims(of, rank, shape, strides);
+    FOR_EACH(i, of.count)
     {
         int64_t at[2];
-        offsets_of<2>(at, i, rank, shape, strides);
+        find(at, i, of);
         const int64_t place = load_integer(record.pointers[gather_index], at[0], (int)d[gather_index_type]);
         if (place < 0 || place >= d[gather_size])
             report(KERNEL_INDEX_RANGE);

@@ -1,6 +1,6 @@
 /* Functions of one element, by opcode. Types: kernels.h. Floats of 16 and 32 bits are computed in float32 where CUDA's
  * function is exact enough, else in float64; integers with 64 bits. */
-#include "gpu.h"
+#include "vectors.h"
 
 CONSTANT uint32_t unary_types[] = UNARY_TYPES, unary_results[] = UNARY_RESULTS;
 
@@ -391,6 +391,54 @@ DEVICE bool question(int64_t opcode, double x)
 
 /* ---- kernels */
 
+/* The operations that are taken by vectors. Each has a loop of its own: the rest would only make the code large. */
+#define EACH(name)                                                                                                     \
+    case UNARY_##name:                                                                                                 \
+        _Pragma("unroll") for (int k = 0; k < COUNT; k++) x[k] = floats(UNARY_##name, x[k], p, q);                     \
+        return true;
+template <int COUNT> DEVICE bool vector_floats(int64_t opcode, float *x, float p, float q)
+{
+    switch (opcode) {
+        EACH(neg)
+        EACH(abs)
+        EACH(square)
+        EACH(relu)
+        EACH(sqrt)
+        EACH(rsqrt)
+        EACH(reciprocal)
+        EACH(exp)
+        EACH(log)
+        EACH(tanh)
+        EACH(sigmoid)
+        EACH(silu)
+        EACH(gelu)
+        EACH(gelu_tanh)
+        EACH(leaky_relu)
+        EACH(clamp)
+    }
+    return false;
+}
+
+/* Dense vectors; returns how many elements they have. */
+template <int BYTES>
+DEVICE int64_t unary_vectors(int64_t opcode, int type, int64_t count, void *y, const void *x, float p, float q)
+{
+    constexpr int width = VECTOR / BYTES;
+    float probe[1] = {1};
+    const bool fits = is_aligned(y) && is_aligned(x) && vector_floats<1>(opcode, probe, p, q);
+    const int64_t vectors = fits ? count / width : 0;
+    uint4 in[UNDER_WAY];
+    for_vectors(
+        vectors, [&](int u, int64_t i) { in[u] = ((const uint4 *)x)[i]; },
+        [&](int u, int64_t i) {
+            float values[width];
+            floats_of<BYTES>(values, in[u], type);
+            vector_floats<width>(opcode, values, p, q);
+            ((uint4 *)y)[i] = vector_of<BYTES>(values, type);
+        });
+    return vectors * width;
+}
+
 /* Element `to` of y from element `from` of x. */
 DEVICE void one(void *y, int64_t to, const void *x, int64_t from, int64_t opcode, int type, double p, double q)
 {
@@ -409,43 +457,60 @@ DEVICE bool is_unary(int64_t opcode, int64_t type)
     return opcode >= 0 && opcode < UNARY_COUNT && type_in(type, unary_types[opcode]);
 }
 
-KERNEL(unary, PARTS(count, 256), 256, 0)
+KERNEL(unary, PARTS(count, 512), 256, 0)
 {
-    const int64_t *d = record.dims;
-    if (!is_unary(d[unary_opcode], d[unary_type])) {
+    const int64_t *d = record.dims, opcode = d[unary_opcode], count = d[unary_count];
+    void *y = record.pointers[unary_y];
+    const void *x = record.pointers[unary_x];
+    if (!is_unary(opcode, d[unary_type])) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
     const double p = real_of(d[unary_first]), q = real_of(d[unary_second]);
-    FOR_EACH(i, d[unary_count])
-    one(record.pointers[unary_y], i, record.pointers[unary_x], i, d[unary_opcode], (int)d[unary_type], p, q);
+    const int type = (int)d[unary_type];
+    int64_t done = 0;
+    if (type == TYPE_float32)
+        done = unary_vectors<4>(opcode, type, count, y, x, (float)p, (float)q);
+    else if (type_in(type, TYPES_HALF))
+        done = unary_vectors<2>(opcode, type, count, y, x, (float)p, (float)q);
+    FOR_EACH(rest, count - done) one(y, done + rest, x, done + rest, opcode, type, p, q);
 }
 
 KERNEL(unary_strided, PARTS(PRODUCT(rank, shape0), 256), 256, 0)
 {
+    __shared__ views<1> of;
     const int64_t *d = record.dims, *shape = d + unary_strided_shape0, rank = d[unary_strided_rank];
-    if (!is_unary(d[unary_strided_opcode], d[unary_strided_type])) {
+    const int64_t *strides[1] = {d + unary_strided_x0};
+    if (!is_unary(d[unary_strided_opcode], d[unary_strided_type]) || view_count(rank, 6, shape) < 0) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
     const double p = real_of(d[unary_strided_first]), q = real_of(d[unary_strided_second]);
-    FOR_EACH(i, view_count(rank, 6, shape))
-    one(record.pointers[unary_strided_y], i, record.pointers[unary_strided_x],
-        offset_of(i, rank, shape, d + unary_strided_x0), d[unary_strided_opcode], (int)d[unary_strided_type], p, q);
+    gather_dims(of, rank, shape, strides);
+    FOR_EACH(i, of.count)
+    {
+        int64_t at;
+        find(&at, i, of);
+        one(record.pointers[unary_strided_y], i, record.pointers[unary_strided_x], at, d[unary_strided_opcode],
+            (int)d[unary_strided_type], p, q);
+    }
 }
 
 /* The most frequent ones on dense float32, with a short record. */
 DEVICE void short_record(const launch &record, int64_t opcode)
 {
-    FOR_EACH(i, record.dims[exp_f32_count])
-    ((float *)record.pointers[exp_f32_y])[i] = floats(opcode, ((const float *)record.pointers[exp_f32_x])[i], 0, 0);
+    float *y = (float *)record.pointers[exp_f32_y];
+    const float *x = (const float *)record.pointers[exp_f32_x];
+    const int64_t count = record.dims[exp_f32_count];
+    const int64_t done = unary_vectors<4>(opcode, TYPE_float32, count, y, x, 0, 0);
+    FOR_EACH(rest, count - done) y[done + rest] = floats(opcode, x[done + rest], 0, 0);
 }
 
-KERNEL(exp_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_exp); }
-KERNEL(log_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_log); }
-KERNEL(sqrt_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_sqrt); }
-KERNEL(abs_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_abs); }
-KERNEL(sigmoid_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_sigmoid); }
-KERNEL(tanh_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_tanh); }
-KERNEL(silu_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_silu); }
-KERNEL(gelu_f32, PARTS(count, 256), 256, 0) { short_record(record, UNARY_gelu); }
+KERNEL(exp_f32, PARTS(count, 512), 256, 0) { short_record(record, UNARY_exp); }
+KERNEL(log_f32, PARTS(count, 512), 256, 0) { short_record(record, UNARY_log); }
+KERNEL(sqrt_f32, PARTS(count, 512), 256, 0) { short_record(record, UNARY_sqrt); }
+KERNEL(abs_f32, PARTS(count, 512), 256, 0) { short_record(record, UNARY_abs); }
+KERNEL(sigmoid_f32, PARTS(count, 512), 256, 0) { short_record(record, UNARY_sigmoid); }
+KERNEL(tanh_f32, PARTS(count, 512), 256, 0) { short_record(record, UNARY_tanh); }
+KERNEL(silu_f32, PARTS(count, 512), 256, 0) { short_record(record, UNARY_silu); }
+KERNEL(gelu_f32, PARTS(count, 512), 256, 0) { short_record(record, UNARY_gelu); }

@@ -1,14 +1,19 @@
 /* Views of several tensors with one shape, read and written by vectors of 16 bytes where they allow it. */
 #ifndef PYAPP_VECTORS_H
 #define PYAPP_VECTORS_H
+#include "gpu.h"
 
 enum { VECTOR = 16, UNDER_WAY = 4 }; /* bytes; vectors that a thread loads before it uses one */
 
 /* The dims of views from the innermost out, without those of one element; dims that lie behind one another in all views
- * are one. */
+ * are one. `small`: 32 bits hold every place, and a division is a product: i / shape is (high(i * factor) + i) >> shift
+ * (Granlund and Montgomery, 1994). */
 template <int VIEWS> struct views {
     int rank;
+    bool small;
     int64_t count, shape[6], strides[VIEWS][6];
+    uint32_t factor[6];
+    int32_t shift[6];
 };
 
 /* Fills `of` in shared memory, for all threads of the block, which have all come here. No strides (NULL) are zeros. */
@@ -17,7 +22,9 @@ DEVICE void gather_dims(views<VIEWS> &of, int64_t rank, const int64_t *shape, co
 {
     if (threadIdx.x == 0) {
         int made = 0;
-        int64_t count = 1;
+        int64_t count = 1, reach[VIEWS];
+        for (int v = 0; v < VIEWS; v++)
+            reach[v] = 0;
         for (int k = (int)rank - 1; k >= 0; k--) {
             const int64_t size = shape[k];
             bool follows = made > 0;
@@ -27,6 +34,7 @@ DEVICE void gather_dims(views<VIEWS> &of, int64_t rank, const int64_t *shape, co
             for (int v = 0; v < VIEWS; v++) {
                 const int64_t stride = strides[v] ? strides[v][k] : 0;
                 of.strides[v][made] = stride;
+                reach[v] += (size - 1) * (stride < 0 ? -stride : stride);
                 follows = follows && stride == of.strides[v][made - 1] * of.shape[made - 1];
             }
             if (follows)
@@ -39,6 +47,17 @@ DEVICE void gather_dims(views<VIEWS> &of, int64_t rank, const int64_t *shape, co
             for (int v = 0; v < VIEWS; v++)
                 of.strides[v][0] = 0;
         }
+        bool small = count <= INT32_MAX;
+        for (int v = 0; v < VIEWS; v++)
+            small = small && reach[v] <= INT32_MAX;
+        for (int k = 0; small && k + 1 < made && count > 0; k++) {
+            int shift = 0;
+            while (1ll << shift < of.shape[k])
+                shift++;
+            of.shift[k] = shift;
+            of.factor[k] = (uint32_t)((((1ull << shift) - (uint64_t)of.shape[k]) << 32) / (uint64_t)of.shape[k] + 1);
+        }
+        of.small = small;
         of.rank = made;
         of.count = count;
     }
@@ -48,15 +67,30 @@ DEVICE void gather_dims(views<VIEWS> &of, int64_t rank, const int64_t *shape, co
 /* Where element i of each view lies. */
 template <int VIEWS> DEVICE void find(int64_t *at, int64_t i, const views<VIEWS> &of)
 {
+    const int last = of.rank - 1;
+    if (of.small) {
+        uint32_t rest = (uint32_t)i, places[VIEWS];
+        for (int v = 0; v < VIEWS; v++)
+            places[v] = 0;
+#pragma unroll 1
+        for (int k = 0; k <= last; k++) {
+            uint32_t place = rest;
+            if (k < last) {
+                rest = ((uint32_t)((uint64_t)rest * of.factor[k] >> 32) + rest) >> of.shift[k];
+                place -= rest * (uint32_t)of.shape[k];
+            }
+            for (int v = 0; v < VIEWS; v++)
+                places[v] += place * (uint32_t)of.strides[v][k];
+        }
+        for (int v = 0; v < VIEWS; v++)
+            at[v] = (int32_t)places[v];
+        return;
+    }
     for (int v = 0; v < VIEWS; v++)
         at[v] = 0;
 #pragma unroll 1
-    for (int k = 0; k < of.rank; k++) {
-        int64_t place = i, next = 0;
-        if (k + 1 < of.rank) { /* divisions of 32 bits take a fraction of the time */
-            next = i <= INT32_MAX && of.shape[k] <= INT32_MAX ? (uint32_t)i / (uint32_t)of.shape[k] : i / of.shape[k];
-            place = i - next * of.shape[k];
-        }
+    for (int k = 0; k <= last; k++) {
+        const int64_t next = k < last ? i / of.shape[k] : 0, place = i - next * of.shape[k] * (k < last);
         for (int v = 0; v < VIEWS; v++)
             at[v] += place * of.strides[v][k];
         i = next;

@@ -72,6 +72,11 @@ def _fits(value: Any) -> bool:
     return kind.is_floating_point and kind is not float64 and not kind.is_storage_only
 
 
+def would_widen(value: Any) -> bool:
+    """Whether a region is entered that converts a value to float32 for an op that runs in it: one of 16 bits."""
+    return REGIONS.count > 0 and STATE.dtype is not None and _fits(value) and value.dtype is not float32
+
+
 def _converted(value: Any, dtype: DType) -> Any:
     """A tensor in `dtype`, if autocast may convert it; parameters are converted once in a region."""
     if not _fits(value) or value.dtype is dtype:

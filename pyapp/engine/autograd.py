@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..errors import ArgumentError
 from .grad_mode import STATE
 from .launch import note_gradient
+from .shape import is_packed
 from .storage import CAPTURES
-from .tensor import Tensor
+from .tensor import Tensor, empty_contiguous
 
 if TYPE_CHECKING:
     from .op import Op
@@ -271,7 +272,7 @@ class _Slices:
     MOST = 16  # each is compared with those before it
 
     def __init__(self, whole: Tensor) -> None:
-        self.whole = whole  # uninitialised, dense
+        self.whole = whole  # uninitialised, without gaps
         self.parts: list[tuple[Tensor, Tensor]] = []  # a view of it, its gradient
         self._boxes: list[list[tuple[int, int]]] = []
 
@@ -297,7 +298,9 @@ class _Slices:
 
 
 def _box(part: Tensor, whole: Tensor) -> list[tuple[int, int]] | None:
-    """Which elements of a dense tensor a view of it has: a range for each dim. None where they are no such ranges."""
+    """Which elements of a tensor without gaps a view of it has: a range for each dim, the outermost in memory first.
+    None where they are no such ranges.
+    """
     at = part.offset - whole.offset
     sizes: dict[int, int] = {}
     box: list[tuple[int, int]] = []
@@ -306,7 +309,7 @@ def _box(part: Tensor, whole: Tensor) -> list[tuple[int, int]] | None:
     for n, step in zip(part.shape, part.strides, strict=True):
         if n != 1:
             sizes[step] = n
-    for n, step in zip(whole.shape, whole.strides, strict=True):
+    for step, n in sorted(zip(whole.strides, whole.shape, strict=True), reverse=True):
         if n == 1:
             continue
         first, at = divmod(at, step)
@@ -315,6 +318,12 @@ def _box(part: Tensor, whole: Tensor) -> list[tuple[int, int]] | None:
             return None
         box.append((first, last))
     return None if sizes else box
+
+
+def _empty_as(source: Tensor, gradient: Tensor) -> Tensor:
+    """Memory for the gradient of `source`, laid out as it is: what it is a view of gets its gradient without a copy."""
+    layout = (source.numel(), source.strides) if is_packed(source.shape, source.strides) else None
+    return empty_contiguous(source.shape, gradient.dtype, gradient.device, layout)
 
 
 class _Pending:
@@ -367,7 +376,7 @@ class _Pending:
             node.op.forward(known, *where)._accumulate(gradient)
             return True
         if known is None:
-            slices = _Slices(gradient.new_empty(source.shape))
+            slices = _Slices(_empty_as(source, gradient))
             if slices.take(node.op.forward(slices.whole, *where), gradient):
                 self._slices[key] = edge, slices
                 if isinstance(edge, Tensor):

@@ -26,6 +26,7 @@ class Backend:
     counts_use = False  # whether `note_kept` is called for every large storage
     tensor_cores = False  # whether products of 16-bit numbers take a fraction of the time of float32
     own_workspaces = False  # whether kernels have working memory of their own, and write none of what is given
+    keeps_softmax = False  # whether attention keeps what its gradient needs behind the result
 
     def allocate(self, nbytes: int) -> Any:
         """The address of `nbytes` bytes, aligned to 64; None when there is no memory left."""

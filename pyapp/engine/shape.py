@@ -45,6 +45,16 @@ def dense_layout(shape: Shape) -> tuple[int, Shape]:
     return found
 
 
+def is_packed(shape: Shape, strides: Shape) -> bool:
+    """Whether elements have no gaps in memory, in any order of the dims."""
+    step = 1
+    for stride, size in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n != 1):
+        if stride != step:
+            return False
+        step *= size
+    return True
+
+
 def is_contiguous(shape: Shape, strides: Shape) -> bool:
     """Whether the elements are dense in row-major order (strides of dims of size one do not matter)."""
     if strides == contiguous_strides(shape):

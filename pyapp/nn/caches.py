@@ -671,9 +671,9 @@ def attends_in_int8(weight: Tensor, head_dim: int) -> bool:
     return weight.dtype.is_quantized and head_dim <= LARGEST_HEAD and not weight.device.backend.tensor_cores
 
 
-def attention_dtype(weight: Tensor) -> DType:
-    """The type of queries, keys and values that `weight` projects: 16 bits for tensor cores if its own type has no more
-    bits, else float32."""
+def activation_dtype(weight: Tensor) -> DType:
+    """The type of numbers that are multiplied with each other beside `weight`: 16 bits for tensor cores if it has no
+    more itself, else float32."""
     if weight.dtype is float32 or not weight.device.backend.tensor_cores:
         return float32
     return float16 if weight.dtype.is_quantized else weight.dtype
@@ -683,5 +683,5 @@ def cross_cache(weight: Tensor, length: int, kv_heads: int, head_dim: int) -> Cr
     """The cache for a sequence whose keys and values `weight` projects, on its device."""
     if attends_in_int8(weight, head_dim):
         return Int8CrossCache(length, kv_heads, head_dim, weight.device)
-    dtype = float32 if attention_dtype(weight) is float32 else float16
+    dtype = float32 if activation_dtype(weight) is float32 else float16
     return CrossCache(length, kv_heads, head_dim, weight.device, dtype)

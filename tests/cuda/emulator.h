@@ -442,6 +442,44 @@ static inline void emulator_load_matrices(uint32_t *to, const uint16_t *row, boo
         to[i] = turned ? at[t][g] | (uint32_t)at[t + 1][g] << 16 : at[g][t] | (uint32_t)at[g][t + 1] << 16;
     }
 }
+/* wgmma (warpgroups.h): the tiles' 16 bytes are swizzled. At once, not while the threads go on. */
+static inline const uint16_t *emulator_swizzled(const uint16_t *at, int row, int column)
+{
+    const uintptr_t offset = (uintptr_t)at % 1024, tile = (uintptr_t)at - offset;
+    if (offset % 32 || offset >= 128)
+        emulator::m.error = "a matrix in shared memory does not begin where products can read it";
+    const int piece = (int)(offset / 16) + column / 8;
+    return (const uint16_t *)tile + row * 64 + (piece ^ row % 8) * 8 + column % 8;
+}
+template <class Read>
+static void emulator_multiply_shared(float (*sums)[4], const uint16_t *a, const uint16_t *b, bool add, Read read)
+{
+    const int lane = emulator::m.running % 32, warp = emulator::m.running / 32 % 4, g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 32; i++) {
+        const int row = 16 * warp + g + i % 4 / 2 * 8, column = i / 4 * 8 + 2 * t + i % 2;
+        float &sum = sums[i / 4][i % 4];
+        sum = add ? sum : 0;
+        for (int k = 0; k < 16; k++)
+            sum += read(*emulator_swizzled(a, row, k)) * read(*emulator_swizzled(b, column, k));
+    }
+}
+template <class Read>
+static void emulator_multiply_shared_columns(float (*sums)[4], int columns, const uint32_t *a, const uint16_t *b,
+                                             int rows, Read read)
+{
+    const int lane = emulator::m.running % 32, g = lane / 4, t = lane % 4;
+    const uint32_t *of[32];
+    emulator::gather(a, of);
+    for (int i = 0; i < columns / 2; i++) {
+        const int row = g + i % 4 / 2 * 8, column = i / 4 * 8 + 2 * t + i % 2;
+        for (int k = 0; k < 16; k++) {
+            const uint32_t pair = of[row % 8 * 4 + k % 8 / 2][k / 8 * 2 + row / 8];
+            sums[i / 4][i % 4] += read((uint16_t)(pair >> k % 2 * 16)) *
+                                  read(*emulator_swizzled(b + column / 64 * rows * 64, k, column % 64));
+        }
+    }
+    emulator::wait_as(emulator::AT_WARP); /* the fragments are no longer read */
+}
 /* Copies to shared memory that do not wait (tensor_cores.h): they are made when a thread waits for them. */
 namespace emulator
 {

@@ -83,7 +83,8 @@ def test_whisper_encodes_and_decodes(dtype: str | None) -> None:
     mel = pyapp.from_numpy(inputs(model.config)[0][:1])
     expected = heard(model, mel, False)
     model.to(DEVICE)
-    bound = 0.03 if dtype == "q8_0" else 1e-3  # int8 activations are rounded at other places
+    # int8 activations are rounded at other places; convolutions and the encoder's attention have the weights' 16 bits
+    bound = {"q8_0": 0.03, "float16": 3e-3}.get(dtype or "", 1e-3)
     for found, wanted in zip(heard(model, mel.to(DEVICE), False), expected, strict=True):
         assert np.sqrt(np.square(found - wanted).mean()) < bound * wanted.std()
     emulated.check()

@@ -70,3 +70,48 @@ def test_op_and_gradient(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(found) == len(expected)
     for ours, theirs in zip(found, expected, strict=True):
         assert_near(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("heads_first", [False, True])
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"softcap": 2.0}, {"masked": True}], ids=str)
+def test_gradients_of_attention_use_what_it_kept(dtype: str, heads_first: bool, options: dict[str, Any]) -> None:
+    """In both layouts, against the CPU in float32."""
+    shape = (2, 3, 70, 40)  # B, H, T, D
+    q, k, v, g = (normal(*shape, seed=seed).to(dtype) for seed in range(4))
+    options = dict(options)
+    if options.pop("masked", False):
+        options["attn_mask"] = normal(2, 1, 70, 70, seed=5) > -0.5
+
+    def gradients(device: str, other: str) -> list[Tensor]:
+        leaves = [x.to(device).to(other) for x in (q, k, v)]
+        if not heads_first:
+            leaves = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in leaves]
+        leaves = [x.detach().requires_grad_() for x in leaves]
+        own = {name: x.to(device) if isinstance(x, Tensor) else x for name, x in options.items()}
+        y = pyapp.nn.functional.scaled_dot_product_attention(*leaves, **own)
+        if device == DEVICE:
+            assert y.storage.nbytes == 2 * y.numel() + 8 * 2 * 3 * 70
+        y.backward(g.to(device).to(other))
+        return [y.detach().cpu(), *(x.grad.cpu() for x in leaves if x.grad is not None)]
+
+    found = gradients(DEVICE, dtype)
+    for ours, exact in zip(found, gradients("cpu", "float32"), strict=True):
+        assert_near(ours, exact.to(dtype))
+
+
+@pytest.mark.parametrize("columns", [40, 67])  # rows that begin at 16 bytes, and others
+@pytest.mark.parametrize("ignored", [-100, 3])
+def test_cross_entropy_of_16_bits_in_autocast(columns: int, ignored: int) -> None:
+    """The loss is float32, and the gradient has the dtype of the logits; both from logits that nothing rounds."""
+    logits, targets = normal(21, columns, seed=6) * 4, pyapp.arange(21) % 7
+    found = []
+    for device in ("cpu", DEVICE):
+        x = logits.bfloat16().to(device).requires_grad_()
+        with pyapp.autocast(pyapp.device(device).type, dtype=pyapp.bfloat16):
+            loss = pyapp.nn.functional.cross_entropy(x, targets.to(device), ignore_index=ignored)
+        loss.backward()
+        assert loss.dtype is pyapp.float32 and x.grad.dtype is pyapp.bfloat16
+        found.append((loss.detach().cpu(), x.grad.cpu()))
+    for expected, ours in zip(*found, strict=True):
+        assert_near(ours, expected)

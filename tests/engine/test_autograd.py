@@ -63,6 +63,23 @@ def test_slices_of_a_leaf_add_up_over_calls() -> None:
     assert x.grad.tolist() == [4, 6, 6, 2]
 
 
+def test_slices_of_a_permuted_tensor() -> None:
+    """Heads of one projection: their gradients are written where that of the projection has them."""
+    x = pyapp.arange(2.0 * 5 * 24).reshape(2, 5, 24).requires_grad_()
+    seen: list[Tensor] = []
+    flat = x * 1
+    flat.register_hook(seen.append)
+    q, k, v = flat.reshape(2, 5, 3, 4, 2).permute(2, 0, 3, 1, 4)
+    (q * 2 + k.flip(-1) * v).sum().backward()
+    parts = x.detach().reshape(2, 5, 3, 4, 2)
+    expected = pyapp.stack([parts[:, :, 0] * 0 + 2, parts[:, :, 2].flip(-1), parts[:, :, 1].flip(-1)], 2)
+    assert x.grad.tolist() == expected.reshape(2, 5, 24).tolist() and seen[0].is_contiguous()
+    y = pyapp.ones(3, 4, requires_grad=True)  # a part is left out, and gets zeros
+    turned = (y * 1).T
+    (turned[0] * 5 + turned[2] * 6).sum().backward()
+    assert y.grad.tolist() == [[5, 0, 6, 0]] * 3
+
+
 def test_second_order_through_slices() -> None:
     x = leaf(1, 2, 3)
     (first,) = pyapp.grad((x[:2] ** 3 * x[1:]).sum(), x, create_graph=True)

@@ -62,6 +62,21 @@ def test_transposition(kernels: Kernels, rows: int, columns: int) -> None:
     np.testing.assert_array_equal(to, source.T)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])
+@pytest.mark.parametrize(
+    "shape, order", [((2, 70, 3, 16), (0, 2, 1, 3)), ((130, 66), (1, 0)), ((3, 20, 5, 130), (3, 0, 2, 1))]
+)
+def test_transposed_dims(kernels: Kernels, shape: tuple[int, ...], order: tuple[int, ...], dtype: type) -> None:
+    """Heads and tokens that change places, and transposes with dims outside and between."""
+    source: np.ndarray = np.random.default_rng(5).integers(0, 250, shape).astype(dtype)
+    to = np.zeros(tuple(shape[k] for k in order), dtype)
+    copy_strided(kernels, to, source.transpose(order))
+    np.testing.assert_array_equal(to, source.transpose(order))
+    back = np.zeros(shape, dtype)
+    copy_strided(kernels, back.transpose(order), to)  # a dense view to one that is not
+    np.testing.assert_array_equal(back, source)
+
+
 def test_steps_reversal_and_broadcast(kernels: Kernels) -> None:
     source = np.arange(60, dtype=np.float32).reshape(6, 10)
     views = [source[::-1], source[:, ::-1], source[::2, 1::3], np.broadcast_to(source[2], (4, 10))]

@@ -276,6 +276,15 @@ def _attention_workspace(
     return Storage(4 * workers * (4 * (keys + 48) * width + rows * keys), q.device), workers
 
 
+def _kept_behind(q: Tensor, v: Tensor) -> tuple[int, int] | None:
+    """The bytes of a result, and of what its kernel keeps behind it for the gradient (native/cuda/attention_train.cu);
+    None where it keeps nothing."""
+    if not q.device.backend.keeps_softmax or q.dtype is _F32 or max(q.shape[3], v.shape[3]) > 256:
+        return None
+    queries = q.shape[0] * q.shape[1] * q.shape[2]
+    return -(-2 * queries * v.shape[3] // 16) * 16, 8 * queries
+
+
 def _sight(q: Tensor, k: Tensor, causal: bool) -> tuple[int, int]:
     """The number of keys to which each row attends, before and after its position."""
     tokens, keys = q.shape[1], k.shape[1]
@@ -288,8 +297,8 @@ def _whole_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float
 
 
 @claims("attention_backward")
-def _attention_backward(g: Tensor, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Any:
-    return _masked_attention_backward(g, q, k, v, None, *_sight(q, k, causal), scale)
+def _attention_backward(g: Tensor, y: Tensor, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Any:
+    return _masked_attention_backward(g, y, q, k, v, None, *_sight(q, k, causal), scale)
 
 
 def _takes_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, softcap: float | None) -> bool:
@@ -329,8 +338,15 @@ def _masked_attention(
     if folded is not None:
         return _unfolded(_masked_attention(*folded, before, after, scale, softcap), q.shape[2])
     q, k, v = _sequences(q), _sequences(k), _sequences(v)
-    y = empty_contiguous((*q.shape[:3], v.shape[3]), q.dtype, q.device)
-    workspace, workers = _attention_workspace(q, k, v, softcap, backward=False)
+    shape = (*q.shape[:3], v.shape[3])
+    workspace: Any
+    behind = _kept_behind(q, v)
+    if behind is None:
+        y = empty_contiguous(shape, q.dtype, q.device)
+        workspace, workers = _attention_workspace(q, k, v, softcap, backward=False)
+    else:
+        y = make(Storage(sum(behind), q.device), shape, contiguous_strides(shape), q.dtype)
+        workspace, workers = Part(y, behind[0]), 2
     dims = _masked_dims(q, k, v, mask, before, after, workers)
     _MASKED.launch(q.numel() * k.shape[1] >> 10, y, q, k, v, mask, workspace, *dims, scale, softcap or 0.0)
     return y
@@ -338,7 +354,7 @@ def _masked_attention(
 
 @claims("masked_attention_backward")
 def _masked_attention_backward(
-    g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float,
+    g: Tensor, y: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float,
     softcap: float | None = None,
 ) -> Any:  # fmt: skip
     if g.dtype is not q.dtype or not _takes_mask(q, k, v, mask, softcap) or (mask is not None and mask.requires_grad):
@@ -346,12 +362,17 @@ def _masked_attention_backward(
     folded = _all_folded(q, k, v, mask)
     if folded is not None:
         own, heads = _folded(_turned(dense(_turned(g)))), q.shape[2]
-        grads = _masked_attention_backward(own, *folded, before, after, scale, softcap)
+        grads = _masked_attention_backward(own, y, *folded, before, after, scale, softcap)
         return tuple(_unfolded(x, heads) for x in grads)
     q, k, v, g = _sequences(q), _sequences(k), _sequences(v), dense(g)
     grad_q = empty_contiguous(q.shape, q.dtype, q.device)
     grad_kv = empty_contiguous((k.numel() + v.numel(),), q.dtype, q.device)
-    workspace, workers = _attention_workspace(q, k, v, softcap, backward=True)
+    workspace: Any
+    behind = _kept_behind(q, v)
+    if behind is not None and y.offset == 0 and y.storage.nbytes == sum(behind):
+        workspace, workers = Part(y, behind[0]), 2
+    else:
+        workspace, workers = _attention_workspace(q, k, v, softcap, backward=True)
     dims = _masked_dims(q, k, v, mask, before, after, workers)
     _MASKED_BACKWARD.launch(
         q.numel() * k.shape[1] >> 9, grad_q, grad_kv, q, k, v, g, mask, workspace, *dims, scale, softcap or 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from .. import shape as shapes
 from ..dtype import DType, int32, int64
 from ..launch import KERNELS
 from ..operands import dense
@@ -28,12 +29,7 @@ def rows_of(x: Tensor) -> tuple[Tensor, int, int, int]:
 
 def is_packed(x: Tensor) -> bool:
     """Whether the elements have no gaps in memory, in any order of the dims."""
-    step = 1
-    for stride, size in sorted((s, n) for s, n in zip(x.strides, x.shape, strict=True) if n != 1):
-        if stride != step:
-            return False
-        step *= size
-    return True
+    return shapes.is_packed(x.shape, x.strides)
 
 
 def result_like(x: Tensor) -> tuple[Tensor, Tensor, int]:

@@ -24,7 +24,7 @@ _CROSS_ENTROPY_F32, _SUM_ROWS, _DIV_F32 = K["cross_entropy_f32"], K["sum_rows_f3
 
 def _sums_in(logits: DType) -> DType | None:
     """The dtype of the kernels' losses; None for logits that they do not support."""
-    if not logits.is_floating_point or logits.is_bits:
+    if not logits.is_floating_point or logits.is_storage_only:
         return None
     return logits if logits is _dtype.float64 else _F32
 
@@ -46,7 +46,7 @@ def _class_numbers(targets: Tensor, narrow: bool) -> Tensor:
 
 
 @claims("_cross_entropy")
-def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
+def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int, full: bool) -> Any:
     wide = _sums_in(logits.dtype)
     if wide is None:
         return NotImplemented
@@ -69,11 +69,11 @@ def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
         logits.numel() >> 7, loss, weights, logits, targets, None,
         rows, columns, ignore_index, CODES[logits.dtype], CODES[targets.dtype], 0.0,
     )  # fmt: skip
-    return in_type(loss.sum() / weights.sum(), logits.dtype)
+    return in_type(loss.sum() / weights.sum(), wide if full else logits.dtype)
 
 
 @claims("cross_entropy_backward")
-def _cross_entropy_backward(g: Tensor, logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
+def _cross_entropy_backward(g: Tensor, logits: Tensor, targets: Tensor, ignore_index: int, full: bool) -> Any:
     wide = _sums_in(logits.dtype)
     if wide is None:
         return NotImplemented

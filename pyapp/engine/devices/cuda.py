@@ -27,7 +27,7 @@ from ..thread_local import ThreadLocal
 ALIGNMENT = 64  # bytes
 BAD_ARGUMENT = 3  # KERNEL_BAD_ARGUMENT of kernels.h
 SMALL = 4096  # bytes: of the largest block that is cut from a slab
-_DIMS = struct.Struct(f"@{DIMS}q")
+_NUMBER, _DIMS = struct.Struct("@q"), struct.Struct(f"@{DIMS}q")
 _POINTERS = struct.Struct(f"@{POINTERS}P")
 _POINTERS_AT = 8
 _DIMS_AT = _POINTERS_AT + POINTERS * POINTER_BYTES
@@ -97,6 +97,7 @@ class Cuda(Backend):
 
     def __init__(self, card: Card, index: int | None = None) -> None:
         self.card = card
+        self.keeps_softmax = card.capability >= (8, 0)  # whose tensor cores compute it
         self.index = index
         self._plans = plans()
         self.kernels = set(self._plans)
@@ -108,6 +109,7 @@ class Cuda(Backend):
         self._slab_left: tuple[int, int] = (0, 0)  # where the next small block is cut: address, end
         self._modules: dict[tuple[str, str, int], Any] = {}
         self._ready: dict[int, _Ready] = {}
+        self._operands: dict[tuple[str, str], _Launch] = {}
         self._variants: dict[tuple[int, int], _Ready] = {}
         self._scratch: dict[int, tuple[int, int]] = {}  # by stream, which is 0 for the card's own: address, bytes
         self._thread = _Thread()
@@ -354,13 +356,16 @@ class Cuda(Backend):
             if piece.own:
                 arguments = self._arguments
                 own = bytearray(records[at : at + RECORD_BYTES])
-                for dim, value in ((cublas.FIRST_OUTPUT, piece.first), (_OUTPUTS, piece.outputs)):
-                    struct.pack_into("@q", own, _DIMS_AT + 8 * dim, value)
-                dims = _DIMS.unpack_from(own, _DIMS_AT)
+                _NUMBER.pack_into(own, _DIMS_AT + 8 * cublas.FIRST_OUTPUT, piece.first)
+                _NUMBER.pack_into(own, _DIMS_AT + 8 * _OUTPUTS, piece.outputs)
                 arguments.array[0] = ctypes.addressof(ctypes.c_ubyte.from_buffer(own))
+                dims = _DIMS.unpack_from(own, _DIMS_AT)
                 for slot in piece.own:
                     arguments.scratch.value = workspace + piece.made[slot]
-                    self._start(self._load(operands()[kernel][slot], "", 0), dims)
+                    launch = self._operands.get((kernel, slot))
+                    if launch is None:
+                        launch = self._operands[kernel, slot] = self._load(operands()[kernel][slot], "", 0)
+                    self._start(launch, dims)
             self.card.start_product(self._products, piece, kernel, pointers, workspace)
 
     def _start(self, launch: _Launch, dims: tuple[int, ...]) -> None:

@@ -23,7 +23,7 @@ class Card:
     """
 
     name: str  # "NVIDIA H200"
-    architecture: str  # "sm_90"
+    architecture: str  # "sm_90a"
     capability: tuple[int, int]
     total_memory: int  # bytes
     multiprocessors: int

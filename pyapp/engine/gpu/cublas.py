@@ -39,7 +39,7 @@ EPILOGUES = {
     (True, "gelu_tanh"): 36,
 }  # fmt: skip
 ALIGNMENT = 256  # bytes: more makes no difference
-SLICE = 32 << 20  # bytes of weights that are made float16 at a time: the cache of a large card holds them
+SLICE = 128 << 20  # bytes of weights that are made float16 at a time
 FIRST_OUTPUT = DIMS - 1  # the dim that tells native/cuda/operands.cu where a slice begins
 
 _HANDLE = c_void_p
@@ -160,6 +160,9 @@ def problem_of(kernel: str, dims: dict[str, int], added: bool, activation: str =
     return Problem(TYPES[_MATMUL[kernel]], batch, left, right, Matrix("c", n, m, d["c_row"], d["c_batch"]))
 
 
+_ZERO, _ONE = c_float(0), c_float(1)
+
+
 def row_of(inputs: int) -> int:
     """How many elements the rows of an operand are apart that native/cuda/operands.cu makes (OPERAND_ROW)."""
     return -(-inputs // 32) * 32
@@ -168,11 +171,20 @@ def row_of(inputs: int) -> int:
 class _Planned:
     """A problem with its descriptors and the algorithm that was chosen for it."""
 
-    __slots__ = ("algorithm", "description", "layouts", "problem", "workspace")
+    __slots__ = ("algorithm", "description", "layouts", "numbers", "places", "problem", "workspace")
 
     def __init__(self, problem: Problem, description: Any, layouts: dict[str, Any], found: Heuristic) -> None:
         self.problem, self.description, self.layouts = problem, description, layouts
         self.algorithm, self.workspace = found.algorithm, int(found.workspace)
+        # Numbers in the order of cublasLtMatmul: ctypes takes tens of microseconds to convert objects.
+        beta = _ZERO if problem.c is None else _ONE
+        self.numbers = (
+            description.value,
+            ctypes.addressof(_ONE),
+            ctypes.addressof(beta),
+            ctypes.addressof(self.algorithm),
+        )
+        self.places = tuple(layouts[name].value for name in "abcd")
 
 
 @dataclass(frozen=True)
@@ -195,9 +207,6 @@ class Plan:
     workspace: int
 
 
-_ZERO, _ONE = c_float(0), c_float(1)
-
-
 class Products:
     """cuBLASLt for one card. Not for several threads at once: the device has a lock."""
 
@@ -205,7 +214,7 @@ class Products:
         for name, types in _SIGNATURES.items():
             function = getattr(library, name)
             function.argtypes, function.restype = types, c_int
-        self._library = library
+        self._library, self._matmul = library, library.cublasLtMatmul
         self._handle = self._new("cublasLtCreate")
         self._planned: dict[Any, Plan | None] = {}
 
@@ -306,7 +315,7 @@ class Products:
         as many bytes as planned."""
         at = dict(zip(_SLOTS[kernel][0], pointers, strict=False))
         planned = piece.planned
-        problem, layouts = planned.problem, planned.layouts
+        problem = planned.problem
         for slot, place in piece.made.items():
             at[slot] = workspace + place
         if piece.first:
@@ -314,12 +323,15 @@ class Products:
             at |= {slot: at[slot] + skipped for slot in ("y", "residual") if at[slot]}
         if problem.bias:
             self._set("MatmulDesc", planned.description, BIAS_POINTER, c_uint64(at["residual"]))
-        c = problem.c or problem.d
-        self._call(
-            "cublasLtMatmul", self._handle, planned.description, byref(_ONE), at[problem.a.slot], layouts["a"],
-            at[problem.b.slot], layouts["b"], byref(_ZERO if problem.c is None else _ONE), at[c.slot], layouts["c"],
-            at[problem.d.slot], layouts["d"], byref(planned.algorithm), workspace, planned.workspace, stream,
+        description, alpha, beta, algorithm = planned.numbers
+        a, b, c, d = planned.places
+        to = at[problem.d.slot]
+        status = self._matmul(
+            self._handle.value, description, alpha, at[problem.a.slot], a, at[problem.b.slot], b, beta,
+            to if problem.c is None else at[problem.c.slot], c, to, d, algorithm, workspace, planned.workspace, stream,
         )  # fmt: skip
+        if status:
+            raise KernelError(f"cublasLtMatmul answers with status {status}", where="cuBLASLt")
 
 
 def _rounded(nbytes: int) -> int:

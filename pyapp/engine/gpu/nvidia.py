@@ -193,7 +193,9 @@ class NvidiaCard(Card):
         }
         self.name = self._call("asking the card", "cuDeviceGetName", 128, self._device).split(b"\0")[0].decode()
         self.capability = of["major"], of["minor"]
-        self.architecture = f"sm_{of['major']}{of['minor']}"
+        # Products by warpgroups (native/cuda/warpgroups.h) are of this architecture alone.
+        alone = "a" if self.capability == (9, 0) else ""
+        self.architecture = f"sm_{of['major']}{of['minor']}{alone}"
         if self.capability < LEAST_CAPABILITY:
             least = ".".join(map(str, LEAST_CAPABILITY))
             raise KernelError(
@@ -211,8 +213,8 @@ class NvidiaCard(Card):
         self._staging: list[tuple[int, Any]] = []  # two halves of pinned memory, with their events
         self._meetings: dict[Card, tuple[Any, Any] | None] = {}  # events: of another card, and of this one
         self._shared: dict[int, int] = {}  # dynamic shared memory that a function was granted
-        # In a graph a kernel of ours begins while the one before ends: all of them wait (native/cuda/gpu.h). Kernels of users
-        # are never captured.
+        # In a graph a kernel of ours begins while the one before ends: all of them wait (native/cuda/gpu.h). Kernels of
+        # users are never captured.
         self._overlapping = False
         self._early = self._driver.CUlaunchAttribute()
         self._early.id = self._driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION

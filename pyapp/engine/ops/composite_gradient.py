@@ -10,18 +10,22 @@ from ..tensor import Tensor
 from .view import permute
 
 
-def fused_gradient(forward: Op) -> Op:
-    """The gradient of an op as a separate op, NAME_backward(grad, *arguments) → gradients aligned with the arguments.
-    Its definition is the gradient of the op's definition, and kernels can claim it.
+def fused_gradient(forward: Op, of_result: bool = False) -> Op:
+    """The gradient of an op as a separate op, NAME_backward(grad, *arguments) → gradients aligned with the arguments;
+    with `of_result` NAME_backward(grad, result, *arguments), for ops that save both. Its definition is the gradient of
+    the op's definition, and kernels can claim it.
     """
     name = forward.name.lstrip("_") + "_backward"
 
     def definition(gradient: Tensor, *args: Any) -> tuple[Any, ...]:
-        return definition_gradient(forward, gradient, *args)
+        return definition_gradient(forward, gradient, *args[of_result:])
 
     backward = Op(name, definition, None, "none", False, forward.module)
     backward.__doc__ = f"The gradients of {forward.name.lstrip('_')} in its arguments."
-    forward.vjp = lambda gradient, _, *args: backward(gradient, *args)
+    if of_result:
+        forward.vjp = backward
+    else:
+        forward.vjp = lambda gradient, _, *args: backward(gradient, *args)
     return backward
 
 

@@ -12,8 +12,10 @@ from .view import reshaped
 
 
 @op()
-def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
-    """Mean of -log softmax(logits)[target] over rows that are not ignored."""
+def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int, wide: bool) -> Tensor:
+    """Mean of -log softmax(logits)[target] over rows that are not ignored; `wide`: in float32."""
+    if wide:
+        logits = logits.to(_dtype.float32)
     kept = targets != ignore_index
     safe = targets.masked_fill(targets == ignore_index, 0).to(_dtype.int64)
     rows = -logits.log_softmax(-1).gather(1, safe.unsqueeze(1)).squeeze(1)
@@ -24,12 +26,13 @@ cross_entropy_backward = fused_gradient(_cross_entropy)
 
 
 @function()
-def cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
+def cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int = -100, wide: bool = False) -> Tensor:
     """Mean negative log-likelihood in nats.
 
-    logits (..., C), integer targets (...). NaN when every target is ignored, as in torch.
+    logits (..., C), integer targets (...). NaN when every target is ignored, as in torch. `wide`: in float32, for
+    logits of 16 bits.
     """
     if logits.shape[:-1] != targets.shape:
         raise ValueError(f"cross_entropy: targets {describe(targets)} do not fit logits {describe(logits)}")
     count = targets.numel()
-    return _cross_entropy(reshaped(logits, (count, logits.shape[-1])), reshaped(targets, (count,)), ignore_index)
+    return _cross_entropy(reshaped(logits, (count, logits.shape[-1])), reshaped(targets, (count,)), ignore_index, wide)

@@ -79,7 +79,7 @@ def weighed(
     return weights.to(v.dtype) @ v
 
 
-@op(autocast=lower_precision)
+@op(saves="both", autocast=lower_precision)
 def _masked_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float,
     softcap: float | None = None,
@@ -104,10 +104,10 @@ def _masked_attention(
     return mixed.reshape(batch, heads, tokens, v.shape[3]).permute(0, 2, 1, 3)
 
 
-masked_attention_backward = fused_gradient(_masked_attention)
+masked_attention_backward = fused_gradient(_masked_attention, of_result=True)
 
 
-@op(autocast=lower_precision)
+@op(saves="both", autocast=lower_precision)
 def _attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Tensor:
     """softmax(q kᵀ scale + mask) v for q (B, T, H, D), k and v (B, S, KV, D). causal: the last row attends
     to all keys.
@@ -118,7 +118,7 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> T
     return result
 
 
-attention_backward = fused_gradient(_attention)
+attention_backward = fused_gradient(_attention, of_result=True)
 
 
 @function()

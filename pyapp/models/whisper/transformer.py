@@ -19,7 +19,7 @@ from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ModelError
 from pyapp.nn import Embedding, Int8CrossCache, LayerNorm, Linear, Module, ModuleList, ResidualLinear
-from pyapp.nn.caches import attends_in_int8, attention_dtype
+from pyapp.nn.caches import activation_dtype, attends_in_int8
 from pyapp.nn.parameter import new_parameter
 
 EPSILON = 1e-5
@@ -104,7 +104,8 @@ class Convolution(Module):
         self.bias = new_parameter(ops.zeros, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        return ops.conv1d(x, self.weight, self.bias, stride=self.stride, padding=1)
+        weight, bias = (p.to(x.dtype) for p in (self.weight, self.bias))
+        return ops.conv1d(x, weight, bias, stride=self.stride, padding=1)
 
 
 class Projections(Linear):
@@ -146,7 +147,7 @@ class SelfAttention(Module):
         qkv = qkv.reshape(batch, tokens, 3 * self.heads, state // self.heads)
         dtype = qkv.dtype
         if dtype is float32 and not qkv.requires_grad:
-            qkv = qkv.to(attention_dtype(self.qkv.weight))
+            qkv = qkv.to(activation_dtype(self.qkv.weight))
         q, k, v = (qkv.narrow(2, i * self.heads, self.heads) for i in range(3))  # (B, T, H, D)
         y = _int8_attention(q, k, v) if self._in_int8(qkv) else ops.attention(q, k, v, self.causal)
         return y.reshape(batch, tokens, state).to(dtype)
@@ -310,8 +311,11 @@ class Encoder(Module):
         return self.ln_post(x)
 
     def _convolve(self, mel: Tensor) -> Tensor:
+        dtype = mel.dtype
+        if dtype is float32 and not self.conv1.weight.requires_grad:
+            mel = mel.to(activation_dtype(self.blocks[0].attn.qkv.weight))
         x = ops.gelu(self.conv1(mel))  # (B, state, F)
-        return ops.gelu(self.conv2(x)).permute(0, 2, 1).contiguous()  # (B, F / 2, state)
+        return ops.gelu(self.conv2(x)).permute(0, 2, 1).contiguous().to(dtype)  # (B, F / 2, state)
 
     def warm_up(self) -> None:
         """Runs each kernel for a millisecond or two.

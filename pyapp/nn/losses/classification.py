@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...engine import Tensor, int64, ops
-from ...engine.autocast import in_full_precision
+from ...engine.autocast import in_full_precision, would_widen
+from ...engine.device import cpu
 from ...engine.op import op
 from ...engine.ops.activation import logsigmoid
 from ...engine.user_errors import describe
@@ -74,7 +75,6 @@ def nll_loss(
     return _index_loss("nll_loss", scores, target, weight, ignore_index, reduction, 0.0)
 
 
-@in_full_precision
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -90,11 +90,28 @@ def cross_entropy(
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy: label_smoothing must be in [0, 1], got {label_smoothing}")
     logits = _classes_last("cross_entropy", input, weight)
+    plain = weight is None and not label_smoothing and reduction == "mean"
+    plain = plain and logits.ndim == 2 and target.ndim == 1 and target.dtype.category == 1
+    if plain and would_widen(logits) and logits.device is not cpu:  # whose kernel for float32 is the faster one
+        return ops.cross_entropy(logits, target, ignore_index, True)
+    return _cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing, plain)
+
+
+@in_full_precision
+def _cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    label_smoothing: float,
+    plain: bool,
+) -> Tensor:
+    logits = _classes_last("cross_entropy", input, weight)
+    if plain:
+        return ops.cross_entropy(logits, target, ignore_index)  # has a kernel
     if target.dtype.is_floating_point:
         return _probability_loss(input, logits, target, weight, reduction, label_smoothing)
-    plain = weight is None and not label_smoothing and reduction == "mean"
-    if plain and logits.ndim == 2 and target.ndim == 1 and target.dtype.category == 1:
-        return ops.cross_entropy(logits, target, ignore_index)  # has a kernel
     scores = logits.log_softmax(-1)
     return _index_loss("cross_entropy", scores, target, weight, ignore_index, reduction, label_smoothing)
 
