@@ -34,6 +34,7 @@ DEVICE bool are_cached(const launch &record, int32_t *status, const int32_t *pos
     if (!are_inside(record, status, position, texts, tokens, table ? capacity * parts : capacity))
         return false;
     bool outside = false;
+#pragma unroll 1
     for (int64_t i = LANE; table && i < texts * parts; i += 32)
         if (i % parts * capacity < position[i / parts] + tokens)
             outside = outside || table[i] < 0 || table[i] >= blocks;
@@ -57,9 +58,8 @@ DEVICE bool can_attend(const launch &record, int32_t *status)
 {
     const int64_t *d = record.dims, kv_heads = d[cached_attention_kv_heads];
     const int64_t heads = d[cached_attention_heads];
-    if (kv_heads <= 0 || heads < 0 || heads != quotient(heads, kv_heads) * kv_heads ||
-        d[cached_attention_head_dim] > 4096 || !row_bytes_of(d[cached_attention_type], d[cached_attention_head_dim]) ||
-        d[cached_attention_window] < 0) {
+    if (kv_heads <= 0 || heads < 0 || (heads != kv_heads && heads % kv_heads) || d[cached_attention_head_dim] > 4096 ||
+        !row_bytes_of(d[cached_attention_type], d[cached_attention_head_dim]) || d[cached_attention_window] < 0) {
         report(KERNEL_BAD_ARGUMENT);
         return false;
     }
@@ -94,7 +94,7 @@ DEVICE cached cached_of(const launch &record)
     c.tokens = d[cached_attention_tokens];
     c.heads = d[cached_attention_heads];
     c.kv_heads = d[cached_attention_kv_heads];
-    c.group = quotient(c.heads, c.kv_heads);
+    c.group = small_quotient((int)c.heads, (int)c.kv_heads);
     c.dims = d[cached_attention_head_dim];
     c.capacity = d[cached_attention_capacity];
     c.table = (const int32_t *)record.pointers[cached_attention_table];
@@ -105,7 +105,9 @@ DEVICE cached cached_of(const launch &record)
     c.type = (int)d[cached_attention_type];
     c.row_bytes = row_bytes_of(c.type, c.dims);
     c.softcap = record.floats[cached_attention_softcap];
-    c.scale = record.floats[cached_attention_scale] / (c.softcap != 0 ? c.softcap : 1.0f);
+    c.scale = record.floats[cached_attention_scale];
+    if (c.softcap != 0)
+        c.scale /= c.softcap;
     c.causal = d[cached_attention_causal] != 0;
     return c;
 }
@@ -195,12 +197,18 @@ template <int TYPE, bool ALIGNED> struct stored_piece {
 DEVICE int lanes_of(int64_t dims) { return dims <= 64 ? 8 : dims <= 128 ? 16 : 32; }
 #define LOADS_OF(type) ((type) == TYPE_float32 ? 4 : 8)
 
+DEVICE int splits_of(const cached &c)
+{
+    const int64_t capacity = c.capacity, parts = c.parts;
+    const int texts = (int)c.texts, tokens = (int)c.tokens, heads = (int)c.heads;
+    return (int)SPLITS;
+}
+
 /* Keys of a part of the keys of a head: whole tiles of a warp. */
 DEVICE int part_keys(const cached &c, int keys, int splits)
 {
     const int tile = 32 / lanes_of(c.dims) * LOADS_OF(c.type);
-    const int each = (int)((uint32_t)(keys + splits - 1) / (uint32_t)splits);
-    return (each + tile - 1) / tile * tile;
+    return (small_quotient(keys + splits - 1, splits) + tile - 1) & ~(tile - 1); /* a power of two */
 }
 
 /* Keys from .. to - 1 of a token that sees those before `last`, for one head, by a warp. To `out`: the largest score, the sum of
@@ -213,7 +221,7 @@ DEVICE void attend_part(const cached &c, float *out, int64_t row, int64_t text, 
 {
     constexpr int ABREAST = 32 / LANES, LOADS = LOADS_OF(TYPE);
     const int own = LANE / LANES, place = LANE % LANES * PIECE, column = column0 + place, dims = (int)c.dims;
-    const int64_t kv_head = quotient(head, c.group);
+    const int64_t kv_head = small_quotient((int)head, (int)c.group);
     const int64_t cache = (text * c.kv_heads + kv_head) * c.capacity; /* without a table */
     const float *const q = c.q + row * c.q_stride + head * c.dims;
     const float slope = c.slopes ? c.slopes[head] : 0.0f;
@@ -333,21 +341,22 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, PARTS(texts *tokens *head
     if (!can_attend(record, status) || stop || !COMPILED_FEW)
         return;
     const cached c = cached_of(record);
-    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, capacity = c.capacity, parts = c.parts;
-    const int64_t splits = SPLITS, chunks = PARTS(c.dims, PART_COLUMNS),
-                  units = texts * tokens * heads * splits * chunks;
-    for (int64_t unit = (int64_t)blockIdx.x * PART_WARPS + WARP; unit < units;
-         unit += (int64_t)gridDim.x * PART_WARPS) {
+    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads;
+    /* All below 2^31: the scratch memory has more bytes. */
+    const int splits = splits_of(c), chunks = (int)PARTS(c.dims, PART_COLUMNS);
+    const int units = (int)(texts * tokens * heads) * splits * chunks;
+    for (int unit = (int)blockIdx.x * PART_WARPS + WARP; unit < units; unit += (int)gridDim.x * PART_WARPS) {
         /* Warps of a block have heads side by side, which share keys. */
-        const int64_t others = quotient(unit, heads), head = unit - others * heads, rest = quotient(others, splits);
-        const int64_t row = quotient(rest, chunks), text = quotient(row, tokens);
-        const int split = (int)(others - rest * splits), column0 = (int)(rest - row * chunks) * PART_COLUMNS;
+        const int others = small_quotient(unit, (int)heads), head = unit - others * (int)heads;
+        const int rest = small_quotient(others, splits), split = others - rest * splits;
+        const int row = small_quotient(rest, chunks), column0 = (rest - row * chunks) * PART_COLUMNS;
+        const int text = small_quotient(row, (int)tokens);
         const int last = (int)last_key(c, text, row - text * tokens), first = (int)first_key(c, last);
-        const int each = part_keys(c, last - first, (int)splits), from = first + split * each;
+        const int each = part_keys(c, last - first, splits), from = first + split * each;
         if (from >= last)
             continue; /* cached_attention_step2 knows */
         const int to = MIN(from + each, last);
-        float *const out = (float *)scratch + ((row * heads + head) * splits + split) * (c.dims + 2);
+        float *const out = (float *)scratch + ((int64_t)(row * (int)heads + head) * splits + split) * (c.dims + 2);
         if (COMPILED_TYPE(float16) && c.type == TYPE_float16)
             attend_few<TYPE_float16>(c, out, row, text, head, from, to, last, column0);
         else if (COMPILED_TYPE(float32) && c.type == TYPE_float32)
@@ -364,14 +373,14 @@ STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0),
     if (!can_attend(record, status) || stop || !COMPILED_FEW)
         return;
     const cached c = cached_of(record);
-    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, capacity = c.capacity, parts = c.parts;
-    const int64_t splits = SPLITS, step = c.dims + 2;
+    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads;
+    const int splits = splits_of(c);
+    const int64_t step = c.dims + 2;
     FOR_EACH_BLOCK(i, texts * tokens * heads)
     {
-        const int64_t row = quotient(i, heads), text = quotient(row, tokens);
-        const int64_t last = last_key(c, text, row - text * tokens);
-        const int keys = (int)(last - first_key(c, last)), each = part_keys(c, keys, (int)splits);
-        const int used = (int)((uint32_t)(keys + each - 1) / (uint32_t)each);
+        const int row = small_quotient((int)i, (int)heads), text = small_quotient(row, (int)tokens);
+        const int last = (int)last_key(c, text, row - text * tokens), keys = last - (int)first_key(c, last);
+        const int each = part_keys(c, keys, splits), used = small_quotient(keys + each - 1, each);
         const float *const from = (const float *)scratch + i * splits * step;
         float most[2], total[2];
 #pragma unroll
