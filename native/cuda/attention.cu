@@ -139,8 +139,8 @@ enum { PIECE = 8, PART_COLUMNS = 32 * PIECE, PART_WARPS = 4 };
 
 #define MOST_PARTS 64
 #define FEW_TOKENS 8
-/* Parts that the keys are cut into. */
-#define SPLITS MAX(1, MIN(PARTS(capacity *MAX(1, parts), 16), MIN(MOST_PARTS, 8192 / MAX(1, texts * tokens * heads))))
+/* Parts that the keys are cut into: not by how many texts there are, whose results would depend on their company. */
+#define SPLITS MAX(1, MIN(PARTS(capacity *MAX(1, parts), 32), MOST_PARTS))
 
 /* Columns first .. first + 7 of a row, as stored; zeros where they are not there. ALIGNED: rows begin
  * where 16 bytes (q8_0: 8) do, and have whole pieces. */
@@ -200,7 +200,6 @@ DEVICE int lanes_of(int64_t dims) { return dims <= 64 ? 8 : dims <= 128 ? 16 : 3
 DEVICE int splits_of(const cached &c)
 {
     const int64_t capacity = c.capacity, parts = c.parts;
-    const int texts = (int)c.texts, tokens = (int)c.tokens, heads = (int)c.heads;
     return (int)SPLITS;
 }
 
