@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pyapp.distributed.leading import Leader
-from pyapp.engine.storage import release_memory
+from pyapp.engine.storage import default_pool, release_memory
 
 from .answers import Deliveries
 from .engine import Engine
@@ -36,7 +36,7 @@ class Context:
 
     def __init__(self, settings: Settings, leader: Leader | None = None) -> None:
         self.settings = settings
-        self.engine = Engine(tidy=release_memory)
+        self.engine = Engine(tidy=release_memory, blocks=default_pool)
         self.models = Models(settings, self.engine, leader)
         self.metrics = Metrics(self.engine, self.models, lambda: self.in_flight)
         self.connections: Callable[[], int] = lambda: 0  # that are open; the server knows
