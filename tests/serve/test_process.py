@@ -146,6 +146,36 @@ def test_a_model_that_cannot_be_loaded(model_folders: dict[str, Path], tmp_path:
         assert server.post("/v1/completions", LONG | {"model": "chat", "max_tokens": 1}).status == 200
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="sets the limits of another process")
+def test_connections_wait_where_no_more_files_may_be_open(model_folders: dict[str, Path]) -> None:
+    """The log says so once, and not for each; afterwards all is as before."""
+    import resource
+
+    with Process(f"chat={model_folders['chat']}") as server:
+        soft, hard = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+        assert soft >= min(hard, 2024)  # the default of --connections, and more
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (40, hard))
+        held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(60)]
+        assert "ulimit" in server.wait_for("connections wait")["hint"]
+        for connection in held:
+            connection.close()
+        wait_until(lambda: server.post("/v1/completions", LONG | {"max_tokens": 1}).status == 200)
+        assert sum(line["event"] == "connections wait" for line in server.log) == 1
+        assert not any("traceback" in line for line in server.log)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such limit")
+def test_the_limit_of_open_files_is_raised() -> None:
+    pytest.importorskip("uvicorn")
+    code = (
+        "import resource as r; from pyapp.serve.server import allow_files; r.setrlimit(r.RLIMIT_NOFILE, (200, 400));"
+        "soft = lambda: r.getrlimit(r.RLIMIT_NOFILE)[0];"
+        "[print((allow_files(wanted), soft())[1]) for wanted in (100, 300, 5000)]"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == ["200", "300", "400"]
+
+
 def test_the_end_waits_for_running_requests(server: Process) -> None:
     """The last test of this server."""
     answer = server.post("/v1/completions", LONG | {"stream": True}, **KEY)

@@ -647,6 +647,21 @@ def test_fields_for_speech_that_are_not_read(client: Any, field: str, value: str
     assert (answer.status_code, error["code"], error["param"]) == (400, "unsupported_parameter", field)
 
 
+def test_a_recording_for_which_there_is_no_room(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from starlette.formparsers import MultiPartParser
+
+    monkeypatch.setattr(MultiPartParser, "spool_max_size", 1000)  # larger ones become temporary files
+    hear = lambda: client.post("/v1/audio/transcriptions", files={"file": ("a.wav", SOUND.read_bytes())})  # noqa: E731
+    with monkeypatch.context() as full:
+        full.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+        answer = hear()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "no_room")
+    assert answer.headers["retry-after"] == "5" and "a file cannot be kept" in caplog.text
+    assert hear().status_code == 200
+
+
 def test_sound_without_a_type(client: Any) -> None:
     """As huggingface_hub sends the bytes of a recording."""
     for headers in ({}, {"content-type": "application/octet-stream"}):
