@@ -426,6 +426,8 @@ def task_of(source: str) -> str:
         config = path / "config.json" if path.is_dir() else path.with_name("config.json")
         if config.is_file():
             return _task_of_settings(read_settings(config))
+        if path.is_dir():
+            return "generate"  # loading says what it lacks
         with open_checkpoint(path) as checkpoint:
             return _task_of_settings(settings_of(checkpoint))
     except ModelError:

@@ -176,6 +176,12 @@ def test_the_limit_of_open_files_is_raised() -> None:
     assert done.stdout.split() == ["200", "300", "400"]
 
 
+def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pyapp", "serve", "--port", "0", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert done.returncode == 1 and "there is no file of weights" in done.stderr
+
+
 def test_the_end_waits_for_running_requests(server: Process) -> None:
     """The last test of this server."""
     answer = server.post("/v1/completions", LONG | {"stream": True}, **KEY)
