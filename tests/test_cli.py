@@ -491,3 +491,9 @@ def test_a_folder_that_is_not_there(model: Path, tmp_path: Path, here: Here) -> 
 def test_wrong_usage_says_what_is_right(here: Callable[..., tuple[int, str, str]], line: str, told: str) -> None:
     code, out, error = here(*line.split())
     assert (code, out) == (2, "") and told in " ".join(error.split())
+
+
+def test_no_command_is_no_error(here: Callable[..., tuple[int, str, str]]) -> None:
+    for arguments, named in (((), "transcribe"), (("train",), "stories")):
+        _, out, error = here(*arguments)
+        assert named in out + error and "Error" not in out + error

@@ -107,7 +107,7 @@ def _run(arguments: Sequence[str], color: bool | None) -> int:
 
 def explained(error: click.UsageError) -> click.UsageError:
     """The error in plain words where click names its types, and with the place where what was given belongs."""
-    text = error.format_message()
+    text = original = error.format_message()
     for kind, wanted in (("float", "number"), ("integer", "whole number")):
         text = re.sub(rf"is not a valid {kind}( range)?\.$", f"is no {wanted}.", text)
     if error.ctx is not None:
@@ -117,7 +117,7 @@ def explained(error: click.UsageError) -> click.UsageError:
             text += f" The model follows the command: {error.ctx.command_path} MODEL."
         elif text.startswith("Got unexpected extra argument") and any("-p" in p.opts for p in command.params):
             text += ": the prompt follows -p."
-    return click.UsageError(text, error.ctx)
+    return error if text == original else click.UsageError(text, error.ctx)
 
 
 def read_prompt(prompt: str) -> str:
