@@ -18,6 +18,7 @@ from typing import Any
 import uvicorn
 
 from pyapp.distributed.leading import Leader
+from pyapp.engine.storage import share_heap
 from pyapp.errors import PyappError
 
 from .app import make_app
@@ -151,6 +152,7 @@ def run(
     with suppress(RuntimeError, ValueError, OSError):  # stderr may be no file
         faulthandler.enable()  # says why the process dies, as when the file of a model is cut short while it is read
     allow_files(settings.connections + MORE_FILES)
+    share_heap()  # uploads and texts pass through many threads
     context = Context(settings, leader)
     failed: list[Exception] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import signal
@@ -10,7 +11,9 @@ import subprocess
 import sys
 import threading
 import time
+import wave
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +177,38 @@ def test_the_limit_of_open_files_is_raised() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.split() == ["200", "300", "400"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of another process")
+def test_memory_of_large_recordings_goes_back_to_the_system() -> None:
+    """They pass through several threads, each of which would keep as much for itself."""
+    with wave.open(str(ROOT / "web/models/speech/samples/weather.wav")) as reader:
+        settings, samples = reader.getparams(), reader.readframes(1 << 30)
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as writer:
+        writer.setparams(settings)
+        writer.writeframes(b"".join([samples, bytes(len(samples) * 40)]))  # of silence most
+    edge = b'--B\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n', b"\r\n--B--\r\n"
+    body = edge[0] + buffer.getvalue() + edge[1]
+    with Process("speech") as server:
+
+        def resident() -> int:
+            """MiB, without files."""
+            status = Path(f"/proc/{server.process.pid}/status").read_text()
+            return int(status.partition("RssAnon:")[2].split()[0]) >> 10
+
+        def upload() -> None:
+            connection = server.connect()
+            headers = {"Content-Type": "multipart/form-data; boundary=B"}
+            connection.request("POST", "/v1/audio/transcriptions", body, headers)
+            assert b"snow" in connection.getresponse().read()
+
+        before = resident()
+        for _ in range(3):
+            with ThreadPoolExecutor(4) as threads:
+                for done in [threads.submit(upload) for _ in range(4)]:
+                    done.result()
+        wait_until(lambda: resident() < before + 30)
 
 
 def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
