@@ -48,6 +48,7 @@ from pyapp.text.tokenizer import Tokenizer
 
 from .blocks import START, BlockPool, name_of
 from .guessing import Guesses
+from .problems import PromptTooLong
 
 log = logging.getLogger("pyapp.serve")
 BLOCK = 32  # tokens whose keys and values lie together
@@ -194,13 +195,13 @@ class Scheduler:
         return Load(len(self.waiting), len(self._running), pool.used, pool.kept, pool.count)
 
     def check(self, ids: Sequence[int], options: SamplingOptions) -> None:
-        """OptionError for a prompt that is too long."""
+        """PromptTooLong for a prompt that is."""
         if len(ids) > self.capacity:
             raise self._too_long(f"{len(ids):,} tokens are")
 
     def check_text(self, text: str) -> None:
-        """OptionError for a text that is too long however long its tokens are: it is not split into tokens, which would
-        take minutes and gigabytes for the longest. Any thread may call it.
+        """PromptTooLong for a text that is, however long its tokens are: it is not split into tokens, which would take
+        minutes and gigabytes for the longest. Any thread may call it.
         """
         if len(text) > self.capacity and len(text) > self.capacity * self._longest_token:
             raise self._too_long(f"{len(text):,} characters are")
@@ -210,9 +211,9 @@ class Scheduler:
         """Bytes, at least as many as the characters that a token stands for."""
         return max(len(self.tokenizer.token_bytes(token)) for token in range(self.vocab_size)) + 1
 
-    def _too_long(self, what: str) -> OptionError:
-        return OptionError(
-            f"{what} too long: there is room for {self.capacity:,} tokens", where="prompt",
+    def _too_long(self, what: str) -> PromptTooLong:
+        return PromptTooLong(
+            f"{what} too long: this model's maximum context length is {self.capacity:,} tokens", where="prompt",
             hint="Shorten it, or start the server with a larger --context",
         )  # fmt: skip
 
