@@ -554,6 +554,8 @@ KERNEL(cached_attention,
     }
 }
 
+VARIANT(cache_write, 8) /* none of what cached_attention compiles */
+
 /* A warp for each 32 columns of a row. */
 KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
 {
