@@ -30,8 +30,9 @@ template <int BYTES> DEVICE void softmax_line(const lines &l, void *y, const voi
     void *to = (uint8_t *)y + line * l.count * BYTES;
     const exponentials of = sum_exponentials<BYTES>(from, l.count, l.type);
     const float shift = of.largest + (l.log ? logf(of.sum) : 0), factor = 1 / of.sum;
-    map_row<BYTES>(to, from, l.count, l.type,
-                   [&](float value, int64_t) { return l.log ? value - shift : expf(value - shift) * factor; });
+    map_row<BYTES>(to, from, l.count, l.type, [&](float value, int64_t) {
+        return l.log ? value - shift : exp_for<BYTES>(value - shift) * factor;
+    });
 }
 
 template <class T> DEVICE void softmax_of(const lines &l, void *y, const void *x)

@@ -223,7 +223,7 @@ DEVICE bool has_floats(int64_t opcode)
     return floats<1>(opcode, x, x, y);
 }
 
-KERNEL(binary, PARTS(PRODUCT(rank, shape0), 1024), 256, 0)
+KERNEL(binary, VECTOR_BLOCKS(PRODUCT(rank, shape0)), 256, 0)
 {
     __shared__ views<2> of;
     const int64_t *d = record.dims, opcode = d[binary_opcode], rank = d[binary_rank], *shape = d + binary_shape0;

@@ -67,25 +67,25 @@ DEVICE void convert_dense(void *y, const void *x, int64_t count, int to, int fro
     }
 }
 
-KERNEL(f16_to_f32, PARTS(count, 1024), 256, 0)
+KERNEL(f16_to_f32, VECTOR_BLOCKS(count), 256, 0)
 {
     convert_dense(record.pointers[f16_to_f32_y], record.pointers[f16_to_f32_x], record.dims[f16_to_f32_count],
                   TYPE_float32, TYPE_float16);
 }
 
-KERNEL(bf16_to_f32, PARTS(count, 1024), 256, 0)
+KERNEL(bf16_to_f32, VECTOR_BLOCKS(count), 256, 0)
 {
     convert_dense(record.pointers[bf16_to_f32_y], record.pointers[bf16_to_f32_x], record.dims[bf16_to_f32_count],
                   TYPE_float32, TYPE_bfloat16);
 }
 
-KERNEL(f32_to_f16, PARTS(count, 1024), 256, 0)
+KERNEL(f32_to_f16, VECTOR_BLOCKS(count), 256, 0)
 {
     convert_dense(record.pointers[f32_to_f16_y], record.pointers[f32_to_f16_x], record.dims[f32_to_f16_count],
                   TYPE_float16, TYPE_float32);
 }
 
-KERNEL(f32_to_bf16, PARTS(count, 1024), 256, 0)
+KERNEL(f32_to_bf16, VECTOR_BLOCKS(count), 256, 0)
 {
     convert_dense(record.pointers[f32_to_bf16_y], record.pointers[f32_to_bf16_x], record.dims[f32_to_bf16_count],
                   TYPE_bfloat16, TYPE_float32);

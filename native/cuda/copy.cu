@@ -101,7 +101,7 @@ template <int BYTES> DEVICE int64_t copy_fast(const views<2> &of, void *to, cons
     return of.count;
 }
 
-KERNEL(copy_strided, PARTS(PRODUCT(rank, shape0), 1024), 256, 0)
+KERNEL(copy_strided, VECTOR_BLOCKS(PRODUCT(rank, shape0)), 256, 0)
 {
     __shared__ views<2> of;
     const int64_t *d = record.dims, rank = d[copy_strided_rank], *shape = d + copy_strided_shape0;

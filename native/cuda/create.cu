@@ -1,7 +1,7 @@
 /* New values: constants, ranges, triangles, and one-hot rows. */
 #include "vectors.h"
 
-KERNEL(fill, PARTS(count, 1024), 256, 0)
+KERNEL(fill, VECTOR_BLOCKS(count), 256, 0)
 {
     const int64_t *d = record.dims, number = d[fill_number], count = d[fill_count];
     void *y = record.pointers[fill_y];
@@ -20,7 +20,7 @@ KERNEL(fill, PARTS(count, 1024), 256, 0)
                       : bytes == 2 ? spread<2>(&one, 0)
                                    : spread<1>(&one, 0);
     const int64_t vectors = is_aligned(y) ? count / width : 0;
-    FOR_EACH(i, vectors)((uint4 *)y)[i] = all;
+    for_vectors(vectors, [](int, int64_t) {}, [&](int, int64_t i) { ((uint4 *)y)[i] = all; });
     FOR_EACH(i, count - vectors * width) copy_element(y, vectors * width + i, &one, 0, bytes);
 }
 

@@ -1,7 +1,7 @@
 /* Copies, fills, binary operations of float32 with short records, and activations with their gradients. */
 #include "vectors.h"
 
-KERNEL(copy_bytes, PARTS(bytes, 4096), 256, 0)
+KERNEL(copy_bytes, PARTS(bytes, 16384), 256, 0)
 {
     uint8_t *to = (uint8_t *)record.pointers[copy_bytes_to];
     const uint8_t *from = (const uint8_t *)record.pointers[copy_bytes_from];
@@ -14,13 +14,13 @@ KERNEL(copy_bytes, PARTS(bytes, 4096), 256, 0)
     FOR_EACH(i, bytes - VECTOR * vectors) to[VECTOR * vectors + i] = from[VECTOR * vectors + i];
 }
 
-KERNEL(fill_f32, PARTS(count, 1024), 256, 0)
+KERNEL(fill_f32, VECTOR_BLOCKS(count), 256, 0)
 {
     float *y = (float *)record.pointers[fill_f32_y];
     const int64_t count = record.dims[fill_f32_count], vectors = is_aligned(y) ? count / 4 : 0;
     const float value = record.floats[fill_f32_value], values[4] = {value, value, value, value};
     const uint4 four = vector_of<4>(values, TYPE_float32);
-    FOR_EACH(i, vectors)((uint4 *)y)[i] = four;
+    for_vectors(vectors, [](int, int64_t) {}, [&](int, int64_t i) { ((uint4 *)y)[i] = four; });
     FOR_EACH(i, count - 4 * vectors) y[4 * vectors + i] = value;
 }
 
@@ -96,17 +96,17 @@ template <class Compute> DEVICE void binary_floats(const launch &record, int32_t
 
 #define BINARY(expression) binary_floats(record, status, [](float a, float b) { return expression; })
 
-KERNEL(add_f32, PARTS(count, 1024), 256, 0) { BINARY(a + b); }
+KERNEL(add_f32, VECTOR_BLOCKS(count), 256, 0) { BINARY(a + b); }
 
-KERNEL(sub_f32, PARTS(count, 1024), 256, 0) { BINARY(a - b); }
+KERNEL(sub_f32, VECTOR_BLOCKS(count), 256, 0) { BINARY(a - b); }
 
-KERNEL(mul_f32, PARTS(count, 1024), 256, 0) { BINARY(a * b); }
+KERNEL(mul_f32, VECTOR_BLOCKS(count), 256, 0) { BINARY(a * b); }
 
-KERNEL(div_f32, PARTS(count, 1024), 256, 0) { BINARY(a / b); }
+KERNEL(div_f32, VECTOR_BLOCKS(count), 256, 0) { BINARY(a / b); }
 
-KERNEL(maximum_f32, PARTS(count, 1024), 256, 0) { BINARY(a > b || a != a ? a : b); }
+KERNEL(maximum_f32, VECTOR_BLOCKS(count), 256, 0) { BINARY(a > b || a != a ? a : b); }
 
-KERNEL(minimum_f32, PARTS(count, 1024), 256, 0) { BINARY(a < b || a != a ? a : b); }
+KERNEL(minimum_f32, VECTOR_BLOCKS(count), 256, 0) { BINARY(a < b || a != a ? a : b); }
 
 /* ---- Gradients of activations */
 
@@ -161,7 +161,7 @@ DEVICE void slopes(int64_t opcode, int type, int64_t count, void *grad_x, const 
 
 CONSTANT uint32_t activation_types[] = ACTIVATION_BACKWARD_TYPES;
 
-KERNEL(activation_backward, PARTS(count, 1024), 256, 0)
+KERNEL(activation_backward, VECTOR_BLOCKS(count), 256, 0)
 {
     const int64_t *d = record.dims, opcode = d[activation_backward_opcode], count = d[activation_backward_count];
     void *grad_x = record.pointers[activation_backward_grad_x];

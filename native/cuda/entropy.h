@@ -19,6 +19,8 @@ template <int BYTES> struct row_vectors {
     DEVICE_MEMBER int64_t place(int64_t i) const { return i < lead ? i : i + count * WIDTH; }
 };
 
+template <int BYTES> DEVICE float exp_for(float x) { return BYTES == 2 ? short_exp(x) : expf(x); }
+
 /* The largest logit, and the sum of exp(logit - largest); NaN where a logit is. */
 struct exponentials {
     float largest, sum;
@@ -36,11 +38,11 @@ template <int BYTES> DEVICE exponentials sum_exponentials(const void *row, int64
             most = fmaxf(most, values[k]);
         const float shift = most == -INFINITE ? 0.0f : most; /* -infinity alone counts as 0 so far */
         if (most > largest) {
-            sum *= expf(largest - shift);
+            sum *= exp_for<BYTES>(largest - shift);
             largest = most;
         }
         for (int k = 0; k < count; k++)
-            sum += expf(values[k] - shift);
+            sum += exp_for<BYTES>(values[k] - shift);
     };
     FOR_THREADS(i, parts.rest)
     {
@@ -91,7 +93,7 @@ DEVICE void entropy_gradient(void *grad, const void *row, int64_t columns, int t
 {
     const float factor = each / of.sum;
     map_row<BYTES>(grad, row, columns, type, [&](float logit, int64_t i) {
-        return expf(logit - of.largest) * factor - (i == target ? each : 0.0f);
+        return exp_for<BYTES>(logit - of.largest) * factor - (i == target ? each : 0.0f);
     });
 }
 

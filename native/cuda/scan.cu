@@ -1,7 +1,7 @@
 /* Running sums, products and extremes along a dim: in float64 or int64, rounded where they are written. */
 #include "gpu.h"
 
-enum { SCAN_THREADS = 128, SHORT = 64 };
+enum { SCAN_THREADS = 256, SHORT = 64, EACH = 8, SCAN_TILE = SCAN_THREADS * EACH };
 
 CONSTANT uint32_t scan_types[] = SCAN_TYPES;
 
@@ -51,33 +51,97 @@ struct line {
     bool real;
 };
 
-/* Elements first .. last - 1 behind a state; writes them where `writes`. */
-DEVICE state run(const line &l, state s, int64_t first, int64_t last, bool writes)
+/* What one element is. */
+DEVICE state element(const line &l, int64_t k)
 {
-    for (int64_t k = first; k < last; k++) {
-        state next = {0, 0, k};
-        if (l.real)
-            next.real = load_double(l.x, l.from + k * l.step, l.type);
-        else
-            next.whole = load_integer(l.x, l.from + k * l.step, l.type);
-        s = merged(l.opcode, l.real, s, next);
-        if (!writes)
-            continue;
-        if (l.real)
-            store_double(l.y, l.to + k * l.inner, l.y_type, s.real);
-        else
-            store_integer(l.y, l.to + k * l.inner, l.y_type, s.whole);
-        if (l.indices)
-            l.indices[l.to + k * l.inner] = s.index;
-    }
-    return s;
+    state own = {0, 0, k};
+    if (l.real)
+        own.real = load_double(l.x, l.from + k * l.step, l.type);
+    else
+        own.whole = load_integer(l.x, l.from + k * l.step, l.type);
+    return own;
 }
 
-/* A thread for each short line, a block for each long one: its threads take pieces, and begin again behind the pieces
- * before. */
-KERNEL(scan, CHOOSE(length <= 64, PARTS(outer *inner, 128), outer *inner), 128, 0)
+DEVICE void write_state(const line &l, int64_t k, const state &s)
 {
-    __shared__ state pieces[SCAN_THREADS];
+    if (l.real)
+        store_double(l.y, l.to + k * l.inner, l.y_type, s.real);
+    else
+        store_integer(l.y, l.to + k * l.inner, l.y_type, s.whole);
+    if (l.indices)
+        l.indices[l.to + k * l.inner] = s.index;
+}
+
+/* The state of a lane `by` before this one. */
+DEVICE state state_before(const state &s, int by)
+{
+    return state{__shfl_up_sync(EVERY_LANE, s.real, by), __shfl_up_sync(EVERY_LANE, s.whole, by),
+                 __shfl_up_sync(EVERY_LANE, s.index, by)};
+}
+
+/* A long line by a block: tiles one after another. Their elements are read and written side by side, and pass through
+ * shared memory to threads that take EACH of them that follow one another. */
+DEVICE void scan_line(const line &l, int64_t length)
+{
+    __shared__ int64_t values[EACH][SCAN_THREADS + 1], indices[EACH][SCAN_THREADS + 1];
+    __shared__ state of_warps[SCAN_THREADS / 32];
+    const state none = {0, 0, -1};
+    state before = none; /* of all tiles so far */
+    for (int64_t start = 0; start < length; start += SCAN_TILE) {
+        for (int i = threadIdx.x; i < SCAN_TILE; i += SCAN_THREADS)
+            if (start + i < length) {
+                const state own = element(l, start + i);
+                values[i % EACH][i / EACH] = l.real ? __double_as_longlong(own.real) : own.whole;
+            }
+        __syncthreads();
+        state own = none, found[EACH];
+#pragma unroll
+        for (int e = 0; e < EACH; e++) {
+            const int64_t k = start + (int64_t)threadIdx.x * EACH + e;
+            if (k < length) {
+                const int64_t bits = values[e][threadIdx.x];
+                const state next = {l.real ? real_of(bits) : 0, l.real ? 0 : bits, k};
+                own = merged(l.opcode, l.real, own, next);
+            }
+            found[e] = own;
+        }
+        state sum = own; /* of the lanes up to this one */
+        for (int by = 1; by < 32; by *= 2) {
+            const state earlier = state_before(sum, by);
+            if (LANE >= by)
+                sum = merged(l.opcode, l.real, earlier, sum);
+        }
+        if (LANE == 31)
+            of_warps[WARP] = sum;
+        state own_before = state_before(sum, 1);
+        own_before = LANE ? own_before : none;
+        __syncthreads();
+        state earlier = before; /* what comes before this warp, then before this thread */
+        for (int w = 0; w < SCAN_THREADS / 32; w++) {
+            if (w == WARP)
+                own_before = merged(l.opcode, l.real, earlier, own_before);
+            earlier = merged(l.opcode, l.real, earlier, of_warps[w]);
+        }
+        before = earlier;
+#pragma unroll
+        for (int e = 0; e < EACH; e++) {
+            const state s = merged(l.opcode, l.real, own_before, found[e]);
+            values[e][threadIdx.x] = l.real ? __double_as_longlong(s.real) : s.whole;
+            indices[e][threadIdx.x] = s.index;
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < SCAN_TILE; i += SCAN_THREADS)
+            if (start + i < length) {
+                const int64_t bits = values[i % EACH][i / EACH];
+                write_state(l, start + i, state{l.real ? real_of(bits) : 0, bits, indices[i % EACH][i / EACH]});
+            }
+        __syncthreads();
+    }
+}
+
+/* A thread for each short line, a block for each long one. */
+KERNEL(scan, CHOOSE(length <= 64, PARTS(outer *inner, 256), outer *inner), 256, 0)
+{
     const int64_t *d = record.dims, opcode = d[scan_opcode], length = d[scan_length], inner = d[scan_inner];
     if (length < 0)
         report(KERNEL_BAD_ARGUMENT);
@@ -100,28 +164,23 @@ KERNEL(scan, CHOOSE(length <= 64, PARTS(outer *inner, 128), outer *inner), 128, 
               0,
               type_in(d[scan_type], TYPES_FLOAT)};
     l.y_type = l.real || picks ? l.type : TYPE_int64;
-    const state none = {0, 0, -1};
     if (length <= SHORT) {
         FOR_EACH(i, d[scan_outer] * inner)
         {
+            state own = {0, 0, -1};
             l.from = i / inner * d[scan_x_outer] + i % inner * d[scan_x_inner];
             l.to = i / inner * length * inner + i % inner;
-            run(l, none, 0, length, true);
+            for (int64_t k = 0; k < length; k++) {
+                own = merged(opcode, l.real, own, element(l, k));
+                write_state(l, k, own);
+            }
         }
         return;
     }
-    const int64_t piece = PARTS(length, SCAN_THREADS), first = piece * threadIdx.x;
-    const int64_t last = first + piece < length ? first + piece : length;
     FOR_EACH_BLOCK(i, d[scan_outer] * inner)
     {
         l.from = i / inner * d[scan_x_outer] + i % inner * d[scan_x_inner];
         l.to = i / inner * length * inner + i % inner;
-        pieces[threadIdx.x] = run(l, none, first, last, false);
-        __syncthreads();
-        state before = none;
-        for (int t = 0; t < (int)threadIdx.x; t++)
-            before = merged(opcode, l.real, before, pieces[t]);
-        run(l, before, first, last, true);
-        __syncthreads();
+        scan_line(l, length);
     }
 }

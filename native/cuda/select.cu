@@ -51,7 +51,7 @@ DEVICE int64_t where_vectors(const views<3> &of, void *y, const uint8_t *conditi
     return vectors * width;
 }
 
-KERNEL(where, PARTS(PRODUCT(rank, shape0), 1024), 256, 0)
+KERNEL(where, VECTOR_BLOCKS(PRODUCT(rank, shape0)), 256, 0)
 {
     __shared__ views<3> of;
     const int64_t *d = record.dims, *shape = d + where_shape0, bytes = d[where_element_bytes], rank = d[where_rank];

@@ -472,7 +472,7 @@ DEVICE bool is_unary(int64_t opcode, int64_t type)
     return opcode >= 0 && opcode < UNARY_COUNT && type_in(type, unary_types[opcode]);
 }
 
-KERNEL(unary, PARTS(count, 512), 256, 0)
+KERNEL(unary, VECTOR_BLOCKS(count), 256, 0)
 {
     const int64_t *d = record.dims, opcode = d[unary_opcode], count = d[unary_count];
     void *y = record.pointers[unary_y];
@@ -521,11 +521,11 @@ DEVICE void short_record(const launch &record, int64_t opcode)
     FOR_EACH(rest, count - done) y[done + rest] = floats(opcode, x[done + rest], 0, 0);
 }
 
-KERNEL(exp_f32, PARTS(count, 512), 256, 0) { short_record(record, UNARY_exp); }
-KERNEL(log_f32, PARTS(count, 512), 256, 0) { short_record(record, UNARY_log); }
-KERNEL(sqrt_f32, PARTS(count, 512), 256, 0) { short_record(record, UNARY_sqrt); }
-KERNEL(abs_f32, PARTS(count, 512), 256, 0) { short_record(record, UNARY_abs); }
-KERNEL(sigmoid_f32, PARTS(count, 512), 256, 0) { short_record(record, UNARY_sigmoid); }
-KERNEL(tanh_f32, PARTS(count, 512), 256, 0) { short_record(record, UNARY_tanh); }
-KERNEL(silu_f32, PARTS(count, 512), 256, 0) { short_record(record, UNARY_silu); }
-KERNEL(gelu_f32, PARTS(count, 512), 256, 0) { short_record(record, UNARY_gelu); }
+KERNEL(exp_f32, VECTOR_BLOCKS(count), 256, 0) { short_record(record, UNARY_exp); }
+KERNEL(log_f32, VECTOR_BLOCKS(count), 256, 0) { short_record(record, UNARY_log); }
+KERNEL(sqrt_f32, VECTOR_BLOCKS(count), 256, 0) { short_record(record, UNARY_sqrt); }
+KERNEL(abs_f32, VECTOR_BLOCKS(count), 256, 0) { short_record(record, UNARY_abs); }
+KERNEL(sigmoid_f32, VECTOR_BLOCKS(count), 256, 0) { short_record(record, UNARY_sigmoid); }
+KERNEL(tanh_f32, VECTOR_BLOCKS(count), 256, 0) { short_record(record, UNARY_tanh); }
+KERNEL(silu_f32, VECTOR_BLOCKS(count), 256, 0) { short_record(record, UNARY_silu); }
+KERNEL(gelu_f32, VECTOR_BLOCKS(count), 256, 0) { short_record(record, UNARY_gelu); }

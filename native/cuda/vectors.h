@@ -157,11 +157,16 @@ DEVICE void for_vectors_of(int64_t first, int64_t apart, int64_t count, Load loa
     }
 }
 
-/* The same for all threads of the grid side by side. */
+/* The same for all threads of the grid, of which each block takes vectors that follow one another. */
 template <class Load, class Store> DEVICE void for_vectors(int64_t count, Load load, Store store)
 {
-    for_vectors_of((int64_t)blockIdx.x * blockDim.x + threadIdx.x, (int64_t)gridDim.x * blockDim.x, count, load, store);
+    const int64_t each = (int64_t)UNDER_WAY * blockDim.x;
+    for (int64_t first = blockIdx.x * each; first < count; first += gridDim.x * each)
+        for_vectors_of(first + threadIdx.x, blockDim.x, MIN(first + each, count), load, store);
 }
+
+/* Blocks for `count` elements: a thread has UNDER_WAY vectors of four. */
+#define VECTOR_BLOCKS(count) PARTS(count, 4096)
 
 /* exp(x) within 2^-16 of itself, for results of 16 bits. */
 DEVICE float short_exp(float x)

@@ -187,10 +187,10 @@ def test_freed_memory_serves_its_own_stream(driver: Driver) -> None:
     x = pyapp.ones(5000, device="cuda")
     assert (x.address, y.address) == places
     with side:  # sort has scratch memory: each stream its own
-        a = pyapp.arange(20000.0).to("cuda").sort(descending=True).values
-    b = pyapp.arange(20000.0).to("cuda").sort(descending=True).values
+        a = pyapp.arange(9000.0).to("cuda").sort(descending=True).values
+    b = pyapp.arange(9000.0).to("cuda").sort(descending=True).values
     backend: Any = x.device.backend
-    assert len(backend._scratch) == 2 and a.tolist() == b.tolist() == list(np.arange(19999.0, -1, -1))
+    assert len(backend._scratch) == 2 and a.tolist() == b.tolist() == list(np.arange(8999.0, -1, -1))
 
 
 def test_memory_is_counted(driver: Driver) -> None:

@@ -78,6 +78,22 @@ def test_scan(kernels: Kernels, name: str, dtype: str) -> None:
             np.testing.assert_array_equal(indices, last_hit)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
+@pytest.mark.parametrize("shape", [(1, 5001, 1), (2, 2048, 3)])
+def test_long_scans(kernels: Kernels, dtype: str, shape: tuple[int, int, int]) -> None:
+    x = np.random.default_rng(4).integers(-3 * (dtype != "bool"), 2, shape).astype(dtype)
+    y, _ = scan(kernels, "cumsum", dtype, x)
+    np.testing.assert_array_equal(y, np.cumsum(x, 1, np.int64))
+    if dtype == "bool":
+        return
+    x = (np.arange(x.size).reshape(shape) // 700 + x).astype(dtype)
+    y, indices = scan(kernels, "cummax", dtype, x)
+    expected = np.maximum.accumulate(x, 1)
+    np.testing.assert_array_equal(y, expected)
+    places = np.where(x == expected, np.arange(shape[1]).reshape(-1, 1), 0)
+    np.testing.assert_array_equal(indices, np.maximum.accumulate(places, 1))
+
+
 def test_nan_stays_the_extreme(kernels: Kernels) -> None:
     x = normal(1, 50, 1)
     x[0, [7, 20]] = np.nan

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ...dataclass import dataclass
 from ..device import Backend, HiddenAddress
 from ..dtype import bfloat16, float16, float32
 from ..element_types import CODES, opcodes
@@ -27,6 +28,7 @@ from ..thread_local import ThreadLocal
 ALIGNMENT = 64  # bytes
 BAD_ARGUMENT = 3  # KERNEL_BAD_ARGUMENT of kernels.h
 SMALL = 4096  # bytes: of the largest block that is cut from a slab
+MOST_STARTS = 4096  # records whose launches are remembered
 _NUMBER, _DIMS = struct.Struct("@q"), struct.Struct(f"@{DIMS}q")
 _POINTERS = struct.Struct(f"@{POINTERS}P")
 _POINTERS_AT = 8
@@ -39,6 +41,7 @@ _TYPES = {"f32": CODES[float32], "f16": CODES[float16], "bf16": CODES[bfloat16]}
 
 _Product = tuple[cublas.Plan, str, tuple[int, ...]]  # how it is computed, the kernel's name, its pointers
 _Launch = tuple[Any, Any, int, Any]  # function, blocks, threads, shared
+_Start = tuple[Any, int, int, int]  # the same, with the numbers for a record
 
 
 class _Ready:
@@ -51,6 +54,14 @@ class _Ready:
         self.variant = variant  # by which one of others is chosen
         self.steps = steps
         self.scratch = plan.scratch
+
+
+@dataclass(frozen=True)
+class _Starts:
+    """How the kernel of a record is launched, which depends on its dims alone."""
+
+    needed: int  # bytes of scratch memory; -1: the record is wrong
+    launches: list[_Start]
 
 
 class _Arguments:
@@ -111,6 +122,7 @@ class Cuda(Backend):
         self._ready: dict[int, _Ready] = {}
         self._operands: dict[tuple[str, str], _Launch] = {}
         self._variants: dict[tuple[int, int], _Ready] = {}
+        self._starts: dict[tuple[int, tuple[int, ...]], _Starts] = {}  # by kernel and dims
         self._scratch: dict[int, tuple[int, int]] = {}  # by stream, which is 0 for the card's own: address, bytes
         self._thread = _Thread()
         self._own_stream = card.stream
@@ -333,19 +345,29 @@ class Cuda(Backend):
                 workspace = 0 if not needed else self._scratch_of(needed) if scratch is None else scratch
                 self._multiply(records, at, *product, workspace)
                 continue
-            ready = self._prepare(records, at)
             dims = _DIMS.unpack_from(records, at + _DIMS_AT)
-            arguments.array[0] = base + at
-            if ready.scratch is not None:
-                arguments.scratch.value = self._scratch_of(ready.scratch(dims)) if scratch is None else scratch
-            wanted = [step[1](dims) for step in ready.steps]
-            if min(wanted) < 0:  # a size is negative
+            key = int.from_bytes(records[at : at + 4], "little"), dims
+            starts = self._starts.get(key)
+            if starts is None:
+                if len(self._starts) >= MOST_STARTS:
+                    self._starts.clear()
+                starts = self._starts[key] = self._starts_of(self._prepare(records, at), dims)
+            if starts.needed < 0:  # a size is negative
                 return at // RECORD_BYTES << 8 | BAD_ARGUMENT
-            if ready.check is not None and any(wanted):
-                self._start(ready.check, dims)
-            for step in ready.steps:
-                self._start(step, dims)
+            arguments.array[0] = base + at
+            if starts.needed:
+                arguments.scratch.value = self._scratch_of(starts.needed) if scratch is None else scratch
+            for start in starts.launches:
+                self.card.launch(*start, arguments.array)
         return 0
+
+    def _starts_of(self, ready: _Ready, dims: tuple[int, ...]) -> _Starts:
+        wanted = [step[1](dims) for step in ready.steps]
+        if min(wanted) < 0:
+            return _Starts(-1, [])
+        steps = ready.steps if ready.check is None or not any(wanted) else [ready.check, *ready.steps]
+        found = [self._sized(step, dims) for step in steps]
+        return _Starts(0 if ready.scratch is None else ready.scratch(dims), [start for start in found if start[1] > 0])
 
     def _multiply(
         self, records: bytearray, at: int, plan: cublas.Plan, kernel: str, pointers: tuple[int, ...], workspace: int
@@ -368,14 +390,16 @@ class Cuda(Backend):
                     self._start(launch, dims)
             self.card.start_product(self._products, piece, kernel, pointers, workspace)
 
-    def _start(self, launch: _Launch, dims: tuple[int, ...]) -> None:
+    def _sized(self, launch: _Launch, dims: tuple[int, ...]) -> _Start:
         function, blocks, threads, shared = launch
-        wanted = blocks(dims)
-        if wanted > 0:
-            most = self.card.most_blocks
-            # A card with less shared memory than a kernel asks for has no tensor cores, and the kernel then needs less.
-            memory = min(shared(dims), self.card.most_shared)
-            self.card.launch(function, min(wanted, most), threads, memory, self._arguments.array)
+        # A card with less shared memory than a kernel asks for has no tensor cores, and the kernel then needs less.
+        memory = min(shared(dims), self.card.most_shared)
+        return function, min(blocks(dims), self.card.most_blocks), threads, memory
+
+    def _start(self, launch: _Launch, dims: tuple[int, ...]) -> None:
+        start = self._sized(launch, dims)
+        if start[1] > 0:
+            self.card.launch(*start, self._arguments.array)
 
     def _scratch_of(self, nbytes: int) -> int:
         stream = self._thread.stream
