@@ -196,19 +196,33 @@ def _peer(shape: str) -> Any:
 
 
 def _peer_step(peer: Any, texts: int, tokens: int, compiled: bool) -> Call:
-    """A pass of `tokens` tokens of each text over a static cache, compiled for single tokens."""
+    """A pass of `tokens` tokens of each text over a static cache. A single token is replayed from a CUDA graph;
+    `compiled`:
+    of what torch.compile makes, which takes minutes."""
     torch, transformers = _torch(), importlib.import_module("transformers")
     cache = transformers.StaticCache(config=peer.config, max_cache_len=1024 if tokens == 1 else 4608)
     ids = torch.ones(texts, tokens, dtype=torch.long, device="cuda")
     start = 0 if tokens > 1 else 256
     positions = torch.arange(start, start + tokens, device="cuda")
-    forward = torch.compile(peer.forward, mode="reduce-overhead", fullgraph=True) if compiled else peer.forward
+    forward = (
+        torch.compile(peer.forward, mode="max-autotune-no-cudagraphs", fullgraph=True) if compiled else peer.forward
+    )
 
     def step() -> None:
         with torch.no_grad():
             forward(ids, past_key_values=cache, cache_position=positions, use_cache=True, logits_to_keep=1)
 
-    return step
+    if tokens > 1:
+        return step
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step(), step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
 
 
 def _decode(model: Llama2c, texts: int) -> Call:
@@ -232,13 +246,13 @@ def _read(model: Llama2c, tokens: int) -> Call:
     return read
 
 
-def decode_figures(shape: str, runs: int) -> Iterator[Figure]:
+def decode_figures(shape: str, runs: int, compiled: bool) -> Iterator[Figure]:
     """Tokens a second at batch 1 and 16 after 256 tokens, and prompts of 512 and 4096 tokens: with weights of every
-    kind, beside transformers in bfloat16, whose single tokens are compiled."""
+    kind, beside transformers in bfloat16 with a static cache."""
     peer, torch = _peer(shape), _torch()
     cases = [("decode", texts, texts, 1) for texts in BATCHES] + [("prompt", 1, tokens, tokens) for tokens in PROMPTS]
     steps = {
-        (what, texts, tokens): None if peer is None else _peer_step(peer, texts, tokens, tokens == 1)
+        (what, texts, tokens): None if peer is None else _peer_step(peer, texts, tokens, compiled and tokens == 1)
         for what, texts, _, tokens in cases
     }
     for kind in BITS:
@@ -327,7 +341,7 @@ def training_figures(runs: int) -> Iterator[Figure]:
     yield Figure("cuda/train/gpt2-small", "ms", _measured(runs, pyapp=(pyapp, graph.replay), torch=(torch, theirs)))
 
 
-def cases(runs: int) -> dict[str, Callable[[], Iterator[Figure]]]:
+def cases(runs: int, compiled: bool) -> dict[str, Callable[[], Iterator[Figure]]]:
     """Every case by the beginning of its figures' names."""
     found: dict[str, Callable[[], Iterator[Figure]]] = {"cuda/stream": partial(stream_figures, runs)}
     for kind in ("float32", "float16", "bfloat16"):
@@ -338,7 +352,7 @@ def cases(runs: int) -> dict[str, Callable[[], Iterator[Figure]]]:
     for tokens in ATTENTION:
         found[f"cuda/attention/{tokens}"] = partial(attention_figures, tokens, runs)
     for shape in LLAMAS:
-        found[f"cuda/decode/{shape}"] = partial(decode_figures, shape, runs)
+        found[f"cuda/decode/{shape}"] = partial(decode_figures, shape, runs, compiled)
     found["cuda/whisper-large-v3"] = partial(whisper_figures, runs)
     found["cuda/train"] = partial(training_figures, runs)
     return found
@@ -404,6 +418,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", default="", help="a regular expression that names must match")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("bench/output/cuda.jsonl"))
+    parser.add_argument("--compiled", action="store_true", help="compile torch's language models, which takes minutes")
     parser.add_argument("--count", action="store_true", help="launches and bytes of a token; needs no card")
     options = parser.parse_args(arguments)
     if options.count:
@@ -414,7 +429,7 @@ def main(arguments: list[str]) -> int:
         return 1
     torch = _torch()
     print(f"{pyapp.cuda.get_device_name()}, pyapp {pyapp.__version__}, torch {torch.__version__ if torch else 'none'}")
-    for name, figures in cases(options.runs).items():
+    for name, figures in cases(options.runs, options.compiled).items():
         if re.search(options.only, name):
             try:
                 show(figures(), options.out)

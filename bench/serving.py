@@ -300,7 +300,7 @@ class Soak:
         if late:
             half = len(late) // 2
             before, after = (statistics.median(part) for part in (late[:half] or late, late[half:]))
-            flat = abs(after / before - 1) <= FLAT
+            flat = after / before - 1 <= FLAT
             change = f"{100 * (after / before - 1):+.2f} %"
             lowest, highest, before, after = (size / 2**20 for size in (min(late), max(late), before, after))
             print(f"memory: {before:.1f} MiB, then {after:.1f} MiB ({change}; {lowest:.1f} to {highest:.1f})")

@@ -475,3 +475,25 @@ def test_a_mixture(model: Path, tmp_path: Path, here: Here) -> None:
 def test_a_folder_that_is_not_there(model: Path, tmp_path: Path, here: Here) -> None:
     code, _, error = here("quantize", model, tmp_path / "gone" / "out.gguf", "-t", "q8_0")
     assert code == 1 and "gone/out.gguf: there is no folder" in error
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("generate stories Once upon", "unexpected extra arguments (Once upon): the prompt follows -p."),
+        ("generate -m stories", "No such option '-m'. The model follows the command: pyapp generate MODEL."),
+        ("serve --model stories", "The model follows the command: pyapp serve MODEL."),
+        ("generate -n many", "'many' is no whole number."),
+        ("generate --temperature hot", "'hot' is no number."),
+        ("transcribe a.wav -o a.srt", "a.srt is to be a folder: for one file write -f srt > a.srt"),
+    ],
+)
+def test_wrong_usage_says_what_is_right(here: Callable[..., tuple[int, str, str]], line: str, told: str) -> None:
+    code, out, error = here(*line.split())
+    assert (code, out) == (2, "") and told in " ".join(error.split())
+
+
+def test_no_command_is_no_error(here: Callable[..., tuple[int, str, str]]) -> None:
+    for arguments, named in (((), "transcribe"), (("train",), "stories")):
+        _, out, error = here(*arguments)
+        assert named in out + error and "Error" not in out + error

@@ -1,7 +1,7 @@
 /* Attention over a KV cache, and writing to it.
  *
- * A few tokens: the keys are split among blocks (flash-decoding; Dao, Haziza, Massa and Sizov, 2023), each of which has up
- * to HEADS_EACH heads that read the same keys; then the parts are joined. More: tiles of 64 tokens (flash.h), float16
+ * A few tokens: the keys are split among warps (flash-decoding; Dao, Haziza, Massa and Sizov, 2023), each of which has one
+ * head; then the parts are joined. More: tiles of 64 tokens (flash.h), float16
  * caches by tensor cores, with queries and weights as float16. */
 #include "flash_halves.h"
 #include "positions.h"
@@ -34,6 +34,7 @@ DEVICE bool are_cached(const launch &record, int32_t *status, const int32_t *pos
     if (!are_inside(record, status, position, texts, tokens, table ? capacity * parts : capacity))
         return false;
     bool outside = false;
+#pragma unroll 1
     for (int64_t i = LANE; table && i < texts * parts; i += 32)
         if (i % parts * capacity < position[i / parts] + tokens)
             outside = outside || table[i] < 0 || table[i] >= blocks;
@@ -57,9 +58,8 @@ DEVICE bool can_attend(const launch &record, int32_t *status)
 {
     const int64_t *d = record.dims, kv_heads = d[cached_attention_kv_heads];
     const int64_t heads = d[cached_attention_heads];
-    if (kv_heads <= 0 || heads < 0 || heads != quotient(heads, kv_heads) * kv_heads ||
-        d[cached_attention_head_dim] > 4096 || !row_bytes_of(d[cached_attention_type], d[cached_attention_head_dim]) ||
-        d[cached_attention_window] < 0) {
+    if (kv_heads <= 0 || heads < 0 || (heads != kv_heads && heads % kv_heads) || d[cached_attention_head_dim] > 4096 ||
+        !row_bytes_of(d[cached_attention_type], d[cached_attention_head_dim]) || d[cached_attention_window] < 0) {
         report(KERNEL_BAD_ARGUMENT);
         return false;
     }
@@ -94,7 +94,7 @@ DEVICE cached cached_of(const launch &record)
     c.tokens = d[cached_attention_tokens];
     c.heads = d[cached_attention_heads];
     c.kv_heads = d[cached_attention_kv_heads];
-    c.group = quotient(c.heads, c.kv_heads);
+    c.group = small_quotient((int)c.heads, (int)c.kv_heads);
     c.dims = d[cached_attention_head_dim];
     c.capacity = d[cached_attention_capacity];
     c.table = (const int32_t *)record.pointers[cached_attention_table];
@@ -105,7 +105,9 @@ DEVICE cached cached_of(const launch &record)
     c.type = (int)d[cached_attention_type];
     c.row_bytes = row_bytes_of(c.type, c.dims);
     c.softcap = record.floats[cached_attention_softcap];
-    c.scale = record.floats[cached_attention_scale] / (c.softcap != 0 ? c.softcap : 1.0f);
+    c.scale = record.floats[cached_attention_scale];
+    if (c.softcap != 0)
+        c.scale /= c.softcap;
     c.causal = d[cached_attention_causal] != 0;
     return c;
 }
@@ -131,185 +133,17 @@ DEVICE float score_of(const cached &c, float product, float slope, int64_t key, 
     return seen(score + slope * (float)(key - (last - 1)));
 }
 
-/* ---- A few tokens */
+/* ---- A few tokens: a part of the keys of one head for a warp, whose code is short, since a step's kernels run it once */
 
-enum { HEADS_EACH = 4, PIECE = 8, SPLIT_KEYS = 128, VALUE_COLUMNS = 256 };
-enum { GATHERED = FLASH_THREADS * HEADS_EACH * PIECE, SCORES = HEADS_EACH * SPLIT_KEYS };
+enum { PIECE = 8, PART_COLUMNS = 32 * PIECE, PART_WARPS = 4 };
 
+#define MOST_PARTS 64
 #define FEW_TOKENS 8
-/* Blocks that a token's heads are cut into besides the keys, and parts that the keys are cut into. */
-#define HEAD_UNITS (texts * tokens * kv_heads * PARTS(heads, MAX(kv_heads, 1) * 4))
-#define SPLITS MAX(1, MIN(PARTS(capacity *MAX(1, parts), 128), MIN(64, 1024 / MAX(1, HEAD_UNITS))))
+/* Parts that the keys are cut into: not by how many texts there are, whose results would depend on their company. */
+#define SPLITS MAX(1, MIN(PARTS(capacity *MAX(1, parts), 32), MOST_PARTS))
 
-/* Columns first .. first + 7 of a row. `aligned`: the row begins where 16 bytes (q8_0: 8) do, and has whole pieces. */
-template <int TYPE> DEVICE void load_piece(float to[PIECE], const char *row, int64_t first, int64_t dims, bool aligned)
-{
-    if (!aligned) {
-        for (int i = 0; i < PIECE; i++)
-            to[i] = first + i < dims ? cached_number(row, first + i, TYPE, dims) : 0.0f;
-    } else if (TYPE == TYPE_float32) {
-        const float4 low = __ldg((const float4 *)(row + 4 * first)),
-                     high = __ldg((const float4 *)(row + 4 * first) + 1);
-        to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
-        to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
-    } else if (TYPE == TYPE_float16) {
-        const uint4 eight = __ldg((const uint4 *)(row + 2 * first));
-        const uint32_t pairs[4] = {eight.x, eight.y, eight.z, eight.w};
-        for (int i = 0; i < PIECE; i++)
-            to[i] = half_of<TYPE_float16>(pairs[i / 2], i % 2);
-    } else {
-        const uint2 eight = __ldg((const uint2 *)(row + first));
-        const float scale = f16_to_float(__ldg((const uint16_t *)(row + dims + first / Q8_COLUMNS * 2)));
-        for (int i = 0; i < PIECE; i++)
-            to[i] = scale * (float)(int8_t)((i < 4 ? eight.x : eight.y) >> i % 4 * 8);
-    }
-}
-
-/* A part of the keys for HEADS heads of one token from `head` on, and the values' columns from `column0` on. To
- * scratch, for each head: the largest score, the sum, and the sums of the values. */
-template <int TYPE, int HEADS>
-DEVICE void attend_part(const cached &c, float *shared, float *scratch, int64_t text, int64_t token, int64_t head,
-                        int heads, int64_t split, int64_t splits, int64_t column0)
-{
-    float *const query = shared, *const gathered = query + HEADS_EACH * PARTS(c.dims, PIECE) * PIECE;
-    float *const scores = gathered + GATHERED;
-    __shared__ float factors[HEADS_EACH];
-    constexpr int UNROLLED = HEADS == 1 ? 4 : 2; /* loads of a thread under way */
-    const int64_t padded = PARTS(c.dims, PIECE) * PIECE, row = text * c.tokens + token;
-    const int64_t last = last_key(c, text, token), first = first_key(c, last);
-    const int64_t each = PARTS(PARTS(last - first, splits), SPLIT_KEYS) * SPLIT_KEYS;
-    const int64_t from = first + split * each, to = smaller(from + each, last);
-    const int unit = TYPE == TYPE_uint8 ? 8 : 16;
-    const bool aligned =
-        (uint64_t)c.k % unit == 0 && (uint64_t)c.v % unit == 0 && c.row_bytes % unit == 0 && c.dims % PIECE == 0;
-    FOR_THREADS(i, HEADS * padded)
-    {
-        const int64_t h = i / padded, column = i % padded;
-        query[i] = h < heads && column < c.dims ? c.q[row * c.q_stride + (head + h) * c.dims + column] : 0.0f;
-    }
-    int lanes = 1; /* that share a key */
-    while (lanes < 32 && lanes * PIECE < c.dims)
-        lanes *= 2;
-    int value_lanes = 1;
-    while (value_lanes < 32 && value_lanes * PIECE < c.dims - column0)
-        value_lanes *= 2;
-    const int keys = FLASH_THREADS / lanes, own_key = (int)threadIdx.x / lanes, own_piece = (int)threadIdx.x % lanes;
-    const int groups = FLASH_THREADS / value_lanes, group = (int)threadIdx.x / value_lanes;
-    const int64_t column = column0 + (int)threadIdx.x % value_lanes * PIECE;
-    float sums[HEADS][PIECE] = {{0}};
-    softmax_state state = {-INFINITE, 0}; /* warp h: of head h */
-    __syncthreads();
-    for (int64_t start = from; start < to; start += SPLIT_KEYS) {
-        for (int pass = 0; pass < SPLIT_KEYS; pass += UNROLLED * keys) {
-            float products[UNROLLED][HEADS] = {{0}};
-            for (int64_t at = own_piece * PIECE; at < PARTS(c.dims, lanes * PIECE) * lanes * PIECE;
-                 at += lanes * PIECE) {
-                float x[UNROLLED][PIECE];
-#pragma unroll
-                for (int u = 0; u < UNROLLED; u++) {
-                    const int64_t key = start + pass + u * keys + own_key;
-                    if (key < to && at < c.dims && pass + u * keys < SPLIT_KEYS)
-                        load_piece<TYPE>(x[u], c.k + place_of(c, text, head, key), at, c.dims, aligned);
-                    else
-                        for (int i = 0; i < PIECE; i++)
-                            x[u][i] = 0;
-                }
-                if (at < c.dims)
-#pragma unroll
-                    for (int h = 0; h < HEADS; h++) {
-                        const four_floats low(query + h * padded + at), high(query + h * padded + at + 4);
-#pragma unroll
-                        for (int u = 0; u < UNROLLED; u++)
-#pragma unroll
-                            for (int i = 0; i < 4; i++)
-                                products[u][h] += low.x[i] * x[u][i] + high.x[i] * x[u][i + 4];
-                    }
-            }
-#pragma unroll
-            for (int u = 0; u < UNROLLED; u++)
-#pragma unroll
-                for (int h = 0; h < HEADS; h++) {
-                    float product = products[u][h];
-                    for (int apart = lanes / 2; apart; apart >>= 1)
-                        product += __shfl_xor_sync(EVERY_LANE, product, apart);
-                    const int place = pass + u * keys + own_key;
-                    if (own_piece == 0 && place < SPLIT_KEYS) {
-                        const int64_t key = start + place;
-                        const float slope = c.slopes && h < heads ? c.slopes[head + h] : 0.0f;
-                        scores[h * SPLIT_KEYS + place] =
-                            key < to && h < heads ? score_of(c, product, slope, key, last) : -INFINITE;
-                    }
-                }
-        }
-        __syncthreads();
-        if (WARP < HEADS) {
-            float *const own = scores + WARP * SPLIT_KEYS;
-            float most = -INFINITE, total = 0;
-            for (int i = LANE; i < SPLIT_KEYS; i += 32)
-                most = Larger()(most, own[i]);
-            const float factor = state.raise(among<32>(most, Larger()));
-            for (int i = LANE; i < SPLIT_KEYS; i += 32) {
-                own[i] = state.weight(own[i]);
-                total += own[i];
-            }
-            state.total += among<32>(total, Sum());
-            if (LANE == 0)
-                factors[WARP] = factor;
-        }
-        __syncthreads();
-#pragma unroll
-        for (int h = 0; h < HEADS; h++)
-            for (int i = 0; i < PIECE; i++)
-                sums[h][i] *= factors[h];
-        if (column < c.dims)
-            for (int pass = group; pass < SPLIT_KEYS && start + pass < to; pass += UNROLLED * groups) {
-                float x[UNROLLED][PIECE];
-#pragma unroll
-                for (int u = 0; u < UNROLLED; u++) {
-                    const int64_t key = start + pass + u * groups;
-                    if (key < to && pass + u * groups < SPLIT_KEYS)
-                        load_piece<TYPE>(x[u], c.v + place_of(c, text, head, key), column, c.dims, aligned);
-                    else
-                        for (int i = 0; i < PIECE; i++)
-                            x[u][i] = 0;
-                }
-#pragma unroll
-                for (int u = 0; u < UNROLLED; u++)
-#pragma unroll
-                    for (int h = 0; h < HEADS; h++) {
-                        const int place = pass + u * groups;
-                        const float weight = place < SPLIT_KEYS ? scores[h * SPLIT_KEYS + place] : 0.0f;
-#pragma unroll
-                        for (int i = 0; i < PIECE; i++)
-                            sums[h][i] += weight * x[u][i];
-                    }
-            }
-        __syncthreads();
-    }
-#pragma unroll
-    for (int h = 0; h < HEADS; h++)
-        for (int i = 0; i < PIECE; i++)
-            gathered[((int64_t)group * HEADS + h) * value_lanes * PIECE + (int)threadIdx.x % value_lanes * PIECE + i] =
-                sums[h][i];
-    __syncthreads();
-    float *const out = scratch + ((row * c.heads + head) * splits + split) * (c.dims + 2);
-    FOR_THREADS(i, HEADS * value_lanes * PIECE)
-    {
-        const int64_t h = i / (value_lanes * PIECE), at = column0 + i % (value_lanes * PIECE);
-        float sum = 0;
-        for (int g = 0; g < groups; g++)
-            sum += gathered[(int64_t)g * HEADS * value_lanes * PIECE + i];
-        if (h < heads && at < c.dims)
-            out[h * splits * (c.dims + 2) + 2 + at] = sum;
-    }
-    if (WARP < heads && LANE == 0 && column0 == 0) {
-        out[WARP * splits * (c.dims + 2)] = state.largest;
-        out[WARP * splits * (c.dims + 2) + 1] = state.total;
-    }
-    __syncthreads();
-}
-
-/* Columns first .. first + 7 of a row, as stored; zeros where they are not there. ALIGNED: as `aligned` of load_piece. */
+/* Columns first .. first + 7 of a row, as stored; zeros where they are not there. ALIGNED: rows begin
+ * where 16 bytes (q8_0: 8) do, and have whole pieces. */
 template <int TYPE, bool ALIGNED> struct stored_piece {
     static constexpr int WORDS = TYPE == TYPE_float32 ? 8 : TYPE == TYPE_float16 ? 4 : 2;
     uint32_t words[WORDS];
@@ -359,154 +193,117 @@ template <int TYPE, bool ALIGNED> struct stored_piece {
     }
 };
 
-/* How the keys of a text are split among blocks: `each` for one, whole tiles of its warps. */
-DEVICE int keys_each(int keys, int splits, int tile)
+/* LANES lanes share a key, which has up to LANES pieces, and load LOADS keys at a time. */
+DEVICE int lanes_of(int64_t dims) { return dims <= 64 ? 8 : dims <= 128 ? 16 : 32; }
+#define LOADS_OF(type) ((type) == TYPE_float32 ? 4 : 8)
+
+DEVICE int splits_of(const cached &c)
 {
-    const int each = (int)((uint32_t)(keys + splits - 1) / (uint32_t)splits);
-    return PARTS(each, tile) * tile;
+    const int64_t capacity = c.capacity, parts = c.parts;
+    return (int)SPLITS;
 }
 
-enum { FLASH_WARPS = FLASH_THREADS / 32, AHEAD = 8 /* parts that cached_attention_step2 loads at once */ };
-template <int TYPE, int HEADS, int LANES> struct key_tile {
-    static constexpr int ABREAST = 32 / LANES, LOADS = HEADS == 1 && TYPE != TYPE_float32 ? 8 : 4;
-    static constexpr int KEYS = ABREAST * LOADS, ALL = FLASH_WARPS * KEYS;
-};
-
-/* key_tile::ALL of what attend_few chooses; 0 where it is attend_part, which leaves no part out. */
-DEVICE int tile_of(const cached &c)
+/* Keys of a part of the keys of a head: whole tiles of a warp. */
+DEVICE int part_keys(const cached &c, int keys, int splits)
 {
-    const int lanes = c.dims <= 64    ? 8
-                      : c.dims <= 128 ? 16
-                                      : 32,
-              loads = c.group == 1 && c.type != TYPE_float32 ? 8 : 4;
-    return c.dims > 256 ? 0 : FLASH_WARPS * 32 / lanes * loads;
+    const int tile = 32 / lanes_of(c.dims) * LOADS_OF(c.type);
+    return (small_quotient(keys + splits - 1, splits) + tile - 1) & ~(tile - 1); /* a power of two */
 }
 
-/* As attend_part, of heads of up to LANES pieces. LANES lanes share a key, of which each has the same columns of the key
- * and of its value: the loads of both are under way at the same time, and scores never leave the registers. Warps take keys in
- * turns, each with a softmax of its own; they are joined at the end. PLAIN: pieces are aligned, and there is no table. */
-template <int TYPE, int HEADS, int LANES, bool PLAIN>
-DEVICE void attend_keys(const cached &c, float *shared, float *scratch, int64_t text, int64_t token, int64_t head,
-                        int heads, int64_t split, int64_t splits)
+/* Keys from .. to - 1 of a token that sees those before `last`, for one head, by a warp. To `out`: the largest score, the sum of
+ * the weights, and the sums of the values' columns from column0 on. Each lane has the same columns of keys and values: the
+ * loads of both are under way at the same time, and scores never leave the registers. LONG: for heads of more pieces than
+ * lanes. PLAIN: pieces are aligned, and there is no table. */
+template <int TYPE, int LANES, bool LONG, bool PLAIN>
+DEVICE void attend_part(const cached &c, float *out, int64_t row, int64_t text, int64_t head, int from, int to,
+                        int last, int column0)
 {
-    using tile = key_tile<TYPE, HEADS, LANES>;
-    constexpr int LOADS = tile::LOADS, COLUMNS = LANES * PIECE;
-    __shared__ float largest[FLASH_WARPS][HEADS_EACH], totals[FLASH_WARPS][HEADS_EACH];
-    const int64_t row = text * c.tokens + token;
-    const int last = (int)last_key(c, text, token), first = (int)first_key(c, last);
-    const int each = keys_each(last - first, (int)splits, tile::ALL);
-    const int from = first + (int)split * each, to = MIN(from + each, last), dims = (int)c.dims;
-    if (from >= to && from > first)
-        return; /* cached_attention_step2 knows */
-    const int own = LANE / LANES, column = LANE % LANES * PIECE;
-    const int64_t kv_head = quotient(head, c.group);
-    const int64_t cache = (text * c.kv_heads + kv_head) * c.capacity * c.row_bytes; /* without a table */
-    float query[HEADS][PIECE], sums[HEADS][PIECE] = {{0}};
-    softmax_state states[HEADS];
+    constexpr int ABREAST = 32 / LANES, LOADS = LOADS_OF(TYPE);
+    const int own = LANE / LANES, place = LANE % LANES * PIECE, column = column0 + place, dims = (int)c.dims;
+    const int64_t kv_head = small_quotient((int)head, (int)c.group);
+    const int64_t cache = (text * c.kv_heads + kv_head) * c.capacity; /* without a table */
+    const float *const q = c.q + row * c.q_stride + head * c.dims;
+    const float slope = c.slopes ? c.slopes[head] : 0.0f;
+    float query[PIECE], sums[PIECE] = {0};
+    softmax_state state = {-INFINITE, 0};
 #pragma unroll
-    for (int h = 0; h < HEADS; h++) {
-        const float *const q = c.q + row * c.q_stride + (head + h) * c.dims + column;
-        states[h] = softmax_state{-INFINITE, 0};
-#pragma unroll
-        for (int i = 0; i < PIECE; i++)
-            query[h][i] = h < heads && column + i < dims ? q[i] : 0.0f;
-    }
-    for (int start = from + WARP * tile::KEYS; start < to; start += tile::ALL) {
+    for (int i = 0; i < PIECE; i++)
+        query[i] = !LONG && place + i < dims ? q[place + i] : 0.0f;
+#pragma unroll 1
+    for (int start = from; start < to; start += ABREAST * LOADS) {
         stored_piece<TYPE, PLAIN> keys[LOADS], values[LOADS];
+        float scores[LOADS], most = -INFINITE;
 #pragma unroll
         for (int u = 0; u < LOADS; u++) {
-            const int key = start + u * tile::ABREAST + own;
-            const bool there = key < to && column < dims;
-            const int64_t place =
-                PLAIN
-                    ? cache + (int64_t)key * c.row_bytes
-                    : row_at(c.table, c.parts, text, c.kv_heads, kv_head, c.capacity, there ? key : from) * c.row_bytes;
-            keys[u].load(c.k + place, column, dims, there);
-            values[u].load(c.v + place, column, dims, there);
+            const int key = start + u * ABREAST + own;
+            const bool there = key < to;
+            const int64_t at =
+                (PLAIN ? cache + key
+                       : row_at(c.table, c.parts, text, c.kv_heads, kv_head, c.capacity, there ? key : from)) *
+                c.row_bytes;
+            if (LONG) {
+                scores[u] = 0;
+                for (int first = place; first < dims; first += PART_COLUMNS) {
+                    keys[u].load(c.k + at, first, dims, there);
+                    for (int i = 0; i < PIECE && first + i < dims; i++)
+                        scores[u] += q[first + i] * keys[u].at(i);
+                }
+            } else
+                keys[u].load(c.k + at, place, dims, there && place < dims);
+            values[u].load(c.v + at, column, dims, there && column < dims);
         }
 #pragma unroll
-        for (int h = 0; h < HEADS; h++) {
-            float scores[LOADS], most = -INFINITE;
-#pragma unroll
-            for (int u = 0; u < LOADS; u++) {
-                float product = 0;
+        for (int u = 0; u < LOADS; u++) {
+            float product = LONG ? scores[u] : 0.0f;
+            if (!LONG)
 #pragma unroll
                 for (int i = 0; i < PIECE; i++)
-                    product += query[h][i] * keys[u].at(i);
-                scores[u] = among<LANES>(product, Sum()) * c.scale;
-            }
-            if (c.softcap != 0)
-#pragma unroll
-                for (int u = 0; u < LOADS; u++)
-                    scores[u] = c.softcap * tanhf(scores[u]);
-            if (c.slopes) {
-                const float slope = h < heads ? c.slopes[head + h] : 0.0f;
-#pragma unroll
-                for (int u = 0; u < LOADS; u++)
-                    scores[u] += slope * (float)(start + u * tile::ABREAST + own - (last - 1));
-            }
-#pragma unroll
-            for (int u = 0; u < LOADS; u++) {
-                scores[u] = start + u * tile::ABREAST + own < to ? seen(scores[u]) : -INFINITE;
-                most = Larger()(most, scores[u]);
-            }
-            for (int apart = 16; apart >= LANES; apart >>= 1)
-                most = Larger()(most, __shfl_xor_sync(EVERY_LANE, most, apart));
-            const float factor = states[h].raise(most);
-#pragma unroll
-            for (int i = 0; i < PIECE; i++)
-                sums[h][i] *= factor;
-#pragma unroll
-            for (int u = 0; u < LOADS; u++) {
-                const float weight = states[h].weight(scores[u]);
-                states[h].total += weight;
-#pragma unroll
-                for (int i = 0; i < PIECE; i++)
-                    sums[h][i] += weight * values[u].at(i);
-            }
+                    product += query[i] * keys[u].at(i);
+            scores[u] = among<LANES>(product, Sum()) * c.scale;
         }
-    }
+        if (c.softcap != 0)
 #pragma unroll
-    for (int h = 0; h < HEADS; h++) {
-        for (int apart = 16; apart >= LANES; apart >>= 1) {
-            states[h].total += __shfl_xor_sync(EVERY_LANE, states[h].total, apart);
+            for (int u = 0; u < LOADS; u++)
+                scores[u] = c.softcap * tanhf(scores[u]);
 #pragma unroll
-            for (int i = 0; i < PIECE; i++)
-                sums[h][i] += __shfl_xor_sync(EVERY_LANE, sums[h][i], apart);
+        for (int u = 0; u < LOADS; u++) {
+            const int key = start + u * ABREAST + own;
+            scores[u] = key < to ? seen(scores[u] + slope * (float)(key - (last - 1))) : -INFINITE;
+            most = Larger()(most, scores[u]);
         }
-        if (LANE == 0)
-            largest[WARP][h] = states[h].largest, totals[WARP][h] = states[h].total;
+#pragma unroll
+        for (int apart = 16; apart >= LANES; apart >>= 1)
+            most = Larger()(most, __shfl_xor_sync(EVERY_LANE, most, apart));
+        const float factor = state.raise(most);
 #pragma unroll
         for (int i = 0; i < PIECE; i++)
-            if (own == 0)
-                shared[(WARP * HEADS + h) * COLUMNS + column + i] = sums[h][i];
-    }
-    __syncthreads();
-    float *const out = scratch + ((row * c.heads + head) * splits + split) * (c.dims + 2);
-    FOR_THREADS(i, heads * COLUMNS)
-    {
-        const int h = (int)i / COLUMNS, at = (int)i % COLUMNS;
-        softmax_state all = {-INFINITE, 0};
-        float sum = 0;
+            sums[i] *= factor;
 #pragma unroll
-        for (int warp = 0; warp < FLASH_WARPS; warp++)
-            all.largest = Larger()(all.largest, largest[warp][h]);
+        for (int u = 0; u < LOADS; u++) {
+            const float weight = state.weight(scores[u]);
+            state.total += weight;
 #pragma unroll
-        for (int warp = 0; warp < FLASH_WARPS; warp++) {
-            const float weight = all.weight(largest[warp][h]);
-            all.total += weight != 0 ? weight * totals[warp][h] : 0.0f;
-            sum += weight != 0 ? weight * shared[(warp * HEADS + h) * COLUMNS + at] : 0.0f;
+            for (int i = 0; i < PIECE; i++)
+                sums[i] += weight * values[u].at(i);
         }
-        if (at < c.dims)
-            out[h * splits * (c.dims + 2) + 2 + at] = sum;
-        if (at == 0)
-            out[h * splits * (c.dims + 2)] = all.largest, out[h * splits * (c.dims + 2) + 1] = all.total;
     }
-    __syncthreads();
+#pragma unroll
+    for (int apart = 16; apart >= LANES; apart >>= 1) {
+        state.total += __shfl_xor_sync(EVERY_LANE, state.total, apart);
+#pragma unroll
+        for (int i = 0; i < PIECE; i++)
+            sums[i] += __shfl_xor_sync(EVERY_LANE, sums[i], apart);
+    }
+    if (LANE == 0 && column0 == 0)
+        out[0] = state.largest, out[1] = state.total;
+#pragma unroll
+    for (int i = 0; i < PIECE; i++)
+        if (own == 0 && column + i < dims)
+            out[2 + column + i] = sums[i];
 }
 
 #define DIMS_KIND ((head_dim > 64) + (head_dim > 128) + (head_dim > 256))
-#define FEW_KIND CHOOSE(tokens <= FEW_TOKENS, 1 + 2 * DIMS_KIND + (heads > kv_heads), 0)
+#define FEW_KIND CHOOSE(tokens <= FEW_TOKENS, 1 + DIMS_KIND, 0)
 #define TILE_CLASS CHOOSE(type == TYPE_float16, HALVES_CLASS(head_dim), 0)
 #define TILE_KIND CHOOSE(TILE_CLASS == 0, 0, 8 + TILE_CLASS)
 VARIANT(cached_attention, 16 * type + CHOOSE(tokens <= FEW_TOKENS, FEW_KIND, TILE_KIND))
@@ -514,88 +311,83 @@ VARIANT(cached_attention, 16 * type + CHOOSE(tokens <= FEW_TOKENS, FEW_KIND, TIL
 #define COMPILED_KIND(kind) COMPILED(VARIED % 16 == (kind))
 #define COMPILED_FEW COMPILED(VARIED % 16 >= 1 && VARIED % 16 <= 8)
 
-/* HEADS: 1, or as many as HEADS_EACH. */
-template <int TYPE, int HEADS>
-DEVICE void attend_few(const cached &c, float *shared, float *scratch, int64_t row, int64_t head, int heads,
-                       int64_t split, int64_t splits, int64_t chunk)
+template <int TYPE>
+DEVICE void attend_few(const cached &c, float *out, int64_t row, int64_t text, int64_t head, int from, int to, int last,
+                       int column0)
 {
-    const int64_t text = quotient(row, c.tokens), token = row - text * c.tokens, head_dim = c.dims;
+    const int64_t head_dim = c.dims;
     const int kind = DIMS_KIND, bytes = TYPE == TYPE_uint8 ? 8 : 16;
     const bool plain =
         !c.table && ((uint64_t)c.k | (uint64_t)c.v | (uint64_t)c.row_bytes) % bytes == 0 && c.dims % PIECE == 0;
-    constexpr int GROUPED = HEADS > 1;
-    if (COMPILED_KIND(1 + GROUPED) && kind == 0)
-        plain ? attend_keys<TYPE, HEADS, 8, true>(c, shared, scratch, text, token, head, heads, split, splits)
-              : attend_keys<TYPE, HEADS, 8, false>(c, shared, scratch, text, token, head, heads, split, splits);
-    else if (COMPILED_KIND(3 + GROUPED) && kind == 1)
-        plain ? attend_keys<TYPE, HEADS, 16, true>(c, shared, scratch, text, token, head, heads, split, splits)
-              : attend_keys<TYPE, HEADS, 16, false>(c, shared, scratch, text, token, head, heads, split, splits);
-    else if (COMPILED_KIND(5 + GROUPED) && kind == 2)
-        plain ? attend_keys<TYPE, HEADS, 32, true>(c, shared, scratch, text, token, head, heads, split, splits)
-              : attend_keys<TYPE, HEADS, 32, false>(c, shared, scratch, text, token, head, heads, split, splits);
-    else if (COMPILED_KIND(7 + GROUPED) && kind == 3)
-        attend_part<TYPE, HEADS>(c, shared, scratch, text, token, head, heads, split, splits, chunk * VALUE_COLUMNS);
+#define ATTEND(lanes, is_long)                                                                                         \
+    (plain ? attend_part<TYPE, lanes, is_long, true>(c, out, row, text, head, from, to, last, column0)                 \
+           : attend_part<TYPE, lanes, is_long, false>(c, out, row, text, head, from, to, last, column0))
+    if (COMPILED_KIND(1) && kind == 0)
+        ATTEND(8, false);
+    else if (COMPILED_KIND(2) && kind == 1)
+        ATTEND(16, false);
+    else if (COMPILED_KIND(3) && kind == 2)
+        ATTEND(32, false);
+    else if (COMPILED_KIND(4) && kind == 3)
+        ATTEND(32, true);
 }
 
 SCRATCH(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 4 * texts * tokens * heads * SPLITS * (head_dim + 2), 0))
-STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, HEAD_UNITS *SPLITS *PARTS(head_dim, 256), 0), 128,
-     4 * CHOOSE(head_dim <= 256, 4096, 4 * 8 * PARTS(head_dim, 8) + 4096 + 512))
+STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, PARTS(texts *tokens *heads *SPLITS *PARTS(head_dim, 256), 4), 0),
+     128, 0)
 {
-    DYNAMIC_SHARED(float, shared);
     const bool stop = failed; /* this load and that of the position wait together */
     if (!can_attend(record, status) || stop || !COMPILED_FEW)
         return;
     const cached c = cached_of(record);
-    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity,
-                  parts = c.parts;
-    const int64_t splits = SPLITS, chunks = PARTS(c.dims, VALUE_COLUMNS), units = PARTS(c.group, HEADS_EACH);
-    FOR_EACH_BLOCK(i, texts * tokens * kv_heads * units * splits * chunks)
-    {
-        const int64_t at_head = quotient(i, units), at_split = quotient(at_head, kv_heads);
-        const int64_t unit = i - at_head * units, kv_head = at_head - at_split * kv_heads;
-        const int64_t rest = quotient(at_split, splits), split = at_split - rest * splits;
-        const int64_t row = quotient(rest, chunks), chunk = rest - row * chunks;
-        const int64_t head = kv_head * c.group + unit * HEADS_EACH;
-        const int heads_here = (int)smaller(c.group - unit * HEADS_EACH, HEADS_EACH);
-#define FEW(type, heads)                                                                                               \
-    attend_few<TYPE_##type, heads>(c, shared, (float *)scratch, row, head, heads_here, split, splits, chunk)
+    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads;
+    /* All below 2^31: the scratch memory has more bytes. */
+    const int splits = splits_of(c), chunks = (int)PARTS(c.dims, PART_COLUMNS);
+    const int units = (int)(texts * tokens * heads) * splits * chunks;
+    for (int unit = (int)blockIdx.x * PART_WARPS + WARP; unit < units; unit += (int)gridDim.x * PART_WARPS) {
+        /* Warps of a block have heads side by side, which share keys. */
+        const int others = small_quotient(unit, (int)heads), head = unit - others * (int)heads;
+        const int rest = small_quotient(others, splits), split = others - rest * splits;
+        const int row = small_quotient(rest, chunks), column0 = (rest - row * chunks) * PART_COLUMNS;
+        const int text = small_quotient(row, (int)tokens);
+        const int last = (int)last_key(c, text, row - text * tokens), first = (int)first_key(c, last);
+        const int each = part_keys(c, last - first, splits), from = first + split * each;
+        if (from >= last)
+            continue; /* cached_attention_step2 knows */
+        const int to = MIN(from + each, last);
+        float *const out = (float *)scratch + ((int64_t)(row * (int)heads + head) * splits + split) * (c.dims + 2);
         if (COMPILED_TYPE(float16) && c.type == TYPE_float16)
-            c.group == 1 ? FEW(float16, 1) : FEW(float16, HEADS_EACH);
+            attend_few<TYPE_float16>(c, out, row, text, head, from, to, last, column0);
         else if (COMPILED_TYPE(float32) && c.type == TYPE_float32)
-            c.group == 1 ? FEW(float32, 1) : FEW(float32, HEADS_EACH);
+            attend_few<TYPE_float32>(c, out, row, text, head, from, to, last, column0);
         else if (COMPILED_TYPE(uint8))
-            c.group == 1 ? FEW(uint8, 1) : FEW(uint8, HEADS_EACH);
+            attend_few<TYPE_uint8>(c, out, row, text, head, from, to, last, column0);
     }
 }
 
 STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0), 128, 0)
 {
-    __shared__ float weights[64];
-    const bool stop = failed; /* this load and that of the position wait together */
+    __shared__ float weights[MOST_PARTS];
+    const bool stop = failed;
     if (!can_attend(record, status) || stop || !COMPILED_FEW)
         return;
     const cached c = cached_of(record);
-    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, kv_heads = c.kv_heads, capacity = c.capacity,
-                  parts = c.parts;
-    const int64_t splits = SPLITS, step = c.dims + 2;
-    const int tile = tile_of(c);
+    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads;
+    const int splits = splits_of(c);
+    const int64_t step = c.dims + 2;
     FOR_EACH_BLOCK(i, texts * tokens * heads)
     {
-        const int64_t row = quotient(i, heads), text = quotient(row, tokens),
-                      last = last_key(c, text, row - text * tokens);
-        const int keys = (int)(last - first_key(c, last)), each = tile ? keys_each(keys, (int)splits, tile) : 1;
-        const int used = tile ? PARTS(keys, each) : (int)splits;
+        const int row = small_quotient((int)i, (int)heads), text = small_quotient(row, (int)tokens);
+        const int last = (int)last_key(c, text, row - text * tokens), keys = last - (int)first_key(c, last);
+        const int each = part_keys(c, keys, splits), used = small_quotient(keys + each - 1, each);
         const float *const from = (const float *)scratch + i * splits * step;
-        float most[2], total[2], ahead[AHEAD]; /* the loads wait together */
+        float most[2], total[2];
 #pragma unroll
-        for (int k = 0; k < 2; k++) { /* every warp looks for itself, two of the up to 64 parts a lane */
-            const int split = LANE + 32 * k;
-            most[k] = split < used ? from[split * step] : -INFINITE;
-            total[k] = split < used ? from[split * step + 1] : 0.0f;
+        for (int k = 0; k < 2; k++) { /* every warp looks for itself, two of the parts a lane */
+            const int part = LANE + 32 * k;
+            most[k] = part < used ? from[part * step] : -INFINITE;
+            total[k] = part < used ? from[part * step + 1] : 0.0f;
         }
-#pragma unroll
-        for (int split = 0; split < AHEAD; split++)
-            ahead[split] = split < used && threadIdx.x < c.dims ? from[split * step + 2 + threadIdx.x] : 0.0f;
         softmax_state all = {warp_reduce(Larger()(most[0], most[1]), Larger()), 0};
 #pragma unroll
         for (int k = 0; k < 2; k++) {
@@ -604,22 +396,15 @@ STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0),
             if (WARP == 0)
                 weights[LANE + 32 * k] = weight;
         }
-        all.total = warp_reduce(all.total, Sum());
+        const float factor = softmax_state{all.largest, warp_reduce(all.total, Sum())}.inverse();
         __syncthreads();
-        const float factor = all.inverse();
         FOR_THREADS(column, c.dims)
         {
             float sum = 0;
-#pragma unroll
-            for (int split = 0; split < AHEAD; split++) {
-                const float weight = weights[split];
-                if (split < used && weight != 0)
-                    sum += weight * (column == threadIdx.x ? ahead[split] : from[split * step + 2 + column]);
-            }
 #pragma unroll 8
-            for (int split = AHEAD; split < used; split++) {
-                const float part = from[split * step + 2 + column];
-                sum += weights[split] != 0 ? weights[split] * part : 0.0f;
+            for (int part = 0; part < used; part++) {
+                const float own = from[part * step + 2 + column];
+                sum += weights[part] != 0 ? weights[part] * own : 0.0f;
             }
             c.y[row * c.y_stride + (i - row * heads) * c.dims + column] = sum * factor;
         }
@@ -769,6 +554,8 @@ KERNEL(cached_attention,
     }
 }
 
+VARIANT(cache_write, 8) /* none of what cached_attention compiles */
+
 /* A warp for each 32 columns of a row. */
 KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
 {
@@ -781,11 +568,8 @@ KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
         return;
     }
     const int32_t *const table = (const int32_t *)record.pointers[cache_write_table];
+    const int32_t *const position = (const int32_t *)record.pointers[cache_write_position];
     const bool stop = failed;
-    if (!are_cached(record, status, (const int32_t *)record.pointers[cache_write_position], d[cache_write_texts],
-                    tokens, d[cache_write_capacity], table, d[cache_write_parts], d[cache_write_blocks]) ||
-        stop)
-        return;
     FOR_EACH_BLOCK(block, PARTS(units, 4))
     {
         const int64_t unit = block * 4 + WARP, row = quotient(unit, pieces), token = quotient(row, heads);
@@ -794,11 +578,15 @@ KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
         const bool there = unit < units && column < dims;
         const float *x = (const float *)record.pointers[cache_write_x] + token * d[cache_write_x_stride] + head * dims;
         const float value = there ? x[column] : 0.0f;
+        const int64_t place = unit < units ? position[text] + token - text * tokens : 0;
+        /* After these loads, so that they and those of the check wait together. */
+        if (!are_cached(record, status, position, d[cache_write_texts], tokens, d[cache_write_capacity], table,
+                        d[cache_write_parts], d[cache_write_blocks]) ||
+            stop)
+            return;
         char *to = (char *)record.pointers[cache_write_cache];
         if (unit < units)
-            to += row_at(table, d[cache_write_parts], text, heads, head, d[cache_write_capacity],
-                         ((const int32_t *)record.pointers[cache_write_position])[text] + token - text * tokens) *
-                  row_bytes;
+            to += row_at(table, d[cache_write_parts], text, heads, head, d[cache_write_capacity], place) * row_bytes;
         if (type != TYPE_uint8) {
             if (there)
                 store_float(to, column, type, value);

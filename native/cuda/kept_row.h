@@ -4,16 +4,26 @@
 #define PYAPP_KEPT_ROW_H
 #include "gpu.h"
 
-enum { KEPT = 8 /* fours of a thread */, ROW_THREADS = 256 };
-#define WARP_COLUMNS 1024
-#define ROW_BLOCKS CHOOSE(columns <= WARP_COLUMNS, PARTS(rows, 8), rows)
+enum { KEPT = 4 /* fours of a thread */, ROW_THREADS = 512, ROW_WARPS = ROW_THREADS / 32 };
+#define WARP_COLUMNS 512
+#define ROW_BLOCKS CHOOSE(columns <= WARP_COLUMNS, PARTS(rows, 16), rows)
 
 /* OF_WARP: a warp has a row. */
 template <bool OF_WARP> DEVICE int row_thread() { return OF_WARP ? LANE : (int)threadIdx.x; }
 template <bool OF_WARP> DEVICE int row_threads() { return OF_WARP ? 32 : ROW_THREADS; }
+/* In every thread of the row. */
 template <bool OF_WARP> DEVICE float row_sum(float value)
 {
-    return OF_WARP ? warp_reduce(value, Sum()) : block_sum(value);
+    __shared__ float parts[ROW_WARPS];
+    value = warp_reduce(value, Sum());
+    if (OF_WARP)
+        return value;
+    if (LANE == 0)
+        parts[WARP] = value;
+    __syncthreads();
+    value = warp_reduce(LANE < ROW_WARPS ? parts[LANE] : 0.0f, Sum());
+    __syncthreads();
+    return value;
 }
 #define FOR_ROW(i, columns) for (int64_t i = row_thread<OF_WARP>(); i < (int64_t)(columns); i += row_threads<OF_WARP>())
 

@@ -44,7 +44,7 @@ template <bool OF_WARP> DEVICE void layer_norm_row(const launch &record, int64_t
     FOR_ROW(i, columns) y[i] = (x[i] - mean) * inverse * weight[i] + bias[i];
 }
 
-KERNEL(layer_norm_f32, ROW_BLOCKS, 256, 0)
+KERNEL(layer_norm_f32, ROW_BLOCKS, 512, 0)
 {
     if (record.dims[layer_norm_f32_columns] <= 0)
         return;
@@ -111,7 +111,7 @@ template <bool OF_WARP> DEVICE void layer_norm_gradient(const launch &record, in
         of_rows[row] = statistics{mean, inverse};
 }
 
-KERNEL(layer_norm_backward_f32, ROW_BLOCKS, 256, 0)
+KERNEL(layer_norm_backward_f32, ROW_BLOCKS, 512, 0)
 {
     if (record.dims[layer_norm_backward_f32_columns] <= 0)
         return;

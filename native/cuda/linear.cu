@@ -7,11 +7,12 @@
 
 #define FEW_ROWS 32
 #define FEW_FLOAT_ROWS 8
+#define FEW_SHARED CHOOSE(rows <= 1, 0, CHOOSE(rows <= 8, 73728, 98304))
 #define PLAIN_BLOCKS PARTS(outputs, 8)
 #define FEW_BLOCKS CHOOSE(rows <= 1, PLAIN_BLOCKS, CHOOSE(rows <= 8, PARTS(outputs, 16), PARTS(outputs, 32)))
 #define FEW_FLOAT_KIND CHOOSE(rows > FEW_FLOAT_ROWS, 0, 1 + (rows > 1))
 #define FEW_KIND CHOOSE(rows > FEW_ROWS, 0, 1 + (rows > 1) + (rows > 8) + (rows > 16))
-enum { FEW_WARPS = 8, PIECE = 8, PLAIN_AHEAD = 4, GATHERED = FEW_WARPS * 32 * FEW_ROWS };
+enum { FEW_WARPS = 8, PIECE = 8, PLAIN_AHEAD = 4 };
 
 /* Four elements from i on, with one load where they are aligned. */
 template <int TYPE> DEVICE void load_four(float to[4], const void *p, int64_t i, bool aligned)
@@ -68,6 +69,13 @@ template <int TYPE> struct piece {
     static constexpr int WORDS = TYPE == TYPE_float32 ? 8 : 4;
     uint32_t words[WORDS];
 
+    DEVICE_MEMBER piece() = default;
+    /* From shared memory, of 16 bits. */
+    DEVICE_MEMBER explicit piece(const uint8_t *p)
+    {
+        const uint4 four = *(const uint4 *)p;
+        words[0] = four.x, words[1] = four.y, words[2] = four.z, words[3] = four.w;
+    }
     /* From i on; zeros from `end` on. ALIGNED: pieces lie where 16 bytes do, and none goes past the end. ONCE: see
      * load_once. */
     template <bool ALIGNED, bool ONCE> DEVICE_MEMBER void load(const void *p, int64_t i, int64_t end)
@@ -176,55 +184,61 @@ template <int X, int W> DEVICE float plain_sum(const linear_task &t, int64_t row
     return sum;
 }
 
-/* Up to 8 * EIGHTS rows by tensor cores; W has 16 bits. A warp has TILES times 16 outputs, and of their columns 64 at a time;
- * the warps of a block share the columns. A lane loads pieces of whole rows: of 32 columns, lane 4 g + t has 8 t .. of outputs g
- * and g + 8 and of row g of x, which are other columns than the fragments name, but the same for both. */
-template <int X, int W, int TILES, int EIGHTS> DEVICE void fragment_rows(const linear_task &t, float *gathered)
+/* Up to 8 * EIGHTS rows by tensor cores; W has 16 bits. A warp has TILES times 16 outputs, and of their columns COLUMNS at a
+ * time, which are copied ahead to shared memory; the warps of a block share the columns. Of 32 columns, lane 4 g + t reads the
+ * piece from column 8 t on of outputs g and g + 8 and of row g of x: other columns than the fragments name, but the same for
+ * both. */
+template <int X, int W, int TILES, int EIGHTS> DEVICE void fragment_rows(const linear_task &t, uint8_t *shared)
 {
-    constexpr int ALL = TILES * EIGHTS * 128, CHUNK = 2;
+    constexpr int ALL = TILES * EIGHTS * 128, COLUMNS = 64, PITCH = 2 * COLUMNS + 64; /* no bank twice */
+    constexpr int STAGE = 16 * TILES * PITCH,
+                  STAGES = (EIGHTS == 1 ? 73728 : 98304) / FEW_WARPS / STAGE; /* of FEW_SHARED */
     constexpr int TYPE = X == W ? W : TYPE_bfloat16;
     constexpr int X_TERMS = X == W ? 1 : EIGHTS == 1 ? 3 : 2, W_TERMS = W == TYPE ? 1 : 2;
-    constexpr bool AHEAD = TILES == 1; /* else registers would not suffice */
     const int g = LANE / 4, place = LANE % 4 * PIECE;
-    const int64_t chunks = PARTS(t.inputs, 32 * CHUNK);
+    const int64_t chunks = PARTS(t.inputs, COLUMNS);
+    uint8_t *const stages = shared + WARP * STAGES * STAGE;
+    float *const gathered = (float *)shared; /* after the stages */
     FOR_EACH_BLOCK(unit, PARTS(t.outputs, 16 * TILES))
     {
         float sums[TILES][EIGHTS][4] = {{{0}}};
-        piece<W> next[2 * TILES][CHUNK];
-        const auto load = [&](int64_t chunk) {
+        const auto fetch = [&](int stage, int64_t chunk) {
+            if (chunk < chunks)
 #pragma unroll
-            for (int i = 0; i < 2 * TILES; i++) {
-                const int64_t output = unit * 16 * TILES + 8 * i + g, row = MIN(output, t.outputs - 1) * t.inputs;
-#pragma unroll
-                for (int c = 0; c < CHUNK; c++)
-                    next[i][c].template load<true, true>(t.w, row + (chunk * CHUNK + c) * 32 + place, row + t.inputs);
-            }
+                for (int i = LANE; i < 16 * TILES * COLUMNS / PIECE; i += 32) {
+                    const int row = i / (COLUMNS / PIECE), piece = i % (COLUMNS / PIECE);
+                    const int64_t output = MIN(unit * 16 * TILES + row, t.outputs - 1),
+                                  k = chunk * COLUMNS + piece * PIECE;
+                    start_copy(stages + stage * STAGE + row * PITCH + piece * 16,
+                               (const uint16_t *)t.w + output * t.inputs + MIN(k, t.inputs - PIECE), k < t.inputs);
+                }
+            end_copies();
         };
-        if (AHEAD && WARP < chunks)
-            load(WARP);
+        for (int stage = 0; stage < STAGES - 1; stage++)
+            fetch(stage, WARP + stage * FEW_WARPS);
+        int stage = 0;
         for (int64_t chunk = WARP; chunk < chunks; chunk += FEW_WARPS) {
-            if (!AHEAD)
-                load(chunk);
-            piece<W> now[2 * TILES][CHUNK];
+            wait_for_copies<STAGES - 2>();
+            __syncwarp();
+            fetch(stage == 0 ? STAGES - 1 : stage - 1, chunk + (STAGES - 1) * FEW_WARPS); /* where the lanes are done */
+            const uint8_t *const at = stages + stage * STAGE + g * PITCH + 2 * place;
+            stage = stage == STAGES - 1 ? 0 : stage + 1;
 #pragma unroll
-            for (int i = 0; i < 2 * TILES; i++)
-#pragma unroll
-                for (int c = 0; c < CHUNK; c++)
-                    now[i][c] = next[i][c];
-            if (AHEAD && chunk + FEW_WARPS < chunks)
-                load(chunk + FEW_WARPS);
-#pragma unroll
-            for (int c = 0; c < CHUNK; c++)
+            for (int c = 0; c < COLUMNS; c += 32) {
+                piece<X> own[EIGHTS];
 #pragma unroll
                 for (int n = 0; n < EIGHTS; n++) {
-                    const int64_t row = 8 * n + g, x_row = row * t.x_stride;
-                    piece<X> own;
-                    own.template load<true, false>(t.x, x_row + (chunk * CHUNK + c) * 32 + place,
-                                                   row < t.rows ? x_row + t.inputs : 0);
-                    const terms<X, X_TERMS> x(own);
+                    const int64_t x_row = (8 * n + g) * t.x_stride;
+                    own[n].template load<true, false>(t.x, x_row + chunk * COLUMNS + c + place,
+                                                      8 * n + g < t.rows ? x_row + t.inputs : 0);
+                }
 #pragma unroll
-                    for (int m = 0; m < TILES; m++) {
-                        const terms<W, W_TERMS> low(now[2 * m][c]), high(now[2 * m + 1][c]);
+                for (int m = 0; m < TILES; m++) {
+                    const terms<W, W_TERMS> low(piece<W>(at + 16 * m * PITCH + 2 * c)),
+                        high(piece<W>(at + (16 * m + 8) * PITCH + 2 * c));
+#pragma unroll
+                    for (int n = 0; n < EIGHTS; n++) {
+                        const terms<X, X_TERMS> x(own[n]);
 #pragma unroll
                         for (int i = X_TERMS - 1; i >= 0; i--)
 #pragma unroll
@@ -238,7 +252,10 @@ template <int X, int W, int TILES, int EIGHTS> DEVICE void fragment_rows(const l
                                     }
                     }
                 }
+            }
         }
+        wait_for_copies<0>();
+        __syncthreads();
 #pragma unroll
         for (int m = 0; m < TILES; m++)
 #pragma unroll
@@ -273,7 +290,7 @@ template <int X, int W, int ROWS> DEVICE void plain_groups(const linear_task &t)
 }
 
 /* Up to FEW_ROWS rows. Variants by FEW_KIND have no more registers than they need. */
-template <int X, int W> DEVICE void few_rows(const linear_task &t, float *gathered)
+template <int X, int W> DEVICE void few_rows(const linear_task &t, uint8_t *shared)
 {
     const int64_t rows = t.rows;
     const int kind = FEW_KIND;
@@ -282,11 +299,11 @@ template <int X, int W> DEVICE void few_rows(const linear_task &t, float *gather
     else if (COMPILED(VARIED > 1) && (W == TYPE_float32 || !HAS_TENSOR_CORES || !has_aligned_pieces(t)))
         plain_groups<X, W, W == TYPE_float32 ? FEW_FLOAT_ROWS : 4>(t);
     else if (W != TYPE_float32 && COMPILED(VARIED == 2) && kind == 2)
-        fragment_rows<X, W, 1, 1>(t, gathered);
+        fragment_rows<X, W, 1, 1>(t, shared);
     else if (W != TYPE_float32 && COMPILED(VARIED == 3) && kind == 3)
-        fragment_rows<X, W, 2, 2>(t, gathered);
+        fragment_rows<X, W, 2, 2>(t, shared);
     else if (W != TYPE_float32 && COMPILED(VARIED == 4) && kind == 4)
-        fragment_rows<X, W, 2, 4>(t, gathered);
+        fragment_rows<X, W, 2, 4>(t, shared);
 }
 
 template <int X, int W> DEVICE void linear(const launch &record, tile *left, tile *right)
@@ -470,14 +487,14 @@ KERNEL(linear_f32, CHOOSE(rows <= FEW_FLOAT_ROWS, PLAIN_BLOCKS, 0), 256, 0)
 
 #define FEW(x, w)                                                                                                      \
     {                                                                                                                  \
-        __shared__ float gathered[GATHERED];                                                                           \
-        few_rows<TYPE_##x, TYPE_##w>(task_of(record), gathered);                                                       \
+        DYNAMIC_SHARED(uint8_t, shared);                                                                               \
+        few_rows<TYPE_##x, TYPE_##w>(task_of(record), shared);                                                         \
     }
 
-KERNEL(linear_f16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, 0) { FEW(float32, float16); }
+KERNEL(linear_f16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, FEW_SHARED) { FEW(float32, float16); }
 
-KERNEL(linear_bf16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, 0) { FEW(float32, bfloat16); }
+KERNEL(linear_bf16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, FEW_SHARED) { FEW(float32, bfloat16); }
 
-KERNEL(linear_f16_f16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, 0) { FEW(float16, float16); }
+KERNEL(linear_f16_f16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, FEW_SHARED) { FEW(float16, float16); }
 
-KERNEL(linear_bf16_bf16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, 0) { FEW(bfloat16, bfloat16); }
+KERNEL(linear_bf16_bf16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, FEW_SHARED) { FEW(bfloat16, bfloat16); }

@@ -36,7 +36,7 @@ template <bool OF_WARP> DEVICE void rms_norm_row(const launch &record, int64_t r
     FOR_ROW(i, columns) y[i] = x[i] * inverse * weight[i];
 }
 
-KERNEL(rms_norm_f32, ROW_BLOCKS, 256, 0)
+KERNEL(rms_norm_f32, ROW_BLOCKS, 512, 0)
 {
     FOR_ROWS(record.dims[rms_norm_f32_rows], record.dims[rms_norm_f32_columns], rms_norm_row);
 }

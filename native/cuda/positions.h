@@ -3,6 +3,9 @@
 #define PYAPP_POSITIONS_H
 #include "gpu.h"
 
+/* a / b of numbers that are not negative; b is often 1. */
+DEVICE int small_quotient(int a, int b) { return b == 1 ? a : (int)((uint32_t)a / (uint32_t)b); }
+
 /* Whether tokens at position[text] .. of every text lie within the cache; else that is reported. For whole warps: every
  * kernel looks for itself, since a launch that only looks takes as long as a small kernel. It looks before it asks whether
  * something has failed: warps of a block must not find that at different times. */
@@ -10,6 +13,7 @@ DEVICE bool are_inside(const launch &record, int32_t *status, const int32_t *pos
                        int64_t capacity)
 {
     bool outside = false;
+#pragma unroll 1 /* short code: it runs once, and is loaded first */
     for (int64_t text = LANE; text < texts; text += 32)
         outside = outside || position[text] < 0 || position[text] + tokens > capacity;
     outside = __any_sync(EVERY_LANE, outside);

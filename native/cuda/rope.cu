@@ -23,25 +23,32 @@ KERNEL(rope_f32, PARTS(texts *tokens *heads *PARTS(head_dim, 2), 128), 128, 0)
                   rotated = d[rope_f32_rotated], pairs = PARTS(dims, 2);
     const int32_t *position = (const int32_t *)record.pointers[rope_f32_position];
     const float *table = (const float *)record.pointers[rope_f32_table];
-    const bool stop = failed; /* this load and that of the position wait together */
-    if (!can_turn(record, status) || stop)
-        return;
-    FOR_EACH(i, d[rope_f32_texts] * tokens * heads * pairs)
+    const int64_t count = d[rope_f32_texts] * tokens * heads * pairs;
+    const bool stop = failed;
+    FOR_EACH_BLOCK(block, PARTS(count, 128))
     {
-        const int64_t row = quotient(i, pairs), pair = i - row * pairs, token = quotient(row, heads);
-        const int64_t head = row - token * heads, text = quotient(token, tokens);
-        const int64_t place = (position ? position[text] : 0) + token - text * tokens;
+        const int64_t i = block * 128 + threadIdx.x, row = quotient(i, pairs), pair = i - row * pairs;
+        const int64_t token = quotient(row, heads), head = row - token * heads, text = quotient(token, tokens);
         const float *x = (const float *)record.pointers[rope_f32_x] + token * d[rope_f32_x_stride] + head * dims;
         float *y = (float *)record.pointers[rope_f32_y] + token * d[rope_f32_y_stride] + head * dims;
-        if (2 * pair < rotated) {
-            const int64_t first = d[rope_f32_interleaved] ? 2 * pair : pair;
-            const int64_t second = d[rope_f32_interleaved] ? first + 1 : pair + rotated / 2;
-            const float cosine = table[place * rotated + 2 * pair], sine = table[place * rotated + 2 * pair + 1];
-            const float a = x[first], b = x[second];
+        const bool turned = 2 * pair < rotated, together = !turned || d[rope_f32_interleaved];
+        const int64_t first = together ? 2 * pair : pair, second = together ? first + 1 : pair + rotated / 2;
+        const float a = i < count ? x[first] : 0.0f, b = i < count && second < dims ? x[second] : 0.0f;
+        const int64_t place = i < count && position ? position[text] : 0;
+        /* After these loads, so that they and those of the check wait together. */
+        if (!can_turn(record, status) || stop)
+            return;
+        if (i >= count)
+            continue;
+        if (turned) {
+            const float *const turn = table + (place + token - text * tokens) * rotated + 2 * pair;
+            const float cosine = turn[0], sine = turn[1];
             y[first] = a * cosine - b * sine;
             y[second] = a * sine + b * cosine;
-        } else
-            for (int64_t k = 2 * pair; k < 2 * pair + 2 && k < dims; k++)
-                y[k] = x[k];
+        } else {
+            y[first] = a;
+            if (second < dims)
+                y[second] = b;
+        }
     }
 }

@@ -1,78 +1,160 @@
 /* The next token: repetition penalty (Keskar et al., CTRL, 2019), temperature, top-k, top-p (Holtzman et al., 2020), min-p
  * (Nguyen et al., 2024) and typical sampling (Meister et al., 2023), in this order, as the logits processors of Hugging
- * Face transformers. One block sorts the candidates in descending order, ties by id; then each setting keeps a part of
- * them. */
-#include "sorting.h"
+ * Face transformers. Tokens have an order: by falling values, then by id. Each setting keeps those up to one of them,
+ * and the draw ends at one. One block finds these places digit by digit, with the sums of weights for each digit, and
+ * never sorts. Weights are whole multiples of 2^-44 of the largest: their sums do not depend on the order of additions. */
+#include "gpu.h"
 
-enum { SAMPLE_THREADS = 256 };
+enum { SAMPLE_THREADS = 512, DIGITS = 2048, UNIT_BITS = 44 };
 
-struct candidate {
-    float value; /* a logit, later a weight relative to the largest */
-    int32_t id;
+/* The last token that is kept, or drawn. */
+struct place {
+    uint32_t key;
+    int64_t id;
 };
 
-/* The sum of f(i) over the candidates, in every thread. */
-template <class F> DEVICE double total_of(int64_t count, F f)
+/* Larger for larger values; the same for both zeros. */
+DEVICE uint32_t key_of(float x)
 {
-    double sum = 0;
+    const uint32_t bits = (uint32_t)__float_as_int(x + 0.0f);
+    return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+struct drawing {
+    const float *values;
+    int64_t vocabulary;
+    float largest, temperature, floor, low, high; /* kept weights: at least the floor, low .. high */
+    place last;
+
+    DEVICE_MEMBER float weight(int64_t id) const
+    {
+        return values[id] == largest ? 1.0f : expf((values[id] - largest) / temperature);
+    }
+    DEVICE_MEMBER bool has(int64_t id, float weight) const
+    {
+        const uint32_t key = key_of(values[id]);
+        return (key > last.key || (key == last.key && id <= last.id)) && weight >= floor && weight >= low &&
+               weight <= high;
+    }
+    /* Units of a kept token; 0 for others. */
+    DEVICE_MEMBER unsigned long long units(int64_t id) const
+    {
+        const float own = weight(id);
+        return has(id, own) ? (unsigned long long)((double)own * (double)(1ull << UNIT_BITS)) : 0;
+    }
+    DEVICE_MEMBER unsigned long long one(int64_t id) const { return has(id, weight(id)) ? 1 : 0; }
+};
+
+/* The sum of f(id), in every thread. */
+template <class T, class F> DEVICE T total_of(int64_t count, F f)
+{
+    T sum = 0;
     FOR_THREADS(i, count) sum += f(i);
     return block_sum(sum);
 }
 
-/* The length of the shortest prefix whose mass reaches the goal (passes it, when strict), at least 1; `count` where none
- * does. The threads take pieces that follow one another. */
-DEVICE int64_t prefix(const candidate *c, int64_t count, double goal, bool strict)
+/* Where the sum of amount(id), in the order of the tokens, first exceeds the goal; `otherwise` where it does not. */
+template <class F> DEVICE place find(const drawing &d, unsigned long long goal, place otherwise, F amount)
 {
-    __shared__ double sums[SAMPLE_THREADS];
+    __shared__ unsigned long long sums[DIGITS], before;
     __shared__ int64_t found;
-    const int64_t piece = PARTS(count, SAMPLE_THREADS), first = piece * threadIdx.x;
-    const int64_t last = first + piece < count ? first + piece : count;
-    double sum = 0;
-    for (int64_t i = first; i < last; i++)
-        sum += c[i].value;
-    sums[threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        double mass = 0;
-        int t = 0;
-        found = count;
-        for (; t < SAMPLE_THREADS - 1 && !(strict ? mass + sums[t] > goal : mass + sums[t] >= goal); t++)
-            mass += sums[t];
-        for (int64_t i = piece * t; i < count; i++) { /* by another order of additions it may end a piece later */
-            mass += c[i].value;
-            if (strict ? mass > goal : mass >= goal) {
-                found = i + 1;
-                break;
+    uint32_t known = 0, mask = 0;
+    if (threadIdx.x == 0)
+        before = 0;                        /* of the tokens whose keys are larger */
+    for (int step = 0; step < 3; step++) { /* digits of 11, 11 and 10 bits */
+        const int shift = step == 2 ? 0 : 21 - 11 * step;
+        const uint32_t digits = step == 2 ? DIGITS / 2 : DIGITS;
+        FOR_THREADS(i, DIGITS) sums[i] = 0;
+        __syncthreads();
+        FOR_THREADS(i, d.vocabulary)
+        {
+            const uint32_t key = key_of(d.values[i]);
+            if ((key & mask) != known)
+                continue;
+            const unsigned long long own = amount(i);
+            if (own)
+                atomicAdd(&sums[key >> shift & (digits - 1)], own);
+        }
+        __syncthreads();
+        if (WARP == 0) { /* lane 0 has the largest digits */
+            const int each = (int)digits / 32, top = (int)digits - 1 - LANE * each;
+            unsigned long long own = 0;
+            for (int i = 0; i < each; i++)
+                own += sums[top - i];
+            unsigned long long above = 0;
+            int lane = -1;
+            for (int from = 0; from < 32; from++) {
+                const unsigned long long part = __shfl_sync(EVERY_LANE, own, from);
+                if (lane < 0 && before + above + part > goal)
+                    lane = from;
+                if (lane < 0)
+                    above += part;
+            }
+            __syncwarp();
+            if (LANE == 0 && lane < 0)
+                found = -1;
+            if (LANE == lane) {
+                unsigned long long sum = before + above;
+                int i = 0;
+                while (sum + sums[top - i] <= goal)
+                    sum += sums[top - i++];
+                found = top - i;
+                before = sum;
             }
         }
+        __syncthreads();
+        const int64_t digit = found;
+        __syncthreads();
+        if (digit < 0)
+            return otherwise;
+        known |= (uint32_t)digit << shift;
+        mask |= (digits - 1) << shift;
+    }
+    /* Among the tokens with this key by id: threads take pieces that follow one another. */
+    const int64_t piece = PARTS(d.vocabulary, blockDim.x), first = piece * threadIdx.x;
+    const int64_t end = first + piece < d.vocabulary ? first + piece : d.vocabulary;
+    unsigned long long own = 0;
+    for (int64_t i = first; i < end; i++)
+        own += key_of(d.values[i]) == known ? amount(i) : 0;
+    sums[threadIdx.x] = own;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        unsigned long long sum = before;
+        int64_t thread = 0;
+        while (sum + sums[thread] <= goal)
+            sum += sums[thread++];
+        int64_t i = thread * piece;
+        for (;; i++) {
+            sum += key_of(d.values[i]) == known ? amount(i) : 0;
+            if (sum > goal)
+                break;
+        }
+        found = i;
     }
     __syncthreads();
-    const int64_t length = found;
+    const place result = {known, found};
     __syncthreads();
-    return length > 1 ? length : 1;
+    return result;
 }
 
-/* How many candidates are at least the threshold: they are in descending order. */
-DEVICE int64_t at_least(const candidate *c, int64_t count, float threshold)
+/* Keeps the tokens whose surprise -log p is closest to the entropy, as many as have the share `typical`: a window of
+ * weights, found by bisection. */
+DEVICE void keep_typical(drawing &d, double typical)
 {
-    int64_t some = 0;
-    FOR_THREADS(i, count) some += c[i].value >= threshold;
-    return block_sum(some);
-}
-
-/* The candidates whose surprise -log p is closest to the entropy, as many as have the share `typical`: a window of
- * weights, found by bisection. They lie side by side, from *first on. */
-DEVICE int64_t keep_typical(const candidate *c, int64_t count, double typical, int64_t *first)
-{
-    const double sum = total_of(count, [=](int64_t i) { return (double)c[i].value; });
-    const double mean = total_of(
-        count, [=](int64_t i) { return c[i].value > 0 ? (double)c[i].value * (double)logf(c[i].value) : 0.0; });
+    const double sum =
+        total_of<double>(d.vocabulary, [&](int64_t i) { return d.has(i, d.weight(i)) ? (double)d.weight(i) : 0.0; });
+    const double mean = total_of<double>(d.vocabulary, [&](int64_t i) {
+        const float own = d.weight(i);
+        return own > 0 && d.has(i, own) ? (double)own * (double)logf(own) : 0.0;
+    });
     const float center = (float)(mean / sum);
     float narrow = 0, wide = 256, low = 0, high = 2;
     for (int step = 0; step < 48; step++) {
         const float middle = narrow + (wide - narrow) * 0.5f, from = expf(center - middle), to = expf(center + middle);
-        const double mass = total_of(
-            count, [=](int64_t i) { return c[i].value >= from && c[i].value <= to ? (double)c[i].value : 0.0; });
+        const double mass = total_of<double>(d.vocabulary, [&](int64_t i) {
+            const float own = d.weight(i);
+            return own >= from && own <= to && d.has(i, own) ? (double)own : 0.0;
+        });
         if (mass >= typical * sum) {
             wide = middle;
             low = from;
@@ -80,41 +162,41 @@ DEVICE int64_t keep_typical(const candidate *c, int64_t count, double typical, i
         } else
             narrow = middle;
     }
-    int64_t above = 0;
-    FOR_THREADS(i, count) above += c[i].value > high;
-    *first = block_sum(above);
-    return at_least(c, count, low) - *first;
+    d.low = low;
+    d.high = high;
 }
 
-SCRATCH(sample_f32, 8 * vocabulary)
-KERNEL(sample_f32, MIN(vocabulary, 1), 256, 0)
+KERNEL(sample_f32, MIN(vocabulary, 1), 512, 0)
 {
     const float *logits = (const float *)record.pointers[sample_f32_logits],
                 *uniform = (const float *)record.pointers[sample_f32_uniform];
     const int32_t *history = (const int32_t *)record.pointers[sample_f32_history];
     const int64_t vocabulary = record.dims[sample_f32_vocabulary], top_k = record.dims[sample_f32_top_k];
     const float temperature = record.floats[sample_f32_temperature], penalty = record.floats[sample_f32_penalty];
-    candidate *c = (candidate *)record.pointers[sample_f32_candidates];
     int bad = !(penalty > 0) || temperature != temperature || vocabulary > INT32_MAX, wrong_id = 0;
     float largest = -INFINITE;
-    FOR_THREADS(i, vocabulary)
-    {
-        bad |= logits[i] != logits[i];
-        c[i] = candidate{logits[i], (int32_t)i};
-    }
-    __syncthreads();
-    if (history)
+    drawing d = {logits, vocabulary, 0, temperature, 0, 0, INFINITE, {0, vocabulary}};
+    if (history && record.dims[sample_f32_history_count] > 0) { /* a copy that changes */
+        float *const changed = (float *)record.pointers[sample_f32_candidates];
+        FOR_THREADS(i, vocabulary) changed[i] = logits[i];
+        __syncthreads();
         FOR_THREADS(i, record.dims[sample_f32_history_count])
         {
             const int32_t id = history[i];
             if (id < 0 || id >= vocabulary)
                 wrong_id = 1;
             else
-                c[id].value = logits[id] < 0 ? logits[id] * penalty : logits[id] / penalty;
+                changed[id] = logits[id] < 0 ? logits[id] * penalty : logits[id] / penalty;
         }
-    __syncthreads();
-    FOR_THREADS(i, vocabulary) largest = fmaxf(largest, c[i].value);
-    largest = block_largest(largest);
+        __syncthreads();
+        d.values = changed;
+    }
+    FOR_THREADS(i, vocabulary)
+    {
+        bad |= logits[i] != logits[i];
+        largest = fmaxf(largest, d.values[i]);
+    }
+    d.largest = largest = block_largest(largest);
     bad = block_sum(bad) || largest == -INFINITE || (temperature > 0 && !(uniform[0] >= 0 && uniform[0] < 1));
     wrong_id = block_sum(wrong_id);
     if (bad || wrong_id) {
@@ -123,37 +205,31 @@ KERNEL(sample_f32, MIN(vocabulary, 1), 256, 0)
         return;
     }
     int32_t *token = (int32_t *)record.pointers[sample_f32_token];
+    int64_t lowest = vocabulary; /* id of the largest */
+    FOR_THREADS(i, vocabulary)
+    lowest = d.values[i] == largest && i < lowest ? i : lowest;
+    lowest = -block_largest(-lowest);
     if (temperature <= 0) {
-        int64_t place = vocabulary;
-        FOR_THREADS(i, vocabulary)
-        place = c[i].value == largest && i < place ? i : place;
-        place = -block_largest(-place);
         if (threadIdx.x == 0)
-            *token = (int32_t)place;
+            *token = (int32_t)lowest;
         return;
     }
-    c = block_sort(c, (candidate *)scratch, vocabulary, [](const candidate &a, const candidate &b) {
-        return a.value > b.value || (a.value == b.value && a.id < b.id);
-    });
-    int64_t count = top_k > 0 && top_k < vocabulary ? top_k : vocabulary;
-    FOR_THREADS(i, count) c[i].value = c[i].value == largest ? 1.0f : expf((c[i].value - largest) / temperature);
-    __syncthreads();
+    const place first = {key_of(largest), lowest};
+    const auto one = [&](int64_t i) { return d.one(i); };
+    const auto units = [&](int64_t i) { return d.units(i); };
+    if (top_k > 0 && top_k < vocabulary)
+        d.last = find(d, (unsigned long long)top_k - 1, d.last, one);
     const float top_p = record.floats[sample_f32_top_p], min_p = record.floats[sample_f32_min_p];
     const float typical = (float)record.dims[sample_f32_typical] * 0x1p-24f, smallest = 1.4e-45f;
-    const float floor = min_p > smallest ? (min_p < 1.0f ? min_p : 1.0f) : smallest;
-    const int64_t high_enough = at_least(c, count, floor);
     if (top_p > 0 && top_p < 1) {
-        const double goal = total_of(count, [=](int64_t i) { return (double)c[i].value; }) * top_p;
-        count = prefix(c, high_enough, goal, false);
-    } else
-        count = high_enough;
-    if (typical > 0 && typical < 1) {
-        int64_t first;
-        count = keep_typical(c, count, typical, &first);
-        c += first;
+        const double goal = (double)total_of<unsigned long long>(vocabulary, units) * top_p;
+        d.last = goal < 1 ? first : find(d, (unsigned long long)ceil(goal) - 1, d.last, units);
     }
-    const double mass = total_of(count, [=](int64_t i) { return (double)c[i].value; });
-    const int64_t drawn = prefix(c, count, mass * uniform[0], true) - 1;
+    d.floor = min_p > smallest ? (min_p < 1.0f ? min_p : 1.0f) : smallest;
+    if (typical > 0 && typical < 1)
+        keep_typical(d, typical);
+    const double mass = (double)total_of<unsigned long long>(vocabulary, units) * (double)uniform[0];
+    const place drawn = find(d, (unsigned long long)mass, first, units);
     if (threadIdx.x == 0)
-        *token = c[drawn].id;
+        *token = (int32_t)drawn.id;
 }

@@ -9,8 +9,8 @@
 #define BLOCK_TYPES(DO)                                                                                                \
     DO(Q4_0)                                                                                                           \
     DO(Q4_1)                                                                                                           \
-    DO(Q5_0) DO(Q5_1) DO(Q2_K) DO(Q3_K) DO(Q4_K) DO(Q5_K) DO(Q6_K) DO(Q8_0) DO(Q8_1) DO(Q8_K) DO(IQ4_NL) DO(IQ4_XS)    \
-        DO(MXFP4)
+    DO(Q5_0)                                                                                                           \
+    DO(Q5_1) DO(Q2_K) DO(Q3_K) DO(Q4_K) DO(Q5_K) DO(Q6_K) DO(Q8_0) DO(Q8_1) DO(Q8_K) DO(IQ4_NL) DO(IQ4_XS) DO(MXFP4)
 
 DEVICE float half_at(const uint8_t *p) { return f16_to_float((uint16_t)(p[0] | p[1] << 8)); }
 

@@ -1,6 +1,6 @@
 """The command line: forwards the events of pyapp.tasks to a terminal, or as JSON lines.
 
-¶Exit codes: 0 done, 1 an error (printed on stderr), 2 wrong usage, 130 stopped with Ctrl-C, 141 the reader of the
+Exit codes: 0 done, 1 an error (printed on stderr), 2 wrong usage, 130 stopped with Ctrl-C, 141 the reader of the
 output closed the pipe.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,7 +87,8 @@ def _run(arguments: Sequence[str], color: bool | None) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
-        error.show()
+        shown = explained(error) if isinstance(error, click.UsageError) else error
+        shown.show()
         return error.exit_code
     except (click.exceptions.Abort, KeyboardInterrupt):
         return STOPPED
@@ -101,6 +103,21 @@ def _run(arguments: Sequence[str], color: bool | None) -> int:
         logging.getLogger("pyapp").debug("failed", exc_info=True)
         View().show(error_event(error))
         return 1
+
+
+def explained(error: click.UsageError) -> click.UsageError:
+    """The error in plain words where click names its types, and with the place where what was given belongs."""
+    text = original = error.format_message()
+    for kind, wanted in (("float", "number"), ("integer", "whole number")):
+        text = re.sub(rf"is not a valid {kind}( range)?\.$", f"is no {wanted}.", text)
+    if error.ctx is not None:
+        command = error.ctx.command
+        arguments = {parameter.name for parameter in command.params if isinstance(parameter, click.Argument)}
+        if getattr(error, "option_name", "") in ("-m", "--model") and arguments & {"model", "models"}:
+            text += f" The model follows the command: {error.ctx.command_path} MODEL."
+        elif text.startswith("Got unexpected extra argument") and any("-p" in p.opts for p in command.params):
+            text += ": the prompt follows -p."
+    return error if text == original else click.UsageError(text, error.ctx)
 
 
 def read_prompt(prompt: str) -> str:

@@ -37,7 +37,7 @@ class OutputsView(View):
             click.echo(f"written to {event.results['file']}", err=True)
 
 
-@click.command("run-onnx")
+@click.command("run-onnx", short_help="Run an ONNX model over arrays.")
 @click.argument("file", type=click.Path())
 @click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE",
               help="An .npy file, in the order of the inputs or by name; or an .npz file of several.")  # fmt: skip

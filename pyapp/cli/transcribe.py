@@ -257,6 +257,9 @@ def check_files(files: Sequence[str], formats: Sequence[str], folder: Path | Non
             text = f"{formats[0]} of several files does not fit stdout: give --output-dir."
             raise click.BadParameter(text, param_hint="--format")
     if folder is not None:
+        if folder.suffix[1:] in FORMATS and not folder.exists():
+            text = f"{folder} is to be a folder: for one file write -f {folder.suffix[1:]} > {folder}"
+            raise click.BadParameter(text, param_hint="--output-dir")
         for name, count in Counter(stem(file) for file in files).items():
             if count > 1:
                 same = " and ".join(file for file in files if stem(file) == name)

@@ -20,6 +20,7 @@ CACHE_LIMIT = (64 if IN_BROWSER else 1024) << 20  # bytes kept in free lists, sm
 SMALL = 4096  # bytes of the largest small block
 SMALL_KEPT = 1024  # free blocks kept of each small capacity
 PIECE = 16 << 20  # bytes that pass through the host at a time, between two devices that it cannot see
+M_ARENA_MAX = -8  # glibc's malloc.h
 LARGEST = sys.maxsize // 8 * 7  # bytes of one storage; a capacity is rounded up by an eighth at most
 
 
@@ -132,9 +133,23 @@ def release_memory(device: Device = cpu) -> None:
     the C library's heap, which reading a large vocabulary leaves behind (glibc; others have no function for it)."""
     for pool in _pools_of(device):
         pool.trim_large()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    trim = _of_the_c_library("malloc_trim")
     if trim is not None:
         trim(0)
+
+
+def share_heap() -> None:
+    """Lets the threads that begin later share one heap of the C library (glibc). Each would have its own, and the free
+    end of those is never given back: tens of megabytes of each thread that ever held a large block.
+    """
+    mallopt = _of_the_c_library("mallopt")
+    if mallopt is not None:
+        mallopt(M_ARENA_MAX, 1)
+
+
+def _of_the_c_library(name: str) -> Any:
+    """A function of glibc's allocator; None where another library is used."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
 
 
 class GraphPools:

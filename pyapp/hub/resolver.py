@@ -305,7 +305,7 @@ def _listed(names: list[str], limit: int = 8) -> str:
 
 
 def _similar(name: str, names: Iterable[str]) -> str | None:
-    close = difflib.get_close_matches(name, list(names), 1, 0.5)
+    close = difflib.get_close_matches(name, list(names), 1)
     return f"Did you mean {close[0]}?" if close else None
 
 

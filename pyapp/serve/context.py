@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from tempfile import gettempdir
 from typing import Any, TypeVar
 
 from starlette.datastructures import FormData, Headers, UploadFile
@@ -13,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pyapp.distributed.leading import Leader
-from pyapp.engine.storage import release_memory
+from pyapp.engine.storage import default_pool, release_memory
 
 from .answers import Deliveries
 from .engine import Engine
@@ -23,6 +25,7 @@ from .problems import Problem
 from .served import Models
 from .settings import Settings
 
+log = logging.getLogger("pyapp.serve")
 T = TypeVar("T")
 Handler = Callable[[Request, "Context"], Coroutine[Any, Any, Response]]
 ASIDE = 4  # threads
@@ -36,7 +39,7 @@ class Context:
 
     def __init__(self, settings: Settings, leader: Leader | None = None) -> None:
         self.settings = settings
-        self.engine = Engine(tidy=release_memory)
+        self.engine = Engine(tidy=release_memory, blocks=default_pool)
         self.models = Models(settings, self.engine, leader)
         self.metrics = Metrics(self.engine, self.models, lambda: self.in_flight)
         self.connections: Callable[[], int] = lambda: 0  # that are open; the server knows
@@ -101,6 +104,12 @@ class Context:
         except (MultiPartException, KeyError, ValueError) as error:
             message = getattr(error, "message", None) or str(error)
             raise Problem(f"the body is no valid form: {message:.200}", code="invalid_form") from None
+        except OSError as error:  # a file above 1 MiB is written to the folder for temporary files
+            log.error("a file cannot be kept", extra={"fields": {"why": str(error), "folder": gettempdir()}})
+            raise Problem(
+                "there is no room for the file now: try again later, or send a smaller one", status=503, param="file",
+                code="no_room", headers={"Retry-After": "5"},
+            ) from None  # fmt: skip
 
     async def _body(self, request: Request) -> AsyncGenerator[bytes, None]:
         """The parts of the body; Problem for too much of it, and for one that comes too slowly."""

@@ -18,6 +18,7 @@ log = logging.getLogger("pyapp.serve")
 T = TypeVar("T")
 IDLE_SECONDS = 1.0  # without work, until free memory goes back to the system
 BUSY_SECONDS = 30.0  # the same where there is always work
+KEPT_BYTES = 64 << 20  # in free blocks between two turns; one turn may need more
 
 
 class Worker(Protocol):
@@ -32,18 +33,30 @@ class Worker(Protocol):
         ...
 
 
+class Blocks(Protocol):
+    """Free blocks of memory, kept by size: a block serves tensors of its own size alone."""
+
+    cached: int  # bytes
+
+    def trim_large(self) -> None:
+        """Frees them."""
+        ...
+
+
 class Engine:
     """The thread, its workers, and functions that other threads post to it. `tidy` runs on it once after work has
-    ended, and from time to time while it goes on.
+    ended, and from time to time while it goes on. `blocks`: those that the turns leave; as batches have many sizes,
+    those that one turn left are of no use to the next, and are freed where they become many.
     """
 
-    def __init__(self, tidy: Callable[[], Any] = lambda: None) -> None:
+    def __init__(self, tidy: Callable[[], Any] = lambda: None, blocks: Blocks | None = None) -> None:
         self._posted: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
         self._active: dict[object, list[Worker]] = {}  # by model
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._died: BaseException | None = None
         self._stopping = False
-        self._tidy = tidy
+        self._tidy, self._blocks = tidy, blocks
+        self._left = 0  # bytes that one turn left in new blocks, at most, since it last tidied up
         self._worked_since: float | None = None  # when the first work after the last `tidy` began
         self.on_death: Callable[[], Any] = lambda: None
         self.turn_began: float | None = None  # of the turn that runs now
@@ -133,10 +146,12 @@ class Engine:
 
     def _tidy_up(self) -> None:
         self._tidy()
+        self._left = 0
         self._worked_since = time.monotonic() if self._active else None
 
     def _turn_of(self, model: object) -> None:
         worker = self._active[model].pop(0)
+        before = self._blocks.cached if self._blocks else 0
         self.turn_began = time.monotonic()
         try:
             more = worker.turn()
@@ -150,3 +165,7 @@ class Engine:
             self._active[model].append(worker)
         if not self._active[model]:
             del self._active[model]
+        if self._blocks:
+            self._left = max(self._left, self._blocks.cached - before)
+            if self._blocks.cached > max(KEPT_BYTES, 2 * self._left):
+                self._blocks.trim_large()  # to the allocator, which joins them: to the system would cost more

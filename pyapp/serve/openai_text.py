@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from pyapp.dataclass import dataclass
-from pyapp.errors import OptionError, PyappError
+from pyapp.errors import PyappError
 from pyapp.events import Cancel, Done, Error, Event, Item, Token
 from pyapp.text.chat_template import ChatTemplate, sources
 from pyapp.text.fill_in_middle import between
@@ -28,7 +28,7 @@ from pyapp.text.thinking import ThinkingSplitter
 from .answers import EventStream, cancelled_by_leaving
 from .context import Context
 from .fields import Fields
-from .problems import Problem, of_event, of_exception
+from .problems import Problem, PromptTooLong, of_event, of_exception
 from .sampling import MOST_TEXTS, NAMES, WITHOUT_EFFECT, Asked, asked_of, reason_of
 from .scheduler import Text
 from .served import ServedModel
@@ -155,9 +155,8 @@ async def submit(
     for prompt in prompts:
         try:
             model.runner.check(prompt.ids, prompt.options)
-        except OptionError as error:
-            what = f"{param}: {error.what}. {error.hint}"
-            raise Problem(what, param=param, code="context_length_exceeded") from None
+        except PromptTooLong as error:
+            raise of_exception(error, {"prompt": param}) from None
     form = None
     if prompts[0].options.has_form:
         form = await context.aside(lambda: model.runner.form_of(prompts[0].options))
@@ -392,7 +391,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
             raise fields.wrong("tool_choice", "excludes response_format, regex and choice")
         asked = replace(asked, options=replace(asked.options, json_schema=tools.schema()))
     check_length(context, [message["content"] for message in messages], "messages")
-    model = await context.models.get(name, "generate")
+    model = await context.models.get(name, "generate", receive=request.receive)
     request.scope["pyapp.log"]["model"] = model.name
     options = asked.of(model, context.settings)
     prompt = await context.aside(lambda: chat_prompt(model, messages, asked, options, tools, variables))
@@ -583,7 +582,7 @@ async def completions(request: Request, context: Context) -> Response:
     if best * len(prompts) > MOST_TEXTS:
         raise fields.wrong("n", f"{best * len(prompts)} texts are too many; {MOST_TEXTS} are allowed")
     check_length(context, [suffix or "", *(prompt for prompt in prompts if isinstance(prompt, str))], "prompt")
-    model = await context.models.get(name, "generate")
+    model = await context.models.get(name, "generate", receive=request.receive)
     request.scope["pyapp.log"]["model"] = model.name
     options = asked.of(model, context.settings)
     if best > count and wanted is None:

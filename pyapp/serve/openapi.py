@@ -69,7 +69,7 @@ SAMPLING: dict[str, Schema] = {
     "priority": whole(default=0, description="Requests with a lower one go first."),
     "stream": FLAG, "stream_options": an_object(include_usage=FLAG, continuous_usage_stats=FLAG),
     **ignored("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-              "parallel_tool_calls", "verbosity", "modalities", "prompt_cache_retention", "prediction"),
+              "verbosity", "modalities", "prompt_cache_retention", "prediction"),
 }  # fmt: skip
 INFERENCE = an_object(
     max_new_tokens=whole(1, default=100), temperature=number(0.0001, 100), top_k=whole(0), top_p=number(0, 1),
@@ -80,7 +80,12 @@ INFERENCE = an_object(
 )  # fmt: skip
 MESSAGES = array(an_object(role=TEXT, content={"oneOf": [TEXT, array(OBJECT), {"type": "null"}]}), minItems=1)
 INPUTS = {"inputs": TEXTS}
-TRUNCATION = ignored("truncate", "truncation_direction")
+TRUNCATION: dict[str, Schema] = {
+    "truncate": FLAG | {"default": True},
+    "truncation_direction": one_of("Right", "right", "Left", "left", default="Right"),
+}  # fmt: skip
+PROMPT_NAME: Schema = {"type": "string", "description": "Of a prompt of the model's, which goes before each text."}
+NO_PROMPT: Schema = {"type": "null", "description": "Is read by /embed only."}
 SCORES = array(an_object(index=whole(0), score=number()))
 GENERATED = an_object(generated_text=TEXT, details=OBJECT)
 USAGE = an_object(prompt_tokens=whole(0), completion_tokens=whole(0), total_tokens=whole(0))
@@ -90,7 +95,7 @@ SOUND_FIELDS: dict[str, Schema] = {
     "response_format": one_of("json", "text", "srt", "verbose_json", "vtt", "diarized_json", default="json"),
     "speakers": {**TEXT, "description": "auto, or how many there are"},
     "temperature": number(0, 1), "stream": FLAG, "timestamp_granularities[]": array(one_of("word", "segment")),
-    "timestamp_granularities": array(one_of("word", "segment")), **ignored("include[]", "chunking_strategy"),
+    "timestamp_granularities": array(one_of("word", "segment")), "chunking_strategy": one_of("auto"),
 }  # fmt: skip
 TRANSCRIPT = an_object(text=TEXT, language=TEXT, duration=number(), segments=array(OBJECT), words=array(OBJECT))
 MODEL_ENTRY = an_object(id=TEXT, object=TEXT, created=whole(), owned_by=TEXT, task=TEXT,
@@ -149,7 +154,7 @@ RERANK = Route(
     {"oneOf": [an_object(id=TEXT, model=TEXT, results=array(OBJECT)), SCORES]},
     {"model": MODEL, "query": TEXT, "documents": array({"oneOf": [TEXT, an_object(text=TEXT)]}), "rank_fields": TEXTS,
      "texts": array(TEXT), "top_n": whole(1), "return_documents": FLAG, "return_text": FLAG, "raw_scores": FLAG,
-     **ignored("max_tokens_per_doc", "max_chunks_per_doc", "truncate", "truncation_direction")},
+     **TRUNCATION, **ignored("max_tokens_per_doc", "max_chunks_per_doc", "priority")},
     {"query": "cats", "documents": ["the cat", "a boat"]}, ("query",),
 )  # fmt: skip
 
@@ -163,8 +168,8 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("POST", "/v1/chat/completions"): Route(
         "An answer in a conversation (OpenAI)", COMPLETION,
         {"model": MODEL, "messages": MESSAGES, **SAMPLING, "logprobs": FLAG, "top_logprobs": whole(0, 20),
-         "tools": array(OBJECT), "tool_choice": {"oneOf": [TEXT, OBJECT]}, "chat_template_kwargs": OBJECT,
-         "reasoning_effort": TEXT},
+         "tools": array(OBJECT), "tool_choice": {"oneOf": [TEXT, OBJECT]},
+         "parallel_tool_calls": FLAG | {"default": True}, "chat_template_kwargs": OBJECT, "reasoning_effort": TEXT},
         HELLO, ("messages",), streams=True,
     ),
     ("POST", "/v1/completions"): Route(
@@ -190,7 +195,9 @@ ROUTES: dict[tuple[str, str], Route] = {
         form=True,
     ),
     ("POST", "/"): Route(
-        "As /generate with an array as the answer; without a language model, as /embed; of a recording its text",
+        "What the body asks for: a text, as /generate with an array as the answer, if it has `parameters` or `stream`, "
+        "or there is no embedder; else vectors, as /embed; of source_sentence, as /similarity; with a classifier and "
+        "neither of them, as /predict; of a recording its text",
         array(GENERATED),
         {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
         {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
@@ -209,17 +216,18 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("POST", "/tokenize"): Route(
         "The tokens of texts (TGI, TEI)", array(OBJECT),
         {**INPUTS, "model": MODEL, "add_special_tokens": {**FLAG, "default": True},
-         **ignored("prompt_name", "parameters")},
+         "prompt_name": NO_PROMPT, **ignored("parameters")},
         {"inputs": "Once upon"}, ("inputs",),
     ),
     ("POST", "/embed"): Route(
         "Vectors of texts (TEI)", array(VECTOR),
-        {**INPUTS, "normalize": {**FLAG, "default": True}, "dimensions": whole(1), **TRUNCATION},
+        {**INPUTS, "normalize": {**FLAG, "default": True}, "dimensions": whole(1), "prompt_name": PROMPT_NAME,
+         "encoding_format": one_of("float", default="float"), **TRUNCATION},
         {"inputs": ["the cat", "a boat"]}, ("inputs",),
     ),
     ("POST", "/embed_all"): Route(
         "A vector for each token of texts (TEI)", array(array(VECTOR)),
-        {**INPUTS, **TRUNCATION, **ignored("prompt_name")}, {"inputs": ["the cat"]}, ("inputs",),
+        {**INPUTS, **TRUNCATION, "prompt_name": NO_PROMPT}, {"inputs": ["the cat"]}, ("inputs",),
     ),
     ("POST", "/rerank"): RERANK,
     ("POST", "/similarity"): Route(
@@ -230,7 +238,8 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("POST", "/predict"): Route(
         "The labels of texts (TEI)", array(an_object(label=TEXT, score=number())),
         {"inputs": {"oneOf": [TEXT, array(TEXT), array(array(TEXT, minItems=1, maxItems=2))]}, "raw_scores": FLAG,
-         **TRUNCATION}, {"inputs": "the cat"}, ("inputs",),
+         "parameters": an_object(top_k=whole(1), function_to_apply=one_of("none")), **TRUNCATION},
+        {"inputs": "the cat"}, ("inputs",),
     ),
 }  # fmt: skip
 

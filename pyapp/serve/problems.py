@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyapp.errors import ModelNotFoundError, OperationError, PyappError
+from pyapp.errors import ModelNotFoundError, OperationError, OptionError, PyappError
 from pyapp.events import Error
 from pyapp.tasks import error_event
 
@@ -15,6 +15,10 @@ TYPES = {
     405: "invalid_request_error", 408: "timeout_error", 413: "invalid_request_error", 415: "invalid_request_error",
     429: "rate_limit_error", 499: "cancelled", 500: "server_error", 503: "server_error", 504: "timeout_error",
 }  # fmt: skip
+
+
+class PromptTooLong(OptionError):
+    """A prompt that the model's context does not hold."""
 
 
 class Problem(Exception):
@@ -43,7 +47,10 @@ def of_exception(error: Exception, names: Mapping[str, str] | None = None) -> Pr
         status = 404
     elif isinstance(error, PyappError) and isinstance(error, ValueError) and not isinstance(error, OperationError):
         status = 400
-    return of_event(error_event(error), status, names)
+    problem = of_event(error_event(error), status, names)
+    if isinstance(error, PromptTooLong):
+        problem.code = "context_length_exceeded"
+    return problem
 
 
 def of_event(event: Error, status: int | None = None, names: Mapping[str, str] | None = None) -> Problem:

@@ -20,8 +20,8 @@ MOST_STOPS = 16
 NO_LIMIT = -1
 # What OpenAI's clients may send and what has no effect here.
 WITHOUT_EFFECT = (
-    "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "parallel_tool_calls",
-    "verbosity", "modalities", "prompt_cache_retention", "prediction",
+    "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "verbosity",
+    "modalities", "prompt_cache_retention", "prediction",
 )  # fmt: skip
 # pyapp's names of settings and OpenAI's.
 NAMES = {

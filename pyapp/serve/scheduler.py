@@ -28,7 +28,7 @@ import time
 from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -41,13 +41,14 @@ from pyapp.events import Cancel, Done, Event, Item, Token
 from pyapp.tasks import error_event
 from pyapp.text.generate import Writer, check_tokenizer, new_tokens
 from pyapp.text.options import SamplingOptions
-from pyapp.text.sampling import Sampler, not_a_number
+from pyapp.text.sampling import Sampler, finished, not_a_number
 from pyapp.text.session import PROMPT_PASS, LanguageModel, capacity_of, new_cache
 from pyapp.text.structured import CompiledForm, TextForm, compiled_form
 from pyapp.text.tokenizer import Tokenizer
 
 from .blocks import START, BlockPool, name_of
 from .guessing import Guesses
+from .problems import PromptTooLong
 
 log = logging.getLogger("pyapp.serve")
 BLOCK = 32  # tokens whose keys and values lie together
@@ -194,13 +195,13 @@ class Scheduler:
         return Load(len(self.waiting), len(self._running), pool.used, pool.kept, pool.count)
 
     def check(self, ids: Sequence[int], options: SamplingOptions) -> None:
-        """OptionError for a prompt that is too long."""
+        """PromptTooLong for a prompt that is."""
         if len(ids) > self.capacity:
             raise self._too_long(f"{len(ids):,} tokens are")
 
     def check_text(self, text: str) -> None:
-        """OptionError for a text that is too long however long its tokens are: it is not split into tokens, which would
-        take minutes and gigabytes for the longest. Any thread may call it.
+        """PromptTooLong for a text that is, however long its tokens are: it is not split into tokens, which would take
+        minutes and gigabytes for the longest. Any thread may call it.
         """
         if len(text) > self.capacity and len(text) > self.capacity * self._longest_token:
             raise self._too_long(f"{len(text):,} characters are")
@@ -210,9 +211,9 @@ class Scheduler:
         """Bytes, at least as many as the characters that a token stands for."""
         return max(len(self.tokenizer.token_bytes(token)) for token in range(self.vocab_size)) + 1
 
-    def _too_long(self, what: str) -> OptionError:
-        return OptionError(
-            f"{what} too long: there is room for {self.capacity:,} tokens", where="prompt",
+    def _too_long(self, what: str) -> PromptTooLong:
+        return PromptTooLong(
+            f"{what} too long: this model's maximum context length is {self.capacity:,} tokens", where="prompt",
             hint="Shorten it, or start the server with a larger --context",
         )  # fmt: skip
 
@@ -475,9 +476,10 @@ class Scheduler:
             self._cache.place(row, 0, [0])
         self.steps += bool(count)
         scores, first = logits.unbind(0), count
+        drawn = self._draw(decoding, scores)
         for which, writing in enumerate(decoding):
             found = guesses.get(which, [])
-            self._take_row(writing, scores[which])
+            self._take_row(writing, scores[which], drawn.get(which))
             right = 0
             while right < len(found) and writing.place is not None and writing.known[writing.length] == found[right]:
                 self._take_row(writing, scores[first + right])
@@ -540,20 +542,35 @@ class Scheduler:
                 left -= len(tokens)
         return found
 
-    def _take_row(self, writing: Writing, scores: Tensor) -> None:
-        """A text has read a token, and `scores` (V,) are its logits."""
+    def _draw(self, decoding: Sequence[Writing], scores: Sequence[Tensor]) -> dict[int, Callable[[], int]]:
+        """What gives the next tokens of texts, by their place: on a device that works beside the host all draws begin
+        before the first is waited for."""
+        if self.device.backend.host_visible:
+            return {}
+        rows, samplers = {}, {}
+        for which, writing in enumerate(decoding):
+            if writing.sampler is not None and writing.sampler.plain and writing.length + 1 == len(writing.known):
+                rows[which], samplers[which] = scores[which], writing.sampler
+                writing.sampler.start(scores[which])
+        tokens = finished(list(samplers.values()), list(rows.values()))
+        if tokens is None:
+            return {which: partial(samplers[which].finish, rows[which], again=True) for which in rows}
+        return {which: partial(int, token) for which, token in zip(rows, tokens, strict=True)}
+
+    def _take_row(self, writing: Writing, scores: Tensor, drawn: Callable[[], int] | None = None) -> None:
+        """A text has read a token, and `scores` (V,) are its logits; `drawn` gives its next token, if it was drawn."""
         writing.length += 1
         if self.rows_alike and writing.length % BLOCK == 0:
             self._name_blocks(writing)
         if writing.length == len(writing.known):  # else it is read anew, and its next token is known
-            self._take_token(writing, scores)
+            self._take_token(writing, scores, drawn)
 
-    def _take_token(self, writing: Writing, logits: Tensor) -> None:
-        """Chooses the next token of a text for logits (V,)."""
+    def _take_token(self, writing: Writing, logits: Tensor, drawn: Callable[[], int] | None = None) -> None:
+        """Chooses the next token of a text for logits (V,), where it was not drawn."""
         text, words, sampler = writing.text, writing.words, writing.sampler
         assert sampler is not None
         try:
-            token = sampler.sample(logits)
+            token = sampler.sample(logits) if drawn is None else drawn()
             if token in text.stops:
                 self._leave(writing)
                 self._end(writing, "stop")
@@ -668,11 +685,14 @@ class Scheduler:
         return run
 
     def _probe(self, rows: int) -> tuple[int, int]:
-        """(of how many rows a step must have a multiple, 1 or TOGETHER, and how many it may have, at most `rows`), so
-        that no row depends on their number. Products of many rows may sum in another order than those of few.
+        """(of how many rows a step must have a multiple, 1, TOGETHER or, with tensor cores, 4 * TOGETHER, and how many
+        it may have, at most `rows`), so that no row depends on their number. Products of many rows may sum in another
+        order than those of few.
         """
-        few = 2 * TOGETHER
+        few, wide = 2 * TOGETHER, 4 * TOGETHER
         most = max(few, -(-rows // TOGETHER) * TOGETHER)
+        if self.device.backend.tensor_cores:
+            most = max(wide, -(-rows // wide) * wide)
         cache = new_cache(self.model, 2, self._cache_type, texts=most)
         ids = [(7919 * row + 13) % self.vocab_size for row in range(most)]
 
@@ -688,6 +708,10 @@ class Scheduler:
         multiple = next((TOGETHER for count in PROBED if not known.startswith(logits(count))), 1)
         if rows <= few or logits(most) == known:
             return multiple, rows
+        if self.device.backend.tensor_cores:  # more rows of one tile take hardly more time
+            tile = logits(wide)
+            if all(logits(count) == tile for count in range(2 * wide, most + 1, wide)):
+                return wide, rows
         good, bad = few, most
         while bad - good > TOGETHER:
             middle = (good + bad) // 2 // TOGETHER * TOGETHER

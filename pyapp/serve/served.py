@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import field
@@ -18,7 +18,7 @@ from pyapp.audio.encoding import WindowEncoder
 from pyapp.audio.transcribe import encoder_of
 from pyapp.dataclass import dataclass
 from pyapp.distributed.leading import Leader
-from pyapp.errors import ModelError, OptionError, PyappError
+from pyapp.errors import Cancelled, ModelError, OptionError, PyappError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint
 from pyapp.models.load import read_settings, settings_of
@@ -26,6 +26,7 @@ from pyapp.models.loading.by_task import TASK_OF_CLASS
 from pyapp.tasks.keeper import LOADERS, known
 from pyapp.tasks.texts import embed_encoded, encoded_for_embedding
 
+from .answers import wait_for_leaving
 from .batching import Batch, Batcher, result_of
 from .engine import Engine
 from .problems import Problem
@@ -77,6 +78,7 @@ class Models:
         # Who waits for a model that is not loaded, or whose turn has ended; the models in the order of their turns.
         self._line: dict[ServedModel, list[asyncio.Future[None]]] = {}
         self._loader: asyncio.Task[None] | None = None  # serves the line while there is one
+        self._loading: tuple[ServedModel, Cancel] | None = None  # the model that is loaded now
         self._next: ServedModel | None = None  # waits for memory: others take no new requests
         self._ended = asyncio.Event()  # a request did, or nobody waits for a model any longer
         self._turn_end = 0.0
@@ -111,9 +113,12 @@ class Models:
             raise Problem(f"the model {name!r} cannot do this: its task is {found.task}", param="model")
         return found
 
-    async def get(self, name: str | None, *tasks: str, lasting: bool = False) -> ServedModel:
+    async def get(
+        self, name: str | None, *tasks: str, lasting: bool = False, receive: Callable[[], Awaitable[Any]] | None = None
+    ) -> ServedModel:  # fmt: skip
         """As `find`; the model is loaded, and stays so until the request ends (`holding`). `lasting`: nobody knows when
-        it will end, so others do not wait for its memory.
+        it will end, so others do not wait for its memory. `receive`: of a request whose body has been read; Problem 499
+        if its client leaves before the model is loaded.
         """
         model = self.find(name, tasks)
         held = HELD.get()
@@ -121,7 +126,7 @@ class Models:
         if model.loaded is not None and (mine or self._next is None):
             model.requests += 1
         else:
-            await self._stand_in_line(model)  # counts the request
+            await self._stand_in_line(model, receive)  # counts the request
         if held is None:
             model.requests -= 1
         else:
@@ -129,8 +134,10 @@ class Models:
             model.lasting += lasting
         return model
 
-    async def _stand_in_line(self, model: ServedModel) -> None:
-        """Waits until a model is loaded and takes requests, of which this is one then. Problem if that cannot be."""
+    async def _stand_in_line(self, model: ServedModel, receive: Callable[[], Awaitable[Any]] | None) -> None:
+        """Waits until a model is loaded and takes requests, of which this is one then. Problem if that cannot be, and
+        if the client leaves.
+        """
         if sum(map(len, self._line.values())) >= self._settings.queue:
             raise Problem(
                 f"{self._settings.queue} requests wait for models to be loaded", status=429, param="model",
@@ -140,15 +147,30 @@ class Models:
         self._line.setdefault(model, []).append(future)
         if self._loader is None or self._loader.done():
             self._loader = asyncio.ensure_future(self._serve_line())
+        leaving = None if receive is None else asyncio.ensure_future(wait_for_leaving(receive))
         try:
-            await future
-        except asyncio.CancelledError:
-            if future.done() and not future.cancelled() and future.exception() is None:
-                self._release(model)  # its turn came at the same time
-            elif future in self._line.get(model, ()):
-                self._line[model].remove(future)
-                self._ended.set()
+            await asyncio.wait({future} if leaving is None else {future, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not future.done():
+                raise Problem("the client has left", status=499)
+            future.result()
+        except (asyncio.CancelledError, Problem):
+            if future.done():
+                if future.exception() is None:
+                    self._release(model)  # its turn came at the same time
+            else:
+                self._leave_line(model, future)
             raise
+        finally:
+            if leaving is not None:
+                leaving.cancel()
+
+    def _leave_line(self, model: ServedModel, future: asyncio.Future[None]) -> None:
+        """A request waits no longer for a model, which is not loaded any further if nobody else does."""
+        waiting = self._line[model]
+        waiting.remove(future)
+        self._ended.set()
+        if not waiting and self._loading is not None and self._loading[0] is model:
+            self._loading[1].set()
 
     async def _serve_line(self) -> None:
         """Loads the models for which requests wait, in their order, and lets all who wait for one go on together."""
@@ -158,13 +180,15 @@ class Models:
             try:
                 if waiting and model.loaded is None:
                     await self._load_within_memory(model)
+            except Cancelled:
+                log.info("loading stopped", extra={"fields": {"model": model.name, "why": "nobody waits for it"}})
+                if waiting:  # somebody does again
+                    continue
             except BaseException as error:
                 failure = error
             self._next = None
             del self._line[model]
             for future in waiting:
-                if future.done():  # its request was cancelled
-                    continue
                 if failure is None:
                     model.requests += 1
                     future.set_result(None)
@@ -232,8 +256,12 @@ class Models:
         """
         await self._make_room(model, self._expected(model))
         start = time.perf_counter()
+        cancel = Cancel()
+        self._loading = model, cancel
         try:
-            parts = await asyncio.wrap_future(self._engine.call(lambda: self._load(model)))
+            parts = await asyncio.wrap_future(self._engine.call(lambda: self._load(model, cancel)))
+        except Cancelled:
+            raise
         except Exception as error:
             if not self.ready:  # at the start: the server ends with the error
                 raise
@@ -242,6 +270,8 @@ class Models:
                 f"the model {model.name!r} cannot be loaded: the server's log says why", status=500, param="model",
                 code="model_not_loaded",
             ) from error  # fmt: skip
+        finally:
+            self._loading = None
         loaded, runner = parts
         parameters: Iterable[Any] = getattr(loaded, "model", loaded).parameters()
         model.nbytes = sum(parameter.nbytes for parameter in parameters) + getattr(runner, "cache_nbytes", 0)
@@ -297,8 +327,9 @@ class Models:
                 async with asyncio.timeout(end - now if self._next else min(end, self._turn_end) - now):
                     await self._ended.wait()
 
-    def _load(self, model: ServedModel) -> list[Any]:
-        """[loaded, runner] of a model. On the engine's thread."""
+    def _load(self, model: ServedModel, cancel: Cancel) -> list[Any]:
+        """[loaded, runner] of a model; Cancelled once `cancel` is set. On the engine's thread."""
+        cancel.check()
         settings = self._settings
         more: dict[str, Any] = {} if settings.device is None else {"device": settings.device}
         if settings.dtype is not None and model.task != "transcribe":
@@ -307,7 +338,7 @@ class Models:
         if self._leader is not None and model.task == "generate":
             loaded: Any = self._leader.load(source, **more)
         else:
-            loaded = LOADERS[model.task](source, None, lambda event: None, Cancel(), **more)
+            loaded = LOADERS[model.task](source, None, lambda event: None, cancel, **more)
         runner: Any = None
         if model.task == "generate":
             runner = Scheduler(
@@ -395,6 +426,8 @@ def task_of(source: str) -> str:
         config = path / "config.json" if path.is_dir() else path.with_name("config.json")
         if config.is_file():
             return _task_of_settings(read_settings(config))
+        if path.is_dir():
+            return "generate"  # loading says what it lacks
         with open_checkpoint(path) as checkpoint:
             return _task_of_settings(settings_of(checkpoint))
     except ModelError:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import faulthandler
 import json
 import logging
 import signal
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import uvicorn
 
 from pyapp.distributed.leading import Leader
+from pyapp.engine.storage import share_heap
 from pyapp.errors import PyappError
 
 from .app import make_app
@@ -22,10 +26,18 @@ from .context import Context
 from .settings import Settings
 from .tls import check_tls
 
+try:
+    import resource
+except ImportError:  # Windows has no limit of open files that a process could raise
+    resource = None  # type: ignore[assignment]
+
 log = logging.getLogger("pyapp.serve")
 WS_MESSAGE = 16 << 20  # bytes of a message of a websocket: OpenAI's limit of a buffer of sound
 KEEP_ALIVE = 30  # seconds that an idle connection stays open
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+MORE_FILES = 1024  # open ones besides the connections: models, uploads, and connections that are refused
+NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # why a connection cannot be opened
+TOLD_SECONDS = 10.0  # between two lines of the log that say so
 
 
 class JsonLines(logging.Formatter):
@@ -97,6 +109,37 @@ class Server(uvicorn.Server):
                 log.info("listening", extra={"fields": {"url": f"{scheme}://{host}:{port}"}})
 
 
+def allow_files(number: int) -> None:
+    """Raises the process's limit of open files to so many, as far as the system lets it."""
+    if resource is None:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = number if hard == resource.RLIM_INFINITY else min(number, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # macOS has a limit that it does not tell
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class LoopErrors:
+    """Takes the errors of the event loop. Where no more files may be open, asyncio reports each connection that waits,
+    thousands of times a second: the log has one line for them in ten seconds.
+    """
+
+    def __init__(self) -> None:
+        self._told = -TOLD_SECONDS
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, OSError) and error.errno in NO_FILES:
+            now = time.monotonic()
+            if now - self._told >= TOLD_SECONDS:
+                self._told = now
+                hint = "raise the limit of open files (ulimit -n) or lower --connections"
+                log.error("connections wait", extra={"fields": {"why": error.strerror, "hint": hint}})
+        elif "_start_serving" not in context["message"]:  # of a socket that was closed while connections waited
+            loop.default_exception_handler(context)
+
+
 def run(
     settings: Settings, *, certificate: str | None = None, private_key: str | None = None, verbose: bool = False,
     leader: Leader | None = None,
@@ -106,6 +149,10 @@ def run(
     """
     check_tls(certificate, private_key)
     log_as_json(verbose)
+    with suppress(RuntimeError, ValueError, OSError):  # stderr may be no file
+        faulthandler.enable()  # says why the process dies, as when the file of a model is cut short while it is read
+    allow_files(settings.connections + MORE_FILES)
+    share_heap()  # uploads and texts pass through many threads
     context = Context(settings, leader)
     failed: list[Exception] = []
 
@@ -127,6 +174,7 @@ def run(
 
     async def serve() -> None:
         loop.append(asyncio.get_running_loop())
+        loop[0].set_exception_handler(LoopErrors())
         await server.serve()
 
     try:

@@ -27,7 +27,13 @@ from .served import Beside, ServedModel
 DIARIZED = "diarized_json"
 FORMATS = ("json", "text", "srt", "verbose_json", "vtt", DIARIZED)
 FIELDS = ("speakers", "file", "model", "language", "prompt", "response_format", "temperature", "stream",
-          "timestamp_granularities[]", "timestamp_granularities", "include[]", "chunking_strategy")  # fmt: skip
+          "timestamp_granularities[]", "timestamp_granularities", "chunking_strategy")  # fmt: skip
+# OpenAI's fields that are not read here, by the beginning of their names, and why.
+REFUSED = {
+    "include": "log-probabilities of tokens are not given; verbose_json has those of segments and words",
+    "chunking_strategy[": "must be auto: the server's --vad finds speech",
+    "known_speaker_": "speakers are told apart, and not known by name",
+}
 
 
 async def transcriptions(request: Request, context: Context) -> Response:
@@ -49,6 +55,9 @@ async def hear(request: Request, context: Context, task: str) -> Response:
     form = await context.form(request)
     try:
         for name in form:
+            for beginning, why in REFUSED.items():
+                if name.startswith(beginning):
+                    raise Problem(f"{name:.80}: {why}", param=name[:80], code="unsupported_parameter")
             if name not in FIELDS:
                 raise Problem(f"{name:.80}: there is no such field", param=name[:80], code="unknown_parameter")
         upload = upload_of(form, "file")
@@ -58,6 +67,11 @@ async def hear(request: Request, context: Context, task: str) -> Response:
     chosen = text_field(form, "response_format") or "json"
     if chosen not in FORMATS:
         raise Problem(f"response_format: must be one of {', '.join(FORMATS)}", param="response_format")
+    if text_field(form, "chunking_strategy") not in (None, "", "auto"):
+        raise Problem(
+            f"chunking_strategy: {REFUSED['chunking_strategy[']}", param="chunking_strategy",
+            code="unsupported_parameter",
+        )  # fmt: skip
     stream = (text_field(form, "stream") or "").lower() in ("true", "1")
     if stream and chosen in ("srt", "vtt"):
         raise Problem("stream: goes together with json, text, verbose_json and diarized_json", param="stream")
@@ -79,7 +93,7 @@ async def heard(
     name: str | None,
 ) -> Response:  # fmt: skip
     """The transcript of a recording in the form `chosen`."""
-    model = await context.models.get(name, "transcribe")
+    model = await context.models.get(name, "transcribe", receive=request.receive)
     beside: Beside = model.runner
     context.admit()
     answer = Answer(context.deliveries)

@@ -25,7 +25,7 @@ from .openai_text import check_length, collect, completion_prompt, line, note_do
 from .sampling import MOST_STOPS, MOST_TEXTS
 from .served import ServedModel
 from .speech import of_sound
-from .vectors import embed
+from .vectors import embed, predict, refuse_prompt, similarity
 
 NAMES = {"max_new_tokens": "parameters.max_new_tokens", "json_schema": "parameters.grammar"}
 
@@ -98,25 +98,28 @@ def finish_of(done: Done, options: SamplingOptions) -> dict[str, Any]:
     return {"finish_reason": named, "generated_tokens": done.results["new_tokens"], "seed": seed}
 
 
-async def generate(request: Request, context: Context, stream: bool | None = None) -> Response:
-    fields = Fields(await context.json(request))
+async def generate(
+    request: Request, context: Context, stream: bool | None = None, given: dict[str, Any] | None = None
+) -> Response:
+    """/generate. `given`: the body, if it has been read."""
+    fields = Fields(await context.json(request) if given is None else given)
     prompt = fields.text("inputs")
     if prompt is None:
         raise fields.missing("inputs")
-    asked = fields.flag("stream")
-    stream = asked if stream is None else stream
-    given = parameters_of(fields.object("parameters"), context, stream)
+    streamed = fields.flag("stream")
+    stream = streamed if stream is None else stream
+    asked = parameters_of(fields.object("parameters"), context, stream)
     fields.end(("model", "options"))
     check_length(context, [prompt], "inputs")
-    model = await context.models.get(None, "generate")
+    model = await context.models.get(None, "generate", receive=request.receive)
     request.scope["pyapp.log"]["model"] = model.name
-    options = with_model_settings(given.options, model.loaded.generation)
+    options = with_model_settings(asked.options, model.loaded.generation)
     stops = model.loaded.tokenizer.stop_ids
     ready = await context.aside(lambda: completion_prompt(model, prompt, options, stops))
-    if given.truncate is not None:
-        ready = replace(ready, ids=ready.ids[-given.truncate :])
-    running = await submit(context, model, [ready], given.best, "inputs", scored=0 if given.prefill else None)
-    choices = [Written(index, prompt if given.full else "") for index in range(given.best)]
+    if asked.truncate is not None:
+        ready = replace(ready, ids=ready.ids[-asked.truncate :])
+    running = await submit(context, model, [ready], asked.best, "inputs", scored=0 if asked.prefill else None)
+    choices = [Written(index, prompt if asked.full else "") for index in range(asked.best)]
     last: dict[int, Done] = {}
 
     def take(index: int, event: Event) -> None:
@@ -168,9 +171,9 @@ async def generate(request: Request, context: Context, stream: bool | None = Non
         }
 
     found: dict[str, Any] = {"generated_text": ranked[0].text}
-    if given.details or given.prefill:
+    if asked.details or asked.prefill:
         found["details"] = details_of(ranked[0])
-        if given.best > 1:
+        if asked.best > 1:
             others = [{"generated_text": choice.text, **details_of(choice)} for choice in ranked[1:]]
             found["details"]["best_of_sequences"] = others
     return JSONResponse(found)
@@ -181,17 +184,25 @@ async def generate_stream(request: Request, context: Context) -> Response:
 
 
 async def either(request: Request, context: Context) -> Response:
-    """/, as Hugging Face's clients call it: /generate with an array as the answer; /embed without a language model; the
-    text of a recording, if the body is one. (huggingface_hub gives the bytes of a recording no type.)
+    """/, as Hugging Face's clients call it: the text of a recording, if the body is one (huggingface_hub gives its
+    bytes no type); else what the fields are for: TGI and TEI have this route, and one model each. A client that wants a
+    text sends `parameters` or `stream`, and one that wants vectors does not.
     """
     kind = request.headers.get("content-type", "application/octet-stream")
     tasks = {model.task for model in context.models.by_name.values()}
     if kind.startswith(("audio/", "video/")) or (kind == "application/octet-stream" and "transcribe" in tasks):
         return await of_sound(request, context)
-    if "generate" not in tasks:
-        return await embed(request, context)
-    answer = await generate(request, context)
-    return JSONResponse([json.loads(bytes(answer.body))]) if isinstance(answer, JSONResponse) else answer
+    given = await context.json(request)
+    if isinstance(given.get("inputs"), dict):
+        return await similarity(request, context, given)
+    if "generate" in tasks and ("embed" not in tasks or not given.keys().isdisjoint(("parameters", "stream"))):
+        answer = await generate(request, context, given=given)
+        return JSONResponse([json.loads(bytes(answer.body))]) if isinstance(answer, JSONResponse) else answer
+    if "classify" in tasks and "embed" not in tasks:
+        answer = await predict(request, context, given)
+        alone = isinstance(given.get("inputs"), str)
+        return JSONResponse([json.loads(bytes(answer.body))]) if alone else answer
+    return await embed(request, context, given)
 
 
 async def info(request: Request, context: Context) -> Response:
@@ -218,10 +229,11 @@ async def tokenize(request: Request, context: Context) -> Response:
     alone = isinstance(fields.any("inputs"), str)
     texts = fields.texts("inputs", 2048)
     name, special = fields.text("model"), fields.flag("add_special_tokens", True)
-    fields.end(("prompt_name", "parameters"))
+    refuse_prompt(fields)
+    fields.end(("parameters",))
     assert texts is not None
     check_length(context, texts, "inputs")
-    model = await context.models.get(name, "generate", "embed", "classify")
+    model = await context.models.get(name, "generate", "embed", "classify", receive=request.receive)
     tokenizer = model.loaded.tokenizer
 
     def split(text: str) -> list[dict[str, Any]]:

@@ -44,7 +44,9 @@ def new_id() -> str:
 
 
 class Tools:
-    """The tools of a request and how the model must use them: `choice` is "none", "auto", "required" or a name."""
+    """The tools of a request and how the model must use them: `choice` is "none", "auto", "required" or a name.
+    `several`: an answer may have more than one call.
+    """
 
     def __init__(self, fields: Fields) -> None:
         self.tools: list[dict[str, Any]] = fields.array("tools") or []
@@ -64,6 +66,7 @@ class Tools:
                 raise fields.wrong(f"{at}.function.parameters", "must be a JSON schema", "invalid_type")
             self.schemas[name] = schema
         self.choice = self._choice(fields)
+        self.several = fields.flag("parallel_tool_calls", True)
 
     def _choice(self, fields: Fields) -> str:
         value = fields.any("tool_choice", "auto" if self.tools else "none")
@@ -71,6 +74,8 @@ class Tools:
             value = self._allow(fields, value.get("allowed_tools"))
         if isinstance(value, dict):
             return f"={self._named(fields, 'tool_choice', value)}"
+        if isinstance(value, str) and value in self.schemas and value not in ("none", "auto", "required"):  # TGI's form
+            return f"={value}"
         if value not in ("none", "auto", "required"):
             raise fields.wrong("tool_choice", 'must be "none", "auto", "required", a function or allowed_tools')
         if value == "required" and not self.tools:
@@ -167,7 +172,9 @@ class ToolSplitter:
         return shown, self._told(calls)
 
     def _told(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Whole calls as pieces."""
+        """Whole calls as pieces; only the first of the answer where there must not be several."""
+        if not self._tools.several:
+            calls = calls[: 1 - len(self.calls)]
         found = [{"index": len(self.calls) + place, **call} for place, call in enumerate(calls)]
         joined(self.calls, found)
         return found

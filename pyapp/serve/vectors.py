@@ -122,7 +122,7 @@ async def embeddings(request: Request, context: Context) -> Response:
     form = fields.text("encoding_format", "float", ("float", "base64"))
     dimensions = fields.whole("dimensions", None, 1)
     fields.end(("user", "input_type"))
-    model = await context.models.get(name, "embed")
+    model = await context.models.get(name, "embed", receive=request.receive)
     if rows is not None:
         if len(rows) > MOST_INPUTS:
             raise fields.wrong("input", f"has {len(rows):,} entries; {MOST_INPUTS:,} are allowed")
@@ -197,9 +197,14 @@ async def rerank(request: Request, context: Context) -> Response:
     top = fields.whole("top_n", None, 1)
     with_texts = fields.flag("return_documents") or fields.flag("return_text")
     raw = fields.flag("raw_scores")
-    fields.end(("max_tokens_per_doc", "max_chunks_per_doc", "truncate", "truncation_direction"))
+    cut = cut_of(fields)
+    fields.end(("max_tokens_per_doc", "max_chunks_per_doc", "priority"))
     check_length(context, [query, *texts], key)
-    model = await context.models.get(name, "classify", "embed")
+    model = await context.models.get(name, "classify", "embed", receive=request.receive)
+    if model.task == "embed":
+        await refuse_cut(context, model, cut, [query, *texts])
+    else:
+        await refuse_cut(context, model, cut, [query] * len(texts), texts)
     scores = await ranked(request, context, model, query, texts, raw)
     order = sorted(range(len(texts)), key=lambda index: -scores[index])[:top]
     if not ours:
@@ -216,16 +221,54 @@ async def rerank(request: Request, context: Context) -> Response:
 # -- text-embeddings-inference
 
 
-async def embed(request: Request, context: Context) -> Response:
-    """TEI's /embed: an array of vectors, of length 1 unless `normalize` is false."""
-    fields = Fields(await context.json(request))
+def cut_of(fields: Fields) -> Problem | None:
+    """The problem of a text that is longer than the model reads: None where its end may be cut off, as by default."""
+    cut = fields.flag("truncate", True)
+    side = fields.text("truncation_direction", "Right", ("Right", "right", "Left", "left"))
+    if not cut:
+        return fields.wrong("truncate", "a text is longer than the model reads", "context_length_exceeded")
+    if side.lower() == "left":
+        return fields.wrong("truncation_direction", "long texts lose their ends here", "unsupported_parameter")
+    return None
+
+
+async def refuse_cut(
+    context: Context, model: ServedModel, problem: Problem | None, texts: list[str], pairs: list[str] | None = None
+) -> None:
+    """Raises the problem of `cut_of` if the model does not read all of each text, or pair of texts."""
+    if problem is None:
+        return
+    tokenizer, network = model.loaded.tokenizer, model.loaded.model
+    most = network.most if model.task == "embed" else network.encoder.most
+    limit = min(most, tokenizer.max_length or most)
+    if any(len(row) > limit for row in await context.aside(lambda: tokenizer.encode_batch(texts, pairs))):
+        raise problem
+
+
+def refuse_prompt(fields: Fields) -> None:
+    if fields.text("prompt_name") is not None:
+        raise fields.wrong("prompt_name", "is read by /embed only", "unsupported_parameter")
+
+
+async def embed(request: Request, context: Context, given: dict[str, Any] | None = None) -> Response:
+    """TEI's /embed: an array of vectors, of length 1 unless `normalize` is false. `given`: the body, if it has been
+    read.
+    """
+    fields = Fields(await context.json(request) if given is None else given)
     texts = fields.texts("inputs", MOST_INPUTS)
     of_length_1, dimensions = fields.flag("normalize", True), fields.whole("dimensions", None, 1)
-    fields.end(("truncate", "truncation_direction"))
+    prompt, cut = fields.text("prompt_name"), cut_of(fields)
+    fields.text("encoding_format", "float", ("float",))
+    fields.end()
     assert texts is not None
     check_length(context, texts, "inputs")
-    model = await context.models.get(None, "embed")
-    vectors = await embedded(request, context, model, texts)
+    model = await context.models.get(None, "embed", receive=request.receive)
+    await refuse_cut(context, model, cut, texts)
+    if prompt is None:
+        vectors = await embedded(request, context, model, texts)
+    else:  # its tokens may not count, so that texts with other prompts cannot share its batches
+        stream = partial(tasks.embed, texts, prompt_name=prompt)
+        vectors = [values["embedding"] for values in await by_task(request, context, model, len(texts), stream)]
     if dimensions is not None:
         if vectors and dimensions > len(vectors[0]):
             raise fields.wrong("dimensions", f"the model has {len(vectors[0])}")
@@ -236,18 +279,20 @@ async def embed(request: Request, context: Context) -> Response:
 async def embed_all(request: Request, context: Context) -> Response:
     """TEI's /embed_all: for each text an array with a vector for each token, before they are pooled."""
     fields = Fields(await context.json(request))
-    texts = fields.texts("inputs", MOST_INPUTS)
-    fields.end(("truncate", "truncation_direction", "prompt_name"))
+    texts, cut = fields.texts("inputs", MOST_INPUTS), cut_of(fields)
+    refuse_prompt(fields)
+    fields.end()
     assert texts is not None
     check_length(context, texts, "inputs")
-    model = await context.models.get(None, "embed")
+    model = await context.models.get(None, "embed", receive=request.receive)
+    await refuse_cut(context, model, cut, texts)
     found = await by_task(request, context, model, len(texts), lambda **more: embed_every_token(texts, **more))
     return JSONResponse([values["embeddings"] for values in found])
 
 
-async def similarity(request: Request, context: Context) -> Response:
-    """TEI's /similarity: the cosine of a sentence and each of others."""
-    fields = Fields(await context.json(request))
+async def similarity(request: Request, context: Context, given: dict[str, Any] | None = None) -> Response:
+    """TEI's /similarity: the cosine of a sentence and each of others. `given`: the body, if it has been read."""
+    fields = Fields(await context.json(request) if given is None else given)
     inputs = fields.object("inputs")
     if inputs is None:
         raise fields.missing("inputs")
@@ -258,17 +303,19 @@ async def similarity(request: Request, context: Context) -> Response:
     fields.end(("parameters",))
     assert others is not None
     check_length(context, [source, *others], "inputs")
-    model = await context.models.get(None, "embed")
+    model = await context.models.get(None, "embed", receive=request.receive)
     asked, *rest = await embedded(request, context, model, [source, *others])
     return JSONResponse([cosine(asked, vector) for vector in rest])
 
 
-async def predict(request: Request, context: Context) -> Response:
-    """TEI's /predict: the labels of each text, or of each pair of texts, the likeliest first."""
-    fields = Fields(await context.json(request))
-    given, pairs = fields.any("inputs"), None
-    alone = isinstance(given, str)
-    rows = given if isinstance(given, list) and given and all(isinstance(row, list) for row in given) else None
+async def predict(request: Request, context: Context, given: dict[str, Any] | None = None) -> Response:
+    """TEI's /predict: the labels of each text, or of each pair of texts, the likeliest first. huggingface_hub sends
+    `parameters`. `given`: the body, if it has been read.
+    """
+    fields = Fields(await context.json(request) if given is None else given)
+    inputs, pairs = fields.any("inputs"), None
+    alone = isinstance(inputs, str)
+    rows = inputs if isinstance(inputs, list) and inputs and all(isinstance(row, list) for row in inputs) else None
     if rows is None:
         texts = fields.texts("inputs", MOST_INPUTS)
     elif len(rows) <= MOST_INPUTS and len({len(row) for row in rows}) == 1 and len(rows[0]) in (1, 2) and all(
@@ -278,12 +325,18 @@ async def predict(request: Request, context: Context) -> Response:
         pairs = [row[1] for row in rows] if len(rows[0]) == 2 else None
     else:
         raise fields.wrong("inputs", "must be texts, or arrays of one text each, or of two", "invalid_type")
-    raw = fields.flag("raw_scores")
-    fields.end(("truncate", "truncation_direction"))
+    raw, cut = fields.flag("raw_scores"), cut_of(fields)
+    parameters, top = fields.object("parameters"), None
+    if parameters is not None:
+        top = parameters.whole("top_k", None, 1)
+        raw = raw or parameters.text("function_to_apply", choices=("none",)) is not None
+        parameters.end()
+    fields.end()
     assert texts is not None
     check_length(context, [*texts, *(pairs or ())], "inputs")
-    model = await context.models.get(None, "classify")
-    stream = partial(tasks.classify, texts, pairs, raw_scores=raw)
+    model = await context.models.get(None, "classify", receive=request.receive)
+    await refuse_cut(context, model, cut, texts, pairs)
+    stream = partial(tasks.classify, texts, pairs, raw_scores=raw, top=top)
     found = await by_task(request, context, model, len(texts), stream)
     labels = [values["labels"] for values in found]
     return JSONResponse(labels[0] if alone else labels)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.device import Device, cpu
 from pyapp.engine.ops.random import Generator, rand
-from pyapp.engine.ops.sampling import SampleBuffers, sample
+from pyapp.engine.ops.sampling import SampleBuffers, start_sample
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import KernelError, ModelError, OptionError
 from pyapp.text.options import SamplingOptions
@@ -85,6 +85,8 @@ class Sampler:
         self._top_k, self._top_p, self._min_p = int(options.top_k), float(options.top_p), float(options.min_p)
         self._typical = float(options.typical_p)
         self._count = 0
+        self._drawn = 0.0
+        self._failed: KernelError | None = None
         self._history: Tensor | None = None
         self._form = form
         self._penalties: Penalties | None = None
@@ -115,17 +117,37 @@ class Sampler:
             self._history.narrow(0, self._count, len(ids)).assign(ids)
             self._count += len(ids)
 
+    @property
+    def plain(self) -> bool:
+        """Whether nothing changes the logits before the draw but the repetition penalty."""
+        return self._penalties is None and self._form is None
+
     def sample(self, logits: Tensor) -> int:
         """The next token for logits (V,) float32. ModelError if they are NaN or rule out every token, OptionError if
         settings do.
         """
-        uniform = 0.0 if self.options.greedy else self._uniform.draw()
-        changed = allowed(logits, self._penalties, self._form)
+        self.start(logits)
+        return self.finish(logits)
+
+    def start(self, logits: Tensor) -> None:
+        """Begins to choose: on a device that works beside the host, others can begin before `finish`."""
+        self._drawn = 0.0 if self.options.greedy else self._uniform.draw()
+        self._failed = None
         try:
-            return sample(
-                changed, self._buffers, uniform, self._temperature, self._top_k, self._top_p, self._min_p,
-                self._typical, self._penalty, self._history, self._count,
-            )  # fmt: skip
+            self._launch(logits)
+        except KernelError as error:
+            self._failed = error
+
+    def finish(self, logits: Tensor, again: bool = False) -> int:
+        """The token, and errors as of `sample`. `again`: with the same draw once more, because something else that
+        was begun on the device has failed."""
+        try:
+            if again:
+                self._launch(logits)
+            elif self._failed is not None:
+                raise self._failed
+            token: int = self._buffers.read_token()
+            return token
         except KernelError as error:
             values = logits.read_values()
             if any(map(math.isnan, values)):
@@ -135,6 +157,22 @@ class Sampler:
             raise ModelError(
                 "the model rules out every token (all logits are -inf): its weights are damaged", hint=AGAIN
             ) from error
+
+    def _launch(self, logits: Tensor) -> None:
+        changed = allowed(logits, self._penalties, self._form)
+        start_sample(
+            changed, self._buffers, self._drawn, self._temperature, self._top_k, self._top_p, self._min_p,
+            self._typical, self._penalty, self._history, self._count,
+        )  # fmt: skip
+
+
+def finished(samplers: Sequence[Sampler], rows: Sequence[Tensor]) -> list[int] | None:
+    """The tokens of samplers that have begun, each for its logits (V,). None where one has failed: each is then to be
+    finished `again`."""
+    try:
+        return [sampler.finish(row) for sampler, row in zip(samplers, rows, strict=True)]
+    except ModelError:
+        return None
 
 
 def not_a_number() -> ModelError:

@@ -143,6 +143,9 @@ def hub_root(client: Any, url: str) -> None:
     text = client.text_generation("hello", max_new_tokens=5)
     assert "".join(client.text_generation("hello", max_new_tokens=5, stream=True)) == text
     assert client.automatic_speech_recognition(str(SOUND)).text.startswith("There will be snow")
+    assert client.feature_extraction("the cat").shape == (1, 64)
+    near, far = client.sentence_similarity("a cat slept", other_sentences=["the cat", "bread"])
+    assert near > far
 
 
 def hub_chat(client: Any, url: str) -> None:

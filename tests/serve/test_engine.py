@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyapp.errors import ModelNotFoundError, OptionError
-from pyapp.serve.engine import Engine
+from pyapp.serve.engine import KEPT_BYTES, Engine
 
 pytestmark = pytest.mark.native_only
 
@@ -131,3 +131,35 @@ def test_names_of_models(model_folders: Any) -> None:
     ]  # fmt: skip
     with pytest.raises((OptionError, ModelNotFoundError)):
         parse_model("embed:")
+
+
+class Kept:
+    """Free blocks of the engine: each turn of `work` leaves some bytes more."""
+
+    def __init__(self) -> None:
+        self.cached, self.freed = 0, list[int]()
+
+    def trim_large(self) -> None:
+        self.freed.append(self.cached)
+        self.cached = 0
+
+
+@pytest.mark.parametrize(("left", "at_most"), [(KEPT_BYTES // 4, KEPT_BYTES), (KEPT_BYTES, 2 * KEPT_BYTES)])
+def test_free_blocks_are_limited(left: int, at_most: int) -> None:
+    """Turns that each leave blocks of another size: they are freed above a limit, which is no less than two turns."""
+    blocks = Kept()
+    engine = Engine(blocks=blocks)
+
+    class Work(Counting):
+        def turn(self) -> bool:
+            assert blocks.cached <= at_most
+            blocks.cached += left
+            return super().turn()
+
+    worker = Work("a", 20, [])
+    engine.post(lambda: engine.activate(worker, worker.name))
+    engine.start()
+    assert worker.ended.wait(10) and worker.error is None
+    engine.stop()
+    assert blocks.cached <= at_most
+    assert len(blocks.freed) >= 4 and set(blocks.freed) == {at_most + left}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -293,5 +294,59 @@ def test_no_more_requests_wait_for_models_than_the_queue_takes(in_turns: Any) ->
         for one in waiting:
             await one.begun()
             await one.end()
+
+    in_turns(story)
+
+
+def test_a_model_for_which_nobody_waits_is_not_loaded(in_turns: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clients leave while it is loaded: the loading stops, and begins anew for one who comes then."""
+    from pyapp.serve.problems import Problem
+    from pyapp.serve.served import LOADERS
+
+    begun, checked = threading.Event(), threading.Event()
+    stopped = list[bool]()
+
+    def slowly(source: Any, tokenizer: Any, report: Any, cancel: Any, **more: Any) -> Any:
+        if len(stopped) < 2:
+            begun.set()
+            assert checked.wait(60)
+            checked.clear()
+            stopped.append(cancel.is_set())
+            cancel.check()
+        return LOADERS["generate"](source, tokenizer, report, cancel, **more)
+
+    monkeypatch.setattr("pyapp.serve.served.LOADERS", {**LOADERS, "generate": slowly})
+
+    async def story(models: Any) -> None:
+        chat = models.by_name["chat"]
+
+        async def left_after_the_beginning() -> None:
+            leaving = asyncio.Event()
+
+            async def receive() -> dict[str, str]:
+                await leaving.wait()
+                return {"type": "http.disconnect"}
+
+            one, other = Asking(models, "chat", receive=receive), Asking(models, "chat", receive=receive)
+            assert await asyncio.to_thread(begun.wait, 60)
+            begun.clear()
+            leaving.set()
+            for asking in (one, other):
+                with pytest.raises(Problem, match="the client has left"):
+                    await asking.begun()
+
+        await left_after_the_beginning()
+        checked.set()
+        async with asyncio.timeout(60):
+            while models._line:
+                await asyncio.sleep(0.001)
+        assert stopped == [True] and chat.loaded is None
+        await left_after_the_beginning()
+        late = Asking(models, "chat")  # before the loading has stopped
+        await asyncio.sleep(0)
+        checked.set()
+        await late.begun()
+        assert stopped == [True, True] and chat.loaded is not None
+        await late.end()
 
     in_turns(story)

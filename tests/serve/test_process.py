@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import signal
@@ -10,7 +11,9 @@ import subprocess
 import sys
 import threading
 import time
+import wave
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +147,74 @@ def test_a_model_that_cannot_be_loaded(model_folders: dict[str, Path], tmp_path:
         assert answer.status == 500 and error["code"] == "model_not_loaded" and str(tmp_path) not in error["message"]
         assert "truncated" in server.wait_for("a model cannot be loaded")["why"]
         assert server.post("/v1/completions", LONG | {"model": "chat", "max_tokens": 1}).status == 200
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sets the limits of another process")
+def test_connections_wait_where_no_more_files_may_be_open(model_folders: dict[str, Path]) -> None:
+    """The log says so once, and not for each; afterwards all is as before."""
+    import resource
+
+    with Process(f"chat={model_folders['chat']}") as server:
+        soft, hard = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+        assert soft >= min(hard, 2024)  # the default of --connections, and more
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (40, hard))
+        held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(60)]
+        assert "ulimit" in server.wait_for("connections wait")["hint"]
+        for connection in held:
+            connection.close()
+        wait_until(lambda: server.post("/v1/completions", LONG | {"max_tokens": 1}).status == 200)
+        assert sum(line["event"] == "connections wait" for line in server.log) == 1
+        assert not any("traceback" in line for line in server.log)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such limit")
+def test_the_limit_of_open_files_is_raised() -> None:
+    pytest.importorskip("uvicorn")
+    code = (
+        "import resource as r; from pyapp.serve.server import allow_files; r.setrlimit(r.RLIMIT_NOFILE, (200, 400));"
+        "soft = lambda: r.getrlimit(r.RLIMIT_NOFILE)[0];"
+        "[print((allow_files(wanted), soft())[1]) for wanted in (100, 300, 5000)]"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == ["200", "300", "400"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of another process")
+def test_memory_of_large_recordings_goes_back_to_the_system() -> None:
+    """They pass through several threads, each of which would keep as much for itself."""
+    with wave.open(str(ROOT / "web/models/speech/samples/weather.wav")) as reader:
+        settings, samples = reader.getparams(), reader.readframes(1 << 30)
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as writer:
+        writer.setparams(settings)
+        writer.writeframes(b"".join([samples, bytes(len(samples) * 40)]))  # of silence most
+    edge = b'--B\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n', b"\r\n--B--\r\n"
+    body = edge[0] + buffer.getvalue() + edge[1]
+    with Process("speech") as server:
+
+        def resident() -> int:
+            """MiB, without files."""
+            status = Path(f"/proc/{server.process.pid}/status").read_text()
+            return int(status.partition("RssAnon:")[2].split()[0]) >> 10
+
+        def upload() -> None:
+            connection = server.connect()
+            headers = {"Content-Type": "multipart/form-data; boundary=B"}
+            connection.request("POST", "/v1/audio/transcriptions", body, headers)
+            assert b"snow" in connection.getresponse().read()
+
+        before = resident()
+        for _ in range(3):
+            with ThreadPoolExecutor(4) as threads:
+                for done in [threads.submit(upload) for _ in range(4)]:
+                    done.result()
+        wait_until(lambda: resident() < before + 30)
+
+
+def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pyapp", "serve", "--port", "0", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert done.returncode == 1 and "there is no file of weights" in done.stderr
 
 
 def test_the_end_waits_for_running_requests(server: Process) -> None:

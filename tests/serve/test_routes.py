@@ -174,6 +174,12 @@ def test_calls_in_what_a_model_writes() -> None:
             assert (shown.strip(), len(splitter.calls)) == (text, calls), size
 
     check_each(check, rows)
+    one = Tools(Fields({"tools": [WEATHER], "parallel_tool_calls": False}))
+    splitter = ToolSplitter(one)
+    found = splitter.push(f"<tool_call>{call}</tool_call>")[1] + splitter.push(f"<tool_call>{call}</tool_call>!")[1]
+    assert len(found) == len(splitter.calls) == 1
+    assert len(ToolSplitter(one)._told(one.calls(f"[{call}, {call}]"))) == 1
+    assert Tools(Fields({"tools": [WEATHER], "tool_choice": "weather"})).choice == "=weather"  # TGI's form
 
 
 def test_completions(client: Any) -> None:
@@ -331,6 +337,10 @@ def test_classifiers(client: Any, tmp_path: Path) -> None:
         inner = post(other, "/tokenize", model="rank", inputs="the cat", add_special_tokens=False)
         assert [token["text"].strip() for token in inner] == ["the", "cat"]
         assert len(post(other, "/tokenize", model="rank", inputs="the cat")) == 4
+        sent = {"inputs": "the cat", "parameters": {"top_k": 1}}  # as huggingface_hub does
+        assert post(other, "/predict", **sent) == post(other, "/", **sent)[0] == one[:1]
+        assert post(other, "/predict", inputs="the cat", parameters={"function_to_apply": "none"}) == raw
+        assert post(other, "/", inputs=["the cat", "a boat"]) == several
     short = post(client, "/embed", inputs="the cat", dimensions=8)[0]
     assert len(short) == 8 and sum(x * x for x in short) == pytest.approx(1)
 
@@ -574,6 +584,82 @@ def test_bodies_that_are_none(client: Any) -> None:
     assert packed.status_code == 415 and "encoded as gzip" in packed.json()["error"]["message"]
     answer = client.get("/v1/completions")
     assert answer.status_code == 405 and answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_what_the_fields_of_a_body_ask_for(client: Any) -> None:
+    """/, with a language model, an embedder and a speech model."""
+    vectors = post(client, "/embed", inputs=["the cat", "a boat"])
+    assert post(client, "/", inputs=["the cat", "a boat"]) == vectors
+    assert post(client, "/", inputs="the cat", normalize=True)[0] == pytest.approx(vectors[0], abs=1e-6)
+    ask = {"inputs": "the cat", "parameters": {"max_new_tokens": 3}}
+    assert post(client, "/", **ask) == [post(client, "/generate", **ask)]
+    assert "generated_text" in client.post("/", json={"inputs": "the cat", "stream": True}).text
+    pair = {"inputs": {"source_sentence": "the cat", "sentences": ["a cat", "bread"]}}
+    near, far = post(client, "/", **pair)
+    assert near > far and [near, far] == post(client, "/similarity", **pair)
+
+
+def test_texts_that_must_be_read_whole(client: Any) -> None:
+    """TEI's `truncate` and `truncation_direction`: where nothing would be lost they change nothing."""
+    long = "the cat " * 100
+    whole = post(client, "/embed", inputs="the cat")
+    for more, param in (({"truncate": False}, "truncate"), ({"truncation_direction": "left"}, "truncation_direction")):
+        assert post(client, "/embed", inputs="the cat", **more) == whole
+        for path, body in (
+            ("/embed", {"inputs": ["the cat", long]}), ("/embed_all", {"inputs": long}),
+            ("/rerank", {"query": "a", "texts": [long]}),
+        ):  # fmt: skip
+            assert client.post(path, json=body).status_code == 200
+            answer = client.post(path, json={**body, **more})
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), path
+
+
+def test_prompts_of_an_embedder(client: Any) -> None:
+    named = post(client, "/embed", inputs="the cat", prompt_name="query")
+    assert named[0] == pytest.approx(post(client, "/embed", inputs="query : the cat")[0], abs=1e-6)
+    assert named != post(client, "/embed", inputs="the cat")
+    for path, wrong in (("/embed", "none"), ("/embed_all", "query"), ("/tokenize", "query")):
+        answer = client.post(path, json={"inputs": "the cat", "prompt_name": wrong})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "prompt_name"), path
+
+
+def test_prompts_that_are_too_long_have_openais_code(client: Any) -> None:
+    """Clients shorten a conversation by it, or by the words that OpenAI's and vLLM's messages have."""
+    for text in ("a" * 600, "a" * 15_000):  # too many tokens; too long to be divided into tokens
+        for path, body in (
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": text}]}),
+            ("/v1/completions", {"prompt": text}), ("/generate", {"inputs": text}),
+        ):  # fmt: skip
+            answer = client.post(path, json=body)
+            error = answer.json()["error"]
+            assert (answer.status_code, error["code"]) == (400, "context_length_exceeded"), path
+            assert "this model's maximum context length is 512 tokens" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("include[]", "logprobs"), ("chunking_strategy", "server_vad"), ("chunking_strategy[type]", "server_vad"),
+     ("known_speaker_names[]", "Ann")],
+)  # fmt: skip
+def test_fields_for_speech_that_are_not_read(client: Any, field: str, value: str) -> None:
+    answer = client.post("/v1/audio/transcriptions", files={"file": ("a.wav", SOUND.read_bytes())}, data={field: value})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, "unsupported_parameter", field)
+
+
+def test_a_recording_for_which_there_is_no_room(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from starlette.formparsers import MultiPartParser
+
+    monkeypatch.setattr(MultiPartParser, "spool_max_size", 1000)  # larger ones become temporary files
+    hear = lambda: client.post("/v1/audio/transcriptions", files={"file": ("a.wav", SOUND.read_bytes())})  # noqa: E731
+    with monkeypatch.context() as full:
+        full.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+        answer = hear()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "no_room")
+    assert answer.headers["retry-after"] == "5" and "a file cannot be kept" in caplog.text
+    assert hear().status_code == 200
 
 
 def test_sound_without_a_type(client: Any) -> None:

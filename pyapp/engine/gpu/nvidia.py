@@ -271,11 +271,10 @@ class NvidiaCard(Card):
 
     def write(self, address: int, source: int, nbytes: int) -> None:
         """In pieces through two halves of memory that the card reads by itself: the one is filled while the other is
-        copied. Less goes directly: the driver keeps it when the call returns."""
+        copied. Less goes directly: the driver has copied it from pageable memory when the call returns."""
         self.enter()
         if nbytes < STAGED:
             self._call("copying to the card", "cuMemcpyHtoDAsync", address, source, nbytes, self.stream)
-            self._call("copying to the card", "cuStreamSynchronize", self.stream)
             return
         for at, place, done in self._pieces(nbytes):
             size = min(PIECE, nbytes - at)

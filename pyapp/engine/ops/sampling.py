@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 from struct import Struct
+from typing import Any
 
 from ...errors import KernelError
 from .. import dtype as _dtype
@@ -131,7 +132,7 @@ class SampleBuffers:
 
 
 @function()
-def sample(
+def start_sample(
     logits: Tensor,
     buffers: SampleBuffers,
     uniform: float = 0.0,
@@ -143,11 +144,12 @@ def sample(
     penalty: float = 1.0,
     history: Tensor | None = None,
     history_count: int = 0,
-) -> int:
-    """Draws a token id from logits (V,) float32.
+) -> None:
+    """Begins to draw a token id from logits (V,) float32, which `buffers.read_token` waits for.
 
     In this order: the penalty of the int32 ids in `history`, temperature, top-k, top-p, min-p, typical. `uniform` in
-    [0, 1) decides the draw; temperature 0 takes the largest. KernelError for NaN logits, and where every logit is -inf.
+    [0, 1) decides the draw; temperature 0 takes the largest. KernelError, here or there, for NaN logits, and where
+    every logit is -inf.
     """
     logits = _checked_logits("sample", logits)
     vocabulary = logits.shape[0]
@@ -160,5 +162,11 @@ def sample(
         buffers.token, logits, buffers.uniform, buffers.candidates, history, history_count,
         temperature, top_k, top_p, min_p, typical, penalty,
     )  # fmt: skip
+
+
+@function()
+def sample(logits: Tensor, buffers: SampleBuffers, *settings: Any, **named: Any) -> int:
+    """Draws a token id, as start_sample."""
+    start_sample(logits, buffers, *settings, **named)
     token: int = buffers.read_token()
     return token
