@@ -210,12 +210,13 @@ template <int BYTES> DEVICE void floats_of(float *x, uint4 vector, int type)
 DEVICE uint32_t bf16_pair(float low, float high)
 {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
-    uint32_t pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-#else
-    return float_to_bf16(low) | (uint32_t)float_to_bf16(high) << 16;
+    if (low == low && high == high) { /* the card's own conversion forgets the sign of NaN */
+        uint32_t pair;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+        return pair;
+    }
 #endif
+    return float_to_bf16(low) | (uint32_t)float_to_bf16(high) << 16;
 }
 
 template <int BYTES> DEVICE uint4 vector_of(const float *x, int type)
