@@ -362,6 +362,7 @@ if TYPE_CHECKING:
     from .sampling import SampleBuffers as SampleBuffers
     from .sampling import peak as peak
     from .sampling import sample as sample
+    from .sampling import start_sample as start_sample
     from .scans import cummax as cummax
     from .scans import cummin as cummin
     from .scans import cumsum as cumsum
@@ -883,6 +884,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "square": "elementwise.arithmetic",
     "squeeze": "view",
     "stack": "stacking",
+    "start_sample": "sampling",
     "std": "reduce",
     "std_mean": "reduce",
     "stft": "fourier",
