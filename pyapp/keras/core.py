@@ -22,6 +22,7 @@ from ..engine.thread_local import ThreadLocal
 from ..errors import FileFormatError, OperationError
 from ..nn.module import Module
 from ..nn.parameter import Parameter
+from ..train.floats import floatx
 from ..train.names import clear_names, unique_name
 from ..train.variable import Variable, as_variable
 from . import constraints, dtype_policies, initializers, regularizers
@@ -29,6 +30,7 @@ from .collections import LayerDict, LayerList, tracked
 from .dtype_policies import DTypePolicy, DTypePolicyMap
 from .lookup import Configured, registered
 from .masking import mask_of, set_mask
+from .settings import SETTINGS
 from .weight_attributes import autocast_dtype, autocasts, declare, weights_read_in
 
 Shape = tuple[int | None, ...]
@@ -50,8 +52,9 @@ _thread = _Thread()
 
 
 def clear_session() -> None:
-    """Starts the numbers of automatic names again."""
+    """Starts the numbers of automatic names again, and forgets the policy of `set_dtype_policy`."""
     clear_names()
+    SETTINGS.dtype_policy = None
 
 
 @contextmanager
@@ -99,11 +102,11 @@ def flatten(structure: Any) -> list[Any]:
 
 class KerasTensor:
     """A batch that is not there yet: its shape, with None where a size is unknown, its dtype, and its call. Texts have
-    the dtype "string"; their batches are NumPy arrays."""
+    the dtype "string"; their batches are NumPy arrays. None is the dtype of `set_floatx`."""
 
-    def __init__(self, shape: Iterable[int | None], dtype: Any = "float32", name: str | None = None) -> None:
+    def __init__(self, shape: Iterable[int | None], dtype: Any = None, name: str | None = None) -> None:
         self.shape: Shape = tuple(shape)
-        self.dtype = "string" if isinstance(dtype, str) and dtype == "string" else as_dtype(dtype).name
+        self.dtype = "string" if isinstance(dtype, str) and dtype == "string" else as_dtype(dtype or floatx()).name
         self.name = name or unique_name("keras_tensor")
         self.call: Call | None = None  # None for an input of a model
         self.mask_dims = 0  # how many dims the mask has that comes with it; 0: there is none
@@ -982,7 +985,7 @@ def Input(
     if (shape is None) == (batch_shape is None):
         raise ValueError("Input: takes shape, that of one example, or batch_shape")
     sizes = tuple(batch_shape) if shape is None else (batch_size, *((shape,) if isinstance(shape, int) else shape))
-    return KerasTensor(sizes, dtype or "float32", name or unique_name("input_layer"))
+    return KerasTensor(sizes, dtype, name or unique_name("input_layer"))
 
 
 class InputLayer(Layer):

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..engine import Tensor, as_dtype, ops
 from ..nn import functional as F
+from ..train.floats import floatx
 from ..train.metrics import in_float32, of_tensors, same_shape
 from .arguments import axes_of
 from .lookup import Configured, Lookup
@@ -286,9 +287,8 @@ class Loss(Configured):
         if reduction not in REDUCTIONS:
             raise ValueError(f"reduction is one of {REDUCTIONS}, not {reduction!r}")
         self.name, self.reduction = name or type(self).__name__, reduction
-        self.dtype = (
-            None if dtype is None else as_dtype(dtype).name
-        )  # of the computation; None: float32 for shorter floats, else that of the inputs
+        # Of the computation; None: float32 for shorter floats, else that of the inputs.
+        self.dtype = None if dtype is None and floatx() == "float32" else as_dtype(dtype or floatx()).name
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         raise NotImplementedError

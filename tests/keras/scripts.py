@@ -1843,3 +1843,34 @@ def lora_of_layers(keras: Any) -> Any:
     start(model)
     model.compile(keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return [fitted(model, x, y), [len(model.trainable_weights), len(model.weights)]]
+
+
+@script
+def floats_of_64_bits(keras: Any) -> Any:
+    keras.utils.clear_session()
+    keras.config.set_floatx("float64")
+    try:
+        layers = keras.layers
+        x, y = numbers(24, (6, 6, 2), 3)
+        model = keras.Sequential([
+            keras.Input((6, 6, 2)), layers.Conv2D(3, 3, activation="gelu", padding="same"), layers.BatchNormalization(),
+            layers.MaxPooling2D(), layers.SeparableConv2D(3, 2), layers.Flatten(), layers.LayerNormalization(),
+            layers.Dense(3, "softmax", kernel_regularizer="l2"),
+        ])  # fmt: skip
+        start(model)
+        model.compile(
+            keras.optimizers.Adam(0.01, clipnorm=1.0), "sparse_categorical_crossentropy", metrics=["accuracy"]
+        )
+        found = {"pictures": fitted(model, x.astype("float64"), y)}
+        x, y = numbers(20, (5, 4), 2)
+        model = keras.Sequential(
+            [keras.Input((5, 4)), layers.Bidirectional(layers.LSTM(3)), layers.Dense(1, "sigmoid")]
+        )
+        start(model)
+        model.compile("rmsprop", "binary_crossentropy", metrics=["mae", "auc"])
+        found["sequences"] = fitted(model, x.astype("float64"), y)
+        dtypes = {str(w.dtype).rpartition(".")[2] for w in model.weights}
+        return {**found, "dtypes": len(dtypes), "exact": float("float64" in dtypes)}
+    finally:
+        keras.config.set_floatx("float32")
+        keras.utils.clear_session()

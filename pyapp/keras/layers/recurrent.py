@@ -151,7 +151,7 @@ class _WithForget:
     def __init__(self, inner: Any, units: int) -> None:
         self.inner, self.units = initializers.get(inner), units
 
-    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
         assert self.inner is not None
         values, n = self.inner(shape, dtype=dtype), self.units
         values[n : 2 * n].fill_(1.0)
