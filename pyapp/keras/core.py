@@ -307,6 +307,7 @@ class Layer(Configured, Module):
     """
 
     supports_masking = False
+    converted: Mapping[str, Callable[[Any], Any]] = {}  # attributes that may be written as arguments of their names are
     input_spec: Any = None  # an InputSpec, or one for each of the first argument's tensors
 
     def __init__(
@@ -342,6 +343,9 @@ class Layer(Configured, Module):
                 gone = {id(layer) for layer in (before.values() if isinstance(before, dict) else before)}
                 for key in [key for key, layer in self._modules.items() if id(layer) in gone]:
                     del self._modules[key]
+            if name in self.converted:
+                value = self.converted[name](value)
+                self._remember(name, value)
             value = tracked(self, name, value)
             if isinstance(value, Variable) and not getattr(value, "is_parameter", False):  # a weight made outside
                 if all(value is not known for known in (*self._buffers.values(), *self._weight_order)):
@@ -349,6 +353,12 @@ class Layer(Configured, Module):
             if isinstance(value, Variable) and self.is_mixed and not getattr(value, "_keeps_dtype", False):
                 declare(type(self), name)
         super().__setattr__(name, value)
+
+    def _remember(self, name: str, value: Any) -> None:
+        """Lets `get_config` give another value of an argument than the constructor was given."""
+        given = self._arguments or {}
+        if name in given and self.converted[name](given[name]) is not value:
+            self.__dict__["_arguments"] = {**given, name: value}
 
     # -- dtypes
 

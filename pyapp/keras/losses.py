@@ -144,7 +144,8 @@ def categorical_crossentropy(
 def sparse_categorical_crossentropy(
     y_true: Tensor, y_pred: Tensor, from_logits: bool = False, ignore_class: int | None = None, axis: int = -1
 ) -> Tensor:
-    """Of class numbers (B, ...) and predictions (B, ..., classes)."""
+    """Of class numbers (B, ...) and predictions (B, ..., classes). Where the class is `ignore_class` it is 0, and means
+    do not count it."""
     classes = y_true.squeeze(-1) if y_true.ndim == y_pred.ndim and y_true.shape[-1] == 1 else y_true
     if classes.dtype.is_floating_point or classes.dtype.name == "bool":
         classes = classes.to("int64")
@@ -166,7 +167,8 @@ def sparse_categorical_crossentropy(
             f"sparse_categorical_crossentropy: labels are classes 0 … {flat.shape[1] - 1}, got {int(classes.min())} … "
             f"{int(classes.max())}"
         ) from error
-    return found.reshape(classes.shape)
+    found = found.reshape(classes.shape)
+    return found if ignore_class is None else set_mask(found, classes != ignore_class)
 
 
 @of_tensors

@@ -158,7 +158,9 @@ class Optimizer(Configured):
     @property
     def learning_rate(self) -> Setting:
         """The learning rate of the next step: a number, with the methods `numpy` and `assign` of Keras."""
-        return Setting(self, self._rate if self.schedule is None else float(self.schedule(self.iterations)))
+        if self.schedule is None:
+            return Setting(self, self._rate)
+        return Setting(self, float(self.schedule(self.batches)))  # as in Keras, not that of the steps
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
@@ -168,6 +170,15 @@ class Optimizer(Configured):
         if self.schedule is not None:
             raise TypeError(f"{type(self).__name__}: the learning rate follows a schedule and cannot be set")
         self._rate = float(value)
+
+    @property
+    def batches(self) -> int:
+        """How many gradients were applied: steps, or with `gradient_accumulation_steps` so many for each step."""
+        return self.iterations * (self.gradient_accumulation_steps or 1) + self._gathered
+
+    @batches.setter
+    def batches(self, count: int) -> None:
+        self.iterations, self._gathered = divmod(count, self.gradient_accumulation_steps or 1)
 
     def exclude_from_weight_decay(self, var_list: Iterable[Tensor]) -> None:
         """Weights that do not decay."""
@@ -204,6 +215,7 @@ class Optimizer(Configured):
         with no_grad():
             if self.loss_scale_factor is not None:
                 pairs = [(g / self.loss_scale_factor, w) for g, w in pairs]
+            rate = self.learning_rate
             given = self._mean_gradients(pairs) if self.gradient_accumulation_steps else [g for g, _ in pairs]
             if given is None:
                 return
@@ -214,7 +226,7 @@ class Optimizer(Configured):
                 decays = self._decays(weight)
                 numbers = by_decay.get(decays)
                 if numbers is None:
-                    numbers = self.numbers(self.learning_rate, decays)
+                    numbers = self.numbers(rate, decays)
                     by_decay[decays] = numbers = HeldNumbers(numbers) if recording is not None else numbers
                 self.launch(weight, grad, self._kept[id(weight)], numbers)
             averaging: Any = self._averaging()
@@ -316,7 +328,7 @@ class Optimizer(Configured):
         """The number of steps, the learning rate, and the states of the weights in the order of `build`."""
         return {
             "iterations": self.iterations, "learning_rate": self._rate,
-            "states": [self._states(w) for w in self._weights],
+            "states": [self._states(w) for w in self._weights], "scaling": {"gathered": self._gathered},
         }  # fmt: skip
 
     def _states(self, weight: Tensor) -> dict[str, Tensor]:
@@ -336,6 +348,7 @@ class Optimizer(Configured):
                 for name, value in entry.items():
                     self._states(weight)[name].copy_(value)
         self.iterations, self._rate = int(state["iterations"]), float(state["learning_rate"])
+        self._gathered = int(state.get("scaling", {}).get("gathered", 0))
 
 
 class SGD(Optimizer):
@@ -1062,8 +1075,9 @@ class LossScaleOptimizer(Optimizer):
         self.inner_optimizer.finalize_variable_values(var_list)
 
     def state_dict(self) -> dict[str, Any]:
+        inner = self.inner_optimizer.state_dict()
         scaling = {"dynamic_scale": self.dynamic_scale, "step_counter": self.step_counter}
-        return {**self.inner_optimizer.state_dict(), "scaling": scaling}
+        return {**inner, "scaling": {**inner["scaling"], **scaling}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.inner_optimizer.load_state_dict(state)

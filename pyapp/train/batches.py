@@ -141,16 +141,17 @@ class IterableBatches(Batches):
 
 class SequenceBatches(Batches):
     """Batches by their numbers: an object with `__getitem__` and `__len__` that gives whole batches, as Keras'
-    PyDataset."""
+    PyDataset; in a new random order for each pass, if `shuffle`."""
 
-    def __init__(self, source: Sequence[Any]) -> None:
-        self.source = source
+    def __init__(self, source: Sequence[Any], shuffle: bool = False, generator: Generator | None = None) -> None:
+        self.source, self.shuffle, self.generator = source, shuffle, generator or default_generator
 
     def count(self) -> int:
         return len(self.source)
 
     def __iter__(self) -> Iterator[Batch]:
-        for k in range(len(self.source)):
+        count = len(self.source)
+        for k in ops.randperm(count, generator=self.generator).tolist() if self.shuffle else range(count):
             yield as_batch(self.source[k])
         end = getattr(self.source, "on_epoch_end", None)
         if end is not None:
@@ -179,7 +180,7 @@ def batches_of(
     if y is not None or sample_weight is not None:
         raise TypeError("labels and weights belong into the batches of a generator or dataset, not beside it")
     if hasattr(x, "__getitem__") and hasattr(x, "__len__") and not hasattr(x, "__iter__"):
-        return SequenceBatches(x)
+        return SequenceBatches(x, shuffle, generator)
     if isinstance(x, Iterable):
         return IterableBatches(x)
     raise TypeError(f"takes arrays, tensors, a generator or a dataset, not {type(x).__name__}")

@@ -1874,3 +1874,72 @@ def floats_of_64_bits(keras: Any) -> Any:
     finally:
         keras.config.set_floatx("float32")
         keras.utils.clear_session()
+
+
+@script
+def schedules_with_gathered_gradients(keras: Any) -> Any:
+    """A schedule counts batches, also where several are gathered for a step; training goes on from a file."""
+    x, y = numbers(32, 6, 3)
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3)])
+    start(model)
+    rate = keras.optimizers.schedules.CosineDecay(0.0, 8, warmup_target=0.05, warmup_steps=4, alpha=0.1)
+    model.compile(
+        keras.optimizers.SGD(rate, 0.9, gradient_accumulation_steps=3, clipnorm=1.0),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"],
+    )  # fmt: skip
+    found = fitted(model, x, y, batch_size=4)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(f"{folder}/model.keras")
+        again = keras.models.load_model(f"{folder}/model.keras")
+    return {"before": found, "after": fitted(again, x, y, batch_size=4)}
+
+
+@script
+def losses_without_a_class(keras: Any) -> Any:
+    x, _ = numbers(24, (5, 4), 2)
+    y = np.random.RandomState(5).randint(0, 3, (24, 5))
+    model = keras.Sequential([keras.Input((5, 4)), keras.layers.Dense(6, "relu"), keras.layers.Dense(3, "softmax")])
+    start(model)
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(ignore_class=0))
+    found = fitted(model, x, y)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=1, reduction="sum")
+    weights = np.linspace(0, 1, 120).reshape(24, 5).astype("float32")
+    return {**found, "sum": float(loss(y, x[..., :3])), "weighted": float(loss(y, x[..., :3], weights))}
+
+
+@script
+def activations_that_are_taken_away(keras: Any) -> Any:
+    """A classifier whose last activation is taken away gives logits; copies and files have the new activation."""
+    layers = keras.layers
+    x, _ = numbers(4, (6, 6, 2), 2)
+    inputs = keras.Input((6, 6, 2))
+    hidden = layers.Conv2D(3, 3, activation="relu", name="last")(inputs)
+    model = keras.Model(inputs, layers.Dense(4, activation="softmax")(layers.GlobalAveragePooling2D()(hidden)))
+    start(model)
+    before = model.predict(x, verbose=0)
+    model.layers[-1].activation = None
+    model.get_layer("last").activation = keras.activations.tanh
+    both = keras.Model(model.inputs, [model.get_layer("last").output, model.output])
+    logits = both.predict(x, verbose=0)
+    model.layers[-1].activation = keras.activations.linear  # Keras cannot copy a layer without one
+    copy = keras.models.clone_model(model)
+    copy.set_weights(model.get_weights())
+    return {"before": before, "both": logits, "copy": copy.predict(x, verbose=0)}
+
+
+@script
+def batches_by_number(keras: Any) -> Any:
+    x, y = numbers(24, 6, 3)
+
+    class Batches(keras.utils.PyDataset):  # type: ignore[misc, name-defined]
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, k: int) -> Any:
+            return x[8 * k : 8 * k + 8], y[8 * k : 8 * k + 8]
+
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, activation="softmax")])
+    start(model)
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    history = model.fit(Batches(), epochs=3, shuffle=False, verbose=0, validation_data=Batches()).history
+    return {"history": history, "predictions": model.predict(Batches(), verbose=0)}
