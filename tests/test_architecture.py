@@ -30,7 +30,7 @@ LAYERS = [
     },
     {"optim", "adapters"},
     {"models", "text", "train", "audio", "cuda", "distributed", "func", "datasets", "onnx", "vision"},
-    {"recipes", "autograd", "keras", "lab"},
+    {"recipes", "autograd", "keras", "lab", "accelerator"},
     {"tasks"},
     {"serve"},
     {"cli", "browser"},
