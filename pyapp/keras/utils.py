@@ -12,6 +12,7 @@ from ..engine.lazy import np
 from ..engine.ops.random import manual_seed
 from ..train.batches import as_batch
 from ..train.progress import ProgressBar
+from . import bounding_boxes
 from .backend import standardize_dtype
 from .config import disable_interactive_logging, enable_interactive_logging, is_interactive_logging_enabled
 from .core import KerasTensor, clear_session, flatten, map_structure
@@ -35,7 +36,7 @@ from .web_files import get_file
 
 __all__ = [
     "Config", "CustomObjectScope", "FeatureSpace", "Progbar", "PyDataset", "Sequence", "array_to_img",
-    "audio_dataset_from_directory", "clear_session", "clone_model", "custom_object_scope",
+    "audio_dataset_from_directory", "bounding_boxes", "clear_session", "clone_model", "custom_object_scope",
     "deserialize_keras_object", "disable_interactive_logging", "enable_interactive_logging", "get_custom_objects",
     "get_file", "get_registered_name", "get_registered_object", "get_source_inputs", "image_dataset_from_directory",
     "img_to_array", "is_interactive_logging_enabled", "is_keras_tensor", "load_img", "model_to_dot", "normalize",

@@ -1943,3 +1943,51 @@ def batches_by_number(keras: Any) -> Any:
     model.compile("sgd", "sparse_categorical_crossentropy")
     history = model.fit(Batches(), epochs=3, shuffle=False, verbose=0, validation_data=Batches()).history
     return {"history": history, "predictions": model.predict(Batches(), verbose=0)}
+
+
+@script
+def boxes_in_pictures(keras: Any) -> Any:
+    tools, layers, ops = keras.utils.bounding_boxes, keras.layers, keras.ops
+    random = np.random.RandomState(0)
+    corner = random.rand(2, 5, 2) * 50
+    boxes = np.concatenate([corner, corner + random.rand(2, 5, 2) * 40 + 1], -1).astype("float32")
+    found: dict[str, Any] = {}
+    formats = ("xyxy", "yxyx", "xywh", "center_xywh")
+    for source in (*formats, "center_yxhw", *(f"rel_{name}" for name in formats)):
+        given = tools.convert_format(boxes, "xyxy", source, height=80, width=100)
+        back = tools.convert_format(given, source, "rel_yxyx", height=80, width=100)
+        found[source] = [given, back, tools.convert_format(given, source, "center_yxhw", height=80, width=100)]
+    found["overlap"] = [
+        tools.compute_iou(boxes, boxes[0], "xyxy"), tools.compute_iou(boxes[0], boxes[1], "xywh"),
+        tools.compute_ciou(boxes[0], boxes[1], "xyxy"), tools.compute_ciou(boxes, boxes[::-1].copy(), "center_xywh"),
+    ]  # fmt: skip
+    labels = ops.convert_to_tensor(np.arange(10).reshape(2, 5))
+    moved = {"boxes": ops.convert_to_tensor(boxes * 2 - 30), "labels": labels}
+    found["clipped"] = tools.clip_to_image_size(moved, height=60, width=70)
+    moved = {"boxes": ops.convert_to_tensor(boxes / 50 - 0.4), "labels": labels}
+    found["clipped parts"] = tools.clip_to_image_size(moved, bounding_box_format="rel_xyxy")
+    found["cropped"] = tools.crop(ops.convert_to_tensor(boxes), 10, 5, 30, 40)
+    found["padded"] = tools.pad(ops.convert_to_tensor(boxes), 3, 4)
+    for kind in ("center_xywh", "center_yxhw"):
+        delta = tools.encode_box_to_deltas(boxes[0], boxes, "xyxy", "xywh", kind, [0.1, 0.1, 0.2, 0.2])
+        settings = (kind, [0.1, 0.1, 0.2, 0.2], (80, 100, 3))
+        found[f"deltas {kind}"] = [delta, tools.decode_deltas_to_boxes(boxes[0], delta, "xyxy", "rel_xywh", *settings)]
+    images = ops.convert_to_tensor(random.rand(2, 20, 24, 3).astype("float32"))
+    boxes = boxes / 4
+    boxes[0, 4], boxes[1, 3] = -1, 0
+    for name, layer in {
+        "middle": layers.CenterCrop(12, 10, bounding_box_format="xyxy"),
+        "enlarged": layers.CenterCrop(10, 40, bounding_box_format="xyxy"),
+        "by centres": layers.CenterCrop(12, 10, bounding_box_format="center_xywh"),
+        "resized": layers.Resizing(10, 30, bounding_box_format="xyxy"),
+        "with borders": layers.Resizing(10, 30, pad_to_aspect_ratio=True, bounding_box_format="xyxy"),
+    }.items():
+        given = {"boxes": ops.convert_to_tensor(boxes), "labels": ops.convert_to_tensor(np.arange(10).reshape(2, 5))}
+        found[name] = layer({"images": images, "bounding_boxes": given})["bounding_boxes"]
+
+    def numbers_of(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: numbers_of(inner) for key, inner in value.items()}
+        return [numbers_of(inner) for inner in value] if isinstance(value, list) else ops.convert_to_numpy(value)
+
+    return numbers_of(found)
