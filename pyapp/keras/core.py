@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from ..engine import DType, Tensor, no_grad, ops
 from ..engine.dtype import as_dtype
@@ -589,6 +589,13 @@ class Layer(Configured, Module):
     def count_params(self) -> int:
         """The number of elements of all weights."""
         return sum(w.numel() for w in self.weights)
+
+    def quantize(self, mode: Any = None, **_: Any) -> NoReturn:
+        """NotImplementedError: the weights of Keras' layers are not quantised here."""
+        raise NotImplementedError(
+            f"{self.name}: Keras' layers are not quantised; `pyapp quantize` writes quantised weights for the models "
+            "of docs/models.md, and a policy such as mixed_bfloat16 computes in short floats"
+        )
 
     # -- losses
 

@@ -276,8 +276,11 @@ class Optimizer:
         return value.shape == parameter.shape
 
     def __repr__(self) -> str:
-        groups = [{k: v for k, v in group.items() if k != "params"} for group in self.param_groups]
-        return f"{type(self).__name__}({', '.join(map(repr, groups))})"
+        groups = [
+            "\n".join([f"Parameter Group {k}", *(f"    {n}: {group[n]}" for n in sorted(group) if n != "params")])
+            for k, group in enumerate(self.param_groups)
+        ]
+        return f"{type(self).__name__} (\n" + "\n\n".join(groups) + "\n)"
 
 
 Optimizer.step = _with_hooks(Optimizer.step)  # type: ignore[method-assign]
