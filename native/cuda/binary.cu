@@ -216,6 +216,43 @@ DEVICE int64_t float_vectors(const views<2> &of, int64_t opcode, int type, void 
     return vectors * width;
 }
 
+/* The same for questions, which every element answers with a byte. */
+template <int BYTES>
+DEVICE int64_t question_vectors(const views<2> &of, int64_t opcode, int type, void *y, const void *left,
+                                const void *right, float number)
+{
+    constexpr int width = VECTOR / BYTES;
+    const void *operands[2] = {left, right};
+    const int64_t vectors = is_aligned(y) ? vectors_in(of, operands, width) : 0;
+    float same[width];
+    for (int k = 0; k < width; k++)
+        same[k] = number;
+    const uint4 numbers = vector_of<BYTES>(same, type);
+    uint4 a[UNDER_WAY], b[UNDER_WAY];
+    for_vectors(
+        vectors,
+        [&](int u, int64_t i) {
+            int64_t at[2];
+            find(at, i * width, of);
+            a[u] = left ? vector_at<BYTES>(left, at[0], of.strides[0][0]) : numbers;
+            b[u] = right ? vector_at<BYTES>(right, at[1], of.strides[1][0]) : numbers;
+        },
+        [&](int u, int64_t i) {
+            float x[width], z[width];
+            uint32_t words[2] = {0, 0};
+            floats_of<BYTES>(x, a[u], type);
+            floats_of<BYTES>(z, b[u], type);
+#pragma unroll
+            for (int k = 0; k < width; k++)
+                words[k / 4] |= (uint32_t)question(opcode, x[k], z[k]) << k % 4 * 8;
+            if (width == 4)
+                ((uint32_t *)y)[i] = words[0];
+            else
+                ((uint2 *)y)[i] = uint2{words[0], words[1]};
+        });
+    return vectors * width;
+}
+
 DEVICE bool has_floats(int64_t opcode)
 {
     const float x[1] = {1};
@@ -242,7 +279,10 @@ KERNEL(binary, VECTOR_BLOCKS(PRODUCT(rank, shape0)), 256, 0)
     const int64_t *strides[2] = {left ? d + binary_a0 : nullptr, right ? d + binary_b0 : nullptr};
     gather_dims(of, rank, shape, strides);
     int64_t done = 0;
-    if (real && !wide && has_floats(opcode))
+    if (real && !wide && asks)
+        done = type == TYPE_float32 ? question_vectors<4>(of, opcode, type, y, left, right, (float)number)
+                                    : question_vectors<2>(of, opcode, type, y, left, right, (float)number);
+    else if (real && !wide && has_floats(opcode))
         done = type == TYPE_float32 ? float_vectors<4>(of, opcode, type, y, left, right, (float)number)
                                     : float_vectors<2>(of, opcode, type, y, left, right, (float)number);
     FOR_EACH(rest, of.count - done)

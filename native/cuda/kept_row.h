@@ -33,15 +33,16 @@ DEVICE bool can_keep(uint64_t pointers, int64_t strides, int64_t columns)
     return pointers % 16 == 0 && (strides | columns) % 4 == 0 && columns <= KEPT * 4 * ROW_THREADS;
 }
 
-template <bool OF_WARP> struct kept_row {
-    float x[4 * KEPT];
+/* FOURS of them each thread has at most. */
+template <bool OF_WARP, int FOURS = KEPT> struct kept_row {
+    float x[4 * FOURS];
 
     DEVICE_MEMBER static int place(int i) { return 4 * (row_thread<OF_WARP>() + i * row_threads<OF_WARP>()); }
     /* Zeros past the end. */
     DEVICE_MEMBER void load(const float *p, int64_t columns)
     {
 #pragma unroll
-        for (int i = 0; i < KEPT; i++) {
+        for (int i = 0; i < FOURS; i++) {
             float4 four = {0, 0, 0, 0};
             if (place(i) < columns)
                 four = *(const float4 *)(p + place(i));
@@ -51,11 +52,19 @@ template <bool OF_WARP> struct kept_row {
     DEVICE_MEMBER void store(float *p, int64_t columns) const
     {
 #pragma unroll
-        for (int i = 0; i < KEPT; i++)
+        for (int i = 0; i < FOURS; i++)
             if (place(i) < columns)
                 *(float4 *)(p + place(i)) = float4{x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3]};
     }
 };
+
+/* Many rows of up to 1024 columns have a warp each, too, in blocks of 256 threads, whose registers hold them. */
+#define MANY_ROWS CHOOSE(rows > 1000, CHOOSE(columns > WARP_COLUMNS, CHOOSE(columns <= 1024, 1, 0), 0), 0)
+enum { MANY_KEPT = 8 };
+#define FOR_MANY_ROWS(rows, row)                                                                                       \
+    for (int64_t number = (int64_t)blockIdx.x * WARPS + WARP; number < (int64_t)(rows);                                \
+         number += (int64_t)gridDim.x * WARPS)                                                                         \
+    row<true, MANY_KEPT>(record, number)
 
 /* row<OF_WARP>(number) for every row. */
 #define FOR_ROWS(rows, columns, row)                                                                                   \

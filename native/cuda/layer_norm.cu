@@ -6,7 +6,7 @@ struct statistics {
     float mean, inverse;
 };
 
-template <bool OF_WARP> DEVICE void layer_norm_row(const launch &record, int64_t row)
+template <bool OF_WARP, int FOURS = KEPT> DEVICE void layer_norm_row(const launch &record, int64_t row)
 {
     const int64_t *d = record.dims, columns = d[layer_norm_f32_columns];
     const float *weight = (const float *)record.pointers[layer_norm_f32_weight];
@@ -17,22 +17,22 @@ template <bool OF_WARP> DEVICE void layer_norm_row(const launch &record, int64_t
     float sum = 0, square = 0;
     if (can_keep((uint64_t)x | (uint64_t)y | (uint64_t)weight | (uint64_t)bias,
                  d[layer_norm_f32_x_stride] | d[layer_norm_f32_y_stride], columns)) {
-        kept_row<OF_WARP> own, factors;
+        kept_row<OF_WARP, FOURS> own, factors;
         own.load(x, columns);
         factors.load(weight, columns);
         for (float value : own.x)
             sum += value;
         const float mean = row_sum<OF_WARP>(sum) / (float)columns;
 #pragma unroll
-        for (int i = 0; i < 4 * KEPT; i++)
+        for (int i = 0; i < 4 * FOURS; i++)
             square += own.place(i / 4) < columns ? (own.x[i] - mean) * (own.x[i] - mean) : 0.0f;
         const float inverse = 1.0f / sqrtf(row_sum<OF_WARP>(square) / (float)columns + epsilon);
 #pragma unroll
-        for (int i = 0; i < 4 * KEPT; i++)
+        for (int i = 0; i < 4 * FOURS; i++)
             own.x[i] = (own.x[i] - mean) * inverse * factors.x[i];
         factors.load(bias, columns);
 #pragma unroll
-        for (int i = 0; i < 4 * KEPT; i++)
+        for (int i = 0; i < 4 * FOURS; i++)
             own.x[i] += factors.x[i];
         own.store(y, columns);
         return;
@@ -44,7 +44,12 @@ template <bool OF_WARP> DEVICE void layer_norm_row(const launch &record, int64_t
     FOR_ROW(i, columns) y[i] = (x[i] - mean) * inverse * weight[i] + bias[i];
 }
 
-KERNEL(layer_norm_f32, ROW_BLOCKS, 512, 0)
+STEP(layer_norm_f32, 1, MANY_ROWS *PARTS(rows, 8), 256, 0)
+{
+    FOR_MANY_ROWS(record.dims[layer_norm_f32_rows], layer_norm_row);
+}
+
+KERNEL(layer_norm_f32, CHOOSE(MANY_ROWS > 0, 0, ROW_BLOCKS), 512, 0)
 {
     if (record.dims[layer_norm_f32_columns] <= 0)
         return;
@@ -52,7 +57,7 @@ KERNEL(layer_norm_f32, ROW_BLOCKS, 512, 0)
 }
 
 /* With u = (x - mean) * inverse and h = weight * grad_y: grad_x = inverse * (h - mean(h) - u * mean(h * u)). */
-template <bool OF_WARP> DEVICE void layer_norm_gradient(const launch &record, int64_t row)
+template <bool OF_WARP, int FOURS = KEPT> DEVICE void layer_norm_gradient(const launch &record, int64_t row)
 {
     const int64_t columns = record.dims[layer_norm_backward_f32_columns];
     const float *weight = (const float *)record.pointers[layer_norm_backward_f32_weight];
@@ -63,7 +68,7 @@ template <bool OF_WARP> DEVICE void layer_norm_gradient(const launch &record, in
     const float epsilon = record.floats[layer_norm_backward_f32_epsilon], share = 1.0f / (float)columns;
     float sum = 0, square = 0, total = 0, product = 0;
     if (can_keep((uint64_t)x | (uint64_t)grad_y | (uint64_t)grad_x | (uint64_t)weight, columns, columns)) {
-        kept_row<OF_WARP> u, h, factors;
+        kept_row<OF_WARP, FOURS> u, h, factors;
         u.load(x, columns);
         h.load(grad_y, columns);
         factors.load(weight, columns);
@@ -71,13 +76,13 @@ template <bool OF_WARP> DEVICE void layer_norm_gradient(const launch &record, in
             sum += value;
         const float mean = row_sum<OF_WARP>(sum) * share;
 #pragma unroll
-        for (int i = 0; i < 4 * KEPT; i++) {
+        for (int i = 0; i < 4 * FOURS; i++) {
             u.x[i] = u.place(i / 4) < columns ? u.x[i] - mean : 0.0f;
             square += u.x[i] * u.x[i];
         }
         const float inverse = 1.0f / sqrtf(row_sum<OF_WARP>(square) * share + epsilon);
 #pragma unroll
-        for (int i = 0; i < 4 * KEPT; i++) {
+        for (int i = 0; i < 4 * FOURS; i++) {
             u.x[i] *= inverse;
             h.x[i] *= factors.x[i];
             total += h.x[i];
@@ -86,7 +91,7 @@ template <bool OF_WARP> DEVICE void layer_norm_gradient(const launch &record, in
         total = row_sum<OF_WARP>(total) * share;
         product = row_sum<OF_WARP>(product) * share;
 #pragma unroll
-        for (int i = 0; i < 4 * KEPT; i++)
+        for (int i = 0; i < 4 * FOURS; i++)
             h.x[i] = (h.x[i] - total - u.x[i] * product) * inverse;
         h.store(grad_x, columns);
         if (row_thread<OF_WARP>() == 0)
@@ -111,7 +116,12 @@ template <bool OF_WARP> DEVICE void layer_norm_gradient(const launch &record, in
         of_rows[row] = statistics{mean, inverse};
 }
 
-KERNEL(layer_norm_backward_f32, ROW_BLOCKS, 512, 0)
+STEP(layer_norm_backward_f32, 1, MANY_ROWS *PARTS(rows, 8), 256, 0)
+{
+    FOR_MANY_ROWS(record.dims[layer_norm_backward_f32_rows], layer_norm_gradient);
+}
+
+KERNEL(layer_norm_backward_f32, CHOOSE(MANY_ROWS > 0, 0, ROW_BLOCKS), 512, 0)
 {
     if (record.dims[layer_norm_backward_f32_columns] <= 0)
         return;

@@ -152,16 +152,15 @@ DEVICE state merge_block(int64_t opcode, bool real, state own, int width)
 /* Of all lanes, in lane 0. */
 DEVICE state merge_warp(int64_t opcode, bool real, state own)
 {
-    const bool sum = is_sum(opcode);
     for (int apart = 16; apart; apart >>= 1) {
         state other = own;
         other.real = __shfl_xor_sync(EVERY_LANE, own.real, apart);
-        if (!sum || !real)
+        if (!real || opcode == REDUCE_var)
             other.whole = __shfl_xor_sync(EVERY_LANE, own.whole, apart);
-        if (!sum) {
+        if (opcode == REDUCE_var)
             other.squares = __shfl_xor_sync(EVERY_LANE, own.squares, apart);
+        if (is_extreme(opcode))
             other.index = __shfl_xor_sync(EVERY_LANE, own.index, apart);
-        }
         /* in the order of the lanes, or two of them would round a variance otherwise */
         own = LANE & apart ? merged(opcode, real, other, own) : merged(opcode, real, own, other);
     }
@@ -228,8 +227,22 @@ DEVICE state dense_part(const reduction &r, int64_t begin, int64_t first, int64_
                                  fmax(squares - sum * sum / (double)seen, 0.0) + (sum - sum), seen, 0};
             own = merged(r.opcode, true, own, found);
         }
-    } else { /* extremes */
-        const bool largest = r.opcode == REDUCE_max || r.opcode == REDUCE_argmax;
+    } else if (r.opcode == REDUCE_max || r.opcode == REDUCE_min) {
+        const bool largest = r.opcode == REDUCE_max;
+        float best = largest ? -INFINITE : INFINITE;
+        for_vectors_of(thread, threads, vectors, load, [&](int u, int64_t) {
+            float values[width];
+            floats_of<BYTES>(values, x[u], r.type);
+#pragma unroll
+            for (int k = 0; k < width; k++) {
+                const bool better = largest ? values[k] > best : values[k] < best;
+                best = better || values[k] != values[k] ? values[k] : best;
+            }
+        });
+        const state found = {best, 0, 0, thread < vectors ? first : -1}; /* its place does not count */
+        own = merged(r.opcode, true, own, found);
+    } else { /* the places of extremes */
+        const bool largest = r.opcode == REDUCE_argmax;
         float best = 0;
         int64_t at = -1;
         for_vectors_of(thread, threads, vectors, load, [&](int u, int64_t i) {

@@ -207,6 +207,18 @@ template <int BYTES> DEVICE void floats_of(float *x, uint4 vector, int type)
     }
 }
 
+DEVICE uint32_t bf16_pair(float low, float high)
+{
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+    if (low == low && high == high) { /* the card's own conversion forgets the sign of NaN */
+        uint32_t pair;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+        return pair;
+    }
+#endif
+    return float_to_bf16(low) | (uint32_t)float_to_bf16(high) << 16;
+}
+
 template <int BYTES> DEVICE uint4 vector_of(const float *x, int type)
 {
     uint32_t words[4];
@@ -215,7 +227,7 @@ template <int BYTES> DEVICE uint4 vector_of(const float *x, int type)
         if (BYTES == 4)
             words[k] = (uint32_t)__float_as_int(x[k]);
         else if (type == TYPE_bfloat16)
-            words[k] = float_to_bf16(x[2 * k]) | (uint32_t)float_to_bf16(x[2 * k + 1]) << 16;
+            words[k] = bf16_pair(x[2 * k], x[2 * k + 1]);
         else
             words[k] = float_to_f16(x[2 * k]) | (uint32_t)float_to_f16(x[2 * k + 1]) << 16;
     }

@@ -25,6 +25,7 @@ class Backend:
     kernels: Collection[str] = ()  # the names in kernels.h that this device runs
     counts_use = False  # whether `note_kept` is called for every large storage
     tensor_cores = False  # whether products of 16-bit numbers take a fraction of the time of float32
+    cache_limit: int | None = None  # bytes of freed blocks that are kept for new storages; None: storage.CACHE_LIMIT
     own_workspaces = False  # whether kernels have working memory of their own, and write none of what is given
     keeps_softmax = False  # whether attention keeps what its gradient needs behind the result
 

@@ -12,7 +12,7 @@ import sys
 from math import inf
 from typing import Any
 
-from .device import Device, HiddenAddress, cpu
+from .device import Backend, Device, HiddenAddress, cpu
 from .native import IN_BROWSER
 from .thread_local import ThreadLocal, Users
 
@@ -191,7 +191,7 @@ def _pool_of(device: Device) -> Pool:
     if graph is not None:
         return graph.of(device)
     key = _key(device)
-    return _pools.get(key) or _pools.setdefault(key, Pool(device, key=key))
+    return _pools.get(key) or _pools.setdefault(key, Pool(device, device.backend.cache_limit or CACHE_LIMIT, key))
 
 
 def _key(device: Device) -> Any:
@@ -206,8 +206,13 @@ def _pools_of(device: Device) -> list[Pool]:
 
 def trim_pool(device: Device) -> None:
     """Gives a device its freed blocks back."""
-    for pool in _pools_of(device):
-        pool.trim()
+    trim_backend(device.backend)
+
+
+def trim_backend(backend: Backend) -> None:
+    for pool in list(_pools.values()):
+        if pool.device.backend is backend:
+            pool.trim()
 
 
 def _kept_large(device: Device) -> int:

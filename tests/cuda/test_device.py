@@ -99,6 +99,14 @@ def test_memory_ends_with_an_error_that_names_sizes() -> None:
     assert pyapp.ones(3, device="small").tolist() == [1.0] * 3
 
 
+def test_scratch_memory_takes_what_freed_blocks_hold() -> None:
+    register("tight", lambda index: Cuda(emulated.EmulatedCard(1 << 20)))
+    freed = pyapp.zeros(150_000, device="tight")
+    del freed
+    x = pyapp.arange(25_000.0).to("tight")  # which sorting needs 400,000 bytes for
+    assert x.sort(descending=True).values[:2].tolist() == [24_999.0, 24_998.0]
+
+
 def test_small_blocks_share_memory_of_the_card() -> None:
     card = emulated.EmulatedCard()
     card.slab = 1 << 16

@@ -10,7 +10,7 @@ import pytest
 from tests.native.checks import GUARD, assert_guarded, normal, run_checked, strided
 from tests.native.kernels import OK, SIZES, Kernels, aligned, unaligned
 
-SHAPES = [(0, 5), (1, 1), (1, 3), (3, 4), (4, 31), (7, 33), (33, 192), (150, 384), (2, 4097)]
+SHAPES = [(0, 5), (1, 1), (1, 3), (3, 4), (4, 31), (7, 33), (33, 192), (150, 384), (2, 4097), (1003, 516)]
 EPSILON = 1e-5
 
 

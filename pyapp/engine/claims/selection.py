@@ -160,7 +160,8 @@ def _first_indices(x: Tensor, count: int, dim: int, descending: bool) -> Any:
     outer, inner = prod(shape[:dim]), prod(shape[dim + 1 :])
     indices = empty_contiguous((*shape[:dim], count, *shape[dim + 1 :]) if x.shape else (), _dtype.int64, x.device)
     workers = max(1, min(outer * inner, 2 * get_num_threads()))
-    scratch = Storage(32 * min(length, 2 * count + 128) * workers, x.device)
+    own = x.device.backend.own_workspaces
+    scratch = x if own else Storage(32 * min(length, 2 * count + 128) * workers, x.device)
     K["sort"].launch(
         x.numel() >> (4 if count == length else 8), None, indices, x, scratch, CODES[x.dtype], outer, length, inner,
         count, int(descending), length * inner, inner, 1, workers,

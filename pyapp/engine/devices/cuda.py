@@ -23,6 +23,7 @@ from ..gpu import cublas, nvidia
 from ..gpu.card import Card, compiled
 from ..gpu.sources import Number, Plan, Step, operands, plans
 from ..native import DIMS, POINTER_BYTES, POINTERS, RECORD_BYTES, SIGNATURES, fail
+from ..storage import CACHE_LIMIT, trim_backend
 from ..thread_local import ThreadLocal
 
 ALIGNMENT = 64  # bytes
@@ -112,6 +113,7 @@ class Cuda(Backend):
         self.index = index
         self._plans = plans()
         self.kernels = set(self._plans)
+        self.cache_limit = max(CACHE_LIMIT, card.total_memory // 4)  # the driver takes milliseconds for large blocks
         self.limit: int | None = None  # bytes that `allocate` gives at most; None: what the card has
         self.allocated = self.peak = 0  # bytes that were allocated: now, and at most
         self.peak_in_use = 0  # the most of them that tensors held, but for small ones
@@ -204,6 +206,9 @@ class Cuda(Backend):
     def _memory(self, nbytes: int) -> int:
         """Memory of the device itself. MemoryError where there is none left."""
         address = self.card.allocate(nbytes)
+        if address is None:
+            trim_backend(self)
+            address = self.card.allocate(nbytes)
         if address is None:
             raise MemoryError(f"cannot allocate {nbytes:,} bytes on {self.card.name}: {self.describe_memory()}")
         return address
