@@ -222,7 +222,7 @@ def _peer_step(peer: Any, texts: int, tokens: int, compiled: bool) -> Call:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
-    return graph.replay
+    return lambda: (graph.replay(), step)[0]  # with what the step reads, which torch's graph does not keep
 
 
 def _decode(model: Llama2c, texts: int) -> Call:

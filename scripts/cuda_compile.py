@@ -8,11 +8,17 @@ registers.
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import sys
 import time
+from typing import Any
 
+from pyapp.engine.blocks.layout import BLOCK_TYPES
+from pyapp.engine.dtype import bfloat16, float16, float32, uint8
+from pyapp.engine.element_types import CODES
 from pyapp.engine.gpu import nvidia, sources
+from pyapp.engine.native import SIGNATURES
 from pyapp.errors import KernelError
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
@@ -37,6 +43,47 @@ def kernels_of(report: str) -> list[tuple[str, int, int, int]]:
     return found
 
 
+# Values of dims by which kernels choose their variants: numbers of rows, tokens, heads and columns; codes of types.
+SIZES_TRIED = (1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 64, 96, 128, 200, 256, 300)
+TYPES_TRIED = (*(CODES[kind] for kind in (float32, float16, bfloat16, uint8)), *(t.code for t in BLOCK_TYPES.values()))
+
+
+class _Dims:
+    """Dims that note which of them were asked for."""
+
+    def __init__(self) -> None:
+        self.values: dict[int, int] = {}
+
+    def __getitem__(self, at: int) -> int:
+        return self.values.setdefault(at, 1)
+
+
+def variants_of(kernel: str, variant: sources.Number) -> list[int]:
+    """Every number that the variants of a kernel have for the values that are tried, two sizes at a time."""
+    of_type = [*SIGNATURES[kernel].split("|")[1].split(), "type"].index("type")
+    dims: Any = _Dims()
+    for value in SIZES_TRIED:  # conditions hide dims that others decide about
+        for at in list(dims.values):
+            dims.values[at] = value
+        variant(dims)
+    names, found = [at for at in dims.values if at != of_type], set()
+    for kind, base in itertools.product(TYPES_TRIED if of_type in dims.values else (0,), (1, 9, 33, 300)):
+        for one, other in itertools.combinations_with_replacement(names, 2):
+            for x, y in itertools.product(SIZES_TRIED, repeat=2):
+                dims.values = dict.fromkeys(names, base) | {of_type: kind, one: x, other: y}
+                found.add(variant(dims))
+    return sorted(found)
+
+
+def units_of(source: str) -> list[tuple[str, int]]:
+    """What a source is compiled as on a card: each kernel with variants and each of its numbers, and the others."""
+    found = [("", sources.NO_VARIANT if source in sources.varied() else 0)]
+    for name, plan in sources.plans().items():
+        if plan.variant is not None and plan.steps[0].source == source:
+            found += [(name, number) for number in variants_of(name, plan.variant)]
+    return found
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sources", nargs="*", help="names of sources, as 'linear' (all by default)")
@@ -47,21 +94,27 @@ def main(arguments: list[str]) -> int:
     print(f"{nvidia.compiler_version()}: {len(names)} sources", flush=True)
     failed = 0
     for name in names:
+        headers = sources.headers_of(name)
         for architecture in options.architectures.split(","):
             began = time.monotonic()
-            try:
-                text, headers = sources.text_of(name), sources.headers_of(name)
-                image, report = nvidia.compile_source(f"native/cuda/{name}", text, headers, architecture)
-            except KernelError as error:
-                print(error, file=sys.stderr)
-                failed += 1
-                continue
-            kernels = kernels_of(report)
+            kernels: list[tuple[str, int, int, int]] = []
+            size = 0
+            for kernel, variant in units_of(name):
+                text = sources.text_of(name, kernel, variant)
+                try:
+                    image, report = nvidia.compile_source(f"native/cuda/{name}", text, headers, architecture)
+                except KernelError as error:
+                    print(f"{kernel} {variant}: {error}", file=sys.stderr)
+                    failed += 1
+                    continue
+                size += len(image)
+                own = {step.function for step in sources.plans()[kernel].steps} if kernel else None
+                kernels += [found for found in kernels_of(report) if own is None or found[0] in own]
             wide = [k for k in kernels if k[1] * threads[k[0]] > REGISTERS or k[2] > SPILLS]
             failed += bool(wide) or not kernels
             most = [max(column, default=0) for column in zip(*(k[1:] for k in kernels), strict=True)] or [0, 0, 0]
             print(
-                f"{name} {architecture}: {len(kernels)} kernels, {len(image):,} bytes, at most {most[0]} registers, "
+                f"{name} {architecture}: {len(kernels)} kernels, {size:,} bytes, at most {most[0]} registers, "
                 f"{most[1]} bytes spilled, {most[2]} bytes shared; {time.monotonic() - began:.1f} s", flush=True
             )  # fmt: skip
             for kernel, registers, spilled, _ in wide:

@@ -30,7 +30,7 @@ LAYERS = [
     },
     {"optim", "adapters"},
     {"models", "text", "train", "audio", "cuda", "distributed", "func", "datasets", "onnx", "vision"},
-    {"recipes", "autograd", "keras", "lab"},
+    {"recipes", "autograd", "keras", "lab", "accelerator"},
     {"tasks"},
     {"serve"},
     {"cli", "browser"},
@@ -46,6 +46,7 @@ NEIGHBOURS = {
     ("audio", "onnx"),  # networks for speech and speakers
     ("hub", "formats"),  # the index of a model in several files
     ("nn", "formats"),  # Weights opens files
+    ("utils", "formats"),  # a log for TensorBoard
     ("extension", "extension_arguments"), ("extension", "extension_cuda"),  # kernels of C, and of CUDA
     ("extension_cuda", "extension_arguments"),
 }  # fmt: skip

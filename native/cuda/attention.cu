@@ -137,10 +137,10 @@ DEVICE float score_of(const cached &c, float product, float slope, int64_t key, 
 
 enum { PIECE = 8, PART_COLUMNS = 32 * PIECE, PART_WARPS = 4 };
 
-#define MOST_PARTS 64
+#define MOST_PARTS 32
 #define FEW_TOKENS 8
 /* Parts that the keys are cut into: not by how many texts there are, whose results would depend on their company. */
-#define SPLITS MAX(1, MIN(PARTS(capacity *MAX(1, parts), 32), MOST_PARTS))
+#define SPLITS MAX(1, MIN(PARTS(capacity *MAX(1, parts), 128), MOST_PARTS))
 
 /* Columns first .. first + 7 of a row, as stored; zeros where they are not there. ALIGNED: rows begin
  * where 16 bytes (q8_0: 8) do, and have whole pieces. */

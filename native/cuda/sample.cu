@@ -5,7 +5,7 @@
  * never sorts. Weights are whole multiples of 2^-44 of the largest: their sums do not depend on the order of additions. */
 #include "gpu.h"
 
-enum { SAMPLE_THREADS = 512, DIGITS = 2048, UNIT_BITS = 44 };
+enum { DIGITS = 2048, UNIT_BITS = 44, AHEAD = 8 /* loads of a thread under way */ };
 
 /* The last token that is kept, or drawn. */
 struct place {
@@ -26,97 +26,139 @@ struct drawing {
     float largest, temperature, floor, low, high; /* kept weights: at least the floor, low .. high */
     place last;
 
-    DEVICE_MEMBER float weight(int64_t id) const
+    DEVICE_MEMBER float weight(float value) const
     {
-        return values[id] == largest ? 1.0f : expf((values[id] - largest) / temperature);
+        return value == largest ? 1.0f : expf((value - largest) / temperature);
     }
-    DEVICE_MEMBER bool has(int64_t id, float weight) const
+    DEVICE_MEMBER bool has(int64_t id, float value, float weight) const
     {
-        const uint32_t key = key_of(values[id]);
+        const uint32_t key = key_of(value);
         return (key > last.key || (key == last.key && id <= last.id)) && weight >= floor && weight >= low &&
                weight <= high;
     }
     /* Units of a kept token; 0 for others. */
-    DEVICE_MEMBER unsigned long long units(int64_t id) const
+    DEVICE_MEMBER unsigned long long units(int64_t id, float value) const
     {
-        const float own = weight(id);
-        return has(id, own) ? (unsigned long long)((double)own * (double)(1ull << UNIT_BITS)) : 0;
+        const float own = weight(value);
+        return has(id, value, own) ? (unsigned long long)((double)own * (double)(1ull << UNIT_BITS)) : 0;
     }
-    DEVICE_MEMBER unsigned long long one(int64_t id) const { return has(id, weight(id)) ? 1 : 0; }
+    DEVICE_MEMBER unsigned long long one(int64_t id, float value) const
+    {
+        return has(id, value, weight(value)) ? 1 : 0;
+    }
 };
 
-/* The sum of f(id), in every thread. */
-template <class T, class F> DEVICE T total_of(int64_t count, F f)
+/* f(id, value) of every token, whose values are loaded some at a time: one block has no others to wait beside. */
+template <class F> DEVICE void for_each_value(const float *values, int64_t count, F f)
+{
+    for (int64_t base = threadIdx.x; base < count; base += (int64_t)blockDim.x * AHEAD) {
+        float part[AHEAD];
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            const int64_t i = base + (int64_t)u * blockDim.x;
+            part[u] = i < count ? values[i] : 0.0f;
+        }
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            const int64_t i = base + (int64_t)u * blockDim.x;
+            if (i < count)
+                f(i, part[u]);
+        }
+    }
+}
+
+/* The sum of f(id, value), in every thread. */
+template <class T, class F> DEVICE T total_of(const drawing &d, F f)
 {
     T sum = 0;
-    FOR_THREADS(i, count) sum += f(i);
+    for_each_value(d.values, d.vocabulary, [&](int64_t i, float value) { sum += f(i, value); });
     return block_sum(sum);
 }
 
-/* Where the sum of amount(id), in the order of the tokens, first exceeds the goal; `otherwise` where it does not. */
+/* The first of `digits` sums, from the last on, with which `before` and those behind it exceed the goal; *before becomes
+ * what comes before it. -1 where there is none. By every thread; *found is in shared memory. */
+DEVICE int digit_of(const unsigned long long *sums, int digits, unsigned long long goal, unsigned long long *before,
+                    int64_t *found)
+{
+    if (WARP == 0) { /* lane 0 has the last digits */
+        const int each = digits / 32, top = digits - 1 - LANE * each;
+        unsigned long long own = 0, above = *before;
+        for (int i = 0; i < each; i++)
+            own += sums[top - i];
+        int lane = -1;
+        for (int from = 0; from < 32; from++) {
+            const unsigned long long part = __shfl_sync(EVERY_LANE, own, from);
+            if (lane < 0 && above + part > goal)
+                lane = from;
+            if (lane < 0)
+                above += part;
+        }
+        __syncwarp();
+        if (LANE == 0 && lane < 0)
+            *found = -1;
+        if (LANE == lane) {
+            int i = 0;
+            while (above + sums[top - i] <= goal)
+                above += sums[top - i++];
+            *found = top - i;
+            *before = above;
+        }
+    }
+    __syncthreads();
+    const int digit = (int)*found;
+    __syncthreads();
+    return digit;
+}
+
+/* Where the sum of amount(id, value), in the order of the tokens, first exceeds the goal; `otherwise` where it does not.
+ * Values are first told apart by their distance from the largest, in equal steps: these spread, while leading bits of a
+ * float do not, and few threads meet at one sum. */
 template <class F> DEVICE place find(const drawing &d, unsigned long long goal, place otherwise, F amount)
 {
     __shared__ unsigned long long sums[DIGITS], before;
     __shared__ int64_t found;
     uint32_t known = 0, mask = 0;
-    if (threadIdx.x == 0)
-        before = 0;                        /* of the tokens whose keys are larger */
-    for (int step = 0; step < 3; step++) { /* digits of 11, 11 and 10 bits */
-        const int shift = step == 2 ? 0 : 21 - 11 * step;
-        const uint32_t digits = step == 2 ? DIGITS / 2 : DIGITS;
+    const float step = 2 * d.temperature < 1e30f ? 40.0f * d.temperature / DIGITS : 1e30f; /* e^-40 is no unit */
+    const auto distance = [&](float value) {
+        const float steps = (d.largest - value) / step;
+        return steps < (float)(DIGITS - 1) ? DIGITS - 1 - (int)steps : 0;
+    };
+    int near = -1;
+    for (int pass = 0; pass < 4; pass++) { /* distance; digits of 11, 11 and 10 bits */
+        const int shift = pass == 3 ? 0 : 32 - 11 * pass;
+        const uint32_t digits = pass == 3 ? DIGITS / 2 : DIGITS;
         FOR_THREADS(i, DIGITS) sums[i] = 0;
+        if (pass == 0 && threadIdx.x == 0)
+            before = 0; /* of the tokens that come before those with the known digits */
         __syncthreads();
-        FOR_THREADS(i, d.vocabulary)
-        {
-            const uint32_t key = key_of(d.values[i]);
-            if ((key & mask) != known)
-                continue;
-            const unsigned long long own = amount(i);
+        for_each_value(d.values, d.vocabulary, [&](int64_t i, float value) {
+            const uint32_t key = key_of(value);
+            if (pass > 0 && (distance(value) != near || (key & mask) != known))
+                return;
+            const unsigned long long own = amount(i, value);
             if (own)
-                atomicAdd(&sums[key >> shift & (digits - 1)], own);
-        }
+                atomicAdd(&sums[pass == 0 ? (uint32_t)distance(value) : key >> shift & (digits - 1)], own);
+        });
         __syncthreads();
-        if (WARP == 0) { /* lane 0 has the largest digits */
-            const int each = (int)digits / 32, top = (int)digits - 1 - LANE * each;
-            unsigned long long own = 0;
-            for (int i = 0; i < each; i++)
-                own += sums[top - i];
-            unsigned long long above = 0;
-            int lane = -1;
-            for (int from = 0; from < 32; from++) {
-                const unsigned long long part = __shfl_sync(EVERY_LANE, own, from);
-                if (lane < 0 && before + above + part > goal)
-                    lane = from;
-                if (lane < 0)
-                    above += part;
-            }
-            __syncwarp();
-            if (LANE == 0 && lane < 0)
-                found = -1;
-            if (LANE == lane) {
-                unsigned long long sum = before + above;
-                int i = 0;
-                while (sum + sums[top - i] <= goal)
-                    sum += sums[top - i++];
-                found = top - i;
-                before = sum;
-            }
-        }
-        __syncthreads();
-        const int64_t digit = found;
-        __syncthreads();
+        const int digit = digit_of(sums, (int)digits, goal, &before, &found);
         if (digit < 0)
             return otherwise;
-        known |= (uint32_t)digit << shift;
-        mask |= (digits - 1) << shift;
+        if (pass == 0)
+            near = digit;
+        else {
+            known |= (uint32_t)digit << shift;
+            mask |= (digits - 1) << shift;
+        }
     }
     /* Among the tokens with this key by id: threads take pieces that follow one another. */
     const int64_t piece = PARTS(d.vocabulary, blockDim.x), first = piece * threadIdx.x;
     const int64_t end = first + piece < d.vocabulary ? first + piece : d.vocabulary;
-    unsigned long long own = 0;
-    for (int64_t i = first; i < end; i++)
-        own += key_of(d.values[i]) == known ? amount(i) : 0;
-    sums[threadIdx.x] = own;
+    sums[threadIdx.x] = 0;
+    __syncthreads();
+    for_each_value(d.values, d.vocabulary, [&](int64_t i, float value) {
+        if (key_of(value) == known)
+            atomicAdd(&sums[i / piece], amount(i, value));
+    });
     __syncthreads();
     if (threadIdx.x == 0) {
         unsigned long long sum = before;
@@ -125,7 +167,7 @@ template <class F> DEVICE place find(const drawing &d, unsigned long long goal, 
             sum += sums[thread++];
         int64_t i = thread * piece;
         for (;; i++) {
-            sum += key_of(d.values[i]) == known ? amount(i) : 0;
+            sum += key_of(d.values[i]) == known ? amount(i, d.values[i]) : 0;
             if (sum > goal)
                 break;
         }
@@ -141,19 +183,21 @@ template <class F> DEVICE place find(const drawing &d, unsigned long long goal, 
  * weights, found by bisection. */
 DEVICE void keep_typical(drawing &d, double typical)
 {
-    const double sum =
-        total_of<double>(d.vocabulary, [&](int64_t i) { return d.has(i, d.weight(i)) ? (double)d.weight(i) : 0.0; });
-    const double mean = total_of<double>(d.vocabulary, [&](int64_t i) {
-        const float own = d.weight(i);
-        return own > 0 && d.has(i, own) ? (double)own * (double)logf(own) : 0.0;
+    const double sum = total_of<double>(d, [&](int64_t i, float value) {
+        const float own = d.weight(value);
+        return d.has(i, value, own) ? (double)own : 0.0;
+    });
+    const double mean = total_of<double>(d, [&](int64_t i, float value) {
+        const float own = d.weight(value);
+        return own > 0 && d.has(i, value, own) ? (double)own * (double)logf(own) : 0.0;
     });
     const float center = (float)(mean / sum);
     float narrow = 0, wide = 256, low = 0, high = 2;
     for (int step = 0; step < 48; step++) {
         const float middle = narrow + (wide - narrow) * 0.5f, from = expf(center - middle), to = expf(center + middle);
-        const double mass = total_of<double>(d.vocabulary, [&](int64_t i) {
-            const float own = d.weight(i);
-            return own >= from && own <= to && d.has(i, own) ? (double)own : 0.0;
+        const double mass = total_of<double>(d, [&](int64_t i, float value) {
+            const float own = d.weight(value);
+            return own >= from && own <= to && d.has(i, value, own) ? (double)own : 0.0;
         });
         if (mass >= typical * sum) {
             wide = middle;
@@ -191,11 +235,13 @@ KERNEL(sample_f32, MIN(vocabulary, 1), 512, 0)
         __syncthreads();
         d.values = changed;
     }
-    FOR_THREADS(i, vocabulary)
-    {
-        bad |= logits[i] != logits[i];
-        largest = fmaxf(largest, d.values[i]);
-    }
+    int64_t lowest = vocabulary; /* id of the largest */
+    for_each_value(d.values, vocabulary, [&](int64_t i, float value) {
+        bad |= value != value;
+        lowest = value > largest ? i : lowest; /* a thread's ids rise */
+        largest = fmaxf(largest, value);
+    });
+    const float own = largest;
     d.largest = largest = block_largest(largest);
     bad = block_sum(bad) || largest == -INFINITE || (temperature > 0 && !(uniform[0] >= 0 && uniform[0] < 1));
     wrong_id = block_sum(wrong_id);
@@ -205,30 +251,27 @@ KERNEL(sample_f32, MIN(vocabulary, 1), 512, 0)
         return;
     }
     int32_t *token = (int32_t *)record.pointers[sample_f32_token];
-    int64_t lowest = vocabulary; /* id of the largest */
-    FOR_THREADS(i, vocabulary)
-    lowest = d.values[i] == largest && i < lowest ? i : lowest;
-    lowest = -block_largest(-lowest);
+    lowest = -block_largest(own == largest ? -lowest : -vocabulary);
     if (temperature <= 0) {
         if (threadIdx.x == 0)
             *token = (int32_t)lowest;
         return;
     }
     const place first = {key_of(largest), lowest};
-    const auto one = [&](int64_t i) { return d.one(i); };
-    const auto units = [&](int64_t i) { return d.units(i); };
+    const auto one = [&](int64_t i, float value) { return d.one(i, value); };
+    const auto units = [&](int64_t i, float value) { return d.units(i, value); };
     if (top_k > 0 && top_k < vocabulary)
         d.last = find(d, (unsigned long long)top_k - 1, d.last, one);
     const float top_p = record.floats[sample_f32_top_p], min_p = record.floats[sample_f32_min_p];
     const float typical = (float)record.dims[sample_f32_typical] * 0x1p-24f, smallest = 1.4e-45f;
     if (top_p > 0 && top_p < 1) {
-        const double goal = (double)total_of<unsigned long long>(vocabulary, units) * top_p;
+        const double goal = (double)total_of<unsigned long long>(d, units) * top_p;
         d.last = goal < 1 ? first : find(d, (unsigned long long)ceil(goal) - 1, d.last, units);
     }
     d.floor = min_p > smallest ? (min_p < 1.0f ? min_p : 1.0f) : smallest;
     if (typical > 0 && typical < 1)
         keep_typical(d, typical);
-    const double mass = (double)total_of<unsigned long long>(vocabulary, units) * (double)uniform[0];
+    const double mass = (double)total_of<unsigned long long>(d, units) * (double)uniform[0];
     const place drawn = find(d, (unsigned long long)mass, first, units);
     if (threadIdx.x == 0)
         *token = (int32_t)drawn.id;

@@ -3,11 +3,13 @@ entropy, mean and variance; kl_divergence takes two of the same kind. Arguments 
 effect).
 """
 
+from . import transforms as transforms
 from .continuous import Cauchy, Exponential, Gumbel, Laplace, LogNormal, Normal, Uniform
-from .discrete import Bernoulli, Categorical, Geometric, OneHotCategorical
+from .discrete import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson
 from .distribution import Distribution, Independent
 from .divergence import kl_divergence
 from .gamma import Beta, Chi2, Dirichlet, Gamma, StudentT
+from .mixture import MixtureSameFamily
 from .multivariate_normal import MultivariateNormal
 from .transformed import (
     AffineTransform,
@@ -21,8 +23,9 @@ from .transformed import (
 )
 
 __all__ = [
-    "AffineTransform", "Bernoulli", "Beta", "Categorical", "Cauchy", "Chi2", "ComposeTransform", "Dirichlet",
-    "Distribution", "ExpTransform", "Exponential", "Gamma", "Geometric", "Gumbel", "HalfNormal", "Independent",
-    "Laplace", "LogNormal", "MultivariateNormal", "Normal", "OneHotCategorical", "SigmoidTransform", "StudentT",
-    "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "kl_divergence",
+    "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "ComposeTransform",
+    "Dirichlet", "Distribution", "ExpTransform", "Exponential", "Gamma", "Geometric", "Gumbel", "HalfNormal",
+    "Independent", "Laplace", "LogNormal", "MixtureSameFamily", "MultivariateNormal", "Normal", "OneHotCategorical",
+    "Poisson", "SigmoidTransform", "StudentT", "TanhTransform", "Transform", "TransformedDistribution", "Uniform",
+    "kl_divergence",
 ]  # fmt: skip

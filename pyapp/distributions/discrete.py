@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..engine import no_grad
 from ..engine.dtype import int64
-from ..engine.ops import log_softmax, multinomial, rand, softmax
+from ..engine.lazy import np
+from ..engine.ops import as_tensor, log_softmax, multinomial, rand, randint, softmax
 from ..engine.ops.embedding_lookup import one_hot
 from ..engine.tensor import Tensor
 from ..engine.user_errors import describe
@@ -17,6 +19,12 @@ def _one_of(name: str, probs: Any, logits: Any) -> Any:
     if (probs is None) == (logits is None):
         raise ValueError(f"{name}: give either probs or logits")
     return as_tensors(logits if probs is None else probs)[0]
+
+
+def _drawn(draw: Callable[[Any], Any], like: Tensor) -> Tensor:
+    """What NumPy draws, from a seed of the default generator, in the dtype and on the device of a parameter."""
+    found = draw(np.random.default_rng(int(randint(0, 2**31 - 1, (1,)).item())))
+    return as_tensor(np.asarray(found, "float64")).to(like.dtype).to(like.device)
 
 
 class _Binary(Distribution):
@@ -88,6 +96,60 @@ class Geometric(_Binary):
 
     def entropy(self) -> Tensor:
         return Bernoulli(logits=self.logits).entropy() / self.probs
+
+
+class Binomial(_Binary):
+    """How many of `total_count` trials have the outcome 1."""
+
+    def __init__(
+        self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: Any = None
+    ) -> None:  # fmt: skip
+        super().__init__(probs, logits)
+        self.total_count, self._given = as_tensors(total_count, self._given)
+        self._batch_shape = tuple(self._given.shape)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total_count * self.probs
+
+    @property
+    def variance(self) -> Tensor:
+        return self.mean * (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with no_grad():
+            counts = self.total_count.to("int64").cpu().numpy()
+            shape = self._extended_shape(sample_shape)
+            return _drawn(lambda draws: draws.binomial(counts, self.probs.cpu().numpy(), shape), self._given)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        n, logits = self.total_count, self.logits
+        ways = (n + 1).lgamma() - (value + 1).lgamma() - (n - value + 1).lgamma()
+        return ways + value * logits - n * (logits.clamp(0) + (-logits.abs()).exp().log1p())
+
+
+class Poisson(Distribution):
+    """The number of events at a mean rate."""
+
+    def __init__(self, rate: Any, validate_args: Any = None) -> None:
+        (self.rate,) = as_tensors(rate)
+        super().__init__(self.rate.shape)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.rate
+
+    @property
+    def variance(self) -> Tensor:
+        return self.rate
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with no_grad():
+            shape = self._extended_shape(sample_shape)
+            return _drawn(lambda draws: draws.poisson(self.rate.cpu().numpy(), shape), self.rate)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return value.xlogy(self.rate) - self.rate - (value + 1).lgamma()
 
 
 class Categorical(Distribution):

@@ -25,6 +25,7 @@ from .autograd import STATE, Node
 from .device import cpu
 from .launch import MissingKernel, capturing, refuse_capture
 from .operands import as_tensor
+from .out_arguments import into_out
 from .tensor import Tensor, set_attribute, set_node, set_requires_grad
 from .user_errors import MISTAKES, describe, names_itself, tell
 
@@ -241,6 +242,8 @@ def _dispatcher(operation: Op) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             if kwargs or not args:
+                if "out" in kwargs:
+                    return into_out(call, args, kwargs)
                 found = operation._by_position(args, kwargs)
                 if found is None:
                     return operation._by_name(args, kwargs)

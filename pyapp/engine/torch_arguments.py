@@ -10,6 +10,8 @@ from types import FunctionType
 from typing import Any
 
 from .op import _NUMPY_NAMES, Op, named_first
+from .out_arguments import into_out
+from .tensor import Tensor
 from .user_errors import MISTAKES, named, tell, unnamed
 
 _OWN = {"x", "a", "weights"}  # the engine's names of the argument that torch calls `input`
@@ -38,6 +40,8 @@ def by_torch_names(function: Any, name: str, arguments: tuple[str, ...] = (), al
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             if kwargs:
+                if "out" in kwargs:
+                    return into_out(call, args, kwargs)
                 for theirs, ours in usual:
                     if theirs in kwargs:
                         kwargs[ours] = kwargs.pop(theirs)
@@ -76,12 +80,16 @@ def as_factory(function: Any) -> Any:
         body = body.__wrapped__
     code = getattr(body, "__code__", None)
     known = () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    takes_dtype = "dtype" in known
     lacks = [name for name in ("device", "requires_grad") if name not in known]
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if not kwargs:
             return function(*args)
+        if "out" in kwargs:
+            more = {"dtype": kwargs["out"].dtype} if takes_dtype and isinstance(kwargs["out"], Tensor) else {}
+            return into_out(call, args, {**more, **kwargs})
         for name in _ACCEPTED & kwargs.keys():
             del kwargs[name]
         more = {name: kwargs.pop(name) for name in lacks if name in kwargs}

@@ -22,6 +22,7 @@ from ..errors import (
 )
 from .device import Device
 from .dtype import DType
+from .out_arguments import into_out
 from .tensor import Tensor
 
 # Conversions of built-in errors. Others pass unchanged: errors of files, of the user's Python code. Of MemoryErrors,
@@ -121,7 +122,7 @@ def named(function: Any, name: str | None = None) -> Any:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            return into_out(function, args, kwargs) if "out" in kwargs else function(*args, **kwargs)
         except MISTAKES as error:
             tell(error, name, args, kwargs)
             raise

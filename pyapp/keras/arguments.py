@@ -8,15 +8,20 @@ from collections.abc import Callable
 from typing import Any
 
 from ..engine import Tensor, as_dtype, ops
+from ..engine.lazy import np
 from ..train.batches import is_array
+from ..train.floats import floatx
 from .settings import SETTINGS
 
 __all__ = ["as_floats", "as_tensor", "axes_of", "channels_last", "is_channels_first", "sum_dtype"]
 
 
 def as_tensor(x: Any, dtype: Any = None) -> Tensor:
-    """A tensor. Whole numbers that are no array are int32, as in Keras, or int64 where they are too large for that."""
+    """A tensor. Whole numbers that are no array are int32, as in Keras, or int64 where they are too large for that;
+    floats that are none have the dtype of `set_floatx`."""
     found = ops.as_tensor(x)
+    if found.dtype.name == "float32" and not is_array(x) and not _has_arrays(x) and floatx() != "float32":
+        found = ops.as_tensor(np.asarray(x, "float64")).to(floatx())
     if dtype is not None:
         return found.to(as_dtype(dtype))
     if found.dtype.name != "int64" or is_array(x) or _has_arrays(x):
@@ -30,9 +35,9 @@ def _has_arrays(x: Any) -> bool:
 
 
 def as_floats(x: Any) -> Tensor:
-    """Floats as they are, whole numbers and truth values in float32."""
+    """Floats as they are, whole numbers and truth values in the dtype of `set_floatx`."""
     values = as_tensor(x)
-    return values if values.dtype.is_floating_point else values.float()
+    return values if values.dtype.is_floating_point else values.to(floatx())
 
 
 def axes_of(axis: Any, x: Tensor) -> list[int]:

@@ -25,8 +25,8 @@ __all__ = [
 
 
 def standardize_dtype(dtype: Any) -> str:
-    """The name of a dtype of NumPy, Python or pyapp; float32 for None."""
-    return "float32" if dtype is None else as_dtype(dtype).name
+    """The name of a dtype of NumPy, Python or pyapp; that of `set_floatx` for None."""
+    return floatx() if dtype is None else as_dtype(dtype).name
 
 
 def is_float_dtype(dtype: Any) -> bool:
@@ -45,7 +45,7 @@ def is_keras_tensor(x: Any) -> bool:
 def result_type(*dtypes: Any) -> str:
     """The dtype of a result of operands of these dtypes."""
     if not dtypes:
-        return "float32"
+        return floatx()
     found = as_dtype(dtypes[0])
     for other in dtypes[1:]:
         found = promote_types(found, as_dtype(other))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ..engine import as_dtype
-from ..train import progress
+from ..train import floats, progress
+from ..train.floats import floatx
 from . import dtype_policies
 from .settings import SETTINGS
 
@@ -30,15 +31,10 @@ def set_backend(backend: str) -> None:
         raise ValueError(f"set_backend: pyapp computes by itself, there is no backend {backend!r:.40}")
 
 
-def floatx() -> str:
-    """The dtype of weights that are given none."""
-    return "float32"
-
-
 def set_floatx(value: str) -> None:
-    """NotImplementedError for another dtype than float32: a layer takes `dtype` instead."""
-    if as_dtype(value).name != "float32":
-        raise NotImplementedError(f"set_floatx: the default is float32; give the layers dtype={value!r} instead")
+    """Sets the dtype of layers, losses, metrics, arrays of data and functions of keras.ops that are given none, from
+    now on: bfloat16, float16, float32 or float64. A policy of `set_dtype_policy` goes before it for layers."""
+    floats.set_floatx(value)
 
 
 def epsilon() -> float:
@@ -67,7 +63,7 @@ def set_image_data_format(data_format: str) -> None:
 
 def dtype_policy() -> dtype_policies.DTypePolicy:
     """The dtypes of weights and computation of layers that are given no `dtype`."""
-    return dtype_policies.DTypePolicy(SETTINGS.dtype_policy)
+    return dtype_policies.DTypePolicy()
 
 
 def set_dtype_policy(policy: Any) -> None:

@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from ..engine import DType, Tensor, no_grad, ops
 from ..engine.dtype import as_dtype
@@ -22,6 +22,7 @@ from ..engine.thread_local import ThreadLocal
 from ..errors import FileFormatError, OperationError
 from ..nn.module import Module
 from ..nn.parameter import Parameter
+from ..train.floats import floatx
 from ..train.names import clear_names, unique_name
 from ..train.variable import Variable, as_variable
 from . import constraints, dtype_policies, initializers, regularizers
@@ -29,6 +30,7 @@ from .collections import LayerDict, LayerList, tracked
 from .dtype_policies import DTypePolicy, DTypePolicyMap
 from .lookup import Configured, registered
 from .masking import mask_of, set_mask
+from .settings import SETTINGS
 from .weight_attributes import autocast_dtype, autocasts, declare, weights_read_in
 
 Shape = tuple[int | None, ...]
@@ -50,8 +52,9 @@ _thread = _Thread()
 
 
 def clear_session() -> None:
-    """Starts the numbers of automatic names again."""
+    """Starts the numbers of automatic names again, and forgets the policy of `set_dtype_policy`."""
     clear_names()
+    SETTINGS.dtype_policy = None
 
 
 @contextmanager
@@ -99,11 +102,11 @@ def flatten(structure: Any) -> list[Any]:
 
 class KerasTensor:
     """A batch that is not there yet: its shape, with None where a size is unknown, its dtype, and its call. Texts have
-    the dtype "string"; their batches are NumPy arrays."""
+    the dtype "string"; their batches are NumPy arrays. None is the dtype of `set_floatx`."""
 
-    def __init__(self, shape: Iterable[int | None], dtype: Any = "float32", name: str | None = None) -> None:
+    def __init__(self, shape: Iterable[int | None], dtype: Any = None, name: str | None = None) -> None:
         self.shape: Shape = tuple(shape)
-        self.dtype = "string" if isinstance(dtype, str) and dtype == "string" else as_dtype(dtype).name
+        self.dtype = "string" if isinstance(dtype, str) and dtype == "string" else as_dtype(dtype or floatx()).name
         self.name = name or unique_name("keras_tensor")
         self.call: Call | None = None  # None for an input of a model
         self.mask_dims = 0  # how many dims the mask has that comes with it; 0: there is none
@@ -304,6 +307,7 @@ class Layer(Configured, Module):
     """
 
     supports_masking = False
+    converted: Mapping[str, Callable[[Any], Any]] = {}  # attributes that may be written as arguments of their names are
     input_spec: Any = None  # an InputSpec, or one for each of the first argument's tensors
 
     def __init__(
@@ -339,6 +343,9 @@ class Layer(Configured, Module):
                 gone = {id(layer) for layer in (before.values() if isinstance(before, dict) else before)}
                 for key in [key for key, layer in self._modules.items() if id(layer) in gone]:
                     del self._modules[key]
+            if name in self.converted:
+                value = self.converted[name](value)
+                self._remember(name, value)
             value = tracked(self, name, value)
             if isinstance(value, Variable) and not getattr(value, "is_parameter", False):  # a weight made outside
                 if all(value is not known for known in (*self._buffers.values(), *self._weight_order)):
@@ -346,6 +353,12 @@ class Layer(Configured, Module):
             if isinstance(value, Variable) and self.is_mixed and not getattr(value, "_keeps_dtype", False):
                 declare(type(self), name)
         super().__setattr__(name, value)
+
+    def _remember(self, name: str, value: Any) -> None:
+        """Lets `get_config` give another value of an argument than the constructor was given."""
+        given = self._arguments or {}
+        if name in given and self.converted[name](given[name]) is not value:
+            self.__dict__["_arguments"] = {**given, name: value}
 
     # -- dtypes
 
@@ -576,6 +589,13 @@ class Layer(Configured, Module):
     def count_params(self) -> int:
         """The number of elements of all weights."""
         return sum(w.numel() for w in self.weights)
+
+    def quantize(self, mode: Any = None, **_: Any) -> NoReturn:
+        """NotImplementedError: the weights of Keras' layers are not quantised here."""
+        raise NotImplementedError(
+            f"{self.name}: Keras' layers are not quantised; `pyapp quantize` writes quantised weights for the models "
+            "of docs/models.md, and a policy such as mixed_bfloat16 computes in short floats"
+        )
 
     # -- losses
 
@@ -982,7 +1002,7 @@ def Input(
     if (shape is None) == (batch_shape is None):
         raise ValueError("Input: takes shape, that of one example, or batch_shape")
     sizes = tuple(batch_shape) if shape is None else (batch_size, *((shape,) if isinstance(shape, int) else shape))
-    return KerasTensor(sizes, dtype or "float32", name or unique_name("input_layer"))
+    return KerasTensor(sizes, dtype, name or unique_name("input_layer"))
 
 
 class InputLayer(Layer):

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..engine import DType, Tensor, as_dtype
 from ..engine import ops as engine_ops
+from ..train.floats import floatx
 from .settings import SETTINGS
 
 __all__ = ["DTypePolicy", "DTypePolicyMap", "FloatDTypePolicy", "deserialize", "get", "serialize"]
@@ -26,7 +27,7 @@ class DTypePolicy:
     quantization_mode = None
 
     def __init__(self, name: str | None = None) -> None:
-        name = SETTINGS.dtype_policy if name is None else name
+        name = (SETTINGS.dtype_policy or floatx()) if name is None else name
         if not isinstance(name, str):
             raise TypeError(f"DTypePolicy: takes a name such as 'mixed_bfloat16', not {name!r:.60}")
         if re.fullmatch(rf"({'|'.join(_QUANTIZED)})(_.*)?_from_.*", name):

@@ -181,7 +181,7 @@ def _write_values(file: Any, path: str, optimizer: Any, values: list[Any]) -> No
 
 def _values(optimizer: Any) -> list[Any]:
     """What Keras stores of an optimiser, in its order."""
-    values: list[Any] = [np.int32(optimizer.iterations)]
+    values: list[Any] = [np.int32(optimizer.batches)]
     if optimizer.schedule is None:
         values.append(np.float32(optimizer.learning_rate))
     values += [state.numpy() for state in _ordered(optimizer)]
@@ -390,7 +390,7 @@ def _read_values(optimizer: Any, weights: list[Tensor], file: WeightsFile, path:
         with no_grad():
             for state, name in zip(states, names, strict=True):
                 state.copy_(ops.as_tensor(np.ascontiguousarray(file.read(group, name))).reshape(tuple(state.shape)))
-    optimizer.iterations = steps
+    optimizer.batches = steps
     return True
 
 

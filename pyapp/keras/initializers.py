@@ -10,6 +10,7 @@ from ..engine.dtype import as_dtype
 from ..engine.ops import fourier
 from ..engine.ops.random import Generator
 from ..nn import init
+from ..train.floats import floatx
 from .lookup import Configured, Lookup
 from .lookup import serialize as serialize
 
@@ -39,8 +40,8 @@ def fans(shape: tuple[int, ...], input_axes: Any = None, output_axes: Any = None
 class Initializer(Configured):
     """Base: `initializer(shape, dtype)` gives a tensor. One of your own writes `__call__`."""
 
-    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
-        return self.fill(ops.empty(tuple(shape), dtype="float32")).to(as_dtype(dtype))
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+        return self.fill(ops.empty(tuple(shape), dtype="float32")).to(as_dtype(dtype or floatx()))
 
     def fill(self, x: Tensor) -> Tensor:
         """Writes the values, in place."""

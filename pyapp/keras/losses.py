@@ -11,6 +11,7 @@ from typing import Any
 
 from ..engine import Tensor, as_dtype, ops
 from ..nn import functional as F
+from ..train.floats import floatx
 from ..train.metrics import in_float32, of_tensors, same_shape
 from .arguments import axes_of
 from .lookup import Configured, Lookup
@@ -143,7 +144,8 @@ def categorical_crossentropy(
 def sparse_categorical_crossentropy(
     y_true: Tensor, y_pred: Tensor, from_logits: bool = False, ignore_class: int | None = None, axis: int = -1
 ) -> Tensor:
-    """Of class numbers (B, ...) and predictions (B, ..., classes)."""
+    """Of class numbers (B, ...) and predictions (B, ..., classes). Where the class is `ignore_class` it is 0, and means
+    do not count it."""
     classes = y_true.squeeze(-1) if y_true.ndim == y_pred.ndim and y_true.shape[-1] == 1 else y_true
     if classes.dtype.is_floating_point or classes.dtype.name == "bool":
         classes = classes.to("int64")
@@ -165,7 +167,8 @@ def sparse_categorical_crossentropy(
             f"sparse_categorical_crossentropy: labels are classes 0 … {flat.shape[1] - 1}, got {int(classes.min())} … "
             f"{int(classes.max())}"
         ) from error
-    return found.reshape(classes.shape)
+    found = found.reshape(classes.shape)
+    return found if ignore_class is None else set_mask(found, classes != ignore_class)
 
 
 @of_tensors
@@ -286,9 +289,8 @@ class Loss(Configured):
         if reduction not in REDUCTIONS:
             raise ValueError(f"reduction is one of {REDUCTIONS}, not {reduction!r}")
         self.name, self.reduction = name or type(self).__name__, reduction
-        self.dtype = (
-            None if dtype is None else as_dtype(dtype).name
-        )  # of the computation; None: float32 for shorter floats, else that of the inputs
+        # Of the computation; None: float32 for shorter floats, else that of the inputs.
+        self.dtype = None if dtype is None and floatx() == "float32" else as_dtype(dtype or floatx()).name
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         raise NotImplementedError

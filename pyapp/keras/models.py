@@ -14,6 +14,7 @@ from ..engine.lazy import np
 from ..train import fit as loops
 from ..train.batches import as_batch, batches_of, class_weighted, is_array
 from ..train.callbacks import CallbackList, History
+from ..train.floats import floatx
 from ..train.metrics import Mean, Metric
 from ..train.progress import ProgressBar
 from . import optimizers, saving
@@ -256,7 +257,7 @@ class Model(Layer):
         """Makes the weights of a subclass: a call with zeros of the shapes, the batch's size (or None) first."""
         if self.graph is None and input_shape is not None and not self.built:
             self.built = True  # the call shall not build again
-            self._first_inputs = map_shapes(lambda shape: {"batch_shape": list(shape), "dtype": "float32"}, input_shape)
+            self._first_inputs = map_shapes(lambda shape: {"batch_shape": list(shape), "dtype": floatx()}, input_shape)
             self.compute_output_shape(input_shape)
 
     def _build_for(self, inputs: Any) -> None:
@@ -900,8 +901,8 @@ def _single(tensors: Any) -> Any:
 def _track(tracker: Mean, value: Tensor, examples: int) -> None:
     """Adds the mean of a batch to a mean over all examples."""
     with no_grad():
-        tracker.add("total", value.detach().float() * float(examples))
-        tracker.add("count", ops.full((), float(examples), device=value.device))
+        tracker.add("total", value.detach().to(tracker.dtype) * float(examples))
+        tracker.add("count", ops.full((), float(examples), dtype=tracker.dtype, device=value.device))
 
 
 def _unflatten(structure: Any, values: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..engine import Tensor, as_dtype, ops
 from ..nn import functional as F
+from ..train.floats import floatx
 from . import losses
 from .arguments import as_tensor, axes_of, channels_last, is_channels_first
 
@@ -316,7 +317,7 @@ def one_hot(x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse:
     """1 at the number of each class, 0 at the others, along a new axis; zeros for numbers that are no class."""
     _no_sparse("one_hot", sparse)
     ids = as_tensor(x).to("int64")
-    found = (ids.unsqueeze(-1) == ops.arange(num_classes, device=ids.device)).to(as_dtype(dtype or "float32"))
+    found = (ids.unsqueeze(-1) == ops.arange(num_classes, device=ids.device)).to(as_dtype(dtype or floatx()))
     return found if axis == -1 else found.movedim(-1, axis)
 
 

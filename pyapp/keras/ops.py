@@ -18,6 +18,7 @@ import pyapp
 from ..engine import Tensor, as_dtype
 from ..engine.autograd_function import Function as AutogradFunction
 from ..train.batches import is_array
+from ..train.floats import floatx
 from . import (
     activations,
     control_flow,
@@ -60,7 +61,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
     """start, start + step, … below stop; one number is the stop. int32 for whole numbers, float32 otherwise."""
     first, last = (0, start) if stop is None else (start, stop)
     whole = builtins.all(isinstance(value, int) for value in (first, last, step or 1))
-    return pyapp.arange(first, last, step or 1, dtype=as_dtype(dtype or ("int32" if whole else "float32")))
+    return pyapp.arange(first, last, step or 1, dtype=as_dtype(dtype or ("int32" if whole else floatx())))
 
 
 def size(x: Any) -> int:
@@ -208,7 +209,7 @@ def append(x1: Tensor, x2: Tensor, axis: int | None = None) -> Tensor:
 
 
 def identity(n: int, dtype: Any = None) -> Tensor:
-    return pyapp.eye(n, dtype=as_dtype(dtype or "float32"))
+    return pyapp.eye(n, dtype=as_dtype(dtype or floatx()))
 
 
 def ndim(x: Any) -> int:
@@ -244,22 +245,22 @@ def triu(x: Tensor, k: int = 0) -> Tensor:
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
-    return pyapp.tril(pyapp.ones(N, N if M is None else M, dtype=as_dtype(dtype or "float32")), k)
+    return pyapp.tril(pyapp.ones(N, N if M is None else M, dtype=as_dtype(dtype or floatx())), k)
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
     rows, columns = pyapp.arange(N).unsqueeze(-1), pyapp.arange(N if M is None else M)
-    return (columns - rows == k).to(as_dtype(dtype or "float32"))
+    return (columns - rows == k).to(as_dtype(dtype or floatx()))
 
 
 def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0
 ) -> Any:
     """`num` numbers from start to stop, without the last one if not `endpoint`."""
-    first, last = (as_tensor(value).float() for value in (start, stop))
+    first, last = (as_floats(value) for value in (start, stop))
     count = builtins.max(num - 1 if endpoint else num, 1)
-    steps = pyapp.arange(num, dtype=as_dtype("float32")).reshape(-1, *(1,) * (last - first).ndim)
-    found = (first + steps * ((last - first) / count)).to(as_dtype(dtype or "float32")).movedim(0, axis)
+    steps = pyapp.arange(num, dtype=as_dtype(floatx())).reshape(-1, *(1,) * (last - first).ndim)
+    found = (first + steps * ((last - first) / count)).to(as_dtype(dtype or floatx())).movedim(0, axis)
     return (found, (last - first) / count) if retstep else found
 
 
@@ -284,7 +285,7 @@ def saturate_cast(x: Tensor, dtype: Any) -> Tensor:
 
 def _of_shape(make: Any, shape: Any, dtype: Any, *value: Any) -> Tensor:
     sizes = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
-    return make(sizes, *value, dtype=as_dtype(dtype or "float32"))
+    return make(sizes, *value, dtype=as_dtype(dtype or floatx()))
 
 
 def zeros(shape: Any, dtype: Any = None) -> Tensor:
@@ -302,7 +303,7 @@ def empty(shape: Any, dtype: Any = None) -> Tensor:
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
     if isinstance(fill_value, (bool, int, float)):
         return _of_shape(pyapp.full, shape, dtype, fill_value)
-    return as_tensor(fill_value, dtype or "float32").expand(tuple(shape)).clone()
+    return as_tensor(fill_value, dtype or floatx()).expand(tuple(shape)).clone()
 
 
 def zeros_like(x: Any, dtype: Any = None) -> Tensor:
@@ -327,16 +328,16 @@ def logspace(
 ) -> Tensor:
     """`base` to the powers of `linspace`."""
     powers = linspace(start, stop, num, endpoint, axis=axis)
-    return pyapp.pow(float(base), powers).to(as_dtype(dtype or "float32"))
+    return pyapp.pow(float(base), powers).to(as_dtype(dtype or floatx()))
 
 
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Tensor:
     """`num` numbers from start to stop, each the same multiple of the one before."""
-    first, last = (as_tensor(value).float() for value in (start, stop))
+    first, last = (as_floats(value) for value in (start, stop))
     if bool(((first == 0) | (last == 0) | (first.sign() != last.sign())).any()):
         raise ValueError("geomspace: start and stop have the same sign and are not 0")
     powers = linspace(first.abs().log(), last.abs().log(), num, endpoint, axis=axis).exp()
-    return (powers * first.sign()).to(as_dtype(dtype or "float32"))
+    return (powers * first.sign()).to(as_dtype(dtype or floatx()))
 
 
 def bitwise_invert(x: Any) -> Tensor:

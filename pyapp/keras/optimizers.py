@@ -12,12 +12,14 @@ from inspect import signature
 from math import sqrt
 from typing import Any
 
-from ..engine import Tensor, no_grad, ops
+from ..engine import Tensor, float32, no_grad, ops
 from ..engine.element_programs import ElementProgram, HeldNumbers, Numbers
-from ..engine.launch import recorder, stop_capture
+from ..engine.launch import recorder, run_at_replays, stop_capture
 from ..engine.lazy import np
 from ..engine.ops.element_updates import update_elements
-from ..engine.ops.optimizer_steps import adamw_step
+from ..engine.ops.optimizer_steps import COMBINED, adamw_step
+from ..engine.storage import Storage
+from ..engine.tensor import make
 from . import schedules
 from .lookup import Configured, Lookup, as_json
 from .lookup import serialize as serialize
@@ -156,7 +158,9 @@ class Optimizer(Configured):
     @property
     def learning_rate(self) -> Setting:
         """The learning rate of the next step: a number, with the methods `numpy` and `assign` of Keras."""
-        return Setting(self, self._rate if self.schedule is None else float(self.schedule(self.iterations)))
+        if self.schedule is None:
+            return Setting(self, self._rate)
+        return Setting(self, float(self.schedule(self.batches)))  # as in Keras, not that of the steps
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
@@ -166,6 +170,15 @@ class Optimizer(Configured):
         if self.schedule is not None:
             raise TypeError(f"{type(self).__name__}: the learning rate follows a schedule and cannot be set")
         self._rate = float(value)
+
+    @property
+    def batches(self) -> int:
+        """How many gradients were applied: steps, or with `gradient_accumulation_steps` so many for each step."""
+        return self.iterations * (self.gradient_accumulation_steps or 1) + self._gathered
+
+    @batches.setter
+    def batches(self, count: int) -> None:
+        self.iterations, self._gathered = divmod(count, self.gradient_accumulation_steps or 1)
 
     def exclude_from_weight_decay(self, var_list: Iterable[Tensor]) -> None:
         """Weights that do not decay."""
@@ -202,6 +215,7 @@ class Optimizer(Configured):
         with no_grad():
             if self.loss_scale_factor is not None:
                 pairs = [(g / self.loss_scale_factor, w) for g, w in pairs]
+            rate = self.learning_rate
             given = self._mean_gradients(pairs) if self.gradient_accumulation_steps else [g for g, _ in pairs]
             if given is None:
                 return
@@ -212,14 +226,16 @@ class Optimizer(Configured):
                 decays = self._decays(weight)
                 numbers = by_decay.get(decays)
                 if numbers is None:
-                    numbers = self.numbers(self.learning_rate, decays)
+                    numbers = self.numbers(rate, decays)
                     by_decay[decays] = numbers = HeldNumbers(numbers) if recording is not None else numbers
                 self.launch(weight, grad, self._kept[id(weight)], numbers)
+            averaging: Any = self._averaging()
+            averaging = HeldNumbers(averaging) if recording is not None else averaging
             if self.use_ema:
-                self._average([w for _, w in pairs])
+                self._average([w for _, w in pairs], averaging)
             self.iterations += 1
         if recording is not None:
-            recording.actions.append(lambda: self._renew(by_decay))
+            recording.actions.append(lambda: self._renew(by_decay, averaging))
 
     def _mean_gradients(self, pairs: list[tuple[Any, Tensor]]) -> list[Tensor] | None:
         """The mean of the gradients since the last step, if this is the time of a step; else they are kept."""
@@ -237,14 +253,18 @@ class Optimizer(Configured):
             total.zero_()
         return means
 
-    def _average(self, weights: list[Tensor]) -> None:
-        """Adds the weights to their moving averages; the first step begins them."""
+    def _averaging(self) -> tuple[float, float]:
+        """The shares of the average so far and of the weights; the first step begins the averages."""
+        momentum = self.ema_momentum if self.iterations else 0.0
+        return momentum, 1 - momentum
+
+    def _average(self, weights: list[Tensor], numbers: Numbers) -> None:
+        """Adds the weights to their moving averages."""
         frequency = self.ema_overwrite_frequency
         if frequency:
             stop_capture(f"{type(self).__name__} writes averages into the weights: only some steps do")
-        momentum = self.ema_momentum if self.iterations else 0.0
         for weight in weights:
-            self._beside[id(weight)]["average"].mul_(momentum).add_(weight * (1 - momentum))
+            update_elements(self._beside[id(weight)]["average"], (weight.detach(),), COMBINED, numbers)
         if frequency and (self.iterations + 1) % frequency == 0:
             self._write_averages(weights)
 
@@ -265,11 +285,16 @@ class Optimizer(Configured):
             with no_grad():
                 self._write_averages(var_list)
 
-    def _renew(self, by_decay: dict[bool, HeldNumbers]) -> None:
+    def uncount(self) -> None:
+        """Takes the last step back that was counted, but has changed nothing."""
+        self.iterations -= 1
+
+    def _renew(self, by_decay: dict[bool, HeldNumbers], averaging: HeldNumbers) -> None:
         """Writes the numbers of the next step for a replay of a Graph, and counts the step."""
         rate = self.learning_rate
         for decays, held in by_decay.items():
             held.renew(self.numbers(rate, decays))
+        averaging.renew(self._averaging())
         self.iterations += 1
 
     def _clipped(self, grads: list[Tensor]) -> list[Tensor]:
@@ -303,7 +328,7 @@ class Optimizer(Configured):
         """The number of steps, the learning rate, and the states of the weights in the order of `build`."""
         return {
             "iterations": self.iterations, "learning_rate": self._rate,
-            "states": [self._states(w) for w in self._weights],
+            "states": [self._states(w) for w in self._weights], "scaling": {"gathered": self._gathered},
         }  # fmt: skip
 
     def _states(self, weight: Tensor) -> dict[str, Tensor]:
@@ -323,6 +348,7 @@ class Optimizer(Configured):
                 for name, value in entry.items():
                     self._states(weight)[name].copy_(value)
         self.iterations, self._rate = int(state["iterations"]), float(state["learning_rate"])
+        self._gathered = int(state.get("scaling", {}).get("gathered", 0))
 
 
 class SGD(Optimizer):
@@ -884,7 +910,11 @@ class Muon(Optimizer):
 
 class LossScaleOptimizer(Optimizer):
     """Another optimiser for gradients of short floats: the loss is multiplied by a scale, which doubles after
-    `dynamic_growth_steps` steps; steps whose gradients are not finite are left out, and halve it."""
+    `dynamic_growth_steps` steps; steps whose gradients are not finite are left out, and halve it.
+
+    A step in a Graph writes the weights and states back that it began with, if a gradient is not finite, and says so in
+    `_finite`. The host reads that before the next step, or when it is asked for the scale or the number of steps.
+    """
 
     def __init__(
         self, inner_optimizer: Any, initial_scale: float = 2.0**15, dynamic_growth_steps: int = 2000,
@@ -895,14 +925,87 @@ class LossScaleOptimizer(Optimizer):
             raise ValueError(f"LossScaleOptimizer: {', '.join(settings)} are settings of the inner optimiser")
         if dynamic_growth_steps < 1 or not initial_scale > 0:
             raise ValueError("LossScaleOptimizer: dynamic_growth_steps is at least 1, initial_scale positive")
-        self.inner_optimizer: Optimizer = get(inner_optimizer)
-        self.inner_optimizer.loss_scale_factor = None
-        self.schedule = self.inner_optimizer.schedule
+        self._inner: Optimizer = get(inner_optimizer)
+        self._inner.loss_scale_factor = None
+        self.schedule = self._inner.schedule
         self.initial_scale, self.dynamic_growth_steps = float(initial_scale), dynamic_growth_steps
-        self.dynamic_scale, self.step_counter = self.initial_scale, 0
+        self._scale, self._counter = self.initial_scale, 0
+        self._held = HeldNumbers((self._scale,))  # of steps in Graphs
+        self._finite: Tensor | None = None  # float32 (): 1 if the last step in a Graph changed the weights, else 0
+        self._waits = False  # whether such a step has not been looked at
 
     def get_config(self) -> dict[str, Any]:
         return {**Configured.get_config(self), "name": self.name}
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._look()
+        return {**super().__getstate__(), "_held": None, "_finite": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._held = HeldNumbers((self._scale,))
+
+    def _look(self) -> None:
+        """Counts the last step of a Graph, or takes it back, if the host has not done so yet."""
+        if self._waits:
+            assert self._finite is not None
+            self._waits = False
+            finite = bool(self._finite.item())
+            if not finite:
+                self._inner.uncount()
+            self._fit_scale(finite)
+
+    def _fit_scale(self, finite: bool) -> None:
+        """Changes the scale after a step, or after one that was left out."""
+        self._counter = self._counter + 1 if finite else 0
+        if not finite:
+            self._scale /= 2
+        elif self._counter == self.dynamic_growth_steps:
+            self._counter, self._scale = 0, self._scale * 2
+
+    @property
+    def inner_optimizer(self) -> Optimizer:
+        """The optimiser that makes the steps."""
+        self._look()
+        return self._inner
+
+    @property
+    def dynamic_scale(self) -> float:
+        """What the loss of the next step is multiplied by."""
+        self._look()
+        return self._scale
+
+    @dynamic_scale.setter
+    def dynamic_scale(self, value: float) -> None:
+        self._look()
+        self._scale = value
+
+    @property
+    def step_counter(self) -> int:
+        """How many steps were made since the scale has changed."""
+        self._look()
+        return self._counter
+
+    @step_counter.setter
+    def step_counter(self, value: int) -> None:
+        self._look()
+        self._counter = value
+
+    @property
+    def iterations(self) -> int:
+        """How many steps have changed the weights."""
+        inner = self.__dict__.get("_inner")  # the constructor of the base has none yet
+        if inner is None:
+            return 0
+        self._look()
+        found: int = inner.iterations
+        return found
+
+    @iterations.setter
+    def iterations(self, value: int) -> None:
+        if "_inner" in self.__dict__:
+            self._look()
+            self._inner.iterations = value
 
     @property
     def learning_rate(self) -> Setting:
@@ -919,36 +1022,71 @@ class LossScaleOptimizer(Optimizer):
     def build(self, variables: Iterable[Tensor]) -> None:
         self.inner_optimizer.build(variables)
 
+    def _prepare(self) -> None:
+        """Before a step of a Graph: the scale is that after the last step."""
+        self._look()
+        self._held.renew((self._scale,))
+
+    def _scale_of(self, x: Tensor) -> Any:
+        """The scale for a product with x."""
+        if recorder() is None:
+            return self.dynamic_scale
+        run_at_replays(self._prepare)
+        return self._held.each(x.device)[0].to(x.dtype)
+
     def scale_loss(self, loss: Any) -> Any:
-        return loss * self.dynamic_scale
+        return loss * self._scale_of(ops.as_tensor(loss))
 
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
-        stop_capture("LossScaleOptimizer reads whether gradients are finite")
-        weights = list(self.inner_optimizer._weights if trainable_variables is None else trainable_variables)
+        weights = list(self._inner._weights if trainable_variables is None else trainable_variables)
+        pairs = [(ops.as_tensor(g), w) for g, w in zip(grads, weights, strict=True) if g is not None]
+        weights = [w for _, w in pairs]
+        if not pairs:
+            return
         with no_grad():
-            pairs = [(ops.as_tensor(g), w) for g, w in zip(grads, weights, strict=True) if g is not None]
-            if not all(bool(g.isfinite().all()) for g, _ in pairs):
-                self.step_counter, self.dynamic_scale = 0, self.dynamic_scale / 2
+            if self._inner.gradient_accumulation_steps:
+                stop_capture("LossScaleOptimizer around an optimiser that gathers gradients: some steps change nothing")
+            self._inner.build(weights)
+            scale = self._scale_of(pairs[0][0])
+            given = [g / scale for g, _ in pairs]
+            if recorder() is None:
+                finite = all(bool(g.isfinite().all()) for g, _ in pairs)
+                if finite:
+                    self._inner.apply(given, weights)
+                self._fit_scale(finite)
                 return
-            self.inner_optimizer.apply([g / self.dynamic_scale for g, _ in pairs], [w for _, w in pairs])
-        self.iterations = self.inner_optimizer.iterations
-        self.step_counter += 1
-        if self.step_counter == self.dynamic_growth_steps:
-            self.step_counter, self.dynamic_scale = 0, self.dynamic_scale * 2
+            # A finite number times 0 is 0, anything else is no number; so are sums with it.
+            zeros = sum(((g * 0.0).sum() for g, _ in pairs[1:]), (pairs[0][0] * 0.0).sum())
+            if self._finite is None or self._finite.device is not zeros.device:
+                self._finite = make(Storage.outside_graphs(4, zeros.device), (), (), float32)
+            self._finite.copy_(zeros == 0.0)
+            written = [*weights, *(state for weight in weights for state in self._inner._states(weight).values())]
+            before = [x.clone() for x in written]
+            self._inner.apply(given, weights)
+            for x, old in zip(written, before, strict=True):
+                flag = self._finite if x.dtype is float32 else self._finite.to(x.dtype)
+                update_elements(x, (old, flag), _KEPT, ())
+        run_at_replays(self._wait)
+
+    def _wait(self) -> None:
+        self._waits = True
 
     def finalize_variable_values(self, var_list: Iterable[Tensor]) -> None:
         self.inner_optimizer.finalize_variable_values(var_list)
 
     def state_dict(self) -> dict[str, Any]:
+        inner = self.inner_optimizer.state_dict()
         scaling = {"dynamic_scale": self.dynamic_scale, "step_counter": self.step_counter}
-        return {**self.inner_optimizer.state_dict(), "scaling": scaling}
+        return {**inner, "scaling": {**inner["scaling"], **scaling}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.inner_optimizer.load_state_dict(state)
-        self.iterations = self.inner_optimizer.iterations
         scaling = state.get("scaling", {})
         self.dynamic_scale = float(scaling.get("dynamic_scale", self.initial_scale))
         self.step_counter = int(scaling.get("step_counter", 0))
+
+
+_KEPT = ElementProgram(lambda x, old, finite: (x.where(finite != 0, old), None, None), 3, 0)
 
 
 class OptimizerMap:
@@ -1050,6 +1188,11 @@ class MultiOptimizer(Optimizer):
 
     def _count(self) -> None:
         self.iterations += 1
+
+    def uncount(self) -> None:
+        super().uncount()
+        for optimizer in self.optimizers:
+            optimizer.uncount()
 
     def finalize_variable_values(self, var_list: Iterable[Tensor]) -> None:
         for optimizer, weights in self._groups(var_list):

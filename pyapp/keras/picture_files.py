@@ -8,6 +8,7 @@ from typing import Any
 
 from ..engine import Tensor
 from ..engine.lazy import np
+from ..train.floats import floatx
 from .image_functions import resize
 from .settings import SETTINGS
 
@@ -33,7 +34,7 @@ def _first(name: str, data_format: str | None) -> bool:
 
 def array_to_img(x: Any, data_format: str | None = None, scale: bool = True, dtype: Any = None) -> Any:
     """A picture of Pillow from an array (H, W, C); `scale` stretches its values over 0 … 255."""
-    values = np.asarray(x.numpy() if isinstance(x, Tensor) else x, dtype=dtype or "float32")
+    values = np.asarray(x.numpy() if isinstance(x, Tensor) else x, dtype=dtype or floatx())
     if values.ndim != 3:
         raise ValueError(f"array_to_img: takes 3 dims, got {values.shape}")
     if _first("array_to_img", data_format):
@@ -53,7 +54,7 @@ def array_to_img(x: Any, data_format: str | None = None, scale: bool = True, dty
 
 def img_to_array(img: Any, data_format: str | None = None, dtype: Any = None) -> Any:
     """The pixels of a picture of Pillow: (H, W, C), float32."""
-    found = np.asarray(img, dtype=dtype or "float32")
+    found = np.asarray(img, dtype=dtype or floatx())
     if found.ndim not in (2, 3):
         raise ValueError(f"img_to_array: takes pictures of 2 or 3 dims, got {found.shape}")
     found = found[:, :, None] if found.ndim == 2 else found

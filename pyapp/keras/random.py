@@ -12,6 +12,7 @@ from ..engine.lazy import np
 from ..engine.ops.random import Generator
 from ..nn import init
 from ..nn.functional import dropout as _dropout
+from ..train.floats import floatx
 
 __all__ = [
     "SeedGenerator", "beta", "binomial", "categorical", "dropout", "gamma", "normal", "randint", "shuffle",
@@ -37,19 +38,19 @@ def generator_of(seed: Any) -> Generator | None:
 def normal(shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: Any = None, seed: Any = None) -> Tensor:
     """Normally distributed numbers."""
     found = ops.randn(tuple(shape), generator=generator_of(seed)) * stddev + mean
-    return found.to(as_dtype(dtype or "float32"))
+    return found.to(as_dtype(dtype or floatx()))
 
 
 def truncated_normal(shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: Any = None, seed: Any = None) -> Tensor:
     """Normally distributed numbers within two standard deviations."""
     low, high = mean - 2 * stddev, mean + 2 * stddev
     found = init.trunc_normal_(ops.empty(tuple(shape), dtype="float32"), mean, stddev, low, high, generator_of(seed))
-    return found.to(as_dtype(dtype or "float32"))
+    return found.to(as_dtype(dtype or floatx()))
 
 
 def uniform(shape: Any, minval: float = 0.0, maxval: float = 1.0, dtype: Any = None, seed: Any = None) -> Tensor:
     """Numbers from minval up to maxval; whole ones for integer dtypes."""
-    kind = as_dtype(dtype or "float32")
+    kind = as_dtype(dtype or floatx())
     if not kind.is_floating_point:
         return randint(shape, int(minval), int(maxval), dtype, seed)
     return (ops.rand(tuple(shape), generator=generator_of(seed)) * (maxval - minval) + minval).to(kind)
@@ -70,7 +71,7 @@ def _drawn(seed: Any, shape: Any, dtype: Any, draw: Callable[[Any, tuple[int, ..
     """Numbers that NumPy draws, from a seed that the generator gives."""
     first = int(ops.randint(0, 1 << 30, (1,), generator=generator_of(seed)).item())
     found = np.asarray(draw(np.random.default_rng(first), tuple(shape)), "float32")
-    return ops.as_tensor(found).to(as_dtype(dtype or "float32"))
+    return ops.as_tensor(found).to(as_dtype(dtype or floatx()))
 
 
 def _numbers(x: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..engine import Tensor, ops
 from .core import Layer, restored
-from .lookup import CLASSES, as_json
+from .lookup import CLASSES, as_json, registered
 from .lookup import registered_name as get_registered_name
 
 __all__ = [
@@ -24,7 +24,7 @@ def get_registered_object(
             return known[name]
         if f"Custom>{name}" in known:
             return known[f"Custom>{name}"]
-    return CLASSES.get(name.rsplit(">", 1)[-1])
+    return registered(name) or CLASSES.get(name.rsplit(">", 1)[-1])
 
 
 def serialize_keras_object(obj: Any) -> Any:
@@ -51,10 +51,8 @@ def deserialize_keras_object(
     settings = config.get("config", {})
     if name == "__tensor__":
         return ops.tensor(settings["value"], dtype=settings["dtype"])
-    registered = config.get("registered_name")
-    found = get_registered_object(str(registered or name), custom_objects) or get_registered_object(
-        name, custom_objects
-    )
+    full = str(config.get("registered_name") or name)
+    found = get_registered_object(full, custom_objects) or get_registered_object(name, custom_objects)
     if found is None:
         raise ValueError(f"{name!r} is not known: register its class, or give it in custom_objects")
     if not isinstance(found, type):

@@ -6,7 +6,7 @@ __all__ = ["SETTINGS", "Settings"]
 
 
 class Settings:
-    dtype_policy: str = "float32"  # of layers that are given no dtype
+    dtype_policy: str | None = None  # of layers that are given no dtype; None: floatx
     data_format: str = "channels_last"  # of layers that are given none
     flash_attention: bool = False
     max_epochs: int | None = None

@@ -10,6 +10,7 @@ from typing import Any
 import pyapp
 
 from ..engine import Tensor, as_dtype, ops
+from ..train.floats import floatx
 from .arguments import as_tensor, sum_dtype
 from .core import flatten, map_structure
 
@@ -80,7 +81,7 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
 
 def view(x: Any, dtype: Any = None) -> Tensor:
     """The same bytes as elements of another dtype; the size of the last axis changes with theirs."""
-    return as_tensor(x).contiguous().view(as_dtype(dtype or "float32"))
+    return as_tensor(x).contiguous().view(as_dtype(dtype or floatx()))
 
 
 def _groups(pattern: str, side: str) -> list[list[str]]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..engine.lazy import np
 from ..engine.ops.random import manual_seed
 from ..train.batches import as_batch
 from ..train.progress import ProgressBar
+from . import bounding_boxes
 from .backend import standardize_dtype
 from .config import disable_interactive_logging, enable_interactive_logging, is_interactive_logging_enabled
 from .core import KerasTensor, clear_session, flatten, map_structure
@@ -32,8 +35,8 @@ from .sources import (
 from .web_files import get_file
 
 __all__ = [
-    "CustomObjectScope", "FeatureSpace", "Progbar", "PyDataset", "Sequence", "array_to_img",
-    "audio_dataset_from_directory", "clear_session", "clone_model", "custom_object_scope",
+    "Config", "CustomObjectScope", "FeatureSpace", "Progbar", "PyDataset", "Sequence", "array_to_img",
+    "audio_dataset_from_directory", "bounding_boxes", "clear_session", "clone_model", "custom_object_scope",
     "deserialize_keras_object", "disable_interactive_logging", "enable_interactive_logging", "get_custom_objects",
     "get_file", "get_registered_name", "get_registered_object", "get_source_inputs", "image_dataset_from_directory",
     "img_to_array", "is_interactive_logging_enabled", "is_keras_tensor", "load_img", "model_to_dot", "normalize",
@@ -41,6 +44,96 @@ __all__ = [
     "serialize_keras_object", "set_random_seed", "split_dataset", "standardize_dtype",
     "text_dataset_from_directory", "timeseries_dataset_from_array", "to_categorical", "unpack_x_y_sample_weight",
 ]  # fmt: skip
+
+
+class Config:
+    """Named values, as attributes and as entries. `freeze()` refuses changes until `unfreeze()`."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        object.__setattr__(self, "_config", kwargs)
+        object.__setattr__(self, "_frozen", False)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether changes are refused."""
+        return bool(self.__dict__["_frozen"])
+
+    def freeze(self) -> None:
+        """Refuses changes from now on."""
+        self.__dict__["_frozen"] = True
+
+    def unfreeze(self) -> None:
+        """Allows changes again."""
+        self.__dict__["_frozen"] = False
+
+    def _values(self) -> dict[str, Any]:
+        """The values, to be changed. ValueError if they are frozen."""
+        if self.frozen:
+            raise ValueError("Config: it is frozen; call unfreeze() before it is changed")
+        found: dict[str, Any] = self.__dict__["_config"]
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """The values as a new dict."""
+        return dict(self.__dict__["_config"])
+
+    def to_json(self) -> str:
+        """The values as JSON. TypeError for values that JSON has not."""
+        return json.dumps(self.__dict__["_config"])
+
+    def keys(self) -> Any:
+        return self.__dict__["_config"].keys()
+
+    def values(self) -> Any:
+        return self.__dict__["_config"].values()
+
+    def items(self) -> Any:
+        return self.__dict__["_config"].items()
+
+    def pop(self, *args: Any) -> Any:
+        """Takes a value out; KeyError, or the second argument, if there is none."""
+        return self._values().pop(*args)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Sets values as `dict.update` does."""
+        self._values().update(*args, **kwargs)
+
+    def get(self, keyname: str, value: Any = None) -> Any:
+        """A value; `value` if there is none."""
+        return self.__dict__["_config"].get(keyname, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name[:1] == "_" or hasattr(type(self), name):
+            raise AttributeError(f"Config: {name!r} is not a name of a value; set it as config[{name!r}]")
+        self._values()[name] = value
+
+    def __getattr__(self, name: str) -> Any:
+        held = self.__dict__.get("_config", {})  # a copy that is being made has none yet
+        if name in held:
+            return held[name]
+        near = difflib.get_close_matches(name, held, n=1, cutoff=0.7)
+        raise AttributeError(f"Config has no value {name!r}" + (f"; there is {near[0]!r}" if near else ""))
+
+    def __setitem__(self, key: str, item: Any) -> None:
+        self._values()[key] = item
+
+    def __getitem__(self, key: str) -> Any:
+        return self.__dict__["_config"][key]
+
+    def __delitem__(self, key: str) -> None:
+        del self._values()[key]
+
+    def __contains__(self, item: object) -> bool:
+        return item in self.__dict__["_config"]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self.__dict__["_config"]))
+
+    def __len__(self) -> int:
+        return len(self.__dict__["_config"])
+
+    def __repr__(self) -> str:
+        return f"<Config {self.__dict__['_config']}>"
 
 
 class PyDataset:

@@ -7,6 +7,7 @@ from typing import Any
 from ..engine import Tensor, no_grad, ops
 from ..engine.dtype import as_dtype
 from ..nn.parameter import Parameter
+from ..train.floats import floatx
 from ..train.variable import Variable as _Variable
 from ..train.variable import as_variable
 from . import initializers
@@ -20,7 +21,7 @@ def Variable(
     """
     with no_grad():
         if isinstance(initializer, str) or (callable(initializer) and not isinstance(initializer, Tensor)):
-            value = initializers.get(initializer)(tuple(shape or ()), dtype=dtype or "float32")
+            value = initializers.get(initializer)(tuple(shape or ()), dtype=dtype or floatx())
         else:
             value = ops.as_tensor(initializer)
             value = value.clone() if dtype is None else value.to(as_dtype(dtype), copy=True)

@@ -13,6 +13,7 @@ from math import isfinite
 from typing import Any
 
 from ..engine import Tensor, enable_grad, float32, float64, no_grad
+from ..engine.autograd import RemovableHandle
 from ..engine.element_programs import HeldNumbers, Numbers
 from ..engine.launch import Recorder, recorder, stop_capture
 from ..engine.ops import full_like, zeros_like
@@ -21,6 +22,34 @@ from ..engine.user_errors import describe
 __all__ = ["Optimizer"]
 
 Group = dict[str, Any]
+
+
+def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A step that calls the hooks of its optimiser around it."""
+
+    @wraps(step)
+    def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        hooks = self._step_hooks
+        if hooks is None or self._in_step:
+            return step(self, *args, **kwargs)
+        stop_capture(f"{type(self).__name__} calls hooks, which a replay would not")
+        given, named = (self, *args), kwargs
+        for hook in list(hooks["before"]):
+            changed = hook(self, given, named)
+            if changed is not None:
+                given, named = changed
+        self._in_step = True
+        try:
+            found = step(*given, **named)
+        finally:
+            self._in_step = False
+        for hook in list(hooks["after"]):
+            hook(self, given, named)
+        return found
+
+    return wrapped
+
+
 IGNORED_FLAGS = {"foreach", "fused", "capturable"}  # torch's implementation flags, ignored
 _FREE = {"lr", "initial_lr", "betas"}  # settings that never decide which kernels run
 _COUNTS = {"step", "mu_product", "eta", "mu"}  # Python numbers in pyapp, tensors of one element in torch's states
@@ -33,10 +62,14 @@ class Optimizer:
     `capturable` are accepted and ignored.
     """
 
+    _step_hooks: dict[str, list[Callable[..., Any]]] | None = None
+    _in_step = False  # whether a step is under way: one of a base class inside calls no hooks
+
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
-        if "step" in vars(cls) and not cls.__module__.startswith("pyapp."):
-            cls.step = _unrecorded(cls.step)  # type: ignore[method-assign]
+        if "step" in vars(cls):
+            own = cls.step if cls.__module__.startswith("pyapp.") else _unrecorded(cls.step)
+            cls.step = _with_hooks(own)  # type: ignore[method-assign]
 
     def __init__(
         self, params: Iterable[Any], defaults: Mapping[str, Any], maximize: bool = False, **flags: Any
@@ -87,6 +120,21 @@ class Optimizer:
                 raise ValueError(f"{type(self).__name__}: {name} must be a number >= 0, got {value}")
         if "betas" in group:
             check_range(self, group, "betas")
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(optimizer, args, kwargs)` is called before each step; args begin with the optimiser. It may return
+        others, as (args, kwargs)."""
+        return self._register("before", hook)
+
+    def register_step_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        """`hook(optimizer, args, kwargs)` is called after each step."""
+        return self._register("after", hook)
+
+    def _register(self, when: str, hook: Callable[..., Any]) -> RemovableHandle:
+        if self._step_hooks is None:
+            self._step_hooks = {"before": [], "after": []}
+        self._step_hooks[when].append(hook)
+        return RemovableHandle(self._step_hooks[when], hook)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops all gradients, or sets them to zero."""
@@ -228,8 +276,14 @@ class Optimizer:
         return value.shape == parameter.shape
 
     def __repr__(self) -> str:
-        groups = [{k: v for k, v in group.items() if k != "params"} for group in self.param_groups]
-        return f"{type(self).__name__}({', '.join(map(repr, groups))})"
+        groups = [
+            "\n".join([f"Parameter Group {k}", *(f"    {n}: {group[n]}" for n in sorted(group) if n != "params")])
+            for k, group in enumerate(self.param_groups)
+        ]
+        return f"{type(self).__name__} (\n" + "\n\n".join(groups) + "\n)"
+
+
+Optimizer.step = _with_hooks(Optimizer.step)  # type: ignore[method-assign]
 
 
 class _ReplayedStep:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..engine import Tensor, ops
 from ..engine.ops.random import Generator, default_generator
+from .floats import floatx
 
 Batch = tuple[Any, Any, Any]  # inputs, labels, weights; labels and weights may be None
 
@@ -37,8 +38,8 @@ def is_array(value: Any) -> bool:
     return isinstance(value, Tensor) or (hasattr(value, "shape") and hasattr(value, "dtype"))
 
 
-def as_float32(value: Any) -> Any:
-    """An array as a tensor; float64 as float32, as Keras does."""
+def as_floatx(value: Any) -> Any:
+    """An array as a tensor; float64 as float32, or all floats in the dtype of `set_floatx`, as Keras does."""
     if hasattr(value, "to_numpy"):
         value = value.to_numpy()  # a table of pandas
     if not isinstance(value, Tensor):
@@ -47,7 +48,10 @@ def as_float32(value: Any) -> Any:
         if isinstance(value, list) and value and isinstance(value[0], str):
             return value
         value = ops.as_tensor(value)
-    return value.float() if value.dtype.name == "float64" else value
+    wanted = floatx()
+    if not value.dtype.is_floating_point or (wanted == "float32" and value.dtype.name != "float64"):
+        return value
+    return value.to(wanted)
 
 
 class Batches:
@@ -70,7 +74,7 @@ class ArrayBatches(Batches):
         self, x: Any, y: Any = None, sample_weight: Any = None, batch_size: int | None = None, shuffle: bool = False,
         generator: Generator | None = None,
     ) -> None:  # fmt: skip
-        self.arrays: Batch = _mapped(as_float32, x), _mapped(as_float32, y), _mapped(as_float32, sample_weight)
+        self.arrays: Batch = _mapped(as_floatx, x), _mapped(as_floatx, y), _mapped(as_floatx, sample_weight)
         lengths = {len(leaf) for part in self.arrays if part is not None for leaf in _leaves(part)}
         if len(lengths) > 1:
             raise ValueError(f"the arrays have different numbers of examples: {', '.join(map(str, sorted(lengths)))}")
@@ -137,16 +141,17 @@ class IterableBatches(Batches):
 
 class SequenceBatches(Batches):
     """Batches by their numbers: an object with `__getitem__` and `__len__` that gives whole batches, as Keras'
-    PyDataset."""
+    PyDataset; in a new random order for each pass, if `shuffle`."""
 
-    def __init__(self, source: Sequence[Any]) -> None:
-        self.source = source
+    def __init__(self, source: Sequence[Any], shuffle: bool = False, generator: Generator | None = None) -> None:
+        self.source, self.shuffle, self.generator = source, shuffle, generator or default_generator
 
     def count(self) -> int:
         return len(self.source)
 
     def __iter__(self) -> Iterator[Batch]:
-        for k in range(len(self.source)):
+        count = len(self.source)
+        for k in ops.randperm(count, generator=self.generator).tolist() if self.shuffle else range(count):
             yield as_batch(self.source[k])
         end = getattr(self.source, "on_epoch_end", None)
         if end is not None:
@@ -158,7 +163,7 @@ def as_batch(given: Any) -> Batch:
     parts = tuple(given) if isinstance(given, (tuple, list)) and not is_array(given) else (given,)
     if len(parts) > 3:
         raise ValueError(f"a batch is x, (x, y) or (x, y, sample_weight), not {len(parts)} parts")
-    x, y, weights = (_mapped(as_float32, part) for part in (*parts, *(None,) * (3 - len(parts))))
+    x, y, weights = (_mapped(as_floatx, part) for part in (*parts, *(None,) * (3 - len(parts))))
     return x, y, weights
 
 
@@ -175,7 +180,7 @@ def batches_of(
     if y is not None or sample_weight is not None:
         raise TypeError("labels and weights belong into the batches of a generator or dataset, not beside it")
     if hasattr(x, "__getitem__") and hasattr(x, "__len__") and not hasattr(x, "__iter__"):
-        return SequenceBatches(x)
+        return SequenceBatches(x, shuffle, generator)
     if isinstance(x, Iterable):
         return IterableBatches(x)
     raise TypeError(f"takes arrays, tensors, a generator or a dataset, not {type(x).__name__}")

@@ -13,6 +13,7 @@ from math import log
 from typing import Any
 
 from ..engine import Tensor, as_dtype, bfloat16, float16, no_grad, ops
+from .floats import floatx
 from .names import unique_name
 from .variable import Variable, as_variable
 
@@ -33,7 +34,7 @@ class Metric:
 
     def __init__(self, name: str | None = None, dtype: Any = None) -> None:
         self.name = name or unique_name(type(self).__name__)
-        self.dtype = "float32" if dtype is None else as_dtype(dtype).name
+        self.dtype = as_dtype(dtype or floatx()).name
         self._state: dict[str, Tensor] = {}
         self._first: dict[str, Tensor] = {}  # what states other than zero begin with
 
@@ -137,14 +138,12 @@ class _Reduced(Metric):
     def gather(self, values: Tensor, sample_weight: Any = None) -> None:
         """Adds values (B, ...); a weight for each of B counts for all of its values."""
         with no_grad():
-            values = values.detach()
-            if not values.dtype.is_floating_point:
-                values = values.float()
+            values = values.detach().to(self.dtype)
             if sample_weight is None:
                 self.add("total", values.sum())
-                self.add("count", ops.full((), float(values.numel()), device=values.device))
+                self.add("count", ops.full((), float(values.numel()), dtype=values.dtype, device=values.device))
                 return
-            weights = ops.as_tensor(sample_weight).float().to(values.device)
+            weights = ops.as_tensor(sample_weight).to(values.dtype).to(values.device)
             if weights.ndim > values.ndim:
                 weights = weights.reshape(weights.shape[: values.ndim])
             weights = weights.reshape(weights.shape + (1,) * (values.ndim - weights.ndim)).expand(values.shape)

@@ -1843,3 +1843,151 @@ def lora_of_layers(keras: Any) -> Any:
     start(model)
     model.compile(keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return [fitted(model, x, y), [len(model.trainable_weights), len(model.weights)]]
+
+
+@script
+def floats_of_64_bits(keras: Any) -> Any:
+    keras.utils.clear_session()
+    keras.config.set_floatx("float64")
+    try:
+        layers = keras.layers
+        x, y = numbers(24, (6, 6, 2), 3)
+        model = keras.Sequential([
+            keras.Input((6, 6, 2)), layers.Conv2D(3, 3, activation="gelu", padding="same"), layers.BatchNormalization(),
+            layers.MaxPooling2D(), layers.SeparableConv2D(3, 2), layers.Flatten(), layers.LayerNormalization(),
+            layers.Dense(3, "softmax", kernel_regularizer="l2"),
+        ])  # fmt: skip
+        start(model)
+        model.compile(
+            keras.optimizers.Adam(0.01, clipnorm=1.0), "sparse_categorical_crossentropy", metrics=["accuracy"]
+        )
+        found = {"pictures": fitted(model, x.astype("float64"), y)}
+        x, y = numbers(20, (5, 4), 2)
+        model = keras.Sequential(
+            [keras.Input((5, 4)), layers.Bidirectional(layers.LSTM(3)), layers.Dense(1, "sigmoid")]
+        )
+        start(model)
+        model.compile("rmsprop", "binary_crossentropy", metrics=["mae", "auc"])
+        found["sequences"] = fitted(model, x.astype("float64"), y)
+        dtypes = {str(w.dtype).rpartition(".")[2] for w in model.weights}
+        return {**found, "dtypes": len(dtypes), "exact": float("float64" in dtypes)}
+    finally:
+        keras.config.set_floatx("float32")
+        keras.utils.clear_session()
+
+
+@script
+def schedules_with_gathered_gradients(keras: Any) -> Any:
+    """A schedule counts batches, also where several are gathered for a step; training goes on from a file."""
+    x, y = numbers(32, 6, 3)
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3)])
+    start(model)
+    rate = keras.optimizers.schedules.CosineDecay(0.0, 8, warmup_target=0.05, warmup_steps=4, alpha=0.1)
+    model.compile(
+        keras.optimizers.SGD(rate, 0.9, gradient_accumulation_steps=3, clipnorm=1.0),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"],
+    )  # fmt: skip
+    found = fitted(model, x, y, batch_size=4)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(f"{folder}/model.keras")
+        again = keras.models.load_model(f"{folder}/model.keras")
+    return {"before": found, "after": fitted(again, x, y, batch_size=4)}
+
+
+@script
+def losses_without_a_class(keras: Any) -> Any:
+    x, _ = numbers(24, (5, 4), 2)
+    y = np.random.RandomState(5).randint(0, 3, (24, 5))
+    model = keras.Sequential([keras.Input((5, 4)), keras.layers.Dense(6, "relu"), keras.layers.Dense(3, "softmax")])
+    start(model)
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(ignore_class=0))
+    found = fitted(model, x, y)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=1, reduction="sum")
+    weights = np.linspace(0, 1, 120).reshape(24, 5).astype("float32")
+    return {**found, "sum": float(loss(y, x[..., :3])), "weighted": float(loss(y, x[..., :3], weights))}
+
+
+@script
+def activations_that_are_taken_away(keras: Any) -> Any:
+    """A classifier whose last activation is taken away gives logits; copies and files have the new activation."""
+    layers = keras.layers
+    x, _ = numbers(4, (6, 6, 2), 2)
+    inputs = keras.Input((6, 6, 2))
+    hidden = layers.Conv2D(3, 3, activation="relu", name="last")(inputs)
+    model = keras.Model(inputs, layers.Dense(4, activation="softmax")(layers.GlobalAveragePooling2D()(hidden)))
+    start(model)
+    before = model.predict(x, verbose=0)
+    model.layers[-1].activation = None
+    model.get_layer("last").activation = keras.activations.tanh
+    both = keras.Model(model.inputs, [model.get_layer("last").output, model.output])
+    logits = both.predict(x, verbose=0)
+    model.layers[-1].activation = keras.activations.linear  # Keras cannot copy a layer without one
+    copy = keras.models.clone_model(model)
+    copy.set_weights(model.get_weights())
+    return {"before": before, "both": logits, "copy": copy.predict(x, verbose=0)}
+
+
+@script
+def batches_by_number(keras: Any) -> Any:
+    x, y = numbers(24, 6, 3)
+
+    class Batches(keras.utils.PyDataset):  # type: ignore[misc, name-defined]
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, k: int) -> Any:
+            return x[8 * k : 8 * k + 8], y[8 * k : 8 * k + 8]
+
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, activation="softmax")])
+    start(model)
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    history = model.fit(Batches(), epochs=3, shuffle=False, verbose=0, validation_data=Batches()).history
+    return {"history": history, "predictions": model.predict(Batches(), verbose=0)}
+
+
+@script
+def boxes_in_pictures(keras: Any) -> Any:
+    tools, layers, ops = keras.utils.bounding_boxes, keras.layers, keras.ops
+    random = np.random.RandomState(0)
+    corner = random.rand(2, 5, 2) * 50
+    boxes = np.concatenate([corner, corner + random.rand(2, 5, 2) * 40 + 1], -1).astype("float32")
+    found: dict[str, Any] = {}
+    formats = ("xyxy", "yxyx", "xywh", "center_xywh")
+    for source in (*formats, "center_yxhw", *(f"rel_{name}" for name in formats)):
+        given = tools.convert_format(boxes, "xyxy", source, height=80, width=100)
+        back = tools.convert_format(given, source, "rel_yxyx", height=80, width=100)
+        found[source] = [given, back, tools.convert_format(given, source, "center_yxhw", height=80, width=100)]
+    found["overlap"] = [
+        tools.compute_iou(boxes, boxes[0], "xyxy"), tools.compute_iou(boxes[0], boxes[1], "xywh"),
+        tools.compute_ciou(boxes[0], boxes[1], "xyxy"), tools.compute_ciou(boxes, boxes[::-1].copy(), "center_xywh"),
+    ]  # fmt: skip
+    labels = ops.convert_to_tensor(np.arange(10).reshape(2, 5))
+    moved = {"boxes": ops.convert_to_tensor(boxes * 2 - 30), "labels": labels}
+    found["clipped"] = tools.clip_to_image_size(moved, height=60, width=70)
+    moved = {"boxes": ops.convert_to_tensor(boxes / 50 - 0.4), "labels": labels}
+    found["clipped parts"] = tools.clip_to_image_size(moved, bounding_box_format="rel_xyxy")
+    found["cropped"] = tools.crop(ops.convert_to_tensor(boxes), 10, 5, 30, 40)
+    found["padded"] = tools.pad(ops.convert_to_tensor(boxes), 3, 4)
+    for kind in ("center_xywh", "center_yxhw"):
+        delta = tools.encode_box_to_deltas(boxes[0], boxes, "xyxy", "xywh", kind, [0.1, 0.1, 0.2, 0.2])
+        settings = (kind, [0.1, 0.1, 0.2, 0.2], (80, 100, 3))
+        found[f"deltas {kind}"] = [delta, tools.decode_deltas_to_boxes(boxes[0], delta, "xyxy", "rel_xywh", *settings)]
+    images = ops.convert_to_tensor(random.rand(2, 20, 24, 3).astype("float32"))
+    boxes = boxes / 4
+    boxes[0, 4], boxes[1, 3] = -1, 0
+    for name, layer in {
+        "middle": layers.CenterCrop(12, 10, bounding_box_format="xyxy"),
+        "enlarged": layers.CenterCrop(10, 40, bounding_box_format="xyxy"),
+        "by centres": layers.CenterCrop(12, 10, bounding_box_format="center_xywh"),
+        "resized": layers.Resizing(10, 30, bounding_box_format="xyxy"),
+        "with borders": layers.Resizing(10, 30, pad_to_aspect_ratio=True, bounding_box_format="xyxy"),
+    }.items():
+        given = {"boxes": ops.convert_to_tensor(boxes), "labels": ops.convert_to_tensor(np.arange(10).reshape(2, 5))}
+        found[name] = layer({"images": images, "bounding_boxes": given})["bounding_boxes"]
+
+    def numbers_of(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: numbers_of(inner) for key, inner in value.items()}
+        return [numbers_of(inner) for inner in value] if isinstance(value, list) else ops.convert_to_numpy(value)
+
+    return numbers_of(found)

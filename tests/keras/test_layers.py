@@ -82,7 +82,7 @@ def test_what_belongs_to_pictures_changes_with_them() -> None:
     chain = layers.Pipeline([layers.RandomTranslation(0.3, 0.3, seed=1), layers.Resizing(4, 4)])
     assert layers.Pipeline.from_config(chain.get_config())(data)["segmentation_masks"].shape == (6, 4, 4, 1)
     with pytest.raises(NotImplementedError, match="bounding boxes do not move"):
-        layers.RandomFlip()({"images": x, "bounding_boxes": {"boxes": x}})
+        layers.RandomShear(0.1)({"images": x, "bounding_boxes": {"boxes": x}})
     with pytest.raises(ValueError, match="a dict of images, labels"):
         layers.MixUp()({"pictures": x})
     with pytest.raises(ValueError, match="one number for each class"):

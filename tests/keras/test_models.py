@@ -531,3 +531,58 @@ def test_functions_of_metrics_take_arrays_and_lists() -> None:
         assert keras.metrics.sparse_top_k_categorical_accuracy(one, two, k=2).tolist() == [1, 1]
         assert keras.losses.sparse_categorical_crossentropy(one, two).shape == (2,)
     assert keras.metrics.binary_accuracy([[1.0, 0.0]], [[0.9, 0.8]]).tolist() in ([0.5], [[1, 0]])
+
+
+def test_batches_by_number_come_in_another_order_each_time() -> None:
+    class Batches(keras.utils.PyDataset):  # type: ignore[misc, name-defined]
+        asked: list[int] = []
+
+        def __len__(self) -> int:
+            return 6
+
+        def __getitem__(self, k: int) -> Any:
+            self.asked.append(k)
+            return np.ones((2, 6), "float32"), np.ones(2, "int64")
+
+    batches = Batches()
+    keras.utils.set_random_seed(1)
+    small().fit(batches, epochs=3, verbose=0)
+    passes = [batches.asked[k : k + 6] for k in (0, 6, 12)]
+    assert [sorted(one) for one in passes] == [list(range(6))] * 3 and passes[0] != passes[1] != passes[2]
+    batches.asked.clear()
+    small().fit(batches, shuffle=False, verbose=0)
+    small().evaluate(batches, verbose=0)
+    assert batches.asked == [*range(6)] * 2
+
+
+def test_layers_of_a_package_come_back_from_their_configuration() -> None:
+    @keras.saving.register_keras_serializable(package="own")
+    class Times(layers.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self, factor: float, **settings: Any) -> None:
+            super().__init__(**settings)
+            self.factor = factor
+
+        def call(self, x: Any) -> Any:
+            return x * self.factor
+
+    config = keras.saving.serialize_keras_object(Times(3.0, name="three"))
+    again = keras.saving.deserialize_keras_object(config)
+    assert (again.factor, again.name, type(again)) == (3.0, "three", Times)
+
+
+def test_a_gathered_gradient_is_kept_in_files(tmp_path: Path) -> None:
+    x, y = numbers(24, 6, 3)
+    found = []
+    for stops in (False, True):  # after the first of two gradients
+        model = keras.Sequential([keras.Input((6,)), layers.Dense(3, "softmax")])
+        start(model)
+        model.compile(keras.optimizers.SGD(0.1, gradient_accumulation_steps=2), "sparse_categorical_crossentropy")
+        for k, first in enumerate(range(0, 24, 8)):
+            model.train_on_batch(x[first : first + 8], y[first : first + 8])
+            if k == 0 and stops:
+                model.save(tmp_path / "model.safetensors")
+                model = keras.models.load_model(tmp_path / "model.safetensors")
+        assert (model.optimizer.iterations, model.optimizer.batches) == (1, 3)
+        found.append(model.get_weights())
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)

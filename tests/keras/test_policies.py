@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from pyapp import keras
-from tests.keras.scripts import numbers
+from tests.keras.scripts import numbers, start
 from tests.together import check_each
 
 layers, ops = keras.layers, keras.ops
@@ -119,6 +120,41 @@ def test_mixed_steps_are_captured_and_files_keep_policies(tmp_path: Path) -> Non
     assert [layer.dtype_policy.name for layer in again.layers] == ["mixed_bfloat16", "float32"]
     np.testing.assert_array_equal(again.predict(x, verbose=0), model.predict(x, verbose=0))
     assert keras.losses.MeanSquaredError()(ops.cast(x, "bfloat16"), ops.cast(x, "bfloat16")).dtype.name == "float32"
+
+
+def test_scaled_steps_in_graphs_leave_out_what_eager_ones_do() -> None:
+    """Weights, states, scales and the number of steps are equal to the last bit, where gradients overflow too."""
+    o = keras.optimizers
+    x, y = numbers(44, 6, 3)
+    x[17] *= 300
+    made: list[tuple[str, Any]] = [
+        ("descent", lambda: o.SGD(0.1, momentum=0.9)),
+        ("averages", lambda: o.AdamW(o.schedules.ExponentialDecay(0.05, 3, 0.5), use_ema=True, clipnorm=1.0)),
+        ("several", lambda: o.MultiOptimizer(o.OptimizerMap(o.SGD(0.1), {"sequential/dense/.*": o.Nadam(0.05)}))),
+    ]
+
+    def trained(make: Any, eagerly: bool) -> tuple[Any, str]:
+        keras.utils.clear_session()
+        keras.config.set_dtype_policy("mixed_float16")
+        model = keras.Sequential([keras.Input((6,)), layers.Dense(8, "relu"), layers.BatchNormalization(),
+                                  layers.Dense(3, "softmax", dtype="float32")])  # fmt: skip
+        start(model)
+        scaled = o.LossScaleOptimizer(make(), initial_scale=2.0**21, dynamic_growth_steps=3)
+        model.compile(scaled, "sparse_categorical_crossentropy", run_eagerly=eagerly)
+        model.fit(x, y, batch_size=8, epochs=3, shuffle=False, verbose=0)
+        again = copy.deepcopy(model)
+        seen = (scaled.iterations, scaled.dynamic_scale, scaled.step_counter)
+        assert (again.optimizer.iterations, again.optimizer.dynamic_scale, again.optimizer.step_counter) == seen
+        state = [np.asarray(v.numpy()) for v in scaled.variables]
+        return (*seen, *model.get_weights(), *state, model.history.history["loss"]), model.compiled_step
+
+    def check(_: str, make: Any) -> None:
+        (found, how), (wanted, _) = trained(make, False), trained(make, True)
+        assert how == "captured" and wanted[0] < 18 and wanted[1] < 2.0**21  # some were left out
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+    check_each(check, made)
 
 
 def test_lora_that_does_not_fit_is_refused() -> None:

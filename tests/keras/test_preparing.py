@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pyapp import keras
+from tests.together import check_each
 
 layers, utils = keras.layers, keras.utils
 
@@ -125,3 +127,68 @@ def test_what_was_learned_is_in_the_configuration() -> None:
         layer.adapt(data)
         again = type(layer).from_config(layer.get_config())
         np.testing.assert_array_equal(np.asarray(again(data)), np.asarray(layer(data)))
+
+
+def test_boxes_move_as_the_pixels_do() -> None:
+    """A bright rectangle in a dark picture is where its box says, after each layer."""
+    made: list[tuple[str, Any]] = [
+        ("mirrored", layers.RandomFlip(seed=1, bounding_box_format="rel_xyxy")),
+        ("a part", layers.RandomCrop(14, 15, seed=2, bounding_box_format="yxyx")),
+        ("a part of a small picture", layers.RandomCrop(40, 64, seed=2, bounding_box_format="xywh")),
+        ("the middle", layers.CenterCrop(13, 16, bounding_box_format="center_xywh")),
+        ("of the proportions", layers.Resizing(40, 64, crop_to_aspect_ratio=True, bounding_box_format="xyxy")),
+        ("with borders", layers.Resizing(60, 54, pad_to_aspect_ratio=True, bounding_box_format="xyxy")),
+    ]
+    images = np.zeros((6, 20, 18, 1), "float32")
+    corners = np.array([[[4 + k, 6, 9 + k, 12 + k % 2], [0, 0, 0, 0]] for k in range(6)], "float32")
+    for picture, ((left, top, right, bottom), _) in zip(images, corners.astype(int), strict=True):
+        picture[top:bottom, left:right] = 1
+
+    def check(_: str, layer: Any, first: bool) -> None:
+        if first:
+            layer = type(layer)(**{**layer._arguments, "data_format": "channels_first"})
+        convert, form = keras.utils.bounding_boxes.convert_format, layer.bounding_box_format
+        labels = np.tile(np.array([[3, -1]]), (6, 1))
+        boxes = {"boxes": convert(corners, "xyxy", form, height=20, width=18), "labels": labels}
+        given = images.transpose(0, 3, 1, 2) if first else images
+        found = layer({"images": given, "bounding_boxes": boxes}, training=True)
+        pixels = found["images"].numpy()
+        pixels = pixels[:, 0] if first else pixels[..., 0]
+        height, width = pixels.shape[1:]
+        moved = convert(found["bounding_boxes"]["boxes"], form, "xyxy", height=height, width=width).numpy()
+        for picture, box, label in zip(pixels, moved, found["bounding_boxes"]["labels"].numpy(), strict=True):
+            rows, columns = np.nonzero(picture > 0.5)
+            bright = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1] if len(rows) else [0] * 4
+            assert label[0] == (3 if len(rows) else -1) and label[1] == -1
+            if len(rows):
+                np.testing.assert_allclose(box[0], bright, atol=0.51 if height > 20 else 1e-4)
+        np.testing.assert_array_equal(moved[:, 1], 0)
+
+    check_each(check, [(f"{name} {first}", layer, first) for name, layer in made for first in (False, True)])
+    single = layers.CenterCrop(10, 10, bounding_box_format="xyxy")
+    alone = {"images": images[0], "bounding_boxes": {"boxes": corners[0], "labels": np.array([3, -1])}}
+    assert single(alone)["bounding_boxes"]["boxes"].tolist()[0] == [0, 1, 5, 7]
+
+
+ONE = np.ones((1, 4), "float32")
+
+
+def test_boxes_that_do_not_fit_are_refused() -> None:
+    boxes = {"boxes": np.ones((1, 2, 4), "float32"), "labels": np.zeros((1, 2), "int64")}
+    both = {"images": np.ones((1, 6, 6, 3), "float32"), "bounding_boxes": boxes}
+    tools = keras.utils.bounding_boxes
+
+    def refused(_: str, words: str, call: Any) -> None:
+        with pytest.raises((ValueError, NotImplementedError), match=words):
+            call()
+
+    check_each(refused, [
+        ("no format", "give the layer bounding_box_format", lambda: layers.RandomFlip()(both)),
+        ("a format", "bounding_box_format is one of", lambda: layers.RandomFlip(bounding_box_format="corners")),
+        ("a layer", "do not move", lambda: layers.RandomRotation(0.1, bounding_box_format="xyxy")),
+        ("another format", "a format is one of", lambda: tools.convert_format(boxes, "xyxy", "yx")),
+        ("no size", "takes the height and the width", lambda: tools.convert_format(boxes, "xyxy", "rel_xyxy")),
+        ("no boxes", r"takes boxes \(…, 4\)", lambda: tools.convert_format(np.ones((2, 3)), "xyxy", "xywh")),
+        ("many dims", r"takes boxes \(N, 4\)", lambda: tools.compute_iou(np.ones((1, 1, 2, 4)), ONE, "xyxy")),
+        ("an encoding", "deltas are those of", lambda: tools.encode_box_to_deltas([], [], "xyxy", "xyxy", "xyxy")),
+    ])  # fmt: skip

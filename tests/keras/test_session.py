@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import wave
 import zipfile
@@ -67,12 +68,12 @@ def test_what_is_not_there_is_refused() -> None:
             call()
 
     check_each(refused, [
-        ("floats", "the default is float32", lambda: keras.config.set_floatx("float16")),
         ("backends", "no backend 'jax'", lambda: keras.config.set_backend("jax")),
         ("code in files", "trust a file by itself", keras.config.enable_unsafe_deserialization),
         ("applications", "ResNet50 is not there: pyapp.load_model", lambda: keras.applications.ResNet50()),
         ("distribution", "pyapp.distributed", lambda: keras.distribution.DataParallel()),
         ("quantizers", "keras.quantizers is not there", lambda: keras.quantizers),
+        ("quantised layers", "mixed_bfloat16", lambda: small().quantize("int8")),
         ("drawings", "summary", lambda: utils.plot_model(small())),
         ("a spec", "takes inputs of 3 dims", lambda: Specified()(np.zeros((2, 3), "float32"))),
         ("an axis", "axis -1 has the size 3", lambda: Specified()(np.zeros((2, 3, 4), "float32"))),
@@ -255,3 +256,55 @@ def test_small_helpers(capsys: Any) -> None:
     model.fit(np.ones((4, 3)), np.zeros((4, 2)), verbose=0)
     model.set_weights([weight + 1 for weight in model.get_weights()])
     assert (before == kept).all()
+
+
+def test_floats_have_the_dtype_that_is_set() -> None:
+    def name(x: Any) -> str:
+        return str(x.dtype).rpartition(".")[2]
+
+    keras.utils.clear_session()
+    x = np.arange(24.0).reshape(6, 4)
+    try:
+        keras.config.set_floatx("float64")
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(3, "relu"), layers.Dense(1, "sigmoid")])
+        model.compile("adam", "mse", metrics=["mae", keras.metrics.AUC()])
+        model.fit(x, x[:, 0] > 3, batch_size=3, epochs=3, verbose=0)
+        assert {name(w) for w in (*model.weights, *model.optimizer.variables)} == {"float64"}
+        assert model.compiled_step == "captured" and model.predict(x, verbose=0).dtype == "float64"
+        made = (keras.Input((3,)), keras.ops.zeros(2), keras.ops.convert_to_tensor([0.1]), keras.random.normal((2,)))
+        assert {name(one) for one in made} == {"float64"}
+        assert float(made[2][0]) == 0.1  # not that of float32
+        assert keras.losses.MeanSquaredError()(np.float32([1, 2]), np.float32([0.1, 0.7])).dtype.name == "float64"
+        assert keras.metrics.Mean().dtype == layers.Dense(2).dtype == keras.backend.standardize_dtype(None) == "float64"
+        keras.config.set_dtype_policy("float32")
+        assert layers.Dense(2).dtype == "float32"  # the policy goes first
+        keras.utils.clear_session()
+        assert layers.Dense(2).dtype == "float64" == keras.backend.floatx()
+        with pytest.raises(ValueError, match="it is bfloat16"):
+            keras.config.set_floatx("int32")
+    finally:
+        keras.config.set_floatx("float32")
+    assert layers.Dense(2).dtype == "float32"
+
+
+def test_a_config_holds_values_until_it_is_frozen() -> None:
+    config = utils.Config(rate=0.1, layers=2)
+    config.name = "small"
+    config["seed"] = 3
+    assert (config.rate, config["name"], config.get("none", 5), "seed" in config) == (0.1, "small", 5, True)
+    assert list(config) == ["layers", "name", "rate", "seed"] and len(config) == 4
+    assert config.to_json() == '{"rate": 0.1, "layers": 2, "name": "small", "seed": 3}'
+    del config["seed"]
+    assert config.pop("layers") == 2 and config.as_dict() == {"rate": 0.1, "name": "small"}
+    config.freeze()
+    assert config.frozen and copy.deepcopy(config).rate == 0.1
+    for change in (lambda: setattr(config, "rate", 1), lambda: config.update(rate=1), lambda: config.pop("rate")):
+        with pytest.raises(ValueError, match="frozen"):
+            change()
+    with pytest.raises(AttributeError, match="there is 'rate'"):
+        _ = config.rates
+    with pytest.raises(AttributeError, match="not a name of a value"):
+        config.keys = 3
+    config.unfreeze()
+    config.update(rate=0.2)
+    assert dict(config.items()) == {"rate": 0.2, "name": "small"}

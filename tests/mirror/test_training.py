@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp import Tensor, nn, optim
+from pyapp import Tensor, keras, nn, optim
 from pyapp.engine import capture
 from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.models.llama2c import Config, Llama2c
@@ -238,3 +238,39 @@ def test_weights_are_saved_and_loaded(tmp_path: Path, ending: str) -> None:
         other.load_state_dict(state)
         assert {str(p.device) for p in other.parameters()} == {device}
         _same(other, model)
+
+
+def test_scaled_steps_leave_out_what_overflows() -> None:
+    """Compiled steps of Keras' LossScaleOptimizer decide on the device; the host hears of it before the next step."""
+
+    def trained(device: str, compiled: bool) -> list[Any]:
+        pyapp.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).to(device)
+        weights = list(model.parameters())
+        scaled = keras.optimizers.LossScaleOptimizer(
+            keras.optimizers.Adam(0.1), initial_scale=2.0**10, dynamic_growth_steps=3
+        )
+
+        def step(x: Tensor) -> Tensor:
+            for weight in weights:
+                weight.grad = None
+            loss = model(x).square().mean()
+            scaled.scale_loss(loss).backward()
+            scaled.apply([weight.grad for weight in weights], weights)
+            return loss.detach()
+
+        run = pyapp.compile(step) if compiled else step
+        random, found = np.random.RandomState(0), []
+        for k in range(9):
+            x = random.randn(6, 4).astype("float32")
+            x[0, 0] = np.inf if k in (3, 7) else x[0, 0]
+            found.append(float(run(pyapp.from_numpy(x).to(device))))
+        if compiled:
+            assert run.captured
+        assert scaled.iterations == 7
+        return [found, scaled.dynamic_scale, scaled.step_counter, *(w.detach().cpu().numpy() for w in weights)]
+
+    expected = trained("cpu", False)
+    for device, compiled in (("cpu", True), ("mirror", True), ("mirror", False)):
+        for a, b in zip(trained(device, compiled), expected, strict=True):
+            np.testing.assert_array_equal(a, b)

@@ -163,3 +163,11 @@ def test_bad_schedules() -> None:
     for arguments in ((-1, 10, 0.0), (0, 0, 0.0), (0, 10, 2.0)):
         with pytest.raises(ValueError, match="warmup"):
             lr_scheduler.warmup_cosine(*arguments)
+
+
+def test_the_text_of_an_optimiser_has_its_groups() -> None:
+    layers = [nn.Linear(2, 2), nn.Linear(2, 1)]
+    groups = [{"params": layers[0].parameters()}, {"params": layers[1].parameters(), "lr": 0.5}]
+    text = repr(optim.SGD(groups, lr=0.1))
+    assert text.startswith("SGD (\nParameter Group 0\n    dampening: 0") and text.endswith("\n)")
+    assert "    lr: 0.1\n" in text and "\n\nParameter Group 1\n" in text and "    lr: 0.5\n" in text

@@ -113,11 +113,150 @@ CONSTRUCTORS = [
 ]  # fmt: skip
 
 
+# -- what programs do with results in place, pruned weights, hooks of optimisers, and texts of modules
+
+
+def _linear(t: Any) -> Any:
+    layer = t.nn.Linear(4, 3)
+    with t.no_grad():
+        layer.weight.copy_(t.tensor(np.random.RandomState(0).randn(3, 4)))
+        layer.bias.fill_(0.5)
+    return layer
+
+
+def _pruned(t: Any, *methods: Any) -> tuple[Any, ...]:
+    layer = _linear(t)
+    for method in methods:
+        method(t.nn.utils.prune, layer)
+    layer(t.ones(2, 4)).sum().backward()
+    names = [name for name, _ in (*layer.named_parameters(), *layer.named_buffers())]
+    before = layer.weight, layer.weight_orig.grad, names, t.nn.utils.prune.is_pruned(layer)
+    t.nn.utils.prune.remove(layer, "weight")
+    return (*before, layer.weight, sorted(layer.state_dict()))
+
+
+def _pruned_together(t: Any) -> Any:
+    pair = [_linear(t), t.nn.Linear(2, 2)]
+    with t.no_grad():
+        pair[1].weight.copy_(t.tensor([[0.1, 5.0], [-0.01, 3.0]]))
+    several = [(layer, "weight") for layer in pair]
+    for amount in (3, 0.5):
+        t.nn.utils.prune.global_unstructured(several, t.nn.utils.prune.L1Unstructured, amount=amount)
+    return [layer.weight for layer in pair]
+
+
+def _hooks_of_steps(t: Any) -> Any:
+    layer, seen = _linear(t), []
+    optimizer = t.optim.SGD(layer.parameters(), lr=0.1)
+    handle = optimizer.register_step_pre_hook(lambda o, args, kwargs: seen.append(["before", len(args), len(kwargs)]))
+    optimizer.register_step_post_hook(lambda o, args, kwargs: seen.append(["after", float(layer.bias.sum())]))
+    for k in range(2):
+        optimizer.zero_grad()
+        layer(t.ones(1, 4)).sum().backward()
+        optimizer.step()
+        if k == 0:
+            handle.remove()
+    return seen
+
+
+def _cached(t: Any) -> Any:
+    calls = []
+
+    class Twice(t.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            calls.append(1)
+            return x * 2
+
+    layer = _linear(t)
+    t.nn.utils.parametrize.register_parametrization(layer, "weight", Twice())
+    calls.clear()
+    with t.nn.utils.parametrize.cached():
+        found = [layer(t.ones(1, 4)), layer.weight.sum(), len(calls)]
+    return [*found, layer.weight.sum(), len(calls)]
+
+
+def _refused(call: Any) -> str:
+    try:
+        call()
+    except RuntimeError:
+        return "RuntimeError"
+    return "taken"
+
+
+def _into(t: Any, make: Any, dtype: str = "float32", count: int = 1) -> Any:
+    """What a function writes into `out`, and whether that is what it returns."""
+    out = tuple(t.empty(0, dtype=getattr(t, dtype)) for _ in range(count))
+    found = make(out if count > 1 else out[0])
+    return [*out, all(a is b for a, b in zip(found, out, strict=True)) if count > 1 else found is out[0]]
+
+
+def _x(t: Any) -> Any:
+    return t.tensor([[1.0, -2.0], [3.0, 0.5]])
+
+
+PROGRAMS = {
+    "matmul into": lambda t: _into(t, lambda o: t.matmul(_x(t), _x(t).T, out=o)),
+    "mul into": lambda t: _into(t, lambda o: t.mul(_x(t), _x(t), out=o), "float64"),
+    "add into": lambda t: _into(t, lambda o: t.add(_x(t), 1, alpha=2, out=o)),
+    "sum into": lambda t: _into(t, lambda o: t.sum(_x(t), 1, out=o)),
+    "cat into": lambda t: _into(t, lambda o: t.cat([_x(t), _x(t)], 1, out=o)),
+    "comparison into": lambda t: _into(t, lambda o: t.gt(_x(t), 0, out=o), "bool"),
+    "max into": lambda t: [
+        *t.max(_x(t), 1, out=(t.empty(2), t.empty(2, dtype=t.int64))), t.topk(_x(t), 1, out=None).values,
+    ],
+    "range into": lambda t: _into(t, lambda o: t.arange(1, 6, 2, out=o), "int32"),
+    "zeros into": lambda t: _into(t, lambda o: t.zeros(2, 3, out=o), "int64"),
+    "itself into": lambda t: [t.add(x := _x(t), x, out=x), x],
+    "a view into": lambda t: [x := t.zeros(2, 3), t.exp(_x(t), out=x[:, 1:]), x],
+    "a dtype that does not fit": lambda t: _refused(lambda: t.mul(_x(t), 0.5, out=t.zeros(2, 2, dtype=t.int64))),
+    "a gradient into": lambda t: _refused(lambda: t.exp(_x(t).requires_grad_(), out=t.zeros(2, 2))),
+    "pruned": lambda t: _pruned(t, lambda p, m: p.l1_unstructured(m, "weight", 5)),
+    "pruned twice": lambda t: _pruned(
+        t, lambda p, m: p.l1_unstructured(m, "weight", 0.3), lambda p, m: p.ln_structured(m, "weight", 0.5, n=2, dim=0),
+        lambda p, m: p.l1_unstructured(m, "weight", 1),
+    ),
+    "pruned by a mask": lambda t: _pruned(
+        t, lambda p, m: p.identity(m, "weight"), lambda p, m: p.custom_from_mask(m, "weight", t.eye(3, 4)),
+    ),
+    "pruned by scores": lambda t: _pruned(
+        t, lambda p, m: p.l1_unstructured(m, "weight", 2, importance_scores=t.arange(12.0).reshape(3, 4)),
+    ),
+    "pruned together": _pruned_together, "hooks of steps": _hooks_of_steps, "cached": _cached,
+    "names in a text": lambda t: str(_named(t)),
+    "states that fit": lambda t: str(_linear(t).load_state_dict(_linear(t).state_dict())),
+    "states that lack": lambda t: str(_linear(t).load_state_dict({"bias": t.zeros(3), "more": t.ones(1)}, False)),
+    "Poisson": lambda t: t.distributions.Poisson(t.tensor(A)).log_prob(t.tensor([0.0, 2.0, 5.0])),
+    "Binomial": lambda t: [
+        (b := t.distributions.Binomial(5, t.tensor(A / 3))).log_prob(t.tensor([0.0, 2.0, 5.0])), b.mean, b.variance,
+    ],
+    "a mixture": lambda t: [
+        (m := t.distributions.MixtureSameFamily(
+            t.distributions.Categorical(t.tensor(A)), t.distributions.Normal(t.tensor(A), t.tensor(A[::-1].copy()))
+        )).log_prob(t.tensor(X)), m.mean, m.variance, m.cdf(t.tensor(X)), list(m.sample((4,)).shape),
+    ],
+    "a mixture of vectors": lambda t: [
+        (m := t.distributions.MixtureSameFamily(
+            t.distributions.Categorical(t.ones(2)),
+            t.distributions.Independent(t.distributions.Normal(t.zeros(2, 3), t.ones(2, 3)), 1),
+        )).log_prob(t.tensor(X).float()), m.mean, list(m.sample((4, 2)).shape),
+    ],
+    "an accelerator": lambda t: isinstance(t.accelerator.is_available(), bool),
+}  # fmt: skip
+
+
+def _named(t: Any) -> Any:
+    layers = t.nn.Sequential(t.nn.ReLU())
+    for name in ("first", "last"):
+        layers.add_module(name, t.nn.Tanh())
+    return layers
+
+
 def calls() -> dict[str, Any]:
     """All cases by name, as functions of the framework."""
     found = {f"function {n}": lambda t, f=f: f(t, t.tensor(X), t.tensor(Y)) for n, f in FUNCTIONS.items()}
     found |= {f"distribution {n}": lambda t, n=n: distribution(t, n) for n in DISTRIBUTIONS}
-    return found | {f"constructor {i}": f for i, f in enumerate(CONSTRUCTORS)}
+    found |= {f"constructor {i}": f for i, f in enumerate(CONSTRUCTORS)}
+    return found | {f"program {n}": f for n, f in PROGRAMS.items()}
 
 
 def plain(value: Any) -> Any:

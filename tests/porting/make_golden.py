@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.utils.prune
 
 from tests.porting import cases, running
 

@@ -243,6 +243,12 @@ def test_draws_of_distributions() -> None:
         drawn = p.sample((4000,)).double()
         assert bool(((drawn.mean(0) - p.mean).abs() <= 0.1 * p.stddev.double()).all()), name
         assert bool(((drawn.std(0) / p.stddev.double() - 1).abs() < 0.2).all()), name
+    d, a = pyapp.distributions, pyapp.tensor(cases.A)
+    weights = d.Categorical(pyapp.ones(3))
+    for p in (d.Poisson(a), d.Binomial(pyapp.tensor([1, 5, 9]), a / 3), d.MixtureSameFamily(weights, d.Normal(a, a))):
+        drawn = p.sample((4000,)).double()
+        assert bool(((drawn.mean(0) - p.mean).abs() <= 0.1 * p.stddev.double()).all()), type(p)
+        assert bool(((drawn.std(0) / p.stddev.double() - 1).abs() < 0.2).all()), type(p)
 
 
 # -- layers

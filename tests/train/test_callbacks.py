@@ -15,6 +15,7 @@ from pyapp import keras
 from pyapp.errors import FileFormatError
 from pyapp.formats import tfevents
 from pyapp.train.callbacks import weight_pictures
+from pyapp.utils.tensorboard import SummaryWriter
 from tests.train.make_golden_events import DISTRIBUTIONS, EVENTS, GOLDEN, PICTURE, PICTURES, WALL_TIME
 
 X = np.random.default_rng(0).normal(size=(40, 6)).astype("float32")
@@ -90,6 +91,35 @@ def test_tensorboard_has_the_weights(tmp_path: Path) -> None:
     )
     assert weight_pictures(np.zeros((8, 6))).shape == (1, 6, 8, 1) and weight_pictures(np.zeros((3, 3, 2, 5))) is None
     assert weight_pictures(np.zeros((3, 2, 5))).shape == (5, 3, 2, 1)
+
+
+def test_a_summary_writer_writes_what_tensorboard_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures: list[Any] = []
+    monkeypatch.setattr(tfevents, "encode_png", lambda pixels: pictures.append(pixels) or PICTURE)
+    planes = np.arange(24, dtype="uint8").reshape(2, 3, 2, 2)  # (N, C, H, W)
+    with SummaryWriter(tmp_path / "log") as writer:
+        writer.add_scalar("loss", pyapp.tensor([0.5]), 3)
+        writer.add_scalar("rate", 1)
+        writer.add_histogram("weights", pyapp.ones(2, 3), global_step=2)
+        writer.add_images("planes", pyapp.tensor(planes), 1)
+        writer.add_image("grey", np.zeros((2, 5), "uint8"), dataformats="HW")
+        writer.add_scalars("both", {"train": 1.5, "test": 2.5}, 4)
+        (path,) = (one for one in (tmp_path / "log").iterdir() if one.is_file())
+        data = path.read_bytes()  # before the file is closed
+        with pytest.raises(ValueError, match="has 2 numbers, not one"):
+            writer.add_scalar("loss", [1.0, 2.0])
+        with pytest.raises(ValueError, match="channels, not 2"):
+            writer.add_image("odd", np.zeros((2, 4, 4)))
+        with pytest.raises(ValueError, match="does not order"):
+            writer.add_image("odd", np.zeros((4, 4)))
+    found = list(records(data))[1:]
+    assert [b"loss\x15" + struct.pack("<f", 0.5) in found[0], b"\x10\x03" in found[0]] == [True, True]
+    assert b"rate\x15" + struct.pack("<f", 1) in found[1] and b"histograms" in found[2] and b"images" in found[3]
+    np.testing.assert_array_equal(np.stack(pictures[:2]), planes.transpose(0, 2, 3, 1))
+    assert pictures[2].shape == (2, 5, 1) and writer.get_logdir() == str(tmp_path / "log")
+    for name, value in (("train", 1.5), ("test", 2.5)):
+        (inside,) = (tmp_path / "log" / f"both_{name}").iterdir()
+        assert b"both\x15" + struct.pack("<f", value) in inside.read_bytes()
 
 
 class Interrupted(Exception):

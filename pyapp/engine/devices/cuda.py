@@ -21,7 +21,7 @@ from ..dtype import bfloat16, float16, float32
 from ..element_types import CODES, opcodes
 from ..gpu import cublas, nvidia
 from ..gpu.card import Card, compiled
-from ..gpu.sources import Number, Plan, Step, operands, plans
+from ..gpu.sources import NO_VARIANT, Number, Plan, Step, operands, plans, varied
 from ..native import DIMS, POINTER_BYTES, POINTERS, RECORD_BYTES, SIGNATURES, fail
 from ..storage import CACHE_LIMIT, trim_backend
 from ..thread_local import ThreadLocal
@@ -333,6 +333,8 @@ class Cuda(Backend):
         return _Ready(check, [self._load(step, kernel, variant) for step in plan.steps], plan)
 
     def _load(self, step: Step, kernel: str, variant: int) -> _Launch:
+        if not kernel and self.card.variants and step.source in varied():
+            variant = NO_VARIANT
         key = step.source, kernel, variant
         if key not in self._modules:
             self._modules[key] = self.card.load(compiled(self.card, *key))

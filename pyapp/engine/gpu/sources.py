@@ -27,6 +27,7 @@ _FUNCTIONS = {
 }  # fmt: skip
 _TYPES = list(ELEMENTS)
 _LAST = 99  # the number of the kernel itself among its steps
+NO_VARIANT = (1 << 30) - 1  # a number that no variant has
 
 Number = Callable[[Sequence[int]], int]  # of a record's dims
 
@@ -215,14 +216,21 @@ def all_steps() -> list[Step]:
 
 
 @functools.cache
+def varied() -> frozenset[str]:
+    """The sources that have kernels with variants."""
+    return frozenset(step.source for plan in plans().values() if plan.variant is not None for step in plan.steps)
+
+
+@functools.cache
 def headers(folder: Path = SOURCES) -> dict[str, str]:
     """The headers that the sources include, by name."""
     return {path.name: path.read_text() for path in sorted(folder.glob("*.h"))}
 
 
 def text_of(source: str, kernel: str = "", variant: int = 0) -> str:
-    """The text of one source; with a kernel, as it is compiled for one of its variants."""
-    chosen = f"#define VARIED {variant}\n#define ONLY_{kernel}\n" if kernel else ""
+    """The text of one source; with a kernel, as it is compiled for one of its variants; with NO_VARIANT, without any."""
+    chosen = f"#define VARIED {variant}\n" if kernel or variant else ""
+    chosen += f"#define ONLY_{kernel}\n" if kernel else ""
     return chosen + (SOURCES / f"{source}.cu").read_text()
 
 

@@ -16,10 +16,11 @@ class Activation(Layer):
     """An activation function by name, or any function of a tensor."""
 
     supports_masking = True
+    converted = {"activation": activations.get}
 
     def __init__(self, activation: Any, **settings: Any) -> None:
         super().__init__(**settings)
-        self.activation = activations.get(activation)
+        self.activation = activation
 
     def call(self, inputs: Tensor) -> Tensor:
         return self.activation(inputs)

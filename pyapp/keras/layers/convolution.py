@@ -43,6 +43,7 @@ class _Convolution(ChannelsLayer):
 
     dims: int
     paddings: tuple[str, ...] = ("valid", "same")
+    converted = {"activation": activations.get}
 
     def __init__(
         self, kernel_size: Any, strides: Any, padding: str, data_format: str | None, dilation_rate: Any,
@@ -57,7 +58,7 @@ class _Convolution(ChannelsLayer):
         if padding.lower() not in self.paddings:
             raise ValueError(f"{kind}: padding is one of {', '.join(self.paddings)}, not {padding!r}")
         self.padding = padding.lower()
-        self.activation, self.use_bias = activations.get(activation), use_bias
+        self.activation, self.use_bias = activation, use_bias
         self.bias_initializer = initializers.get(bias_initializer)
         self.bias_regularizer, self.bias_constraint = (
             regularizers.get(bias_regularizer),

@@ -19,6 +19,7 @@ class Dense(LoraLayer):
     """activation(x @ kernel + bias); the kernel is (inputs, units). With LoRA, A is (inputs, rank)."""
 
     supports_masking = True
+    converted = {"activation": activations.get}
     kernel = AdaptedWeight("kernel")
 
     def __init__(
@@ -29,7 +30,7 @@ class Dense(LoraLayer):
         super().__init__(activity_regularizer=activity_regularizer, **settings)
         if not isinstance(units, int) or units < 1:
             raise ValueError(f"Dense: units is a positive integer, not {units!r}")
-        self.units, self.activation, self.use_bias = units, activations.get(activation), use_bias
+        self.units, self.activation, self.use_bias = units, activation, use_bias
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.bias_initializer = initializers.get(bias_initializer)
         self.kernel_regularizer, self.bias_regularizer = (
@@ -72,6 +73,7 @@ class EinsumDense(LoraLayer):
     With LoRA, A has the kernel's dims, its last one replaced by the rank.
     """
 
+    converted = {"activation": activations.get}
     kernel = AdaptedWeight("kernel")
 
     def __init__(
@@ -88,7 +90,7 @@ class EinsumDense(LoraLayer):
             raise ValueError(f"EinsumDense: an equation has the form 'ab,bc->ac', not {equation!r}")
         self.letters = parts.groups()
         self.sizes = (output_shape,) if isinstance(output_shape, int) else tuple(output_shape)
-        self.activation, self.bias_axes = activations.get(activation), bias_axes
+        self.activation, self.bias_axes = activation, bias_axes
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.bias_initializer = initializers.get(bias_initializer)
         self.kernel_regularizer = regularizers.get(kernel_regularizer)

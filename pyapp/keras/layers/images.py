@@ -11,6 +11,7 @@ from ...engine.ops.resample import interpolate
 from ...train.metrics import in_float32
 from .. import random
 from ..arguments import layer_is_channels_first
+from ..bounding_boxes import FORMATS, clip_to_image_size, convert_format
 from ..core import inherited_training
 from .channels import DataFormatLayer
 
@@ -33,11 +34,25 @@ def centre(x: Tensor, height: int, width: int) -> Tensor:
     return x.narrow(1, top, height).narrow(2, left, width)
 
 
+def part_of_shape(size: tuple[int, int], height: int, width: int) -> tuple[int, int]:
+    """The height and width of the largest part of a picture that has the proportions height : width."""
+    return max(min(size[0], int(size[1] * height / width)), 1), max(min(size[1], int(size[0] * width / height)), 1)
+
+
 def of_shape(x: Tensor, height: int, width: int) -> Tensor:
     """The largest middle part that has the proportions height : width."""
-    tall = min(x.shape[1], int(x.shape[2] * height / width))
-    wide = min(x.shape[2], int(x.shape[1] * width / height))
-    return centre(x, max(tall, 1), max(wide, 1))
+    return centre(x, *part_of_shape((x.shape[1], x.shape[2]), height, width))
+
+
+def centred_boxes(boxes: Tensor, size: tuple[int, int], part: tuple[int, int]) -> Tensor:
+    """Boxes (B, N, 4) in the middle of a picture, or in a larger one around it."""
+    (height, width), (tall, wide) = size, part
+    return boxes - ops.tensor([(width - wide) // 2, (height - tall) // 2] * 2, dtype=boxes.dtype, device=boxes.device)
+
+
+def scaled_boxes(boxes: Tensor, size: tuple[int, int], to: tuple[int, int]) -> Tensor:
+    """Boxes (B, N, 4) in a resized picture."""
+    return boxes * ops.tensor([to[1] / size[1], to[0] / size[0]] * 2, dtype=boxes.dtype, device=boxes.device)
 
 
 class PictureLayer(DataFormatLayer):
@@ -45,16 +60,23 @@ class PictureLayer(DataFormatLayer):
 
     Inputs are pictures, or a dict of `images` and of what belongs to them: `labels`, `segmentation_masks`,
     `bounding_boxes`. Layers whose pictures change at random write `drawn` too, and `moves` is True if pixels change
-    their places: then masks move as well, and bounding boxes are refused.
+    their places: then masks move as well. Bounding boxes move where a layer writes `moved_boxes`; others refuse them.
     """
 
     moves = False
+    moves_boxes = False  # whether there is `moved_boxes`
 
     def __init__(self, data_format: str | None = None, bounding_box_format: str | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
-        if self.moves and bounding_box_format is not None:
+        if self.moves and not self.moves_boxes and bounding_box_format is not None:
             raise NotImplementedError(f"{type(self).__name__}: bounding boxes do not move with the pictures")
+        if bounding_box_format is not None and bounding_box_format.lower() not in FORMATS:
+            raise ValueError(
+                f"{type(self).__name__}: bounding_box_format is one of {', '.join(FORMATS)}, not "
+                f"{bounding_box_format!r:.40}"
+            )
+        self.bounding_box_format = bounding_box_format
 
     # -- to be written by layers
 
@@ -67,6 +89,13 @@ class PictureLayer(DataFormatLayer):
         if self.moves:
             raise NotImplementedError(f"{type(self).__name__}: takes no segmentation masks")
         return x
+
+    def moved_boxes(
+        self, boxes: Tensor, size: tuple[int, int], drawn: Any, training: bool
+    ) -> tuple[Tensor, tuple[int, int]]:
+        """The boxes (B, N, 4), left, top, right, bottom in pixels, in the changed pictures, and their height and
+        width; `size` is that of the pictures before."""
+        raise NotImplementedError(f"{type(self).__name__}: bounding boxes do not move with the pictures")
 
     def changed_labels(self, labels: Tensor, drawn: Any) -> Tensor:
         """The labels of changed pictures."""
@@ -96,10 +125,32 @@ class PictureLayer(DataFormatLayer):
         return self._like(found, masks).to(masks.dtype)
 
     def transform_bounding_boxes(self, bounding_boxes: Any, transformation: Any = None, training: bool = True) -> Any:
-        """The boxes of the changed pictures. NotImplementedError where pixels change their places."""
+        """The boxes of the changed pictures. NotImplementedError where pixels change their places: that takes the size
+        of the pictures, so call the layer with a dict of pictures and boxes."""
         if self.moves:
-            raise NotImplementedError(f"{type(self).__name__}: bounding boxes do not move with the pictures")
+            raise NotImplementedError(
+                f"{type(self).__name__}: "
+                + ("call the layer with a dict of images and bounding_boxes" if self.moves_boxes else
+                   "bounding boxes do not move with the pictures")
+            )  # fmt: skip
         return bounding_boxes
+
+    def _boxes_moved_with(self, images: Any, given: Mapping[str, Any], drawn: Any, training: bool) -> dict[str, Any]:
+        """{"boxes": (B, N, 4) or (N, 4), "labels"} in the changed pictures. What is outside is cut off; boxes of which
+        nothing is left have the label -1, and rows of 0 or of -1 alone, which fill up, become 0."""
+        kind = type(self).__name__
+        if self.bounding_box_format is None:
+            raise ValueError(f"{kind}: give the layer bounding_box_format, such as 'xyxy'")
+        if not isinstance(given, Mapping) or "boxes" not in given:
+            raise ValueError(f"{kind}: bounding_boxes is a dict of boxes and labels")
+        rows = images.shape[-3 + self.channels_first], images.shape[-2 + self.channels_first]
+        boxes, form = ops.as_tensor(given["boxes"]), self.bounding_box_format
+        filling = (boxes == 0).all(-1) | (boxes == -1).all(-1)
+        corners = convert_format(boxes, form, "xyxy", *rows, dtype=in_float32(boxes).dtype)
+        moved, size = self.moved_boxes(corners.reshape(-1, *corners.shape[-2:]), rows, drawn, training)
+        found = clip_to_image_size({**given, "boxes": moved.reshape(corners.shape)}, *size)
+        kept = ops.where(filling.unsqueeze(-1), 0.0, found["boxes"])
+        return {**found, "boxes": convert_format(kept, "xyxy", form, *size, dtype=kept.dtype)}
 
     def _batch(self, x: Tensor) -> Tensor:
         """Pictures as (B, H, W, C)."""
@@ -138,7 +189,11 @@ class PictureLayer(DataFormatLayer):
                 inputs["segmentation_masks"], drawn, training
             )
         if "bounding_boxes" in inputs:
-            found["bounding_boxes"] = self.transform_bounding_boxes(inputs["bounding_boxes"], drawn, training)
+            boxes = inputs["bounding_boxes"]
+            if self.moves and self.moves_boxes:
+                found["bounding_boxes"] = self._boxes_moved_with(inputs["images"], boxes, drawn, training)
+            else:
+                found["bounding_boxes"] = self.transform_bounding_boxes(boxes, drawn, training)
         return found
 
 
@@ -199,7 +254,7 @@ class Resizing(PictureLayer):
     `pad_to_aspect_ratio` adds borders of `fill_value` instead.
     """
 
-    moves = True
+    moves = moves_boxes = True
 
     def __init__(
         self, height: int, width: int, interpolation: str = "bilinear", crop_to_aspect_ratio: bool = False,
@@ -222,12 +277,29 @@ class Resizing(PictureLayer):
     def changed_masks(self, x: Tensor, drawn: Any, training: bool) -> Tensor:
         return self._resized(x, "nearest")
 
+    def moved_boxes(
+        self, boxes: Tensor, size: tuple[int, int], drawn: Any, training: bool
+    ) -> tuple[Tensor, tuple[int, int]]:
+        part = size
+        if self.crops:
+            part = part_of_shape(size, self.height, self.width)
+        elif self.pads:  # both sides alike
+            tall, wide = self._around(size)
+            part = size[0] + (tall - size[0]) // 2 * 2, size[1] + (wide - size[1]) // 2 * 2
+        wanted = self.height, self.width
+        return scaled_boxes(centred_boxes(boxes, size, part), part, wanted), wanted
+
+    def _around(self, size: tuple[int, int]) -> tuple[int, int]:
+        """The height and width of the smallest picture around one that has the proportions."""
+        return max(size[0], int(size[1] * self.height / self.width)), max(
+            size[1], int(size[0] * self.width / self.height)
+        )
+
     def _resized(self, x: Tensor, interpolation: str) -> Tensor:
         if self.crops:
             x = of_shape(x, self.height, self.width)
         elif self.pads:
-            tall = max(x.shape[1], int(x.shape[2] * self.height / self.width))
-            wide = max(x.shape[2], int(x.shape[1] * self.width / self.height))
+            tall, wide = self._around((x.shape[1], x.shape[2]))
             top, left = (tall - x.shape[1]) // 2, (wide - x.shape[2]) // 2
             x = ops.pad(x, [0, 0, left, left, top, top], value=self.fill_value)  # both sides alike, as Keras does
         return resized(x, self.height, self.width, interpolation, self.antialias and interpolation != "nearest")
@@ -236,7 +308,7 @@ class Resizing(PictureLayer):
 class CenterCrop(PictureLayer):
     """The middle of pictures; smaller ones are enlarged."""
 
-    moves = True
+    moves = moves_boxes = True
 
     def __init__(self, height: int, width: int, data_format: str | None = None, **settings: Any) -> None:
         super().__init__(data_format, **settings)
@@ -247,6 +319,15 @@ class CenterCrop(PictureLayer):
 
     def changed_masks(self, x: Tensor, drawn: Any, training: bool) -> Tensor:
         return self._cropped(x, "nearest")
+
+    def moved_boxes(
+        self, boxes: Tensor, size: tuple[int, int], drawn: Any, training: bool
+    ) -> tuple[Tensor, tuple[int, int]]:
+        wanted = self.height, self.width
+        if size[0] >= self.height and size[1] >= self.width:
+            return centred_boxes(boxes, size, wanted), wanted
+        part = part_of_shape(size, *wanted)
+        return scaled_boxes(centred_boxes(boxes, size, part), part, wanted), wanted
 
     def _cropped(self, x: Tensor, interpolation: str) -> Tensor:
         if x.shape[1] >= self.height and x.shape[2] >= self.width:

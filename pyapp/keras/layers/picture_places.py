@@ -9,7 +9,17 @@ from ...engine import Tensor, ops
 from ...engine.ops.random import Generator
 from ...engine.ops.resample import grid_sample
 from .. import image_warps, random
-from .images import RandomPictureLayer, draw, happens, of_each, of_shape, resized
+from .images import (
+    RandomPictureLayer,
+    centred_boxes,
+    draw,
+    happens,
+    of_each,
+    of_shape,
+    part_of_shape,
+    resized,
+    scaled_boxes,
+)
 
 __all__ = [
     "RandomCrop", "RandomElasticTransform", "RandomFlip", "RandomPerspective", "RandomRotation", "RandomShear",
@@ -40,6 +50,8 @@ class _Moving(RandomPictureLayer):
 class RandomFlip(_Moving):
     """Mirrored pictures; mode is horizontal, vertical or horizontal_and_vertical."""
 
+    moves_boxes = True
+
     def __init__(self, mode: str = "horizontal_and_vertical", seed: int | None = None, **settings: Any) -> None:
         super().__init__(seed, **settings)
         if mode not in ("horizontal", "vertical", "horizontal_and_vertical"):
@@ -54,6 +66,18 @@ class RandomFlip(_Moving):
             if name in self.mode:
                 x = ops.where(flips, x.flip(dim), x)
         return x
+
+    def moved_boxes(
+        self, boxes: Tensor, size: tuple[int, int], drawn: Any, training: bool
+    ) -> tuple[Tensor, tuple[int, int]]:
+        if training and drawn is not None:
+            for first, name, flips in ((0, "horizontal", drawn[0]), (1, "vertical", drawn[1])):
+                if name in self.mode:
+                    order = [2, 1, 0, 3] if first == 0 else [0, 3, 2, 1]
+                    mirrored = boxes[..., order]
+                    mirrored[..., first::2] = size[1 - first] - mirrored[..., first::2]
+                    boxes = ops.where(flips.reshape(-1, 1, 1), mirrored, boxes)
+        return boxes, size
 
 
 class _Mapped(_Moving):
@@ -254,7 +278,7 @@ class RandomCrop(RandomPictureLayer):
     """A part of each picture of a batch at the same random place. In evaluation, and of smaller pictures, the largest
     part in the middle that has the shape, resized."""
 
-    moves = True
+    moves = moves_boxes = True
 
     def __init__(self, height: int, width: int, seed: int | None = None, **settings: Any) -> None:
         super().__init__(seed, **settings)
@@ -271,6 +295,16 @@ class RandomCrop(RandomPictureLayer):
 
     def changed_masks(self, x: Tensor, drawn: Any, training: bool) -> Tensor:
         return self._cropped(x, drawn, "nearest")
+
+    def moved_boxes(
+        self, boxes: Tensor, size: tuple[int, int], drawn: Any, training: bool
+    ) -> tuple[Tensor, tuple[int, int]]:
+        wanted = self.height, self.width
+        if drawn is None:
+            part = part_of_shape(size, *wanted)
+            return scaled_boxes(centred_boxes(boxes, size, part), part, wanted), wanted
+        top, left = (first.to(boxes.dtype) for first in drawn)
+        return boxes - ops.cat([left, top, left, top]), wanted
 
     def _cropped(self, x: Tensor, drawn: Any, interpolation: str) -> Tensor:
         if drawn is None:

@@ -23,6 +23,7 @@ class Cell(Layer):
     """Base of one step: weights kernel (features, gates * units), recurrent_kernel (units, gates * units), bias."""
 
     gates: int
+    converted = {"activation": activations.get, "recurrent_activation": activations.get}
     states = 1  # how many tensors (B, units) are kept from step to step
 
     def __init__(
@@ -34,7 +35,7 @@ class Cell(Layer):
         super().__init__(**settings)
         if not isinstance(units, int) or units < 1:
             raise ValueError(f"{type(self).__name__}: units is a positive integer, not {units!r}")
-        self.units, self.activation, self.use_bias = units, activations.get(activation), use_bias
+        self.units, self.activation, self.use_bias = units, activation, use_bias
         self.dropout, self.recurrent_dropout = min(1.0, max(0.0, dropout)), min(1.0, max(0.0, recurrent_dropout))
         self.seed, self.generator = seed, None if seed is None else Generator(seed)
         self._made_with = (
@@ -122,7 +123,7 @@ class GRUCell(Cell):
             kernel_regularizer, recurrent_regularizer, bias_regularizer, kernel_constraint, recurrent_constraint,
             bias_constraint, dropout, recurrent_dropout, seed, **settings,
         )  # fmt: skip
-        self.recurrent_activation, self.reset_after = activations.get(recurrent_activation), reset_after
+        self.recurrent_activation, self.reset_after = recurrent_activation, reset_after
 
     def bias_shape(self) -> tuple[int, ...]:
         return (2, 3 * self.units) if self.reset_after else (3 * self.units,)
@@ -151,7 +152,7 @@ class _WithForget:
     def __init__(self, inner: Any, units: int) -> None:
         self.inner, self.units = initializers.get(inner), units
 
-    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
         assert self.inner is not None
         values, n = self.inner(shape, dtype=dtype), self.units
         values[n : 2 * n].fill_(1.0)
@@ -178,7 +179,7 @@ class LSTMCell(Cell):
             recurrent_regularizer, bias_regularizer, kernel_constraint, recurrent_constraint, bias_constraint, dropout,
             recurrent_dropout, seed, **settings,
         )  # fmt: skip
-        self.recurrent_activation = activations.get(recurrent_activation)
+        self.recurrent_activation = recurrent_activation
 
     def step(self, part: Tensor, states: list[Tensor]) -> list[Tensor]:
         h, c = states

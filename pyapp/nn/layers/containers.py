@@ -24,18 +24,18 @@ class ModuleList(Module):
 
     def __repr__(self) -> str:
         """Neighbours that look alike are shown once, with their number, as in torch: (0-11): 12 x Block."""
-        runs: list[list[Any]] = []  # first index, count, text
-        for index, module in enumerate(self._modules.values()):
+        runs: list[list[Any]] = []  # names, text
+        for name, module in self._modules.items():
             text = repr(module)
-            if runs and runs[-1][2] == text:
-                runs[-1][1] += 1
+            if name.isdigit() and runs and runs[-1][1] == text and runs[-1][0][-1].isdigit():
+                runs[-1][0].append(name)
             else:
-                runs.append([index, 1, text])
+                runs.append([[name], text])
         if not runs:
             return f"{type(self).__name__}()"
         lines = [
-            f"({first}): {text}" if count == 1 else f"({first}-{first + count - 1}): {count} x {text}"
-            for first, count, text in runs
+            f"({names[0]}): {text}" if len(names) == 1 else f"({names[0]}-{names[-1]}): {len(names)} x {text}"
+            for names, text in runs
         ]
         return f"{type(self).__name__}(\n  " + "\n  ".join(line.replace("\n", "\n  ") for line in lines) + "\n)"
 

@@ -4,9 +4,12 @@ torch.nn.utils.parametrize's names.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ...engine import Tensor, no_grad
+from ...engine.thread_local import ThreadLocal
 from ...engine.user_errors import describe
 from ..layers.containers import ModuleDict, ModuleList
 from ..module import Module
@@ -89,10 +92,49 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     return module
 
 
+class _Thread(ThreadLocal):
+    """What is computed once inside `cached`."""
+
+    depth: int = 0
+    values: dict[int, Tensor] | None = None  # by the id of a ParametrizationList
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def cached() -> Iterator[None]:
+    """Inside, each parametrized tensor is computed once, when it is first read."""
+    if not _thread.depth:
+        _thread.values = {}
+    _thread.depth += 1
+    try:
+        yield
+    finally:
+        _thread.depth -= 1
+        if not _thread.depth:
+            _thread.values = None
+
+
+def _read(held: ParametrizationList) -> Any:
+    values = _thread.values
+    if values is None:
+        return held()
+    if id(held) not in values:
+        values[id(held)] = held()
+    return values[id(held)]
+
+
+def _write(held: ParametrizationList, value: Tensor) -> None:
+    held.right_inverse(value)
+    if _thread.values is not None:
+        _thread.values.pop(id(held), None)
+
+
 def _property(name: str) -> property:
     return property(
-        lambda module: module.parametrizations[name](),
-        lambda module, value: module.parametrizations[name].right_inverse(value),
+        lambda module: _read(module.parametrizations[name]),
+        lambda module, value: _write(module.parametrizations[name], value),
     )
 
 
