@@ -137,7 +137,7 @@ DEVICE float score_of(const cached &c, float product, float slope, int64_t key, 
 
 enum { PIECE = 8, PART_COLUMNS = 32 * PIECE, PART_WARPS = 4 };
 
-#define MOST_PARTS 32
+#define MOST_PARTS 64
 #define FEW_TOKENS 8
 /* Parts that the keys are cut into: not by how many texts there are, whose results would depend on their company. */
 #define SPLITS MAX(1, MIN(PARTS(capacity *MAX(1, parts), 128), MOST_PARTS))
