@@ -46,29 +46,16 @@
 
 #include "activations.h"
 
-/* What a graph launches begins while the kernel before it ends: this one says that the next may begin, and waits until what
- * was before has ended and can be read (from sm_90 on: PTX ISA, griddepcontrol). */
-DEVICE void wait_for_kernels()
-{
-#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 /* Two blocks of a kernel run on a multiprocessor: so many registers has a thread at most. */
-#define KERNEL_OF(name, threads)                                                                                       \
-    DEVICE void name##_body(const launch &record, int32_t *status, unsigned char *scratch);                            \
+#define KERNEL(name, blocks, threads, shared)                                                                          \
     extern "C" __global__ void __launch_bounds__(threads, 2)                                                           \
-        name(GRID_CONSTANT launch record, int32_t *status, unsigned char *scratch)                                     \
-    {                                                                                                                  \
-        wait_for_kernels();                                                                                            \
-        name##_body(record, status, scratch);                                                                          \
-    }                                                                                                                  \
-    DEVICE void name##_body(const launch &record, int32_t *status, unsigned char *scratch)
-#define KERNEL(name, blocks, threads, shared) KERNEL_OF(name, threads)
-#define STEP(name, number, blocks, threads, shared) KERNEL_OF(name##_step##number, threads)
-#define OPERANDS(name, slot, blocks, threads) KERNEL_OF(name##_operand_##slot, threads)
+        name(GRID_CONSTANT launch record, int32_t *status, unsigned char *scratch)
+#define STEP(name, number, blocks, threads, shared)                                                                    \
+    extern "C" __global__ void __launch_bounds__(threads, 2)                                                           \
+        name##_step##number(GRID_CONSTANT launch record, int32_t *status, unsigned char *scratch)
+#define OPERANDS(name, slot, blocks, threads)                                                                          \
+    extern "C" __global__ void __launch_bounds__(threads, 2)                                                           \
+        name##_operand_##slot(GRID_CONSTANT launch record, int32_t *status, unsigned char *scratch)
 #define SCRATCH(name, bytes)
 /* VARIANT(kernel, number): the kernel is compiled for each number (of the record's dims) by itself when it is first used,
  * which takes a fraction of the time. COMPILED(condition) is 0 where `condition` is not met by the VARIED number. */

@@ -1,200 +1,242 @@
 /* Products of int8 weights in blocks and a few rows of int8 activations, as fast as the weights are read. A warp takes 16
- * outputs (two bands of 8) or 32, and of their columns a chunk at a time; the warps of a block share the chunks. Chunks are
- * copied to shared memory as they are, some of them ahead of what is multiplied, so that enough is always under way. Bands lie
- * as tensor cores want the weights: lane 4 g + t reads columns 4 t .. of output g beside those of the other lanes. The
- * weights are decoded once for all rows; the sums of whole numbers are exact. */
+ * outputs (two bands of 8) or 32, and of their columns a chunk at a time; the warps of a block share the chunks. Bands lie
+ * in memory as tensor cores want the weights, so that a lane loads what it multiplies: 4 bytes of output LANE / 4, next to
+ * those of the other lanes. It loads a chunk while it multiplies the one before. The weights are decoded once for all rows;
+ * the sums of whole numbers are exact. */
 #ifndef PYAPP_INT8_ROWS_H
 #define PYAPP_INT8_ROWS_H
 #include "int8_tiles.h"
+#include "read_once.h"
 
 #define ROWS_WARPS 8
 #define ROWS_KIND CHOOSE(rows > FEW_ROWS, 0, 1 + (rows > 8) + (rows > 16)) /* see int8_few_rows */
 #define ROWS_BLOCKS PARTS(outputs, CHOOSE(rows <= 8, 16, CHOOSE(rows <= 16, 32, 16)))
-#define ROWS_SHARED CHOOSE(rows <= 8, 73728, 98304)
-enum { ROWS_THREADS = 32 * ROWS_WARPS, MOST_AHEAD = 4 };
+enum { ROWS_THREADS = 32 * ROWS_WARPS, MOST_GATHERED = ROWS_WARPS * 2 * 16 * FEW_ROWS };
 
-/* Copies `pieces` times 16 bytes to shared memory by the lanes of a warp. */
-DEVICE void copy_pieces(uint8_t *to, const uint8_t *from, int pieces)
-{
-    for (int i = LANE; i < pieces; i += 32)
-#if HAS_TENSOR_CORES
-        start_copy(to + 16 * i, from + 16 * i, true);
-#else
-        *(uint4 *)(to + 16 * i) = *(const uint4 *)(from + 16 * i);
-#endif
-}
-
-/* Four bytes that may lie anywhere in shared memory. */
+/* Four bytes that may lie anywhere, of memory that begins where four bytes do. */
 DEVICE uint32_t word_at(const uint8_t *p)
 {
 #ifdef __CUDACC__
     const uint32_t *const at = (const uint32_t *)((uint64_t)p & ~(uint64_t)3);
-    return __funnelshift_r(at[0], at[1], (int)((uint64_t)p & 3) * 8);
+    const int apart = (int)((uint64_t)p & 3) * 8;
+    return apart ? __funnelshift_r(__ldg(at), __ldg(at + 1), apart) : __ldg(at);
 #else
     return four_bytes(p);
 #endif
 }
 
+/* Of the lanes that have the same output, the value of number `which`. */
+template <class T> DEVICE T of_four(T value, int which) { return __shfl_sync(EVERY_LANE, value, (LANE & ~3) | which); }
+
 /* ---- Weights. A source has
- *     CHUNK      runs of 32 columns that are copied at a time
- *     BYTES      of eight outputs and a chunk in shared memory
+ *     CHUNK      runs of 32 columns that are loaded at a time
  *     WHOLE      whether rows have whole chunks
  *     HALVES     whether the first and the last 16 columns of a run have scales of their own
  *     MINIMUMS   whether minimums are subtracted
- *     fetch(to, band, chunk)    copies of eight outputs
- *     own(to, band, chunk)      where output g lies in them, for lane 4 g + t: `at`
- *     numbers(words, at, run)   columns 4 t .. and 4 t + 16 .. of a run of the chunk
- *     scale(at, run, half), minimum(at, run, half) */
+ *     raw        what a lane loads for 8 outputs and a chunk; columns 4 t .. and 4 t + 16 .. of output g (LANE 4 g + t)
+ *     scales     of two runs t and t + 4 of these
+ *     load(raw, band, chunk), numbers(words, raw, run), decode(scales, raw)
+ * Loads past the last run may take any other run instead. */
 
-/* What lies in bands: blocks of `inner` runs and BLOCK_BYTES each. */
-template <int CHUNK, int INNER, int BLOCK_BYTES> struct bands_source {
-    static constexpr int BYTES = CHUNK / INNER * BLOCK_BYTES;
-    const uint8_t *w;
-    int64_t runs;
-
-    DEVICE_MEMBER void fetch(uint8_t *to, int64_t band, int64_t chunk) const
-    {
-        const int64_t all = runs / INNER * BLOCK_BYTES, first = chunk * BYTES;
-        copy_pieces(to, w + band * all + first, (int)(MIN(all - first, BYTES) / 16));
-    }
-    DEVICE_MEMBER static const uint8_t *own(const uint8_t *to, int64_t, int64_t) { return to; }
+template <int CHUNK, bool HALVES> struct run_scales {
+    float scales[PARTS(CHUNK, 4)][HALVES ? 2 : 1], minimums[PARTS(CHUNK, 4)][HALVES ? 2 : 1];
 };
 
 /* linear_q8_0 and linear_q8_group: scales of 2 or of 4 bytes. */
-template <int SCALE_BYTES> struct q8_source : bands_source<4, 1, BAND * SCALE_BYTES + BAND_BYTES> {
-    static constexpr int CHUNK = 4, RUN = BAND * SCALE_BYTES + BAND_BYTES;
+template <int SCALE_BYTES> struct q8_source {
+    static constexpr int CHUNK = 4;
     static constexpr bool WHOLE = false, HALVES = false, MINIMUMS = false;
+    const uint8_t *w;
+    int64_t runs;
 
-    DEVICE_MEMBER static void numbers(int to[2], const uint8_t *at, int run)
+    struct raw {
+        uint32_t words[CHUNK][2], scale;
+    };
+    DEVICE_MEMBER void load(raw &to, int64_t band, int64_t chunk) const
     {
-        const int *const words = (const int *)(at + run * RUN + BAND * SCALE_BYTES) + LANE % 4 * BAND + LANE / 4;
-        to[0] = words[0], to[1] = words[4 * BAND];
+        constexpr int BYTES = BAND * SCALE_BYTES + BAND_BYTES;
+        const int g = LANE / 4, t = LANE % 4;
+        const uint8_t *const own = w + band * runs * BYTES;
+#pragma unroll
+        for (int i = 0; i < CHUNK; i++) {
+            const int64_t run = MIN(chunk * CHUNK + i, runs - 1);
+            const uint32_t *const words = (const uint32_t *)(own + run * BYTES + BAND * SCALE_BYTES) + t * BAND + g;
+            to.words[i][0] = load_once(words);
+            to.words[i][1] = load_once(words + 4 * BAND);
+        }
+        const uint8_t *const scale = own + MIN(chunk * CHUNK + t, runs - 1) * BYTES + g * SCALE_BYTES;
+        to.scale = SCALE_BYTES == 2 ? (uint32_t)__ldg((const uint16_t *)scale) : __ldg((const uint32_t *)scale);
     }
-    DEVICE_MEMBER static float scale(const uint8_t *at, int run, int)
+    DEVICE_MEMBER static void numbers(int to[2], const raw &from, int run)
     {
-        const uint8_t *const own = at + run * RUN + LANE / 4 * SCALE_BYTES;
-        return SCALE_BYTES == 2 ? f16_to_float(*(const uint16_t *)own) : *(const float *)own;
+        to[0] = (int)from.words[run][0], to[1] = (int)from.words[run][1];
     }
-    DEVICE_MEMBER static float minimum(const uint8_t *, int, int) { return 0; }
+    DEVICE_MEMBER static void decode(run_scales<CHUNK, HALVES> &to, const raw &from)
+    {
+        to.scales[0][0] = SCALE_BYTES == 2 ? f16_to_float((uint16_t)from.scale) : __int_as_float((int)from.scale);
+    }
 };
 
 /* As band_type_of, of a type that is known to the compiler. */
 template <int64_t TYPE> struct banded;
 #define BANDED_AS(name, code, large_, minimums_, halves_, nibbles_, two_bits_, one_bit_)                               \
     template <> struct banded<code> {                                                                                  \
-        static constexpr int large = large_, minimums = minimums_, halves = halves_, bytes = name##_bytes;             \
+        static constexpr int large = large_, minimums = minimums_, halves = halves_, nibbles = nibbles_,               \
+                             two_bits = two_bits_, one_bit = one_bit_;                                                 \
     };
 BAND_TYPES(BANDED_AS)
 
 /* The types of linear_blocks that lie in bands. */
-template <int64_t TYPE> struct band_source : bands_source<8, banded<TYPE>::large ? 8 : 1, banded<TYPE>::bytes> {
+template <int64_t TYPE> struct band_source {
     using type = banded<TYPE>;
     static constexpr int CHUNK = 8;
     static constexpr bool WHOLE = type::large, HALVES = type::halves, MINIMUMS = type::minimums;
+    static constexpr int PARTS_OF_RUN = HALVES ? 2 : 1;
+    const uint8_t *w;
+    int64_t runs;
 
-    /* Of the chunk at `at`: the block of a run, and the number of the run in it. */
-    DEVICE_MEMBER static const uint8_t *block_of(const uint8_t *at, int run)
-    {
-        return at + (type::large ? 0 : run * type::bytes);
-    }
-    DEVICE_MEMBER static int run_of(int run) { return type::large ? run : 0; }
-
-    DEVICE_MEMBER static void numbers(int to[2], const uint8_t *at, int run)
+    struct raw {
+        uint32_t nibbles[type::nibbles ? CHUNK : 1], two_bits[type::two_bits ? CHUNK : 1],
+            one_bit[type::one_bit ? CHUNK : 1];
+        uint16_t scales[2], minimums[2];        /* of blocks */
+        uint8_t own[2][PARTS_OF_RUN], least[2]; /* of runs, in large types */
+    };
+    DEVICE_MEMBER void load(raw &to, int64_t band, int64_t chunk) const
     {
         const band_type t = band_type_of(TYPE);
-        const uint8_t *const own = block_of(at, run) + band_numbers(t, run_of(run)) + LANE / 4 * 4;
-        const four_and_four n = band_step(own, t, LANE % 4);
+        const int row = LANE / 4, s = LANE % 4;
+        const int64_t bytes = band_bytes(TYPE), blocks = type::large ? runs / CHUNK : runs;
+        const uint8_t *const bands = w + band * blocks * bytes;
+#pragma unroll
+        for (int i = 0; i < CHUNK; i++) {
+            const uint8_t *const block = bands + (type::large ? chunk : MIN(chunk * CHUNK + i, runs - 1)) * bytes;
+            const uint8_t *at = block + band_numbers(t, type::large ? i : 0) + 4 * row;
+            if (type::nibbles)
+                to.nibbles[i] = load_once((const uint32_t *)(at + s * BAND * 4));
+            at += type::nibbles * NIBBLES;
+            if (type::two_bits)
+                to.two_bits[i] = load_once((const uint32_t *)(at + s / 2 * BAND * 4));
+            at += type::two_bits * TWO_BITS;
+            if (type::one_bit)
+                to.one_bit[i] = load_once((const uint32_t *)at);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int run = s + 4 * i;
+            const uint8_t *const block = bands + (type::large ? chunk : MIN(chunk * CHUNK + run, runs - 1)) * bytes;
+            if (i == 0 || !type::large) {
+                to.scales[i] = __ldg((const uint16_t *)block + row);
+                if (type::minimums)
+                    to.minimums[i] = __ldg((const uint16_t *)(block + HALF_SCALES) + row);
+            }
+            if (type::large) {
+                const uint8_t *const at = block + band_run(t, run) + row;
+                for (int h = 0; h < PARTS_OF_RUN; h++)
+                    to.own[i][h] = __ldg(at + h * BAND);
+                if (type::minimums && !type::halves)
+                    to.least[i] = __ldg(at + BAND);
+            }
+        }
+    }
+    DEVICE_MEMBER static void numbers(int to[2], const raw &from, int run)
+    {
+        const int s = LANE % 4, first = 4 * type::nibbles, second = first + 2 * type::two_bits;
+        uint32_t low = 0, high = 0;
+        if (type::nibbles) {
+            low = from.nibbles[run] & 15 * EACH_BYTE;
+            high = from.nibbles[run] >> 4 & 15 * EACH_BYTE;
+        }
+        if (type::two_bits) {
+            const uint32_t four = from.two_bits[run] >> s % 2 * 4;
+            low |= (four & 3 * EACH_BYTE) << first, high |= (four >> 2 & 3 * EACH_BYTE) << first;
+        }
+        if (type::one_bit) {
+            const uint32_t eight = from.one_bit[run] >> s;
+            low |= (eight & EACH_BYTE) << second, high |= (eight >> 4 & EACH_BYTE) << second;
+        }
         const uint32_t sign = 0x80808080, bias = (uint32_t)type_of(TYPE).bias * EACH_BYTE;
-        to[0] = (int)(bias ? ((n.low | sign) - bias) ^ sign : n.low); /* from each byte, borrowing from no other */
-        to[1] = (int)(bias ? ((n.high | sign) - bias) ^ sign : n.high);
+        to[0] = (int)(bias ? ((low | sign) - bias) ^ sign : low); /* from each byte, borrowing from no other */
+        to[1] = (int)(bias ? ((high | sign) - bias) ^ sign : high);
     }
-    DEVICE_MEMBER static float scale(const uint8_t *at, int run, int half)
+    DEVICE_MEMBER static void decode(run_scales<CHUNK, HALVES> &to, const raw &from)
     {
-        const uint8_t *const block = block_of(at, run);
-        const float d = f16_to_float(((const uint16_t *)block)[LANE / 4]);
-        if (!type::large)
-            return d;
-        const uint8_t own = block[band_run(band_type_of(TYPE), run_of(run)) + LANE / 4 + half * BAND];
-        return d * (float)(!type::halves ? own : type::minimums ? own & 15 : (int)(int8_t)own);
-    }
-    DEVICE_MEMBER static float minimum(const uint8_t *at, int run, int half)
-    {
-        if (!type::minimums)
-            return 0;
-        const uint8_t *const block = block_of(at, run);
-        const float m = f16_to_float(((const uint16_t *)(block + HALF_SCALES))[LANE / 4]);
-        if (!type::large)
-            return -m;
-        const uint8_t *const own = block + band_run(band_type_of(TYPE), run_of(run)) + LANE / 4;
-        return m * (float)(type::halves ? own[half * BAND] >> 4 : own[BAND]);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const float d = f16_to_float(from.scales[type::large ? 0 : i]);
+            const float m = type::minimums ? f16_to_float(from.minimums[type::large ? 0 : i]) : 0.0f;
+            for (int h = 0; h < PARTS_OF_RUN; h++) {
+                int scale = 1, minimum = -1;
+                if (type::halves && type::minimums)
+                    scale = from.own[i][h] & 15, minimum = from.own[i][h] >> 4;
+                else if (type::halves)
+                    scale = (int8_t)from.own[i][h];
+                else if (type::large)
+                    scale = from.own[i][h], minimum = from.least[i];
+                to.scales[i][h] = d * (float)scale;
+                to.minimums[i][h] = m * (float)minimum;
+            }
+        }
     }
 };
 
-/* The types that lie as files have them, row after row: a row's part of a chunk may begin at any byte, and what is copied is
- * the 16 bytes that each of its bytes lies in. */
+/* The types that lie as files have them, row after row. */
 template <int64_t TYPE> struct row_source {
     static constexpr bool TABLE = TYPE == IQ4_NL || TYPE == IQ4_XS || TYPE == MXFP4;
-    static constexpr int CHUNK = 8;
-    static constexpr int INNER = TYPE == Q8_K || TYPE == IQ4_XS ? 8 : 1;
-    static constexpr int BLOCK_BYTES = TYPE == Q8_0     ? 34
-                                       : TYPE == Q8_1   ? 36
-                                       : TYPE == Q8_K   ? 292
-                                       : TYPE == IQ4_NL ? 18
-                                       : TYPE == IQ4_XS ? 136
-                                                        : 17;
-    static constexpr int PART = CHUNK / INNER * BLOCK_BYTES, ROW = 16 * ((PART + 34) / 16 | 1); /* no bank twice */
-    static constexpr int BYTES = 8 * ROW;
-    static constexpr bool WHOLE = INNER == CHUNK, HALVES = false, MINIMUMS = false;
+    static constexpr int CHUNK = TABLE ? 8 : 4;
+    static constexpr bool WHOLE = false, HALVES = false, MINIMUMS = false;
     const uint8_t *w;
     int64_t runs, outputs;
 
-    DEVICE_MEMBER const uint8_t *row_at(int64_t row) const
+    struct raw {
+        uint32_t words[CHUNK][TABLE ? 1 : 2];
+        float scales[PARTS(CHUNK, 4)];
+    };
+    DEVICE_MEMBER void load(raw &to, int64_t band, int64_t chunk) const
     {
-        return w + MIN(row, outputs - 1) * (runs / INNER * BLOCK_BYTES);
-    }
-    DEVICE_MEMBER void fetch(uint8_t *to, int64_t band, int64_t chunk) const
-    {
-        const int64_t all = runs / INNER * BLOCK_BYTES, first = chunk * PART, part = MIN(all - first, PART);
-        for (int row = 0; row < BAND; row++) {
-            const uint8_t *const from = row_at(band * BAND + row) + first;
-            const int before = (int)((uint64_t)from % 16);
-            copy_pieces(to + row * ROW, from - before, (int)(before + part + 15) / 16);
+        const block_type kind = type_of(TYPE);
+        const int inner = kind.values / BLOCK;
+        const int64_t row = MIN(band * BAND + LANE / 4, outputs - 1);
+        const uint8_t *const own = w + row * (runs / inner) * kind.nbytes;
+#pragma unroll
+        for (int i = 0; i < CHUNK; i++) {
+            const int64_t run = MIN(chunk * CHUNK + i, runs - 1);
+            const uint8_t *const at =
+                own + run / inner * kind.nbytes + block_numbers(TYPE, (int)(run % inner)) + 4 * (LANE % 4);
+            for (int h = 0; h < (TABLE ? 1 : 2); h++)
+                to.words[i][h] = word_at(at + 16 * h);
+        }
+#pragma unroll
+        for (int i = 0; i < PARTS(CHUNK, 4); i++) {
+            const int64_t run = MIN(chunk * CHUNK + LANE % 4 + 4 * i, runs - 1);
+            to.scales[i] = block_scale(own + run / inner * kind.nbytes, TYPE, (int)(run % inner));
         }
     }
-    DEVICE_MEMBER const uint8_t *own(const uint8_t *to, int64_t band, int64_t chunk) const
+    DEVICE_MEMBER static void numbers(int to[2], const raw &from, int run)
     {
-        return to + LANE / 4 * ROW + (uint64_t)(row_at(band * BAND + LANE / 4) + chunk * PART) % 16;
-    }
-    DEVICE_MEMBER static void numbers(int to[2], const uint8_t *at, int run)
-    {
-        const uint8_t *const words = at + run / INNER * BLOCK_BYTES + block_numbers(TYPE, run % INNER) + LANE % 4 * 4;
         if (TABLE)
-            look_up(to, TYPE == MXFP4 ? MXFP4_NUMBERS : IQ4_NUMBERS, word_at(words));
+            look_up(to, TYPE == MXFP4 ? MXFP4_NUMBERS : IQ4_NUMBERS, from.words[run][0]);
         else
-            to[0] = (int)word_at(words), to[1] = (int)word_at(words + 16);
+            to[0] = (int)from.words[run][0], to[1] = (int)from.words[run][TABLE ? 0 : 1];
     }
-    DEVICE_MEMBER static float scale(const uint8_t *at, int run, int)
+    DEVICE_MEMBER static void decode(run_scales<CHUNK, HALVES> &to, const raw &from)
     {
-        return block_scale(at + run / INNER * BLOCK_BYTES, TYPE, run % INNER);
+#pragma unroll
+        for (int i = 0; i < PARTS(CHUNK, 4); i++)
+            to.scales[i][0] = from.scales[i];
     }
-    DEVICE_MEMBER static float minimum(const uint8_t *, int, int) { return 0; }
 };
 
 /* ---- The product */
 
-/* TILES: of 16 outputs, for a warp; EIGHTS: of rows; MOST_BYTES: shared memory for a warp. put(row, output, sum) takes a
- * sum. */
-template <int TILES, int EIGHTS, int MOST_BYTES, class Source, class Put>
-DEVICE void int8_rows(uint8_t *shared, const Source &source, const activations *x, int64_t rows, int64_t outputs,
+/* TILES: of 16 outputs, for a warp; EIGHTS: of rows. put(row, output, sum) takes a sum. */
+template <int TILES, int EIGHTS, class Source, class Put>
+DEVICE void int8_rows(float *gathered, const Source &source, const activations *x, int64_t rows, int64_t outputs,
                       int64_t runs, Put put)
 {
     constexpr int PARTS_OF_RUN = Source::HALVES ? 2 : 1, BANDS = 2 * TILES, ALL = TILES * EIGHTS * 128;
-    constexpr int STAGE = BANDS * Source::BYTES, STAGES = HAS_TENSOR_CORES ? MIN(MOST_AHEAD, MOST_BYTES / STAGE) : 1;
-    static_assert(STAGES >= 1, "a chunk fits the shared memory");
+    constexpr bool AHEAD = TILES == 1 && EIGHTS < 4; /* else registers would not suffice */
     const int g = LANE / 4, t = LANE % 4;
     const int64_t bands = PARTS(outputs, BAND), chunks = PARTS(runs, Source::CHUNK);
-    uint8_t *const stages = shared + WARP * STAGES * STAGE;
-    float *const gathered = (float *)shared;           /* after the stages */
     int row_of_values[EIGHTS], row_of_sums[EIGHTS][2]; /* where they begin in x, in blocks */
 #pragma unroll
     for (int n = 0; n < EIGHTS; n++) {
@@ -205,31 +247,28 @@ DEVICE void int8_rows(uint8_t *shared, const Source &source, const activations *
     FOR_EACH_BLOCK(unit, PARTS(bands, BANDS))
     {
         float sums[TILES][EIGHTS][4] = {{{0}}};
-        const auto fetch = [&](int stage, int64_t chunk) {
-            if (chunk < chunks)
-                for (int b = 0; b < BANDS; b++)
-                    source.fetch(stages + stage * STAGE + b * Source::BYTES, MIN(unit * BANDS + b, bands - 1), chunk);
-            end_copies();
-        };
-        for (int stage = 0; stage < STAGES - 1; stage++)
-            fetch(stage, WARP + stage * ROWS_WARPS);
-        int stage = 0;
-        for (int64_t chunk = WARP; chunk < chunks; chunk += ROWS_WARPS) {
-            if (STAGES == 1) {
-                __syncwarp();
-                fetch(0, chunk);
-            }
-            wait_for_copies<MAX(0, STAGES - 2)>();
-            __syncwarp();
-            if (STAGES > 1) /* to where the lanes are done */
-                fetch(stage == 0 ? STAGES - 1 : stage - 1, chunk + (STAGES - 1) * ROWS_WARPS);
-            const uint8_t *at[BANDS];
+        typename Source::raw next[BANDS];
+        const auto load = [&](int64_t chunk) {
 #pragma unroll
             for (int b = 0; b < BANDS; b++)
-                at[b] = source.own(stages + stage * STAGE + b * Source::BYTES, MIN(unit * BANDS + b, bands - 1), chunk);
-            stage = stage == STAGES - 1 ? 0 : stage + 1;
+                source.load(next[b], MIN(unit * BANDS + b, bands - 1), chunk);
+        };
+        if (AHEAD && WARP < chunks)
+            load(WARP);
+        for (int64_t chunk = WARP; chunk < chunks; chunk += ROWS_WARPS) {
+            if (!AHEAD)
+                load(chunk);
+            typename Source::raw now[BANDS];
+            run_scales<Source::CHUNK, Source::HALVES> scales[BANDS];
+#pragma unroll
+            for (int b = 0; b < BANDS; b++) {
+                now[b] = next[b];
+                source.decode(scales[b], now[b]);
+            }
+            if (AHEAD && chunk + ROWS_WARPS < chunks)
+                load(chunk + ROWS_WARPS);
             const activations *const own = x + chunk * Source::CHUNK;
-#pragma unroll 2 /* more would take registers that other warps need */
+#pragma unroll
             for (int run = 0; run < Source::CHUNK; run++) {
                 const bool inside = Source::WHOLE || chunk * Source::CHUNK + run < runs;
                 int words[EIGHTS][2];
@@ -251,15 +290,16 @@ DEVICE void int8_rows(uint8_t *shared, const Source &source, const activations *
 #pragma unroll
                 for (int m = 0; m < TILES; m++) {
                     int low[2], high[2];
-                    source.numbers(low, at[2 * m], run);
-                    source.numbers(high, at[2 * m + 1], run);
+                    source.numbers(low, now[2 * m], run);
+                    source.numbers(high, now[2 * m + 1], run);
 #pragma unroll
                     for (int h = 0; h < PARTS_OF_RUN; h++) {
-                        float scale[2], least[2];
+                        float scale[2], least[2] = {0, 0};
 #pragma unroll
                         for (int b = 0; b < 2; b++) {
-                            scale[b] = source.scale(at[2 * m + b], run, h);
-                            least[b] = source.minimum(at[2 * m + b], run, h);
+                            scale[b] = of_four(scales[2 * m + b].scales[run / 4][h], run % 4);
+                            if (Source::MINIMUMS)
+                                least[b] = of_four(scales[2 * m + b].minimums[run / 4][h], run % 4);
                         }
                         const int a[4] = {low[h], high[h], low[1], high[1]}, ones[4] = {ONES, ONES, ONES, ONES};
 #pragma unroll
@@ -281,8 +321,6 @@ DEVICE void int8_rows(uint8_t *shared, const Source &source, const activations *
                 }
             }
         }
-        wait_for_copies<0>();
-        __syncthreads();
 #pragma unroll
         for (int m = 0; m < TILES; m++)
 #pragma unroll
@@ -308,17 +346,15 @@ DEVICE void int8_rows(uint8_t *shared, const Source &source, const activations *
 
 /* For up to FEW_ROWS rows. Variants by ROWS_KIND have no more registers than they need. */
 template <class Source, class Put>
-DEVICE void int8_few_rows(uint8_t *shared, const Source &source, const activations *x, int64_t rows, int64_t outputs,
+DEVICE void int8_few_rows(float *gathered, const Source &source, const activations *x, int64_t rows, int64_t outputs,
                           int64_t runs, Put put)
 {
-    constexpr int FEW = 73728 / ROWS_WARPS, MORE = 98304 / ROWS_WARPS; /* of ROWS_SHARED */
-    constexpr int TILES = 2 * 4 * Source::BYTES <= MORE ? 2 : 1;
     const int kind = ROWS_KIND;
     if (COMPILED(VARIED % 4 == 1) && kind == 1)
-        int8_rows<1, 1, FEW>(shared, source, x, rows, outputs, runs, put);
+        int8_rows<1, 1>(gathered, source, x, rows, outputs, runs, put);
     else if (COMPILED(VARIED % 4 == 2) && kind == 2)
-        int8_rows<TILES, 2, MORE>(shared, source, x, rows, outputs, runs, put);
+        int8_rows<2, 2>(gathered, source, x, rows, outputs, runs, put);
     else if (COMPILED(VARIED % 4 == 3) && kind == 3)
-        int8_rows<1, 4, MORE>(shared, source, x, rows, outputs, runs, put);
+        int8_rows<1, 4>(gathered, source, x, rows, outputs, runs, put);
 }
 #endif

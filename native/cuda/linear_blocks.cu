@@ -2,9 +2,9 @@
  * int8_tiles.h. A part of y is scale_x * (scale * sum(w * x) - minimum * sum(x)) of its columns, both sums exact. */
 #include "int8_rows.h"
 
-template <class Source> DEVICE void linear_blocks_of(const launch &record, uint8_t *shared, const Source &source)
+template <class Source> DEVICE void linear_blocks_of(const launch &record, float *gathered, const Source &source)
 {
-    const int64_t *d = record.dims, runs = d[linear_blocks_inputs] / BLOCK;
+    const int64_t *d = record.dims;
     const float *residual = (const float *)record.pointers[linear_blocks_residual];
     float *y = (float *)record.pointers[linear_blocks_y];
     const auto put = [&](int64_t row, int64_t output, float sum) {
@@ -12,8 +12,8 @@ template <class Source> DEVICE void linear_blocks_of(const launch &record, uint8
             sum += residual[row * d[linear_blocks_residual_stride] + output];
         y[row * d[linear_blocks_y_stride] + output] = sum;
     };
-    int8_few_rows(shared, source, (const activations *)record.pointers[linear_blocks_xq], d[linear_blocks_rows],
-                  d[linear_blocks_outputs], runs, put);
+    int8_few_rows(gathered, source, (const activations *)record.pointers[linear_blocks_xq], d[linear_blocks_rows],
+                  d[linear_blocks_outputs], source.runs, put);
 }
 
 VARIANT(linear_blocks, 4 * type + ROWS_KIND)
@@ -21,12 +21,12 @@ VARIANT(linear_blocks, 4 * type + ROWS_KIND)
 #define IN_BANDS(code)                                                                                                 \
     case code:                                                                                                         \
         if (COMPILED(VARIED / 4 == code))                                                                              \
-            linear_blocks_of(record, shared, band_source<code>{{w, runs}});                                            \
+            linear_blocks_of(record, gathered, band_source<code>{w, runs});                                            \
         break;
 #define IN_ROWS(code)                                                                                                  \
     case code:                                                                                                         \
         if (COMPILED(VARIED / 4 == code))                                                                              \
-            linear_blocks_of(record, shared, row_source<code>{w, runs, outputs});                                      \
+            linear_blocks_of(record, gathered, row_source<code>{w, runs, outputs});                                    \
         break;
 
 DEVICE bool is_bad(const launch &record)
@@ -60,9 +60,9 @@ STEP(linear_blocks, 1, CHOOSE(rows <= FEW_ROWS, 0, PARTS(outputs, 64) * PARTS(ro
         int8_product<false>(&tile, x, d[linear_blocks_rows], d[linear_blocks_outputs], runs, weights_of, put);
 }
 
-KERNEL(linear_blocks, CHOOSE(rows <= FEW_ROWS, ROWS_BLOCKS, 0), 256, ROWS_SHARED)
+KERNEL(linear_blocks, CHOOSE(rows <= FEW_ROWS, ROWS_BLOCKS, 0), 256, 0)
 {
-    DYNAMIC_SHARED(uint8_t, shared);
+    __shared__ float gathered[MOST_GATHERED];
     const int64_t runs = record.dims[linear_blocks_inputs] / BLOCK, outputs = record.dims[linear_blocks_outputs];
     const uint8_t *w = (const uint8_t *)record.pointers[linear_blocks_w];
     if (is_bad(record)) {

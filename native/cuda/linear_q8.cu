@@ -1,7 +1,7 @@
 /* y = x w^T (+ residual) with int8 weights in bands and int8 activations. A few rows: int8_rows.h; many: int8_tiles.h. */
 #include "int8_rows.h"
 
-template <int SCALE_BYTES> DEVICE void linear_q8(const launch &record, uint8_t *shared)
+template <int SCALE_BYTES> DEVICE void linear_q8(const launch &record, float *gathered)
 {
     const int64_t *d = record.dims, runs = PARTS(d[linear_q8_0_inputs], BLOCK);
     const float *residual = (const float *)record.pointers[linear_q8_0_residual];
@@ -11,8 +11,8 @@ template <int SCALE_BYTES> DEVICE void linear_q8(const launch &record, uint8_t *
             sum += residual[row * d[linear_q8_0_residual_stride] + output];
         y[row * d[linear_q8_0_y_stride] + output] = sum;
     };
-    const q8_source<SCALE_BYTES> source{{(const uint8_t *)record.pointers[linear_q8_0_w], runs}};
-    int8_few_rows(shared, source, (const activations *)record.pointers[linear_q8_0_xq], d[linear_q8_0_rows],
+    const q8_source<SCALE_BYTES> source{(const uint8_t *)record.pointers[linear_q8_0_w], runs};
+    int8_few_rows(gathered, source, (const activations *)record.pointers[linear_q8_0_xq], d[linear_q8_0_rows],
                   d[linear_q8_0_outputs], runs, put);
 }
 
@@ -54,14 +54,14 @@ STEP(linear_q8_group, 1, CHOOSE(rows <= FEW_ROWS, 0, PARTS(outputs, 64) * PARTS(
         linear_q8_tiles<4>(record, &tile);
 }
 
-KERNEL(linear_q8_0, CHOOSE(rows <= FEW_ROWS, ROWS_BLOCKS, 0), 256, ROWS_SHARED)
+KERNEL(linear_q8_0, CHOOSE(rows <= FEW_ROWS, ROWS_BLOCKS, 0), 256, 0)
 {
-    DYNAMIC_SHARED(uint8_t, shared);
-    linear_q8<2>(record, shared);
+    __shared__ float gathered[MOST_GATHERED];
+    linear_q8<2>(record, gathered);
 }
 
-KERNEL(linear_q8_group, CHOOSE(rows <= FEW_ROWS, ROWS_BLOCKS, 0), 256, ROWS_SHARED)
+KERNEL(linear_q8_group, CHOOSE(rows <= FEW_ROWS, ROWS_BLOCKS, 0), 256, 0)
 {
-    DYNAMIC_SHARED(uint8_t, shared);
-    linear_q8<4>(record, shared);
+    __shared__ float gathered[MOST_GATHERED];
+    linear_q8<4>(record, gathered);
 }

@@ -44,9 +44,6 @@ class Driver:
             CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN=232448,
         )
         self.CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1)
-        self.CUlaunchAttributeID = SimpleNamespace(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION=6)
-        self.CUlaunchConfig = SimpleNamespace
-        self.CUlaunchAttribute = lambda: SimpleNamespace(id=0, value=SimpleNamespace())
         self.CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
         self.cards = [emulated.EmulatedCard(memory) for _ in range(cards)]
         self.version, self.start_code = 13000, 0
@@ -65,7 +62,6 @@ class Driver:
         self._pid = os.getpid()
         self._functions: dict[int, Any] = {}
         self._granted: dict[int, int] = {}
-        self.capturing = False
 
     @property
     def card(self) -> emulated.EmulatedCard:
@@ -252,22 +248,12 @@ class Driver:
         self.card.launch(self._functions[function], blocks, threads, shared, pointers)
         return (0,)
 
-    def cuLaunchKernelEx(self, config: Any, function: Any, values: int, extra: int) -> tuple[int]:
-        """As cuLaunchKernel; only in a graph, and only with leave to begin early."""
-        (early,) = config.attrs
-        assert self.capturing and (early.id, early.value.programmaticStreamSerializationAllowed) == (6, 1)
-        assert config.numAttrs == config.gridDimY == config.gridDimZ == config.blockDimY == config.blockDimZ == 1
-        sizes = config.gridDimX, 1, 1, config.blockDimX, 1, 1, config.sharedMemBytes
-        return self.cuLaunchKernel(function, *sizes, config.hStream, values, extra)
-
     def cuStreamBeginCapture(self, stream: int, mode: int) -> tuple[int]:
         assert stream in self.streams
-        self.capturing = True
         self.card.begin_capture()
         return (0,)
 
     def cuStreamEndCapture(self, stream: int) -> tuple[int, Any]:
-        self.capturing = False
         return 0, self.card.end_capture()
 
     def cuGraphInstantiate(self, graph: Any, flags: int) -> tuple[int, Any]:

@@ -24,7 +24,6 @@ BLOCKS_EACH = 32  # of a multiprocessor: more than it holds at once
 SLAB = 1 << 20
 PIECE = 4 << 20  # bytes of host memory that a copy passes through at a time
 STAGED = 1 << 20  # bytes of the smallest copy that does
-OVERLAPPING_CAPABILITY = 99, 0  # of cards whose kernels begin before those that they wait for have ended
 PLENTY_SHARED = 48 << 10  # bytes of dynamic shared memory that a kernel has to ask for
 _INSTALL = "Install NVIDIA's packages with pip install 'pyapp[cuda]'"
 # What is wrong with a kernel that has run; every later call answers the same.
@@ -213,12 +212,6 @@ class NvidiaCard(Card):
         self._staging: list[tuple[int, Any]] = []  # two halves of pinned memory, with their events
         self._meetings: dict[Card, tuple[Any, Any] | None] = {}  # events: of another card, and of this one
         self._shared: dict[int, int] = {}  # dynamic shared memory that a function was granted
-        # In a graph a kernel of ours begins while the one before ends: all of them wait (native/cuda/gpu.h). Kernels of
-        # users are never captured.
-        self._overlapping = False
-        self._early = self._driver.CUlaunchAttribute()
-        self._early.id = self._driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-        self._early.value.programmaticStreamSerializationAllowed = 1
 
     def _call(self, what: str, name: str, *arguments: Any) -> Any:
         return _checked(self._driver, getattr(self._driver, name)(*arguments), what)
@@ -246,13 +239,6 @@ class NvidiaCard(Card):
             code = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._call("asking for shared memory", "cuFuncSetAttribute", function, code, shared)
             self._shared[id(function)] = shared
-        if self._overlapping:
-            config = self._driver.CUlaunchConfig()
-            config.gridDimX, config.blockDimX, config.sharedMemBytes = blocks, threads, shared
-            config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1
-            config.hStream, config.attrs, config.numAttrs = self.stream, [self._early], 1
-            self._call("launching a kernel", "cuLaunchKernelEx", config, function, ctypes.addressof(arguments), 0)
-            return
         self._call(
             "launching a kernel", "cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, shared, self.stream,
             ctypes.addressof(arguments), 0,
@@ -435,10 +421,8 @@ class NvidiaCard(Card):
         self.enter()
         mode = self._driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         self._call("beginning a graph", "cuStreamBeginCapture", self.stream, mode)
-        self._overlapping = self.capability >= OVERLAPPING_CAPABILITY
 
     def end_capture(self) -> Any:
-        self._overlapping = False
         graph = self._call("ending a graph", "cuStreamEndCapture", self.stream)
         try:
             return _Graph(self._driver, self._call("preparing a graph", "cuGraphInstantiate", graph, 0))
