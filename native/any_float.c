@@ -347,3 +347,44 @@ KERNEL(cross_entropy_backward)
         record->pointers[cross_entropy_backward_targets], record->pointers[cross_entropy_backward_class_weights],
         record->floats[cross_entropy_backward_smoothing], worker, workers);
 }
+
+/* ---- gradients of activations */
+
+INLINE vfloat vgelu_slope(vfloat x)
+{
+    vfloat bell;
+    const vfloat below = vnormal_below(x, &bell);
+    return vfma(x * 0.398942280f, bell, below);
+}
+/* The derivative of an activation. The tanh of gelu is a sigmoid: 0.5 (1 + tanh(y)) = sigmoid(2 y). */
+COMPACT vfloat slope_of(int64_t opcode, vfloat x)
+{
+    if (opcode == ACTIVATION_BACKWARD_gelu)
+        return vgelu_slope(x);
+    const int by_tanh = opcode == ACTIVATION_BACKWARD_gelu_tanh;
+    const vfloat one = vnumber(1.0f), cube = by_tanh ? x * x * vnumber(0.0713548163f) : vzero(),
+                 scale = by_tanh ? vnumber(1.59576912f) : one, z = x * (cube + scale),
+                 far = vexp_negative((vfloat)((vint)z | vconstant(INT32_MIN))), near = one / (one + far),
+                 bend = far * near * near, more = x * bend * (cube + cube + cube + scale),
+                 share = vselect(z < vzero(), far * near, near);
+    return share + vselect(bend > vzero(), more, bend); /* without infinity * 0 far out */
+}
+
+KERNEL(activation_backward)
+{
+    const int64_t *d = record->dims, opcode = d[activation_backward_opcode], type = d[activation_backward_type];
+    void *grad_x = record->pointers[activation_backward_grad_x];
+    const void *x = record->pointers[activation_backward_x], *grad_y = record->pointers[activation_backward_grad_y];
+    const int kind = type == TYPE_float16 ? KIND_F16 : type == TYPE_bfloat16 ? KIND_BF16 : KIND_F32;
+    const int64_t count = d[activation_backward_count];
+    int64_t first, last;
+    if (count < 0 || (uint64_t)opcode >= ACTIVATION_BACKWARD_COUNT || (kind == KIND_F32 && type != TYPE_float32))
+        return KERNEL_BAD_ARGUMENT;
+    worker_share(count, LANES, worker, workers, &first, &last);
+    for (int64_t i = first; i < last; i += LANES) {
+        const int64_t n = last - i;
+        const vfloat slope = slope_of(opcode, load_floats(x, i, n, kind, 0));
+        store_floats(grad_x, i, load_floats(grad_y, i, n, kind, 0) * slope, n, kind);
+    }
+    return KERNEL_OK;
+}

@@ -41,6 +41,7 @@ MEDIUM = (
     "decode_blocks.c",
     "embedding.c",
     "gemm.c",
+    "layer_norm.c",
     "loss.c",
     "norm.c",
     "quant.c",

@@ -1,6 +1,6 @@
 /* Copies, fills, binary operations of f32 with short records, and activations with their gradients. */
 #include "arithmetic.h"
-#include "halves.h"
+#include "vmath.h"
 
 enum { SHARE = 64 }; /* elements: the shares of workers are multiples of it, a few cache lines */
 
@@ -135,66 +135,6 @@ BINARY_KERNEL(maximum_f32, vector_maximum)
 BINARY_KERNEL(minimum_f32, vector_minimum)
 
 /* Functions of one element ----------------------------------------------------------------------------------------- */
-
-/* The derivatives of activations. The tanh of gelu is a sigmoid: 0.5 (1 + tanh(y)) = sigmoid(2 y). */
-INLINE vfloat vgelu_slope(vfloat x)
-{
-    vfloat bell;
-    const vfloat below = vnormal_below(x, &bell);
-    return vfma(x * 0.398942280f, bell, below);
-}
-INLINE vfloat vgelu_tanh_slope(vfloat x)
-{
-    const vfloat square = x * x, share = vsigmoid(x * vfma(square, vsplat(0.0713548162726f), vsplat(1.59576912161f)));
-    const vfloat bend = share * (1.0f - share);
-    const vfloat more = x * bend * vfma(square, vsplat(0.214064448818f), vsplat(1.59576912161f));
-    return share + vselect(bend > 0.0f, more, bend); /* without infinity * 0 far out */
-}
-INLINE vfloat vsilu_slope(vfloat x)
-{
-    const vfloat share = vsigmoid(x);
-    return share * (1.0f + x * (1.0f - share));
-}
-
-/* Up to n elements of a float of 32 or 16 bits. */
-COMPACT vfloat load_floats(const void *p, int64_t i, int64_t n, int64_t type)
-{
-    return type == TYPE_float32 ? vload_up_to((const float *)p + i, n)
-                                : load_halves((const uint16_t *)p + i, n, type == TYPE_float16 ? KIND_F16 : KIND_BF16);
-}
-
-COMPACT vfloat slope_of(int64_t opcode, vfloat x)
-{
-    return opcode == ACTIVATION_BACKWARD_gelu        ? vgelu_slope(x)
-           : opcode == ACTIVATION_BACKWARD_gelu_tanh ? vgelu_tanh_slope(x)
-                                                     : vsilu_slope(x);
-}
-
-KERNEL(activation_backward)
-{
-    static const uint32_t types[] = ACTIVATION_BACKWARD_TYPES;
-    const int64_t *d = record->dims, opcode = d[activation_backward_opcode], type = d[activation_backward_type];
-    void *grad_x = record->pointers[activation_backward_grad_x];
-    const void *x = record->pointers[activation_backward_x], *grad_y = record->pointers[activation_backward_grad_y];
-    const int64_t count = d[activation_backward_count];
-    int64_t first, last;
-    if (count <= 0)
-        return count ? KERNEL_BAD_ARGUMENT : KERNEL_OK;
-    if (opcode < 0 || opcode >= ACTIVATION_BACKWARD_COUNT || type < 0 || type >= TYPE_COUNT ||
-        !(types[opcode] >> type & 1))
-        return KERNEL_BAD_ARGUMENT;
-    worker_share(count, SHARE, worker, workers, &first, &last);
-    for (int64_t i = first; i < last; i += LANES) {
-        const int64_t n = last - i;
-        const vfloat slope = slope_of(opcode, load_floats(x, i, n, type));
-        const vfloat grad = load_floats(grad_y, i, n, type) * slope;
-        if (type == TYPE_float32)
-            vstore_up_to((float *)grad_x + i, grad, n);
-        else
-            store_halves((uint16_t *)grad_x + i, to_halves(grad, type == TYPE_float16 ? KIND_F16 : KIND_BF16), n);
-    }
-    return KERNEL_OK;
-}
 
 /* Gated activation of Shazeer, GLU Variants Improve Transformer (2020)
  * ------------------------------------------------ */
