@@ -156,19 +156,19 @@ INLINE vfloat vsilu_slope(vfloat x)
     return share * (1.0f + x * (1.0f - share));
 }
 
-#define SLOPES(slope)                                                                                                  \
-    for (int64_t i = first; i < last; i += LANES) {                                                                    \
-        const int64_t n = last - i;                                                                                    \
-        if (type == TYPE_float32) {                                                                                    \
-            const vfloat at = vload_up_to((const float *)x + i, n);                                                    \
-            vstore_up_to((float *)grad_x + i, vload_up_to((const float *)grad_y + i, n) * slope(at), n);               \
-        } else {                                                                                                       \
-            const vfloat at = load_halves((const uint16_t *)x + i, n, kind);                                           \
-            const vfloat grad = load_halves((const uint16_t *)grad_y + i, n, kind);                                    \
-            store_halves((uint16_t *)grad_x + i, to_halves(grad * slope(at), kind), n);                                \
-        }                                                                                                              \
-    }                                                                                                                  \
-    return KERNEL_OK;
+/* Up to n elements of a float of 32 or 16 bits. */
+COMPACT vfloat load_floats(const void *p, int64_t i, int64_t n, int64_t type)
+{
+    return type == TYPE_float32 ? vload_up_to((const float *)p + i, n)
+                                : load_halves((const uint16_t *)p + i, n, type == TYPE_float16 ? KIND_F16 : KIND_BF16);
+}
+
+COMPACT vfloat slope_of(int64_t opcode, vfloat x)
+{
+    return opcode == ACTIVATION_BACKWARD_gelu        ? vgelu_slope(x)
+           : opcode == ACTIVATION_BACKWARD_gelu_tanh ? vgelu_tanh_slope(x)
+                                                     : vsilu_slope(x);
+}
 
 KERNEL(activation_backward)
 {
@@ -176,7 +176,6 @@ KERNEL(activation_backward)
     const int64_t *d = record->dims, opcode = d[activation_backward_opcode], type = d[activation_backward_type];
     void *grad_x = record->pointers[activation_backward_grad_x];
     const void *x = record->pointers[activation_backward_x], *grad_y = record->pointers[activation_backward_grad_y];
-    const int kind = type == TYPE_float16 ? KIND_F16 : KIND_BF16;
     const int64_t count = d[activation_backward_count];
     int64_t first, last;
     if (count <= 0)
@@ -185,14 +184,16 @@ KERNEL(activation_backward)
         !(types[opcode] >> type & 1))
         return KERNEL_BAD_ARGUMENT;
     worker_share(count, SHARE, worker, workers, &first, &last);
-    switch (opcode) {
-    case ACTIVATION_BACKWARD_gelu:
-        SLOPES(vgelu_slope)
-    case ACTIVATION_BACKWARD_gelu_tanh:
-        SLOPES(vgelu_tanh_slope)
-    default: /* silu */
-        SLOPES(vsilu_slope)
+    for (int64_t i = first; i < last; i += LANES) {
+        const int64_t n = last - i;
+        const vfloat slope = slope_of(opcode, load_floats(x, i, n, type));
+        const vfloat grad = load_floats(grad_y, i, n, type) * slope;
+        if (type == TYPE_float32)
+            vstore_up_to((float *)grad_x + i, grad, n);
+        else
+            store_halves((uint16_t *)grad_x + i, to_halves(grad, type == TYPE_float16 ? KIND_F16 : KIND_BF16), n);
     }
+    return KERNEL_OK;
 }
 
 /* Gated activation of Shazeer, GLU Variants Improve Transformer (2020)

@@ -137,7 +137,7 @@ DEVICE float score_of(const cached &c, float product, float slope, int64_t key, 
 
 enum { PIECE = 8, PART_COLUMNS = 32 * PIECE, PART_WARPS = 4 };
 
-#define MOST_PARTS 32
+#define MOST_PARTS 64
 #define FEW_TOKENS 8
 /* Parts that the keys are cut into: not by how many texts there are, whose results would depend on their company. */
 #define SPLITS MAX(1, MIN(PARTS(capacity *MAX(1, parts), 128), MOST_PARTS))
@@ -512,22 +512,29 @@ struct prompt {
     }
 };
 
-template <int DIMS, bool PLAIN> DEVICE void attend_halves(const cached &c, uint16_t *shared)
+template <int DIMS, bool PLAIN, int ROWS> DEVICE void attend_tiles(const cached &c, uint16_t *shared)
 {
-    constexpr int ROWS = FORWARD_ROWS(DIMS, PLAIN);
     const int64_t units = c.texts * c.heads, tiles = PARTS(c.tokens, ROWS);
     FOR_EACH_BLOCK(i, units * tiles)
     {
         const unit_and_tile at(i, units, tiles, true);
-        flash_forward<prompt, DIMS, PLAIN>(prompt(c, at.unit / c.heads, at.unit % c.heads), (int)at.tile * ROWS,
-                                           shared);
+        const prompt task(c, at.unit / c.heads, at.unit % c.heads);
+        flash_forward<prompt, DIMS, PLAIN, ROWS>(task, (int)at.tile * ROWS, shared);
     }
+}
+template <int DIMS, bool PLAIN> DEVICE void attend_halves(const cached &c, uint16_t *shared)
+{
+    const int64_t units = c.texts * c.heads;
+    if constexpr (PLAIN && DIMS <= 128)
+        if (HALVES_ROWS(units, c.tokens, DIMS) == 128)
+            return attend_tiles<DIMS, PLAIN, 128>(c, shared);
+    attend_tiles<DIMS, PLAIN, 64>(c, shared);
 }
 
 KERNEL(cached_attention,
        CHOOSE(tokens <= FEW_TOKENS, 0,
-              texts *heads *CHOOSE(TILE_CLASS == 0, PARTS(tokens, 64) * PARTS(head_dim, 128),
-                                   PARTS(tokens, HALVES_ROWS(head_dim)))),
+              CHOOSE(TILE_CLASS == 0, texts *heads *PARTS(tokens, 64) * PARTS(head_dim, 128),
+                     HALVES_TILES((texts * heads), tokens, head_dim))),
        128, MAX(FLOATS_SHARED, CHOOSE(TILE_CLASS == 0, 0, HALVES_SHARED(head_dim))))
 {
     DYNAMIC_SHARED(float, shared);

@@ -386,17 +386,25 @@ DEVICE int64_t class_of(const problem &p)
     FOR_HALVES_OF(bfloat16, 3, 256, call, __VA_ARGS__)
 #define COMPILED_FLOATS COMPILED(!HAS_TENSOR_CORES || VARIED % 4 == 0)
 
-template <int TYPE, int DIMS, bool PLAIN, int PASS> DEVICE void attend_halves(const problem &p, void *y, float *shared)
+template <int TYPE, int DIMS, bool PLAIN, int PASS, int ROWS>
+DEVICE void attend_tiles(const problem &p, void *y, float *shared)
 {
-    constexpr int ROWS = FORWARD_ROWS(DIMS, PLAIN);
     using Task = halves_forward<TYPE, PASS, PLAIN>;
     const int64_t units = p.batch * p.heads, tiles = PARTS(p.tokens, ROWS);
     FOR_EACH_BLOCK(i, units * tiles)
     {
         const unit_and_tile at(i, units, tiles, true);
         const Task task(p, y, at.unit / p.heads, at.unit % p.heads);
-        flash_forward<Task, DIMS, PLAIN>(task, (int)at.tile * ROWS, (uint16_t *)shared);
+        flash_forward<Task, DIMS, PLAIN, ROWS>(task, (int)at.tile * ROWS, (uint16_t *)shared);
     }
+}
+template <int TYPE, int DIMS, bool PLAIN, int PASS> DEVICE void attend_halves(const problem &p, void *y, float *shared)
+{
+    const int64_t units = p.batch * p.heads;
+    if constexpr (PLAIN && DIMS <= 128)
+        if (HALVES_ROWS(units, p.tokens, DIMS) == 128)
+            return attend_tiles<TYPE, DIMS, PLAIN, PASS, 128>(p, y, shared);
+    attend_tiles<TYPE, DIMS, PLAIN, PASS, 64>(p, y, shared);
 }
 template <int TYPE, int DIMS, bool PLAIN> DEVICE void forward_halves(const problem &p, void *y, float *shared)
 {
@@ -500,8 +508,7 @@ template <int PASS> DEVICE void attend(const problem &p, void *to, float *shared
 /* ---- Kernels */
 
 KERNEL(masked_attention,
-       CHOOSE(TILE_CLASS == 0, FLOAT_BLOCKS(tokens, heads, value_dim),
-              batch *heads *PARTS(tokens, HALVES_ROWS(LONGEST))),
+       CHOOSE(TILE_CLASS == 0, FLOAT_BLOCKS(tokens, heads, value_dim), HALVES_TILES((batch * heads), tokens, LONGEST)),
        128, CHOOSE(TILE_CLASS == 0, FLOATS_SHARED, MAX(FLOATS_SHARED, HALVES_SHARED(LONGEST))))
 {
     DYNAMIC_SHARED(float, shared);
@@ -540,7 +547,7 @@ DEVICE problem backward_problem(const launch &record, unsigned char *scratch)
 SCRATCH(masked_attention_backward, 4 * batch * tokens * heads * (3 + MAX(value_dim, 0)))
 STEP(masked_attention_backward, 1,
      CHOOSE(TILE_CLASS == 0, FLOAT_BLOCKS(tokens, heads, value_dim),
-            CHOOSE(workspaces == 2, 0, batch *heads *PARTS(tokens, HALVES_ROWS(LONGEST)))),
+            CHOOSE(workspaces == 2, 0, HALVES_TILES((batch * heads), tokens, LONGEST))),
      128, CHOOSE(TILE_CLASS == 0, FLOATS_SHARED, MAX(FLOATS_SHARED, HALVES_SHARED(LONGEST))))
 {
     DYNAMIC_SHARED(float, shared);

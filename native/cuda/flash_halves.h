@@ -32,9 +32,9 @@ enum { HALVES_MOST = 256, KEYS_EACH = 64 };
 #else
 #define BY_WARPGROUPS(type) ((type) == TYPE_bfloat16)
 #endif
-/* Rows of a block. What is not PLAIN needs more registers for each. */
-#define FORWARD_ROWS(dims, plain) ((dims) > 128 || !(plain) ? 64 : 128)
-#define HALVES_ROWS(longest) CHOOSE(longest > 128, 64, 128)
+/* Rows of a block: 128 where all are PLAIN and keep enough blocks busy, for so many units (batch entries' heads). */
+#define HALVES_ROWS(units, rows, longest) CHOOSE(longest > 128, 64, CHOOSE(units * PARTS(rows, 128) > 256, 128, 64))
+#define HALVES_TILES(units, rows, longest) (units * PARTS(rows, HALVES_ROWS(units, rows, longest)))
 
 /* Rows of 16-bit numbers that lie `stride` apart. */
 struct halves_matrix {
@@ -219,11 +219,12 @@ template <int TYPE, int DIMS, int COUNT> DEVICE bool all_finite(const uint16_t *
     return !__any_sync(EVERY_LANE, found & 0x80008000u);
 }
 
-/* The results of rows row0 .. row0 + FORWARD_ROWS(DIMS, PLAIN) - 1. shared: HALVES_SHARED(DIMS) bytes. */
-#define HALVES_SHARED(longest) (2 * (HALVES_ROWS(longest) + 128) * (PADDED_ROW(HALVES_PADDED(longest))))
-template <class Task, int DIMS, bool PLAIN> DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
+/* The results of rows row0 .. row0 + ROWS - 1. shared: HALVES_SHARED(DIMS) bytes. */
+#define HALVES_SHARED(longest) (2 * (CHOOSE(longest > 128, 64, 128) + 128) * (PADDED_ROW(HALVES_PADDED(longest))))
+template <class Task, int DIMS, bool PLAIN, int ROWS>
+DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
 {
-    constexpr int TYPE = Task::TYPE, ROWS = FORWARD_ROWS(DIMS, PLAIN), TILES = ROWS / 64, WIDTH = PADDED_ROW(DIMS);
+    constexpr int TYPE = Task::TYPE, TILES = ROWS / 64, WIDTH = PADDED_ROW(DIMS);
     constexpr bool GROUPS = BY_WARPGROUPS(TYPE);
     __shared__ uint8_t odd[KEYS_EACH]; /* keys whose values are not all finite */
     if (GROUPS)

@@ -228,7 +228,7 @@ def headers(folder: Path = SOURCES) -> dict[str, str]:
 
 
 def text_of(source: str, kernel: str = "", variant: int = 0) -> str:
-    """The text of one source; with a kernel, as it is compiled for one of its variants; with NO_VARIANT, without any."""
+    """The text of one source; with a kernel, as it is compiled for one of its variants; NO_VARIANT: without any."""
     chosen = f"#define VARIED {variant}\n" if kernel or variant else ""
     chosen += f"#define ONLY_{kernel}\n" if kernel else ""
     return chosen + (SOURCES / f"{source}.cu").read_text()
