@@ -367,7 +367,8 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, PARTS(texts *tokens *head
 
 STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0), 128, 0)
 {
-    __shared__ float weights[MOST_PARTS];
+    constexpr int EACH_LANE = PARTS(MOST_PARTS, 32); /* parts */
+    __shared__ float weights[32 * EACH_LANE];
     const bool stop = failed;
     if (!can_attend(record, status) || stop || !COMPILED_FEW)
         return;
@@ -381,16 +382,17 @@ STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0),
         const int last = (int)last_key(c, text, row - text * tokens), keys = last - (int)first_key(c, last);
         const int each = part_keys(c, keys, splits), used = small_quotient(keys + each - 1, each);
         const float *const from = (const float *)scratch + i * splits * step;
-        float most[2], total[2];
+        float most[EACH_LANE], total[EACH_LANE], largest = -INFINITE;
 #pragma unroll
-        for (int k = 0; k < 2; k++) { /* every warp looks for itself, two of the parts a lane */
+        for (int k = 0; k < EACH_LANE; k++) { /* every warp looks for itself */
             const int part = LANE + 32 * k;
             most[k] = part < used ? from[part * step] : -INFINITE;
             total[k] = part < used ? from[part * step + 1] : 0.0f;
+            largest = Larger()(largest, most[k]);
         }
-        softmax_state all = {warp_reduce(Larger()(most[0], most[1]), Larger()), 0};
+        softmax_state all = {warp_reduce(largest, Larger()), 0};
 #pragma unroll
-        for (int k = 0; k < 2; k++) {
+        for (int k = 0; k < EACH_LANE; k++) {
             const float weight = all.weight(most[k]);
             all.total += weight != 0 ? weight * total[k] : 0.0f;
             if (WARP == 0)
