@@ -202,26 +202,31 @@ def _peer_step(peer: Any, texts: int, tokens: int, compiled: bool) -> Call:
     torch, transformers = _torch(), importlib.import_module("transformers")
     cache = transformers.StaticCache(config=peer.config, max_cache_len=1024 if tokens == 1 else 4608)
     ids = torch.ones(texts, tokens, dtype=torch.long, device="cuda")
-    start = 0 if tokens > 1 else 256
-    positions = torch.arange(start, start + tokens, device="cuda")
-    forward = (
-        torch.compile(peer.forward, mode="max-autotune-no-cudagraphs", fullgraph=True) if compiled else peer.forward
-    )
+    how = {"mode": "max-autotune-no-cudagraphs", "fullgraph": True}
+    forward = torch.compile(peer.forward, **how) if compiled else peer.forward
+
+    def rewind(position: int) -> None:
+        """The cache counts its tokens itself, and writes beyond its end."""
+        for layer in cache.layers:
+            layer.cumulative_length.fill_(position)
 
     def step() -> None:
         with torch.no_grad():
-            forward(ids, past_key_values=cache, cache_position=positions, use_cache=True, logits_to_keep=1)
+            if tokens > 1:
+                rewind(0)
+            forward(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
 
     if tokens > 1:
         return step
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        step(), step()
+        step(), rewind(256), step()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
+    rewind(256)  # as many steps as are measured fit behind
     return lambda: (graph.replay(), step)[0]  # with what the step reads, which torch's graph does not keep
 
 
