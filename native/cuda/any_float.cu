@@ -529,3 +529,73 @@ KERNEL(cross_entropy_backward, rows, 512, 0)
         entropy_rows<float>(record, nullptr, nullptr, grad, (const float *)grad_loss, logits, targets,
                             (const float *)weights, smoothing);
 }
+
+/* ---- Gradients of activations */
+
+/* The sigmoid, of a result with so many bytes. */
+template <int BYTES> DEVICE float sigmoid_of(float x)
+{
+    return BYTES == 2 ? short_quotient(1.0f, 1.0f + short_exp(-x)) : 1.0f / (1.0f + expf(-x));
+}
+
+template <int BYTES> DEVICE float slope_of(int64_t opcode, float x)
+{
+    const float square = x * x;
+    if (opcode == ACTIVATION_BACKWARD_gelu)
+        return 0.5f * erfcf(x * -0.70710678118f) + x * 0.398942280f * expf(-0.5f * square);
+    if (opcode == ACTIVATION_BACKWARD_silu) {
+        const float share = sigmoid_of<BYTES>(x);
+        return share * (1.0f + x * (1.0f - share));
+    }
+    /* 0.5 (1 + tanh(y)) is a sigmoid of 2 y */
+    const float share = sigmoid_of<BYTES>(x * (1.59576912161f + 0.0713548162726f * square));
+    const float bend = share * (1.0f - share);
+    return share + (bend > 0 ? x * bend * (1.59576912161f + 0.214064448818f * square) : bend);
+}
+
+template <int BYTES>
+DEVICE void slopes(int64_t opcode, int type, int64_t count, void *grad_x, const void *x, const void *grad_y)
+{
+    constexpr int width = VECTOR / BYTES;
+    const int64_t vectors = is_aligned(grad_x) && is_aligned(x) && is_aligned(grad_y) ? count / width : 0;
+    uint4 in[UNDER_WAY], grad[UNDER_WAY];
+    for_vectors(
+        vectors,
+        [&](int u, int64_t i) {
+            in[u] = ((const uint4 *)x)[i];
+            grad[u] = ((const uint4 *)grad_y)[i];
+        },
+        [&](int u, int64_t i) {
+            float at[width], g[width];
+            floats_of<BYTES>(at, in[u], type);
+            floats_of<BYTES>(g, grad[u], type);
+#pragma unroll
+            for (int k = 0; k < width; k++)
+                g[k] *= slope_of<BYTES>(opcode, at[k]);
+            ((uint4 *)grad_x)[i] = vector_of<BYTES>(g, type);
+        });
+    FOR_EACH(rest, count - width * vectors)
+    {
+        const int64_t i = width * vectors + rest;
+        store_float(grad_x, i, type, load_float(grad_y, i, type) * slope_of<BYTES>(opcode, load_float(x, i, type)));
+    }
+}
+
+CONSTANT uint32_t activation_types[] = ACTIVATION_BACKWARD_TYPES;
+
+KERNEL(activation_backward, VECTOR_BLOCKS(count), 256, 0)
+{
+    const int64_t *d = record.dims, opcode = d[activation_backward_opcode], count = d[activation_backward_count];
+    void *grad_x = record.pointers[activation_backward_grad_x];
+    const void *x = record.pointers[activation_backward_x], *grad_y = record.pointers[activation_backward_grad_y];
+    if (opcode < 0 || opcode >= ACTIVATION_BACKWARD_COUNT ||
+        !type_in(d[activation_backward_type], activation_types[opcode])) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    const int type = (int)d[activation_backward_type];
+    if (type == TYPE_float32)
+        slopes<4>(opcode, type, count, grad_x, x, grad_y);
+    else
+        slopes<2>(opcode, type, count, grad_x, x, grad_y);
+}
