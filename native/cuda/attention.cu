@@ -34,10 +34,15 @@ DEVICE bool are_cached(const launch &record, int32_t *status, const int32_t *pos
     if (!are_inside(record, status, position, texts, tokens, table ? capacity * parts : capacity))
         return false;
     bool outside = false;
+#pragma unroll 1 /* without divisions, and no further than texts reach: every warp of every kernel does this */
+    for (int64_t text = 0; table && text < texts; text++) {
+        const int64_t end = position[text] + tokens;
 #pragma unroll 1
-    for (int64_t i = LANE; table && i < texts * parts; i += 32)
-        if (i % parts * capacity < position[i / parts] + tokens)
-            outside = outside || table[i] < 0 || table[i] >= blocks;
+        for (int64_t part = LANE; part * capacity < end; part += 32) {
+            const int32_t block = table[text * parts + part];
+            outside = outside || block < 0 || block >= blocks;
+        }
+    }
     outside = __any_sync(EVERY_LANE, outside);
     if (outside)
         report(KERNEL_POSITION_RANGE);

@@ -118,9 +118,10 @@ template <class F> DEVICE place find(const drawing &d, unsigned long long goal, 
     __shared__ unsigned long long sums[DIGITS], before;
     __shared__ int64_t found;
     uint32_t known = 0, mask = 0;
-    const float step = 2 * d.temperature < 1e30f ? 40.0f * d.temperature / DIGITS : 1e30f; /* e^-40 is no unit */
+    const float width = 40.0f * d.temperature; /* e^-40 is no unit */
+    const float inverse = width < 1e30f && width > 1e-30f ? DIGITS / width : 0.0f;
     const auto distance = [&](float value) {
-        const float steps = (d.largest - value) / step;
+        const float steps = (d.largest - value) * inverse;
         return steps < (float)(DIGITS - 1) ? DIGITS - 1 - (int)steps : 0;
     };
     int near = -1;
