@@ -378,6 +378,8 @@ KERNEL(activation_backward)
     const int kind = type == TYPE_float16 ? KIND_F16 : type == TYPE_bfloat16 ? KIND_BF16 : KIND_F32;
     const int64_t count = d[activation_backward_count];
     int64_t first, last;
+    if (count == 0)
+        return KERNEL_OK;
     if (count < 0 || (uint64_t)opcode >= ACTIVATION_BACKWARD_COUNT || (kind == KIND_F32 && type != TYPE_float32))
         return KERNEL_BAD_ARGUMENT;
     worker_share(count, LANES, worker, workers, &first, &last);
