@@ -5,7 +5,7 @@
  * never sorts. Weights are whole multiples of 2^-44 of the largest: their sums do not depend on the order of additions. */
 #include "gpu.h"
 
-enum { DIGITS = 2048, UNIT_BITS = 44, AHEAD = 8 /* loads of a thread under way */ };
+enum { DIGITS = 2048, UNIT_BITS = 44, AHEAD = 8 /* loads of a thread under way */, FEW_ALIKE = 64 };
 
 /* The last token that is kept, or drawn. */
 struct place {
@@ -25,6 +25,13 @@ struct drawing {
     int64_t vocabulary;
     float largest, temperature, floor, low, high; /* kept weights: at least the floor, low .. high */
     place last;
+    float steps; /* of distance in a difference of 1 */
+
+    DEVICE_MEMBER int distance(float value) const
+    {
+        const float away = (largest - value) * steps;
+        return away < (float)(DIGITS - 1) ? DIGITS - 1 - (int)away : 0;
+    }
 
     DEVICE_MEMBER float weight(float value) const
     {
@@ -110,72 +117,104 @@ DEVICE int digit_of(const unsigned long long *sums, int digits, unsigned long lo
     return digit;
 }
 
-/* Where the sum of amount(id, value), in the order of the tokens, first exceeds the goal; `otherwise` where it does not.
- * Values are first told apart by their distance from the largest, in equal steps: these spread, while leading bits of a
- * float do not, and few threads meet at one sum. */
-template <class F> DEVICE place find(const drawing &d, unsigned long long goal, place otherwise, F amount)
+/* The sums of amount(id, value) by distance. The distance of a value from the largest in equal steps is the first digit by
+ * which tokens are told apart: values spread over it, so that few threads meet at one sum; they do not over the leading bits of
+ * a float. Returns the sum of all, in every thread. */
+template <class F> DEVICE unsigned long long sum_by_distance(const drawing &d, unsigned long long *near, F amount)
+{
+    FOR_THREADS(i, DIGITS) near[i] = 0;
+    __syncthreads();
+    for_each_value(d.values, d.vocabulary, [&](int64_t i, float value) {
+        const unsigned long long own = amount(i, value);
+        if (own)
+            atomicAdd(&near[d.distance(value)], own);
+    });
+    __syncthreads();
+    unsigned long long sum = 0;
+    FOR_THREADS(i, DIGITS) sum += near[i];
+    return block_sum(sum);
+}
+
+/* The token with which the sum of amount(id, value), in the order of the tokens, first exceeds the goal; `otherwise` where it
+ * does not. near: of sum_by_distance, which may count tokens behind that one that `amount` no longer has. *up_to becomes
+ * the sum with the token. */
+template <class F>
+DEVICE place find(const drawing &d, const unsigned long long *near, unsigned long long goal, place otherwise, F amount,
+                  unsigned long long *up_to)
 {
     __shared__ unsigned long long sums[DIGITS], before;
     __shared__ int64_t found;
+    __shared__ int32_t same[FEW_ALIKE];
+    __shared__ int alike;
     uint32_t known = 0, mask = 0;
-    const float width = 40.0f * d.temperature; /* e^-40 is no unit */
-    const float inverse = width < 1e30f && width > 1e-30f ? DIGITS / width : 0.0f;
-    const auto distance = [&](float value) {
-        const float steps = (d.largest - value) * inverse;
-        return steps < (float)(DIGITS - 1) ? DIGITS - 1 - (int)steps : 0;
-    };
-    int near = -1;
-    for (int pass = 0; pass < 4; pass++) { /* distance; digits of 11, 11 and 10 bits */
-        const int shift = pass == 3 ? 0 : 32 - 11 * pass;
-        const uint32_t digits = pass == 3 ? DIGITS / 2 : DIGITS;
+    if (threadIdx.x == 0)
+        before = 0; /* of the tokens that come before those with the known digits */
+    __syncthreads();
+    const int distance = digit_of(near, DIGITS, goal, &before, &found);
+    if (distance < 0)
+        return otherwise;
+    for (int step = 0; step < 3; step++) { /* digits of 11, 11 and 10 bits of the value */
+        const int shift = step == 2 ? 0 : 21 - 11 * step;
+        const uint32_t digits = step == 2 ? DIGITS / 2 : DIGITS;
         FOR_THREADS(i, DIGITS) sums[i] = 0;
-        if (pass == 0 && threadIdx.x == 0)
-            before = 0; /* of the tokens that come before those with the known digits */
         __syncthreads();
         for_each_value(d.values, d.vocabulary, [&](int64_t i, float value) {
-            const uint32_t key = key_of(value);
-            if (pass > 0 && (distance(value) != near || (key & mask) != known))
+            if (d.distance(value) != distance)
                 return;
-            const unsigned long long own = amount(i, value);
+            const uint32_t key = key_of(value);
+            const unsigned long long own = (key & mask) == known ? amount(i, value) : 0;
             if (own)
-                atomicAdd(&sums[pass == 0 ? (uint32_t)distance(value) : key >> shift & (digits - 1)], own);
+                atomicAdd(&sums[key >> shift & (digits - 1)], own);
         });
         __syncthreads();
         const int digit = digit_of(sums, (int)digits, goal, &before, &found);
         if (digit < 0)
             return otherwise;
-        if (pass == 0)
-            near = digit;
-        else {
-            known |= (uint32_t)digit << shift;
-            mask |= (digits - 1) << shift;
-        }
+        known |= (uint32_t)digit << shift;
+        mask |= (digits - 1) << shift;
     }
-    /* Among the tokens with this key by id: threads take pieces that follow one another. */
-    const int64_t piece = PARTS(d.vocabulary, blockDim.x), first = piece * threadIdx.x;
-    const int64_t end = first + piece < d.vocabulary ? first + piece : d.vocabulary;
+    /* Among the tokens with this value by id. */
+    const int64_t piece = PARTS(d.vocabulary, blockDim.x);
     sums[threadIdx.x] = 0;
+    if (threadIdx.x == 0)
+        alike = 0;
     __syncthreads();
     for_each_value(d.values, d.vocabulary, [&](int64_t i, float value) {
-        if (key_of(value) == known)
-            atomicAdd(&sums[i / piece], amount(i, value));
+        const unsigned long long own = key_of(value) == known ? amount(i, value) : 0;
+        if (!own)
+            return;
+        const int at = atomicAdd(&alike, 1);
+        if (at < FEW_ALIKE)
+            same[at] = (int32_t)i;
+        atomicAdd(&sums[i / piece], own);
     });
     __syncthreads();
     if (threadIdx.x == 0) {
         unsigned long long sum = before;
-        int64_t thread = 0;
-        while (sum + sums[thread] <= goal)
-            sum += sums[thread++];
-        int64_t i = thread * piece;
-        for (;; i++) {
-            sum += key_of(d.values[i]) == known ? amount(i, d.values[i]) : 0;
-            if (sum > goal)
-                break;
+        int64_t id = -1;
+        if (alike <= FEW_ALIKE)
+            while (sum <= goal) { /* the next id */
+                int64_t next = d.vocabulary;
+                for (int k = 0; k < alike; k++)
+                    next = same[k] > id && same[k] < next ? same[k] : next;
+                id = next;
+                sum += amount(id, d.values[id]);
+            }
+        else {
+            int64_t thread = 0;
+            while (sum + sums[thread] <= goal)
+                sum += sums[thread++];
+            for (id = thread * piece - 1; sum <= goal;) {
+                id++;
+                sum += key_of(d.values[id]) == known ? amount(id, d.values[id]) : 0;
+            }
         }
-        found = i;
+        before = sum;
+        found = id;
     }
     __syncthreads();
     const place result = {known, found};
+    *up_to = before;
     __syncthreads();
     return result;
 }
@@ -220,7 +259,7 @@ KERNEL(sample_f32, MIN(vocabulary, 1), 512, 0)
     const float temperature = record.floats[sample_f32_temperature], penalty = record.floats[sample_f32_penalty];
     int bad = !(penalty > 0) || temperature != temperature || vocabulary > INT32_MAX, wrong_id = 0;
     float largest = -INFINITE;
-    drawing d = {logits, vocabulary, 0, temperature, 0, 0, INFINITE, {0, vocabulary}};
+    drawing d = {logits, vocabulary, 0, temperature, 0, 0, INFINITE, {0, vocabulary}, 0};
     if (history && record.dims[sample_f32_history_count] > 0) { /* a copy that changes */
         float *const changed = (float *)record.pointers[sample_f32_candidates];
         FOR_THREADS(i, vocabulary) changed[i] = logits[i];
@@ -259,21 +298,30 @@ KERNEL(sample_f32, MIN(vocabulary, 1), 512, 0)
         return;
     }
     const place first = {key_of(largest), lowest};
-    const auto one = [&](int64_t i, float value) { return d.one(i, value); };
-    const auto units = [&](int64_t i, float value) { return d.units(i, value); };
-    if (top_k > 0 && top_k < vocabulary)
-        d.last = find(d, (unsigned long long)top_k - 1, d.last, one);
+    bool counting = top_k > 0 && top_k < vocabulary;
+    const auto amount = [&](int64_t i, float value) { return counting ? d.one(i, value) : d.units(i, value); };
+    __shared__ unsigned long long near[DIGITS];
+    const float width = 40.0f * temperature; /* e^-40 is no unit */
+    d.steps = width < 1e30f && width > 1e-30f ? DIGITS / width : 0.0f;
+    unsigned long long sum;
+    if (counting) {
+        sum_by_distance(d, near, amount);
+        d.last = find(d, near, (unsigned long long)top_k - 1, d.last, amount, &sum);
+        counting = false;
+    }
     const float top_p = record.floats[sample_f32_top_p], min_p = record.floats[sample_f32_min_p];
     const float typical = (float)record.dims[sample_f32_typical] * 0x1p-24f, smallest = 1.4e-45f;
+    sum = sum_by_distance(d, near, amount);
     if (top_p > 0 && top_p < 1) {
-        const double goal = (double)total_of<unsigned long long>(d, units) * top_p;
-        d.last = goal < 1 ? first : find(d, (unsigned long long)ceil(goal) - 1, d.last, units);
+        const double goal = (double)sum * top_p;
+        d.last = find(d, near, goal < 1 ? 0 : (unsigned long long)ceil(goal) - 1, d.last, amount, &sum);
     }
     d.floor = min_p > smallest ? (min_p < 1.0f ? min_p : 1.0f) : smallest;
     if (typical > 0 && typical < 1)
         keep_typical(d, typical);
-    const double mass = (double)total_of<unsigned long long>(d, units) * (double)uniform[0];
-    const place drawn = find(d, (unsigned long long)mass, first, units);
+    if (min_p > smallest || (typical > 0 && typical < 1))
+        sum = sum_by_distance(d, near, amount);
+    const place drawn = find(d, near, (unsigned long long)((double)sum * (double)uniform[0]), first, amount, &sum);
     if (threadIdx.x == 0)
         *token = (int32_t)drawn.id;
 }

@@ -524,23 +524,20 @@ static inline bool __any_sync(unsigned mask, bool here) { return __ballot_sync(m
 static inline bool __all_sync(unsigned mask, bool here) { return __ballot_sync(mask, here) == 0xffffffffu; }
 static inline void __threadfence() {}
 
-template <class T> static T atomicAdd(T *at, T value)
+/* Atomic for ThreadSanitizer, which takes the threads of a block for threads. */
+template <class T> static T atomicAdd(T *at, T value) { return __atomic_fetch_add(at, value, __ATOMIC_RELAXED); }
+
+template <class T> static T atomicCAS(T *at, T expected, T value)
 {
-    const T before = *at;
-    *at = (T)(before + value);
-    return before;
+    __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return expected;
 }
 template <class T> static T atomicMax(T *at, T value)
 {
-    const T before = *at;
-    *at = before > value ? before : value;
-    return before;
-}
-template <class T> static T atomicCAS(T *at, T expected, T value)
-{
-    const T before = *at;
-    if (before == expected)
-        *at = value;
+    T before = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (before < value &&
+           !__atomic_compare_exchange_n(at, &before, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
     return before;
 }
 
