@@ -19,7 +19,7 @@ from typing import Any
 
 import pyapp
 from pyapp import nn
-from pyapp.engine import quant
+from pyapp.engine import as_dtype, quant
 from pyapp.engine.gpu.sources import plans
 from pyapp.engine.launch import KERNELS, Recorder, capture_or_run
 from pyapp.engine.native import DIMS, POINTER_BYTES, POINTERS, RECORD_BYTES
@@ -36,7 +36,6 @@ LLAMAS = {
     "7B": Config(4096, 11008, n_layers=32, n_heads=32, n_kv_heads=32, vocab_size=32000, max_seq_len=4608, tied=False),
 }
 BITS = {"bfloat16": 16.0, "q8_0": 8.5, "q4_K": 4.5}
-GGML = ("q8_0", "q4_K")
 LARGE_V3 = WhisperConfig(
     n_mels=128, n_audio_ctx=1500, n_audio_state=1280, n_audio_head=20, n_audio_layer=32, n_vocab=51866, n_text_ctx=448,
     n_text_state=1280, n_text_head=20, n_text_layer=32,
@@ -159,7 +158,7 @@ def _fill(model: Any, kind: str) -> None:
         if id(old) not in made:
             rows, columns = old.shape
             part = pyapp.rand(64, columns) * 0.04 - 0.02
-            part = quant.quantize(part, kind) if kind in GGML else part.to(getattr(pyapp, kind))
+            part = quant.quantize(part, kind) if as_dtype(kind).is_quantized else part.to(getattr(pyapp, kind))
             left = [quant.rows_of(part, 0, rows % 64)] if rows % 64 else []
             filled = quant.concatenate([part] * (rows // 64) + left)
             made[id(old)] = old, nn.Parameter(filled, requires_grad=False)

@@ -205,20 +205,6 @@ DEVICE float in_powers_of_2(float score) { return score > LOWEST ? fmaxf(score *
 /* So much may a row's largest score grow until what is summed is corrected: weights are then up to 2^8. */
 #define MOST_RISE 8.0f
 
-/* Whether all numbers of COUNT rows in shared memory are finite. */
-template <int TYPE, int DIMS, int COUNT> DEVICE bool all_finite(const uint16_t *of)
-{
-    const uint32_t exponents = TYPE == TYPE_float16 ? 0x7c007c00u : 0x7f807f80u;
-    const uint32_t least = TYPE == TYPE_float16 ? 0x04000400u : 0x00800080u; /* adds to a 1 in the sign's place */
-    uint32_t found = 0;
-    for (int i = LANE; i < COUNT * DIMS / 8; i += 32) {
-        const uint4 eight = *(const uint4 *)(of + i / (DIMS / 8) * PADDED_ROW(DIMS) + i % (DIMS / 8) * 8);
-        found |= ((eight.x & exponents) + least) | ((eight.y & exponents) + least);
-        found |= ((eight.z & exponents) + least) | ((eight.w & exponents) + least);
-    }
-    return !__any_sync(EVERY_LANE, found & 0x80008000u);
-}
-
 /* The results of rows row0 .. row0 + ROWS - 1. shared: HALVES_SHARED(DIMS) bytes. */
 #define HALVES_SHARED(longest) (2 * (CHOOSE(longest > 128, 64, 128) + 128) * (PADDED_ROW(HALVES_PADDED(longest))))
 template <class Task, int DIMS, bool PLAIN, int ROWS>

@@ -18,12 +18,12 @@ template <class Source> DEVICE void linear_blocks_of(const launch &record, float
 
 VARIANT(linear_blocks, 4 * type + ROWS_KIND)
 
-#define IN_BANDS(code)                                                                                                 \
+#define IN_BANDS(name, code, ...)                                                                                      \
     case code:                                                                                                         \
         if (COMPILED(VARIED / 4 == code))                                                                              \
             linear_blocks_of(record, gathered, band_source<code>{w, runs});                                            \
         break;
-#define IN_ROWS(code)                                                                                                  \
+#define IN_ROWS(name, code)                                                                                            \
     case code:                                                                                                         \
         if (COMPILED(VARIED / 4 == code))                                                                              \
             linear_blocks_of(record, gathered, row_source<code>{w, runs, outputs});                                    \
@@ -70,20 +70,7 @@ KERNEL(linear_blocks, CHOOSE(rows <= FEW_ROWS, ROWS_BLOCKS, 0), 256, 0)
         return;
     }
     switch (record.dims[linear_blocks_type]) {
-        IN_BANDS(Q4_0)
-        IN_BANDS(Q4_1)
-        IN_BANDS(Q5_0)
-        IN_BANDS(Q5_1)
-        IN_BANDS(Q2_K)
-        IN_BANDS(Q3_K)
-        IN_BANDS(Q4_K)
-        IN_BANDS(Q5_K)
-        IN_BANDS(Q6_K)
-        IN_ROWS(Q8_0)
-        IN_ROWS(Q8_1)
-        IN_ROWS(Q8_K)
-        IN_ROWS(IQ4_NL)
-        IN_ROWS(IQ4_XS)
-        IN_ROWS(MXFP4)
+        BAND_TYPES(IN_BANDS)
+        ROW_TYPES(IN_ROWS)
     }
 }

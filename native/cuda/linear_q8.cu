@@ -22,11 +22,7 @@ template <int SCALE_BYTES> DEVICE void linear_q8_tiles(const launch &record, int
     const uint8_t *w = (const uint8_t *)record.pointers[linear_q8_0_w];
     const float *residual = (const float *)record.pointers[linear_q8_0_residual];
     const auto weights_of = [=](int64_t output, int64_t k, int s) {
-        const uint8_t *block = w + (output / BAND * blocks + k) * (BAND * SCALE_BYTES + BAND_BYTES);
-        const uint8_t *scale_at = block + output % BAND * SCALE_BYTES;
-        const int *numbers = (const int *)(block + BAND * SCALE_BYTES) + output % BAND;
-        const float scale = SCALE_BYTES == 2 ? f16_to_float(*(const uint16_t *)scale_at) : *(const float *)scale_at;
-        return weights{{numbers[s * BAND], numbers[(4 + s) * BAND]}, 0, {scale, scale}, {0, 0}};
+        return q8_weights<SCALE_BYTES>(w, output, k, blocks, s);
     };
     const auto put = [&](int64_t row, int64_t output, float sum) {
         if (residual)

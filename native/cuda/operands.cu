@@ -4,7 +4,7 @@
  * Finite numbers beyond float16 become its largest. */
 #include "weights.h"
 
-enum { FIRST_OUTPUT = 23, PIECE = 8 /* elements that a thread stores at a time */ };
+enum { FIRST_OUTPUT = LAUNCH_DIMS - 1, PIECE = 8 /* elements that a thread stores at a time */ };
 #define OPERAND_ROW(inputs) (PARTS(inputs, 32) * 32) /* elements that rows are apart */
 
 template <int TYPE> DEVICE uint32_t narrow(float low, float high)
@@ -91,13 +91,8 @@ template <int SCALE_BYTES> DEVICE void widen_q8(const launch &record, uint16_t *
 {
     const int64_t blocks = PARTS(record.dims[linear_q8_0_inputs], BLOCK);
     const uint8_t *w = (const uint8_t *)record.pointers[linear_q8_0_w];
-    widen_weights(record, to, [=](int64_t output, int64_t k, int s) {
-        const uint8_t *block = w + (output / BAND * blocks + k) * (BAND * SCALE_BYTES + BAND_BYTES);
-        const uint8_t *scale_at = block + output % BAND * SCALE_BYTES;
-        const int *numbers = (const int *)(block + BAND * SCALE_BYTES) + output % BAND;
-        const float scale = SCALE_BYTES == 2 ? f16_to_float(*(const uint16_t *)scale_at) : *(const float *)scale_at;
-        return weights{{numbers[s * BAND], numbers[(4 + s) * BAND]}, 0, {scale, scale}, {0, 0}};
-    });
+    widen_weights(record, to,
+                  [=](int64_t output, int64_t k, int s) { return q8_weights<SCALE_BYTES>(w, output, k, blocks, s); });
 }
 
 OPERANDS(linear_q8_0, xq, PARTS(rows *OPERAND_ROW(inputs), 2048), 256)
@@ -127,12 +122,13 @@ OPERANDS(linear_blocks, w, PARTS(outputs, 8) * PARTS(inputs, 256), 256)
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
-#define WIDEN_TYPE(code)                                                                                               \
+#define WIDEN_TYPE(name, code, ...)                                                                                    \
     case code:                                                                                                         \
         widen_weights(record, (uint16_t *)scratch,                                                                     \
                       [=](int64_t output, int64_t k, int s) { return weights_at(w, code, output, k, blocks, s); });    \
         break;
     switch (type) {
-        BLOCK_TYPES(WIDEN_TYPE)
+        BAND_TYPES(WIDEN_TYPE)
+        ROW_TYPES(WIDEN_TYPE)
     }
 }

@@ -1,6 +1,6 @@
 /* Sorting and top-k along a dim. A block sorts a tile of a line in shared memory; tiles of long lines are merged, four runs
  * at a time, by a kernel for each pass, or for few results the first ones of all tiles are sorted once more. */
-#include "sorting.h"
+#include "gpu.h"
 
 enum { SORT_THREADS = 512, FAN = 4 };
 
@@ -87,6 +87,36 @@ struct sorting {
             copy_element(y, to, x, begin(line) + index * x_dim, type_bytes(type));
     }
 };
+
+/* A merge sort by one block: sorts n entries of `from`, with as much memory at `other`; returns which of the two has them. before(a, b): whether a
+ * comes first; no two entries are equal. Each thread finds the places of its entries in the run beside theirs. */
+template <class Entry, class Before> DEVICE Entry *block_sort(Entry *from, Entry *other, int64_t n, Before before)
+{
+    for (int64_t width = 1; width < n; width *= 2) {
+        FOR_THREADS(i, n)
+        {
+            const Entry own = from[i];
+            const int64_t start = i / (2 * width) * (2 * width), middle = start + width < n ? start + width : n;
+            const int64_t end = start + 2 * width < n ? start + 2 * width : n;
+            const bool left = i < middle;
+            int64_t low = left ? middle : start, high = left ? end : middle;
+            const int64_t first = low;
+            while (low < high) {
+                const int64_t at = (low + high) / 2;
+                if (before(from[at], own))
+                    low = at + 1;
+                else
+                    high = at;
+            }
+            other[start + (i - (left ? start : middle)) + (low - first)] = own;
+        }
+        __syncthreads();
+        Entry *const done = other;
+        other = from;
+        from = done;
+    }
+    return from;
+}
 
 template <class Entry> DEVICE Entry *sort_in(Entry *memory, int64_t n)
 {

@@ -5,12 +5,8 @@
 
 #include "bands.h"
 
-/* The types of linear_blocks. */
-#define BLOCK_TYPES(DO)                                                                                                \
-    DO(Q4_0)                                                                                                           \
-    DO(Q4_1)                                                                                                           \
-    DO(Q5_0)                                                                                                           \
-    DO(Q5_1) DO(Q2_K) DO(Q3_K) DO(Q4_K) DO(Q5_K) DO(Q6_K) DO(Q8_0) DO(Q8_1) DO(Q8_K) DO(IQ4_NL) DO(IQ4_XS) DO(MXFP4)
+/* The types of linear_blocks that lie in rows; the others are BAND_TYPES. */
+#define ROW_TYPES(DO) DO(, Q8_0) DO(, Q8_1) DO(, Q8_K) DO(, IQ4_NL) DO(, IQ4_XS) DO(, MXFP4)
 
 DEVICE float half_at(const uint8_t *p) { return f16_to_float((uint16_t)(p[0] | p[1] << 8)); }
 
@@ -120,6 +116,16 @@ DEVICE float weight_at(const uint8_t *w, int64_t type, int64_t row, int64_t colu
     const int number = (int8_t)(four.numbers[h] >> inside % 4 * 8);
     const float product = __fmul_rn(four.scales[h], (float)(number - four.bias)); /* in two roundings, as defined */
     return four.bias ? product : __fadd_rn(product, -four.minimums[h]);
+}
+
+/* Of linear_q8_0 (scales of 2 bytes) or linear_q8_group (of 4): as weights_at, of block k of `blocks` of a row. */
+template <int SCALE_BYTES> DEVICE weights q8_weights(const uint8_t *w, int64_t row, int64_t k, int64_t blocks, int s)
+{
+    const uint8_t *block = w + (row / BAND * blocks + k) * (BAND * SCALE_BYTES + BAND_BYTES);
+    const uint8_t *scale_at = block + row % BAND * SCALE_BYTES;
+    const int *numbers = (const int *)(block + BAND * SCALE_BYTES) + row % BAND;
+    const float scale = SCALE_BYTES == 2 ? f16_to_float(*(const uint16_t *)scale_at) : *(const float *)scale_at;
+    return weights{{numbers[s * BAND], numbers[(4 + s) * BAND]}, 0, {scale, scale}, {0, 0}};
 }
 
 /* One weight of linear_q8_0 (scales of 2 bytes) or linear_q8_group (of 4). */

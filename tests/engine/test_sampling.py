@@ -29,7 +29,8 @@ SETTINGS: list[dict[str, Any]] = [
 def drawn(logits: Tensor, definition: bool, uniform: float, history: Tensor, **settings: Any) -> int:
     buffers = ops.SampleBuffers(logits.shape[0])
     if not definition:
-        return ops.sample(logits, buffers, uniform, history=history, history_count=3, **settings)
+        ops.start_sample(logits, buffers, uniform, history=history, history_count=3, **settings)
+        return int(buffers.read_token())
     names = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical": 1.0, "penalty": 1.0} | settings
     run = OPS["_sample"].definition
     assert run is not None
@@ -71,7 +72,7 @@ def test_peak_by_definition() -> None:
 
 def test_what_python_reads_is_not_captured() -> None:
     logits, buffers = pyapp.randn(30), ops.SampleBuffers(30)
-    for run in (lambda: ops.peak(logits), lambda: ops.sample(logits, buffers)):
+    for run in (lambda: ops.peak(logits), lambda: ops.start_sample(logits, buffers)):
         with pytest.raises(RuntimeError, match="capture"):
             capture(run)
 

@@ -149,9 +149,7 @@ def read_source(path: Path) -> dict[str, Plan]:
     scratch: dict[str, Number] = {}
     variants: dict[str, Number] = {}
     text = path.read_text()
-    if hidden := re.search(
-        r"^(?!#|[ ]*/?[*]).*[^\w\n](?:KERNEL|STEP|SCRATCH|VARIANT|OPERANDS)\(\w+,.*$", text, re.MULTILINE
-    ):
+    if hidden := _HIDDEN.search(text):
         raise KernelError("a kernel does not begin its line", where=str(path), hint=hidden[0][:80])
     macros = _macros("\n".join([*_included(text, path.parent).values(), text]))
     for kind, (name, *rest) in _lines(text):
