@@ -361,6 +361,7 @@ if TYPE_CHECKING:
     from .rotary import rope_table as rope_table
     from .sampling import SampleBuffers as SampleBuffers
     from .sampling import peak as peak
+    from .sampling import sample as sample
     from .sampling import start_sample as start_sample
     from .scans import cummax as cummax
     from .scans import cummin as cummin
@@ -846,6 +847,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "rrelu": "activation",
     "rsqrt": "elementwise.arithmetic",
     "rsub": "elementwise.arithmetic",
+    "sample": "sampling",
     "scalar_tensor": "create",
     "scaled_dot_product_attention": "sdpa",
     "scatter": "scattering",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 from struct import Struct
+from typing import Any
 
 from ...errors import KernelError
 from .. import dtype as _dtype
@@ -119,7 +120,7 @@ def peak(logits: Tensor) -> tuple[int, float]:
 
 @function()
 class SampleBuffers:
-    """The memory of `start_sample` on the device of the logits, allocated once for a vocabulary."""
+    """The memory of `sample` on the device of the logits, allocated once for a vocabulary."""
 
     __slots__ = ("candidates", "read_token", "token", "uniform", "write_uniform")
 
@@ -161,3 +162,11 @@ def start_sample(
         buffers.token, logits, buffers.uniform, buffers.candidates, history, history_count,
         temperature, top_k, top_p, min_p, typical, penalty,
     )  # fmt: skip
+
+
+@function()
+def sample(logits: Tensor, buffers: SampleBuffers, *settings: Any, **named: Any) -> int:
+    """Draws a token id from logits (V,) float32 and waits for it: `start_sample` with its settings, then the read."""
+    start_sample(logits, buffers, *settings, **named)
+    token: int = buffers.read_token()
+    return token
