@@ -146,7 +146,7 @@ def block_figures(kind: str, runs: int) -> Iterator[Figure]:
 
 def row_figures(kind: str, runs: int) -> Iterator[Figure]:
     """Multiplications in a product of several rows with weights in a block format."""
-    with chromium() as (server, browser):
+    with chromium() as (_, browser), site(isolated=True) as server:  # as above
         page = open_page(browser, f"{server.url}pages/pyapp.html")
         environment = call(page, "loadRows", kind=kind)
         samples = [call(page, "sampleBlocks") for _ in range(runs + 1)][1:]

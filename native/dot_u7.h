@@ -203,6 +203,38 @@ INLINE u7_pairs u7_pairs_sum(u7_pairs a, u7_pairs b) { return a + b; }
 INLINE u7_sums u7_add_pairs(u7_sums to, u7_pairs pairs) { return to + pairs; }
 #endif
 
+/* Two steps of a band by one instruction, where vectors are twice as long as a step: weights of step s and of the one
+ * after it, with their activations. */
+#if defined(__AVX512VNNI__)
+#define U7_TWO_STEPS 1
+typedef vuint u7_two;
+INLINE u7_two u7_two_load(const uint8_t *p) { return (u7_two)_mm512_loadu_si512(p); }
+/* A step's bytes twice: shifted right by `first` bits, and by `second`. */
+INLINE u7_two u7_two_shifted(const uint8_t *p, int first, int second)
+{
+    const __m512i both = _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)p));
+    return (u7_two)_mm512_srlv_epi32(both, _mm512_mask_set1_epi32(_mm512_set1_epi32(first), 0xff00, second));
+}
+INLINE u7_two u7_two_steps(const ready *x, int index)
+{
+    int32_t four, next;
+    memcpy(&four, x->values + 4 * index, 4);
+    memcpy(&next, x->values + 4 * index + 4, 4);
+    return (u7_two)_mm512_mask_set1_epi32(_mm512_set1_epi32(four), 0xff00, next);
+}
+INLINE u7_two u7_two_start(int32_t s) { return (u7_two)_mm512_maskz_set1_epi32(0x00ff, s); }
+INLINE u7_two u7_two_add(u7_two to, u7_two w, u7_two x)
+{
+    return (u7_two)_mm512_dpbusd_epi32((__m512i)to, (__m512i)w, (__m512i)x);
+}
+INLINE u7_sums u7_two_finish(u7_two s)
+{
+    return (u7_sums)_mm512_castsi512_si256((__m512i)s) + (u7_sums)_mm512_extracti64x4_epi64((__m512i)s, 1);
+}
+#else
+#define U7_TWO_STEPS 0
+#endif
+
 /* Stripes (int8.h) of weights that lie side by side. */
 #if defined(__AVX512VNNI__)
 typedef vuint u7_stripe;

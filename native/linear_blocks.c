@@ -14,7 +14,9 @@
 #include "dot_u7.h"
 
 enum { MOST_STREAMS = 3 };
-enum { STREAM_BLOCKS = 128, GROUP_BYTES = 512 << 10 };
+/* STREAM_BLOCKS: as many activations as are ready at once, of longer rows than models have: where bands are streamed in
+ * pieces, memory waits at the beginning of each. */
+enum { STREAM_BLOCKS = 512, GROUP_BYTES = 512 << 10 };
 #if defined(__wasm__)
 enum { DOT_ROWS = 1 };
 #else
@@ -107,7 +109,51 @@ INLINE void load_numbers(part_bits *low, part_bits *high, const uint8_t *run, co
     }
 }
 
+#if U7_TWO_STEPS
+/* load_numbers of the steps 2 u and 2 u + 1, and of those 4 after them. */
+INLINE void load_two_steps(u7_two *low, u7_two *high, const uint8_t *at, const band_type t, const int u)
+{
+    const int first = 4 * t.nibbles, second = first + 2 * t.two_bits;
+    *low = *high = (u7_two){0};
+    if (t.nibbles) {
+        const u7_two both = u7_two_load(at + 2 * u * BAND * 4);
+        *low = both & 15 * EACH_BYTE, *high = both >> 4 & 15 * EACH_BYTE;
+        at += NIBBLES;
+    }
+    if (t.two_bits) {
+        const u7_two four = u7_two_shifted(at + u * BAND * 4, 0, 4);
+        *low |= (four & 3 * EACH_BYTE) << first, *high |= (four >> 2 & 3 * EACH_BYTE) << first;
+        at += TWO_BITS;
+    }
+    if (t.one_bit) {
+        const u7_two eight = u7_two_shifted(at, 2 * u, 2 * u + 1);
+        *low |= (eight & EACH_BYTE) << second, *high |= (eight >> 4 & EACH_BYTE) << second;
+    }
+}
+
 /* 32 columns of bands that lie `stride` bytes apart, from their numbers on. All sums are in `low` but with halves. */
+INLINE void add_run(run_sums *s, const uint8_t *w, int64_t stride, const ready *x, const int bands, const band_type t)
+{
+    u7_two low[BANDS_AT_ONCE], high[BANDS_AT_ONCE];
+    UNROLL for (int b = 0; b < bands; b++) low[b] = u7_two_start(x->start[0]), high[b] = u7_two_start(x->start[1]);
+    UNROLL for (int u = 0; u < 2; u++)
+    {
+        const u7_two first = u7_two_steps(x, 2 * u), last = u7_two_steps(x, 2 * u + 4);
+        UNROLL for (int b = 0; b < bands; b++)
+        {
+            u7_two *end = t.halves ? &high[b] : &low[b], numbers, others;
+            load_two_steps(&numbers, &others, w + b * stride, t, u);
+            low[b] = u7_two_add(low[b], numbers, first);
+            *end = u7_two_add(*end, others, last);
+        }
+    }
+    UNROLL for (int b = 0; b < bands; b++)
+    {
+        s->low[b][0] = u7_two_finish(low[b]);
+        s->high[b][0] = u7_two_finish(high[b]);
+    }
+}
+#else
 INLINE void add_run(run_sums *s, const uint8_t *w, int64_t stride, const ready *x, const int bands, const band_type t)
 {
     UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
@@ -134,6 +180,7 @@ INLINE void add_run(run_sums *s, const uint8_t *w, int64_t stride, const ready *
         }
     }
 }
+#endif
 
 /* Pairs of products: of the first and the last 16 columns, or all in `low`. */
 typedef struct run_pairs {

@@ -19,12 +19,14 @@ enum { HAS_THREE = 0, ONE_OF_SCALES = 1 };
 #else
 enum { HAS_THREE = 1, ONE_OF_SCALES = 0 };
 #endif
+/* LAST_BANDS: as many are multiplied for one that is left over; where code is downloaded, by the code for several. */
 #if defined(__wasm__)
-enum { GROUP_BYTES = 512 << 10 };
+enum { GROUP_BYTES = 512 << 10, LAST_BANDS = VECTOR_BANDS };
 #else
-enum { GROUP_BYTES = 256 << 10 }; /* beside the group that is fetched */
+enum { GROUP_BYTES = 256 << 10, LAST_BANDS = 1 }; /* beside the group that is fetched */
 #endif
-enum { TILE_BLOCKS = 128 };
+/* Blocks for which x is prepared at once. Bands are streamed whole to a single row: memory waits where a stream begins. */
+enum { TILE_BLOCKS = 128, VECTOR_BLOCKS = TILE_ROWS * TILE_BLOCKS };
 enum { MOST_BANDS = FEW_BANDS > VECTOR_BANDS ? FEW_BANDS : VECTOR_BANDS, STRIPES = MOST_BANDS / STRIPE_BANDS };
 
 /* The arguments of a record, and the bands of this worker. */
@@ -104,31 +106,44 @@ INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t 
         (stripe_unaligned *)&out[r][b * STRIPE_BANDS][p * PART_ROWS] = total[r][b][p];
 }
 
+/* `bands` bands from `band` on, `far` apart (0: one band), for the rows of one tile. Sums go to y after TILE_BLOCKS, of a single row,
+ * too, so that it has the same bits in any company. */
+INLINE void multiply_some(const task *t, const tile_input *in, int64_t band, int64_t far, const int rows,
+                          const int bands, const int half_scales, const dot_way *way)
+{
+    const int64_t bytes = block_bytes(half_scales), band_bytes = t->blocks * bytes;
+    const uint8_t *w = t->w + band * band_bytes + in->first * bytes;
+    float out[TILE_ROWS][MOST_BANDS][BAND];
+    if (rows > 1) {
+        multiply_tile(out, w, far * band_bytes, in, rows, bands, half_scales, way);
+        for (int r = 0; r < in->rows; r++)
+            store_bands(&t->to, out[r][0], in->row + r, band, bands, in->first == 0);
+        return;
+    }
+    for (int64_t k = 0; k < in->blocks; k += TILE_BLOCKS) {
+        const int64_t left = in->blocks - k;
+        const tile_input piece = {.x = {in->x[0] + k}, .blocks = left < TILE_BLOCKS ? left : TILE_BLOCKS};
+        multiply_tile(out, w + k * bytes, far * band_bytes, &piece, 1, bands, half_scales, way);
+        for (int b = 0; b < (far ? bands : 1); b++)
+            store_bands(&t->to, out[0][b], in->row, band + b * far, 1, in->first + k == 0);
+    }
+}
+
 /* The bands for the rows of one tile. A single row uses streams far apart, which is faster for memory. */
 INLINE void multiply_bands(const task *t, const tile_input *in, const int rows, const int half_scales, const int two)
 {
     const dot_way way = {two, t->way.flip, t->way.start};
-    const int64_t bytes = block_bytes(half_scales), band_bytes = t->blocks * bytes;
     const int bands = rows == 1 ? VECTOR_BANDS : rows <= FEW_ROWS ? FEW_BANDS : TILE_BANDS;
-    const int64_t tiles = (in->last_band - in->band) / bands;
+    const int64_t all = in->last_band - in->band, tiles = all / bands, left = all - tiles * bands;
     const int64_t far = rows == 1 ? tiles : 1, near = rows == 1 ? 1 : bands;
-    float out[TILE_ROWS][MOST_BANDS][BAND];
-    for (int64_t i = 0; i < tiles; i++) {
-        const int64_t band = in->band + i * near;
-        multiply_tile(out, t->w + band * band_bytes + in->first * bytes, far * band_bytes, in, rows, bands, half_scales,
-                      &way);
-        if (rows == 1)
-            for (int b = 0; b < bands; b++)
-                store_bands(&t->to, out[0][b], in->row, band + b * far, 1, in->first == 0);
-        else
-            for (int r = 0; r < in->rows; r++)
-                store_bands(&t->to, out[r][0], in->row + r, band, bands, in->first == 0);
+    const int same = rows == 1 && LAST_BANDS == bands; /* the code for those that are left over */
+    for (int64_t i = 0; i < tiles + (same ? left : 0); i++) {
+        const int alone = same && i >= tiles;
+        multiply_some(t, in, alone ? in->last_band - left + i - tiles : in->band + i * near, alone ? 0 : far, rows,
+                      bands, half_scales, &way);
     }
-    for (int64_t band = in->band + tiles * bands; band < in->last_band; band++) {
-        multiply_tile(out, t->w + band * band_bytes + in->first * bytes, 0, in, rows, 1, half_scales, &way);
-        for (int r = 0; r < in->rows; r++)
-            store_bands(&t->to, out[r][0], in->row + r, band, 1, in->first == 0);
-    }
+    for (int64_t band = in->last_band - left; band < in->last_band && !same; band++)
+        multiply_some(t, in, band, 0, rows, 1, half_scales, &way);
 }
 
 INLINE void multiply_rows(const task *t, const tile_input *in, const int half_scales, const int two)
@@ -186,10 +201,11 @@ INLINE void multiply_group(const task *t, int64_t first, int64_t last, const int
 {
     prepared buffer[PREPARED_IN_PLACE ? 1 : TILE_ROWS * TILE_BLOCKS];
     for (int64_t row = 0; row < t->rows; row += TILE_ROWS)
-        for (int64_t block = 0; block < t->blocks; block += TILE_BLOCKS) {
+        for (int64_t block = 0, most; block < t->blocks; block += most) {
             const int64_t rows = t->rows - row, blocks = t->blocks - block;
             tile_input in = {{0}, row, rows < TILE_ROWS ? rows : TILE_ROWS, block, 0, first, last};
-            in.blocks = blocks < TILE_BLOCKS ? blocks : TILE_BLOCKS;
+            most = rows == 1 ? VECTOR_BLOCKS : TILE_BLOCKS;
+            in.blocks = blocks < most ? blocks : most;
             prepare_rows(&in, buffer, t);
             if (t->half_scales && in.rows == 1)
                 (two ? halves_row_two : halves_row)(t, &in);
