@@ -158,7 +158,7 @@ INLINE void pack_windows(float *to, const product *p, const void *source, int64_
         offsets[i] = row.offset;
         advance(&row, 1, w->k_sizes, w->k_strides);
     }
-    for (int64_t j = n; j < end; j += PANEL, to += PANEL * GEMM_K) {
+    for (int64_t j = n; j < end; j += PANEL, to += PANEL_STEP) {
         const int64_t columns = end - j < PANEL ? end - j : PANEL;
         if (columns < PANEL)
             memset(to, 0, (size_t)(depth * PANEL) * sizeof *to);

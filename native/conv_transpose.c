@@ -105,7 +105,7 @@ INLINE void pack_pixels(float *to, const product *p, const void *source, int64_t
                         int64_t depth, const int kind)
 {
     const pixels *of = source;
-    for (int64_t j = n; j < end; j += PANEL, to += PANEL * GEMM_K) {
+    for (int64_t j = n; j < end; j += PANEL, to += PANEL_STEP) {
         if (end - j < PANEL)
             memset(to, 0, (size_t)(depth * PANEL) * sizeof *to);
         for (int64_t c = 0, count; c < PANEL && j + c < end; c += count) {

@@ -58,7 +58,7 @@ void pack_dense(float *to, const float *from, int64_t panels, int64_t k_stride, 
     for (int64_t i = 0; i < k; i++, to += PANEL, from += k_stride)
         for (int64_t q = 0; q < panels; q++)
             UNROLL for (int v = 0; v < GEMM_VECTORS; v++)
-                vstore(to + q * PANEL * GEMM_K + v * LANES, vload(from + q * PANEL + v * LANES));
+                vstore(to + q * PANEL_STEP + v * LANES, vload(from + q * PANEL + v * LANES));
 }
 
 /* `rows` rows of `vectors` vectors of one panel: c = add + a * b, for packed b (k x PANEL) and a with any strides. */
@@ -87,7 +87,7 @@ static __attribute__((noinline)) void multiply_whole(float *c, int64_t c_row, co
                                                      int64_t add_step, const float *a, const float *b, int64_t k,
                                                      int64_t panels)
 {
-    for (; panels > 0; panels--, c += PANEL, add += add_step, b += PANEL * GEMM_K)
+    for (; panels > 0; panels--, c += PANEL, add += add_step, b += PANEL_STEP)
         multiply_panel(c, c_row, add, add_row, a, 1, GEMM_ROWS, b, k, GEMM_ROWS, GEMM_VECTORS);
 }
 static __attribute__((noinline)) void multiply_direct(float *c, int64_t c_row, const float *add, int64_t add_row,
@@ -250,7 +250,7 @@ void multiply_packed(const product *p, range rows, int64_t n, int64_t end, int64
         for (; j < end; j += PANEL, plus.first += plus.step) {
             if (a.step == 1 && p->a_kind == KIND_F32)
                 fetch_ahead(p->a + (i + GEMM_ROWS) * p->a_row + k, p->a_row, next, depth, (j - n) / PANEL, panels);
-            multiply_block(p->c + i * p->c_row + j, p->c_row, plus, a, right + (j - n) * GEMM_K, depth, tall, end - j);
+            multiply_block(p->c + i * p->c_row + j, p->c_row, plus, a, right + (j - n) / PANEL * PANEL_STEP, depth, tall, end - j);
         }
     }
 }

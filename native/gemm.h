@@ -29,6 +29,8 @@ enum { GEMM_DIRECT = LANES >= 8 };
 enum { CROWDED = 1024, APART = GEMM_K + 16 };
 enum { GEMM_FEW = LANES == 16 ? 4 : 3 }; /* rows at the lower end: they divide GEMM_ROWS */
 enum { PANEL = GEMM_VECTORS * LANES, DOT_CHAINS = 4, DOT_GROUP_BYTES = 256 << 10 };
+/* A line more than a panel: equal places of panels would share few lines of a cache, too. */
+enum { PANEL_STEP = PANEL * GEMM_K + 16 };
 
 /* c[i, j] = sum_k a[i, k] * b[k, j] (+ add[i, j] or row_add[i]). Strides in elements; c and add run along j. */
 typedef struct product {
@@ -67,7 +69,7 @@ void dots_of(const product *p, range rows, range columns, int kind);
 void gemm_of(const product *p, range rows, range columns, int kind);
 void multiply_halves(const product *p, range rows, range columns, int kind, int few);
 
-/* Packs columns n .. end - 1 of rows k .. k + depth - 1 of a right operand into panels, PANEL * GEMM_K floats apart. */
+/* Packs columns n .. end - 1 of rows k .. k + depth - 1 of a right operand into panels, PANEL_STEP floats apart. */
 typedef void pack_right(float *to, const product *p, const void *source, int64_t n, int64_t end, int64_t k,
                         int64_t depth, const int kind);
 
@@ -82,14 +84,14 @@ INLINE void pack_matrix(float *to, const product *p, const void *source, int64_t
         j += whole * PANEL;
     }
     for (; j < end; j += PANEL)
-        pack_panel(to + (j - n) * GEMM_K, PANEL, from + j * p->b_column * element, end - j < PANEL ? end - j : PANEL,
+        pack_panel(to + (j - n) / PANEL * PANEL_STEP, PANEL, from + j * p->b_column * element, end - j < PANEL ? end - j : PANEL,
                    p->b_column, p->b_row, depth, kind);
 }
 
 /* The block of c at rows x columns. */
 INLINE void gemm(const product *p, range rows, range columns, pack_right *pack, const void *source, const int kind)
 {
-    float right[GEMM_PANELS * PANEL * GEMM_K + PANEL]; /* packing may write past the last row */
+    float right[GEMM_PANELS * PANEL_STEP + PANEL]; /* packing may write past the last row */
     for (int64_t n = columns.first; n < columns.last; n += GEMM_PANELS * PANEL)
         for (int64_t k = 0; k < p->k || k == 0; k += GEMM_K) {
             const int64_t depth = p->k - k < GEMM_K ? p->k - k : GEMM_K;
