@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,33 @@ NAMES = {
 
 
 @dataclass(frozen=True)
+class Interface:
+    """What routes call things: `names` of pyapp's settings, `lengths`: the fields for the length of a text, `messages`:
+    the field with the conversation. `flat`: forms and tools have their parts in themselves, not in an object.
+    """
+
+    names: Mapping[str, str]
+    lengths: tuple[str, ...]
+    messages: str
+    flat: bool = False
+
+    @property
+    def conversation(self) -> dict[str, str]:
+        """`names`, for the errors of a conversation."""
+        return {**self.names, "prompt": self.messages, "message 0": f"{self.messages}[0]"}
+
+
+COMPLETIONS = Interface(NAMES, ("max_tokens", "max_completion_tokens"), "messages")
+RESPONSES = Interface(
+    {
+        **NAMES, "max_new_tokens": "max_output_tokens", "json_schema": "text.format", "prompt": "input",
+        "chat template": "input",
+    },
+    ("max_output_tokens",), "input", flat=True,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Asked:
     """The settings of a request. `given`: those that it has itself; `ignore_eos`: the tokenizer's tokens that end texts
     do not.
@@ -53,15 +81,16 @@ class Asked:
 
 
 def asked_of(
-    fields: Fields, settings: Settings, logprobs: int | None, most: int | None = None, least: int = 1
+    fields: Fields, settings: Settings, logprobs: int | None, form: Fields | None, most: int | None = None,
+    least: int = 1, interface: Interface = COMPLETIONS,
 ) -> Asked:  # fmt: skip
     """The settings of a request: OpenAI's fields; those of vLLM that OpenAI has not: min_tokens, stop_token_ids,
     ignore_eos; and pyapp's: top_k, min_p, typical_p, repetition_penalty, no_repeat_ngram, suppress_tokens,
-    begin_suppress_tokens, bad_words_ids, regex, choice. `most`: tokens by default; None: as the model says, or until
-    the context is full. `least`: the smallest max_tokens.
+    begin_suppress_tokens, bad_words_ids, regex, choice. `form`: the object with the form of the text. `most`: tokens by
+    default; None: as the model says, or until the context is full. `least`: the smallest number of tokens.
     """
-    given = [name for name in ("max_tokens", "max_completion_tokens") if fields.given(name)]
-    limits = [_limit(fields, name, least, settings) for name in ("max_tokens", "max_completion_tokens")]
+    given = [name for name in interface.lengths if fields.given(name)]
+    limits = [_limit(fields, name, least, settings) for name in interface.lengths]
     asked = next((limit for limit in limits if limit is not None), most)
     tokens = settings.output_tokens if asked is None else asked
     if tokens > settings.output_tokens:
@@ -83,8 +112,8 @@ def asked_of(
         "begin_suppress_tokens": fields.array("begin_suppress_tokens", ()),
         "regex": fields.text("regex"), "choice": tuple(fields.texts("choice", 1000, needed=False) or ()),
     }  # fmt: skip
-    if (form := fields.object("response_format")) is not None:
-        form_of(form, values)
+    if form is not None:
+        form_of(form, values, interface.flat)
     if not all(values["stop"]):
         raise fields.wrong("stop", "an empty text ends nothing")
     own = [name for name in values if fields.given(_OWN.get(name, name))]
@@ -93,7 +122,7 @@ def asked_of(
     try:
         return Asked(SamplingOptions(**values), tuple(own), fields.flag("ignore_eos"))
     except OptionError as error:
-        raise fields.wrong(NAMES.get(error.where or "", error.where or ""), error.what) from None
+        raise fields.wrong(interface.names.get(error.where or "", error.where or ""), error.what) from None
 
 
 def _limit(fields: Fields, name: str, least: int, settings: Settings) -> int | None:
@@ -107,9 +136,9 @@ def _limit(fields: Fields, name: str, least: int, settings: Settings) -> int | N
 _OWN = {own: name for own, name in NAMES.items() if own in ("min_new_tokens", "stop_tokens")}
 
 
-def form_of(fields: Fields, values: dict[str, Any]) -> None:
+def form_of(fields: Fields, values: dict[str, Any], flat: bool = False) -> None:
     """Writes the form that a `response_format` asks for into the settings: OpenAI's kinds, and those of
-    text-generation-inference, whose `value` is a schema or a regular expression.
+    text-generation-inference, whose `value` is a schema or a regular expression. `flat`: as in Interface.
     """
     kind = fields.text("type", choices=("text", "json_object", "json_schema", "json", "regex"))
     if kind is None:
@@ -121,14 +150,16 @@ def form_of(fields: Fields, values: dict[str, Any]) -> None:
         if values["regex"] is None:
             raise fields.missing("value")
     elif kind != "text":
-        values["json_schema"] = schema_of(fields, kind)
-    fields.end()
+        values["json_schema"] = schema_of(fields, kind, flat)
+    fields.end(("name", "strict", "description") if flat else ())
 
 
-def schema_of(fields: Fields, kind: str) -> Any:
+def schema_of(fields: Fields, kind: str, flat: bool = False) -> Any:
     """The JSON Schema of a `response_format`."""
     inner, name = fields, "value"
-    if kind == "json_schema":
+    if kind == "json_schema" and flat:
+        name = "schema"
+    elif kind == "json_schema":
         within = "json_schema" if fields.given("json_schema") else "value"
         found = fields.object(within)
         if found is None:
