@@ -111,6 +111,8 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v2/embed", vectors.embeddings_by_type),
     ("POST", "/v1/rerank", vectors.rerank),
     ("POST", "/v2/rerank", vectors.rerank),
+    ("POST", "/infinity/embeddings", vectors.embeddings),
+    ("POST", "/infinity/rerank", vectors.rerank),
     ("POST", "/v1/audio/transcriptions", speech.transcriptions),
     ("POST", "/v1/audio/translations", speech.translations),
     ("POST", "/", tgi.either),

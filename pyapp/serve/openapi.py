@@ -175,6 +175,13 @@ class Route:
         return {"description": "The answer.", "content": content}
 
 
+EMBEDDINGS = Route(
+    "Vectors of texts (OpenAI)", an_object(object=TEXT, data=array(OBJECT), model=TEXT, usage=USAGE),
+    {"model": MODEL, "input": {"oneOf": [TEXT, array(TEXT), TOKENS, array(TOKENS)]},
+     "encoding_format": one_of("float", "base64", default="float"), "dimensions": whole(1),
+     **ignored("user", "input_type")},
+    {"input": ["the cat", "a boat"]}, ("input",),
+)  # fmt: skip
 RERANK = Route(
     "How well texts answer a query: `documents` as in Cohere's and Jina's interfaces, or `texts` as in TEI",
     {"oneOf": [an_object(id=TEXT, model=TEXT, results=array(OBJECT)), SCORES]},
@@ -224,13 +231,7 @@ ROUTES: dict[tuple[str, str], Route] = {
         an_object(object=TEXT, data=array(OBJECT), has_more={"type": "boolean"}, first_id=TEXT, last_id=TEXT),
         query={"order": one_of("desc", "asc", default="desc"), "limit": whole(1, 100, default=20), "after": TEXT},
     ),
-    ("POST", "/v1/embeddings"): Route(
-        "Vectors of texts (OpenAI)", an_object(object=TEXT, data=array(OBJECT), model=TEXT, usage=USAGE),
-        {"model": MODEL, "input": {"oneOf": [TEXT, array(TEXT), TOKENS, array(TOKENS)]},
-         "encoding_format": one_of("float", "base64", default="float"), "dimensions": whole(1),
-         **ignored("user", "input_type")},
-        {"input": ["the cat", "a boat"]}, ("input",),
-    ),
+    ("POST", "/v1/embeddings"): EMBEDDINGS,
     ("POST", "/v2/embed"): Route(
         "Vectors of texts (Cohere)", an_object(id=TEXT, embeddings=OBJECT, texts=array(TEXT), meta=OBJECT),
         {"model": MODEL, "texts": TEXTS, "embedding_types": array(one_of("float", "base64")),
@@ -241,6 +242,8 @@ ROUTES: dict[tuple[str, str], Route] = {
     ),
     ("POST", "/v1/rerank"): RERANK,
     ("POST", "/v2/rerank"): RERANK,
+    ("POST", "/infinity/embeddings"): EMBEDDINGS,
+    ("POST", "/infinity/rerank"): RERANK,
     ("POST", "/v1/audio/transcriptions"): Route(
         "The text of a recording (OpenAI)", TRANSCRIPT, SOUND_FIELDS, None, ("file",), streams=True, form=True,
     ),

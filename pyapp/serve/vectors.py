@@ -226,7 +226,8 @@ def document_text(document: Any, ranked: list[str] | None) -> Any:
 
 async def rerank(request: Request, context: Context) -> Response:
     """`documents` are answered in the form of Cohere and Jina, `texts` in that of text-embeddings-inference, whatever
-    the route: litellm sends `documents` to /rerank.
+    the route: litellm sends `documents` to /rerank. Answers of /infinity/rerank have documents as strings, as those of
+    the server Infinity.
     """
     fields = Fields(await context.json(request))
     name, query = fields.text("model"), fields.text("query")
@@ -261,9 +262,10 @@ async def rerank(request: Request, context: Context) -> Response:
     if not ours:
         return JSONResponse([{"index": index, "score": scores[index], **({"text": texts[index]} if with_texts else {})}
                              for index in order])  # fmt: skip
+    plain = request.url.path.startswith("/infinity/")
     results = [
         {"index": index, "relevance_score": scores[index],
-         **({"document": {"text": texts[index]}} if with_texts else {})}
+         **({"document": texts[index] if plain else {"text": texts[index]}} if with_texts else {})}
         for index in order
     ]  # fmt: skip
     return JSONResponse({"id": request.scope["pyapp.id"], "model": model.name, "results": results})

@@ -133,14 +133,41 @@ def test_a_client_that_hardly_reads(server: Process) -> None:
 
 
 def test_a_killed_server_starts_again(server: Process, model_folders: dict[str, Path]) -> None:
-    """The last test of this server. The port is free at once, also while clients were connected."""
-    streaming = server.post(TEXT, ONE | {"max_tokens": 400, "stream": True})
-    streaming.read(10)
+    """The last test of this server. Clients see at once that their answers broke off; the port is free at once, also
+    while they were connected; and a client that goes on finds the new server, which does not know the old answers.
+    """
+    openai = pytest.importorskip("openai")
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="unused", max_retries=0, timeout=60)
+    asked: Any = {"model": "chat", "temperature": 0}
+    kept = client.responses.create(**asked, input="hello", max_output_tokens=2)
+    chat = client.chat.completions.create(**asked, messages=said("hello")["messages"], max_tokens=450, stream=True)
+    items = client.responses.create(**asked, input="hello", max_output_tokens=450, stream=True)
+    raw = server.post(TEXT, ONE | {"max_tokens": 400, "stream": True})
+    waiting = server.connect()
+    waiting.request("POST", TEXT, json.dumps(ONE | {"max_tokens": 450, "n": 16}), {"Content-Type": "application/json"})
+    assert raw.read(10) and next(chat) and next(items).type == "response.created"
+    wait_until(lambda: server.metric("pyapp_requests_in_flight") >= 16)
+    killed = time.monotonic()
     server.process.kill()
     server.process.wait()
+    for stream in (chat, items):  # which must not look like a complete answer
+        with pytest.raises(openai.APIConnectionError):
+            list(stream)
+    with pytest.raises(http.client.IncompleteRead):
+        raw.read()
+    with pytest.raises((ConnectionError, http.client.RemoteDisconnected)):
+        waiting.getresponse()
+    assert time.monotonic() - killed < QUICK
+    with pytest.raises(openai.APIConnectionError):
+        client.responses.create(**asked, input="hello", max_output_tokens=2)
     again = Process(f"chat={model_folders['chat']}", "--port", str(server.port))
     try:
         assert again.port == server.port and again.post(TEXT, ONE).status == 200
+        whole = client.responses.create(**asked, input="hello", max_output_tokens=2)
+        assert whole.output_text == kept.output_text
+        with pytest.raises(openai.NotFoundError) as caught:
+            client.responses.create(**asked, input="more", previous_response_id=kept.id)
+        assert caught.value.code == "previous_response_not_found"
         again.process.send_signal(signal.SIGTERM)
         assert again.process.wait(30) == 0
     finally:
