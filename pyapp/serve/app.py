@@ -25,7 +25,7 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from pyapp.errors import OptionError
 
-from . import openai_text, responses, speech, tgi, vectors
+from . import cohere_text, openai_text, responses, speech, tgi, vectors
 from .answers import the_end
 from .context import Context, Handler
 from .openapi import description
@@ -108,6 +108,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("DELETE", "/v1/responses/{id}", responses.delete),
     ("GET", "/v1/responses/{id}/input_items", responses.list_input),
     ("POST", "/v1/embeddings", vectors.embeddings),
+    ("POST", "/v2/chat", cohere_text.chat),
     ("POST", "/v2/embed", vectors.embeddings_by_type),
     ("POST", "/v1/rerank", vectors.rerank),
     ("POST", "/v2/rerank", vectors.rerank),

@@ -51,7 +51,8 @@ class Choice:
     calls: list[dict[str, Any]] = field(default_factory=list)
     logprobs: list[Token] = field(default_factory=list)
     prompt: list[Token] = field(default_factory=list)  # its tokens with their log-probabilities, if asked for
-    reason: str = ""
+    reason: str = ""  # OpenAI's finish_reason
+    ended: str = ""  # the reason of Done
     tokens: int = 0
     thought_tokens: int = 0  # those of them that belong to thoughts and their tags
     prompt_tokens: int = 0
@@ -173,7 +174,7 @@ async def submit(
 
 
 def note_done(request: Request, choice: Choice, event: Done) -> None:
-    choice.reason = reason_of(event.reason)
+    choice.reason, choice.ended = reason_of(event.reason), event.reason
     choice.tokens = event.results.get("new_tokens", 0)
     choice.prompt_tokens = event.results.get("prompt_tokens", 0)
     choice.reused = event.results.get("reused_tokens", 0)
@@ -255,15 +256,17 @@ def text_of(content: Any, at: str) -> str:
     return "".join(text for _, text in parts_of(content, at, "text", "refusal"))
 
 
-def messages_of(fields: Fields) -> list[dict[str, Any]]:
-    """The messages, with contents as strings, as chat templates read them."""
+def messages_of(fields: Fields, plain: Callable[[Any], Any] = lambda message: message) -> list[dict[str, Any]]:
+    """The messages, with contents as strings, as chat templates read them. `plain` brings those of other interfaces
+    into OpenAI's form.
+    """
     given = fields.array("messages")
     if given is None:
         raise fields.missing("messages")
     if not given:
         raise fields.wrong("messages", "is empty")
     found = []
-    for index, message in enumerate(given):
+    for index, message in enumerate(map(plain, given)):
         at = f"messages[{index}]"
         if not isinstance(message, dict):
             raise fields.wrong(at, "must be an object", "invalid_type")

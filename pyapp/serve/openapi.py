@@ -12,8 +12,8 @@ from typing import Any
 from pyapp import __version__
 from pyapp.text.options import SEEDS
 
-from . import responses
-from .sampling import WITHOUT_EFFECT
+from . import cohere_text, responses
+from .sampling import COHERE, WITHOUT_EFFECT
 
 Schema = dict[str, Any]
 NAMED = re.compile(r"\{(\w+)")  # the named parts of a path
@@ -120,6 +120,15 @@ TRANSCRIPT = an_object(text=TEXT, language=TEXT, duration=number(), segments=arr
 MODEL_ENTRY = an_object(id=TEXT, object=TEXT, created=whole(), owned_by=TEXT, task=TEXT,
                         loaded={"type": "boolean"}, languages=array(TEXT), translates={"type": "boolean"})  # fmt: skip
 STATUS = an_object(status=TEXT)
+COHERE_FIELDS: dict[str, Schema] = {
+    **{COHERE.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
+        "max_completion_tokens", "n", "stream_options", *WITHOUT_EFFECT)},
+    "logprobs": FLAG, "tools": array(OBJECT), "tool_choice": one_of("REQUIRED", "NONE"),
+    "parallel_tool_calls": FLAG | {"default": True},
+    "thinking": an_object(type=one_of("enabled", "disabled"), token_budget={"description": "Is refused."}),
+    **{name: {"description": "Is refused: put texts into messages."} for name in ("documents", "citation_options")},
+    **ignored(*cohere_text.WITHOUT_EFFECT),
+}  # fmt: skip
 RESPONSE = an_object(
     id=TEXT, object=TEXT, created_at=whole(), status=one_of("completed", "incomplete"), model=TEXT,
     output=array(OBJECT),
@@ -232,6 +241,11 @@ ROUTES: dict[tuple[str, str], Route] = {
         query={"order": one_of("desc", "asc", default="desc"), "limit": whole(1, 100, default=20), "after": TEXT},
     ),
     ("POST", "/v1/embeddings"): EMBEDDINGS,
+    ("POST", "/v2/chat"): Route(
+        "An answer in a conversation (Cohere)",
+        an_object(id=TEXT, finish_reason=TEXT, message=OBJECT, usage=OBJECT, logprobs=array(OBJECT)),
+        {"model": MODEL, "messages": MESSAGES, **COHERE_FIELDS}, {**HELLO}, ("messages",), streams=True,
+    ),
     ("POST", "/v2/embed"): Route(
         "Vectors of texts (Cohere)", an_object(id=TEXT, embeddings=OBJECT, texts=array(TEXT), meta=OBJECT),
         {"model": MODEL, "texts": TEXTS, "embedding_types": array(one_of("float", "base64")),

@@ -147,8 +147,10 @@ def metadata_of(fields: Fields) -> dict[str, str]:
     return found
 
 
-def effort_variables(model: ServedModel, effort: str | None) -> Value:
-    """What tells the model's template how much to think. Problem for a model that does not, or cannot be told."""
+def effort_variables(model: ServedModel, effort: str | None, param: str = "reasoning.effort") -> Value:
+    """What tells the model's template how much to think. Problem for a model that does not, or cannot be told: `param`
+    is the field that asks for it.
+    """
     if effort is None:
         return {}
     template = "".join(sources(model.loaded.tokenizer.settings).values())
@@ -160,9 +162,7 @@ def effort_variables(model: ServedModel, effort: str | None) -> Value:
     if thinks == (effort != "none"):
         return {}
     what = "always reasons" if thinks else "does not reason"
-    raise Problem(
-        f"reasoning.effort: the model {model.name!r} {what}", param="reasoning.effort", code="unsupported_parameter"
-    )
+    raise Problem(f"{param}: the model {model.name!r} {what}", param=param, code="unsupported_parameter")
 
 
 def prompt_of(model: ServedModel, question: Question, options: SamplingOptions) -> Prompt:

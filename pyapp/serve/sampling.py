@@ -56,6 +56,7 @@ RESPONSES = Interface(
     },
     ("max_output_tokens",), "input", flat=True,
 )  # fmt: skip
+COHERE = Interface(NAMES | {"top_p": "p", "top_k": "k", "stop": "stop_sequences"}, ("max_tokens",), "messages")
 
 
 @dataclass(frozen=True)
@@ -95,15 +96,16 @@ def asked_of(
     tokens = settings.output_tokens if asked is None else asked
     if tokens > settings.output_tokens:
         raise fields.wrong(given[0], f"must be at most {settings.output_tokens:,}, not {tokens:,}")
+    named = lambda name: interface.names.get(name, name)  # noqa: E731
     seed = fields.whole("seed", low=-SEEDS, high=SEEDS - 1)
     values: dict[str, Any] = {
-        "temperature": fields.number("temperature", 1.0, 0, 100), "top_p": fields.number("top_p", 1.0, 0, 1),
+        "temperature": fields.number("temperature", 1.0, 0, 100), "top_p": fields.number(named("top_p"), 1.0, 0, 1),
         "max_new_tokens": tokens, "seed": None if seed is None else seed % SEEDS, "logprobs": logprobs,
-        "stop": tuple(fields.texts("stop", MOST_STOPS, needed=False) or ()),
+        "stop": tuple(fields.texts(named("stop"), MOST_STOPS, needed=False) or ()),
         "frequency_penalty": fields.number("frequency_penalty", 0.0, -2, 2),
         "presence_penalty": fields.number("presence_penalty", 0.0, -2, 2),
         "logit_bias": fields.mapping("logit_bias") or {},
-        "top_k": fields.whole("top_k", 0, 0, 1 << 31), "min_p": fields.number("min_p", 0.0, 0, 1),
+        "top_k": fields.whole(named("top_k"), 0, 0, 1 << 31), "min_p": fields.number("min_p", 0.0, 0, 1),
         "typical_p": fields.number("typical_p", 1.0, 0, 1),
         "repetition_penalty": fields.number("repetition_penalty", 1.0, 0.01, 100),
         "no_repeat_ngram": fields.whole("no_repeat_ngram", 0, 0, 1000),
@@ -115,14 +117,14 @@ def asked_of(
     if form is not None:
         form_of(form, values, interface.flat)
     if not all(values["stop"]):
-        raise fields.wrong("stop", "an empty text ends nothing")
-    own = [name for name in values if fields.given(_OWN.get(name, name))]
+        raise fields.wrong(named("stop"), "an empty text ends nothing")
+    own = [name for name in values if fields.given(named(name))]
     own += ["max_new_tokens"] if asked is not None else []
     own += ["min_length"] if fields.given("min_tokens") else []
     try:
         return Asked(SamplingOptions(**values), tuple(own), fields.flag("ignore_eos"))
     except OptionError as error:
-        raise fields.wrong(interface.names.get(error.where or "", error.where or ""), error.what) from None
+        raise fields.wrong(named(error.where or ""), error.what) from None
 
 
 def _limit(fields: Fields, name: str, least: int, settings: Settings) -> int | None:
@@ -131,9 +133,6 @@ def _limit(fields: Fields, name: str, least: int, settings: Settings) -> int | N
         return settings.output_tokens
     found: int | None = fields.whole(name, low=least)
     return found
-
-
-_OWN = {own: name for own, name in NAMES.items() if own in ("min_new_tokens", "stop_tokens")}
 
 
 def form_of(fields: Fields, values: dict[str, Any], flat: bool = False) -> None:
