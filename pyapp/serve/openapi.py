@@ -329,8 +329,9 @@ def description(keys: bool) -> Schema:
         "openapi": "3.1.0", "paths": paths, "components": components,
         "info": {
             "title": "pyapp", "version": __version__,
-            "description": "Models over HTTP, in the interfaces of OpenAI, text-generation-inference and "
-            "text-embeddings-inference. /v1/realtime is a websocket, in the form of OpenAI's Realtime interface.",
+            "description": "Models over HTTP, in the interfaces of OpenAI, text-generation-inference, "
+            "text-embeddings-inference and Cohere. /v1/realtime is a websocket, in the form of OpenAI's Realtime "
+            "interface.",
         },
     }  # fmt: skip
     if keys:

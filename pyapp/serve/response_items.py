@@ -55,7 +55,7 @@ def _item(entry: Any, at: str, store: ResponseStore) -> Item:
     if kind not in PREFIXES:
         raise fields.wrong("type", f"items of type {kind!r:.40} are not read here", "unsupported_content")
     head = {"id": id or new_id(kind), "type": kind}
-    return Item.of(head | _READERS[kind](fields))
+    return Item.of(head | _READERS[kind](fields), named=id is None)
 
 
 def _message(fields: Fields) -> Value:

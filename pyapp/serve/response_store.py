@@ -25,14 +25,17 @@ def encoded(value: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """An item of a conversation: its id, and its JSON. Answers that go on from one another share their items."""
+    """An item of a conversation: its id, and its JSON. Answers that go on from one another share their items. `named`:
+    its id was made here. Only then may a request refer to it: others may choose the ids of theirs alike.
+    """
 
     id: str
     data: bytes
+    named: bool = True
 
     @classmethod
-    def of(cls, item: Mapping[str, Any]) -> Item:
-        return cls(item["id"], _encode(item).encode("utf-8", "surrogatepass"))  # as it is read again
+    def of(cls, item: Mapping[str, Any], named: bool = True) -> Item:
+        return cls(item["id"], _encode(item).encode("utf-8", "surrogatepass"), named)  # as it is read again
 
     @property
     def value(self) -> dict[str, Any]:
@@ -85,7 +88,8 @@ class ResponseStore:
         for item in stored.items:
             self.nbytes += 0 if item in self._uses else item.nbytes
             self._uses[item] = self._uses.get(item, 0) + 1
-            self._by_id[item.id] = item
+            if item.named:
+                self._by_id[item.id] = item
         while self.nbytes > self._most:
             self._drop(next(iter(self._answers)))
 
@@ -98,7 +102,7 @@ class ResponseStore:
         return found
 
     def item(self, id: str, param: str) -> Item:
-        """The item with an id, of any answer here. Problem 404 if there is none."""
+        """The item to which this id was given here, of any answer. Problem 404 if there is none."""
         found = self._by_id.get(id)
         if found is None:
             raise _missing(f"the item {id!r:.80}", param, "item_not_found")
@@ -116,7 +120,7 @@ class ResponseStore:
             if not self._uses[item]:
                 del self._uses[item]
                 self.nbytes -= item.nbytes
-                if self._by_id.get(item.id) is item:
+                if item.named:
                     del self._by_id[item.id]
 
 

@@ -172,6 +172,12 @@ def test_conversations_go_on(client: Any) -> None:
     assert text_of(second) + text_of(goes_on) == text_of(whole)
     reference = [{"type": "item_reference", "id": first["output"][0]["id"]}, {"role": "user", "content": "and now?"}]
     assert text_of(respond(client, input=[spelled[0], *reference])) == text_of(second)
+    own = respond(client, input=[{"role": "user", "content": "mine", "id": "msg_1"}])  # others may call theirs so too
+    assert client.get(f"{PATH}/{own['id']}/input_items").json()["data"][0]["id"] == "msg_1"
+    changed = [{**first["output"][0], "content": "changed"}, {"role": "user", "content": "and?"}]
+    respond(client, input=changed)
+    assert client.post(PATH, json=ASK | {"input": [{"type": "item_reference", "id": "msg_1"}]}).status_code == 404
+    assert text_of(respond(client, input=[spelled[0], *reference])) == text_of(second)
     listed = client.get(f"{PATH}/{second['id']}/input_items", params={"order": "asc"}).json()
     assert [item["role"] for item in listed["data"]] == ["user", "assistant", "user"] and not listed["has_more"]
     assert listed["first_id"] == listed["data"][0]["id"] and listed["data"][1]["id"] == first["output"][0]["id"]
@@ -234,6 +240,8 @@ def test_what_is_kept(client: Any) -> None:
     forgotten = respond(client, store=False)
     assert client.get(f"{PATH}/{forgotten['id']}").status_code == 404
     kept = respond(client)
+    figures = client.get("/metrics").text
+    assert f"pyapp_responses_kept_bytes {float(client.context.responses.nbytes)}" in figures
     assert client.get(f"{PATH}/{kept['id']}?stream=true").json()["error"]["param"] == "stream"
 
 
