@@ -5,7 +5,7 @@ writes, as items and events.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .fields import Fields
@@ -15,6 +15,7 @@ from .response_store import Item, ResponseStore
 
 ROLES = ("user", "assistant", "system", "developer")
 PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
+MOST_ITEMS = 10_000  # of one request
 Value = dict[str, Any]
 
 
@@ -25,20 +26,31 @@ def new_id(kind: str) -> str:
 # -- what a request gives
 
 
-def input_items(fields: Fields, store: ResponseStore, needed: bool) -> list[Item]:
-    """The items of the field `input`: a text, which is a message of the user, or items."""
+def input_items(fields: Fields, store: ResponseStore, earlier: Collection[str] = ()) -> list[Item]:
+    """The items of the field `input`: a text, which is a message of the user, or items. `earlier`: the ids of those
+    before them; without any, there must be some here. An id that occurs again is replaced.
+    """
     given = fields.any("input")
     if given is None:
-        if needed:
+        if not earlier:
             raise fields.missing("input")
         return []
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
     if not isinstance(given, list):
         raise fields.wrong("input", "must be a string or an array of items", "invalid_type")
-    if needed and not given:
+    if not given and not earlier:
         raise fields.wrong("input", "is empty")
-    return [_item(entry, f"input[{index}]", store) for index, entry in enumerate(given)]
+    if len(given) > MOST_ITEMS:
+        raise fields.wrong("input", f"has {len(given):,} items; {MOST_ITEMS:,} are allowed")
+    found, known = [], set(earlier)
+    for index, entry in enumerate(given):
+        item = _item(entry, f"input[{index}]", store)
+        if item.id in known:
+            item = Item.of(item.value | {"id": new_id(item.value["type"])})
+        known.add(item.id)
+        found.append(item)
+    return found
 
 
 def _item(entry: Any, at: str, store: ResponseStore) -> Item:

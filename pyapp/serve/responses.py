@@ -9,7 +9,6 @@ import time
 from bisect import bisect_left
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import field
 from typing import Any
 
 from starlette.requests import Request
@@ -36,7 +35,7 @@ from .openai_text import (
     stream_of,
     submit,
     with_forced_call,
-)  # fmt: skip
+)
 from .problems import Problem, PromptTooLong, of_exception
 from .response_items import Output, Value, input_items, messages_of, texts_of
 from .response_store import Item, encoded
@@ -80,7 +79,7 @@ class Question:
     cuts: bool  # the oldest turns are left out if the context does not hold all
     scored: bool
     variables: Value
-    echo: Value = field(default_factory=dict)  # what the response repeats
+    echo: Value  # what the response repeats
 
 
 def question_of(fields: Fields, context: Context) -> Question:
@@ -93,7 +92,7 @@ def question_of(fields: Fields, context: Context) -> Question:
     if previous is not None:
         stored = context.responses.find(previous, "previous_response_id", "previous_response_not_found")
         earlier = [*stored.items]
-    given = input_items(fields, context.responses, needed=not earlier)
+    given = input_items(fields, context.responses, {item.id for item in earlier})
     instructions = fields.text("instructions")
     items = [item.value for item in (*earlier, *given)]
     messages = messages_of(items, instructions)
@@ -188,8 +187,11 @@ def prompt_of(model: ServedModel, question: Question, options: SamplingOptions) 
             return False
 
     messages = question.messages
-    if not question.cuts or fits(messages, 0):
+    try:
         return ready(messages)
+    except Problem as problem:
+        if not question.cuts or problem.code != "context_length_exceeded":
+            raise
     head = next((place for place, one in enumerate(messages) if one["role"] != "system"), len(messages))
     starts = [place for place, one in enumerate(messages) if one["role"] == "user" and place >= head]
     shorter = [[*messages[:head], *messages[place:]] for place in starts] or [messages]

@@ -185,6 +185,9 @@ def test_conversations_go_on(client: Any) -> None:
     assert page["data"] == listed["data"][2:] and page["has_more"]
     after = client.get(f"{PATH}/{second['id']}/input_items", params={"after": page["last_id"]}).json()
     assert after["data"] == listed["data"][1::-1] and not after["has_more"]
+    twice = respond(client, input=[{"role": "user", "content": "a", "id": "msg_1"}] * 3)
+    ids = [item["id"] for item in client.get(f"{PATH}/{twice['id']}/input_items?order=asc").json()["data"]]
+    assert ids[0] == "msg_1" and len(set(ids)) == 3  # pages are found by them
     for query in ("limit=0", "limit=101", "limit=" + "9" * 5000, "order=up", "after=none"):
         answer = client.get(f"{PATH}/{second['id']}/input_items?{query}")
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, query.partition("=")[0]), query
@@ -204,7 +207,7 @@ def test_results_of_calls(client: Any) -> None:
     result = {"type": "function_call_output", "call_id": "c1", "output": "rain"}
     parts = result | {"call_id": "c2", "output": [{"type": "input_text", "text": "sun"}]}
     given = [asked, thought, said, call, call | {"call_id": "c2", "arguments": "{"}, result, parts, asked]
-    items = input_items(Fields({"input": given}), ResponseStore(0), needed=True)
+    items = input_items(Fields({"input": given}), ResponseStore(0))
     function = {"name": "weather", "arguments": {"city": "Oslo"}}
     assert messages_of([item.value for item in items], "Be brief.") == [
         {"role": "system", "content": "Be brief."}, asked,
@@ -215,7 +218,7 @@ def test_results_of_calls(client: Any) -> None:
         {"role": "tool", "tool_call_id": "c1", "content": "rain", "name": "weather"},
         {"role": "tool", "tool_call_id": "c2", "content": "sun", "name": "weather"}, asked,
     ]  # fmt: skip
-    alone = [item.value for item in input_items(Fields({"input": [call, result]}), ResponseStore(0), needed=True)]
+    alone = [item.value for item in input_items(Fields({"input": [call, result]}), ResponseStore(0))]
     assert messages_of(alone, None)[0]["role"] == "assistant" and len(messages_of(alone, None)) == 2
     first = respond(client, tools=[LOOK], tool_choice="required", max_output_tokens=90)
     outcome = {"type": "function_call_output", "call_id": first["output"][0]["call_id"], "output": "rain"}
@@ -359,6 +362,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"input": None}, 400, "input"),
     ({"input": []}, 400, "input"),
     ({"input": 5}, 400, "input"),
+    ({"input": [{"role": "user", "content": "a"}] * 10_001}, 400, "input"),
     ({"input": ["hello"]}, 400, "input[0]"),
     ({"input": [{"role": "robot", "content": "x"}]}, 400, "input[0].role"),
     ({"input": [{"role": "user"}]}, 400, "input[0].content"),
