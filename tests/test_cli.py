@@ -84,6 +84,10 @@ def test_version_and_usage(here: Here) -> None:
         assert code == 2 and not out and error.startswith("Usage: pyapp") and "Error:" in error
     for command in ("generate", "models", "inspect", "train"):
         assert here(command, "--help")[0] == 0
+    for command in ("generate", "serve"):  # ranges in words
+        text = " ".join(here(command, "--help")[1].split())
+        assert "--threads NUMBER" in text and "[from 1 to 64]" in text and "at least 1]" in text
+        assert "RANGE" not in text and "x>=" not in text and "<=x" not in text
 
 
 def test_generate(model: Path, here: Here) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +26,22 @@ class GroupedOption(click.Option):
         self.group = group
 
 
+RANGE = re.compile(r"(?<=[\[ ])(?:(-?[\d.]+)<=)?x(?:([<>]=)(-?[\d.]+))?(?=\]$)")  # as click ends a help with it
+
+
+def in_words(record: tuple[str, str]) -> tuple[str, str]:
+    """An option's line of the help, with the kind and the range of its number in words."""
+
+    def words(found: re.Match[str]) -> str:
+        low, sign, bound = found.groups()
+        if low is not None and bound is not None:
+            return f"from {low} to {bound}"
+        return f"at most {bound}" if sign == "<=" else f"at least {low or bound}"
+
+    names, text = record
+    return re.sub("(INTEGER|FLOAT) RANGE", "NUMBER", names), RANGE.sub(words, text)
+
+
 class GroupedCommand(click.Command):
     """A command whose help shows the options in groups."""
 
@@ -33,7 +50,7 @@ class GroupedCommand(click.Command):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None and not isinstance(parameter, click.Argument):
-                groups.setdefault(getattr(parameter, "group", "Options"), []).append(record)
+                groups.setdefault(getattr(parameter, "group", "Options"), []).append(in_words(record))
         for name, records in groups.items():
             with formatter.section(name):
                 formatter.write_dl(records)

@@ -114,6 +114,15 @@ MIB = 1 << 20
 )
 @option(
     LIMITS,
+    "--response-memory",
+    type=click.IntRange(min=0),
+    default=64,
+    show_default=True,
+    metavar="MIB",
+    help="Memory of the answers of /v1/responses that are kept for later requests; 0: none are.",
+)
+@option(
+    LIMITS,
     "--connections",
     type=click.IntRange(min=1),
     default=1000,
@@ -180,9 +189,9 @@ MIB = 1 << 20
 @click.pass_context
 def serve(
     command: click.Context, models: tuple[str, ...], api_key_file: str | None, cors: tuple[str, ...],
-    tls_certificate: str | None, tls_key: str | None, cache_memory: int, memory: int, body_limit: int,
-    prompt_limit: int, output_limit: int, body_timeout: float, timeout: float, threads: int | None, processes: int,
-    **given: Any,
+    tls_certificate: str | None, tls_key: str | None, cache_memory: int, memory: int, response_memory: int,
+    body_limit: int, prompt_limit: int, output_limit: int, body_timeout: float, timeout: float, threads: int | None,
+    processes: int, **given: Any,
 ) -> int:  # fmt: skip
     """Serve models over HTTP, in OpenAI's interface.
 
@@ -201,7 +210,7 @@ def serve(
     use_threads(threads)
     settings = Settings(
         models=models, keys=read_keys(api_key_file), origins=cors, cache_bytes=cache_memory * MIB,
-        memory_bytes=memory * MIB,
+        memory_bytes=memory * MIB, response_bytes=response_memory * MIB,
         body_bytes=body_limit * MIB, prompt_characters=prompt_limit, output_tokens=output_limit,
         read_seconds=body_timeout, seconds=timeout, **given,
     )  # fmt: skip

@@ -110,6 +110,7 @@ class EventStream(Response):
     """
 
     media_type = "text/event-stream"
+    comment = ": ping\n\n"
 
     def __init__(
         self, source: AsyncGenerator[str, None], broken: Callable[[Exception], str], ended: Callable[[], None],
@@ -155,7 +156,7 @@ class EventStream(Response):
             while True:
                 await asyncio.sleep(written + self._ping - now())
                 if now() - written >= self._ping:
-                    await write(": ping\n\n")
+                    await write(self.comment)
 
         async with aclosing(self._source) as source:
             pinging = asyncio.ensure_future(ping())
@@ -167,3 +168,10 @@ class EventStream(Response):
             finally:
                 pinging.cancel()
             await write("", more=False)
+
+
+class ArrayStream(EventStream):
+    """A JSON array in pieces, with a line break while nothing comes. An array without an end tells of an error."""
+
+    media_type = "application/json"
+    comment = "\n"

@@ -25,7 +25,7 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from pyapp.errors import OptionError
 
-from . import openai_text, speech, tgi, vectors
+from . import cohere_text, openai_text, responses, speech, tgi, vectors
 from .answers import the_end
 from .context import Context, Handler
 from .openapi import description
@@ -39,7 +39,7 @@ OPEN = ("/health", "/ready")  # without a key
 ENDING_STEPS = 150  # of 10 ms
 KEY_PROTOCOL = "openai-insecure-api-key."  # OpenAI's subprotocol that carries a key
 # Routes of OpenAI's that are not here, and what does their work.
-INSTEAD = {"/responses": "ask /v1/chat/completions", "/chat": "ask /v1/chat/completions"}
+INSTEAD = {"/chat": "ask /v1/chat/completions"}
 REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 
 
@@ -102,9 +102,18 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/v1/models/{name:path}", model),
     ("POST", "/v1/chat/completions", openai_text.chat_completions),
     ("POST", "/v1/completions", openai_text.completions),
+    ("POST", "/v1/responses", responses.create),
+    ("POST", "/v1/responses/input_tokens", responses.count_tokens),
+    ("GET", "/v1/responses/{id}", responses.retrieve),
+    ("DELETE", "/v1/responses/{id}", responses.delete),
+    ("GET", "/v1/responses/{id}/input_items", responses.list_input),
     ("POST", "/v1/embeddings", vectors.embeddings),
+    ("POST", "/v2/chat", cohere_text.chat),
+    ("POST", "/v2/embed", vectors.embeddings_by_type),
     ("POST", "/v1/rerank", vectors.rerank),
     ("POST", "/v2/rerank", vectors.rerank),
+    ("POST", "/infinity/embeddings", vectors.embeddings),
+    ("POST", "/infinity/rerank", vectors.rerank),
     ("POST", "/v1/audio/transcriptions", speech.transcriptions),
     ("POST", "/v1/audio/translations", speech.translations),
     ("POST", "/", tgi.either),
@@ -306,7 +315,7 @@ def make_app(context: Context, on_failure: Callable[[Exception], None] = lambda 
     if context.settings.origins:
         middleware.append(
             Middleware(
-                CORSMiddleware, allow_origins=list(context.settings.origins), allow_methods=["GET", "POST"],
+                CORSMiddleware, allow_origins=list(context.settings.origins), allow_methods=["GET", "POST", "DELETE"],
                 allow_headers=["*"], expose_headers=["x-request-id"],
             )
         )  # fmt: skip

@@ -22,6 +22,7 @@ from .engine import Engine
 from .fields import parse_object
 from .metrics import Metrics
 from .problems import Problem
+from .response_store import ResponseStore
 from .served import Models
 from .settings import Settings
 
@@ -41,7 +42,8 @@ class Context:
         self.settings = settings
         self.engine = Engine(tidy=release_memory, blocks=default_pool)
         self.models = Models(settings, self.engine, leader)
-        self.metrics = Metrics(self.engine, self.models, lambda: self.in_flight)
+        self.responses = ResponseStore(settings.response_bytes)
+        self.metrics = Metrics(self.engine, self.models, lambda: self.in_flight, lambda: self.responses.nbytes)
         self.connections: Callable[[], int] = lambda: 0  # that are open; the server knows
         self.draining = False
         self.in_flight = 0

@@ -53,9 +53,13 @@ OF_RUNNERS = (
 
 
 class Metrics:
-    """The figures of one server. `in_flight` gives the number of requests that wait or run."""
+    """The figures of one server. `in_flight` gives the number of requests that wait or run, `kept` the bytes of the
+    answers of /v1/responses that are kept.
+    """
 
-    def __init__(self, engine: Engine, models: Models, in_flight: Callable[[], int]) -> None:
+    def __init__(
+        self, engine: Engine, models: Models, in_flight: Callable[[], int], kept: Callable[[], int]
+    ) -> None:  # fmt: skip
         self._registry = registry = CollectorRegistry()
         self.requests = Counter("pyapp_requests", "Requests by route, model and status",
                                 ["route", "model", "status"], registry=registry)  # fmt: skip
@@ -68,7 +72,7 @@ class Metrics:
         self.sound = Counter("pyapp_sound_seconds", "Seconds of sound transcribed", ["model"], registry=registry)
         self.texts = Counter("pyapp_embedded_texts", "Texts embedded or ranked", ["model"], registry=registry)
         ProcessCollector(registry=registry)  # memory, processor time, open files, where the system tells (Linux)
-        registry.register(_Now(engine, models, in_flight))
+        registry.register(_Now(engine, models, in_flight, kept))
 
     def text(self) -> bytes:
         found: bytes = generate_latest(self._registry)
@@ -78,8 +82,10 @@ class Metrics:
 class _Now:
     """The present figures of the engine, the models and their schedulers."""
 
-    def __init__(self, engine: Engine, models: Models, in_flight: Callable[[], int]) -> None:
-        self._engine, self._models, self._in_flight = engine, models, in_flight
+    def __init__(
+        self, engine: Engine, models: Models, in_flight: Callable[[], int], kept: Callable[[], int]
+    ) -> None:  # fmt: skip
+        self._engine, self._models, self._in_flight, self._kept = engine, models, in_flight, kept
 
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily("pyapp_requests_in_flight", "Requests that wait or run", self._in_flight())
@@ -87,6 +93,7 @@ class _Now:
                                 self._engine.busy_seconds)  # fmt: skip
         yield GaugeMetricFamily("pyapp_memory_kept_bytes", "Bytes of free memory that are kept for new tensors",
                                 kept_bytes(cpu))  # fmt: skip
+        yield GaugeMetricFamily("pyapp_responses_kept_bytes", "Bytes of the responses that are kept", self._kept())
         loaded = GaugeMetricFamily("pyapp_model_loaded", "Whether a model is in memory", labels=["model", "task"])
         families = {figure: figure.family(figure.name, figure.text, labels=["model"]) for figure in OF_RUNNERS}
         for model in self._models.by_name.values():

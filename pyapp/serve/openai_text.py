@@ -29,7 +29,7 @@ from .answers import EventStream, cancelled_by_leaving
 from .context import Context
 from .fields import Fields
 from .problems import Problem, PromptTooLong, of_event, of_exception
-from .sampling import MOST_TEXTS, NAMES, WITHOUT_EFFECT, Asked, asked_of, reason_of
+from .sampling import COMPLETIONS, MOST_TEXTS, NAMES, WITHOUT_EFFECT, Asked, Interface, asked_of, reason_of
 from .scheduler import Text
 from .served import ServedModel
 from .tool_calls import Tools, ToolSplitter, joined
@@ -37,6 +37,7 @@ from .tool_calls import Tools, ToolSplitter, joined
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 DONE = "data: [DONE]\n\n"
 LOWEST = -9999.0  # what OpenAI sends for the logarithm of 0
+Added = tuple[str, str, list[dict[str, Any]]]  # thoughts, text, pieces of calls
 _encode = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for each token
 
 
@@ -50,8 +51,10 @@ class Choice:
     calls: list[dict[str, Any]] = field(default_factory=list)
     logprobs: list[Token] = field(default_factory=list)
     prompt: list[Token] = field(default_factory=list)  # its tokens with their log-probabilities, if asked for
-    reason: str = ""
+    reason: str = ""  # OpenAI's finish_reason
+    ended: str = ""  # the reason of Done
     tokens: int = 0
+    thought_tokens: int = 0  # those of them that belong to thoughts and their tags
     prompt_tokens: int = 0
     reused: int = 0
 
@@ -79,8 +82,8 @@ class Prompt:
 class Running:
     """The texts of one request. `close` cancels those that are not complete, and gives their places free."""
 
-    def __init__(self, context: Context, model: ServedModel, form: Any) -> None:
-        self.context, self.model, self._form = context, model, form
+    def __init__(self, context: Context, model: ServedModel, form: Any, interface: Interface) -> None:
+        self.context, self.model, self._form, self._interface = context, model, form, interface
         self._cancels: list[Cancel] = []
         self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
         self._tokens = 0
@@ -131,7 +134,7 @@ class Running:
             while left:
                 index, event = await self._events.get()
                 if isinstance(event, Error):
-                    raise of_event(event, names=NAMES)
+                    raise of_event(event, names=self._interface.names)
                 if isinstance(event, Token) and event.id is not None:
                     now = time.perf_counter()
                     if index in last:
@@ -147,7 +150,7 @@ class Running:
 
 async def submit(
     context: Context, model: ServedModel, prompts: Sequence[Prompt], count: int, param: str, priority: int = 0,
-    scored: int | None = None,
+    scored: int | None = None, interface: Interface = COMPLETIONS,
 ) -> Running:  # fmt: skip
     """`count` texts of each prompt, which the field `param` gave. Those with a lower priority go first. `scored` as in
     Text.
@@ -159,16 +162,19 @@ async def submit(
             raise of_exception(error, {"prompt": param}) from None
     form = None
     if prompts[0].options.has_form:
-        form = await context.aside(lambda: model.runner.form_of(prompts[0].options))
+        try:
+            form = await context.aside(lambda: model.runner.form_of(prompts[0].options))
+        except PyappError as error:
+            raise of_exception(error, interface.names) from error
     context.admit(count * len(prompts), count * sum(len(prompt.ids) for prompt in prompts))
-    running = Running(context, model, form)
+    running = Running(context, model, form, interface)
     for prompt in prompts:
         running.add(prompt, count, priority, scored)
     return running
 
 
 def note_done(request: Request, choice: Choice, event: Done) -> None:
-    choice.reason = reason_of(event.reason)
+    choice.reason, choice.ended = reason_of(event.reason), event.reason
     choice.tokens = event.results.get("new_tokens", 0)
     choice.prompt_tokens = event.results.get("prompt_tokens", 0)
     choice.reused = event.results.get("reused_tokens", 0)
@@ -215,42 +221,52 @@ def broken(error: Exception) -> str:
     return line(of_exception(error, NAMES).body())
 
 
-def stream_of(context: Context, running: Running, source: AsyncGenerator[str, None]) -> EventStream:
+def stream_of(
+    context: Context, running: Running, source: AsyncGenerator[str, None], broken: Callable[[Exception], str] = broken
+) -> EventStream:
     return EventStream(source, broken, running.close, context.settings.seconds, context.settings.ping_seconds)
 
 
 # -- chat
 
 
-def text_of(content: Any, at: str) -> str:
-    """The text of a message's content: a string, or parts of type text."""
+def parts_of(content: Any, at: str, *kinds: str) -> list[tuple[str, str]]:
+    """The (type, text) of the parts of a message's content, which are of these types; a string is one of the first."""
     if isinstance(content, str):
-        return content
+        return [(kinds[0], content)]
     if content is None:
-        return ""
+        return []
     if not isinstance(content, list):
         raise Problem(f"{at}: must be a string or an array of parts", param=at, code="invalid_type")
     found = []
     for index, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
-        if kind not in ("text", "refusal") or not isinstance(part.get("text", part.get("refusal")), str):
+        text = part.get("text", part.get("refusal")) if isinstance(part, dict) else None
+        if kind not in kinds or not isinstance(text, str):
             raise Problem(
-                f"{at}[{index}]: only parts of type text are read here, not {kind!r:.40}", param=f"{at}[{index}]",
-                code="unsupported_content",
+                f"{at}[{index}]: only parts of type {kinds[0]} are read here, not {kind!r:.40}",
+                param=f"{at}[{index}]", code="unsupported_content",
             )  # fmt: skip
-        found.append(part.get("text", part.get("refusal")))
-    return "".join(found)
+        found.append((kind, text))
+    return found
 
 
-def messages_of(fields: Fields) -> list[dict[str, Any]]:
-    """The messages, with contents as strings, as chat templates read them."""
+def text_of(content: Any, at: str) -> str:
+    """The text of a message's content: a string, or parts of type text."""
+    return "".join(text for _, text in parts_of(content, at, "text", "refusal"))
+
+
+def messages_of(fields: Fields, plain: Callable[[Any], Any] = lambda message: message) -> list[dict[str, Any]]:
+    """The messages, with contents as strings, as chat templates read them. `plain` brings those of other interfaces
+    into OpenAI's form.
+    """
     given = fields.array("messages")
     if given is None:
         raise fields.missing("messages")
     if not given:
         raise fields.wrong("messages", "is empty")
     found = []
-    for index, message in enumerate(given):
+    for index, message in enumerate(map(plain, given)):
         at = f"messages[{index}]"
         if not isinstance(message, dict):
             raise fields.wrong(at, "must be an object", "invalid_type")
@@ -302,7 +318,7 @@ def check_length(context: Context, texts: Sequence[str], param: str) -> None:
 
 def chat_prompt(
     model: ServedModel, messages: list[dict[str, Any]], asked: Asked, options: SamplingOptions, tools: Tools,
-    variables: dict[str, Any],
+    variables: dict[str, Any], interface: Interface = COMPLETIONS,
 ) -> Prompt:  # fmt: skip
     tokenizer = model.loaded.tokenizer
     plain = not sources(tokenizer.settings)
@@ -316,13 +332,23 @@ def chat_prompt(
         model.runner.check_text(rendered)
         ids = template.encode_guarded(template.render_guarded(messages, tools.shown, **more))
     except PyappError as error:
-        raise of_exception(error, {**NAMES, "prompt": "messages", "message 0": "messages[0]"}) from error
+        raise of_exception(error, interface.conversation) from error
     if not ids:
-        raise Problem("messages: the chat template gives no text for them", param="messages")
+        at = interface.messages
+        raise Problem(f"{at}: the chat template gives no text for them", param=at)
     if plain:
         options = replace(options, stop=(*options.stop, STOP))
     stops = asked.stops(tokenizer).union(() if asked.ignore_eos else template.stop_ids())
     return Prompt(ids, options, stops, goes_on or plain, rendered, plain and not goes_on)
+
+
+def with_forced_call(fields: Fields, asked: Asked, tools: Tools, form: str = "response_format") -> Asked:
+    """The settings with the form of the call that the request forces; `form` is its field for other forms."""
+    if not tools.forced:
+        return asked
+    if asked.options.has_form:
+        raise fields.wrong("tool_choice", f"excludes {form}, regex and choice")
+    return replace(asked, options=replace(asked.options, json_schema=tools.schema()))
 
 
 class Voice:
@@ -332,7 +358,32 @@ class Voice:
         self._thinking, self._tools, self._plain = ThinkingSplitter(prompt.rendered), ToolSplitter(tools), prompt.plain
         self._fresh = True
 
-    def push(self, text: str) -> tuple[str, str, list[dict[str, Any]]]:
+    @property
+    def thinking(self) -> bool:
+        """Whether the text that comes next is a thought."""
+        return self._thinking.thinking
+
+    def take(self, request: Request, choice: Choice, event: Event, scored: bool) -> Added:
+        """What an event of its text adds to a choice. `scored`: its log-probabilities are kept."""
+        thought = text = ""
+        calls: list[dict[str, Any]] = []
+        if isinstance(event, Token):
+            choice.tokens += event.id is not None
+            if event.id is not None and scored:
+                choice.logprobs.append(event)
+            before = self.thinking
+            thought, text, calls = self.push(event.text)
+            choice.thought_tokens += event.id is not None and (before or self.thinking)
+        elif isinstance(event, Done):
+            thought, text, calls = self.finish()
+            note_done(request, choice, event)
+        choice.thoughts, choice.text = choice.thoughts + thought, choice.text + text
+        joined(choice.calls, calls)
+        if choice.calls and choice.reason == "stop":
+            choice.reason = "tool_calls"
+        return thought, text, calls
+
+    def push(self, text: str) -> Added:
         """(thoughts, text, calls) that this text adds."""
         thought, part = self._thinking.push(text)
         if self._plain and self._fresh:  # the space after "Assistant:"
@@ -341,7 +392,7 @@ class Voice:
         shown, calls = self._tools.push(part)
         return thought, shown, calls
 
-    def finish(self) -> tuple[str, str, list[dict[str, Any]]]:
+    def finish(self) -> Added:
         thought, part = self._thinking.finish()
         shown, calls = self._tools.push(part)
         rest, more = self._tools.finish()
@@ -371,7 +422,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
     top = fields.whole("top_logprobs", None, 0, 20)
     if top is not None and not wanted:
         raise fields.wrong("top_logprobs", "goes together with logprobs")
-    asked = asked_of(fields, context.settings, (top or 0) if wanted else None)
+    asked = asked_of(fields, context.settings, (top or 0) if wanted else None, fields.object("response_format"))
     count = fields.whole("n", 1, 1, MOST_TEXTS)
     stream, usage, continuous = stream_options(fields)
     priority = priority_of(fields)
@@ -386,10 +437,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
     if effort is not None:
         variables = {"reasoning_effort": effort, **variables}
     fields.end(WITHOUT_EFFECT)
-    if tools.forced:
-        if asked.options.has_form:
-            raise fields.wrong("tool_choice", "excludes response_format, regex and choice")
-        asked = replace(asked, options=replace(asked.options, json_schema=tools.schema()))
+    asked = with_forced_call(fields, asked, tools)
     check_length(context, [message["content"] for message in messages], "messages")
     model = await context.models.get(name, "generate", receive=request.receive)
     request.scope["pyapp.log"]["model"] = model.name
@@ -400,24 +448,8 @@ async def chat_completions(request: Request, context: Context) -> Response:
     choices = [Choice(index, prompt_tokens=len(prompt.ids)) for index in range(count)]
     head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": model.name}
 
-    def take(index: int, event: Event) -> tuple[str, str, list[dict[str, Any]]]:
-        """What an event adds to the choice's parts."""
-        choice, voice = choices[index], voices[index]
-        thought = text = ""
-        calls: list[dict[str, Any]] = []
-        if isinstance(event, Token):
-            choice.tokens += event.id is not None
-            if event.id is not None and wanted:
-                choice.logprobs.append(event)
-            thought, text, calls = voice.push(event.text)
-        elif isinstance(event, Done):
-            thought, text, calls = voice.finish()
-            note_done(request, choice, event)
-        choice.thoughts, choice.text = choice.thoughts + thought, choice.text + text
-        joined(choice.calls, calls)
-        if choice.calls and choice.reason == "stop":
-            choice.reason = "tool_calls"
-        return thought, text, calls
+    def take(index: int, event: Event) -> Added:
+        return voices[index].take(request, choices[index], event, wanted)
 
     async def chunks() -> AsyncGenerator[str, None]:
         def chunk(index: int, delta: dict[str, Any], reason: str | None = None, logprobs: Any = None) -> str:
@@ -565,7 +597,7 @@ async def completions(request: Request, context: Context) -> Response:
     name = fields.text("model")
     prompts = prompts_of(fields)
     wanted = fields.whole("logprobs", None, 0, 20)
-    asked = asked_of(fields, context.settings, wanted, most=16, least=0)
+    asked = asked_of(fields, context.settings, wanted, fields.object("response_format"), most=16, least=0)
     count = fields.whole("n", 1, 1, MOST_TEXTS)
     priority = priority_of(fields)
     echo = fields.flag("echo")

@@ -12,7 +12,11 @@ from typing import Any
 from pyapp import __version__
 from pyapp.text.options import SEEDS
 
+from . import cohere_text, responses
+from .sampling import COHERE, WITHOUT_EFFECT
+
 Schema = dict[str, Any]
+NAMED = re.compile(r"\{(\w+)")  # the named parts of a path
 
 TEXT: Schema = {"type": "string"}
 FLAG: Schema = {"type": "boolean", "default": False}
@@ -68,8 +72,23 @@ SAMPLING: dict[str, Schema] = {
     "choice": {**TEXTS, "description": "The whole text must be one of these."},
     "priority": whole(default=0, description="Requests with a lower one go first."),
     "stream": FLAG, "stream_options": an_object(include_usage=FLAG, continuous_usage_stats=FLAG),
-    **ignored("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-              "verbosity", "modalities", "prompt_cache_retention", "prediction"),
+    **ignored(*WITHOUT_EFFECT),
+}  # fmt: skip
+# Those of /v1/responses.
+NOT_OF_RESPONSES = (
+    "max_tokens", "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority",
+)  # fmt: skip
+RESPONSE_FIELDS: dict[str, Schema] = {
+    "model": MODEL, "input": {"oneOf": [TEXT, array(OBJECT)], "description": "A text, or items: messages, "
+                              "function_call, function_call_output, reasoning, item_reference."},
+    "instructions": TEXT, "previous_response_id": TEXT, "max_output_tokens": whole(-1, description="-1: no limit."),
+    "text": an_object(format=an_object(type=one_of("text", "json_object", "json_schema"), schema=OBJECT), verbosity={}),
+    "tools": array(OBJECT), "tool_choice": {"oneOf": [TEXT, OBJECT]},
+    "parallel_tool_calls": FLAG | {"default": True}, "top_logprobs": whole(0, 20), "include": array(TEXT),
+    "reasoning": an_object(effort=TEXT, summary=one_of("auto"), generate_summary=one_of("auto")),
+    "truncation": one_of("auto", "disabled", default="disabled"), "chat_template_kwargs": OBJECT,
+    **{name: {"description": f"Is refused: {why}."} for name, why in responses.REFUSED.items()},
+    **{name: schema for name, schema in SAMPLING.items() if name not in (*NOT_OF_RESPONSES, *WITHOUT_EFFECT)},
 }  # fmt: skip
 INFERENCE = an_object(
     max_new_tokens=whole(1, default=100), temperature=number(0.0001, 100), top_k=whole(0), top_p=number(0, 1),
@@ -101,21 +120,35 @@ TRANSCRIPT = an_object(text=TEXT, language=TEXT, duration=number(), segments=arr
 MODEL_ENTRY = an_object(id=TEXT, object=TEXT, created=whole(), owned_by=TEXT, task=TEXT,
                         loaded={"type": "boolean"}, languages=array(TEXT), translates={"type": "boolean"})  # fmt: skip
 STATUS = an_object(status=TEXT)
+COHERE_FIELDS: dict[str, Schema] = {
+    **{COHERE.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
+        "max_completion_tokens", "n", "stream_options", *WITHOUT_EFFECT)},
+    "logprobs": FLAG, "tools": array(OBJECT), "tool_choice": one_of("REQUIRED", "NONE"),
+    "parallel_tool_calls": FLAG | {"default": True},
+    "thinking": an_object(type=one_of("enabled", "disabled"), token_budget={"description": "Is refused."}),
+    **{name: {"description": "Is refused: put texts into messages."} for name in ("documents", "citation_options")},
+    **ignored(*cohere_text.WITHOUT_EFFECT),
+}  # fmt: skip
+RESPONSE = an_object(
+    id=TEXT, object=TEXT, created_at=whole(), status=one_of("completed", "incomplete"), model=TEXT,
+    output=array(OBJECT),
+    usage=an_object(input_tokens=whole(0), output_tokens=whole(0), total_tokens=whole(0)),
+)  # fmt: skip
 HELLO = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
 
 
 class Route:
     """What a route takes and gives. `fields` are those of its JSON object (or form), `needed` the ones that must be
-    there; `streams`: its answer may be server-sent events.
+    there; `streams`: its answer may be server-sent events; `query`: what may stand behind the path.
     """
 
     def __init__(
         self, about: str, answer: Schema | str, fields: Mapping[str, Schema] | None = None,
         example: Mapping[str, Any] | None = None, needed: tuple[str, ...] = (), streams: bool = False,
-        form: bool = False,
+        form: bool = False, query: Mapping[str, Schema] | None = None,
     ) -> None:  # fmt: skip
         self.about, self.answer, self.fields, self.example = about, answer, fields, example
-        self.needed, self.streams, self.form = needed, streams, form
+        self.needed, self.streams, self.form, self.query = needed, streams, form, query or {}
 
     def described(self, path: str, method: str) -> Schema:
         """The operation."""
@@ -132,8 +165,10 @@ class Route:
                 media["example"] = dict(self.example)
             kind = "multipart/form-data" if self.form else "application/json"
             found["requestBody"] = {"required": True, "content": {kind: media}}
-        if "{name" in path:
-            found["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": TEXT}]
+        parameters = [{"name": name, "in": "path", "required": True, "schema": TEXT} for name in NAMED.findall(path)]
+        parameters += [{"name": name, "in": "query", "schema": schema} for name, schema in self.query.items()]
+        if parameters:
+            found["parameters"] = parameters
         return found
 
     def _response(self) -> Schema:
@@ -149,6 +184,13 @@ class Route:
         return {"description": "The answer.", "content": content}
 
 
+EMBEDDINGS = Route(
+    "Vectors of texts (OpenAI)", an_object(object=TEXT, data=array(OBJECT), model=TEXT, usage=USAGE),
+    {"model": MODEL, "input": {"oneOf": [TEXT, array(TEXT), TOKENS, array(TOKENS)]},
+     "encoding_format": one_of("float", "base64", default="float"), "dimensions": whole(1),
+     **ignored("user", "input_type")},
+    {"input": ["the cat", "a boat"]}, ("input",),
+)  # fmt: skip
 RERANK = Route(
     "How well texts answer a query: `documents` as in Cohere's and Jina's interfaces, or `texts` as in TEI",
     {"oneOf": [an_object(id=TEXT, model=TEXT, results=array(OBJECT)), SCORES]},
@@ -178,15 +220,44 @@ ROUTES: dict[tuple[str, str], Route] = {
          "logprobs": whole(0, 20), "echo": FLAG, "best_of": whole(1, 64), "suffix": TEXT},
         {"prompt": "Once upon a time", "max_tokens": 4}, ("prompt",), streams=True,
     ),
-    ("POST", "/v1/embeddings"): Route(
-        "Vectors of texts (OpenAI)", an_object(object=TEXT, data=array(OBJECT), model=TEXT, usage=USAGE),
-        {"model": MODEL, "input": {"oneOf": [TEXT, array(TEXT), TOKENS, array(TOKENS)]},
-         "encoding_format": one_of("float", "base64", default="float"), "dimensions": whole(1),
-         **ignored("user", "input_type")},
-        {"input": ["the cat", "a boat"]}, ("input",),
+    ("POST", "/v1/responses"): Route(
+        "An answer in a conversation (OpenAI's Responses)", RESPONSE,
+        {**RESPONSE_FIELDS, "priority": SAMPLING["priority"], "stream": FLAG,
+         "stream_options": an_object(include_obfuscation=IGNORED), "store": FLAG | {"default": True},
+         "metadata": {"type": "object", "additionalProperties": TEXT}, **ignored(*responses.WITHOUT_EFFECT)},
+        {"input": "Hello", "max_output_tokens": 4}, streams=True,
+    ),
+    ("POST", "/v1/responses/input_tokens"): Route(
+        "How many tokens a request has for the model (OpenAI)", an_object(object=TEXT, input_tokens=whole(0)),
+        RESPONSE_FIELDS, {"input": "Hello"},
+    ),
+    ("GET", "/v1/responses/{id}"): Route("A response that is kept (OpenAI)", RESPONSE),
+    ("DELETE", "/v1/responses/{id}"): Route(
+        "Forgets a response (OpenAI)", an_object(id=TEXT, object=TEXT, deleted={"type": "boolean"}),
+    ),
+    ("GET", "/v1/responses/{id}/input_items"): Route(
+        "What the model read for a response (OpenAI)",
+        an_object(object=TEXT, data=array(OBJECT), has_more={"type": "boolean"}, first_id=TEXT, last_id=TEXT),
+        query={"order": one_of("desc", "asc", default="desc"), "limit": whole(1, 100, default=20), "after": TEXT},
+    ),
+    ("POST", "/v1/embeddings"): EMBEDDINGS,
+    ("POST", "/v2/chat"): Route(
+        "An answer in a conversation (Cohere)",
+        an_object(id=TEXT, finish_reason=TEXT, message=OBJECT, usage=OBJECT, logprobs=array(OBJECT)),
+        {"model": MODEL, "messages": MESSAGES, **COHERE_FIELDS}, {**HELLO}, ("messages",), streams=True,
+    ),
+    ("POST", "/v2/embed"): Route(
+        "Vectors of texts (Cohere)", an_object(id=TEXT, embeddings=OBJECT, texts=array(TEXT), meta=OBJECT),
+        {"model": MODEL, "texts": TEXTS, "embedding_types": array(one_of("float", "base64")),
+         "output_dimension": whole(1), "truncate": one_of("END", "NONE", "START", default="END"),
+         "images": {"description": "Is refused."}, "inputs": {"description": "Is refused."},
+         **ignored("input_type", "max_tokens", "priority")},
+        {"texts": ["the cat", "a boat"]}, ("texts",),
     ),
     ("POST", "/v1/rerank"): RERANK,
     ("POST", "/v2/rerank"): RERANK,
+    ("POST", "/infinity/embeddings"): EMBEDDINGS,
+    ("POST", "/infinity/rerank"): RERANK,
     ("POST", "/v1/audio/transcriptions"): Route(
         "The text of a recording (OpenAI)", TRANSCRIPT, SOUND_FIELDS, None, ("file",), streams=True, form=True,
     ),
@@ -197,7 +268,8 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("POST", "/"): Route(
         "What the body asks for: a text, as /generate with an array as the answer, if it has `parameters` or `stream`, "
         "or there is no embedder; else vectors, as /embed; of source_sentence, as /similarity; with a classifier and "
-        "neither of them, as /predict; of a recording its text",
+        "neither of them, as /predict; of a recording its text (also in base64 as `inputs`, with "
+        "`return_timestamps` or `generation_parameters` in `parameters`)",
         array(GENERATED),
         {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
         {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
@@ -257,8 +329,9 @@ def description(keys: bool) -> Schema:
         "openapi": "3.1.0", "paths": paths, "components": components,
         "info": {
             "title": "pyapp", "version": __version__,
-            "description": "Models over HTTP, in the interfaces of OpenAI, text-generation-inference and "
-            "text-embeddings-inference. /v1/realtime is a websocket, in the form of OpenAI's Realtime interface.",
+            "description": "Models over HTTP, in the interfaces of OpenAI, text-generation-inference, "
+            "text-embeddings-inference and Cohere. /v1/realtime is a websocket, in the form of OpenAI's Realtime "
+            "interface.",
         },
     }  # fmt: skip
     if keys:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,34 @@ NAMES = {
 
 
 @dataclass(frozen=True)
+class Interface:
+    """What routes call things: `names` of pyapp's settings, `lengths`: the fields for the length of a text, `messages`:
+    the field with the conversation. `flat`: forms and tools have their parts in themselves, not in an object.
+    """
+
+    names: Mapping[str, str]
+    lengths: tuple[str, ...]
+    messages: str
+    flat: bool = False
+
+    @property
+    def conversation(self) -> dict[str, str]:
+        """`names`, for the errors of a conversation."""
+        return {**self.names, "prompt": self.messages, "message 0": f"{self.messages}[0]"}
+
+
+COMPLETIONS = Interface(NAMES, ("max_tokens", "max_completion_tokens"), "messages")
+RESPONSES = Interface(
+    {
+        **NAMES, "max_new_tokens": "max_output_tokens", "json_schema": "text.format", "prompt": "input",
+        "chat template": "input",
+    },
+    ("max_output_tokens",), "input", flat=True,
+)  # fmt: skip
+COHERE = Interface(NAMES | {"top_p": "p", "top_k": "k", "stop": "stop_sequences"}, ("max_tokens",), "messages")
+
+
+@dataclass(frozen=True)
 class Asked:
     """The settings of a request. `given`: those that it has itself; `ignore_eos`: the tokenizer's tokens that end texts
     do not.
@@ -53,28 +82,30 @@ class Asked:
 
 
 def asked_of(
-    fields: Fields, settings: Settings, logprobs: int | None, most: int | None = None, least: int = 1
+    fields: Fields, settings: Settings, logprobs: int | None, form: Fields | None, most: int | None = None,
+    least: int = 1, interface: Interface = COMPLETIONS,
 ) -> Asked:  # fmt: skip
     """The settings of a request: OpenAI's fields; those of vLLM that OpenAI has not: min_tokens, stop_token_ids,
     ignore_eos; and pyapp's: top_k, min_p, typical_p, repetition_penalty, no_repeat_ngram, suppress_tokens,
-    begin_suppress_tokens, bad_words_ids, regex, choice. `most`: tokens by default; None: as the model says, or until
-    the context is full. `least`: the smallest max_tokens.
+    begin_suppress_tokens, bad_words_ids, regex, choice. `form`: the object with the form of the text. `most`: tokens by
+    default; None: as the model says, or until the context is full. `least`: the smallest number of tokens.
     """
-    given = [name for name in ("max_tokens", "max_completion_tokens") if fields.given(name)]
-    limits = [_limit(fields, name, least, settings) for name in ("max_tokens", "max_completion_tokens")]
+    given = [name for name in interface.lengths if fields.given(name)]
+    limits = [_limit(fields, name, least, settings) for name in interface.lengths]
     asked = next((limit for limit in limits if limit is not None), most)
     tokens = settings.output_tokens if asked is None else asked
     if tokens > settings.output_tokens:
         raise fields.wrong(given[0], f"must be at most {settings.output_tokens:,}, not {tokens:,}")
+    named = lambda name: interface.names.get(name, name)  # noqa: E731
     seed = fields.whole("seed", low=-SEEDS, high=SEEDS - 1)
     values: dict[str, Any] = {
-        "temperature": fields.number("temperature", 1.0, 0, 100), "top_p": fields.number("top_p", 1.0, 0, 1),
+        "temperature": fields.number("temperature", 1.0, 0, 100), "top_p": fields.number(named("top_p"), 1.0, 0, 1),
         "max_new_tokens": tokens, "seed": None if seed is None else seed % SEEDS, "logprobs": logprobs,
-        "stop": tuple(fields.texts("stop", MOST_STOPS, needed=False) or ()),
+        "stop": tuple(fields.texts(named("stop"), MOST_STOPS, needed=False) or ()),
         "frequency_penalty": fields.number("frequency_penalty", 0.0, -2, 2),
         "presence_penalty": fields.number("presence_penalty", 0.0, -2, 2),
         "logit_bias": fields.mapping("logit_bias") or {},
-        "top_k": fields.whole("top_k", 0, 0, 1 << 31), "min_p": fields.number("min_p", 0.0, 0, 1),
+        "top_k": fields.whole(named("top_k"), 0, 0, 1 << 31), "min_p": fields.number("min_p", 0.0, 0, 1),
         "typical_p": fields.number("typical_p", 1.0, 0, 1),
         "repetition_penalty": fields.number("repetition_penalty", 1.0, 0.01, 100),
         "no_repeat_ngram": fields.whole("no_repeat_ngram", 0, 0, 1000),
@@ -83,17 +114,17 @@ def asked_of(
         "begin_suppress_tokens": fields.array("begin_suppress_tokens", ()),
         "regex": fields.text("regex"), "choice": tuple(fields.texts("choice", 1000, needed=False) or ()),
     }  # fmt: skip
-    if (form := fields.object("response_format")) is not None:
-        form_of(form, values)
+    if form is not None:
+        form_of(form, values, interface.flat)
     if not all(values["stop"]):
-        raise fields.wrong("stop", "an empty text ends nothing")
-    own = [name for name in values if fields.given(_OWN.get(name, name))]
+        raise fields.wrong(named("stop"), "an empty text ends nothing")
+    own = [name for name in values if fields.given(named(name))]
     own += ["max_new_tokens"] if asked is not None else []
     own += ["min_length"] if fields.given("min_tokens") else []
     try:
         return Asked(SamplingOptions(**values), tuple(own), fields.flag("ignore_eos"))
     except OptionError as error:
-        raise fields.wrong(NAMES.get(error.where or "", error.where or ""), error.what) from None
+        raise fields.wrong(named(error.where or ""), error.what) from None
 
 
 def _limit(fields: Fields, name: str, least: int, settings: Settings) -> int | None:
@@ -104,12 +135,9 @@ def _limit(fields: Fields, name: str, least: int, settings: Settings) -> int | N
     return found
 
 
-_OWN = {own: name for own, name in NAMES.items() if own in ("min_new_tokens", "stop_tokens")}
-
-
-def form_of(fields: Fields, values: dict[str, Any]) -> None:
+def form_of(fields: Fields, values: dict[str, Any], flat: bool = False) -> None:
     """Writes the form that a `response_format` asks for into the settings: OpenAI's kinds, and those of
-    text-generation-inference, whose `value` is a schema or a regular expression.
+    text-generation-inference, whose `value` is a schema or a regular expression. `flat`: as in Interface.
     """
     kind = fields.text("type", choices=("text", "json_object", "json_schema", "json", "regex"))
     if kind is None:
@@ -121,14 +149,16 @@ def form_of(fields: Fields, values: dict[str, Any]) -> None:
         if values["regex"] is None:
             raise fields.missing("value")
     elif kind != "text":
-        values["json_schema"] = schema_of(fields, kind)
-    fields.end()
+        values["json_schema"] = schema_of(fields, kind, flat)
+    fields.end(("name", "strict", "description") if flat else ())
 
 
-def schema_of(fields: Fields, kind: str) -> Any:
+def schema_of(fields: Fields, kind: str, flat: bool = False) -> Any:
     """The JSON Schema of a `response_format`."""
     inner, name = fields, "value"
-    if kind == "json_schema":
+    if kind == "json_schema" and flat:
+        name = "schema"
+    elif kind == "json_schema":
         within = "json_schema" if fields.given("json_schema") else "value"
         found = fields.object(within)
         if found is None:

@@ -23,6 +23,7 @@ class Settings:
     - memory_bytes: of all models that are loaded, with their keys and values. A model that nobody uses is unloaded if
       another one needs its memory. 0: no limit.
     - queue, queue_tokens: requests that wait or run at once, and the tokens of their prompts; more get status 429.
+    - response_bytes: of the answers of /v1/responses that are kept; 0: none are.
     - body_bytes, prompt_characters, output_tokens: limits of one request. read_seconds: until its body must be here.
       seconds: until its answer must be complete.
     - grace: seconds that running requests have after SIGTERM. idle: seconds until an unused model is unloaded; 0:
@@ -48,6 +49,7 @@ class Settings:
     queue: int = 128
     queue_tokens: int = 1_000_000
     connections: int = 1000
+    response_bytes: int = 64 << 20
     body_bytes: int = 100 << 20
     prompt_characters: int = 1_000_000
     output_tokens: int = 8192
@@ -71,7 +73,8 @@ class Settings:
             "cache_bytes",
         ):
             check_number(name, getattr(self, name), 1, 1 << 50, whole=True)
-        check_number("memory_bytes", self.memory_bytes, 0, 1 << 50, whole=True)
+        for name in ("memory_bytes", "response_bytes"):
+            check_number(name, getattr(self, name), 0, 1 << 50, whole=True)
         check_number("lookup", self.lookup, 0, 64, whole=True)
         if self.rows > 256:
             raise OptionError(f"must be at most 256, not {self.rows}", where="rows")

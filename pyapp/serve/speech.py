@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -20,11 +21,13 @@ from pyapp.events import Done, Error, Event, Segment
 from .answers import Answer, EventStream, cancelled_by_leaving
 from .batching import Job
 from .context import Context, upload_of
+from .fields import Fields
 from .openai_text import DONE, broken, line
 from .problems import Problem, of_event
 from .served import Beside, ServedModel
 
-DIARIZED = "diarized_json"
+DIARIZED, CHUNKS = "diarized_json", "chunks"
+OF_GENERATION = ("generation_parameters", "generate_kwargs")  # today's name and an older one
 FORMATS = ("json", "text", "srt", "verbose_json", "vtt", DIARIZED)
 FIELDS = ("speakers", "file", "model", "language", "prompt", "response_format", "temperature", "stream",
           "timestamp_granularities[]", "timestamp_granularities", "chunking_strategy")  # fmt: skip
@@ -86,6 +89,41 @@ async def of_sound(request: Request, context: Context) -> Response:
     """The text of a recording that is the whole body, as Hugging Face's clients send it to /."""
     data = await context.body(request)
     return await heard(request, context, data, TranscribeOptions(), "json", False, None)
+
+
+async def of_coded_sound(request: Request, context: Context, given: dict[str, Any]) -> Response:
+    """As `of_sound`, of a recording in base64 beside `parameters`, as huggingface_hub sends them. `given`: the body."""
+    fields = Fields(given)
+    coded, parameters = fields.text("inputs"), fields.object("parameters") or Fields({})
+    if coded is None:
+        raise fields.missing("inputs")
+    times = parameters.any("return_timestamps", False)
+    if times not in (True, False, "word"):
+        raise parameters.wrong("return_timestamps", 'must be true, false or "word"', "invalid_type")
+    values: dict[str, Any] = {"word_timestamps": times == "word"}
+    for name in OF_GENERATION:
+        generation = parameters.object(name)
+        if generation is None:
+            continue
+        temperature = generation.number("temperature", None, 0, 1)
+        beams = generation.whole("num_beams", 1, 1, 64)
+        values |= {"temperature": temperature} if temperature else {}  # 0: higher ones are tried where they are needed
+        values |= {"beam_size": beams} if beams > 1 else {}
+        for setting in ("language", "task"):
+            if (value := generation.text(setting)) is not None:
+                values[setting] = value
+        generation.end()
+    parameters.end()
+    fields.end(("model", "options"))
+    try:
+        data = base64.b64decode(coded, validate=True)
+    except ValueError:
+        raise fields.wrong("inputs", "must be the bytes of a recording in base64") from None
+    try:
+        options = TranscribeOptions.from_dict(values)
+    except OptionError as error:
+        raise parameters.wrong(error.where or "", error.what) from None
+    return await heard(request, context, data, options, CHUNKS if times else "json", False, None)
 
 
 async def heard(
@@ -216,7 +254,17 @@ def formatted(done: Done, chosen: str, options: TranscribeOptions) -> Response:
         return PlainTextResponse(format_transcript(Transcript.from_dict(results), chosen))
     if chosen == DIARIZED:
         return JSONResponse(diarized(results))
+    if chosen == CHUNKS:
+        return JSONResponse({"text": results["text"].strip(), "chunks": chunks_of(results, options)})
     return JSONResponse(verbose(results, options))
+
+
+def chunks_of(results: Mapping[str, Any], options: TranscribeOptions) -> list[dict[str, Any]]:
+    """The segments, or their words, in the form of Hugging Face's pipelines."""
+    parts = results["segments"]
+    if options.word_timestamps:
+        parts = [{**word, "text": word["word"]} for segment in parts for word in segment.get("words") or ()]
+    return [{"text": part["text"], "timestamp": [part["start"], part["end"]]} for part in parts]
 
 
 def verbose(results: Mapping[str, Any], options: TranscribeOptions) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from .openai_text import Choice as Written
 from .openai_text import check_length, collect, completion_prompt, line, note_done, stream_of, submit
 from .sampling import MOST_STOPS, MOST_TEXTS
 from .served import ServedModel
-from .speech import of_sound
+from .speech import OF_GENERATION, of_coded_sound, of_sound
 from .vectors import embed, predict, refuse_prompt, similarity
 
 NAMES = {"max_new_tokens": "parameters.max_new_tokens", "json_schema": "parameters.grammar"}
@@ -193,6 +193,8 @@ async def either(request: Request, context: Context) -> Response:
     if kind.startswith(("audio/", "video/")) or (kind == "application/octet-stream" and "transcribe" in tasks):
         return await of_sound(request, context)
     given = await context.json(request)
+    if tasks == {"transcribe"} or ("transcribe" in tasks and is_for_sound(given.get("parameters"))):
+        return await of_coded_sound(request, context, given)
     if isinstance(given.get("inputs"), dict):
         return await similarity(request, context, given)
     if "generate" in tasks and ("embed" not in tasks or not given.keys().isdisjoint(("parameters", "stream"))):
@@ -203,6 +205,11 @@ async def either(request: Request, context: Context) -> Response:
         alone = isinstance(given.get("inputs"), str)
         return JSONResponse([json.loads(bytes(answer.body))]) if alone else answer
     return await embed(request, context, given)
+
+
+def is_for_sound(parameters: Any) -> bool:
+    """Whether `parameters` are those of a recording: huggingface_hub sends it in base64 beside them."""
+    return isinstance(parameters, dict) and not parameters.keys().isdisjoint(("return_timestamps", *OF_GENERATION))
 
 
 async def info(request: Request, context: Context) -> Response:

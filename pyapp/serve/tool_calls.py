@@ -45,14 +45,19 @@ def new_id() -> str:
 
 class Tools:
     """The tools of a request and how the model must use them: `choice` is "none", "auto", "required" or a name.
-    `several`: an answer may have more than one call.
+    `several`: an answer may have more than one call. `flat`: a tool and a choice have what they name in themselves, as
+    in OpenAI's Responses, not in `function` and `allowed_tools`.
     """
 
-    def __init__(self, fields: Fields) -> None:
-        self.tools: list[dict[str, Any]] = fields.array("tools") or []
+    def __init__(self, fields: Fields, flat: bool = False) -> None:
+        given: list[Any] = fields.array("tools") or []
+        self._flat = flat
         self.schemas: dict[str, Any] = {}
-        if len(self.tools) > MOST_TOOLS:
-            raise fields.wrong("tools", f"has {len(self.tools)} tools; {MOST_TOOLS} are allowed")
+        if len(given) > MOST_TOOLS:
+            raise fields.wrong("tools", f"has {len(given)} tools; {MOST_TOOLS} are allowed")
+        self.tools: list[dict[str, Any]] = (
+            [self._nested(fields, f"tools[{index}]", tool) for index, tool in enumerate(given)] if flat else given
+        )
         for index, tool in enumerate(self.tools):
             at = f"tools[{index}]"
             function = tool.get("function") if isinstance(tool, dict) else None
@@ -68,10 +73,31 @@ class Tools:
         self.choice = self._choice(fields)
         self.several = fields.flag("parallel_tool_calls", True)
 
+    @staticmethod
+    def _nested(fields: Fields, at: str, tool: Any) -> dict[str, Any]:
+        """A flat tool in the form that templates read."""
+        if not isinstance(tool, dict):
+            raise fields.wrong(at, "must be an object", "invalid_type")
+        inner = Fields(tool, at)
+        if inner.text("type") != "function":
+            raise inner.wrong(
+                "type", f"the server has no tools of its own, such as {tool.get('type')!r:.40}: give functions",
+                "unsupported_parameter",
+            )  # fmt: skip
+        for name in ("defer_loading", "async", "allowed_callers"):
+            if inner.any(name):
+                raise inner.wrong(name, "is not supported: every tool is shown to the model", "unsupported_parameter")
+        function = {"name": inner.text("name"), "description": inner.text("description")}
+        function["parameters"] = inner.mapping("parameters")
+        inner.end(("strict", "output_schema"))
+        if not function["name"]:
+            raise inner.missing("name")
+        return {"type": "function", "function": {key: value for key, value in function.items() if value is not None}}
+
     def _choice(self, fields: Fields) -> str:
         value = fields.any("tool_choice", "auto" if self.tools else "none")
         if isinstance(value, dict) and value.get("type") == "allowed_tools":
-            value = self._allow(fields, value.get("allowed_tools"))
+            value = self._allow(fields, value if self._flat else value.get("allowed_tools"))
         if isinstance(value, dict):
             return f"={self._named(fields, 'tool_choice', value)}"
         if isinstance(value, str) and value in self.schemas and value not in ("none", "auto", "required"):  # TGI's form
@@ -83,18 +109,19 @@ class Tools:
         return str(value)
 
     def _named(self, fields: Fields, at: str, choice: Any) -> str:
-        """The name in {"type": "function", "function": {"name": …}}."""
-        function = choice.get("function") if isinstance(choice, dict) else None
+        """The name in {"type": "function", "function": {"name": …}}, or in {"type": "function", "name": …}."""
+        function = choice if self._flat else choice.get("function") if isinstance(choice, dict) else None
         name = function.get("name") if isinstance(function, dict) else None
-        if not isinstance(name, str):
-            raise fields.wrong(at, 'must be {"type": "function", "function": {"name": …}}', "invalid_type")
+        if not isinstance(name, str) or (self._flat and choice.get("type") != "function"):
+            wanted = '"name": …' if self._flat else '"function": {"name": …}'
+            raise fields.wrong(at, f'must be {{"type": "function", {wanted}}}', "invalid_type")
         if name not in self.schemas:
             raise fields.wrong(at, f"there is no tool {name!r:.60}")
         return name
 
     def _allow(self, fields: Fields, allowed: Any) -> Any:
         """Leaves only the tools of OpenAI's {"mode": …, "tools": […]}; returns the mode."""
-        at = "tool_choice.allowed_tools"
+        at = "tool_choice" if self._flat else "tool_choice.allowed_tools"
         listed = allowed.get("tools") if isinstance(allowed, dict) else None
         if not isinstance(listed, list) or not listed or allowed.get("mode") not in ("auto", "required"):
             raise fields.wrong(at, 'must be {"mode": "auto" or "required", "tools": […]}', "invalid_type")

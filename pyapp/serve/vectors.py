@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 import struct
 from collections.abc import AsyncGenerator, Callable
@@ -17,15 +18,18 @@ from pyapp import tasks
 from pyapp.events import Done, Error, Event, Item
 from pyapp.tasks.texts import embed_every_token, encoded_for_embedding
 
-from .answers import Answer, cancelled_by_leaving
+from .answers import Answer, ArrayStream, cancelled_by_leaving
 from .batching import Batch, Job, result_of
 from .context import Context
 from .fields import Fields
 from .openai_text import check_length
-from .problems import Problem, of_event
+from .problems import Problem, of_event, of_exception
 from .served import ServedModel
 
+# Cohere's ways to shorten a text, and why it is refused.
+CUTS = {"END": None, "NONE": "a text is longer than the model reads", "START": "long texts lose their ends here"}
 MOST_INPUTS = 2048  # of one request
+PIECE_TOKENS = 4096  # whose vectors are in memory at once, of one request
 
 
 # -- the work
@@ -39,20 +43,25 @@ async def items_of(
     request.scope["pyapp.log"] |= {"model": model.name, "texts": count}
     answer = Answer(context.deliveries)
     context.in_flight += 1
-    found: list[Any] = [None] * count
     try:
         start(answer)
         async with cancelled_by_leaving(request, answer.cancel.set, context.settings.seconds):
-            async with aclosing(answer.events()) as events:
-                async for event in events:
-                    if isinstance(event, Error):
-                        raise of_event(event, names={"texts": "input"})
-                    if isinstance(event, Item):
-                        found[event.index] = event.values
-                    if isinstance(event, Done) and event.reason == "cancelled":
-                        raise Problem("the client has left", status=499)
+            return await values_of(context, model, count, answer)
     finally:
         context.in_flight -= 1
+
+
+async def values_of(context: Context, model: ServedModel, count: int, answer: Answer) -> list[Any]:
+    """The values of `count` Items of an answer, in order."""
+    found: list[Any] = [None] * count
+    async with aclosing(answer.events()) as events:
+        async for event in events:
+            if isinstance(event, Error):
+                raise of_event(event, names={"texts": "input"})
+            if isinstance(event, Item):
+                found[event.index] = event.values
+            if isinstance(event, Done) and event.reason == "cancelled":
+                raise Problem("the client has left", status=499)
     context.metrics.texts.labels(model.name).inc(count)
     return found
 
@@ -90,15 +99,19 @@ async def by_task(
     stream: Callable[..., AsyncGenerator[Event, None]],
 ) -> list[Any]:  # fmt: skip
     """The values of the Items of a stream of pyapp.tasks."""
+    return await items_of(request, context, model, count, partial(start_task, context, model, stream))
 
-    def start(answer: Answer) -> None:
-        def begin() -> None:
-            job = Job(stream(model=model.loaded, cancel=answer.cancel), answer.emit, answer.cancel)
-            context.engine.activate(job, model)
 
-        context.engine.post(begin)
+def start_task(
+    context: Context, model: ServedModel, stream: Callable[..., AsyncGenerator[Event, None]], answer: Answer
+) -> None:
+    """Gives a stream of pyapp.tasks to the engine."""
 
-    return await items_of(request, context, model, count, start)
+    def begin() -> None:
+        job = Job(stream(model=model.loaded, cancel=answer.cancel), answer.emit, answer.cancel)
+        context.engine.activate(job, model)
+
+    context.engine.post(begin)
 
 
 def cosine(one: list[float], other: list[float]) -> float:
@@ -151,6 +164,44 @@ async def embeddings(request: Request, context: Context) -> Response:
     return JSONResponse({"object": "list", "data": data, "model": model.name, "usage": usage})
 
 
+async def embeddings_by_type(request: Request, context: Context) -> Response:
+    """Cohere's /v2/embed: an array of vectors for each of `embedding_types`."""
+    fields = Fields(await context.json(request))
+    name = fields.text("model")
+    for other in ("images", "inputs"):
+        if fields.any(other):
+            raise fields.wrong(other, "pictures are not read here: give texts", "unsupported_parameter")
+    texts = fields.texts("texts", MOST_INPUTS)
+    types = fields.array("embedding_types", ["float"])
+    for index, kind in enumerate(types):
+        if kind not in ("float", "base64"):
+            raise fields.wrong(f"embedding_types[{index}]", f"must be float or base64, not {kind!r:.40}")
+    dimensions = fields.whole("output_dimension", None, 1)
+    cut = CUTS[fields.text("truncate", "END", tuple(CUTS))]
+    fields.end(("input_type", "max_tokens", "priority"))
+    assert texts is not None
+    if not texts:
+        raise fields.wrong("texts", "is empty")
+    check_length(context, texts, "texts")
+    model = await context.models.get(name, "embed", receive=request.receive)
+    if cut is not None:
+        await refuse_cut(context, model, fields.wrong("truncate", cut, "context_length_exceeded"), texts)
+    vectors = await embedded(request, context, model, texts)
+    if dimensions is not None:
+        if dimensions > len(vectors[0]):
+            raise fields.wrong("output_dimension", f"the model has {len(vectors[0])}")
+        vectors = [shortened(vector, dimensions) for vector in vectors]
+    kinds = {"float": lambda: vectors, "base64": lambda: [as_base64(vector) for vector in vectors]}
+    used = request.scope["pyapp.log"]["prompt_tokens"]
+    return JSONResponse(
+        {
+            "id": request.scope["pyapp.id"], "response_type": "embeddings_by_type", "texts": texts,
+            "embeddings": {kind: kinds[kind]() for kind in types},
+            "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": used}},
+        }
+    )  # fmt: skip
+
+
 def shortened(vector: list[float], dimensions: int) -> list[float]:
     """The first numbers of a vector, with length 1 (Kusupati et al., 2022)."""
     cut = vector[:dimensions]
@@ -175,7 +226,8 @@ def document_text(document: Any, ranked: list[str] | None) -> Any:
 
 async def rerank(request: Request, context: Context) -> Response:
     """`documents` are answered in the form of Cohere and Jina, `texts` in that of text-embeddings-inference, whatever
-    the route: litellm sends `documents` to /rerank.
+    the route: litellm sends `documents` to /rerank. Answers of /infinity/rerank have documents as strings, as those of
+    the server Infinity.
     """
     fields = Fields(await context.json(request))
     name, query = fields.text("model"), fields.text("query")
@@ -210,9 +262,10 @@ async def rerank(request: Request, context: Context) -> Response:
     if not ours:
         return JSONResponse([{"index": index, "score": scores[index], **({"text": texts[index]} if with_texts else {})}
                              for index in order])  # fmt: skip
+    plain = request.url.path.startswith("/infinity/")
     results = [
         {"index": index, "relevance_score": scores[index],
-         **({"document": {"text": texts[index]}} if with_texts else {})}
+         **({"document": texts[index] if plain else {"text": texts[index]}} if with_texts else {})}
         for index in order
     ]  # fmt: skip
     return JSONResponse({"id": request.scope["pyapp.id"], "model": model.name, "results": results})
@@ -277,7 +330,9 @@ async def embed(request: Request, context: Context, given: dict[str, Any] | None
 
 
 async def embed_all(request: Request, context: Context) -> Response:
-    """TEI's /embed_all: for each text an array with a vector for each token, before they are pooled."""
+    """TEI's /embed_all: for each text an array with a vector for each token, before they are pooled. Many vectors are
+    computed and sent piece by piece: a number takes 32 bytes here and about 20 in the answer.
+    """
     fields = Fields(await context.json(request))
     texts, cut = fields.texts("inputs", MOST_INPUTS), cut_of(fields)
     refuse_prompt(fields)
@@ -286,8 +341,48 @@ async def embed_all(request: Request, context: Context) -> Response:
     check_length(context, texts, "inputs")
     model = await context.models.get(None, "embed", receive=request.receive)
     await refuse_cut(context, model, cut, texts)
-    found = await by_task(request, context, model, len(texts), lambda **more: embed_every_token(texts, **more))
-    return JSONResponse([values["embeddings"] for values in found])
+    encodings, _ = await context.aside(lambda: result_of(encoded_for_embedding(model.loaded, texts)))
+    parts = pieces(texts, [len(encoding) for encoding in encodings])
+    del encodings
+    # The first part before the answer begins: what is wrong has a status then.
+    found = await by_task(request, context, model, len(parts[0]), partial(embed_every_token, parts[0]))
+    if len(parts) == 1:
+        return JSONResponse([values["embeddings"] for values in found])
+    request.scope["pyapp.log"]["texts"] = len(texts)
+    context.in_flight += 1
+
+    def end() -> None:
+        context.in_flight -= 1
+
+    async def rows() -> AsyncGenerator[str, None]:
+        nonlocal found
+        comma = "["
+        for part in parts:
+            if comma == ",":
+                answer = Answer(context.deliveries)
+                start_task(context, model, partial(embed_every_token, part), answer)
+                found = await values_of(context, model, len(part), answer)
+            while found:
+                row = found.pop(0)["embeddings"]
+                yield comma + await context.aside(partial(json.dumps, row))  # milliseconds, which others would wait
+                comma = ","
+        yield "]"
+
+    seconds, ping = context.settings.seconds, context.settings.ping_seconds
+    return ArrayStream(rows(), lambda error: json.dumps(of_exception(error).body()), end, seconds, ping)
+
+
+def pieces(texts: list[str], lengths: list[int]) -> list[list[str]]:
+    """The texts in order, in parts of at most PIECE_TOKENS tokens, or of one text. `lengths`: tokens of each text."""
+    found: list[list[str]] = [[]]
+    tokens = 0
+    for text, length in zip(texts, lengths, strict=True):
+        if found[-1] and tokens + length > PIECE_TOKENS:
+            found.append([])
+            tokens = 0
+        found[-1].append(text)
+        tokens += length
+    return found
 
 
 async def similarity(request: Request, context: Context, given: dict[str, Any] | None = None) -> Response:

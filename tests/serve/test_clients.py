@@ -6,6 +6,7 @@ writes it.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
@@ -71,6 +72,68 @@ def openai_chat(client: Any) -> None:
         client.with_options(api_key="wrong").chat.completions.create(**ask)
 
 
+FORM: Any = {"type": "object", "properties": {"age": {"enum": [3, 4]}}, "required": ["age"],
+             "additionalProperties": False}  # fmt: skip
+LOOK: Any = {"type": "function", "name": "look", "parameters": FORM, "strict": True}
+
+
+def openai_responses(client: Any) -> None:
+    import openai
+    from pydantic import BaseModel
+
+    ask: Any = {"model": "chat", "input": "hello", "max_output_tokens": 5, "temperature": 0}
+    whole = client.responses.create(**ask)
+    assert len(whole.output_text) == 5 and whole.incomplete_details.reason == "max_output_tokens"
+    parts = client.responses.create(**ask, stream=True)
+    assert "".join(part.delta for part in parts if part.type == "response.output_text.delta") == whole.output_text
+    second = client.responses.create(**ask | {"input": "more"}, previous_response_id=whole.id)
+    assert second.usage.input_tokens > whole.usage.input_tokens + 5
+    long = ask | {"max_output_tokens": 80}
+    called = client.responses.create(**long, tools=[LOOK], tool_choice="required").output[0]
+    assert called.name == "look" and json.loads(called.arguments)["age"] in (3, 4)
+    result: Any = {"type": "function_call_output", "call_id": called.call_id, "output": "four"}
+    assert client.responses.create(
+        **ask | {"input": [{"role": "user", "content": "hello"}, called, result]}
+    ).output_text
+
+    class Child(BaseModel):
+        age: int
+
+    with client.responses.stream(**long, text_format=Child, extra_body={"regex": None}) as stream:
+        kinds = [event.type for event in stream]
+        found = stream.get_final_response()
+    assert kinds[:2] == ["response.created", "response.in_progress"] and kinds[-1] == "response.completed"
+    assert isinstance(found.output_parsed, Child) and found.output_parsed == Child(age=found.output_parsed.age)
+    with pytest.raises(openai.NotFoundError) as caught:
+        client.responses.create(**ask, previous_response_id="resp_of_another_replica")
+    assert caught.value.param == "previous_response_id" and caught.value.code == "previous_response_not_found"
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.create(**ask, background=True)
+    assert refused.value.param == "background"
+
+
+def openai_response(client: Any) -> None:
+    import openai
+
+    made = client.responses.create(model="chat", input="hello", max_output_tokens=2)
+    assert client.responses.retrieve(made.id).output_text == made.output_text
+    client.responses.delete(made.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(made.id)
+
+
+def openai_input_items(client: Any) -> None:
+    made = client.responses.create(model="chat", max_output_tokens=2, input=[
+        {"role": "user", "content": str(number)} for number in range(5)])  # fmt: skip
+    pages = client.responses.input_items.list(made.id, limit=2, order="asc")  # which asks for the pages behind
+    assert [item.content[0].text for item in pages] == list("01234")
+
+
+def openai_input_tokens(client: Any) -> None:
+    made = client.responses.create(model="chat", input="hello", max_output_tokens=2)
+    assert client.responses.input_tokens.count(model="chat", input="hello").input_tokens == made.usage.input_tokens
+
+
 def openai_completions(client: Any) -> None:
     ask: dict[str, Any] = {"model": "chat", "prompt": "ab", "max_tokens": 4, "temperature": 0}  # writes no end
     found = client.completions.create(**ask, n=2, extra_body={"priority": -1})
@@ -111,7 +174,9 @@ def openai_realtime(client: Any) -> None:
 
 OPENAI: dict[str, Callable[[Any], None]] = {
     "/v1/models": openai_models, "/v1/models/{name}": openai_model, "/v1/chat/completions": openai_chat,
-    "/v1/completions": openai_completions, "/v1/embeddings": openai_embeddings,
+    "/v1/completions": openai_completions, "/v1/responses": openai_responses, "/v1/responses/{id}": openai_response,
+    "/v1/responses/{id}/input_items": openai_input_items, "/v1/responses/input_tokens": openai_input_tokens,
+    "/v1/embeddings": openai_embeddings,
     "/v1/audio/transcriptions": openai_transcriptions, "/v1/realtime": openai_realtime,
 }  # fmt: skip
 
@@ -120,6 +185,31 @@ OPENAI: dict[str, Callable[[Any], None]] = {
 def test_openai(server: Process, route: str) -> None:
     openai = pytest.importorskip("openai")
     OPENAI[route](openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="secret", max_retries=0))
+
+
+def test_the_asynchronous_client(server: Process) -> None:
+    openai = pytest.importorskip("openai")
+    ask: Any = {"model": "chat", "input": "hello", "max_output_tokens": 5, "temperature": 0}
+
+    async def talk() -> None:
+        url = f"http://127.0.0.1:{server.port}/v1"
+        async with openai.AsyncOpenAI(base_url=url, api_key="secret", max_retries=0) as client:
+            whole, other = await asyncio.gather(*[client.responses.create(**ask) for _ in range(2)])
+            assert whole.output_text == other.output_text and whole.id != other.id
+            parts = [event async for event in await client.responses.create(**ask, stream=True)]
+            assert (
+                "".join(part.delta for part in parts if part.type == "response.output_text.delta") == whole.output_text
+            )
+            assert parts[-1].type == "response.incomplete" and parts[-1].response.output_text == whole.output_text
+            long = ask | {"max_output_tokens": 80}
+            async with client.responses.stream(**long, tools=[LOOK], tool_choice="required") as stream:
+                deltas = [
+                    event.delta async for event in stream if event.type == "response.function_call_arguments.delta"
+                ]
+                found = await stream.get_final_response()
+            assert "".join(deltas) == found.output[0].arguments and found.output[0].parsed_arguments["age"] in (3, 4)
+
+    asyncio.run(talk())
 
 
 # -- huggingface_hub's InferenceClient
@@ -143,6 +233,9 @@ def hub_root(client: Any, url: str) -> None:
     text = client.text_generation("hello", max_new_tokens=5)
     assert "".join(client.text_generation("hello", max_new_tokens=5, stream=True)) == text
     assert client.automatic_speech_recognition(str(SOUND)).text.startswith("There will be snow")
+    more = {"return_timestamps": "word", "generation_parameters": {"temperature": 0, "num_beams": 1}}
+    heard = client.automatic_speech_recognition(str(SOUND), extra_body=more)
+    assert "".join(chunk.text for chunk in heard.chunks).strip() == heard.text and heard.chunks[0].timestamp[0] >= 0
     assert client.feature_extraction("the cat").shape == (1, 64)
     near, far = client.sentence_similarity("a cat slept", other_sentences=["the cat", "bread"])
     assert near > far
@@ -187,13 +280,16 @@ def routes() -> dict[tuple[str, str], Any]:
 def test_curl(server: Process) -> None:
     if shutil.which("curl") is None:
         pytest.skip("needs curl")
-    for (method, path), route in routes().items():
+    made = json.loads(server.post("/v1/responses", {"input": "a"}, Authorization="Bearer secret").read())["id"]
+    kept = [*routes().items()]
+    kept.sort(key=lambda entry: entry[0][0] == "DELETE")  # what the others ask for
+    for (method, path), route in kept:
         command = ["curl", "-sS", "-X", method, "-H", "Authorization: Bearer secret", "-w", "\n%{http_code}"]
         if route.form:
             command += ["-F", f"file=@{SOUND}"]
         elif route.example is not None:
             command += ["-H", "Content-Type: application/json", "-d", json.dumps(dict(route.example))]
-        command.append(f"http://127.0.0.1:{server.port}" + path.replace("{name}", "chat"))
+        command.append(f"http://127.0.0.1:{server.port}" + path.replace("{name}", "chat").replace("{id}", made))
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         text, _, status = done.stdout.rpartition("\n")
         refused = path in ("/predict", "/v1/audio/translations")  # no model here does that: refused by name

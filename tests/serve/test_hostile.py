@@ -15,6 +15,7 @@ import pytest
 
 from tests.serve.conftest import Process
 from tests.serve.test_process import wait_until
+from tests.text.chat_model import write_chat_model
 from tests.together import check_each
 
 pytestmark = pytest.mark.native_only
@@ -132,16 +133,46 @@ def test_a_client_that_hardly_reads(server: Process) -> None:
     wait_until(lambda: server.metric("pyapp_requests_in_flight") == 0)
 
 
-def test_a_killed_server_starts_again(server: Process, model_folders: dict[str, Path]) -> None:
-    """The last test of this server. The port is free at once, also while clients were connected."""
-    streaming = server.post(TEXT, ONE | {"max_tokens": 400, "stream": True})
-    streaming.read(10)
-    server.process.kill()
-    server.process.wait()
-    again = Process(f"chat={model_folders['chat']}", "--port", str(server.port))
-    try:
+def test_a_killed_server_starts_again(tmp_path: Path) -> None:
+    """Clients see at once that their answers broke off; the port is free at once, also while they were connected; and a
+    client that goes on finds the new server, which does not know the old answers.
+    """
+    openai = pytest.importorskip("openai")
+    write_chat_model(tmp_path, context=8192, dim=256)  # seconds of work on any machine
+    with Process(f"chat={tmp_path}") as server:
+        client = openai.OpenAI(
+            base_url=f"http://127.0.0.1:{server.port}/v1", api_key="unused", max_retries=0, timeout=60
+        )
+        asked: Any = {"model": "chat", "temperature": 0}
+        endless: Any = asked | {"extra_body": {"ignore_eos": True}, "stream": True}
+        kept = client.responses.create(**asked, input="hello", max_output_tokens=2)
+        chat = client.chat.completions.create(**endless, messages=said("hello")["messages"], max_tokens=8000)
+        items = client.responses.create(**endless, input="hello", max_output_tokens=8000)
+        raw = server.post(TEXT, ONE | {"max_tokens": 8000, "ignore_eos": True, "stream": True})
+        waiting = server.connect()
+        body = json.dumps(ONE | {"max_tokens": 8000, "ignore_eos": True, "n": 16})
+        waiting.request("POST", TEXT, body, {"Content-Type": "application/json"})
+        assert raw.read(10) and next(chat) and next(items).type == "response.created"
+        wait_until(lambda: server.metric("pyapp_requests_in_flight") == 19)
+        killed = time.monotonic()
+        server.process.kill()
+        server.process.wait()
+        for stream in (chat, items):  # which must not look like a complete answer
+            with pytest.raises(openai.APIConnectionError):
+                list(stream)
+        with pytest.raises(http.client.IncompleteRead):
+            raw.read()
+        with pytest.raises(ConnectionError):
+            waiting.getresponse()
+        with pytest.raises(openai.APIConnectionError):
+            client.responses.create(**asked, input="hello", max_output_tokens=2)
+        assert time.monotonic() - killed < QUICK
+    with Process(f"chat={tmp_path}", "--port", str(server.port)) as again:
         assert again.port == server.port and again.post(TEXT, ONE).status == 200
+        whole = client.responses.create(**asked, input="hello", max_output_tokens=2)
+        assert whole.output_text == kept.output_text
+        with pytest.raises(openai.NotFoundError) as caught:
+            client.responses.create(**asked, input="more", previous_response_id=kept.id)
+        assert caught.value.code == "previous_response_not_found"
         again.process.send_signal(signal.SIGTERM)
         assert again.process.wait(30) == 0
-    finally:
-        again.process.kill()

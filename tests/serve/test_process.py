@@ -65,6 +65,9 @@ def test_keys_and_origins(server: Process) -> None:
     connection = server.connect()
     connection.request("OPTIONS", "/v1/completions", headers=asking)
     assert connection.getresponse().getheader("access-control-allow-origin") == "https://page.example"
+    connection = server.connect()
+    connection.request("OPTIONS", "/v1/responses/x", headers=asking | {"Access-Control-Request-Method": "DELETE"})
+    assert connection.getresponse().status == 200
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -123,13 +126,19 @@ def test_requests_whose_grace_is_over_are_told(tmp_path: Path) -> None:
     with Process(f"chat={tmp_path}", "--grace", "0") as server:
         stream = server.post("/v1/completions", endless | {"stream": True})
         stream.read(10)
+        more = {"model": "chat", "input": "hello", "max_output_tokens": 8000, "ignore_eos": True, "stream": True}
+        items = server.post("/v1/responses", more)
+        items.read(10)
         plain = server.connect()
         body = json.dumps(endless | {"n": 16})
         plain.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
-        wait_until(lambda: server.metric("pyapp_requests_in_flight") == 17)
+        wait_until(lambda: server.metric("pyapp_requests_in_flight") == 18)
         server.process.send_signal(signal.SIGTERM)
         last = stream.read().decode().strip().splitlines()[-1]
         assert json.loads(last.removeprefix("data: "))["error"]["code"] == "server_ends"
+        *_, error, failed = items.read().decode().strip().split("\n\n")
+        assert error.startswith("event: error\n") and '"code": "server_ends"' in error
+        assert failed.startswith("event: response.failed\n")
         answer = plain.getresponse()
         assert answer.status == 503 and json.loads(answer.read())["error"]["code"] == "server_ends"
         assert server.process.wait(30) == 0

@@ -80,6 +80,9 @@ def test_what_clients_of_other_servers_send(client: Any) -> None:
     by_field = ask | {"documents": [{"title": "boat", "body": "x"}, {"title": "cat", "body": "y"}]}
     assert post(client, "/rerank", **by_field, rank_fields=["title"])["results"]
     assert client.post("/rerank", json=by_field).status_code == 400
+    infinity = post(client, "/infinity/rerank", **ask, top_n=1, return_documents=True)
+    assert infinity["results"] == [{**found["results"][0], "document": "a cat slept"}]
+    assert post(client, "/infinity/embeddings", input="the cat") == post(client, "/v1/embeddings", input="the cat")
 
 
 def test_filling_in_the_middle(tmp_path: Path) -> None:
@@ -296,6 +299,89 @@ def test_embeddings_and_ranking(client: Any) -> None:
     inputs = {"source_sentence": "a cat slept", "sentences": texts}
     scores = post(client, "/similarity", inputs=inputs)
     assert max(scores) == scores[1] == pytest.approx(ranked[0]["relevance_score"])
+
+
+def test_embeddings_in_coheres_form(client: Any) -> None:
+    texts = ["the cat", "a boat on the river"]
+    vectors = [entry["embedding"] for entry in post(client, "/v1/embeddings", input=texts)["data"]]
+    ask = {"model": "embedder", "texts": texts, "input_type": "search_document"}
+    found = post(client, "/v2/embed", **ask, embedding_types=["float", "base64"])
+    assert found["embeddings"]["float"] == vectors and found["texts"] == texts
+    assert found["meta"]["billed_units"] == {"input_tokens": 4 + 7} and found["response_type"] == "embeddings_by_type"
+    assert struct.unpack("<64f", base64.b64decode(found["embeddings"]["base64"][1])) == pytest.approx(vectors[1])
+    assert list(post(client, "/v2/embed", **ask)["embeddings"]) == ["float"]
+    short = post(client, "/v2/embed", **ask, output_dimension=8)["embeddings"]["float"][0]
+    assert len(short) == 8 and sum(x * x for x in short) == pytest.approx(1)
+    assert post(client, "/v2/embed", **ask, truncate="NONE")["embeddings"]["float"] == vectors
+    long = ask | {"texts": ["the cat " * 100]}
+    assert post(client, "/v2/embed", **long)
+    for more, param in (
+        ({"truncate": "NONE"}, "truncate"), ({"truncate": "START"}, "truncate"), ({"texts": []}, "texts"),
+        ({"embedding_types": ["int8"]}, "embedding_types[0]"), ({"images": ["x"]}, "images"),
+        ({"output_dimension": 65}, "output_dimension"), ({"texts": None}, "texts"),
+    ):  # fmt: skip
+        answer = client.post("/v2/embed", json={**long, **more})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+def test_vectors_of_many_tokens(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are computed and sent in pieces, and are those of one piece."""
+    from pyapp.serve import vectors
+
+    texts = ["the cat", "a boat on the river", "bread", "the cat slept", "fish"]
+    whole = client.post("/embed_all", json={"inputs": texts})
+    assert "content-length" in whole.headers and len(whole.json()) == 5
+    begun: list[int] = []
+    values_of = vectors.values_of
+
+    async def counted(context: Any, model: Any, count: int, answer: Any) -> Any:
+        begun.append(count)
+        return await values_of(context, model, count, answer)
+
+    monkeypatch.setattr(vectors, "values_of", counted)
+    monkeypatch.setattr(vectors, "PIECE_TOKENS", 8)
+    parts = client.post("/embed_all", json={"inputs": texts})
+    assert begun == [1, 1, 2, 1] and parts.headers["content-type"] == "application/json"
+    assert "content-length" not in parts.headers
+    for found, wanted in zip(parts.json(), whole.json(), strict=True):
+        assert [x for row in found for x in row] == pytest.approx([x for row in wanted for x in row], abs=1e-6)
+    assert client.context.in_flight == 0
+
+    async def failing(context: Any, model: Any, count: int, answer: Any) -> Any:
+        if len(begun) > 5:
+            raise RuntimeError("none of the client's business")
+        return await counted(context, model, count, answer)
+
+    monkeypatch.setattr(vectors, "values_of", failing)
+    broken = client.post("/embed_all", json={"inputs": texts})
+    assert broken.status_code == 200 and "its log says why" in broken.text and "none of" not in broken.text
+    with pytest.raises(ValueError, match="delimiter"):
+        broken.json()
+    assert client.context.in_flight == 0
+
+
+def test_recordings_beside_parameters(client: Any) -> None:
+    """As huggingface_hub sends them: in base64, with the times of the parts on demand."""
+    coded = base64.b64encode(SOUND.read_bytes()).decode()
+    text = client.post("/", content=SOUND.read_bytes()).json()["text"]
+    timed = post(client, "/", inputs=coded, parameters={"return_timestamps": True})
+    assert timed["text"] == text and "".join(chunk["text"] for chunk in timed["chunks"]).strip() == text
+    assert timed["chunks"][0]["timestamp"][0] < timed["chunks"][-1]["timestamp"][1] < 8
+    words = post(client, "/", inputs=coded, parameters={"return_timestamps": "word"})["chunks"]
+    assert len(words) == len(text.split()) > len(timed["chunks"])
+    plain = post(client, "/", inputs=coded, parameters={"generation_parameters": {"num_beams": 2, "temperature": 0}})
+    assert plain["text"] and "chunks" not in plain
+    for parameters, param in (
+        ({"return_timestamps": "day"}, "parameters.return_timestamps"),
+        ({"generation_parameters": {"top_k": 3}}, "parameters.generation_parameters.top_k"),
+        ({"generate_kwargs": {"language": "xx"}}, "parameters.language"),
+        ({"return_timestamps": True, "surprise": 1}, "parameters.surprise"),
+    ):  # fmt: skip
+        answer = client.post("/", json={"inputs": coded, "parameters": parameters})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+    for wrong in ("no base64", None):
+        answer = client.post("/", json={"inputs": wrong, "parameters": {"return_timestamps": True}})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "inputs")
 
 
 def test_classifiers(client: Any, tmp_path: Path) -> None:
