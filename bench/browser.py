@@ -110,20 +110,25 @@ def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
 def llama_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> Iterator[Figure]:
     """Decode and a prompt of 512 of a Llama from a GGUF file, ours and the peers'."""
     gguf = write_gguf(shape, kind, WEIGHTS)
-    with chromium() as (server, browser):
-        ours = open_page(browser, f"{server.url}pages/pyapp.html")
-        environment = call(ours, "loadLlama", shape=shape, gguf=f"../weights/{gguf.name}")
+    with chromium() as (server, browser), site(isolated=True) as isolated:
+        ours = {
+            "pyapp": open_page(browser, f"{server.url}pages/pyapp.html"),
+            THREADED: open_page(browser, f"{isolated.url}pages/pyapp.html?threads={THREADS}"),
+        }
+        environment = [call(page, "loadLlama", shape=shape, gguf=f"../weights/{gguf.name}") for page in ours.values()][
+            0
+        ]
         pages = {}
         for version in peer_versions() if with_peers else []:
             page = open_page(browser, f"{server.url}pages/wllama.html?version={version}")
             call(page, "load", gguf=f"../weights/{gguf.name}", context=LLAMAS[shape].max_seq_len)
             pages[f"wllama {version}"] = page
         for name in ("decode", "prompt"):
-            samples: dict[str, list[float]] = {"pyapp": [], **{peer: [] for peer in pages}}
+            samples: dict[str, list[float]] = {who: [] for who in (*ours, *pages)}
             for turn in range(runs + 1):  # the first of each warms up
                 for who, values in samples.items():
-                    if who == "pyapp":
-                        value = call(ours, "figure", name=name)
+                    if who in ours:
+                        value = call(ours[who], "figure", name=name)
                     else:
                         value = call(pages[who], "figure", name=name, prompt=LLAMA_PROMPT, tokens=DECODE[shape])
                     if turn:

@@ -18,7 +18,7 @@ LLAMAS = {
         2048, 5632, n_layers=22, n_heads=32, n_kv_heads=4, vocab_size=32000, max_seq_len=2048, tied=False
     ),
 }  # fmt: skip
-LLAMA_KINDS = ("q8_0", "Q4_K_M")
+LLAMA_KINDS = ("q8_0", "q4_0", "Q4_K_M")
 PROMPT = 128  # tokens of the prompt figure
 LLAMA_PROMPT = 512
 STREAMED = tuple(name for name in BANDED if name in GGML)  # whose products are to run at the speed of memory

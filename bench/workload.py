@@ -94,10 +94,10 @@ class Workload(Decoder):
 class LlamaWorkload(Decoder):
     """One of LLAMAS from its GGUF file."""
 
-    def __init__(self, name: str, path: str) -> None:
+    def __init__(self, name: str, path: str, device: str = "cpu") -> None:
         from pyapp.models import load_model
 
-        super().__init__(load_model(path).model, DECODE[name], LLAMA_PROMPT)
+        super().__init__(load_model(path, device=device).model, DECODE[name], LLAMA_PROMPT)
 
 
 class EmbedderWorkload:

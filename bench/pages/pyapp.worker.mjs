@@ -52,7 +52,7 @@ const methods = {
     workload?.destroy();
     const path = `/home/pyodide/${gguf.split("/").pop()}`;
     pyodide.FS.writeFile(path, new Uint8Array(await (await fetch(new URL(gguf, import.meta.url))).arrayBuffer()));
-    workload = pyodide.pyimport("bench.workload").LlamaWorkload(shape, path);
+    workload = pyodide.pyimport("bench.workload").LlamaWorkload(shape, path, device());
     pyodide.FS.unlink(path);
     const about = pyodide.pyimport("bench.workload").environment().toJs({ dict_converter: Object.fromEntries });
     return { ...about, heap: pyodide._module.HEAPU8.length };
