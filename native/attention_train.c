@@ -184,11 +184,11 @@ INLINE int64_t row_place(const unit *u, columns n, int64_t row, int64_t token_st
 /* The block's rows of x, each times its factor, dense and turned. */
 COMPACT void take_rows(unit *u, columns n, float *to, const void *x, int64_t token_stride, const float *factors)
 {
-    for (int64_t row = 0; row < BLOCK; row++) {
+    for (int64_t row = 0; row < u->wide; row++) {
         const void *from = row < u->rows ? element_at(x, row_place(u, n, row, token_stride), u->kind) : NULL;
         gather_row(n, to + row * n.padded, from, factors[row], u->kind);
     }
-    for (int64_t row = 0; row < BLOCK; row += 4)
+    for (int64_t row = 0; row < u->wide; row += 4)
         for (int64_t d = 0; d < n.dims; d += 4) {
             quad four[4];
             for (int i = 0; i < 4; i++)
@@ -234,7 +234,7 @@ static quad mask_quad(const char *row, int64_t key, int kind)
 /* Adds the mask of keys first .. first + count - 1 to weights[i][row]; the keys lie side by side in it. */
 COMPACT void add_mask_tiles(const unit *u, float *weights, int64_t first, int64_t count, int kind)
 {
-    for (int64_t row = 0; row < BLOCK; row += 4)
+    for (int64_t row = 0; row < u->wide; row += 4)
         for (int64_t i = 0; i < count; i += 4) {
             quad four[4] = {{0}};
             for (int r = 0; r < 4; r++) {
@@ -260,11 +260,11 @@ COMPACT void add_mask(const unit *u, float *weights, int64_t first, int64_t coun
     if (u->shared_mask) {
         for (int64_t i = 0; i < count; i++) {
             const vfloat add = vsplat(mask_at(u->mask_rows[0], (first + i) * key, m->kind));
-            for (int64_t row = 0; row < BLOCK; row += LANES)
+            for (int64_t row = 0; row < u->wide; row += LANES)
                 vstore(weights + i * BLOCK + row, vload(weights + i * BLOCK + row) + add);
         }
     } else if (key != 1) {
-        for (int64_t row = 0; row < BLOCK; row++)
+        for (int64_t row = 0; row < u->wide; row++)
             for (int64_t i = 0; i < count; i++)
                 weights[i * BLOCK + row] += mask_at(u->mask_rows[row], (first + i) * key, m->kind);
     } else
@@ -547,7 +547,7 @@ COMPACT void forward_rows(unit *u, int64_t batch, int64_t kv_head, int64_t at, i
         set_block(u, first);
         if (u->of->mask.p)
             set_mask(u, batch, kv_head);
-        memset(u->out, 0, (size_t)(BLOCK * u->value.padded) * sizeof(float));
+        memset(u->out, 0, (size_t)(u->tall * u->value.padded) * sizeof(float));
         for (int row = 0; row < BLOCK; row++) {
             sums[row] = 0;
             u->largest[row] = -INFINITE;
