@@ -4,12 +4,6 @@
 #include "vmath.h"
 
 #if defined(__wasm__)
-#define ABSENT(name, count)                                                                                            \
-    KERNEL(name)                                                                                                       \
-    {                                                                                                                  \
-        const int64_t *d = record->dims;                                                                               \
-        return d[name##_##count] ? KERNEL_BAD_ARGUMENT : KERNEL_OK;                                                    \
-    }
 ABSENT(pack_convolution_f32, groups)
 ABSENT(convolution_channels_last_f32, batch)
 ABSENT(depthwise_channels_last_f32, batch)
