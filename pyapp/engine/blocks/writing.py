@@ -77,7 +77,7 @@ def quantize_blocks(values: Any, kind: str, importance: Any = None) -> GgmlBlock
     weights = None if importance is None else _importance(importance, shape[-1])
     result = np.empty(nbytes, np.uint8)
     write = write_by_definition if IN_BROWSER else write_by_kernel
-    write(array.reshape(-1, shape[-1]), kind, weights, result)
+    write(array.reshape(array.size // max(shape[-1], 1), shape[-1]), kind, weights, result)
     return GgmlBlocks(kind, shape, result.tobytes())
 
 
