@@ -1,5 +1,5 @@
 /* Quantises weights to GGML's block types, as pyapp/engine/blocks/ does in NumPy, bit for bit: its modules say what is
- * searched, and why. Sums have its order, and no product is fused with a sum. The page has no room for this kernel.
+ * searched, and why. Sums have its order, and no product is fused with a sum. The page has no room for it (absent.c).
  *
  * 16 runs of 16 or 32 values lie side by side, so that each lane of a vector has a run of its own and a sum needs no other
  * lane. What belongs to a block stands in the lanes of all its runs. */
@@ -11,9 +11,7 @@
 #include "block_types.h"
 #include "vmath64.h"
 
-#if defined(__wasm__)
-ABSENT(quantize_blocks, rows)
-#else
+#if !defined(__wasm__)
 
 enum { SIDE = 16, LONGEST = 32, HALVES = LANES / DLANES };
 typedef float lanes[SIDE] __attribute__((aligned(64)));

@@ -20,9 +20,6 @@
 
 /* KERNEL(add_f32) { ... return KERNEL_OK; } */
 #define KERNEL(name) int SUFFIXED(name)(const launch *record, int worker, int workers)
-/* A kernel that this build lacks: it does nothing with nothing, which the slot `count` tells. */
-#define ABSENT(name, count)                                                                                            \
-    KERNEL(name) { return record->dims[name##_##count] ? KERNEL_BAD_ARGUMENT : KERNEL_OK; }
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__SANITIZE_ADDRESS__) /* or compiling takes minutes */
 #define UNROLL
