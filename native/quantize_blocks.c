@@ -3,11 +3,6 @@
  *
  * 16 runs of 16 or 32 values lie side by side, so that each lane of a vector has a run of its own and a sum needs no other
  * lane. What belongs to a block stands in the lanes of all its runs. */
-#if defined(__clang__)
-#pragma clang fp contract(off)
-#else
-#pragma GCC optimize("fp-contract=off")
-#endif
 #include "block_types.h"
 #include "vmath64.h"
 
@@ -46,7 +41,8 @@ INLINE vfloat nearest(vfloat x, vfloat low, vfloat high)
 }
 
 INLINE vfloat not_negative(vfloat x) { return (vfloat)((vint)x & ((x > vzero()) | (x != x))); } /* NaN stays */
-INLINE vfloat half(vfloat x)                                                                    /* rounded to f16 */
+/* x rounded to f16. */
+INLINE vfloat half(vfloat x)
 {
     const vuint halves = vto_f16(x);
     uint16_t part[LANES];
