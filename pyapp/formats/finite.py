@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
-from collections.abc import Iterable
 
-from pyapp.engine.launch import KERNELS
-from pyapp.engine.native import ELEMENTS, IN_BROWSER
-from pyapp.engine.storage import Storage
+from pyapp.engine.not_finite import not_finite_parts
 from pyapp.errors import ModelError
 
 CHECK_CHUNK = 1 << 20  # bytes searched together
@@ -41,7 +37,7 @@ def check_finite(
     size, marks, mask = _EXPONENTS[dtype]
     view = memoryview(data).cast("B")
     pattern = re.compile(b"[" + re.escape(marks) + b"]")
-    for start in _suspicious(view, dtype):
+    for start in not_finite_parts(view, dtype, size, CHECK_CHUNK):
         chunk = bytes(view[start : start + CHECK_CHUNK])
         high = chunk[size - 1 :: size]
         if not may_be_infinite(high, dtype):
@@ -51,23 +47,6 @@ def check_finite(
             bits = int.from_bytes(chunk[at : at + size], "little")
             if bits & mask == mask:
                 _raise_not_finite(name, first + start // size + found.start(), bits & (mask - 1) & ~mask, where)
-
-
-def _suspicious(view: memoryview, dtype: str) -> Iterable[int]:
-    """Where the chunks begin that may have NaN or infinity. A kernel finds them in large memory that is writable, which
-    ctypes wants to give its address; the page does not have it. Else they are all chunks.
-    """
-    starts = range(0, len(view), CHECK_CHUNK)
-    if IN_BROWSER or view.readonly or len(view) < CHECK_CHUNK or view.nbytes % _EXPONENTS[dtype][0]:
-        return starts
-    size = _EXPONENTS[dtype][0]
-    address = ctypes.addressof(ctypes.c_ubyte.from_buffer(view))
-    found = Storage(len(starts))
-    KERNELS["find_not_finite"].launch(
-        len(view) >> 12, found, Storage.adopt(address, len(view), view), len(view) // size, CHECK_CHUNK // size,
-        ELEMENTS.index(dtype),
-    )  # fmt: skip
-    return [start for start, mark in zip(starts, found.bytes_view(), strict=False) if mark]
 
 
 def _raise_not_finite(name: str, index: int, fraction: int, where: str | None) -> None:
