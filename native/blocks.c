@@ -1,9 +1,4 @@
 /* Block formats: to f32, rows of them by id, and packing into bands and back (layouts: block_types.h, bands.h). */
-#if defined(__clang__) /* scale * number - minimum in two roundings, as in the definition */
-#pragma clang fp contract(off)
-#else
-#pragma GCC optimize("fp-contract=off")
-#endif
 #include "band_packing.h"
 #include "decode_blocks.h"
 

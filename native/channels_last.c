@@ -1,21 +1,9 @@
 /* Convolutions and pools of pictures whose channels lie together: (batch, height, width, channels). Windows are read in
  * place, by pointers to their pixels (Dukhan: The Indirect Convolution Algorithm, 2019, arXiv 1907.02129): nothing is
- * packed but the weights, once, by pack_convolution_f32. The page has no room for these kernels. */
+ * packed but the weights, once, by pack_convolution_f32. The page has no room for these kernels (absent.c). */
 #include "vmath.h"
 
-#if defined(__wasm__)
-#define ABSENT(name, count)                                                                                            \
-    KERNEL(name)                                                                                                       \
-    {                                                                                                                  \
-        const int64_t *d = record->dims;                                                                               \
-        return d[name##_##count] ? KERNEL_BAD_ARGUMENT : KERNEL_OK;                                                    \
-    }
-ABSENT(pack_convolution_f32, groups)
-ABSENT(convolution_channels_last_f32, batch)
-ABSENT(depthwise_channels_last_f32, batch)
-ABSENT(expanded_depthwise_channels_last_f32, batch)
-ABSENT(pool_channels_last_f32, batch)
-#else
+#if !defined(__wasm__)
 
 /* A tile of outputs, ROWS pixels x VECTORS vectors of channels, stays in registers. BLOCK_K: how many products are
  * added before the next tile, so that their weights stay in the first cache. BLOCK_BYTES of pixels stay in the second.

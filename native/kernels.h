@@ -398,6 +398,13 @@ KERNEL(pack_q8_0, "packed blocks | rows columns |")
 KERNEL(pack_q8_group, "packed quants scales | rows columns group |")
 /* Quantises float32 x (rows, columns) to q8_0, packed for linear_q8_0. */
 KERNEL(quantize_q8_0, "packed x | rows columns x_stride |")
+/* Quantises float32 x (rows, columns), dense and finite, to blocks of GGML's types as files store them, row by row, bit
+ * for bit as the modules of pyapp/engine/blocks do in NumPy. importance (columns) weights the errors of the columns. The
+ * page does not have it. */
+KERNEL(quantize_blocks, "blocks x importance? | rows columns type |")
+/* found[i] = 1 if a NaN or an infinity is among the `part` elements of x from i * part on, else 0. x has `count`
+ * elements, dense, of the float `type`; found (parts) is uint8. The page does not have it. */
+KERNEL(find_not_finite, "found x | count part type |")
 /* Dequantises packed weights to float32 y (rows, columns), dense. */
 KERNEL(unpack_q8_0, "y packed | rows columns |")
 KERNEL(unpack_q8_group, "y packed | rows columns |")

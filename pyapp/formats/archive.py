@@ -78,6 +78,18 @@ class Member:
         else:
             read_into(self._source, self._start + offset, view)
 
+    def mapped(self, offset: int, length: int) -> tuple[int, object] | None:
+        """As FileSource.mapped, for a stored member of an archive that can be mapped."""
+        check_range(self, offset, length)
+        mapped = None if self._member.deflated else getattr(self._source, "mapped", None)
+        found: tuple[int, object] | None = mapped and mapped(self._start + offset, length)
+        return found
+
+    def forget(self, offset: int, length: int) -> None:
+        """As FileSource.forget."""
+        if hasattr(self._source, "forget"):
+            self._source.forget(self._start + offset, length)
+
     def _inflate(self, offset: int, view: memoryview) -> None:
         """Fills `view` from `offset` on; the bytes before are inflated and dropped."""
         made = 0

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from pyapp.engine.blocks.layout import BLOCK_TYPES, READABLE, SHORTER
 from pyapp.engine.blocks.reading import dequantize_blocks
 from pyapp.engine.blocks.writing import QUANTIZABLE, quantize_blocks
-from pyapp.engine.dtype import ALIASES
+from pyapp.engine.dtype import ALIASES, DTYPES
 from pyapp.engine.lazy import np
+from pyapp.engine.tensor import Tensor, adopt_array
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Progress
 
@@ -237,8 +238,8 @@ class _Work:
                 self._advance(info.nbytes * count * columns / info.numel)
 
     def _rows(self, info: TensorInfo) -> Iterator[Array]:
-        """The tensor's rows (some, columns) in order, in a float type, checked for NaN and infinity. About CHUNK values
-        are in memory at a time, except for types that can only be read whole.
+        """The tensor's rows (some, columns) in order, float32, checked for NaN and infinity. About CHUNK values are in
+        memory at a time, except for types that can only be read whole.
         """
         columns = info.shape[-1] if info.shape else 1
         if info.dtype in READABLE and _own_type(info) == info.dtype:
@@ -258,20 +259,21 @@ class _Work:
 
     def _values(self, piece: bytes | memoryview, info: TensorInfo, first: int) -> Array:
         """The values of some rows, flat; `first` is the index of the first value. ModelError for NaN and infinity."""
-        where = self.checkpoint.source.name
+        stored = piece, info.dtype
         if info.dtype in READABLE:
             values = dequantize_blocks(piece, info.dtype)
-            check_finite(values.reshape(-1).data, "float32", info.name, where, first)
-            return values.reshape(-1)
-        check_finite(piece, info.dtype, info.name, where, first)
-        if info.dtype == "bfloat16":
-            return (np.frombuffer(piece, "<u2").astype("<u4") << 16).view("<f4")
-        return np.frombuffer(piece, np.dtype(info.dtype).newbyteorder("<"))
+            stored = values.data, "float32"
+        else:
+            count = memoryview(piece).nbytes // DTYPES[info.dtype].itemsize
+            values = Tensor.from_buffer(piece, (count,), info.dtype).to("float32").numpy()
+        if not np.isfinite(values).all():  # the search for the place takes longer
+            check_finite(*stored, info.name, self.checkpoint.source.name, first)
+        return values
 
     def _rows_of_whole(self, info: TensorInfo, columns: int) -> Iterator[Array]:
         from pyapp.engine import quant
 
-        tensor = quant.dequantize(self.checkpoint.read(info.name, finite=True))
+        tensor = quant.dequantize(self.checkpoint.read(info.name, finite=True)).to("float32")
         rows: Array = tensor.numpy().reshape(-1, columns)
         step = max(CHUNK // columns, 1)
         yield from (rows[begin : begin + step] for begin in range(0, len(rows), step))
@@ -283,14 +285,10 @@ class _Work:
 
 
 def _encoded(part: Array, kind: str, weights: Array | None) -> bytes | memoryview:
-    part = part.astype(np.float32)
     if kind in BLOCK_TYPES:
         return quantize_blocks(part, kind, weights).data
-    if kind == "bfloat16":
-        bits = part.view(np.uint32)
-        return (bits + 0x7FFF + (bits >> 16 & 1) >> 16).astype("<u2").tobytes()
-    with np.errstate(over="ignore"):
-        return part.astype(np.dtype(kind).newbyteorder("<")).tobytes()
+    converted = adopt_array(part).to(kind)
+    return memoryview(converted.storage.read(0, converted.nbytes))
 
 
 def _config_beside(source: AnySource) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from pyapp.engine.not_finite import not_finite_parts
 from pyapp.errors import ModelError
 
 CHECK_CHUNK = 1 << 20  # bytes searched together
@@ -36,7 +37,7 @@ def check_finite(
     size, marks, mask = _EXPONENTS[dtype]
     view = memoryview(data).cast("B")
     pattern = re.compile(b"[" + re.escape(marks) + b"]")
-    for start in range(0, len(view), CHECK_CHUNK):
+    for start in not_finite_parts(view, dtype, size, CHECK_CHUNK):
         chunk = bytes(view[start : start + CHECK_CHUNK])
         high = chunk[size - 1 :: size]
         if not may_be_infinite(high, dtype):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyapp.dataclass import dataclass
@@ -22,6 +23,7 @@ from . import pickled_arrays
 from .archive import Archive
 from .block_rows import matrix_of_rows, tensor_of_rows
 from .checkpoint import Checkpoint, TensorInfo
+from .dense_tensors import read_storage
 from .finite import check_finite
 from .foreign_dtypes import read_foreign
 from .row_major import as_tensor, read_strided, row_major
@@ -255,12 +257,14 @@ class PyTorchFile(Checkpoint):
     tensors are listed; the numbers and texts beside it are `metadata`.
 
     Block-quantised matrices that pyapp saved are tensors of their type. A single tensor is called "tensor". NumPy's
-    arrays of numbers are tensors too, its scalars numbers. Tensors that share a storage are read separately.
+    arrays of numbers are tensors too, its scalars numbers. Tensors that share a storage are read separately; those with
+    a storage of their own are mapped, if they are dense and not compressed.
     """
 
     def __init__(self, source: ByteSource, archive: Archive | None = None) -> None:
         super().__init__(source)
         self._views: dict[str, _Strided] = {}
+        self._users: Counter[str] = Counter()  # how many tensors a storage has
         self._matrices: dict[str, _Blocks] = {}
         value = self._unwrap(self._open(archive))
         self._visits = 0
@@ -424,6 +428,7 @@ class PyTorchFile(Checkpoint):
             for size in value.shape:
                 count *= size
             self._views[name] = value
+            self._users[value.stored.key] += 1
             dtype, shape = (value.dtype, value.shape) if matrix is None else (matrix.dtype, matrix.shape)
             self.tensors[name] = TensorInfo(name, dtype, shape, count * _SIZES[value.dtype])
         elif type(value) in (dict, list, tuple):
@@ -443,6 +448,8 @@ class PyTorchFile(Checkpoint):
         source, begin = self._places[view.stored.key]
         itemsize = _SIZES[view.dtype]
         at = begin + view.stored.begin + view.offset * itemsize
+        if self._users[view.stored.key] == 1 and view.strides == row_major(view.shape):
+            return read_storage(source, at, prod(view.shape) * itemsize, itemsize)
         return read_strided(source, at, view.shape, view.strides, itemsize)
 
     def _place(self, name: str) -> tuple[ByteSource, int, int] | None:

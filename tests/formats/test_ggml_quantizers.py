@@ -1,9 +1,10 @@
-"""The error of quantisation compared with llama.cpp's quantisers (golden/quantizers.json), and the effect of
-importance."""
+"""The error of quantisation compared with llama.cpp's quantisers (golden/quantizers.json), the effect of importance,
+and the bits, which are the same on every machine (golden/quantized_bits.json)."""
 
 from __future__ import annotations
 
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ np = pytest.importorskip("numpy")
 KINDS = (
     "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_nl", "iq4_xs", "mxfp4",
 )  # fmt: skip
+BITS = Path(__file__).parent / "golden" / "quantized_bits.json"
 MARGIN = 1.03  # of llama.cpp's error; most types lose less than it does
 
 
@@ -111,3 +113,20 @@ def test_a_row_gets_the_same_bytes_wherever_it_stands() -> None:
         size = len(whole) // 90
         for row in (0, 84, 89):
             assert bytes(quantize_blocks(x[row], kind, importance).data) == whole[row * size : (row + 1) * size]
+
+
+def checksums(kind: str) -> list[int]:
+    """CRC-32 of blocks of numbers that are made without functions that differ between machines: without importance, and
+    with it."""
+    random = np.random.default_rng(12)
+    x = random.random((5, 768), np.float32) + random.random((5, 768), np.float32) - np.float32(0.9)
+    x[1] *= np.exp2(random.integers(-9, 9, 768)).astype(np.float32)
+    x[2] = np.rint(8 * x[2])
+    x[3] *= random.random(768) < 0.05
+    importance = np.square(random.random(768, np.float32))
+    return [zlib.crc32(quantize_blocks(x, kind, weights).data) for weights in (None, importance)]
+
+
+@pytest.mark.parametrize("kind", QUANTIZABLE)
+def test_the_bits_do_not_depend_on_the_machine(kind: str) -> None:
+    assert checksums(kind) == json.loads(BITS.read_text())[kind]

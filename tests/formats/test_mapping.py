@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,11 @@ def llama2c(path: Path) -> None:
     write_llama2c(path, config, {name: np.ones(shape, np.float32) for name, shape in tensor_shapes(config, True)})
 
 
-WRITERS = {"m.safetensors": safetensors, "m.gguf": gguf, "m.bin": llama2c}
+def pytorch(path: Path) -> None:
+    pyapp.save({"w": pyapp.from_numpy(values()), "half": pyapp.from_numpy(values(1)).half()}, path)
+
+
+WRITERS = {"m.safetensors": safetensors, "m.gguf": gguf, "m.bin": llama2c, "m.pt": pytorch}
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -66,6 +71,28 @@ def test_mapped_and_copied_tensors_are_equal(tmp_path: Path, name: str) -> None:
             assert ours.dtype is theirs.dtype and ours.shape == theirs.shape
             assert quant.dequantize(ours).tolist() == quant.dequantize(theirs).tolist()
         assert True in owners
+
+
+def test_pytorchs_tensors_are_read_where_they_cannot_be_mapped(tmp_path: Path) -> None:
+    """Two that share a storage, one in another order, one that is compressed."""
+    w = pyapp.from_numpy(values())
+    pyapp.save({"one": w, "other": w, "turned": pyapp.from_numpy(values(1)).T}, tmp_path / "shared.pt")
+    with open_checkpoint(tmp_path / "shared.pt") as file:
+        read = {name: file.read(name) for name in file.tensors}
+    assert all(tensor.storage.owner is None for tensor in read.values())
+    with pyapp.no_grad():
+        read["one"].zero_()
+    np.testing.assert_array_equal(read["other"].numpy(), values())
+    np.testing.assert_array_equal(read["turned"].numpy(), values(1).T)
+    pyapp.save({"w": w}, tmp_path / "stored.pt")
+    deflated = tmp_path / "deflated.pt"
+    with zipfile.ZipFile(tmp_path / "stored.pt") as old, zipfile.ZipFile(deflated, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    with open_checkpoint(deflated) as file:
+        found = file.read("w")
+    assert found.storage.owner is None
+    np.testing.assert_array_equal(found.numpy(), values())
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -3,7 +3,8 @@
 The steps are: the best scale of each run; the block's scale of these scales; the numbers, with the rounded scales; then
 least squares for the block's scales again. The error is at most that of llama.cpp's quantiser.
 
-In this package a *number* is a quantised value: a small whole number, stored in a few bits.
+In this package a *number* is a quantised value: a small whole number, stored in a few bits. search.py says what is
+*turned*.
 """
 
 from __future__ import annotations
@@ -12,21 +13,32 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ..lazy import np
 from .layout import gather
-from .search import affine_scale, divide, extremes, nearest, solve_pair, symmetric_scale
+from .search import (
+    affine_scale,
+    divide,
+    extremes,
+    in_blocks,
+    nearest,
+    not_negative,
+    solve_pair,
+    sum_of_blocks,
+    sum_of_runs,
+    symmetric_scale,
+    turned,
+)
 
 if TYPE_CHECKING:
     from .layout import Array
 
-BLOCK = 256
-
 
 def weights(x: Array, importance: Array | None, power: int) -> Array:
-    """The weight (n, 256) of the squared error of each value in x (n, 256). It grows with |x| to the given power, 1 or
-    2, plus a term for the whole block. With importance (n, 256) it is importance * sqrt(x² + 2 * mean(x²))."""
-    mean = np.square(x).mean(axis=1, keepdims=True)
+    """The weight of the squared error of each value in x (turned). It grows with |x| to the given power, 1 or 2, plus a
+    term for the whole block. With importance (turned) it is importance * sqrt(x² + 2 * mean(x²))."""
+    squares = np.square(x)
+    mean = sum_of_blocks(squares) / np.float32(x.size // x.shape[1])
     if importance is not None:
-        return importance * np.sqrt(2 * mean + np.square(x))
-    return np.abs(x) + np.sqrt(mean) if power == 1 else np.square(x) + np.float32(0.1) * mean
+        return importance * np.sqrt(2 * mean + squares)
+    return np.abs(x) + np.sqrt(mean) if power == 1 else squares + np.float32(0.1) * mean
 
 
 def half(x: Array) -> Array:
@@ -35,38 +47,38 @@ def half(x: Array) -> Array:
 
 
 def affine_block(
-    x: Array, weight: Array, runs: int, levels: int, scale_levels: int, shifts: tuple[float, ...]
+    x: Array, importance: Array | None, runs: int, levels: int, scale_levels: int, shifts: tuple[float, ...]
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Quantises x (n, 256) so that value = d * scale * number - m * minimum.
 
     Returns d and m (n, 1), which are float16 values; scales and minimums (n, runs) in 0 .. scale_levels; numbers
     (n, 256) in 0 .. levels.
     """
-    table, table_weight = x.reshape(-1, BLOCK // runs), weight.reshape(-1, BLOCK // runs)
-    scale, minimum = (part.reshape(-1, runs) for part in affine_scale(table, table_weight, levels, shifts))
+    x, importance = turned(x, runs), None if importance is None else turned(importance, runs)
+    weight = weights(x, importance, 1)
+    scale, minimum = affine_scale(x, weight, levels, shifts)
     d = half(scale.max(axis=1, keepdims=True) / np.float32(scale_levels))
     m = half(minimum.max(axis=1, keepdims=True) / np.float32(scale_levels))
     scales = nearest(divide(scale, d), 0, scale_levels)
     minimums = nearest(divide(minimum, m), 0, scale_levels)
-    return _refine_affine(x, weight, (d, m, scales, minimums), levels, scale_levels)
+    d, m, scales, minimums, numbers = _refine_affine(x, weight, (d, m, scales, minimums), levels, scale_levels)
+    return d, m, scales, minimums, in_blocks(numbers)
 
 
 def _refine_affine(
     x: Array, weight: Array, start: tuple[Array, Array, Array, Array], levels: int, scale_levels: int
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Fits the scales and minimums of the runs, then d and m, by least squares for the current numbers, twice. Each
-    block keeps its best result."""
+    block keeps its best result. x, weight and numbers are turned."""
     best = _affine_numbers(x, weight, start, levels)
-    runs = start[2].shape[1]
     for _ in range(2):
         d, m, scales, minimums, numbers, _ = best
-        steps = d * numbers
-        pair = _fit(x, weight, steps, np.broadcast_to(-m, x.shape), runs)
+        pair = solve_pair(*(sum_of_runs(part) for part in _products(x, weight, d * numbers, -m)))
         scales, minimums = (nearest(part, 0, scale_levels) for part in pair)
         best = _choose(best, _affine_numbers(x, weight, (d, m, scales, minimums), levels))
         d, m, scales, minimums, numbers, _ = best
-        wide, low = (np.repeat(part, BLOCK // runs, axis=1) for part in (scales, minimums))
-        d, m = (half(np.maximum(part, 0)) for part in _fit(x, weight, wide * numbers, -low, 1))
+        pair = solve_pair(*(sum_of_blocks(part) for part in _products(x, weight, scales * numbers, -minimums)))
+        d, m = (half(not_negative(part)) for part in pair)
         best = _choose(best, _affine_numbers(x, weight, (d, m, scales, minimums), levels))
     return best[:5]
 
@@ -76,10 +88,9 @@ AffineFit: TypeAlias = "tuple[Array, Array, Array, Array, Array, Array]"
 
 def _affine_numbers(x: Array, weight: Array, scales: tuple[Array, Array, Array, Array], levels: int) -> AffineFit:
     """The four scales, the nearest numbers for these scales, and the weighted error of each block (n, 1)."""
-    run = BLOCK // scales[2].shape[1]
-    wide, low = np.repeat(scales[0] * scales[2], run, axis=1), np.repeat(scales[1] * scales[3], run, axis=1)
+    wide, low = scales[0] * scales[2], scales[1] * scales[3]
     numbers = nearest(divide(x + low, wide), 0, levels)
-    return (*scales, numbers, (weight * np.square(wide * numbers - low - x)).sum(axis=1, keepdims=True))
+    return (*scales, numbers, sum_of_blocks(weight * np.square(wide * numbers - low - x)))
 
 
 def _choose(old: AffineFit, new: AffineFit) -> AffineFit:
@@ -89,38 +100,39 @@ def _choose(old: AffineFit, new: AffineFit) -> AffineFit:
     return d, m, scales, minimums, numbers, error
 
 
-def _fit(x: Array, weight: Array, a: Array, b: Array, runs: int) -> tuple[Array, Array]:
-    """The factors (n, runs) of a and b (n, 256) whose weighted sum is nearest to x (n, 256), for each run."""
+def _products(x: Array, weight: Array, a: Array, b: Array) -> tuple[Array, ...]:
+    """The products of a, b and x (turned) that solve_pair takes sums of, each weighted. b may be that of whole runs or
+    blocks."""
     wa, wb = weight * a, weight * b
-    sums = [(p * q).reshape(len(x), runs, -1).sum(axis=2) for p, q in ((wa, a), (wa, b), (wb, b), (wa, x), (wb, x))]
-    return solve_pair(*sums)
+    return wa * a, wa * b, wb * b, wa * x, wb * x
 
 
 def symmetric_block(
-    x: Array, weight: Array, runs: int, lowest: int, scale_lowest: int, shifts: tuple[float, ...]
+    x: Array, importance: Array | None, runs: int, lowest: int, scale_lowest: int, shifts: tuple[float, ...]
 ) -> tuple[Array, Array, Array]:
     """Quantises x (n, 256) so that value = d * scale * number. Returns d (n, 1), which is a float16 value, scales
     (n, runs) and numbers (n, 256)."""
-    table, table_weight = x.reshape(-1, BLOCK // runs), weight.reshape(-1, BLOCK // runs)
-    scale = symmetric_scale(table, table_weight, lowest, -lowest - 1, shifts).reshape(-1, runs)
-    d = half(extremes(scale) / np.float32(scale_lowest))
+    x, importance = turned(x, runs), None if importance is None else turned(importance, runs)
+    weight = weights(x, importance, 2)
+    scale = symmetric_scale(x, weight, lowest, -lowest - 1, shifts)
+    d = half(extremes(scale, 1) / np.float32(scale_lowest))
     scales = nearest(divide(scale, d), scale_lowest, -scale_lowest - 1)
-    wide = np.repeat(scales, BLOCK // runs, axis=1)
 
     def numbers_of(d: Array) -> tuple[Array, Array]:
-        numbers = nearest(divide(x, d * wide), lowest, -lowest - 1)
-        return numbers, (weight * np.square(d * wide * numbers - x)).sum(axis=1, keepdims=True)
+        wide = d * scales
+        numbers = nearest(divide(x, wide), lowest, -lowest - 1)
+        return numbers, sum_of_blocks(weight * np.square(wide * numbers - x))
 
     numbers, error = numbers_of(d)
     for _ in range(2):
-        steps = wide * numbers
-        along, second = ((weight * steps * other).sum(axis=1, keepdims=True) for other in (x, steps))
-        new_d = half(divide(along, second))
+        steps = scales * numbers
+        scaled = weight * steps
+        new_d = half(divide(sum_of_blocks(scaled * x), sum_of_blocks(scaled * steps)))
         new_numbers, new_error = numbers_of(new_d)
         better = new_error < error
         d, error = np.where(better, new_d, d), np.where(better, new_error, error)
         numbers = np.where(better, new_numbers, numbers)
-    return d, scales, numbers
+    return d, scales, in_blocks(numbers)
 
 
 def steps(first: float, last: float, count: int) -> tuple[float, ...]:
@@ -132,7 +144,7 @@ def steps(first: float, last: float, count: int) -> tuple[float, ...]:
 
 
 def write_q2_k(x: Array, blocks: Array, importance: Array | None) -> None:
-    pack_q2_k(blocks, *affine_block(x, weights(x, importance, 1), 16, 3, 15, steps(-0.5, 1.0, 16)))
+    pack_q2_k(blocks, *affine_block(x, importance, 16, 3, 15, steps(-0.5, 1.0, 16)))
 
 
 def pack_q2_k(blocks: Array, d: Array, m: Array, scales: Array, minimums: Array, numbers: Array) -> None:
@@ -143,7 +155,7 @@ def pack_q2_k(blocks: Array, d: Array, m: Array, scales: Array, minimums: Array,
 
 
 def write_q3_k(x: Array, blocks: Array, importance: Array | None) -> None:
-    d, scales, numbers = symmetric_block(x, weights(x, importance, 2), 16, -4, -32, steps(-0.9, 0.9, 19))
+    d, scales, numbers = symmetric_block(x, importance, 16, -4, -32, steps(-0.9, 0.9, 19))
     blocks["d"] = d[:, 0]
     six_bits = (scales + 32).astype(np.uint8)
     blocks["scales"][:, :8] = gather(six_bits & np.uint8(15), 8, 4)
@@ -165,7 +177,7 @@ def pack_scales(scales: Array, minimums: Array) -> Array:
 
 
 def write_q4_k(x: Array, blocks: Array, importance: Array | None) -> None:
-    pack_q4_k(blocks, *affine_block(x, weights(x, importance, 1), 8, 15, 63, steps(-1.0, 1.0, 21)))
+    pack_q4_k(blocks, *affine_block(x, importance, 8, 15, 63, steps(-1.0, 1.0, 21)))
 
 
 def pack_q4_k(blocks: Array, d: Array, m: Array, scales: Array, minimums: Array, numbers: Array) -> None:
@@ -176,7 +188,7 @@ def pack_q4_k(blocks: Array, d: Array, m: Array, scales: Array, minimums: Array,
 
 
 def write_q5_k(x: Array, blocks: Array, importance: Array | None) -> None:
-    d, m, scales, minimums, numbers = affine_block(x, weights(x, importance, 1), 8, 31, 63, steps(-0.5, 1.0, 16))
+    d, m, scales, minimums, numbers = affine_block(x, importance, 8, 31, 63, steps(-0.5, 1.0, 16))
     blocks["d"], blocks["m"] = d[:, 0], m[:, 0]
     blocks["scales"] = pack_scales(scales, minimums)
     five_bits = numbers.astype(np.uint8)
@@ -185,7 +197,7 @@ def write_q5_k(x: Array, blocks: Array, importance: Array | None) -> None:
 
 
 def write_q6_k(x: Array, blocks: Array, importance: Array | None) -> None:
-    pack_q6_k(blocks, *symmetric_block(x, weights(x, importance, 2), 16, -32, -128, steps(-0.9, 0.9, 19)))
+    pack_q6_k(blocks, *symmetric_block(x, importance, 16, -32, -128, steps(-0.9, 0.9, 19)))
 
 
 def pack_q6_k(blocks: Array, d: Array, scales: Array, numbers: Array) -> None:
@@ -199,7 +211,7 @@ def pack_q6_k(blocks: Array, d: Array, scales: Array, numbers: Array) -> None:
 
 def write_q8_k(x: Array, blocks: Array, importance: Array | None) -> None:
     """Quantises activations: an f32 scale with which the extreme value becomes -127, and sums of 16 numbers."""
-    scale = extremes(x) / np.float32(-127)
+    scale = extremes(x, 1) / np.float32(-127)
     numbers = nearest(divide(x, scale), -127, 127)
     blocks["d"] = scale[:, 0]
     blocks["low"] = numbers.astype(np.int8)

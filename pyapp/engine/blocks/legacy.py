@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..lazy import np
 from .k_types import half, steps, weights
-from .search import affine_scale, divide, extremes, nearest, symmetric_scale
+from .search import affine_scale, divide, extremes, in_blocks, nearest, symmetric_scale, turned
 
 if TYPE_CHECKING:
     from .layout import Array
@@ -26,14 +26,16 @@ def _pack(numbers: Array, blocks: Array) -> None:
 
 def write_few_bits(values: Array, blocks: Array, levels: int) -> None:
     """Writes numbers of 4 or 5 bits (levels 16 or 32). In blocks without a minimum the value farthest from zero gets
-    the lowest number; in others the smallest value does."""
+    the lowest number; in others the smallest value does. Of equal values, and of 0 and -0, the first counts."""
     if "m" in blocks.dtype.names:
-        lowest = values.min(axis=1, keepdims=True)
-        scale = (values.max(axis=1, keepdims=True) - lowest) / np.float32(levels - 1)
+        lowest, highest = (
+            np.take_along_axis(values, place(values, axis=1, keepdims=True), axis=1) for place in (np.argmin, np.argmax)
+        )
+        scale = (highest - lowest) / np.float32(levels - 1)
         exact = (values - lowest) * _inverse(scale) + np.float32(0.5)
         blocks["m"] = lowest[:, 0]
     else:
-        scale = extremes(values) / np.float32(-levels // 2)
+        scale = extremes(values, 1) / np.float32(-levels // 2)
         exact = values * _inverse(scale) + np.float32(levels / 2 + 0.5)
     # The inverse of a tiny scale is infinite, and casts of infinities and NaN differ between machines.
     numbers = np.where(np.isfinite(exact), exact, np.float32(0)).clip(0, levels - 1).astype(np.uint8)
@@ -43,18 +45,19 @@ def write_few_bits(values: Array, blocks: Array, levels: int) -> None:
 
 def write_weighted(values: Array, blocks: Array, levels: int, importance: Array) -> None:
     """As write_few_bits, with the scales of the least error, weighted by importance (n, 32)."""
-    weight = weights(values, importance, 1)
+    x = turned(values, 1)
+    weight = weights(x, turned(importance, 1), 1)
     if "m" in blocks.dtype.names:
-        scale, minimum = affine_scale(values, weight, levels - 1, steps(-1.0, 1.0, 21))
+        scale, minimum = affine_scale(x, weight, levels - 1, steps(-1.0, 1.0, 21))
         scale, minimum = half(scale), half(minimum)
         blocks["m"] = -minimum[:, 0]
-        numbers = nearest(divide(values + minimum, scale), 0, levels - 1)
+        numbers = nearest(divide(x + minimum, scale), 0, levels - 1)
     else:
         middle = levels // 2
-        scale = half(symmetric_scale(values, weight, -middle, middle - 1, steps(-0.9, 0.9, 19)))
-        numbers = nearest(divide(values, scale), -middle, middle - 1) + middle
+        scale = half(symmetric_scale(x, weight, -middle, middle - 1, steps(-0.9, 0.9, 19)))
+        numbers = nearest(divide(x, scale), -middle, middle - 1) + middle
     blocks["d"] = scale[:, 0]
-    _pack(numbers.astype(np.uint8), blocks)
+    _pack(in_blocks(numbers).astype(np.uint8), blocks)
 
 
 def write_bytes(values: Array, blocks: Array) -> None:

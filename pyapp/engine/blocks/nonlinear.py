@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..lazy import np
 from .k_types import half, steps, weights
 from .layout import IQ4_VALUES, MXFP4_VALUES, gather
-from .search import divide, extremes, nearest
+from .search import divide, extremes, in_blocks, nearest, sum_of_blocks, sum_of_runs, turned
 
 if TYPE_CHECKING:
     from .layout import Array
@@ -28,44 +28,45 @@ def _closest(exact: Array) -> Array:
 
 
 def _best_scale(x: Array, weight: Array) -> Array:
-    """x (n, 32) → scales (n, 1) of the least weighted error. As search.symmetric_scale, with IQ4_VALUES as numbers."""
+    """The scales (n, runs) of the least weighted error of x (turned). As search.symmetric_scale, with IQ4_VALUES as
+    numbers."""
     whole = np.arange(-128, 128, dtype=np.float32)
     table = np.array(IQ4_VALUES, np.float32)[_closest(whole)]  # (256,): the value nearest to each whole number
-    extreme = extremes(x)
-    best, best_gain = np.zeros((len(x), 1), np.float32), np.zeros((len(x), 1), np.float32)
+    extreme = extremes(x, 0)[0]
+    best, best_gain = np.zeros_like(extreme), np.zeros_like(extreme)
     for target in TARGETS:
         near = nearest(x * divide(np.float32(target), extreme), -128, 127)
-        numbers = table[near.astype(np.int16) + 128]
-        along, second = ((weight * numbers * other).sum(axis=1, keepdims=True) for other in (x, numbers))
-        scale = divide(along, second)
+        scaled = weight * (numbers := table[near.astype(np.int16) + 128])
+        along = sum_of_runs(scaled * x)
+        scale = divide(along, sum_of_runs(scaled * numbers))
         better = scale * along > best_gain
         best, best_gain = np.where(better, scale, best), np.where(better, scale * along, best_gain)
     return best
 
 
 def write_iq4_nl(x: Array, blocks: Array, importance: Array | None) -> None:
-    scale = half(_best_scale(x, weights(x, importance, 2)))
-    numbers = _closest(divide(x, scale))
+    wide = turned(x, 1)
+    scale = half(_best_scale(wide, weights(wide, None if importance is None else turned(importance, 1), 2)))
     blocks["d"] = scale[:, 0]
-    blocks["low"] = gather(numbers, 16, 4)
+    blocks["low"] = gather(_closest(divide(x, scale)), 16, 4)
 
 
 def write_iq4_xs(x: Array, blocks: Array, importance: Array | None) -> None:
-    weight = weights(x, importance, 2)
-    scale = _best_scale(x.reshape(-1, 32), weight.reshape(-1, 32)).reshape(-1, 8)
-    d = half(extremes(scale) / np.float32(-32))
+    x = turned(x, 8)
+    weight = weights(x, None if importance is None else turned(importance, 8), 2)
+    scale = _best_scale(x, weight)
+    d = half(extremes(scale, 1) / np.float32(-32))
     scales = nearest(divide(scale, d), -32, 31)
-    wide = np.repeat(scales, 32, axis=1)
     table = np.array(IQ4_VALUES, np.float32)
     for _ in range(2):  # fit d again by least squares
-        numbers = table[_closest(divide(x, d * wide))] * wide
-        along, second = ((weight * numbers * other).sum(axis=1, keepdims=True) for other in (x, numbers))
-        d = half(divide(along, second))
+        numbers = table[_closest(divide(x, d * scales))] * scales
+        scaled = weight * numbers
+        d = half(divide(sum_of_blocks(scaled * x), sum_of_blocks(scaled * numbers)))
     six_bits = (scales + 32).astype(np.uint8)
     blocks["d"] = d[:, 0]
     blocks["scales_low"] = gather(six_bits & np.uint8(15), 1, 4)
     blocks["scales_high"] = gather(six_bits >> np.uint8(4), 1, 2)
-    blocks["low"] = gather(_closest(divide(x, d * wide)), 16, 4)
+    blocks["low"] = gather(in_blocks(_closest(divide(x, d * scales))), 16, 4)
 
 
 def write_mxfp4(x: Array, blocks: Array) -> None:

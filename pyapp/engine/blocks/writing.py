@@ -6,7 +6,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ..launch import KERNELS
 from ..lazy import np
+from ..native import IN_BROWSER
+from ..tensor import adopt_array
 from .layout import BLOCK_TYPES, GgmlBlocks, block_bytes, block_type
 
 if TYPE_CHECKING:
@@ -68,20 +71,38 @@ def quantize_blocks(values: Any, kind: str, importance: Any = None) -> GgmlBlock
         raise ValueError(f"cannot quantize to {kind}; use one of {', '.join(QUANTIZABLE)}")
     array = np.ascontiguousarray(values, np.float32)
     shape = tuple(int(size) for size in np.shape(values))
-    block_bytes(kind, shape)
+    nbytes = block_bytes(kind, shape)
     if not np.isfinite(array).all():
         raise ValueError(f"cannot quantize NaN or infinite values to {kind}")
+    weights = None if importance is None else _importance(importance, shape[-1])
+    result = np.empty(nbytes, np.uint8)
+    write = write_by_definition if IN_BROWSER else write_by_kernel
+    write(array.reshape(array.size // max(shape[-1], 1), shape[-1]), kind, weights, result)
+    return GgmlBlocks(kind, shape, result.tobytes())
+
+
+def write_by_kernel(x: Array, kind: str, importance: Array | None, result: Array) -> None:
+    """Fills `result`, uint8, with the blocks of x (rows, columns), float32 and finite. The page does not have the
+    kernel."""
+    rows, columns = x.shape
+    weights = None if importance is None else adopt_array(importance)
+    KERNELS["quantize_blocks"].launch(
+        x.size >> 3, adopt_array(result), adopt_array(x), weights, rows, columns, BLOCK_TYPES[kind].code
+    )
+
+
+def write_by_definition(x: Array, kind: str, importance: Array | None, result: Array) -> None:
+    """The same in NumPy, with the same bits."""
     block, write = block_type(kind), _writers()[kind]
-    weights = None if importance is None else _importance(importance, shape[-1]).reshape(-1, block.values)
-    table = array.reshape(-1, block.values)
-    result = np.zeros(len(table), np.dtype(list(block.fields)))
+    weights = None if importance is None else importance.reshape(-1, block.values)
+    table, blocks = x.reshape(-1, block.values), result.view(np.dtype(list(block.fields)))
+    blocks[...] = np.zeros((), blocks.dtype)
     step = CHUNK // block.values
     with np.errstate(all="ignore"):
         for start in range(0, len(table), step):
             part = table[start : start + step]
             rows = None if weights is None else weights[np.arange(start, start + len(part)) % len(weights)]
-            write(part, result[start : start + step], rows)
-    return GgmlBlocks(kind, shape, result.tobytes())
+            write(part, blocks[start : start + step], rows)
 
 
 def _importance(importance: Any, columns: int) -> Array:

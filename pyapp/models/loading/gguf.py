@@ -8,7 +8,7 @@ convert_hf_to_gguf.py of https://github.com/ggml-org/llama.cpp.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, fields
 from functools import partial
 from math import log
@@ -428,12 +428,17 @@ class AsGguf(Checkpoint):
         return value if device is None else value.to(device)
 
     def read_bytes(self, name: str) -> bytes | memoryview:
+        return b"".join(self.read_pieces(name, max(self.tensors[name].nbytes, 1)))
+
+    def read_pieces(self, name: str, size: int) -> Iterator[bytes | memoryview]:
         value = self._read_by[name]()
         if value.dtype.is_quantized:
-            return memoryview(quant.to_blocks(value).data).cast("B")
-        value = value.contiguous()
-        begin = value.offset * value.dtype.itemsize
-        return bytes(value.storage.read(begin, value.numel() * value.dtype.itemsize))
+            data = memoryview(quant.to_blocks(value).data).cast("B")
+        else:
+            value = value.contiguous()  # it keeps the memory that the pieces show
+            begin = value.offset * value.dtype.itemsize
+            data = value.storage.bytes_view()[begin : begin + value.nbytes]
+        yield from (data[first : first + size] for first in range(0, len(data), size))
 
 
 def _title(file: str) -> str:

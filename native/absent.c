@@ -1,0 +1,21 @@
+/* The kernels that the page's libraries have no room for: they are downloaded. Each does nothing with nothing, which its
+ * first dim says, and refuses all else; Python computes it otherwise there. */
+#include "simd.h"
+
+#if defined(__wasm__)
+#define QUOTED(name) #name
+#define NAME_OF(name) QUOTED(name)
+#define ABSENT(name) int SUFFIXED(name)(const launch *, int, int) __attribute__((alias(NAME_OF(SUFFIXED(absent)))));
+
+int SUFFIXED(absent)(const launch *record, int worker, int workers)
+{
+    return record->dims[quantize_blocks_rows] ? KERNEL_BAD_ARGUMENT : KERNEL_OK; /* the first dim of each */
+}
+ABSENT(pack_convolution_f32)
+ABSENT(convolution_channels_last_f32)
+ABSENT(depthwise_channels_last_f32)
+ABSENT(expanded_depthwise_channels_last_f32)
+ABSENT(pool_channels_last_f32)
+ABSENT(quantize_blocks)
+ABSENT(find_not_finite)
+#endif
