@@ -130,8 +130,11 @@ def _has_layers(values: Any) -> bool:
 
 
 def own_weights(layer: Layer) -> list[tuple[Tensor, Tensor]]:
-    """(weight, what the file has for it) of this layer itself: those that can be trained, then the others."""
+    """(weight, what the file has for it) of this layer itself: those that can be trained, then the others; of quantised
+    layers in the order that they have in files."""
     every = [(w, w.detach()) for w in layer.weights] if isinstance(layer, ModuleLayer) else layer.stored_weights()
+    if layer.stored_in_order:
+        return every
     return sorted(every, key=lambda pair: not getattr(pair[0], "is_parameter", False))
 
 

@@ -4,6 +4,8 @@ predict.
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from ..train.callbacks import CallbackList, History
 from ..train.floats import floatx
 from ..train.metrics import Mean, Metric
 from ..train.progress import ProgressBar
-from . import optimizers, saving
+from . import optimizers, quantizers, saving
 from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of
 from .core import (
     Call,
@@ -269,6 +271,28 @@ class Model(Layer):
         if type(self).build is not Model.build:
             super()._build_for(inputs)
         self.built = True
+
+    def quantize(self, mode: Any = None, config: Any = None, filters: Any = None, *, type_check: bool = True) -> None:
+        """Quantises the layers inside that can be: to "int8" or "int4" numbers, or for training in "float8"; `config`
+        says how (see `keras.quantizers`). `filters` chooses layers: a regular expression that their names contain, a
+        list of them, or a function of a layer. Layers that cannot be quantised stay as they are, and a warning names
+        them. A compiled model is to be compiled again. ValueError for a layer that is not built or is quantised."""
+        config = quantizers.resolved(mode, config)
+        left: list[str] = []
+        chosen = 0
+        for layer in (module for module in self.modules() if isinstance(module, Layer)):
+            inside = any(isinstance(other, Layer) for other in layer._modules.values())
+            if inside or layer is self or not _is_chosen(layer, filters):
+                continue
+            try:
+                layer.quantize(config=config, type_check=type_check)
+                chosen += 1
+            except NotImplementedError:
+                left += [layer.name] if layer.weights else []
+        if left:
+            warnings.warn(f"{self.name}: not quantised to {config.mode}: {', '.join(left)}", stacklevel=2)
+        if chosen and self.compiled:
+            self._steps.clear()
 
     # -- compile
 
@@ -891,6 +915,17 @@ def _of_dtype(value: Any, symbol: KerasTensor) -> Any:
     if not isinstance(value, Tensor) or value.dtype.name == symbol.dtype or symbol.dtype == "string":
         return value
     return set_mask(value.to(symbol.dtype), mask_of(value))
+
+
+def _is_chosen(layer: Layer, filters: Any) -> bool:
+    """Whether the filters of `quantize` take a layer."""
+    if filters is None:
+        return True
+    if isinstance(filters, (str, list, tuple)):
+        return any(re.search(one, layer.name) for one in ([filters] if isinstance(filters, str) else filters))
+    if callable(filters):
+        return bool(filters(layer))
+    raise ValueError(f"quantize: filters are regular expressions or a function of a layer, not {filters!r:.60}")
 
 
 def _single(tensors: Any) -> Any:
