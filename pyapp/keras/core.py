@@ -310,6 +310,7 @@ class Layer(Configured, Module):
     converted: Mapping[str, Callable[[Any], Any]] = {}  # attributes that may be written as arguments of their names are
     input_spec: Any = None  # an InputSpec, or one for each of the first argument's tensors
     quantization_modes: tuple[str, ...] = ()  # what `quantize` takes
+    makes_masks = False  # whether a class of a user's own has a `compute_mask`: it is asked without a mask too
     stored_in_order = False  # whether `stored_weights` has the order of Keras' files
 
     def __init__(
@@ -335,6 +336,7 @@ class Layer(Configured, Module):
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
+        cls.makes_masks = not cls.compute_mask.__module__.startswith("pyapp.")
         if "build" in cls.__dict__:
             cls.build = _within_scope(cls.build)  # type: ignore[method-assign]
 
@@ -602,6 +604,25 @@ class Layer(Configured, Module):
     def weights_were_read(self) -> None:
         """Called when `stored_weights` were read from a file."""
 
+    def save_own_variables(self, store: Any) -> None:
+        """Puts into a dict, by name, what Keras' files have of this layer itself: its weights as "0", "1", …. A layer
+        may write more, or other things, with a `load_own_variables` of its own."""
+        for number, (_, value) in enumerate(self.stored_weights()):
+            store[str(number)] = value.numpy()
+
+    def load_own_variables(self, store: Any) -> None:
+        """Reads what `save_own_variables` wrote. ValueError where the number of weights or a shape differs."""
+        own = [weight for weight, _ in self.stored_weights()]
+        if len(store) != len(own):
+            raise ValueError(f"layer {self.name} has {len(own)} weights, the file {len(store)}")
+        for number, weight in enumerate(own):
+            value = ops.as_tensor(store[str(number)])
+            if value.shape != weight.shape:
+                raise ValueError(f"layer {self.name}: weight {number} is {weight.shape}, got {value.shape}")
+            with no_grad():
+                weight.copy_(value)
+        self.weights_were_read()
+
     def count_params(self) -> int:
         """The number of elements of all weights."""
         return sum(w.numel() for w in self.weights)
@@ -695,7 +716,7 @@ class Layer(Configured, Module):
             _thread.scope = scope
             if outermost:
                 _thread.inside = False
-        if masks is not None:
+        if masks is not None or self.makes_masks:
             self._pass_masks(args[0] if args else next(iter(kwargs.values())), outputs, masks)
         if self.activity_regularizer is not None:
             for output in flatten(outputs):

@@ -506,8 +506,10 @@ class Reading:
         return found
 
     def _build(self, layer: Any, given: Mapping[str, Any]) -> None:
-        """Makes the weights of a subclass, for the shapes that the file says."""
+        """Makes the weights of a subclass, for the shapes that the file says, or of a layer that does it by itself."""
         known = given.get("build_config")
+        if hasattr(layer, "build_from_config") and not layer.built and isinstance(known, Mapping):
+            layer.build_from_config(dict(known))
         if not isinstance(layer, CLASSES["Model"]) or layer.built or not isinstance(known, Mapping):
             return
         if "inputs" in known:  # written here, with the dtypes

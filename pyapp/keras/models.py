@@ -20,7 +20,7 @@ from ..train.floats import floatx
 from ..train.metrics import Mean, Metric
 from ..train.progress import ProgressBar
 from . import optimizers, quantizers, saving
-from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of
+from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of, weights_of_outputs
 from .core import (
     Call,
     Function,
@@ -369,9 +369,7 @@ class Model(Layer):
             total, found = self._compiled_loss(
                 self._compiled_loss.labels(y),
                 outputs,
-                parts_of(sample_weight, names)
-                if isinstance(sample_weight, (Mapping, list, tuple))
-                else [sample_weight] * len(names),
+                weights_of_outputs(sample_weight, names),
             )
             values = [value for value in found if value is not None]
             for tracker, value in zip(self._output_trackers, values, strict=False):
@@ -384,7 +382,8 @@ class Model(Layer):
 
     def _forward(self, x: Any, y: Any, sample_weight: Any, training: bool) -> tuple[Any, Tensor]:
         self.clear_losses()
-        y_pred = self(x, training=training)
+        # As in Keras: a `call` without the argument `training` runs its layers as in evaluation.
+        y_pred = self(x, training=training) if "training" in arguments_of(type(self).call) else self(x)
         # A compute_loss of one's own may lack `training`.
         more = {"training": training} if "training" in arguments_of(type(self).compute_loss) else {}
         loss = self.compute_loss(x, y, y_pred, sample_weight, **more)
@@ -402,12 +401,10 @@ class Model(Layer):
         if self._compiled_metrics is None:
             self._prepare(y_pred)
         assert self._compiled_metrics is not None
-        count = len(outputs)
-        weights = sample_weight if isinstance(sample_weight, (list, tuple)) else [sample_weight] * count
         if y is not None:
-            compiled = self._compiled_loss
-            labels = parts_of(y, self._compiled_metrics.names) if compiled is None else compiled.labels(y)
-            self._compiled_metrics.update(labels, outputs, list(weights))
+            compiled, names = self._compiled_loss, self._compiled_metrics.names
+            labels = parts_of(y, names) if compiled is None else compiled.labels(y)
+            self._compiled_metrics.update(labels, outputs, weights_of_outputs(sample_weight, names))
 
     def _train_step(self, x: Any, y: Any, sample_weight: Any) -> None:
         for weight in self.trainable_weights:
@@ -644,6 +641,11 @@ class Model(Layer):
         wanted = steps or batches.count()
         return most if wanted is None else min(wanted, most)
 
+    def _listeners(self, callbacks: Any, steps: int | None, verbose: Any) -> CallbackList:
+        """The callbacks of one pass."""
+        params = {"verbose": 1 if verbose == "auto" else verbose, "epochs": 1, "steps": steps}
+        return CallbackList(_listed(callbacks), self, params)
+
     def evaluate(
         self, x: Any = None, y: Any = None, batch_size: int | None = None, verbose: Any = "auto",
         sample_weight: Any = None, steps: int | None = None, callbacks: Any = None, return_dict: bool = False,
@@ -653,7 +655,7 @@ class Model(Layer):
         self._must_be_compiled()
         batches = batches_of(x, y, sample_weight, batch_size)
         steps = self._limited(steps, batches)
-        listeners = CallbackList(_listed(callbacks), self, {"steps": steps or batches.count()})
+        listeners = self._listeners(callbacks, steps or batches.count(), verbose)
         logs, _ = loops.evaluate(self, batches, listeners, steps, verbose=1 if verbose == "auto" else int(verbose))
         if return_dict:
             return logs
@@ -670,7 +672,7 @@ class Model(Layer):
         """The outputs for data, as NumPy arrays."""
         batches = batches_of(x, batch_size=batch_size)
         steps = self._limited(steps, batches)
-        listeners = CallbackList(_listed(callbacks), self, {"steps": steps or batches.count()})
+        listeners = self._listeners(callbacks, steps or batches.count(), verbose)
         listeners.tell("on_predict_begin")
         bar = ProgressBar(steps or batches.count(), 1 if verbose == "auto" else int(verbose))
         found: list[list[Any]] = []

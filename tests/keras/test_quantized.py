@@ -131,7 +131,8 @@ def test_int8_products_are_exact() -> None:
 def test_the_packed_matrix_follows_the_weight() -> None:
     layer = layers.Dense(3, dtype="int8_from_float32")
     x = np.random.RandomState(0).randn(2, 5).astype("float32")
-    assert not layer(x).detach().numpy().any() and layer.quantization_mode == "int8" and layer.kernel.dtype.name == "int8"
+    assert not layer(x).detach().numpy().any()
+    assert layer.quantization_mode == layer.kernel.dtype.name == "int8"
     layer.kernel.assign(np.full((5, 3), 2, "int8"))
     first = layer(x).detach().numpy()
     assert first.any()
