@@ -105,7 +105,7 @@ def describe(layer: Any, first: bool = True) -> dict[str, Any]:
             shapes = _shapes(inputs)
             made["build_config"] = {"input_shape": shapes, "inputs": inputs}
     if first and getattr(layer, "compiled", False):
-        made["compile_config"] = _compile_config(layer)
+        made["compile_config"] = compile_config(layer)
     return made
 
 
@@ -278,7 +278,8 @@ def _operation(call: Call) -> tuple[dict[str, Any], tuple[Any, ...], dict[str, A
     return made, args, kwargs
 
 
-def _compile_config(model: Any) -> dict[str, Any]:
+def compile_config(model: Any) -> dict[str, Any]:
+    """What a model was compiled with, as Keras' JSON. TypeError for what a file cannot describe."""
     given = model._must_be_compiled()
 
     def written(value: Any) -> Any:

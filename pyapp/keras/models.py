@@ -36,6 +36,7 @@ from .core import (
     training_mode,
     weights_of,
 )
+from .keras_configs import Reading, compile_config
 from .masking import mask_of, set_mask
 from .settings import SETTINGS
 
@@ -325,6 +326,14 @@ class Model(Layer):
         self._steps: dict[Any, Compiled] = {}
         self._steps_of = id(self)  # whose weights they change: a copy of the model has another
         self._last_logs: dict[str, Any] | None = None
+
+    def get_compile_config(self) -> dict[str, Any]:
+        """What `compile` was given, as JSON values."""
+        return compile_config(self)
+
+    def compile_from_config(self, config: Mapping[str, Any]) -> None:
+        """Compiles the model as `get_compile_config` says, here or in Keras. FileFormatError where that fails."""
+        Reading("compile_from_config").compile(self, config)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy has, and a pickle: all but the captured steps, which change the weights of this model."""

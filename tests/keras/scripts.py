@@ -2192,3 +2192,23 @@ def what_callbacks_are_told(keras: Any) -> Any:
     model.predict(x, verbose=0, batch_size=4, callbacks=[Listener()])
     model.evaluate(x, y, verbose=0, callbacks=[Listener()])
     return [told, history]
+
+
+@script
+def what_a_model_is_compiled_with(keras: Any) -> Any:
+    x, y = numbers(20, 5, 3)
+    labels = keras.utils.to_categorical(y, 3)
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(4, "relu"), keras.layers.Dense(3, "softmax")])
+    start(model)
+    rate = keras.optimizers.schedules.ExponentialDecay(0.02, 3, 0.9)
+    model.compile(keras.optimizers.Adam(rate, amsgrad=True), "categorical_crossentropy", metrics=["accuracy", "AUC"])
+    weights = {0: 1.0, 1: 2.0, 2: 0.5}
+    history = model.fit(
+        x, labels, epochs=4, initial_epoch=2, batch_size=6, class_weight=weights, validation_split=0.2,
+        validation_batch_size=2, validation_freq=2, shuffle=False, verbose=0,
+    )  # fmt: skip
+    again = keras.Sequential.from_config(model.get_config())
+    again.set_weights(model.get_weights())
+    again.compile_from_config(model.get_compile_config())
+    found = [history.history, history.epoch, again.evaluate(x, labels, verbose=0, return_dict=True)]
+    return [*found, fitted(again, x, labels, epochs=2)]
