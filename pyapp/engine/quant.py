@@ -175,6 +175,19 @@ def from_groups(quants: Any, scales: Any, shape: Sequence[int], group: int, devi
     return result
 
 
+def pack_int8(values: Tensor) -> Tensor:
+    """Packs int8 values (N, K) as a q8_group matrix whose scales are all 1, for `int8_linear`."""
+    rows, columns = _matrix(values.shape, "pack_int8")
+    if values.dtype is not _dtype.int8:
+        raise TypeError(f"pack_int8: takes int8, not {values.dtype}")
+    result = empty((rows, columns), _dtype.q8_group, values.device)
+    scale = _on_device(np.ones(1, np.float32), values.device)
+    KERNELS["pack_q8_group"].launch(
+        rows * columns >> 10, result, values.contiguous(), scale, rows, columns, max(rows * columns, 1)
+    )
+    return result
+
+
 def quantize(x: Tensor, dtype: DType | str = "q8_0", importance: Any = None) -> Tensor:
     """Quantises a matrix to one of GGML's block types, some rows at a time. `importance` (columns,) weights the errors
     of the columns (llama.cpp's imatrix). ValueError for other types and shapes, and for NaN and infinite values, which

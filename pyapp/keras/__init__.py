@@ -26,6 +26,7 @@ from . import (
     models,
     ops,
     optimizers,
+    quantizers,
     random,
     regularizers,
     saving,
@@ -40,6 +41,7 @@ from .metrics import Metric
 from .models import Functional, Model, Sequential
 from .not_there import NOT_THERE
 from .optimizers import Optimizer
+from .quantizers import Quantizer
 from .regularizers import Regularizer
 from .variables import Variable
 
@@ -47,10 +49,10 @@ __version__ = "3.15.1"
 
 __all__ = [
     "DTypePolicy", "FloatDTypePolicy", "Functional", "Initializer", "Input", "InputSpec", "KerasTensor", "Layer",
-    "Loss", "Metric", "Model", "Optimizer", "Regularizer", "Sequential", "Variable", "activations", "backend",
-    "callbacks", "config", "constraints", "dtype_policies", "initializers", "layers", "losses", "metrics",
-    "mixed_precision", "models", "ops", "optimizers", "random", "regularizers", "saving", "tree", "utils",
-    "version",
+    "Loss", "Metric", "Model", "Optimizer", "Quantizer", "Regularizer", "Sequential", "Variable", "activations",
+    "backend", "callbacks", "config", "constraints", "dtype_policies", "initializers", "layers", "losses", "metrics",
+    "mixed_precision", "models", "ops", "optimizers", "quantizers", "random", "regularizers", "saving", "tree",
+    "utils", "version",
 ]  # fmt: skip
 
 

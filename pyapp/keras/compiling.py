@@ -40,6 +40,13 @@ def parts_of(structure: Any, names: list[str]) -> list[Any]:
     return list(structure) if isinstance(structure, (list, tuple)) else [structure]
 
 
+def weights_of_outputs(sample_weight: Any, names: list[str]) -> list[Any]:
+    """The weights of the examples for each output; one array is for all."""
+    if isinstance(sample_weight, (Mapping, list, tuple)):
+        return parts_of(sample_weight, names)
+    return [sample_weight] * len(names)
+
+
 class CompiledLoss:
     """The sum of the outputs' losses, each times its weight."""
 
@@ -143,8 +150,7 @@ class CompiledMetrics:
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Takes a batch, for a `train_step` of one's own."""
         names = self.names
-        weights = sample_weight if isinstance(sample_weight, (list, tuple)) else [sample_weight] * len(names)
-        self.update(parts_of(y_true, names), flatten(y_pred), list(weights))
+        self.update(parts_of(y_true, names), flatten(y_pred), weights_of_outputs(sample_weight, names))
 
     def result(self) -> dict[str, Any]:
         """The numbers so far, by name."""

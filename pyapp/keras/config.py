@@ -63,7 +63,7 @@ def set_image_data_format(data_format: str) -> None:
 
 def dtype_policy() -> dtype_policies.DTypePolicy:
     """The dtypes of weights and computation of layers that are given no `dtype`."""
-    return dtype_policies.DTypePolicy()
+    return dtype_policies.get(None)
 
 
 def set_dtype_policy(policy: Any) -> None:

@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 from ..engine import DType, Tensor, no_grad, ops
 from ..engine.dtype import as_dtype
@@ -27,7 +27,7 @@ from ..train.names import clear_names, unique_name
 from ..train.variable import Variable, as_variable
 from . import constraints, dtype_policies, initializers, regularizers
 from .collections import LayerDict, LayerList, tracked
-from .dtype_policies import DTypePolicy, DTypePolicyMap
+from .dtype_policies import DTypePolicy, DTypePolicyMap, QuantizedDTypePolicy
 from .lookup import Configured, registered
 from .masking import mask_of, set_mask
 from .settings import SETTINGS
@@ -309,6 +309,9 @@ class Layer(Configured, Module):
     supports_masking = False
     converted: Mapping[str, Callable[[Any], Any]] = {}  # attributes that may be written as arguments of their names are
     input_spec: Any = None  # an InputSpec, or one for each of the first argument's tensors
+    quantization_modes: tuple[str, ...] = ()  # what `quantize` takes
+    makes_masks = False  # whether a class of a user's own has a `compute_mask`: it is asked without a mask too
+    stored_in_order = False  # whether `stored_weights` has the order of Keras' files
 
     def __init__(
         self, *, activity_regularizer: Any = None, trainable: bool = True, dtype: Any = None, autocast: bool = True,
@@ -333,6 +336,7 @@ class Layer(Configured, Module):
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
+        cls.makes_masks = not cls.compute_mask.__module__.startswith("pyapp.")
         if "build" in cls.__dict__:
             cls.build = _within_scope(cls.build)  # type: ignore[method-assign]
 
@@ -370,7 +374,12 @@ class Layer(Configured, Module):
 
     @dtype_policy.setter
     def dtype_policy(self, value: Any) -> None:
-        policy = dtype_policies.get(value)
+        self._set_policy(dtype_policies.get(value))
+        mode = self.quantization_mode if self.built else None
+        if mode is not None:
+            self.quantize_by_policy(mode)
+
+    def _set_policy(self, policy: DTypePolicy) -> None:
         object.__setattr__(self, "_dtype_policy", policy)
         compute, variable = as_dtype(policy.compute_dtype), as_dtype(policy.variable_dtype)
         several = isinstance(policy, DTypePolicyMap)
@@ -390,7 +399,11 @@ class Layer(Configured, Module):
         return self.dtype_policy.compute_dtype
 
     input_dtype = compute_dtype
-    quantization_mode = None
+
+    @property
+    def quantization_mode(self) -> str | None:
+        """How the weights are quantised: int8, int4, float8, or None."""
+        return self.dtype_policy.quantization_mode
 
     def _computes_in(self) -> DType:
         found: DType | None = self._compute_dtype
@@ -444,6 +457,11 @@ class Layer(Configured, Module):
         dtype always. `aggregation`, for several replicas, has no effect: there is one."""
         if overwrite_with_gradient:
             raise NotImplementedError(f"{self.name}: no weight is overwritten with its gradient; use assign")
+        if self.quantization_mode is not None and not self.quantization_modes:
+            raise NotImplementedError(
+                f"layer {self.name} ({type(self).__name__}) has the policy {self.dtype_policy.name}, but it cannot be "
+                "quantised: give it another dtype, such as float32"
+            )
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         for size in shape:
             if not isinstance(size, int) or size < 0:
@@ -586,16 +604,39 @@ class Layer(Configured, Module):
     def weights_were_read(self) -> None:
         """Called when `stored_weights` were read from a file."""
 
+    def save_own_variables(self, store: Any) -> None:
+        """Puts into a dict, by name, what Keras' files have of this layer itself: its weights as "0", "1", …. A layer
+        may write more, or other things, with a `load_own_variables` of its own."""
+        for number, (_, value) in enumerate(self.stored_weights()):
+            store[str(number)] = value.numpy()
+
+    def load_own_variables(self, store: Any) -> None:
+        """Reads what `save_own_variables` wrote. ValueError where the number of weights or a shape differs."""
+        own = [weight for weight, _ in self.stored_weights()]
+        if len(store) != len(own):
+            raise ValueError(f"layer {self.name} has {len(own)} weights, the file {len(store)}")
+        for number, weight in enumerate(own):
+            value = ops.as_tensor(store[str(number)])
+            if value.shape != weight.shape:
+                raise ValueError(f"layer {self.name}: weight {number} is {weight.shape}, got {value.shape}")
+            with no_grad():
+                weight.copy_(value)
+        self.weights_were_read()
+
     def count_params(self) -> int:
         """The number of elements of all weights."""
         return sum(w.numel() for w in self.weights)
 
-    def quantize(self, mode: Any = None, **_: Any) -> NoReturn:
-        """NotImplementedError: the weights of Keras' layers are not quantised here."""
+    def quantize(self, mode: Any = None, config: Any = None, *, type_check: bool = True) -> None:
+        """NotImplementedError: a layer of this class cannot be quantised."""
         raise NotImplementedError(
-            f"{self.name}: Keras' layers are not quantised; `pyapp quantize` writes quantised weights for the models "
-            "of docs/models.md, and a policy such as mixed_bfloat16 computes in short floats"
+            f"layer {self.name} ({type(self).__name__}) cannot be quantised; Dense, EinsumDense, Embedding and "
+            "ReversibleEmbedding can"
         )
+
+    def quantize_by_policy(self, mode: str) -> None:
+        """Quantises the layer, which is built, as its new policy says."""
+        self.quantize(mode)
 
     # -- losses
 
@@ -675,7 +716,7 @@ class Layer(Configured, Module):
             _thread.scope = scope
             if outermost:
                 _thread.inside = False
-        if masks is not None:
+        if masks is not None or self.makes_masks:
             self._pass_masks(args[0] if args else next(iter(kwargs.values())), outputs, masks)
         if self.activity_regularizer is not None:
             for output in flatten(outputs):
@@ -808,7 +849,8 @@ class Layer(Configured, Module):
 
     def _written_policy(self) -> Any:
         policy = self._dtype_policy
-        return dtype_policies.serialize(policy) if isinstance(policy, DTypePolicyMap) else policy.name
+        named = not isinstance(policy, (DTypePolicyMap, QuantizedDTypePolicy))
+        return policy.name if named else dtype_policies.serialize(policy)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Any:

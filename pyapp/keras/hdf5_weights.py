@@ -130,8 +130,11 @@ def _has_layers(values: Any) -> bool:
 
 
 def own_weights(layer: Layer) -> list[tuple[Tensor, Tensor]]:
-    """(weight, what the file has for it) of this layer itself: those that can be trained, then the others."""
+    """(weight, what the file has for it) of this layer itself: those that can be trained, then the others; of quantised
+    layers in the order that they have in files."""
     every = [(w, w.detach()) for w in layer.weights] if isinstance(layer, ModuleLayer) else layer.stored_weights()
+    if layer.stored_in_order:
+        return every
     return sorted(every, key=lambda pair: not getattr(pair[0], "is_parameter", False))
 
 
@@ -145,11 +148,21 @@ def write_weights(model: Layer, optimizer: Any = None) -> bytes:
         for path, layer in layers_by_path(model):
             group = file.create_group("/".join((*path, "vars")))
             group.attrs["name"] = layer.name
+            if type(layer).save_own_variables is not Layer.save_own_variables:
+                own: dict[str, Any] = {}
+                layer.save_own_variables(own)
+                for name, value in own.items():
+                    group[str(name)] = _array(value)
+                continue
             for number, (_, value) in enumerate(own_weights(layer)):
                 group[str(number)] = value.numpy()
         if optimizer is not None:
             _write_optimizer(file, optimizer)
     return target.getvalue()
+
+
+def _array(value: Any) -> Any:
+    return value.detach().numpy() if isinstance(value, Tensor) else np.asarray(value)
 
 
 def _write_optimizer(file: Any, optimizer: Any) -> None:
@@ -272,6 +285,17 @@ class WeightsFile:
         except (OSError, RuntimeError, ValueError, TypeError) as error:
             raise FileFormatError(f"{self.where}: {group.name}/{name} cannot be read ({error!s:.100})") from error
 
+    def own(self, group: Any) -> dict[str, Any]:
+        """All arrays of a layer that reads them by itself. They are as large as the file says, not compressed."""
+        found: dict[str, Any] = {}
+        for name in [] if group is None else sorted(group):
+            self.shape(group, name)
+            dataset = group[name]
+            if dataset.id.get_storage_size() != dataset.nbytes:
+                raise FileFormatError(f"{self.where}: {group.name}/{name} is compressed, or has elements left out")
+            found[name] = self.read(group, name)
+        return found
+
     def label(self, group: Any) -> str | None:
         """The name of the layer whose weights a group has."""
         try:
@@ -287,7 +311,11 @@ def read_weights(model: Layer, file: WeightsFile, skip_mismatch: bool = False) -
     if not model.built:
         raise ValueError(f"{model.name} has no weights yet: call it, or build(input_shape), first")
     found: list[tuple[Tensor, Any, str]] = []
+    by_themselves: list[tuple[Layer, dict[str, Any]]] = []
     for path, layer in layers_by_path(model):
+        if type(layer).load_own_variables is not Layer.load_own_variables:
+            by_themselves.append((layer, file.own(file.group((*path, "vars")))))
+            continue
         weights = [weight for weight, _ in own_weights(layer)]
         if not weights:
             continue
@@ -319,6 +347,8 @@ def read_weights(model: Layer, file: WeightsFile, skip_mismatch: bool = False) -
         for weight, group, name in found:
             value = ops.as_tensor(np.ascontiguousarray(file.read(group, name)))
             weight.copy_(value.reshape(tuple(weight.shape)).to(weight.dtype))
+    for layer, values in by_themselves:
+        layer.load_own_variables(values)
     read = {id(weight) for weight, _, _ in found}
     for _, layer in layers_by_path(model):
         if any(id(weight) in read for weight, _ in own_weights(layer)):

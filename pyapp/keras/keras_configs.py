@@ -32,6 +32,7 @@ from . import (
     metrics,
     ops,
     optimizers,
+    quantizers,
     regularizers,
     schedules,
 )
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 _PARTS: dict[str, Any] = {  # keras.NAME
     "layers": layers, "initializers": initializers, "losses": losses, "metrics": metrics, "optimizers": optimizers,
     "regularizers": regularizers, "constraints": constraints, "schedules": schedules, "activations": activations,
+    "quantizers": quantizers,
 }  # fmt: skip
 _BY_KEY = {"initializer": initializers, "regularizer": regularizers, "constraint": constraints}
 _FIXED = {
@@ -58,6 +60,7 @@ _LACKING = {  # arguments that layers here have, and Keras' have not
 }  # fmt: skip
 _NAMES = {"GroupedQueryAttention": "GroupQueryAttention"}  # Keras' public names of classes that have another here
 _MODELS = ("Functional", "Model", "Sequential")
+_PLAIN_POLICIES = (dtype_policies.DTypePolicy, dtype_policies.FloatDTypePolicy)
 
 
 # -- objects to JSON
@@ -102,7 +105,7 @@ def describe(layer: Any, first: bool = True) -> dict[str, Any]:
             shapes = _shapes(inputs)
             made["build_config"] = {"input_shape": shapes, "inputs": inputs}
     if first and getattr(layer, "compiled", False):
-        made["compile_config"] = _compile_config(layer)
+        made["compile_config"] = compile_config(layer)
     return made
 
 
@@ -275,7 +278,8 @@ def _operation(call: Call) -> tuple[dict[str, Any], tuple[Any, ...], dict[str, A
     return made, args, kwargs
 
 
-def _compile_config(model: Any) -> dict[str, Any]:
+def compile_config(model: Any) -> dict[str, Any]:
+    """What a model was compiled with, as Keras' JSON. TypeError for what a file cannot describe."""
     given = model._must_be_compiled()
 
     def written(value: Any) -> Any:
@@ -341,9 +345,9 @@ class Reading:
                 found = dtype_policies.deserialize({"class_name": name, "config": config})
             except (*_UNFIT, NotImplementedError) as error:
                 raise self.problem(
-                    f"it has the dtype policy {name!r:.60} ({error!s:.100})", "Save a model that is not quantised"
+                    f"it has the dtype policy {name!r:.60} ({error!s:.100})", "Save a model without it"
                 ) from error
-            return found if name == "DTypePolicyMap" else found.name
+            return found.name if type(found) in _PLAIN_POLICIES else found
         kind = self.class_of(given, owner)
         number = given.get("shared_object_id")
         key = (kind, number)
@@ -479,7 +483,7 @@ class Reading:
             return [self._of_own(inner) for inner in value]
         if not isinstance(value, Mapping):
             return value
-        if value.get("class_name") in ("DTypePolicy", "FloatDTypePolicy", "DTypePolicyMap"):
+        if str(value.get("class_name")).endswith(("DTypePolicy", "DTypePolicyMap")) and "config" in value:
             return self.object(value)
         if "class_name" in value and "config" in value:
             try:
@@ -503,8 +507,10 @@ class Reading:
         return found
 
     def _build(self, layer: Any, given: Mapping[str, Any]) -> None:
-        """Makes the weights of a subclass, for the shapes that the file says."""
+        """Makes the weights of a subclass, for the shapes that the file says, or of a layer that does it by itself."""
         known = given.get("build_config")
+        if hasattr(layer, "build_from_config") and not layer.built and isinstance(known, Mapping):
+            layer.build_from_config(dict(known))
         if not isinstance(layer, CLASSES["Model"]) or layer.built or not isinstance(known, Mapping):
             return
         if "inputs" in known:  # written here, with the dtypes

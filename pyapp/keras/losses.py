@@ -316,10 +316,11 @@ def reduced(values: Tensor, sample_weight: Any, reduction: str | None) -> Tensor
     weights = None
     if sample_weight is not None:
         weights = ops.as_tensor(sample_weight).to(values.dtype).to(values.device)
-        if weights.ndim > values.ndim:
+        if weights.ndim > values.ndim > 0:
             weights = weights.reshape(weights.shape[: values.ndim])
-        weights = weights.reshape(weights.shape + (1,) * (values.ndim - weights.ndim))
-        values = values * weights
+        if values.ndim > weights.ndim:
+            weights = weights.reshape(weights.shape + (1,) * (values.ndim - weights.ndim))
+        values = values * weights  # a loss that is one number is taken for that of every example
     if reduction in ("none", None):
         return values
     if reduction == "sum":

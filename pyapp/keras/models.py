@@ -4,6 +4,8 @@ predict.
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,8 @@ from ..train.callbacks import CallbackList, History
 from ..train.floats import floatx
 from ..train.metrics import Mean, Metric
 from ..train.progress import ProgressBar
-from . import optimizers, saving
-from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of
+from . import optimizers, quantizers, saving
+from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of, weights_of_outputs
 from .core import (
     Call,
     Function,
@@ -34,6 +36,7 @@ from .core import (
     training_mode,
     weights_of,
 )
+from .keras_configs import Reading, compile_config
 from .masking import mask_of, set_mask
 from .settings import SETTINGS
 
@@ -270,6 +273,28 @@ class Model(Layer):
             super()._build_for(inputs)
         self.built = True
 
+    def quantize(self, mode: Any = None, config: Any = None, filters: Any = None, *, type_check: bool = True) -> None:
+        """Quantises the layers inside that can be: to "int8" or "int4" numbers, or for training in "float8"; `config`
+        says how (see `keras.quantizers`). `filters` chooses layers: a regular expression that their names contain, a
+        list of them, or a function of a layer. Layers that cannot be quantised stay as they are, and a warning names
+        them. A compiled model is to be compiled again. ValueError for a layer that is not built or is quantised."""
+        config = quantizers.resolved(mode, config)
+        left: list[str] = []
+        chosen = 0
+        for layer in (module for module in self.modules() if isinstance(module, Layer)):
+            inside = any(isinstance(other, Layer) for other in layer._modules.values())
+            if inside or layer is self or not _is_chosen(layer, filters):
+                continue
+            try:
+                layer.quantize(config=config, type_check=type_check)
+                chosen += 1
+            except NotImplementedError:
+                left += [layer.name] if layer.weights else []
+        if left:
+            warnings.warn(f"{self.name}: not quantised to {config.mode}: {', '.join(left)}", stacklevel=2)
+        if chosen and self.compiled:
+            self._steps.clear()
+
     # -- compile
 
     def compile(
@@ -301,6 +326,14 @@ class Model(Layer):
         self._steps: dict[Any, Compiled] = {}
         self._steps_of = id(self)  # whose weights they change: a copy of the model has another
         self._last_logs: dict[str, Any] | None = None
+
+    def get_compile_config(self) -> dict[str, Any]:
+        """What `compile` was given, as JSON values."""
+        return compile_config(self)
+
+    def compile_from_config(self, config: Mapping[str, Any]) -> None:
+        """Compiles the model as `get_compile_config` says, here or in Keras. FileFormatError where that fails."""
+        Reading("compile_from_config").compile(self, config)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy has, and a pickle: all but the captured steps, which change the weights of this model."""
@@ -345,9 +378,7 @@ class Model(Layer):
             total, found = self._compiled_loss(
                 self._compiled_loss.labels(y),
                 outputs,
-                parts_of(sample_weight, names)
-                if isinstance(sample_weight, (Mapping, list, tuple))
-                else [sample_weight] * len(names),
+                weights_of_outputs(sample_weight, names),
             )
             values = [value for value in found if value is not None]
             for tracker, value in zip(self._output_trackers, values, strict=False):
@@ -360,7 +391,8 @@ class Model(Layer):
 
     def _forward(self, x: Any, y: Any, sample_weight: Any, training: bool) -> tuple[Any, Tensor]:
         self.clear_losses()
-        y_pred = self(x, training=training)
+        # As in Keras: a `call` without the argument `training` runs its layers as in evaluation.
+        y_pred = self(x, training=training) if "training" in arguments_of(type(self).call) else self(x)
         # A compute_loss of one's own may lack `training`.
         more = {"training": training} if "training" in arguments_of(type(self).compute_loss) else {}
         loss = self.compute_loss(x, y, y_pred, sample_weight, **more)
@@ -378,12 +410,10 @@ class Model(Layer):
         if self._compiled_metrics is None:
             self._prepare(y_pred)
         assert self._compiled_metrics is not None
-        count = len(outputs)
-        weights = sample_weight if isinstance(sample_weight, (list, tuple)) else [sample_weight] * count
         if y is not None:
-            compiled = self._compiled_loss
-            labels = parts_of(y, self._compiled_metrics.names) if compiled is None else compiled.labels(y)
-            self._compiled_metrics.update(labels, outputs, list(weights))
+            compiled, names = self._compiled_loss, self._compiled_metrics.names
+            labels = parts_of(y, names) if compiled is None else compiled.labels(y)
+            self._compiled_metrics.update(labels, outputs, weights_of_outputs(sample_weight, names))
 
     def _train_step(self, x: Any, y: Any, sample_weight: Any) -> None:
         for weight in self.trainable_weights:
@@ -620,6 +650,11 @@ class Model(Layer):
         wanted = steps or batches.count()
         return most if wanted is None else min(wanted, most)
 
+    def _listeners(self, callbacks: Any, steps: int | None, verbose: Any) -> CallbackList:
+        """The callbacks of one pass."""
+        params = {"verbose": 1 if verbose == "auto" else verbose, "epochs": 1, "steps": steps}
+        return CallbackList(_listed(callbacks), self, params)
+
     def evaluate(
         self, x: Any = None, y: Any = None, batch_size: int | None = None, verbose: Any = "auto",
         sample_weight: Any = None, steps: int | None = None, callbacks: Any = None, return_dict: bool = False,
@@ -629,7 +664,7 @@ class Model(Layer):
         self._must_be_compiled()
         batches = batches_of(x, y, sample_weight, batch_size)
         steps = self._limited(steps, batches)
-        listeners = CallbackList(_listed(callbacks), self, {"steps": steps or batches.count()})
+        listeners = self._listeners(callbacks, steps or batches.count(), verbose)
         logs, _ = loops.evaluate(self, batches, listeners, steps, verbose=1 if verbose == "auto" else int(verbose))
         if return_dict:
             return logs
@@ -646,7 +681,7 @@ class Model(Layer):
         """The outputs for data, as NumPy arrays."""
         batches = batches_of(x, batch_size=batch_size)
         steps = self._limited(steps, batches)
-        listeners = CallbackList(_listed(callbacks), self, {"steps": steps or batches.count()})
+        listeners = self._listeners(callbacks, steps or batches.count(), verbose)
         listeners.tell("on_predict_begin")
         bar = ProgressBar(steps or batches.count(), 1 if verbose == "auto" else int(verbose))
         found: list[list[Any]] = []
@@ -891,6 +926,17 @@ def _of_dtype(value: Any, symbol: KerasTensor) -> Any:
     if not isinstance(value, Tensor) or value.dtype.name == symbol.dtype or symbol.dtype == "string":
         return value
     return set_mask(value.to(symbol.dtype), mask_of(value))
+
+
+def _is_chosen(layer: Layer, filters: Any) -> bool:
+    """Whether the filters of `quantize` take a layer."""
+    if filters is None:
+        return True
+    if isinstance(filters, (str, list, tuple)):
+        return any(re.search(one, layer.name) for one in ([filters] if isinstance(filters, str) else filters))
+    if callable(filters):
+        return bool(filters(layer))
+    raise ValueError(f"quantize: filters are regular expressions or a function of a layer, not {filters!r:.60}")
 
 
 def _single(tensors: Any) -> Any:

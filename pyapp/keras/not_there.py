@@ -2,7 +2,6 @@
 
 NOT_THERE = {
     "applications": "pyapp.load_model opens the models of docs/models.md",
-    "quantizers": "`pyapp quantize` writes quantised weights, and layers run them as they are",
     "export": "model.save writes safetensors, pyapp.onnx.export writes ONNX",
     "distillation": "write a train_step",
     "wrappers": "call fit and predict of the model itself",
@@ -12,7 +11,6 @@ NOT_THERE = {
     "name_scope": "give layers names",
     "remat": "make batches smaller, or gather gradients with gradient_accumulation_steps",
     "RematScope": "make batches smaller, or gather gradients with gradient_accumulation_steps",
-    "Quantizer": "`pyapp quantize` writes quantised weights",
     "StatelessScope": "modules keep their state: use pyapp.func.functional_call",
     "SymbolicScope": "call layers with keras.Input",
     "Operation": "write a Layer",

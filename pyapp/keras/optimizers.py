@@ -135,6 +135,7 @@ class Optimizer(Configured):
         self._kept: dict[int, dict[str, Tensor]] = {}
         self._beside: dict[int, dict[str, Tensor]] = {}  # averages of weights, sums of gradients
         self._undecayed: set[int] = set()
+        self._undecayed_names: list[str] = []
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy has, and a pickle: the states in the order of the weights, which are other objects there."""
@@ -180,9 +181,17 @@ class Optimizer(Configured):
     def batches(self, count: int) -> None:
         self.iterations, self._gathered = divmod(count, self.gradient_accumulation_steps or 1)
 
-    def exclude_from_weight_decay(self, var_list: Iterable[Tensor]) -> None:
-        """Weights that do not decay."""
-        self._undecayed |= {id(w) for w in var_list}
+    def exclude_from_weight_decay(
+        self, var_list: Iterable[Tensor] | None = None, var_names: Iterable[str] | None = None
+    ) -> None:
+        """Weights that do not decay: those of a list, and those in whose own names one of `var_names`, regular
+        expressions, is found ("bias"). They replace those of an earlier call."""
+        self._undecayed = {id(w) for w in var_list or ()}
+        self._undecayed_names = list(var_names or ())
+
+    def _is_undecayed(self, weight: Tensor) -> bool:
+        name = str(getattr(weight, "name", ""))
+        return id(weight) in self._undecayed or any(re.search(pattern, name) for pattern in self._undecayed_names)
 
     def build(self, variables: Iterable[Tensor]) -> None:
         """Makes the states of weights that have none."""
@@ -310,7 +319,7 @@ class Optimizer(Configured):
         return grads
 
     def _decays(self, weight: Tensor) -> bool:
-        return bool(self.weight_decay) and id(weight) not in self._undecayed
+        return bool(self.weight_decay) and not self._is_undecayed(weight)
 
     def keep(self, rate: float, decays: bool) -> float:
         """What a weight is multiplied by before the step: 1 - learning_rate * weight_decay."""
@@ -867,7 +876,7 @@ class Muon(Optimizer):
         return ops.zeros_like(weight) if needed else ops.zeros((), dtype=weight.dtype, device=weight.device)
 
     def _decays(self, weight: Tensor) -> bool:
-        return id(weight) not in self._undecayed
+        return not self._is_undecayed(weight)
 
     def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
         return rate, float(decays)

@@ -21,9 +21,9 @@ _BITS = {
     "right_shift": "bitwise_right_shift",
 }  # fmt: skip
 __all__ = [
-    *_NUMBERS, *_BITS, "allclose", "cdist", "correlate", "cross", "diff", "inner", "isclose", "isin", "matmul",
-    "divide_no_nan", "dot", "equal", "heaviside", "mod", "not_equal", "outer", "power", "tensordot", "trapezoid",
-    "vdot",
+    *_NUMBERS, *_BITS, "allclose", "cdist", "correlate", "cross", "diff", "einsum", "inner", "isclose", "isin",
+    "matmul", "divide_no_nan", "dot", "equal", "heaviside", "mod", "not_equal", "outer", "power", "tensordot",
+    "trapezoid", "vdot",
 ]  # fmt: skip
 
 
@@ -79,9 +79,20 @@ def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) ->
 
 
 def matmul(x1: Any, x2: Any) -> Tensor:
-    """The product of matrices, of batches of them and of vectors."""
+    """The product of matrices, of batches of them and of vectors. Of int8 it is int32."""
     a, b = _alike(x1, x2)
+    if a.dtype.name == "int8":
+        a, b = a.to("int32"), b.to("int32")
     return pyapp.matmul(a, b)
+
+
+def einsum(subscripts: str, *operands: Any, optimize: Any = None) -> Tensor:
+    """Sums of products along the letters of the subscripts, such as "ij,jk->ik". Of int8 they are int32. `optimize` is
+    accepted: the order is chosen."""
+    tensors = [as_tensor(one) for one in operands]
+    if tensors and all(one.dtype.name == "int8" for one in tensors):
+        tensors = [one.to("int32") for one in tensors]
+    return pyapp.einsum(subscripts, *tensors)
 
 
 def inner(x1: Any, x2: Any) -> Tensor:

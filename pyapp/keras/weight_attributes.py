@@ -102,11 +102,14 @@ class WeightAttribute:
 
 
 class AdaptedWeight(WeightAttribute):
-    """A weight that may have a LoRA adapter: it is read as weight + alpha / rank * A @ B."""
+    """A weight that may have a LoRA adapter: it is read as weight + alpha / rank * A @ B. A quantised one is read as
+    its whole numbers."""
 
     def __get__(self, layer: Any, kind: Any = None) -> Any:
         if layer is None:
             return self
+        if layer.packed_mode is not None:
+            return layer.whole_numbers()
         if not layer.lora_enabled:
             wanted, found = _thread.autocast, layer.__dict__.get(self.name)
             return found if wanted is None and found is not None else read_in(self.held(layer), wanted)

@@ -110,7 +110,7 @@ def fit(
                 logs = {**logs, **{f"val_{name}": value for name, value in values.items()}}
             bar.target = total if bar.target is None else bar.target
             bar.update(step, logs, finished=True)
-            listeners.tell("on_epoch_end", epoch, logs)
+            listeners.tell("on_epoch_end", epoch, dict(logs))  # callbacks may add numbers for those that follow
             if model.stop_training:
                 break
     finally:

@@ -13,6 +13,7 @@ import pyapp
 from pyapp import Tensor, ops
 from pyapp.engine import capture, quant
 from pyapp.engine.op import OPS
+from pyapp.engine.ops.int8_product import int8_linear
 from pyapp.engine.ops.kv_cache import row_bytes
 from pyapp.nn import functional as F
 
@@ -243,6 +244,14 @@ def test_kernel_equals_definition(name: str) -> None:
         meant = function(*inputs)
     assert fast.shape == meant.shape
     np.testing.assert_allclose(fast.numpy(), meant.numpy(), rtol=3e-5, atol=3e-6)
+
+
+@pytest.mark.parametrize("inputs", [1, 32, 37, 200])
+def test_int8_linear_kernel_equals_definition(inputs: int) -> None:
+    x, weight = ((normal(*shape) * 40).clamp(-127, 127).to("int8") for shape in ((2, 3, inputs), (9, inputs)))
+    fast = int8_linear(x, quant.pack_int8(weight))
+    with definitions_only():
+        np.testing.assert_array_equal(fast.numpy(), int8_linear(x, quant.pack_int8(weight)).numpy())
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -388,6 +388,8 @@ CASES = [line.strip() for line in """
     K.einsum("ij,kj->ik", X, Y)
     K.einsum("ii", SQUARE)
     K.einsum("ij,jk", I, J.T)
+    K.einsum("ij,kj->ik", np.full((2, 9), 100, "int8"), np.full((3, 9), 90, "int8"))
+    K.matmul(np.full((2, 9), 100, "int8"), np.full((9, 2), 90, "int8"))
     K.rearrange(CUBE, "a b c -> c (a b)")
     K.rearrange(X, "a (b c) -> b a c", b=2)
     K.vectorize(lambda a, b: a + K.sum(b), signature="(),(n)->()")(V[:3], X)

@@ -31,8 +31,8 @@ def start(model: Any, seed: int = 0) -> None:
 
 def _first(weight: Any, random: Any) -> Any:
     if weight.ndim <= 1 and np.all(weight == 1):
-        return (1 + 0.1 * random.rand(*weight.shape)).astype("float32")
-    return (random.randn(*weight.shape) * 0.3).astype("float32")
+        return np.asarray(1 + 0.1 * random.rand(*weight.shape)).astype("float32")
+    return np.asarray(random.randn(*weight.shape) * 0.3).astype("float32")
 
 
 def numbers(count: int, size: Any, classes: int, seed: int = 1) -> tuple[Any, Any]:
@@ -1991,3 +1991,224 @@ def boxes_in_pictures(keras: Any) -> Any:
         return [numbers_of(inner) for inner in value] if isinstance(value, list) else ops.convert_to_numpy(value)
 
     return numbers_of(found)
+
+
+@script
+def functions_of_quantizers(keras: Any) -> Any:
+    q, ops = keras.quantizers, keras.ops
+    random = np.random.RandomState(0)
+    x = (random.randn(10, 6) * 3).astype("float32")
+    x[:, 2] = 0
+    found = [
+        q.abs_max_quantize(x, -1), q.abs_max_quantize(x, (0, 1), (-8, 7)), q.abs_max_quantize(x, 0, to_numpy=True),
+        q.AbsMaxQuantizer(axis=(0,), value_range=(-31, 31))(x), q.AbsMaxQuantizer()(x, axis=0),
+        *(q.abs_max_quantize_grouped_with_zero_point(x, size, to_numpy=to) for size in (4, 16) for to in (True, False)),
+    ]  # fmt: skip
+    numbers = random.randint(-8, 8, (5, 3, 4)).astype("int8")
+    for axis in (0, 1, -1):
+        packed, shape, length = q.pack_int4(ops.convert_to_tensor(numbers), axis)
+        found.append([packed, shape, length, q.unpack_int4(packed, length, axis)])
+    found.append(q.unpack_int4(ops.convert_to_tensor(numbers.astype("uint8")), 8, -1, dtype="uint8"))
+    wide = np.concatenate([random.randn(300), random.randn(100) * 1e-3, random.randn(100) * 1e5]).astype("float32")
+    for kind in ("float8_e4m3fn", "float8_e5m2"):
+        found += [q.quantize_and_dequantize(ops.convert_to_tensor(wide), s, kind, "float32") for s in (1.0, 0.37)]
+    found += [q.compute_float8_scale(ops.convert_to_tensor(np.float32(a)), 0.5, 448.0, m)
+              for a in (0.0, 3.0, np.inf) for m in (0, 2)]  # fmt: skip
+    history = ops.convert_to_tensor(np.arange(5, dtype="float32"))
+    found += [q.compute_float8_amax_history(ops.convert_to_tensor(x), history)]
+    found += [q.compute_float8_amax_history(ops.convert_to_tensor(x), history[:n]) for n in (1, 2)]
+    ends = (
+        ops.convert_to_tensor(np.array([-1.3, -2, 0, -0.2, 0.1, -5], "float32")),
+        ops.convert_to_tensor(np.array([2.5, 1, 3, 0.4, 0.3, 6], "float32")),
+    )
+    for settings in ({}, {"num_bits": 4, "narrow_range": True}):
+        found.append(q.fake_quant_with_min_max_vars(ops.convert_to_tensor(x), -1.3, 2.1, **settings))
+        found.append(q.fake_quant_with_min_max_vars(ops.convert_to_tensor(x), *ends, axis=1, **settings))
+    names = [q.get("abs_max_quantizer") is not None, q.deserialize(q.serialize(q.AbsMaxQuantizer(axis=1))).axis]
+    return keras.tree.map_structure(
+        lambda one: ops.convert_to_numpy(one).astype("float32") if hasattr(one, "detach") else one, [found, names]
+    )
+
+
+@script
+def quantised_attention_and_short_floats(keras: Any) -> Any:
+    layers = keras.layers
+    x = numbers(4, (6, 8), 2)[0]
+    inputs = keras.Input((6, 8))
+    hidden = layers.MultiHeadAttention(2, 5)(inputs, inputs)
+    model = keras.Model(inputs, layers.Dense(3)(hidden + inputs))
+    start(model)
+    model.quantize("int8")
+    found = [model.predict(x, verbose=0)]
+    for mode in ("int8", "int4", "float8"):
+        short = keras.Sequential([keras.Input((6, 8)), layers.Dense(5, "relu", dtype="mixed_bfloat16"),
+                                  layers.EinsumDense("abc,cd->abd", (None, 4), dtype="mixed_bfloat16")])  # fmt: skip
+        start(short)
+        short.quantize(mode)
+        found += [short.predict(x, verbose=0).astype("float32"), *short.get_weights()]
+    return found
+
+
+@script
+def masks_that_layers_make(keras: Any) -> Any:
+    """A layer with a `compute_mask` makes masks of its own; a loss that is one number is masked as Keras does it."""
+    layers, ops = keras.layers, keras.ops
+    words = np.random.RandomState(0).randint(1, 9, (6, 8))
+    words[::2, 5:], words[1, 3:] = 0, 0
+
+    class Rows(layers.Layer):  # type: ignore[misc, name-defined]
+        def build(self, shape: Any) -> None:
+            self.rows = self.add_weight(shape=(9, 4), initializer="random_normal")
+
+        def call(self, x: Any) -> Any:
+            return ops.take(self.rows, ops.cast(x, "int32"), axis=0)
+
+        def compute_mask(self, x: Any, mask: Any = None) -> Any:
+            return ops.not_equal(x, 0)
+
+    class Halves(layers.Layer):  # type: ignore[misc, name-defined]
+        def call(self, x: Any) -> Any:
+            return ops.split(x, 2, axis=1)
+
+        def compute_mask(self, x: Any, mask: Any = None) -> Any:
+            return ops.split(mask, 2, axis=1)
+
+    class MeanOfTags(keras.losses.Loss):  # type: ignore[misc, name-defined]
+        def call(self, y_true: Any, y_pred: Any) -> Any:
+            values = keras.losses.SparseCategoricalCrossentropy(reduction=None)(y_true, y_pred)
+            counts = ops.cast(y_true > 0, "float32")
+            return ops.sum(values * counts) / ops.sum(counts)
+
+    inputs = keras.Input((8,))
+    left, right = Halves()(Rows()(inputs))
+    model = keras.Model(inputs, layers.Dense(1)(layers.LSTM(3)(left) + layers.GRU(3)(right)))
+    start(model)
+    model.compile("adam", "mse")
+    found = {"halves": fitted(model, words, words[:, :1].astype("float32"))}
+    model = keras.Sequential([
+        keras.Input((8,)), layers.Embedding(9, 6, mask_zero=True),
+        layers.Bidirectional(layers.LSTM(4, return_sequences=True)),
+        layers.TimeDistributed(layers.Dense(5, activation="relu")), layers.Dense(4, activation="softmax"),
+    ])  # fmt: skip
+    start(model)
+    model.compile("adam", MeanOfTags())
+    return {**found, "tags": fitted(model, words, np.where(words > 0, words % 3 + 1, 0), batch_size=4)}
+
+
+@script
+def weights_for_outputs_by_name(keras: Any) -> Any:
+    layers = keras.layers
+    x, y = numbers(24, 6, 3)
+    inputs = keras.Input((6,), name="in")
+    hidden = layers.Dense(8, "relu")(inputs)
+    outputs = {"kind": layers.Dense(3, "softmax", name="kind")(hidden), "size": layers.Dense(1, name="size")(hidden)}
+    model = keras.Model(inputs, outputs)
+    start(model)
+    model.compile(
+        "adam", {"kind": "sparse_categorical_crossentropy", "size": keras.losses.LogCosh()},
+        loss_weights={"kind": 0.3, "size": 2.0}, weighted_metrics={"kind": ["accuracy"], "size": ["mse"]},
+        metrics={"kind": [keras.metrics.SparseTopKCategoricalAccuracy(2)], "size": ["mae"]},
+    )  # fmt: skip
+    labels, ramp = {"kind": y, "size": x[:, :1]}, np.linspace(0, 1, 24).astype("float32")
+    weights = {"kind": ramp, "size": ramp[::-1].copy()}
+    found = fitted(model, {"in": x}, labels, sample_weight=weights, validation_data=(x, labels, weights))
+    return {**found, "again": model.evaluate(x, labels, verbose=0, return_dict=True)}
+
+
+@script
+def subclass_without_the_argument_training(keras: Any) -> Any:
+    """Its layers run as in evaluation, in `fit` too; layers of one's own without it do what the model is told."""
+    layers = keras.layers
+    x, y = numbers(16, 5, 3)
+
+    class Block(layers.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = keras.Sequential([layers.BatchNormalization(), layers.Dense(4, "gelu")])
+
+        def call(self, x: Any) -> Any:
+            return self.inner(x)
+
+    class Without(keras.Model):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.block, self.last = Block(), layers.Dense(3)
+
+        def call(self, x: Any) -> Any:
+            return self.last(self.block(x))
+
+    class With(Without):
+        def call(self, x: Any, training: bool = False) -> Any:
+            return super().call(x)
+
+    found = []
+    for kind in (Without, With):
+        model = kind()
+        model(x)
+        start(model)
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        found += [fitted(model, x, y), model.get_weights()]
+    return found
+
+
+@script
+def weights_that_do_not_decay_by_name(keras: Any) -> Any:
+    x, y = numbers(24, 5, 3)
+    found = []
+    for make in (keras.optimizers.AdamW, keras.optimizers.Adamax, keras.optimizers.Lion):
+        model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(6, "relu"), keras.layers.Dense(3)])
+        start(model)
+        optimizer = make(0.01, weight_decay=0.2)
+        optimizer.exclude_from_weight_decay(var_list=[model.weights[0]], var_names=["bias"])
+        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        found.append([fitted(model, x, y), model.get_weights()])
+    return found
+
+
+@script
+def what_callbacks_are_told(keras: Any) -> Any:
+    x, y = numbers(16, 5, 2)
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1, "sigmoid")])
+    start(model)
+    model.compile(keras.optimizers.SGD(0.5), "binary_crossentropy", metrics=["accuracy"])
+    told: list[Any] = []
+
+    class Listener(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
+        def set_params(self, params: Any) -> None:
+            super().set_params(params)
+            told.append({name: value or 0 for name, value in params.items()})
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            told.append(dict(logs))
+
+        def on_train_end(self, logs: Any = None) -> None:
+            told.append(dict(logs))
+
+        def on_test_end(self, logs: Any = None) -> None:
+            told.append(dict(logs))
+
+    slower = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=1, min_delta=0.5)
+    history = model.fit(x, y, epochs=4, batch_size=8, shuffle=False, verbose=0, callbacks=[slower, Listener()]).history
+    model.predict(x, verbose=0, batch_size=4, callbacks=[Listener()])
+    model.evaluate(x, y, verbose=0, callbacks=[Listener()])
+    return [told, history]
+
+
+@script
+def what_a_model_is_compiled_with(keras: Any) -> Any:
+    x, y = numbers(20, 5, 3)
+    labels = keras.utils.to_categorical(y, 3)
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(4, "relu"), keras.layers.Dense(3, "softmax")])
+    start(model)
+    rate = keras.optimizers.schedules.ExponentialDecay(0.02, 3, 0.9)
+    model.compile(keras.optimizers.Adam(rate, amsgrad=True), "categorical_crossentropy", metrics=["accuracy", "AUC"])
+    weights = {0: 1.0, 1: 2.0, 2: 0.5}
+    history = model.fit(
+        x, labels, epochs=4, initial_epoch=2, batch_size=6, class_weight=weights, validation_split=0.2,
+        validation_batch_size=2, validation_freq=2, shuffle=False, verbose=0,
+    )  # fmt: skip
+    again = keras.Sequential.from_config(model.get_config())
+    again.set_weights(model.get_weights())
+    again.compile_from_config(model.get_compile_config())
+    found = [history.history, history.epoch, again.evaluate(x, labels, verbose=0, return_dict=True)]
+    return [*found, fitted(again, x, labels, epochs=2)]

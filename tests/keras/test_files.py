@@ -419,3 +419,49 @@ def test_hostile_archives(files: Path, tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="has no config.json"):
         keras.models.load_model(path)
     assert archives.is_archive(whole[:8]) and issubclass(FileFormatError, PyappError)
+
+
+def test_layers_write_and_read_what_they_want(tmp_path: Path) -> None:
+    """By `save_own_variables` and `load_own_variables`; `build_from_config` makes the weights of a layer in a file."""
+
+    @keras.saving.register_keras_serializable("tests")
+    class Counted(keras.layers.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self, units: int, **settings: Any) -> None:
+            super().__init__(**settings)
+            self.units, self.steps = units, 0
+
+        def build(self, shape: Any) -> None:
+            self.matrix = self.add_weight((shape[-1], self.units), name="matrix")
+
+        def call(self, x: Any) -> Any:
+            return keras.ops.matmul(x, self.matrix)
+
+        def save_own_variables(self, store: Any) -> None:
+            super().save_own_variables(store)
+            store["steps"] = np.array(self.steps)
+
+        def load_own_variables(self, store: Any) -> None:
+            self.steps = int(store["steps"])
+            self.matrix.assign(store["0"])
+
+        def get_config(self) -> dict[str, Any]:
+            return {**super().get_config(), "units": self.units}
+
+        def get_build_config(self) -> dict[str, Any]:
+            return {"inputs": self.matrix.shape[0]}
+
+        def build_from_config(self, config: dict[str, Any]) -> None:
+            self.build((None, config["inputs"]))
+
+    model = keras.Sequential([keras.Input((4,)), Counted(3), keras.layers.Dense(2)])
+    model.layers[0].steps = 7
+    x = np.ones((2, 4), "float32")
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert again.layers[0].steps == 7 and contents(tmp_path / "model.keras")[1]["layers/counted/vars/steps"] == ()
+    np.testing.assert_array_equal(again.predict(x, verbose=0), model.predict(x, verbose=0))
+    model.save_weights(tmp_path / "model.weights.h5")
+    other = keras.Sequential([keras.Input((4,)), Counted(3), keras.layers.Dense(2)])
+    other.load_weights(tmp_path / "model.weights.h5")
+    assert other.layers[0].steps == 7
+    np.testing.assert_array_equal(other.predict(x, verbose=0), model.predict(x, verbose=0))

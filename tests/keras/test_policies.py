@@ -44,7 +44,7 @@ def test_policies_have_their_dtypes() -> None:
     made = layers.Dense(2, dtype=by_path, name="a")
     keras.Sequential([keras.Input((3,)), made], name="model")
     assert name_of(made(np.ones((1, 3)))) == "bfloat16" and made.path == "model/a"
-    for wrong, kind in (("int8_from_float32", NotImplementedError), ("float33", ValueError), (3.5, ValueError)):
+    for wrong, kind in (("gptq/4/128_from_float32", NotImplementedError), ("float33", ValueError), (3.5, ValueError)):
         with pytest.raises(kind):
             policies.get(wrong)
     with pytest.raises(ValueError, match="floating-point"):

@@ -72,8 +72,6 @@ def test_what_is_not_there_is_refused() -> None:
         ("code in files", "trust a file by itself", keras.config.enable_unsafe_deserialization),
         ("applications", "ResNet50 is not there: pyapp.load_model", lambda: keras.applications.ResNet50()),
         ("distribution", "pyapp.distributed", lambda: keras.distribution.DataParallel()),
-        ("quantizers", "keras.quantizers is not there", lambda: keras.quantizers),
-        ("quantised layers", "mixed_bfloat16", lambda: small().quantize("int8")),
         ("drawings", "summary", lambda: utils.plot_model(small())),
         ("a spec", "takes inputs of 3 dims", lambda: Specified()(np.zeros((2, 3), "float32"))),
         ("an axis", "axis -1 has the size 3", lambda: Specified()(np.zeros((2, 3, 4), "float32"))),

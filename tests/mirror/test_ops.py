@@ -16,6 +16,7 @@ from pyapp.engine import capture, quant
 from pyapp.engine.claims import attention
 from pyapp.engine.device import HiddenAddress
 from pyapp.engine.launch import KERNELS
+from pyapp.engine.ops.int8_product import int8_linear
 from tests.engine import test_fused
 from tests.engine.test_fused import CASES, normal
 
@@ -149,6 +150,13 @@ def test_op_and_gradient(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         results.append([y.detach().cpu(), *(x.grad.cpu() for x in leaves if x.grad is not None)])
     for ours, expected in zip(*results, strict=True):
         np.testing.assert_array_equal(ours.numpy(), expected.numpy())
+
+
+def test_int8_products_are_exact_there() -> None:
+    x, weight = ((normal(*shape) * 40).clamp(-127, 127).to("int8") for shape in ((5, 37), (9, 37)))
+    found = int8_linear(x.to(DEVICE), quant.pack_int8(weight.to(DEVICE)))
+    assert found.device == DEVICE
+    np.testing.assert_array_equal(found.cpu().numpy(), (x.float() @ weight.float().T).numpy())
 
 
 def test_a_graph_runs_there() -> None:

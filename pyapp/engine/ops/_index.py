@@ -1542,6 +1542,7 @@ OP_MODULES: dict[str, str] = {
     "_index_select": "selection",
     "_index_view": "index",
     "_int8_attention": "int8_attention",
+    "_int8_linear": "int8_product",
     "_irdft": "fourier",
     "_linear": "linalg.products",
     "_linear_activated": "activated_products",

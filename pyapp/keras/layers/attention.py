@@ -119,6 +119,8 @@ class _HeadsAttention(Layer):
 
     def _project(self, x: Tensor, layer: EinsumDense) -> Tensor:
         """(B, T, F) -> (B, T, heads, size)."""
+        if layer.stored_in_order:  # it is quantised
+            return self._regularize(layer(x))
         kernel, bias = layer.kernel, layer.bias
         features, heads, size = kernel.shape
         flat = None if bias is None else bias.reshape(-1)
@@ -177,6 +179,9 @@ class _HeadsAttention(Layer):
         y = y.transpose(1, 2)  # (B, T, heads, size)
         if self.gate_dense is not None:
             y = y * self._project(query, self.gate_dense)
+        if self.output_dense.stored_in_order:  # it is quantised
+            y = self._regularize(self.output_dense(y))
+            return (y, scores) if return_attention_scores else y
         kernel, bias = self.output_dense.kernel, self.output_dense.bias
         flat = None if bias is None else bias.reshape(-1)
         y = ops.linear(

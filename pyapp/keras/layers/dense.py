@@ -1,21 +1,23 @@
-"""Products with a matrix of weights, and rows of one."""
+"""Products with a matrix of weights, and rows of one. The weights may be quantised (`layers.quantized`)."""
 
 from __future__ import annotations
 
 import re
+from math import prod
 from typing import Any
 
 from ...engine import Tensor, no_grad, ops
 from ...engine.dtype import as_dtype
-from .. import activations, constraints, initializers, regularizers
+from .. import activations, constraints, initializers, quantizers, regularizers
 from ..masking import set_mask
+from ..quantizers import AbsMaxQuantizer
 from ..weight_attributes import AdaptedWeight
-from .lora import LoraLayer
+from .quantized import QuantizedLayer, WithInputsGradient
 
 __all__ = ["Dense", "EinsumDense", "Embedding", "ReversibleEmbedding"]
 
 
-class Dense(LoraLayer):
+class Dense(QuantizedLayer):
     """activation(x @ kernel + bias); the kernel is (inputs, units). With LoRA, A is (inputs, rank)."""
 
     supports_masking = True
@@ -44,10 +46,9 @@ class Dense(LoraLayer):
         self.bias: Tensor | None = None
 
     def build(self, input_shape: Any) -> None:
-        self.kernel = self.add_weight(
-            (input_shape[-1], self.units), self.kernel_initializer, name="kernel",
-            regularizer=self.kernel_regularizer, constraint=self.kernel_constraint,
-        )  # fmt: skip
+        self.add_adapted(
+            (input_shape[-1], self.units), self.kernel_initializer, self.kernel_regularizer, self.kernel_constraint
+        )
         if self.use_bias:
             self.bias = self.add_weight(
                 (self.units,), self.bias_initializer, name="bias", regularizer=self.bias_regularizer,
@@ -56,18 +57,46 @@ class Dense(LoraLayer):
         self._enable_given_lora()
 
     def call(self, inputs: Tensor) -> Tensor:
+        if self.packed_mode is not None or self.is_float8:
+            return self._quantized_call(inputs)
         kernel = self.kernel
         if inputs.shape[-1] != kernel.shape[0]:
-            raise ValueError(
-                f"layer {self.name} (Dense) was built for inputs whose last dim is {kernel.shape[0]}, got shape "
-                f"{inputs.shape}"
-            )
+            self._refuse_inputs(inputs, kernel.shape[0])
         if not inputs.dtype.is_floating_point:
             inputs = inputs.to(self.compute_dtype)
         return self.activation(ops.linear(inputs, kernel.T, self.bias))
 
+    def _refuse_inputs(self, inputs: Tensor, size: int) -> None:
+        raise ValueError(
+            f"layer {self.name} (Dense) was built for inputs whose last dim is {size}, got shape {inputs.shape}"
+        )
 
-class EinsumDense(LoraLayer):
+    def _quantized_call(self, inputs: Tensor) -> Tensor:
+        rows = self._base().shape[0]
+        if inputs.shape[-1] != rows:
+            self._refuse_inputs(inputs, rows)
+        inputs, bias = inputs if inputs.dtype.is_floating_point else inputs.to(self.compute_dtype), self.bias
+        if self.is_float8:
+            y = self.float8_product(inputs, self.kernel, ops.matmul)
+            bias = None if bias is None else self.float8_bias(bias)
+        elif self.inputs_quantizer is None:
+            y = ops.matmul(inputs, self.floats())
+        else:
+            y = WithInputsGradient.apply(inputs, self._of_whole_numbers, lambda g: g @ self.floats().T)
+        if self.lora_enabled:
+            y = self.lora_product(lambda a: ops.matmul(inputs, a), y)
+        return self.activation(y if bias is None else y + bias)
+
+    def _of_whole_numbers(self, inputs: Tensor) -> Tensor:
+        """The product of quantised inputs."""
+        numbers, scale = self.inputs_quantizer(inputs, axis=-1)
+        if self.block_size is not None:
+            return (numbers.to(inputs.dtype) @ self.floats()) / scale
+        found = self.exact_product(numbers, "kernel", lambda: self.whole_numbers().T)
+        return found.to(inputs.dtype) / (self.kernel_scale * scale)
+
+
+class EinsumDense(QuantizedLayer):
     """activation(einsum(equation, x, kernel) + bias), as "abc,cd->abd"; "..." stands for any dims. `output_shape` has
     the sizes of one output, None where they are those of the input; the bias differs along the letters `bias_axes`.
     With LoRA, A has the kernel's dims, its last one replaced by the rank.
@@ -110,9 +139,10 @@ class EinsumDense(LoraLayer):
         missing = [letter for letter in kernel if letter not in sizes]
         if missing:
             raise ValueError(f"{self.equation!r}: output_shape {self.sizes} does not say the size of {missing[0]!r}")
-        self.kernel = self.add_weight(
-            [sizes[letter] for letter in kernel], self.kernel_initializer, name="kernel",
-            regularizer=self.kernel_regularizer, constraint=self.kernel_constraint,
+        self._einsum = Einsum(self.letters, len(input_shape))
+        self.add_adapted(
+            [sizes[letter] for letter in kernel], self.kernel_initializer, self.kernel_regularizer,
+            self.kernel_constraint,
         )  # fmt: skip
         if self.bias_axes:
             letters = found.replace("...", "")
@@ -127,8 +157,120 @@ class EinsumDense(LoraLayer):
         self._enable_given_lora()
 
     def call(self, inputs: Tensor) -> Tensor:
+        if self.packed_mode is not None or self.is_float8:
+            return self._quantized_call(inputs)
         found = ops.einsum(self.equation, inputs, self.kernel)
         return self.activation(found if self.bias is None else found + self.bias)
+
+    def matrix_shape(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        summed = self._einsum.kernel_summed
+        rows = prod(shape[k] for k in summed)
+        return rows, prod(shape) // rows if rows else 0
+
+    def scale_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        kept = [1 if k in self._einsum.kernel_summed else size for k, size in enumerate(shape)]
+        return self._einsum.like_outputs(kept, self._einsum.kernel)[1]
+
+    def _int8_of(self, weight: Tensor, quantizer: Any) -> tuple[Tensor, Tensor]:
+        numbers, scale = (quantizer or AbsMaxQuantizer(axis=self._einsum.kernel_summed))(weight, to_numpy=True)
+        return numbers, self._einsum.laid_like_outputs(scale, self._einsum.kernel)
+
+    def _int8_floats(self, numbers: Tensor, scale: Tensor) -> Tensor:
+        return numbers.to(scale.dtype) / self._einsum.laid_like_kernel(scale)
+
+    def _quantized_call(self, inputs: Tensor) -> Tensor:
+        inputs, bias = inputs if inputs.dtype.is_floating_point else inputs.to(self.compute_dtype), self.bias
+        if self.is_float8:
+            y = self.float8_product(inputs, self.kernel, lambda x, kernel: ops.einsum(self.equation, x, kernel))
+            bias = None if bias is None else self.float8_bias(bias)
+        elif self.inputs_quantizer is None:
+            y = ops.einsum(self.equation, inputs, self.floats())
+        else:
+            given, kernel, found = self.letters
+            y = WithInputsGradient.apply(
+                inputs, self._of_whole_numbers, lambda g: ops.einsum(f"{found},{kernel}->{given}", g, self.floats())
+            )
+        if self.lora_enabled:
+            y = self.lora_product(lambda a: ops.einsum(self.equation, inputs, a), y)
+        return self.activation(y if bias is None else y + bias)
+
+    def _of_whole_numbers(self, inputs: Tensor) -> Tensor:
+        """The product of quantised inputs."""
+        numbers, scale = self.inputs_quantizer(inputs, axis=self._einsum.inputs_summed)
+        scale = self._einsum.laid_like_outputs(scale, self._einsum.inputs)
+        if self.packed_mode == "int4":
+            return ops.einsum(self.equation, numbers.to(inputs.dtype), self.floats()) / scale
+        if self._einsum.is_matrix_product:
+            x, outputs = self._einsum.rows_of_inputs(numbers), self._einsum.columns_of(self._base().shape)
+            found = self.exact_product(x, "kernel", lambda: self._einsum.rows_of_kernel(self._base()))
+            found = self._einsum.in_order(found.reshape(*x.shape[:-1], *outputs))
+        else:
+            found = ops.einsum(self.equation, numbers.to("float32"), self._base().to("float32"))
+        return found.to(inputs.dtype) / (scale * self.kernel_scale)
+
+
+class Einsum:
+    """Which dims of inputs, kernel and outputs an equation names: letters, and "0", "1", … for those of "...", of
+    inputs of `ndim` dims."""
+
+    def __init__(self, operands: tuple[str, ...], ndim: int) -> None:
+        given, kernel, found = operands
+        hidden = [str(k) for k in range(ndim - len(given.replace("...", "")))]
+        self.inputs, self.outputs = (_labels(part, hidden) for part in (given, found))
+        self.kernel = list(kernel)
+        self.inputs_summed = [k for k, label in enumerate(self.inputs) if label not in self.outputs]
+        self.kernel_summed = [k for k, label in enumerate(self.kernel) if label not in self.outputs]
+        self._summed = [self.kernel[k] for k in self.kernel_summed]
+        self._rows = [label for label in self.inputs if label in self.outputs]
+        self._columns = [label for label in self.kernel if label in self.outputs]
+        alike = sorted(self.inputs[k] for k in self.inputs_summed) == sorted(self._summed)
+        self.is_matrix_product = alike and not set(self._rows) & set(self._columns)
+
+    def like_outputs(self, shape: Any, labels: list[str]) -> tuple[list[int], tuple[int, ...]]:
+        """(the dims that outputs have, in their order; the shape with a dim of 1 for each other dim of the outputs)
+        of a tensor with these labels, whose other dims are 1."""
+        order = [labels.index(label) for label in self.outputs if label in labels]
+        sizes = (shape[labels.index(label)] if label in labels else 1 for label in self.outputs)
+        return order, tuple(sizes)
+
+    def laid_like_outputs(self, scale: Tensor, labels: list[str]) -> Tensor:
+        """A scale with the dims of inputs or kernel, where the summed ones are 1 → with those of the outputs."""
+        order, shape = self.like_outputs(scale.shape, labels)
+        others = [k for k in range(scale.ndim) if k not in order]
+        return scale.permute(*order, *others).reshape(shape)
+
+    def laid_like_kernel(self, scale: Tensor) -> Tensor:
+        """The way back, for the kernel's."""
+        known = [label for label in self.outputs if label in self.kernel]
+        sizes = [size for label, size in zip(self.outputs, scale.shape, strict=True) if label in self.kernel]
+        found = scale.reshape(sizes).permute(*(known.index(label) for label in self._columns))
+        shape = [found.shape[self._columns.index(one)] if one in self._columns else 1 for one in self.kernel]
+        return found.reshape(shape)
+
+    def rows_of_inputs(self, x: Tensor) -> Tensor:
+        """Inputs as (rows…, summed)."""
+        order = [self.inputs.index(label) for label in (*self._rows, *self._summed)]
+        moved = x.permute(*order)
+        return moved.reshape(*moved.shape[: len(self._rows)], -1)
+
+    def rows_of_kernel(self, kernel: Tensor) -> Tensor:
+        """The kernel as (columns, summed)."""
+        moved = kernel.permute(*(self.kernel.index(label) for label in (*self._columns, *self._summed)))
+        return moved.reshape(prod(moved.shape[: len(self._columns)]), -1)
+
+    def columns_of(self, shape: Any) -> list[int]:
+        """The sizes of the kernel's dims that outputs have."""
+        return [shape[self.kernel.index(label)] for label in self._columns]
+
+    def in_order(self, found: Tensor) -> Tensor:
+        """(rows…, columns…) with the dims of the outputs."""
+        labels = [*self._rows, *self._columns]
+        return found.permute(*(labels.index(label) for label in self.outputs))
+
+
+def _labels(part: str, hidden: list[str]) -> list[str]:
+    before, dots, after = part.partition("...")
+    return [*before, *(hidden if dots else []), *after]
 
 
 def _letter_sizes(letters: str, shape: Any) -> dict[str, Any]:
@@ -140,10 +282,12 @@ def _letter_sizes(letters: str, shape: Any) -> dict[str, Any]:
     return dict(zip(before + after, (*shape[: len(before)], *tail), strict=True))
 
 
-class Embedding(LoraLayer):
+class Embedding(QuantizedLayer):
     """Rows of a matrix (input_dim, output_dim) by their numbers: ids (...) -> (..., output_dim)."""
 
     adapts = "embeddings"
+    quantization_modes = ("int8", "int4")
+    summed_dim = 1
     embeddings = AdaptedWeight("embeddings")
 
     def __init__(
@@ -161,10 +305,10 @@ class Embedding(LoraLayer):
         self.embeddings_regularizer = regularizers.get(embeddings_regularizer)
         self.embeddings_constraint = constraints.get(embeddings_constraint)
 
-    def build(self, input_shape: Any) -> None:
-        self.embeddings = self.add_weight(
-            (self.input_dim, self.output_dim), self.embeddings_initializer, name="embeddings",
-            regularizer=self.embeddings_regularizer, constraint=self.embeddings_constraint,
+    def build(self, input_shape: Any = None) -> None:
+        self.add_adapted(
+            (self.input_dim, self.output_dim), self.embeddings_initializer, self.embeddings_regularizer,
+            self.embeddings_constraint,
         )  # fmt: skip
         if self._first_rows is not None:
             given = self._first_rows
@@ -184,13 +328,37 @@ class Embedding(LoraLayer):
     def call(self, inputs: Tensor) -> Tensor:
         ids = inputs.to("int64") if inputs.dtype.is_floating_point else inputs
         try:
-            found = self._as_output(ops.embedding(self.embeddings, ids))
+            if self.packed_mode is not None:
+                found = self._as_output(self._quantized_rows(ids))
+            else:
+                found = self._as_output(ops.embedding(self.embeddings, ids))
         except IndexError as error:
             low, high = int(ids.min()), int(ids.max())
             raise IndexError(
                 f"layer {self.name} (Embedding) takes ids 0 … {self.input_dim - 1}, got {low} … {high}"
             ) from error
         return set_mask(found, self.compute_mask(inputs, None))
+
+    def _quantized_rows(self, ids: Tensor) -> Tensor:
+        """The rows that the numbers of the ids' rows stand for."""
+        found = ops.embedding(self._base(), ids)  # (..., output_dim), or half of it
+        scale = self._rows("embeddings_scale", ids)
+        kind = as_dtype(self.compute_dtype)
+        if self.packed_mode == "int4":
+            found = quantizers.unpack_int4(found, self.output_dim, axis=-1)
+        if self.block_size is None:
+            found = found.to(kind) / scale.unsqueeze(-1)
+        else:
+            zero = self._rows("embeddings_zero", ids)
+            found = quantizers.dequantize_grouped(found, scale, zero, self.g_idx, scale.ndim - 1)
+        if self.lora_enabled:
+            found = self.lora_product(lambda a: ops.embedding(a, ids), found)
+        return found
+
+    def _rows(self, name: str, ids: Tensor) -> Tensor:
+        """The numbers of a vector, or the rows of a matrix, that ids have."""
+        values = getattr(self, name)
+        return values[ids.to("int64")]
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         """With mask_zero: which ids are not 0. Then 0 stands for "no word", and input_dim counts it."""
@@ -215,18 +383,82 @@ class ReversibleEmbedding(Embedding):
 
     def build(self, input_shape: Any = None) -> None:
         super().build(input_shape)
-        if not self.tie_weights:
+        if not self.tie_weights and self.packed_mode is None:
             self.reverse_embeddings = self.add_weight(
                 (self.output_dim, self.input_dim), self.embeddings_initializer, name="reverse_embeddings"
             )
 
+    def _add_packed(self, shape: tuple[int, ...], mode: str, block_size: int | None) -> None:
+        super()._add_packed(shape, mode, block_size)
+        if self.quantization_config is None:
+            self.inputs_quantizer = AbsMaxQuantizer(axis=-1)
+        if self.tie_weights:
+            return
+        (outputs, size), name = shape, "reverse_embeddings"  # (size, outputs)
+        rows = size if mode == "int8" else -(-size // 2)
+        scales = (outputs,) if self.block_size is None else (-(-size // self.block_size), outputs)
+        self.add_weight((rows, outputs), "zeros", "int8", trainable=False, name=name)
+        self.add_weight(scales, "ones", trainable=False, name=f"{name}_scale")
+        if self.block_size is not None:
+            self.add_weight(scales, "zeros", trainable=False, name=f"{name}_zero")
+
+    def _quantize_weights(self, mode: str) -> None:
+        if self.tie_weights:
+            super()._quantize_weights(mode)
+            return
+        given, name = getattr(self.quantization_config, "weight_quantizer", None), "reverse_embeddings"
+        with no_grad():
+            weight = self.__dict__[name].detach()
+            if mode == "int8":
+                numbers, scale = (given or AbsMaxQuantizer(axis=0))(weight, to_numpy=True)
+                values = {name: numbers, f"{name}_scale": scale.squeeze(0)}
+            else:
+                values = self._int4_of(name, weight, 0, self._policy_block(), given, packed_dim=0)
+        self._remove_weight(name)
+        super()._quantize_weights(mode)
+        self._write(values)
+
+    def file_names(self) -> list[str]:
+        own = [f"reverse_embeddings{part}" for part in ("", "_scale", "_zero")]
+        return [*super().file_names(), *(one for one in own if isinstance(self.__dict__.get(one), Tensor))]
+
+    def _quantized_logits(self, inputs: Tensor) -> Tensor:
+        """(..., output_dim) → (..., input_dim)."""
+        tied = self.tie_weights
+        if self.inputs_quantizer is None:
+            return ops.matmul(inputs, self._reverse_floats())
+        numbers, scale = self.inputs_quantizer(inputs)
+        if self.block_size is not None:
+            return ops.matmul(numbers.to(inputs.dtype), self._reverse_floats()) / scale
+        name = "embeddings" if tied else "reverse_embeddings"
+        found = self.exact_product(numbers, name, self.whole_numbers if tied else lambda: self._reverse_numbers().T)
+        return found.to(inputs.dtype) / (scale * getattr(self, f"{name}_scale"))
+
+    def _reverse_numbers(self) -> Tensor:
+        """The numbers of the matrix of its own, (output_dim, input_dim)."""
+        held: Tensor = self.reverse_embeddings
+        return held if self.packed_mode == "int8" else quantizers.unpack_int4(held, self.output_dim, axis=0)
+
+    def _reverse_floats(self) -> Tensor:
+        """(output_dim, input_dim)."""
+        if self.tie_weights:
+            return self.floats().T
+        numbers = self._reverse_numbers()
+        if self.packed_mode == "int4":
+            return self._int4_floats("reverse_embeddings", numbers, 0)
+        return numbers.to(self.reverse_embeddings_scale.dtype) / self.reverse_embeddings_scale
+
     def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         if not reverse:
             return super().call(inputs)
-        kernel = self.embeddings.T if self.tie_weights else self.reverse_embeddings
-        wanted = as_dtype(self.compute_dtype if self.reverse_dtype is None else self.reverse_dtype)
-        inputs, kernel = inputs.to(wanted), kernel.to(wanted)
-        found = inputs @ kernel
+        if self.packed_mode is not None:
+            found = WithInputsGradient.apply(
+                inputs.to(self.compute_dtype), self._quantized_logits, lambda g: g @ self._reverse_floats().T
+            )
+        else:
+            kernel = self.embeddings.T if self.tie_weights else self.reverse_embeddings
+            wanted = as_dtype(self.compute_dtype if self.reverse_dtype is None else self.reverse_dtype)
+            found = inputs.to(wanted) @ kernel.to(wanted)
         cap = self.logit_soft_cap
         return found if cap is None else (found / cap).tanh() * cap
 

@@ -22,6 +22,8 @@ class LoraLayer(Layer):
 
     adapts = "kernel"
     lora_enabled = False
+    packed_mode: str | None = None  # int8 or int4, where the weight is whole numbers (see `layers.quantized`)
+    is_float8 = False
 
     def __init__(self, lora_rank: int | None = None, lora_alpha: float | None = None, **settings: Any) -> None:
         super().__init__(**settings)
@@ -56,9 +58,11 @@ class LoraLayer(Layer):
             raise ValueError(f"{where} has LoRA already, of rank {self.lora_rank}")
         if getattr(self, f"{self.adapts}_constraint") is not None:
             raise ValueError(f"{where}: LoRA does not go with {self.adapts}_constraint; leave it out")
-        weight = self._base()
+        if self.is_float8:
+            raise NotImplementedError(f"{where}: LoRA does not go with float8")
+        weight, shape = self._base(), self.lora_shape()
         penalty = getattr(self, f"{self.adapts}_regularizer")
-        shapes = {"a": (*weight.shape[:-1], rank), "b": (rank, weight.shape[-1])}
+        shapes = {"a": (*shape[:-1], rank), "b": (rank, shape[-1])}
         for part, first in (("a", a_initializer), ("b", b_initializer)):
             name = f"lora_{self.adapts}_{part}"
             made = self.add_weight(shapes[part], first, "float32", name=name, regularizer=penalty)
@@ -67,6 +71,14 @@ class LoraLayer(Layer):
         weight.requires_grad_(False)
         self.lora_enabled, self.lora_rank = True, rank
         self.lora_alpha = rank if lora_alpha is None else lora_alpha
+
+    def lora_shape(self) -> tuple[int, ...]:
+        """The shape of the weight that A @ B is added to."""
+        return tuple(self._base().shape)
+
+    def whole_numbers(self) -> Tensor:
+        """The numbers of a weight that is quantised."""
+        raise NotImplementedError(f"layer {self.name} ({type(self).__name__}) is not quantised")
 
     def _base(self) -> Tensor:
         """The weight itself, without A and B."""

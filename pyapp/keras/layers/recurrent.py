@@ -463,6 +463,8 @@ class Bidirectional(Layer):
             backward_layer = type(layer).from_config(config)
         layer.name = f"forward_{own}"
         self.backward_layer = backward_layer
+        for one in (layer, backward_layer):  # as in Keras: masked steps of sequences are 0
+            one.zero_output_for_mask = one.return_sequences
 
     def build(self, input_shape: Any) -> None:
         for layer in (self.forward_layer, self.backward_layer):
