@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from ..errors import ArgumentError
 from .grad_mode import STATE
 from .launch import note_gradient
+from .saved_tensors import PACKERS, Saved, blank, current_hooks
 from .shape import is_packed
 from .storage import CAPTURES
 from .tensor import Tensor, empty_contiguous
@@ -109,6 +111,18 @@ def is_grad_enabled() -> bool:
 
 
 _SERIAL = count().__next__
+_metadata: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()  # by node
+
+
+class Described:
+    """The attributes that a node reads of an op, for what is not in the registry: a Function, an alias."""
+
+    slices = saves_inputs = saves_output = False
+    reads = None
+
+    def __init__(self, name: str, vjp: Callable[..., Any] | None) -> None:
+        self.name = name
+        self.vjp = vjp
 
 
 class Node:
@@ -127,26 +141,78 @@ class Node:
             [(a.node or a) if isinstance(a, Tensor) and a._requires_grad else None for a in args]
         )
         # detached: the output refers to this node, and a cycle would keep its memory alive
-        self.output: Tensor | None = output.detach() if op.saves_output else None
+        self.output: Any = output.detach() if op.saves_output else None  # a tensor; under hooks Saved
         self.read = None if op.reads is None else op.reads(self.edges)  # the saved arguments; None: all
         self.versions = self._versions()
         self.hooks: list[Any] | None = None
         self.retained: Any = None  # a weak reference to the tensor whose `grad` is wanted
         self.serial = _SERIAL()
+        if PACKERS.count:
+            self._pack()
+
+    def _pack(self) -> None:
+        """Passes the saved tensors to this thread's hooks."""
+        hooks, op = current_hooks(), self.op
+        if hooks is None or not self.args and self.output is None:
+            return
+        read: Any = () if not op.saves_inputs else range(len(self.args or ())) if self.read is None else self.read
+        args = list(self.args or ())
+        for i, argument in enumerate(args):
+            if not isinstance(argument, Tensor) or argument.dtype.is_quantized or argument.weak:
+                continue
+            if i in read or not argument.dtype.is_floating_point:  # whole numbers are places, which gradients read
+                args[i] = Saved(argument, hooks)
+            elif not op.reads_layout:
+                args[i] = blank(argument)
+                args[i]._requires_grad = self.edges[i] is not None
+        self.args = tuple(args)
+        if self.output is not None:
+            self.output = Saved(self.output, hooks)
+        self.versions = []
+        self.__class__ = PackedNode  # here, so that other nodes pay nothing for it
 
     def name(self) -> str:
-        """torch's name: "MulBackward0"."""
+        """torch's name: "MulBackward0"; of a Function its own name and "Backward"."""
+        if isinstance(self.op, Described):
+            return f"{self.op.name}Backward"
         return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward0"
 
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
-        """(node of an argument, 0) for each tensor; the leaf itself if there is no node, None if it needs no
-        gradient.
+        """(what the gradient of an argument goes to, 0) for each tensor: a node; the AccumulateGrad of a leaf; None if
+        it needs no gradient.
         """
-        if self.args is None:
-            return ()
-        tensors = [i for i, a in enumerate(self.args) if isinstance(a, Tensor) or self.edges[i] is not None]
-        return tuple((self.edges[i], 0) for i in tensors)
+        args = self.args or ()
+        return tuple(
+            (None if edge is None else _function_of(edge), 0)
+            for i, edge in enumerate(self.edges)
+            if edge is not None or (i < len(args) and isinstance(args[i], (Tensor, Saved)))
+        )
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A dict for the user's notes about this node."""
+        return _metadata.setdefault(self, {})
+
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(grad_outputs)` is called when the gradient of this node's result is complete, with a tuple of it. Its
+        result, a tuple, replaces the gradient unless it is None.
+        """
+
+        def before(gradient: Tensor) -> Tensor | None:
+            changed = hook((gradient,))
+            return changed[0] if isinstance(changed, tuple) else changed
+
+        return _add_hook(self, before)
+
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(grad_inputs, grad_outputs)` is called when the gradients of this node's arguments are computed: one
+        for each of `next_functions`, None where none is needed. Its result, a tuple, replaces them unless it is None.
+        """
+        return _add_hook(self, _After(hook))
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
 
     def _versions(self) -> list[int]:
         args: Any = (self.args or ()) if self.op.saves_inputs else ()
@@ -158,10 +224,7 @@ class Node:
     def gradients(self, gradient: Tensor, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:
         """(edge, gradient) for each input that needs a gradient."""
         if self.args is None:
-            raise RuntimeError(
-                f"backward: the saved values of '{self.op.name}' were freed by an earlier backward(); "
-                "pass retain_graph=True to it"
-            )
+            raise self._freed()
         if self.versions != self._versions():
             raise RuntimeError(
                 f"backward: a tensor that '{self.op.name}' needs for its gradient was changed in place since; "
@@ -175,18 +238,114 @@ class Node:
         found = vjp(gradient, output, *self.args)
         return [(edge, g) for edge, g in zip(self.edges, found, strict=False) if edge is not None]
 
+    def _freed(self) -> RuntimeError:
+        return RuntimeError(
+            f"backward: the saved values of '{self.op.name}' were freed by an earlier backward(); "
+            "pass retain_graph=True to it"
+        )
+
     def release(self) -> None:
         """Frees the saved tensors and the edges, so that a long chain is not freed by recursion."""
         self.args = self.output = None
         self.edges = ()
 
 
+class PackedNode(Node):
+    """A node whose saved tensors have passed through hooks: `args` and `output` have Saved objects in their places."""
+
+    __slots__ = ()
+
+    def _versions(self) -> list[int]:
+        return []  # what the hooks kept need not be the memory that was saved
+
+    def gradients(self, gradient: Tensor, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:
+        if self.args is None:
+            raise self._freed()
+        assert self.op.vjp is not None
+        args = [
+            connected(a.value(), edge, create_graph) if isinstance(a, Saved) else a
+            for a, edge in zip(self.args, self.edges, strict=True)
+        ]
+        output: Any = self.output
+        if isinstance(output, Saved):
+            output = connected(output.value(), self if create_graph else None, create_graph)
+        found = self.op.vjp(gradient, output, *args)
+        return [(edge, g) for edge, g in zip(self.edges, found, strict=False) if edge is not None]
+
+
 Edge = Node | Tensor
 
 
-def edge_of(tensor: Tensor) -> Edge:
-    """The edge to a tensor: the node that computed it, or the leaf itself."""
-    return tensor.node or tensor
+def edge_of(tensor: Any) -> Edge:
+    """The edge to a tensor, or to a GradientEdge: the node that computed it, or the leaf itself."""
+    if isinstance(tensor, GradientEdge):
+        node = tensor.node
+        return node.variable if isinstance(node, AccumulateGrad) else node
+    found: Edge = tensor.node or tensor
+    return found
+
+
+def connected(value: Tensor, edge: Edge | None, create_graph: bool) -> Tensor:
+    """`value`, whose own place in the graph is nowhere, as the tensor of an edge; None: it needs no gradient."""
+    value._requires_grad = edge is not None
+    if create_graph and edge is not None:
+        if isinstance(edge, Tensor):
+            node = Node(_ALIAS, (), value)  # type: ignore[arg-type]
+            node.edges = (edge,)
+            edge = node
+        value.node = edge
+    return value
+
+
+_ALIAS = Described("Alias", lambda gradient, *_: (gradient,))
+
+
+class AccumulateGrad:
+    """The end of a graph at a leaf, as `next_functions` shows it: `variable` is the leaf whose `grad` is added to."""
+
+    __slots__ = ("variable",)
+
+    next_functions: tuple[Any, ...] = ()
+
+    def __init__(self, variable: Tensor) -> None:
+        self.variable = variable
+
+    def name(self) -> str:
+        """torch's name."""
+        return "torch::autograd::AccumulateGrad"
+
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(grad_outputs)` is called when the gradient of the leaf is complete, with a tuple of it. Its result, a
+        tuple, replaces the gradient unless it is None.
+        """
+        return Node.register_prehook(self.variable, hook)  # type: ignore[arg-type]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AccumulateGrad) and other.variable is self.variable
+
+    def __hash__(self) -> int:
+        return hash((AccumulateGrad, id(self.variable)))
+
+    def __repr__(self) -> str:
+        return f"<AccumulateGrad object at {id(self.variable):#x}>"
+
+
+def _function_of(edge: Edge) -> Any:
+    return AccumulateGrad(edge) if isinstance(edge, Tensor) else edge
+
+
+class GradientEdge(NamedTuple):
+    """The place of a tensor in a graph, without its memory: `backward` and `grad` take it instead of the tensor."""
+
+    node: Any  # a Node or an AccumulateGrad
+    output_nr: int
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """The GradientEdge of a tensor that requires a gradient."""
+    if not tensor.requires_grad:
+        raise RuntimeError("get_gradient_edge: this tensor does not require a gradient")
+    return GradientEdge(_function_of(edge_of(tensor)), 0)
 
 
 def _order(roots: Sequence[Edge], stop: frozenset[int], uses: dict[int, int]) -> list[Node]:
@@ -223,6 +382,10 @@ def _needed(order: Sequence[Node], wanted: Sequence[Edge]) -> set[int]:
 
 
 def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
+    if isinstance(tensor, GradientEdge):
+        if gradient is None:
+            raise RuntimeError("backward: a GradientEdge needs a gradient argument, because it has no shape")
+        return gradient
     if not tensor.requires_grad:
         raise RuntimeError(
             "backward: this tensor does not require a gradient and has no gradient computation behind it"
@@ -240,9 +403,54 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
 
 def _run_hooks(edge: Edge, gradient: Tensor) -> Tensor:
     for hook in tuple(edge.hooks or ()):
+        if isinstance(hook, _After):
+            continue
         changed = hook(gradient)
-        gradient = gradient if changed is None else changed
+        if changed is None:
+            continue
+        if not isinstance(changed, Tensor):
+            raise TypeError(f"a gradient's hook gives a Tensor or None, not {type(changed).__name__}")
+        if isinstance(gradient, Tensor):
+            for name in ("shape", "dtype", "device"):
+                was, now = getattr(gradient, name), getattr(changed, name)
+                if was != now:
+                    raise RuntimeError(f"a gradient's hook changed its {name} from {was} to {now}")
+        gradient = changed
     return gradient
+
+
+class _After:
+    """A hook on the gradients that a node has computed, among the other hooks of the node."""
+
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        self.hook = hook
+
+
+def _run_after(node: Node, gradient: Tensor, found: Any) -> Any:
+    """The gradients (edge, gradient) of a node's arguments, as its hooks change them."""
+    hooks = [hook.hook for hook in tuple(node.hooks or ()) if isinstance(hook, _After)]
+    if not hooks:
+        return found
+    edges = [edge for edge, _ in node.next_functions]
+    found = list(found)
+    given = iter(g for _, g in found)
+    inputs = tuple(None if edge is None else next(given) for edge in edges)
+    for hook in hooks:
+        changed = hook(inputs, (gradient,))
+        if changed is not None:
+            changed = changed if isinstance(changed, tuple) else (changed,)
+            if len(changed) != len(inputs):
+                raise RuntimeError(f"a node's hook gave {len(changed)} gradients for {len(inputs)} of '{node.op.name}'")
+            inputs = changed
+    kept = [g for edge, g in zip(edges, inputs, strict=True) if edge is not None]
+    return [(edge, g) for (edge, _), g in zip(found, kept, strict=True)]
+
+
+def _add_hook(edge: Edge, hook: Any) -> RemovableHandle:
+    if edge.hooks is None:
+        edge.hooks = []
+    edge.hooks.append(hook)
+    return RemovableHandle(edge.hooks, hook)
 
 
 class RemovableHandle:
@@ -430,8 +638,9 @@ def _walk(
         deliver(node, gradient)
         if id(node) in stop or (needed is not None and not any(id(e) in needed for e in node.edges if e is not None)):
             continue
-        if not pending.add_slice(node, gradient):
-            for edge, its in node.gradients(gradient, create_graph):
+        if node.hooks or not pending.add_slice(node, gradient):
+            found = node.gradients(gradient, create_graph)
+            for edge, its in _run_after(node, gradient, found) if node.hooks else found:
                 if its is not None and (needed is None or id(edge) in needed):
                     pending.add(edge, its)
         if uses:
@@ -499,6 +708,20 @@ def _accumulate(edge: Edge, gradient: Tensor, delivery: _Delivery) -> None:
             hook(edge)
 
 
+def _several(given: Any) -> list[Any]:
+    """Tensors and GradientEdges, of which one may be given alone."""
+    return [given] if isinstance(given, (Tensor, GradientEdge)) else list(given)
+
+
+def _tensor_of(given: Any) -> Tensor:
+    """The tensor itself; of a GradientEdge its leaf. RuntimeError for one of another node, which has no `grad`."""
+    if not isinstance(given, GradientEdge):
+        return given
+    if not isinstance(given.node, AccumulateGrad):
+        raise RuntimeError(f"backward: {given.node!r} is no leaf, so its gradient has no place; use grad() instead")
+    return given.node.variable
+
+
 def backward(
     tensors: Tensor | Sequence[Tensor],
     grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
@@ -509,10 +732,10 @@ def backward(
     """Adds the gradients of `tensors` to the `grad` of every leaf (or of `inputs` alone), and of tensors that retain
     it.
     """
-    roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    roots = _several(tensors)
     weights = [grad_tensors] if isinstance(grad_tensors, Tensor) else list(grad_tensors or [None] * len(roots))
-    only = [inputs] if isinstance(inputs, Tensor) else inputs
-    wanted = None if only is None else {id(edge_of(t)): t for t in only}
+    only = None if inputs is None else _several(inputs)
+    wanted = None if only is None else {id(edge_of(t)): _tensor_of(t) for t in only}
 
     delivery = _Delivery(weights)
 
@@ -570,8 +793,7 @@ def grad(
 
     An unused input raises an error; it gives None with `allow_unused`, zeros with `materialize_grads`.
     """
-    roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    roots, wanted = _several(outputs), _several(inputs)
     weights = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or [None] * len(roots))
     edges = [edge_of(t) for t in wanted]
     kept = create_graph if retain_graph is None else retain_graph
@@ -581,9 +803,10 @@ def grad(
         raise RuntimeError(
             f"grad: inputs {missing} do not take part in the outputs; pass allow_unused=True to get None for them"
         )
-    if materialize_grads:
+    if materialize_grads and missing:
         return tuple(
-            found[id(e)] if id(e) in found else t.new_zeros(t.shape) for e, t in zip(edges, wanted, strict=True)
+            found[id(e)] if id(e) in found else _tensor_of(t).new_zeros(_tensor_of(t).shape)
+            for e, t in zip(edges, wanted, strict=True)
         )
     return tuple(found.get(id(edge)) for edge in edges)
 
@@ -610,11 +833,7 @@ def _register_hook(tensor: Tensor, hook: Any) -> RemovableHandle:
     """
     if not tensor.requires_grad:
         raise RuntimeError("register_hook: this tensor does not require a gradient")
-    edge = edge_of(tensor)
-    if edge.hooks is None:
-        edge.hooks = []
-    edge.hooks.append(hook)
-    return RemovableHandle(edge.hooks, hook)
+    return _add_hook(edge_of(tensor), hook)
 
 
 def _register_post_accumulate_grad_hook(tensor: Tensor, hook: Any) -> RemovableHandle:

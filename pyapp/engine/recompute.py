@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from . import autocast
-from .autograd import _SERIAL, STATE, Edge, Node, edge_of, enable_grad, gradients_at
-from .autograd_function import Described, output_of
+from .autograd import _SERIAL, STATE, Described, Edge, Node, edge_of, enable_grad, gradients_at
+from .autograd_function import output_of
 from .ops.random import default_generator
 from .tensor import Tensor
 
@@ -41,10 +41,7 @@ class _Recomputed(Node):
 
     def gradients(self, gradient: Any, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:
         if self.again is None:
-            raise RuntimeError(
-                "backward: the saved values of 'checkpoint' were freed by an earlier backward(); "
-                "pass retain_graph=True to it"
-            )
+            raise self._freed()
         wanted = [e for e in self.edges if e is not None]
         with enable_grad():
             outputs = self.again()
