@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..engine.autograd import AccumulateGrad, GradientEdge, RemovableHandle, get_gradient_edge
+from ..engine.autograd import AccumulateGrad, GradientEdge, RemovableHandle, edge_of, get_gradient_edge
 from ..engine.autograd import Node as _Node
 from ..engine.device import Device
+from ..engine.gradient_hooks import GroupHandle
 from ..engine.saved_tensors import disable_saved_tensors_hooks, saved_tensors_hooks
 from ..engine.tensor import Tensor
 
@@ -34,6 +35,20 @@ class Node(abc.ABC):
 
 Node.register(_Node)
 Node.register(AccumulateGrad)
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Tensor], fn: Callable[..., Any], *, mode: str = "all"
+) -> RemovableHandle:
+    """`fn(gradients)` is called once in each backward pass, when the gradients of all those of the tensors that take
+    part in it are computed: a list, with None for the others. With mode="any": `fn(gradient)`, with the first that is.
+    Its result does not change them.
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"register_multi_grad_hook: the mode is 'all' or 'any', not {mode!r}")
+    if any(not tensor.requires_grad for tensor in tensors):
+        raise RuntimeError("register_multi_grad_hook: takes tensors that require gradients")
+    return GroupHandle([edge_of(tensor) for tensor in tensors], fn, mode == "all")
 
 
 class save_on_cpu(saved_tensors_hooks):
@@ -69,5 +84,5 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 
 __all__ = [
     "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
-    "increment_version", "save_on_cpu", "saved_tensors_hooks",
+    "increment_version", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
 ]  # fmt: skip

@@ -10,6 +10,16 @@ from weakref import WeakKeyDictionary
 
 from ..errors import ArgumentError
 from .grad_mode import STATE
+from .gradient_hooks import (
+    GROUPS,
+    After,
+    RemovableHandle,
+    add_hook,
+    begin_pass,
+    end_pass,
+    run_after,
+    run_hooks,
+)
 from .launch import note_gradient
 from .saved_tensors import PACKERS, Saved, blank, current_hooks
 from .shape import is_packed
@@ -203,13 +213,13 @@ class Node:
             changed = hook((gradient,))
             return changed[0] if isinstance(changed, tuple) else changed
 
-        return _add_hook(self, before)
+        return add_hook(self, before)
 
     def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """`hook(grad_inputs, grad_outputs)` is called when the gradients of this node's arguments are computed: one
         for each of `next_functions`, None where none is needed. Its result, a tuple, replaces them unless it is None.
         """
-        return _add_hook(self, _After(hook))
+        return add_hook(self, After(hook))
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
@@ -401,77 +411,6 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
     return gradient
 
 
-def _run_hooks(edge: Edge, gradient: Tensor) -> Tensor:
-    for hook in tuple(edge.hooks or ()):
-        if isinstance(hook, _After):
-            continue
-        changed = hook(gradient)
-        if changed is None:
-            continue
-        if not isinstance(changed, Tensor):
-            raise TypeError(f"a gradient's hook gives a Tensor or None, not {type(changed).__name__}")
-        if isinstance(gradient, Tensor):
-            for name in ("shape", "dtype", "device"):
-                was, now = getattr(gradient, name), getattr(changed, name)
-                if was != now:
-                    raise RuntimeError(f"a gradient's hook changed its {name} from {was} to {now}")
-        gradient = changed
-    return gradient
-
-
-class _After:
-    """A hook on the gradients that a node has computed, among the other hooks of the node."""
-
-    def __init__(self, hook: Callable[..., Any]) -> None:
-        self.hook = hook
-
-
-def _run_after(node: Node, gradient: Tensor, found: Any) -> Any:
-    """The gradients (edge, gradient) of a node's arguments, as its hooks change them."""
-    hooks = [hook.hook for hook in tuple(node.hooks or ()) if isinstance(hook, _After)]
-    if not hooks:
-        return found
-    edges = [edge for edge, _ in node.next_functions]
-    found = list(found)
-    given = iter(g for _, g in found)
-    inputs = tuple(None if edge is None else next(given) for edge in edges)
-    for hook in hooks:
-        changed = hook(inputs, (gradient,))
-        if changed is not None:
-            changed = changed if isinstance(changed, tuple) else (changed,)
-            if len(changed) != len(inputs):
-                raise RuntimeError(f"a node's hook gave {len(changed)} gradients for {len(inputs)} of '{node.op.name}'")
-            inputs = changed
-    kept = [g for edge, g in zip(edges, inputs, strict=True) if edge is not None]
-    return [(edge, g) for (edge, _), g in zip(found, kept, strict=True)]
-
-
-def _add_hook(edge: Edge, hook: Any) -> RemovableHandle:
-    if edge.hooks is None:
-        edge.hooks = []
-    edge.hooks.append(hook)
-    return RemovableHandle(edge.hooks, hook)
-
-
-class RemovableHandle:
-    """Removes a hook: `handle.remove()`, or `with handle:`."""
-
-    def __init__(self, hooks: list[Any], hook: Any) -> None:
-        self._hooks, self._hook = hooks, hook
-
-    def remove(self) -> None:
-        for i, known in enumerate(self._hooks):
-            if known is self._hook:
-                del self._hooks[i]
-                return
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
-
 class _Slices:
     """Gradients of slices that share no element, before they are copied to that of their source: zeros are written only
     where the slices leave something out.
@@ -618,9 +557,11 @@ def _walk(
     deliver: Callable[[Edge, Tensor], None],
     wanted: Sequence[Edge] | None = None,
     stop: frozenset[int] = frozenset(),
+    silent: frozenset[int] = frozenset(),
 ) -> None:
     """Propagates gradients from the roots; calls `deliver(edge, gradient)` once for each node and leaf, when its
-    gradient is complete. With `wanted`, only along the paths that lead there.
+    gradient is complete. With `wanted`, only along the paths that lead there. The hooks of the edges in `silent` do not
+    run: their gradients are parts of those of another pass, which runs them.
     """
     pending = _Pending(create_graph)
     for root, gradient in zip(roots, gradients, strict=True):
@@ -628,33 +569,42 @@ def _walk(
     uses: dict[int, int] = {}
     order = _order([edge_of(root) for root in roots], stop, uses)
     needed = None if wanted is None else _needed(order, wanted)
+    grouped = GROUPS.count > 0
+    around = begin_pass([edge_of(root) for root in roots], order, needed) if grouped else None
     order.reverse()
     while order:
         node = order.pop()
         gradient = pending.take(node)
         if gradient is None:
             continue
-        gradient = _run_hooks(node, gradient)
+        if node.hooks and id(node) not in silent:
+            gradient = run_hooks(node, gradient)
         deliver(node, gradient)
         if id(node) in stop or (needed is not None and not any(id(e) in needed for e in node.edges if e is not None)):
             continue
         if node.hooks or not pending.add_slice(node, gradient):
             found = node.gradients(gradient, create_graph)
-            for edge, its in _run_after(node, gradient, found) if node.hooks else found:
+            for edge, its in run_after(node, gradient, found) if node.hooks else found:
                 if its is not None and (needed is None or id(edge) in needed):
                     pending.add(edge, its)
         if uses:
-            _deliver_complete(node, uses, pending, deliver)
+            _deliver_complete(node, uses, pending, deliver, silent)
         if not retain_graph:
             node.release()
     for leaf in list(pending.leaves.values()):
         whole = pending.take(leaf)
         assert whole is not None
-        deliver(leaf, _run_hooks(leaf, whole))
+        deliver(leaf, run_hooks(leaf, whole) if leaf.hooks and id(leaf) not in silent else whole)
+    if grouped:
+        end_pass(around)
 
 
 def _deliver_complete(
-    node: Node, uses: dict[int, int], pending: _Pending, deliver: Callable[[Edge, Tensor], None]
+    node: Node,
+    uses: dict[int, int],
+    pending: _Pending,
+    deliver: Callable[[Edge, Tensor], None],
+    silent: frozenset[int],
 ) -> None:
     """Delivers the gradients of leaves with hooks that this node has completed: what runs there need not wait for the
     end of the backward pass."""
@@ -667,7 +617,7 @@ def _deliver_complete(
             whole = pending.take(edge)
             if whole is not None:
                 del pending.leaves[id(edge)]
-                deliver(edge, _run_hooks(edge, whole))
+                deliver(edge, whole if id(edge) in silent else run_hooks(edge, whole))
 
 
 class _Delivery:
@@ -759,22 +709,24 @@ def gradients_at(
     retain_graph: bool,
     create_graph: bool,
     stop: frozenset[int] = frozenset(),
-    retain: bool = False,
+    own: bool = False,
 ) -> dict[int, Tensor]:
     """Gradients by id of the nodes and leaves that the roots depend on; the pass does not continue beyond `stop`.
 
-    `retain`: tensors on the paths that retain their `grad` get it too.
+    `own`: this is a pass of the user's own: tensors on the paths that retain their `grad` get it too, and the hooks
+    of `edges` run. Otherwise it is a part of another pass, which does both.
     """
     found: dict[int, Tensor] = {}
     delivery = _Delivery(weights)
 
     def deliver(edge: Edge, gradient: Tensor) -> None:
         found[id(edge)] = gradient
-        if retain and isinstance(edge, Node):
+        if own and isinstance(edge, Node):
             _accumulate(edge, gradient.clone() if edge.retained else gradient, delivery)
 
     with enable_grad() if create_graph else no_grad():
-        _walk(roots, weights, retain_graph, create_graph, deliver, edges, stop)
+        silent = frozenset() if own else frozenset(map(id, edges))
+        _walk(roots, weights, retain_graph, create_graph, deliver, edges, stop, silent)
     return found
 
 
@@ -797,7 +749,7 @@ def grad(
     weights = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or [None] * len(roots))
     edges = [edge_of(t) for t in wanted]
     kept = create_graph if retain_graph is None else retain_graph
-    found = gradients_at(edges, roots, weights, kept, create_graph, retain=True)
+    found = gradients_at(edges, roots, weights, kept, create_graph, own=True)
     missing = [i for i, edge in enumerate(edges) if id(edge) not in found]
     if missing and not allow_unused and not materialize_grads:
         raise RuntimeError(
@@ -833,7 +785,7 @@ def _register_hook(tensor: Tensor, hook: Any) -> RemovableHandle:
     """
     if not tensor.requires_grad:
         raise RuntimeError("register_hook: this tensor does not require a gradient")
-    return _add_hook(edge_of(tensor), hook)
+    return add_hook(edge_of(tensor), hook)
 
 
 def _register_post_accumulate_grad_hook(tensor: Tensor, hook: Any) -> RemovableHandle:

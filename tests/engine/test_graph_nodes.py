@@ -9,6 +9,7 @@ import pytest
 import pyapp
 from pyapp import Tensor, tensor
 from pyapp.autograd import Function, graph
+from pyapp.engine.gradient_hooks import GROUPS
 
 from .leaves import leaf64
 
@@ -132,3 +133,35 @@ def test_a_write_that_autograd_could_not_see() -> None:
     graph.increment_version([h])
     with pytest.raises(RuntimeError, match="changed in place"):
         y.sum().backward()
+
+
+def test_hooks_of_several_tensors() -> None:
+    x, y, z = leaf64(1, 2), leaf64(3, 4), leaf64(5, 6)
+    h = x * y
+    seen: list[Any] = []
+    every = graph.register_multi_grad_hook(
+        (h, x, z), lambda gradients: seen.append([g if g is None else g.tolist() for g in gradients])
+    )
+    first = graph.register_multi_grad_hook((x, h), lambda gradient: seen.append(gradient.tolist()), mode="any")
+    (h * 2).sum().backward(retain_graph=True)
+    assert seen == [[2, 2], [[2, 2], [6, 8], None]]
+    seen.clear()
+    (h * z).sum().backward(retain_graph=True)
+    assert seen == [[5, 6], [[5, 6], [15, 24], [3, 8]]]
+    seen.clear()
+    pyapp.autograd.grad(h.sum(), y, retain_graph=True)  # x takes no part
+    assert seen == [[[1, 1], None, None], [1, 1]]
+    seen.clear()
+    # A pass within another one, of checkpoint, has its own.
+    pyapp.autograd.checkpoint(lambda a: a * x * z, h).sum().backward(retain_graph=True)
+    assert seen[0] == [5, 12] and seen[-1] == [[5, 12], [3 * 5 + 15, 8 * 6 + 48], [3, 16]] and len(seen) == 2
+    every.remove()
+    first.remove()
+    first.remove()
+    seen.clear()
+    h.sum().backward()
+    assert not seen and GROUPS.count == 0
+    with pytest.raises(ValueError, match="the mode is 'all' or 'any', not 'each'"):
+        graph.register_multi_grad_hook((x,), print, mode="each")
+    with pytest.raises(RuntimeError, match="takes tensors that require gradients"):
+        graph.register_multi_grad_hook((x, tensor(1.0)), print)

@@ -57,3 +57,21 @@ def test_a_checkpoint_that_changes_is_noticed() -> None:
     y = checkpoint(lambda t: t.expand(next(sizes), 1) * 2, leaf64(1))
     with pytest.raises(RuntimeError, match="in its second one"):
         y.sum().backward()
+
+
+def test_hooks_of_what_goes_in_run_once() -> None:
+    """The gradients inside are parts of those of the whole pass, which runs the hooks."""
+    seen: list[str] = []
+
+    def doubled(name: str) -> Any:
+        return lambda g: (seen.append(name), g * 2)[1]
+
+    x, w = (pyapp.tensor([1.0, k], requires_grad=True) for k in (2.0, 1.0))
+    h = x * 3
+    for name, tensor in (("h", h), ("x", x), ("w", w)):
+        tensor.register_hook(doubled(name))
+    w.register_post_accumulate_grad_hook(lambda _: seen.append("w.grad"))
+    h.retain_grad()
+    (checkpoint(lambda a: a * a * w + x, h) + h).sum().backward()
+    assert sorted(seen) == ["h", "w", "w.grad", "x"]
+    assert w.grad.tolist() == [18, 72] and h.grad.tolist() == [14, 26] and x.grad.tolist() == [86, 158]
