@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from ..errors import ArgumentError
-from .grad_mode import STATE
+from .anomalies import ANOMALY, calls_now, checked_gradients
+from .grad_mode import STATE, WATCHERS
 from .gradient_hooks import (
     GROUPS,
     After,
@@ -21,7 +22,7 @@ from .gradient_hooks import (
     run_hooks,
 )
 from .launch import note_gradient
-from .saved_tensors import PACKERS, Saved, blank, current_hooks
+from .saved_tensors import Saved, blank, current_hooks
 from .shape import is_packed
 from .storage import CAPTURES
 from .tensor import Tensor, empty_contiguous
@@ -157,7 +158,9 @@ class Node:
         self.hooks: list[Any] | None = None
         self.retained: Any = None  # a weak reference to the tensor whose `grad` is wanted
         self.serial = _SERIAL()
-        if PACKERS.count:
+        if WATCHERS.count:
+            if ANOMALY.on:
+                self.metadata["traceback_"] = calls_now()
             self._pack()
 
     def _pack(self) -> None:
@@ -582,8 +585,11 @@ def _walk(
         deliver(node, gradient)
         if id(node) in stop or (needed is not None and not any(id(e) in needed for e in node.edges if e is not None)):
             continue
-        if node.hooks or not pending.add_slice(node, gradient):
-            found = node.gradients(gradient, create_graph)
+        if node.hooks or ANOMALY.on or not pending.add_slice(node, gradient):
+            if ANOMALY.on:
+                found: Any = checked_gradients(node, gradient, create_graph)
+            else:
+                found = node.gradients(gradient, create_graph)
             for edge, its in run_after(node, gradient, found) if node.hooks else found:
                 if its is not None and (needed is None or id(edge) in needed):
                     pending.add(edge, its)

@@ -21,8 +21,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .autograd import STATE, Described, Edge, Node, RemovableHandle, connected, edge_of, no_grad
+from .grad_mode import WATCHERS
 from .in_place import derive_views
-from .saved_tensors import PACKERS, Saved, blank, current_hooks
+from .saved_tensors import Saved, blank, current_hooks
 from .tensor import Tensor, make
 from .user_errors import describe
 
@@ -119,7 +120,7 @@ class Context:
             for t, version, output in self._saved
         ]
         self._node = node
-        hooks = current_hooks() if PACKERS.count else None
+        hooks = current_hooks() if WATCHERS.count else None
         if hooks is not None:
             self._saved = [
                 (t, version, output) if t is None else (_packed(t, hooks), version, output)
@@ -135,7 +136,7 @@ def _kept(argument: Any, ctx: Context) -> Any:
     """What a node keeps of an argument of a Function, of which it needs the shape."""
     if not isinstance(argument, Tensor):
         return argument
-    if PACKERS.count and not argument.dtype.is_quantized:
+    if WATCHERS.count and not argument.dtype.is_quantized:
         return blank(argument)
     return argument.detach() if id(argument) in ctx._dirty else argument  # which would lead back to the node
 

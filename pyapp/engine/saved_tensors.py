@@ -12,11 +12,11 @@ from typing import Any
 
 from .device import Device
 from .dtype import DType
-from .grad_mode import STATE
+from .grad_mode import STATE, WATCHERS
 from .launch import stop_capture
 from .storage import Storage
 from .tensor import Tensor, make
-from .thread_local import ThreadLocal, Users
+from .thread_local import ThreadLocal
 
 Hooks = tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]  # pack, unpack
 
@@ -29,7 +29,6 @@ class _Thread(ThreadLocal):
 
 
 _thread = _Thread()
-PACKERS = Users()  # hooks that are in use, of all threads: while it is 0, a node looks no further
 
 
 def current_hooks() -> Hooks | None:
@@ -55,11 +54,11 @@ class saved_tensors_hooks:
         if _thread.refusal is not None:
             raise RuntimeError(_thread.refusal)
         _thread.hooks = (*_thread.hooks, (self.pack_hook, self.unpack_hook))
-        PACKERS.add(1)
+        WATCHERS.add(1)
 
     def __exit__(self, *_: object) -> None:
         _thread.hooks = _thread.hooks[:-1]
-        PACKERS.add(-1)
+        WATCHERS.add(-1)
 
 
 class disable_saved_tensors_hooks:
@@ -124,4 +123,4 @@ def blank(like: Tensor) -> Tensor:
     return make(storage, like.shape, (0,) * len(like.shape), kind)
 
 
-__all__ = ["PACKERS", "Saved", "blank", "current_hooks", "disable_saved_tensors_hooks", "saved_tensors_hooks"]
+__all__ = ["Saved", "blank", "current_hooks", "disable_saved_tensors_hooks", "saved_tensors_hooks"]
