@@ -73,8 +73,8 @@ def field(number: int, data: bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
-def _event(step: int | None, content: bytes) -> bytes:
-    head = b"\x09" + struct.pack("<d", time.time())  # wall_time, field 1
+def _event(step: int | None, content: bytes, wall_time: float | None = None) -> bytes:
+    head = b"\x09" + struct.pack("<d", time.time() if wall_time is None else wall_time)  # field 1
     return head + (b"" if step is None else b"\x10" + varint(step)) + content
 
 
@@ -116,13 +116,15 @@ def of_plugin(name: str, plugin: str, tensor: bytes | None, content: bytes = b""
 
 
 class EventWriter:
-    """A new event file in a folder. Each `write` reaches the file at once, so that TensorBoard shows it."""
+    """A new event file in a folder, whose name ends in `suffix`. Each `write` reaches the file at once, so that
+    TensorBoard shows it. `wall_time`: seconds since 1970, by default now.
+    """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], suffix: str = "") -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
         host = socket.gethostname() or "host"
         for number in range(1000):
-            self.path = Path(folder) / f"events.out.tfevents.{int(time.time())}.{host}.{os.getpid()}.{number}"
+            self.path = Path(folder) / f"events.out.tfevents.{int(time.time())}.{host}.{os.getpid()}.{number}{suffix}"
             try:
                 self._file = open(self.path, "xb")
             except FileExistsError:
@@ -131,36 +133,40 @@ class EventWriter:
         self._file.write(record(_event(None, field(3, b"brain.Event:2"))))
         self._file.flush()
 
-    def write(self, step: int, values: Mapping[str, float]) -> None:
+    def purge(self, step: int) -> None:
+        """Tells TensorBoard that the run began anew at a step: what earlier files have from there on is not shown."""
+        self._write_event(_event(step, field(7, b"\x08\x01")))  # a SessionLog with the status START
+
+    def write(self, step: int, values: Mapping[str, float], wall_time: float | None = None) -> None:
         """Numbers of a step, by name."""
         if values:
             summary = b"".join(
                 field(1, field(1, name.encode()) + b"\x15" + struct.pack("<f", value))  # tag, simple_value
                 for name, value in values.items()
             )
-            self.write_summary(step, summary)
+            self.write_summary(step, summary, wall_time)
 
-    def write_histogram(self, step: int, name: str, values: Any) -> None:
+    def write_histogram(self, step: int, name: str, values: Any, wall_time: float | None = None) -> None:
         """The distribution of the numbers in an array of any shape."""
         buckets = histogram_of(values)
         tensor = tensor_of(DOUBLE, buckets.shape, field(4, buckets.tobytes()))
-        self.write_summary(step, of_plugin(name, "histograms", tensor))
+        self.write_summary(step, of_plugin(name, "histograms", tensor), wall_time)
 
-    def write_pictures(self, step: int, name: str, pictures: Any) -> None:
+    def write_pictures(self, step: int, name: str, pictures: Any, wall_time: float | None = None) -> None:
         """Pictures (N, H, W, C), floats from 0 to 1 or uint8, C is 1, 3 or 4; the first three of them."""
         height, width = pictures.shape[1:3]
         files = [encode_png(picture) for picture in picture_bytes(pictures[:MOST_PICTURES])]
         texts = [str(width).encode(), str(height).encode(), *files]
         tensor = tensor_of(STRING, (len(texts),), b"".join(field(8, text) for text in texts))
-        self.write_summary(step, of_plugin(name, "images", tensor))
+        self.write_summary(step, of_plugin(name, "images", tensor), wall_time)
 
     def write_graph(self, graph: bytes) -> None:
         """A GraphDef, which has no step."""
         self._write_event(_event(None, field(4, graph)))
 
-    def write_summary(self, step: int, summary: bytes) -> None:
+    def write_summary(self, step: int, summary: bytes, wall_time: float | None = None) -> None:
         """Values of a step: what `of_plugin` gives, one after the other."""
-        self._write_event(_event(step, field(5, summary)))
+        self._write_event(_event(step, field(5, summary), wall_time))
 
     def _write_event(self, event: bytes) -> None:
         with full_disk_named(self.path):

@@ -35,16 +35,18 @@ def _array(value: Any) -> Any:
 
 
 class SummaryWriter:
-    """Writes an event file into `log_dir` (without one into runs/ and the time, then `comment`). What is added is in
-    the file at once. `global_step` is the place on TensorBoard's axis; None is 0."""
+    """Writes an event file into `log_dir` (without one into runs/ and the time, then `comment`), whose name ends in
+    `filename_suffix`. What is added is in the file at once. `global_step` is the place on TensorBoard's axis; None is
+    0. `walltime` are seconds since 1970, by default now. `purge_step`: a run that goes on from this step; what files of
+    the folder have from there on is no longer shown.
+    """
 
     def __init__(
         self, log_dir: str | os.PathLike[str] | None = None, comment: str = "", purge_step: int | None = None,
         max_queue: int = 10, flush_secs: int = 120, filename_suffix: str = "",
     ) -> None:  # fmt: skip
-        if purge_step is not None or filename_suffix:
-            raise NotImplementedError("SummaryWriter: purge_step and filename_suffix are not there; use a new log_dir")
         self.log_dir = str(log_dir or Path("runs") / f"{time.strftime('%b%d_%H-%M-%S')}{comment}")
+        self._suffix, self._purge_step = filename_suffix, purge_step
         self._files: dict[str, EventWriter] = {}
         self._embeddings: list[str] = []  # what projector_config.pbtxt says of each
         self._writer()
@@ -52,40 +54,54 @@ class SummaryWriter:
     def _writer(self, folder: str = "") -> EventWriter:
         """The file of a folder inside the log's; it is made anew after `close`."""
         if folder not in self._files:
-            self._files[folder] = EventWriter(Path(self.log_dir) / folder)
+            self._files[folder] = EventWriter(Path(self.log_dir) / folder, self._suffix)
+            if self._purge_step is not None:
+                self._files[folder].purge(self._purge_step)
         return self._files[folder]
 
     def get_logdir(self) -> str:
         """The folder."""
         return self.log_dir
 
-    def add_scalar(self, tag: str, scalar_value: Any, global_step: int | None = None, *_: Any, **__: Any) -> None:
-        """A number: a tensor or an array of one element, too."""
+    def add_scalar(
+        self, tag: str, scalar_value: Any, global_step: int | None = None, walltime: float | None = None,
+        new_style: bool = False, double_precision: bool = False,
+    ) -> None:  # fmt: skip
+        """A number, in float32: a tensor or an array of one element, too. The last two arguments are torch's; they have
+        no effect.
+        """
         value = _array(scalar_value)
         if value.size != 1:
             raise ValueError(f"add_scalar: {tag!r} has {value.size} numbers, not one")
-        self._writer().write(global_step or 0, {tag: float(value.reshape(()))})
+        self._writer().write(global_step or 0, {tag: float(value.reshape(()))}, walltime)
 
     def add_scalars(
-        self, main_tag: str, tag_scalar_dict: Mapping[str, Any], global_step: int | None = None, *_: Any
+        self, main_tag: str, tag_scalar_dict: Mapping[str, Any], global_step: int | None = None,
+        walltime: float | None = None,
     ) -> None:  # fmt: skip
         """Several numbers in one drawing: each in a folder of its own, <main_tag>_<tag>, as torch does."""
         for tag, value in tag_scalar_dict.items():
             folder = f"{main_tag.replace('/', '_')}_{tag}"
-            self._writer(folder).write(global_step or 0, {main_tag: float(_array(value).reshape(()))})
+            self._writer(folder).write(global_step or 0, {main_tag: float(_array(value).reshape(()))}, walltime)
 
-    def add_histogram(self, tag: str, values: Any, global_step: int | None = None, *_: Any, **__: Any) -> None:
-        """The distribution of the numbers in a tensor of any shape."""
-        self._writer().write_histogram(global_step or 0, tag, _array(values))
+    def add_histogram(
+        self, tag: str, values: Any, global_step: int | None = None, bins: Any = "tensorflow",
+        walltime: float | None = None, max_bins: int | None = None,
+    ) -> None:  # fmt: skip
+        """The distribution of the numbers in a tensor of any shape, always in 30 parts of equal width: `bins` and
+        `max_bins` have no effect."""
+        self._writer().write_histogram(global_step or 0, tag, _array(values), walltime)
 
     def add_image(
-        self, tag: str, img_tensor: Any, global_step: int | None = None, walltime: Any = None, dataformats: str = "CHW"
+        self, tag: str, img_tensor: Any, global_step: int | None = None, walltime: float | None = None,
+        dataformats: str = "CHW",
     ) -> None:  # fmt: skip
         """A picture: floats from 0 to 1, or uint8. `dataformats` orders its dims: CHW, HWC or HW."""
         self.add_images(tag, _array(img_tensor)[None], global_step, walltime, f"N{dataformats}")
 
     def add_images(
-        self, tag: str, img_tensor: Any, global_step: int | None = None, walltime: Any = None, dataformats: str = "NCHW"
+        self, tag: str, img_tensor: Any, global_step: int | None = None, walltime: float | None = None,
+        dataformats: str = "NCHW",
     ) -> None:  # fmt: skip
         """Several pictures, of which the first three are written."""
         pictures, order = _array(img_tensor), dataformats.upper()
@@ -96,10 +112,10 @@ class SummaryWriter:
         pictures = pictures.transpose([order.index(dim) for dim in "NHWC"])
         if pictures.shape[-1] not in (1, 3, 4):
             raise ValueError(f"add_images: a picture has 1, 3 or 4 channels, not {pictures.shape[-1]}")
-        self._writer().write_pictures(global_step or 0, tag, pictures)
+        self._writer().write_pictures(global_step or 0, tag, pictures, walltime)
 
     def add_figure(
-        self, tag: str, figure: Any, global_step: int | None = None, close: bool = True, walltime: Any = None
+        self, tag: str, figure: Any, global_step: int | None = None, close: bool = True, walltime: float | None = None
     ) -> None:
         """A figure of matplotlib, or several of one size, as pictures. `close`: they are cleared afterwards."""
         figures = list(figure) if isinstance(figure, (list, tuple)) else [figure]
@@ -113,13 +129,15 @@ class SummaryWriter:
                 one.clear()
         self.add_images(tag, np.stack(pictures), global_step, walltime, "NHWC")
 
-    def add_text(self, tag: str, text_string: str, global_step: int | None = None, walltime: Any = None) -> None:
+    def add_text(
+        self, tag: str, text_string: str, global_step: int | None = None, walltime: float | None = None
+    ) -> None:
         """A text, in Markdown."""
-        self._writer().write_summary(global_step or 0, text_value(tag, text_string))
+        self._writer().write_summary(global_step or 0, text_value(tag, text_string), walltime)
 
     def add_pr_curve(
         self, tag: str, labels: Any, predictions: Any, global_step: int | None = None, num_thresholds: int = 127,
-        weights: Any = None, walltime: Any = None,
+        weights: Any = None, walltime: float | None = None,
     ) -> None:  # fmt: skip
         """The curve of precision and recall of a binary classifier: labels (N,), 0 or 1 (or bools), predictions (N,)
         from 0 to 1, and weights (N,) of the examples. `num_thresholds` places of the curve, 127 at most.
@@ -132,17 +150,17 @@ class SummaryWriter:
         curve = pr_curve(
             truth, guess, min(num_thresholds, MOST_THRESHOLDS), None if weights is None else _array(weights).ravel()
         )
-        self._writer().write_summary(global_step or 0, pr_curve_value(tag, curve))
+        self._writer().write_summary(global_step or 0, pr_curve_value(tag, curve), walltime)
 
     def add_pr_curve_raw(
         self, tag: str, true_positive_counts: Any, false_positive_counts: Any, true_negative_counts: Any,
         false_negative_counts: Any, precision: Any, recall: Any, global_step: int | None = None,
-        num_thresholds: int = 127, weights: Any = None, walltime: Any = None,
+        num_thresholds: int = 127, weights: Any = None, walltime: float | None = None,
     ) -> None:  # fmt: skip
         """The same from numbers that are known, each (thresholds,)."""
         rows = (true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts)
         curve = np.stack([_array(row) for row in (*rows, precision, recall)])
-        self._writer().write_summary(global_step or 0, pr_curve_value(tag, curve))
+        self._writer().write_summary(global_step or 0, pr_curve_value(tag, curve), walltime)
 
     def add_hparams(
         self, hparam_dict: Mapping[str, Any], metric_dict: Mapping[str, Any],

@@ -271,6 +271,22 @@ def test_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(pictures[0], np.arange(24).reshape(2, 3, 4)[..., :3])
 
 
+def test_times_and_names_of_event_files(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path, filename_suffix=".mine", purge_step=7) as writer:
+        writer.add_scalar("a", 1.0, 8, walltime=1234.5)
+        writer.add_histogram("b", [1.0], 8, walltime=1234.5)
+        writer.add_image("c", np.zeros((1, 2, 2)), 8, 1234.5)
+        writer.add_text("d", "text", 8, 1234.5)
+        writer.add_pr_curve("e", [1], [0.5], 8, walltime=1234.5)
+        writer.add_scalars("f", {"g": 1.0}, 8, 1234.5)
+    (path,) = (one for one in tmp_path.iterdir() if one.is_file())
+    assert path.name.endswith(".mine") and next((tmp_path / "f_g").iterdir()).name.endswith(".mine")
+    purge, *events = list(records(path.read_bytes()))[1:]
+    assert purge[9:] == b"\x10\x07\x3a\x02\x08\x01"
+    inside = list(records(next((tmp_path / "f_g").iterdir()).read_bytes()))[2:]
+    assert len(events) == 5 and {e[:9] for e in (*events, *inside)} == {b"\x09" + struct.pack("<d", 1234.5)}
+
+
 class Interrupted(Exception):
     pass
 
