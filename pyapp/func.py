@@ -72,24 +72,27 @@ class _Inputs:
     def finish(self, results: Any) -> Any:
         """Results without their graph, unless the graph leads to other tensors than these inputs."""
         self.close()
-        return _mapped(lambda x: x if not isinstance(x, Tensor) or self._leads_out(x) else x.detach(), results)
+        return _mapped(lambda x: x if not isinstance(x, Tensor) or leads_out(x, self._own) else x.detach(), results)
 
-    def _leads_out(self, result: Tensor) -> bool:
-        if not result._requires_grad:
-            return False
-        seen: set[int] = set()
-        stack: list[Any] = [autograd.edge_of(result)]
-        while stack:
-            edge = stack.pop()
-            if edge is None or id(edge) in seen:
-                continue
-            seen.add(id(edge))
-            if isinstance(edge, Tensor):
-                if id(edge) not in self._own and not getattr(edge, "is_closed", False):
-                    return True
-            else:
-                stack.extend(edge.edges)
+
+def leads_out(result: Tensor, own: set[int]) -> bool:
+    """Whether a tensor's graph leads to leaves other than those with these ids and those of functions that have
+    ended."""
+    if not result._requires_grad:
         return False
+    seen: set[int] = set()
+    stack: list[Any] = [autograd.edge_of(result)]
+    while stack:
+        edge = stack.pop()
+        if edge is None or id(edge) in seen:
+            continue
+        seen.add(id(edge))
+        if isinstance(edge, Tensor):
+            if id(edge) not in own and not getattr(edge, "is_closed", False):
+                return True
+        else:
+            stack.extend(edge.edges)
+    return False
 
 
 def _picked(argnums: int | tuple[int, ...], args: tuple[Any, ...], name: str) -> tuple[tuple[int, ...], Any]:

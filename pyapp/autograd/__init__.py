@@ -54,7 +54,7 @@ def Variable(data: Any, requires_grad: bool = False) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("function", "functional", "graph", "profiler"):
+    if name in ("forward_ad", "function", "functional", "graph", "profiler"):
         return importlib.import_module(f".{name}", __name__)
     if name == "inference_mode":
         return importlib.import_module("..engine.ops.torch_synonyms", __name__).inference_mode
