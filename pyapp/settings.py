@@ -6,12 +6,13 @@ from typing import Any
 
 from .engine import autocast as _autocast
 from .engine import get_num_threads
-from .engine.anomalies import ANOMALY, set_anomalies
+from .engine.anomalies import set_anomalies
 from .engine.autograd import is_grad_enabled
 from .engine.device import Device, as_device
 from .engine.device import cpu as _cpu
 from .engine.dtype import set_default_dtype
 from .engine.gpu.precision import precision as matmul_precision
+from .engine.grad_mode import ANOMALY
 from .engine.tensor import Tensor
 
 OutOfMemoryError = MemoryError  # torch's name for this error

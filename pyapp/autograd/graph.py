@@ -6,10 +6,11 @@ import abc
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..engine.autograd import AccumulateGrad, GradientEdge, RemovableHandle, edge_of, get_gradient_edge
 from ..engine.autograd import Node as _Node
+from ..engine.autograd import RemovableHandle, edge_of
 from ..engine.device import Device
 from ..engine.gradient_hooks import GroupHandle
+from ..engine.graph_nodes import AccumulateGrad, GradientEdge, get_gradient_edge
 from ..engine.saved_tensors import disable_saved_tensors_hooks, saved_tensors_hooks
 from ..engine.tensor import Tensor
 

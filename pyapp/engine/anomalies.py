@@ -6,18 +6,9 @@ import traceback
 import warnings
 from typing import Any
 
-from .grad_mode import STATE, WATCHERS
+from .grad_mode import ANOMALY, STATE, WATCHERS
+from .graph_nodes import metadata
 from .tensor import Tensor
-
-
-class _Mode:
-    """Whether it is on, in all threads."""
-
-    on = False
-    check_nan = True
-
-
-ANOMALY = _Mode()
 
 
 def set_anomalies(on: bool, check_nan: bool) -> tuple[bool, bool]:
@@ -29,10 +20,11 @@ def set_anomalies(on: bool, check_nan: bool) -> tuple[bool, bool]:
     return before
 
 
-def calls_now() -> list[str]:
-    """The calls that lead to the op that runs, the innermost last, without those inside the engine."""
+def note_calls(node: Any) -> None:
+    """Notes in the metadata of a new node the calls that lead to its op, the innermost last, without those inside the
+    engine."""
     outside = [call for call in traceback.walk_stack(None) if not _is_inside(call[0].f_globals.get("__name__", ""))]
-    return traceback.StackSummary.extract(iter(outside[::-1])).format()
+    metadata(node)["traceback_"] = traceback.StackSummary.extract(iter(outside[::-1])).format()
 
 
 def _is_inside(module: str) -> bool:
@@ -66,7 +58,7 @@ def _has_nan(gradient: Tensor) -> bool:
 
 
 def _tell(node: Any) -> None:
-    calls = node.metadata.get("traceback_")
+    calls = metadata(node).get("traceback_")
     where = (
         f"The op was called here:\n{''.join(calls)}"
         if calls

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ArgumentError
-from .anomalies import ANOMALY, calls_now, checked_gradients
-from .grad_mode import STATE, WATCHERS
-from .gradient_hooks import (
-    GROUPS,
-    After,
-    RemovableHandle,
-    add_hook,
-    begin_pass,
-    end_pass,
-    run_after,
-    run_hooks,
-)
+from .grad_mode import ANOMALY, GROUPS, STATE, WATCHERS
 from .launch import note_gradient
-from .saved_tensors import Saved, blank, current_hooks
 from .shape import is_packed
 from .storage import CAPTURES
 from .tensor import Tensor, empty_contiguous
@@ -122,7 +110,12 @@ def is_grad_enabled() -> bool:
 
 
 _SERIAL = count().__next__
-_metadata: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()  # by node
+
+
+@functools.cache
+def _late(name: str) -> Any:
+    """A module of this package that builds on this one. Few programs need it, and the start of the page does not."""
+    return importlib.import_module(f".{name}", __package__)
 
 
 class Described:
@@ -160,29 +153,8 @@ class Node:
         self.serial = _SERIAL()
         if WATCHERS.count:
             if ANOMALY.on:
-                self.metadata["traceback_"] = calls_now()
-            self._pack()
-
-    def _pack(self) -> None:
-        """Passes the saved tensors to this thread's hooks."""
-        hooks, op = current_hooks(), self.op
-        if hooks is None or not self.args and self.output is None:
-            return
-        read: Any = () if not op.saves_inputs else range(len(self.args or ())) if self.read is None else self.read
-        args = list(self.args or ())
-        for i, argument in enumerate(args):
-            if not isinstance(argument, Tensor) or argument.dtype.is_quantized or argument.weak:
-                continue
-            if i in read or not argument.dtype.is_floating_point:  # whole numbers are places, which gradients read
-                args[i] = Saved(argument, hooks)
-            elif not op.reads_layout:
-                args[i] = blank(argument)
-                args[i]._requires_grad = self.edges[i] is not None
-        self.args = tuple(args)
-        if self.output is not None:
-            self.output = Saved(self.output, hooks)
-        self.versions = []
-        self.__class__ = PackedNode  # here, so that other nodes pay nothing for it
+                _late("anomalies").note_calls(self)
+            _late("saved_tensors").pack_saved(self)
 
     def name(self) -> str:
         """torch's name: "MulBackward0"; of a Function its own name and "Backward"."""
@@ -190,39 +162,9 @@ class Node:
             return f"{self.op.name}Backward"
         return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward0"
 
-    @property
-    def next_functions(self) -> tuple[tuple[Any, int], ...]:
-        """(what the gradient of an argument goes to, 0) for each tensor: a node; the AccumulateGrad of a leaf; None if
-        it needs no gradient.
-        """
-        args = self.args or ()
-        return tuple(
-            (None if edge is None else _function_of(edge), 0)
-            for i, edge in enumerate(self.edges)
-            if edge is not None or (i < len(args) and isinstance(args[i], (Tensor, Saved)))
-        )
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """A dict for the user's notes about this node."""
-        return _metadata.setdefault(self, {})
-
-    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """`hook(grad_outputs)` is called when the gradient of this node's result is complete, with a tuple of it. Its
-        result, a tuple, replaces the gradient unless it is None.
-        """
-
-        def before(gradient: Tensor) -> Tensor | None:
-            changed = hook((gradient,))
-            return changed[0] if isinstance(changed, tuple) else changed
-
-        return add_hook(self, before)
-
-    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """`hook(grad_inputs, grad_outputs)` is called when the gradients of this node's arguments are computed: one
-        for each of `next_functions`, None where none is needed. Its result, a tuple, replaces them unless it is None.
-        """
-        return add_hook(self, After(hook))
+    def __getattr__(self, name: str) -> Any:
+        """`next_functions`, `metadata`, `register_hook`, `register_prehook`: see graph_nodes.py."""
+        return _late("graph_nodes").attribute(self, name)
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
@@ -263,102 +205,13 @@ class Node:
         self.edges = ()
 
 
-class PackedNode(Node):
-    """A node whose saved tensors have passed through hooks: `args` and `output` have Saved objects in their places."""
-
-    __slots__ = ()
-
-    def _versions(self) -> list[int]:
-        return []  # what the hooks kept need not be the memory that was saved
-
-    def gradients(self, gradient: Tensor, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:
-        if self.args is None:
-            raise self._freed()
-        assert self.op.vjp is not None
-        args = [
-            connected(a.value(), edge, create_graph) if isinstance(a, Saved) else a
-            for a, edge in zip(self.args, self.edges, strict=True)
-        ]
-        output: Any = self.output
-        if isinstance(output, Saved):
-            output = connected(output.value(), self if create_graph else None, create_graph)
-        found = self.op.vjp(gradient, output, *args)
-        return [(edge, g) for edge, g in zip(self.edges, found, strict=False) if edge is not None]
-
-
 Edge = Node | Tensor
 
 
 def edge_of(tensor: Any) -> Edge:
-    """The edge to a tensor, or to a GradientEdge: the node that computed it, or the leaf itself."""
-    if isinstance(tensor, GradientEdge):
-        node = tensor.node
-        return node.variable if isinstance(node, AccumulateGrad) else node
-    found: Edge = tensor.node or tensor
+    """The edge to a tensor, or of a GradientEdge: the node that computed it, or the leaf itself."""
+    found: Edge = (tensor.node or tensor) if isinstance(tensor, Tensor) else tensor.edge
     return found
-
-
-def connected(value: Tensor, edge: Edge | None, create_graph: bool) -> Tensor:
-    """`value`, whose own place in the graph is nowhere, as the tensor of an edge; None: it needs no gradient."""
-    value._requires_grad = edge is not None
-    if create_graph and edge is not None:
-        if isinstance(edge, Tensor):
-            node = Node(_ALIAS, (), value)  # type: ignore[arg-type]
-            node.edges = (edge,)
-            edge = node
-        value.node = edge
-    return value
-
-
-_ALIAS = Described("Alias", lambda gradient, *_: (gradient,))
-
-
-class AccumulateGrad:
-    """The end of a graph at a leaf, as `next_functions` shows it: `variable` is the leaf whose `grad` is added to."""
-
-    __slots__ = ("variable",)
-
-    next_functions: tuple[Any, ...] = ()
-
-    def __init__(self, variable: Tensor) -> None:
-        self.variable = variable
-
-    def name(self) -> str:
-        """torch's name."""
-        return "torch::autograd::AccumulateGrad"
-
-    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """`hook(grad_outputs)` is called when the gradient of the leaf is complete, with a tuple of it. Its result, a
-        tuple, replaces the gradient unless it is None.
-        """
-        return Node.register_prehook(self.variable, hook)  # type: ignore[arg-type]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AccumulateGrad) and other.variable is self.variable
-
-    def __hash__(self) -> int:
-        return hash((AccumulateGrad, id(self.variable)))
-
-    def __repr__(self) -> str:
-        return f"<AccumulateGrad object at {id(self.variable):#x}>"
-
-
-def _function_of(edge: Edge) -> Any:
-    return AccumulateGrad(edge) if isinstance(edge, Tensor) else edge
-
-
-class GradientEdge(NamedTuple):
-    """The place of a tensor in a graph, without its memory: `backward` and `grad` take it instead of the tensor."""
-
-    node: Any  # a Node or an AccumulateGrad
-    output_nr: int
-
-
-def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """The GradientEdge of a tensor that requires a gradient."""
-    if not tensor.requires_grad:
-        raise RuntimeError("get_gradient_edge: this tensor does not require a gradient")
-    return GradientEdge(_function_of(edge_of(tensor)), 0)
 
 
 def _order(roots: Sequence[Edge], stop: frozenset[int], uses: dict[int, int]) -> list[Node]:
@@ -395,7 +248,7 @@ def _needed(order: Sequence[Node], wanted: Sequence[Edge]) -> set[int]:
 
 
 def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
-    if isinstance(tensor, GradientEdge):
+    if not isinstance(tensor, Tensor):
         if gradient is None:
             raise RuntimeError("backward: a GradientEdge needs a gradient argument, because it has no shape")
         return gradient
@@ -412,6 +265,33 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
     if gradient.shape != tensor.shape:
         raise ArgumentError(f"backward: the gradient has shape {gradient.shape}, the tensor {tensor.shape}")
     return gradient
+
+
+class RemovableHandle:
+    """Removes a hook: `handle.remove()`, or `with handle:`."""
+
+    def __init__(self, hooks: list[Any], hook: Any) -> None:
+        self._hooks, self._hook = hooks, hook
+
+    def remove(self) -> None:
+        for i, known in enumerate(self._hooks):
+            if known is self._hook:
+                del self._hooks[i]
+                return
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def add_hook(edge: Any, hook: Any) -> RemovableHandle:
+    """Adds a hook to those of a node or leaf."""
+    if edge.hooks is None:
+        edge.hooks = []
+    edge.hooks.append(hook)
+    return RemovableHandle(edge.hooks, hook)
 
 
 class _Slices:
@@ -573,7 +453,7 @@ def _walk(
     order = _order([edge_of(root) for root in roots], stop, uses)
     needed = None if wanted is None else _needed(order, wanted)
     grouped = GROUPS.count > 0
-    around = begin_pass([edge_of(root) for root in roots], order, needed) if grouped else None
+    around = _late("gradient_hooks").begin_pass(map(edge_of, roots), order, needed) if grouped else None
     order.reverse()
     while order:
         node = order.pop()
@@ -581,16 +461,18 @@ def _walk(
         if gradient is None:
             continue
         if node.hooks and id(node) not in silent:
-            gradient = run_hooks(node, gradient)
+            gradient = _late("gradient_hooks").run_hooks(node, gradient)
         deliver(node, gradient)
         if id(node) in stop or (needed is not None and not any(id(e) in needed for e in node.edges if e is not None)):
             continue
         if node.hooks or ANOMALY.on or not pending.add_slice(node, gradient):
             if ANOMALY.on:
-                found: Any = checked_gradients(node, gradient, create_graph)
+                found = _late("anomalies").checked_gradients(node, gradient, create_graph)
             else:
                 found = node.gradients(gradient, create_graph)
-            for edge, its in run_after(node, gradient, found) if node.hooks else found:
+            if node.hooks:
+                found = _late("gradient_hooks").run_after(node, gradient, found)
+            for edge, its in found:
                 if its is not None and (needed is None or id(edge) in needed):
                     pending.add(edge, its)
         if uses:
@@ -600,9 +482,11 @@ def _walk(
     for leaf in list(pending.leaves.values()):
         whole = pending.take(leaf)
         assert whole is not None
-        deliver(leaf, run_hooks(leaf, whole) if leaf.hooks and id(leaf) not in silent else whole)
+        if leaf.hooks and id(leaf) not in silent:
+            whole = _late("gradient_hooks").run_hooks(leaf, whole)
+        deliver(leaf, whole)
     if grouped:
-        end_pass(around)
+        _late("gradient_hooks").end_pass(around)
 
 
 def _deliver_complete(
@@ -623,7 +507,9 @@ def _deliver_complete(
             whole = pending.take(edge)
             if whole is not None:
                 del pending.leaves[id(edge)]
-                deliver(edge, whole if id(edge) in silent else run_hooks(edge, whole))
+                if edge.hooks and id(edge) not in silent:
+                    whole = _late("gradient_hooks").run_hooks(edge, whole)
+                deliver(edge, whole)
 
 
 class _Delivery:
@@ -666,16 +552,11 @@ def _accumulate(edge: Edge, gradient: Tensor, delivery: _Delivery) -> None:
 
 def _several(given: Any) -> list[Any]:
     """Tensors and GradientEdges, of which one may be given alone."""
-    return [given] if isinstance(given, (Tensor, GradientEdge)) else list(given)
+    return [given] if isinstance(given, Tensor) or hasattr(given, "edge") else list(given)
 
 
-def _tensor_of(given: Any) -> Tensor:
-    """The tensor itself; of a GradientEdge its leaf. RuntimeError for one of another node, which has no `grad`."""
-    if not isinstance(given, GradientEdge):
-        return given
-    if not isinstance(given.node, AccumulateGrad):
-        raise RuntimeError(f"backward: {given.node!r} is no leaf, so its gradient has no place; use grad() instead")
-    return given.node.variable
+def _zeros(tensor: Tensor) -> Tensor:
+    return tensor.new_zeros(tensor.shape)
 
 
 def backward(
@@ -691,7 +572,7 @@ def backward(
     roots = _several(tensors)
     weights = [grad_tensors] if isinstance(grad_tensors, Tensor) else list(grad_tensors or [None] * len(roots))
     only = None if inputs is None else _several(inputs)
-    wanted = None if only is None else {id(edge_of(t)): _tensor_of(t) for t in only}
+    wanted = None if only is None else {id(edge_of(t)): (t if isinstance(t, Tensor) else t.leaf()) for t in only}
 
     delivery = _Delivery(weights)
 
@@ -763,7 +644,7 @@ def grad(
         )
     if materialize_grads and missing:
         return tuple(
-            found[id(e)] if id(e) in found else _tensor_of(t).new_zeros(_tensor_of(t).shape)
+            found[id(e)] if id(e) in found else _zeros(t if isinstance(t, Tensor) else t.leaf())
             for e, t in zip(edges, wanted, strict=True)
         )
     return tuple(found.get(id(edge)) for edge in edges)

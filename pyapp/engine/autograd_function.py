@@ -20,10 +20,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .autograd import STATE, Described, Edge, Node, RemovableHandle, connected, edge_of, no_grad
+from .autograd import STATE, Described, Edge, Node, RemovableHandle, edge_of, no_grad
 from .grad_mode import WATCHERS
+from .graph_nodes import register_hook
 from .in_place import derive_views
-from .saved_tensors import Saved, blank, current_hooks
+from .saved_tensors import Saved, blank, connected, current_hooks
 from .tensor import Tensor, make
 from .user_errors import describe
 
@@ -54,7 +55,7 @@ class OutputNode(Node):
         """As Node's, with the gradients of all arguments, and of those outputs that have one."""
         whole = self.edges[0]
         assert isinstance(whole, Node)
-        return whole.register_hook(lambda inputs, outputs: hook(inputs, tuple(outputs[0].values())))
+        return register_hook(whole, lambda inputs, outputs: hook(inputs, tuple(outputs[0].values())))
 
 
 def output_of(node: Node, index: int, value: Tensor) -> Tensor:

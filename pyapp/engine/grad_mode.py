@@ -11,7 +11,16 @@ class _State(ThreadLocal):
     enabled = True
 
 
+class _Anomaly:
+    """Whether the search for anomalies is on, in all threads, and looks for NaN: see anomalies.py."""
+
+    on = False
+    check_nan = True
+
+
 STATE = _State()
+ANOMALY = _Anomaly()
 # Hooks on saved tensors that are in use, of all threads, and the search for anomalies: while there are none, a new node
 # looks no further.
 WATCHERS = Users()
+GROUPS = Users()  # hooks of several tensors: while there are none, a backward pass looks no further

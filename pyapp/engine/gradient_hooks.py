@@ -5,30 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from .autograd import RemovableHandle, add_hook
+from .grad_mode import GROUPS
 from .tensor import Tensor
-from .thread_local import ThreadLocal, Users
-
-
-class RemovableHandle:
-    """Removes a hook: `handle.remove()`, or `with handle:`."""
-
-    def __init__(self, hooks: list[Any], hook: Any) -> None:
-        self._hooks, self._hook = hooks, hook
-
-    def remove(self) -> None:
-        for i, known in enumerate(self._hooks):
-            if known is self._hook:
-                del self._hooks[i]
-                return
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
+from .thread_local import ThreadLocal
 
 
 def run_hooks(edge: Any, gradient: Tensor) -> Tensor:
+    """The gradient of a node or leaf, as its hooks change it."""
     for hook in tuple(edge.hooks or ()):
         if isinstance(hook, After):
             continue
@@ -73,13 +57,6 @@ def run_after(node: Any, gradient: Tensor, found: Any) -> Any:
     return [(edge, g) for (edge, _), g in zip(found, kept, strict=True)]
 
 
-def add_hook(edge: Any, hook: Any) -> RemovableHandle:
-    if edge.hooks is None:
-        edge.hooks = []
-    edge.hooks.append(hook)
-    return RemovableHandle(edge.hooks, hook)
-
-
 class _Pass:
     """A backward pass in which hooks of several tensors may run."""
 
@@ -97,7 +74,6 @@ class _Thread(ThreadLocal):
 
 
 _thread = _Thread()
-GROUPS = Users()  # hooks of several tensors: while there are none, a backward pass looks no further
 
 
 def begin_pass(roots: Iterable[Any], nodes: Iterable[Any], needed: set[int] | None) -> Any:

@@ -7,9 +7,10 @@ gradient does not read only the shape, dtype and device: so the memory of the te
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from .autograd import Described, Edge, Node
 from .device import Device
 from .dtype import DType
 from .grad_mode import STATE, WATCHERS
@@ -123,4 +124,65 @@ def blank(like: Tensor) -> Tensor:
     return make(storage, like.shape, (0,) * len(like.shape), kind)
 
 
-__all__ = ["Saved", "blank", "current_hooks", "disable_saved_tensors_hooks", "saved_tensors_hooks"]
+def pack_saved(node: Node) -> None:
+    """Passes the saved tensors of a new node to this thread's hooks, if there are any."""
+    hooks, op = current_hooks(), node.op
+    if hooks is None or not node.args and node.output is None:
+        return
+    args = list(node.args or ())
+    read: Any = () if not op.saves_inputs else range(len(args)) if node.read is None else node.read
+    for i, argument in enumerate(args):
+        if not isinstance(argument, Tensor) or argument.dtype.is_quantized or argument.weak:
+            continue
+        if i in read or not argument.dtype.is_floating_point:  # whole numbers are places, which gradients read
+            args[i] = Saved(argument, hooks)
+        elif not op.reads_layout:
+            args[i] = blank(argument)
+            args[i]._requires_grad = node.edges[i] is not None
+    node.args = tuple(args)
+    if node.output is not None:
+        node.output = Saved(node.output, hooks)
+    node.versions = []
+    node.__class__ = PackedNode  # here, so that other nodes pay nothing for it
+
+
+class PackedNode(Node):
+    """A node whose saved tensors have passed through hooks: `args` and `output` have Saved objects in their places."""
+
+    __slots__ = ()
+
+    def _versions(self) -> list[int]:
+        return []  # what the hooks kept need not be the memory that was saved
+
+    def gradients(self, gradient: Tensor, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:
+        if self.args is None:
+            raise self._freed()
+        assert self.op.vjp is not None
+        args = [
+            connected(a.value(), edge, create_graph) if isinstance(a, Saved) else a
+            for a, edge in zip(self.args, self.edges, strict=True)
+        ]
+        output: Any = self.output
+        if isinstance(output, Saved):
+            output = connected(output.value(), self if create_graph else None, create_graph)
+        found = self.op.vjp(gradient, output, *args)
+        return [(edge, g) for edge, g in zip(self.edges, found, strict=False) if edge is not None]
+
+
+def connected(value: Tensor, edge: Edge | None, create_graph: bool) -> Tensor:
+    """`value`, whose own place in the graph is nowhere, as the tensor of an edge; None: it needs no gradient."""
+    value._requires_grad = edge is not None
+    if create_graph and edge is not None:
+        if isinstance(edge, Tensor):
+            node = Node(_ALIAS, (), value)  # type: ignore[arg-type]
+            node.edges = (edge,)
+            edge = node
+        value.node = edge
+    return value
+
+
+_ALIAS = Described("Alias", lambda gradient, *_: (gradient,))
+
+__all__ = [
+    "Saved", "blank", "connected", "current_hooks", "disable_saved_tensors_hooks", "pack_saved", "saved_tensors_hooks",
+]  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 import pyapp
 from pyapp import Tensor, tensor
 from pyapp.autograd import Function, graph
-from pyapp.engine.gradient_hooks import GROUPS
+from pyapp.engine.grad_mode import GROUPS
 
 from .leaves import leaf64
 
