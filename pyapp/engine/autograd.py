@@ -162,9 +162,25 @@ class Node:
             return f"{self.op.name}Backward"
         return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward0"
 
-    def __getattr__(self, name: str) -> Any:
-        """`next_functions`, `metadata`, `register_hook`, `register_prehook`: see graph_nodes.py."""
-        return _late("graph_nodes").attribute(self, name)
+    # For users; by properties, because a class with __getattr__ is slower to read.
+
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        """See graph_nodes.next_functions."""
+        return _late("graph_nodes").next_functions(self)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A dict for the user's notes about this node."""
+        return _late("graph_nodes").metadata(self)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """See graph_nodes.register_prehook."""
+        return _late("graph_nodes").register_prehook(self, hook)
+
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """See graph_nodes.register_hook."""
+        return _late("graph_nodes").register_hook(self, hook)
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"

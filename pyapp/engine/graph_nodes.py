@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -15,16 +14,7 @@ from .tensor import Tensor
 _metadata: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()  # by node
 
 
-def attribute(node: Node, name: str) -> Any:
-    """An attribute of a node that users ask for. AttributeError for others."""
-    if name in _METHODS:
-        return partial(_METHODS[name], node)
-    if name in _PROPERTIES:
-        return _PROPERTIES[name](node)
-    raise AttributeError(f"a node of the graph has no attribute {name!r}")
-
-
-def _next_functions(node: Node) -> tuple[tuple[Any, int], ...]:
+def next_functions(node: Node) -> tuple[tuple[Any, int], ...]:
     """(what the gradient of an argument goes to, 0) for each tensor: a node; the AccumulateGrad of a leaf; None if it
     needs no gradient. Empty when backward has freed the graph.
     """
@@ -58,10 +48,6 @@ def register_hook(node: Node, hook: Callable[..., Any]) -> RemovableHandle:
     of `next_functions`, None where none is needed. Its result, a tuple, replaces them unless it is None.
     """
     return add_hook(node, After(hook))
-
-
-_PROPERTIES: dict[str, Callable[[Node], Any]] = {"next_functions": _next_functions, "metadata": metadata}
-_METHODS: dict[str, Callable[..., Any]] = {"register_prehook": register_prehook, "register_hook": register_hook}
 
 
 class AccumulateGrad:
@@ -124,4 +110,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     return GradientEdge(_function_of(edge_of(tensor)), 0)
 
 
-__all__ = ["AccumulateGrad", "GradientEdge", "attribute", "get_gradient_edge", "metadata"]
+__all__ = [
+    "AccumulateGrad", "GradientEdge", "get_gradient_edge", "metadata", "next_functions", "register_hook",
+    "register_prehook",
+]  # fmt: skip
