@@ -79,6 +79,19 @@ def test_cells(lab: LabPage) -> None:
     assert [lab.state(number) for number in range(1, 7)] == ["done"] * 5 + ["failed"]
 
 
+def test_a_profile_of_a_cell(lab: LabPage) -> None:
+    (outputs,) = lab.run(
+        "from pyapp import lab, nn, ones\nfrom pyapp.profiler import profile\n"
+        "model = nn.Linear(30, 20)\n"
+        "with profile(profile_memory=True) as prof:\n"
+        "    model(ones(40, 30)).sum().backward()\n"
+        "lab.table([{'op': e.key, 'calls': e.count, 'ms': e.self_cpu_time_total / 1e3} for e in prof.key_averages()])"
+    )
+    assert outputs[0]["columns"] == ["op", "calls", "ms"]
+    names = lab.cell(1).locator("tbody td:first-child").all_inner_texts()
+    assert {"linear", "sum", "LinearBackward0"} <= set(names)
+
+
 def test_stop_ends_a_loop_and_keeps_the_variables(lab: LabPage) -> None:
     lab.write(
         "kept = 42\nn = 0\nwhile True:\n    n += 1",

@@ -11,6 +11,7 @@ from .engine import as_dtype, no_grad
 from .engine import autocast as _autocast
 from .engine.device import Device, as_device
 from .engine.dtype import bfloat16, float16
+from .engine.ops import stack
 from .engine.tensor import Tensor
 from .errors import ArgumentError
 
@@ -127,7 +128,8 @@ class GradScaler:
         scaler.update()
 
     The scale shrinks by `backoff_factor` after a skipped step, and grows by `growth_factor` after `growth_interval`
-    steps in a row that were not skipped. For a device that does not exist it has no effect, as in torch.
+    steps in a row that were not skipped. A step waits once for each device that has gradients, to learn whether they
+    are finite. For a device that does not exist it has no effect, as in torch.
     """
 
     def __init__(
@@ -142,7 +144,8 @@ class GradScaler:
         self._enabled = enabled and _device_of(device) is not None
         self._scale, self._growth_factor, self._backoff_factor = float(init_scale), growth_factor, backoff_factor
         self._growth_interval, self._growth_tracker = growth_interval, 0
-        self._finite: dict[int, bool] = {}  # by optimizer whose gradients are unscaled: whether they are finite
+        # By optimizer whose gradients are unscaled: whether they are finite; until that is read, a flag on each device.
+        self._finite: dict[int, list[Tensor] | bool] = {}
         self._stepped: set[int] = set()
 
     def is_enabled(self) -> bool:
@@ -197,12 +200,19 @@ class GradScaler:
         gradients = list(self._gradients(optimizer))
         if any(gradient.dtype is float16 for gradient in gradients):
             raise ArgumentError("unscale_: the gradients are float16; keep the weights in float32, under autocast")
-        finite = True
+        found: dict[Device, list[Tensor]] = {}
         with no_grad():
             for gradient in gradients:
                 gradient.mul_(1.0 / self._scale)
-                finite = finite and bool(gradient.isfinite().all())
-        self._finite[id(optimizer)] = finite
+                found.setdefault(gradient.device, []).append(gradient.isfinite().all())
+            self._finite[id(optimizer)] = [stack(flags).all() for flags in found.values()]
+
+    def _is_finite(self, optimizer: int) -> bool:
+        """Whether the gradients of an optimizer are finite: the one value of each device that a step reads."""
+        flags = self._finite[optimizer]
+        if not isinstance(flags, bool):
+            flags = self._finite[optimizer] = all(bool(flag.item()) for flag in flags)
+        return flags
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls the optimizer's step if the gradients are finite."""
@@ -215,7 +225,7 @@ class GradScaler:
         if id(optimizer) not in self._finite:
             self.unscale_(optimizer)
         self._stepped.add(id(optimizer))
-        return optimizer.step(*args, **kwargs) if self._finite[id(optimizer)] else None
+        return optimizer.step(*args, **kwargs) if self._is_finite(id(optimizer)) else None
 
     def update(self, new_scale: Any = None) -> None:
         """Decreases the scale after a skipped step; increases it after `growth_interval` steps without skipping."""
@@ -225,7 +235,7 @@ class GradScaler:
             self._scale = float(new_scale)
         elif not self._finite:
             raise RuntimeError("update: no gradients were unscaled since the last update(): call step() first")
-        elif not all(self._finite.values()):
+        elif not all(self._is_finite(optimizer) for optimizer in self._finite):
             self._scale, self._growth_tracker = self._scale * self._backoff_factor, 0
         else:
             self._growth_tracker += 1

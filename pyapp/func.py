@@ -1,6 +1,6 @@
 """Functions of functions, by torch.func's names: gradients, Jacobians, vmap; and calling a module with other weights.
 
-¶They can be nested. vmap calls the function once for each example and stacks the results. This is correct for every
+They can be nested. vmap calls the function once for each example and stacks the results. This is correct for every
 function, but no faster than a loop.
 """
 
@@ -14,6 +14,7 @@ from .engine import autograd
 from .engine.ops import stack, zeros_like
 from .engine.tensor import Tensor
 from .engine.user_errors import describe
+from .nn.layers.normalization import BatchNorm
 from .nn.module import Module
 
 Function = Callable[..., Any]
@@ -71,24 +72,27 @@ class _Inputs:
     def finish(self, results: Any) -> Any:
         """Results without their graph, unless the graph leads to other tensors than these inputs."""
         self.close()
-        return _mapped(lambda x: x if not isinstance(x, Tensor) or self._leads_out(x) else x.detach(), results)
+        return _mapped(lambda x: x if not isinstance(x, Tensor) or leads_out(x, self._own) else x.detach(), results)
 
-    def _leads_out(self, result: Tensor) -> bool:
-        if not result._requires_grad:
-            return False
-        seen: set[int] = set()
-        stack: list[Any] = [autograd.edge_of(result)]
-        while stack:
-            edge = stack.pop()
-            if edge is None or id(edge) in seen:
-                continue
-            seen.add(id(edge))
-            if isinstance(edge, Tensor):
-                if id(edge) not in self._own and not getattr(edge, "is_closed", False):
-                    return True
-            else:
-                stack.extend(edge.edges)
+
+def leads_out(result: Tensor, own: set[int]) -> bool:
+    """Whether a tensor's graph leads to leaves other than those with these ids and those of functions that have
+    ended."""
+    if not result._requires_grad:
         return False
+    seen: set[int] = set()
+    stack: list[Any] = [autograd.edge_of(result)]
+    while stack:
+        edge = stack.pop()
+        if edge is None or id(edge) in seen:
+            continue
+        seen.add(id(edge))
+        if isinstance(edge, Tensor):
+            if id(edge) not in own and not getattr(edge, "is_closed", False):
+                return True
+        else:
+            stack.extend(edge.edges)
+    return False
 
 
 def _picked(argnums: int | tuple[int, ...], args: tuple[Any, ...], name: str) -> tuple[tuple[int, ...], Any]:
@@ -172,25 +176,67 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     return (shown, pull, inputs.finish(aux)) if has_aux else (shown, pull)
 
 
-def jvp(func: Function, primals: tuple[Any, ...], tangents: tuple[Any, ...], *, has_aux: bool = False) -> Any:
-    """(value, derivative of the value along `tangents`): the gradient of a gradient, by reverse mode twice."""
-    inputs = _Inputs(primals, "jvp")
-    with autograd.enable_grad():
-        result = func(*inputs.value)
-        value, aux = result if has_aux else (result, None)
-        outputs = _leaves(value)
-        weights = [zeros_like(y).requires_grad_() for y in outputs]
-        found = _vjp(outputs, inputs.tensors, weights)
-        along = _leaves(tangents)
-        moved = [zeros_like(y) for y in outputs]
-        if any(g._requires_grad for g in found):
-            pairs = [(g, t) for g, t in zip(found, along, strict=True) if g._requires_grad]
-            ways, by = [g for g, _ in pairs], [t for _, t in pairs]
-            further: Any = autograd.grad(ways, weights, by, create_graph=True, materialize_grads=True)
-            moved = list(further)
-    inputs._own.update(id(w) for w in weights)
-    shown, derivative = inputs.finish(value), inputs.finish(_like(value, iter(moved)))
-    return (shown, derivative, inputs.finish(aux)) if has_aux else (shown, derivative)
+class _Forward:
+    """Derivatives of a function's value along tangents, from one run of it. The gradient of the value is linear in the
+    weights of the value's elements; its own gradient in these weights, along the tangents, is the derivative.
+    """
+
+    def __init__(self, func: Function, primals: tuple[Any, ...], has_aux: bool, name: str) -> None:
+        self.name = name
+        self.inputs = _Inputs(primals, name)
+        with autograd.enable_grad():
+            result = func(*self.inputs.value)
+            self.value: Any = result[0] if has_aux else result
+            self.aux: Any = result[1] if has_aux else None
+            self.outputs = _leaves(self.value)
+            self.weights = [zeros_like(y).requires_grad_() for y in self.outputs]
+            self.found = _vjp(self.outputs, self.inputs.tensors, self.weights)
+
+    def require_dependence(self) -> None:
+        """RuntimeError where an output depends on no input."""
+        for at, y in enumerate(self.outputs):
+            if not y._requires_grad:
+                raise RuntimeError(f"{self.name}: output {at}, {describe(y)}, does not depend on the inputs")
+
+    def along(self, tangents: tuple[Any, ...]) -> Any:
+        """The derivative, in the structure of the value."""
+        given = _leaves(tangents)
+        shapes, ours = [getattr(t, "shape", None) for t in given], [x.shape for x in self.inputs.tensors]
+        if shapes != ours:
+            raise RuntimeError(f"{self.name}: the tangents have the shapes {shapes}, the primals {ours}")
+        moved = [zeros_like(y) for y in self.outputs]
+        with autograd.enable_grad():
+            pairs = [(g, t) for g, t in zip(self.found, given, strict=True) if g._requires_grad]
+            if pairs:
+                ways, by = [g for g, _ in pairs], [t for _, t in pairs]
+                further: Any = autograd.grad(
+                    ways, self.weights, by, retain_graph=True, create_graph=True, materialize_grads=True
+                )
+                moved = list(further)
+        self.inputs._own.update(id(w) for w in self.weights)
+        return self.inputs.finish(_like(self.value, iter(moved)))
+
+
+def jvp(
+    func: Function, primals: tuple[Any, ...], tangents: tuple[Any, ...], *, strict: bool = False, has_aux: bool = False
+) -> Any:
+    """(value, derivative of the value along `tangents`): the gradient of a gradient, by reverse mode twice, so every op
+    on the way needs a second derivative. With `strict` RuntimeError where an output depends on no input.
+    """
+    forward = _Forward(func, primals, has_aux, "jvp")
+    if strict:
+        forward.require_dependence()
+    derivative = forward.along(tangents)
+    shown = forward.inputs.finish(forward.value)
+    return (shown, derivative, forward.inputs.finish(forward.aux)) if has_aux else (shown, derivative)
+
+
+def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
+    """(value, function): the function takes tangents, one for each of `primals`, and gives the derivative of the value
+    along them. `func` runs once; the derivatives come from what it left, by reverse mode twice.
+    """
+    forward = _Forward(func, primals, False, "linearize")
+    return forward.inputs.finish(forward.value), lambda *tangents: forward.along(tangents)
 
 
 def jacrev(func: Function, argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False, **_: Any) -> Function:
@@ -338,6 +384,17 @@ def _put(owner: Module, name: str, value: Tensor) -> None:
     object.__setattr__(owner, name, value)
 
 
+def replace_all_batch_norm_modules_(root: Module) -> Module:
+    """Has every batch normalisation in `root` normalise by the batch and keep no averages, so that it writes no buffer
+    inside `vmap` and functional_call. In place; returns `root`.
+    """
+    for module in root.modules():
+        if isinstance(module, BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
+
+
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The stacked parameters and buffers of modules of one kind, for vmap of functional_call."""
     if not models:
@@ -351,7 +408,7 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dic
 
 
 __all__ = [
-    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state", "vjp",
-    "vmap",
+    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
+    "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip
 __top_level__ = ["vmap"]

@@ -6,11 +6,13 @@ from typing import Any
 
 from .engine import autocast as _autocast
 from .engine import get_num_threads
+from .engine.anomalies import set_anomalies
 from .engine.autograd import is_grad_enabled
 from .engine.device import Device, as_device
 from .engine.device import cpu as _cpu
 from .engine.dtype import set_default_dtype
 from .engine.gpu.precision import precision as matmul_precision
+from .engine.grad_mode import ANOMALY
 from .engine.tensor import Tensor
 
 OutOfMemoryError = MemoryError  # torch's name for this error
@@ -91,8 +93,18 @@ is_autocast_cpu_enabled = is_autocast_enabled
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether backward looks for NaN: it does not."""
-    return False
+    """Whether the search for anomalies is on: see autograd.set_detect_anomaly."""
+    return ANOMALY.on
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether that search, where it is on, looks for NaN."""
+    return ANOMALY.check_nan
+
+
+def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
+    """Turns the search for anomalies on or off: see autograd.set_detect_anomaly."""
+    set_anomalies(mode, check_nan)
 
 
 def is_storage(obj: Any) -> bool:
@@ -116,7 +128,8 @@ __all__ = [
 ]  # fmt: skip
 __top_level__ = [
     "OutOfMemoryError", "are_deterministic_algorithms_enabled", "get_default_device", "get_float32_matmul_precision",
-    "get_num_interop_threads", "is_anomaly_enabled", "is_autocast_cpu_enabled", "is_autocast_enabled",
-    "is_inference_mode_enabled", "is_storage", "set_default_device", "set_default_tensor_type",
-    "set_float32_matmul_precision", "set_num_interop_threads", "typename", "use_deterministic_algorithms",
+    "get_num_interop_threads", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_autocast_cpu_enabled",
+    "is_autocast_enabled", "is_inference_mode_enabled", "is_storage", "set_anomaly_enabled", "set_default_device",
+    "set_default_tensor_type", "set_float32_matmul_precision", "set_num_interop_threads", "typename",
+    "use_deterministic_algorithms",
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from ..engine.anomalies import set_anomalies
 from ..engine.autograd import backward, enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled
 from ..engine.autograd_function import Function, once_differentiable
 from ..engine.gradcheck import gradcheck, gradgradcheck
@@ -17,19 +18,34 @@ __all__ = [
 
 
 class set_detect_anomaly:
-    """No effect, as function and as context manager: an error of backward() names the op in any case."""
+    """Turns the search for anomalies on or off at once, in all threads; as a context manager, until its end. While it
+    is on, ops remember where they were called. Where a gradient cannot be computed, or has NaN with `check_nan`,
+    backward() warns with the place where that op was called, and raises RuntimeError for NaN. It costs much time, and
+    reads every gradient, so nothing is captured by `compile` meanwhile; replays of Graphs are not checked.
+    """
 
-    def __init__(self, mode: bool = True, check_nan: bool = True) -> None:
-        self.mode = mode
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self._before = set_anomalies(mode, check_nan)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
-        pass
+        set_anomalies(*self._before)
 
 
-detect_anomaly = set_detect_anomaly
+class detect_anomaly:
+    """`with detect_anomaly():` the search for anomalies is on: see `set_detect_anomaly`."""
+
+    def __init__(self, check_nan: bool = True) -> None:
+        self._check_nan = check_nan
+        self._before: list[tuple[bool, bool]] = []
+
+    def __enter__(self) -> None:
+        self._before.append(set_anomalies(True, self._check_nan))
+
+    def __exit__(self, *_: object) -> None:
+        set_anomalies(*self._before.pop())
 
 
 def Variable(data: Any, requires_grad: bool = False) -> Any:
@@ -38,7 +54,7 @@ def Variable(data: Any, requires_grad: bool = False) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("function", "functional"):
+    if name in ("forward_ad", "function", "functional", "graph", "profiler"):
         return importlib.import_module(f".{name}", __name__)
     if name == "inference_mode":
         return importlib.import_module("..engine.ops.torch_synonyms", __name__).inference_mode

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ArgumentError
-from .grad_mode import STATE
+from .grad_mode import ANOMALY, GROUPS, STATE, WATCHERS
 from .launch import note_gradient
 from .shape import is_packed
 from .storage import CAPTURES
@@ -111,6 +112,23 @@ def is_grad_enabled() -> bool:
 _SERIAL = count().__next__
 
 
+@functools.cache
+def _late(name: str) -> Any:
+    """A module of this package that builds on this one. Few programs need it, and the start of the page does not."""
+    return importlib.import_module(f".{name}", __package__)
+
+
+class Described:
+    """The attributes that a node reads of an op, for what is not in the registry: a Function, an alias."""
+
+    slices = saves_inputs = saves_output = False
+    reads = None
+
+    def __init__(self, name: str, vjp: Callable[..., Any] | None) -> None:
+        self.name = name
+        self.vjp = vjp
+
+
 class Node:
     """A node of the graph: the op, its arguments, and the versions of the memory of the saved tensors.
 
@@ -127,26 +145,45 @@ class Node:
             [(a.node or a) if isinstance(a, Tensor) and a._requires_grad else None for a in args]
         )
         # detached: the output refers to this node, and a cycle would keep its memory alive
-        self.output: Tensor | None = output.detach() if op.saves_output else None
+        self.output: Any = output.detach() if op.saves_output else None  # a tensor; under hooks Saved
         self.read = None if op.reads is None else op.reads(self.edges)  # the saved arguments; None: all
         self.versions = self._versions()
         self.hooks: list[Any] | None = None
         self.retained: Any = None  # a weak reference to the tensor whose `grad` is wanted
         self.serial = _SERIAL()
+        if WATCHERS.count:
+            if ANOMALY.on:
+                _late("anomalies").note_calls(self)
+            _late("saved_tensors").pack_saved(self)
 
     def name(self) -> str:
-        """torch's name: "MulBackward0"."""
+        """torch's name: "MulBackward0"; of a Function its own name and "Backward"."""
+        if isinstance(self.op, Described):
+            return f"{self.op.name}Backward"
         return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward0"
+
+    # For users; by properties, because a class with __getattr__ is slower to read.
 
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
-        """(node of an argument, 0) for each tensor; the leaf itself if there is no node, None if it needs no
-        gradient.
-        """
-        if self.args is None:
-            return ()
-        tensors = [i for i, a in enumerate(self.args) if isinstance(a, Tensor) or self.edges[i] is not None]
-        return tuple((self.edges[i], 0) for i in tensors)
+        """See graph_nodes.next_functions."""
+        return _late("graph_nodes").next_functions(self)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A dict for the user's notes about this node."""
+        return _late("graph_nodes").metadata(self)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """See graph_nodes.register_prehook."""
+        return _late("graph_nodes").register_prehook(self, hook)
+
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """See graph_nodes.register_hook."""
+        return _late("graph_nodes").register_hook(self, hook)
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
 
     def _versions(self) -> list[int]:
         args: Any = (self.args or ()) if self.op.saves_inputs else ()
@@ -158,10 +195,7 @@ class Node:
     def gradients(self, gradient: Tensor, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:
         """(edge, gradient) for each input that needs a gradient."""
         if self.args is None:
-            raise RuntimeError(
-                f"backward: the saved values of '{self.op.name}' were freed by an earlier backward(); "
-                "pass retain_graph=True to it"
-            )
+            raise self._freed()
         if self.versions != self._versions():
             raise RuntimeError(
                 f"backward: a tensor that '{self.op.name}' needs for its gradient was changed in place since; "
@@ -175,6 +209,12 @@ class Node:
         found = vjp(gradient, output, *self.args)
         return [(edge, g) for edge, g in zip(self.edges, found, strict=False) if edge is not None]
 
+    def _freed(self) -> RuntimeError:
+        return RuntimeError(
+            f"backward: the saved values of '{self.op.name}' were freed by an earlier backward(); "
+            "pass retain_graph=True to it"
+        )
+
     def release(self) -> None:
         """Frees the saved tensors and the edges, so that a long chain is not freed by recursion."""
         self.args = self.output = None
@@ -184,9 +224,10 @@ class Node:
 Edge = Node | Tensor
 
 
-def edge_of(tensor: Tensor) -> Edge:
-    """The edge to a tensor: the node that computed it, or the leaf itself."""
-    return tensor.node or tensor
+def edge_of(tensor: Any) -> Edge:
+    """The edge to a tensor, or of a GradientEdge: the node that computed it, or the leaf itself."""
+    found: Edge = (tensor.node or tensor) if isinstance(tensor, Tensor) else tensor.edge
+    return found
 
 
 def _order(roots: Sequence[Edge], stop: frozenset[int], uses: dict[int, int]) -> list[Node]:
@@ -223,6 +264,10 @@ def _needed(order: Sequence[Node], wanted: Sequence[Edge]) -> set[int]:
 
 
 def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
+    if not isinstance(tensor, Tensor):
+        if gradient is None:
+            raise RuntimeError("backward: a GradientEdge needs a gradient argument, because it has no shape")
+        return gradient
     if not tensor.requires_grad:
         raise RuntimeError(
             "backward: this tensor does not require a gradient and has no gradient computation behind it"
@@ -235,13 +280,6 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
         return tensor.new_ones(tensor.shape)
     if gradient.shape != tensor.shape:
         raise ArgumentError(f"backward: the gradient has shape {gradient.shape}, the tensor {tensor.shape}")
-    return gradient
-
-
-def _run_hooks(edge: Edge, gradient: Tensor) -> Tensor:
-    for hook in tuple(edge.hooks or ()):
-        changed = hook(gradient)
-        gradient = gradient if changed is None else changed
     return gradient
 
 
@@ -262,6 +300,14 @@ class RemovableHandle:
 
     def __exit__(self, *_: object) -> None:
         self.remove()
+
+
+def add_hook(edge: Any, hook: Any) -> RemovableHandle:
+    """Adds a hook to those of a node or leaf."""
+    if edge.hooks is None:
+        edge.hooks = []
+    edge.hooks.append(hook)
+    return RemovableHandle(edge.hooks, hook)
 
 
 class _Slices:
@@ -410,9 +456,11 @@ def _walk(
     deliver: Callable[[Edge, Tensor], None],
     wanted: Sequence[Edge] | None = None,
     stop: frozenset[int] = frozenset(),
+    silent: frozenset[int] = frozenset(),
 ) -> None:
     """Propagates gradients from the roots; calls `deliver(edge, gradient)` once for each node and leaf, when its
-    gradient is complete. With `wanted`, only along the paths that lead there.
+    gradient is complete. With `wanted`, only along the paths that lead there. The hooks of the edges in `silent` do not
+    run: their gradients are parts of those of another pass, which runs them.
     """
     pending = _Pending(create_graph)
     for root, gradient in zip(roots, gradients, strict=True):
@@ -420,32 +468,49 @@ def _walk(
     uses: dict[int, int] = {}
     order = _order([edge_of(root) for root in roots], stop, uses)
     needed = None if wanted is None else _needed(order, wanted)
+    grouped = GROUPS.count > 0
+    around = _late("gradient_hooks").begin_pass(map(edge_of, roots), order, needed) if grouped else None
     order.reverse()
     while order:
         node = order.pop()
         gradient = pending.take(node)
         if gradient is None:
             continue
-        gradient = _run_hooks(node, gradient)
+        if node.hooks and id(node) not in silent:
+            gradient = _late("gradient_hooks").run_hooks(node, gradient)
         deliver(node, gradient)
         if id(node) in stop or (needed is not None and not any(id(e) in needed for e in node.edges if e is not None)):
             continue
-        if not pending.add_slice(node, gradient):
-            for edge, its in node.gradients(gradient, create_graph):
+        if node.hooks or ANOMALY.on or not pending.add_slice(node, gradient):
+            if ANOMALY.on:
+                found = _late("anomalies").checked_gradients(node, gradient, create_graph)
+            else:
+                found = node.gradients(gradient, create_graph)
+            if node.hooks:
+                found = _late("gradient_hooks").run_after(node, gradient, found)
+            for edge, its in found:
                 if its is not None and (needed is None or id(edge) in needed):
                     pending.add(edge, its)
         if uses:
-            _deliver_complete(node, uses, pending, deliver)
+            _deliver_complete(node, uses, pending, deliver, silent)
         if not retain_graph:
             node.release()
     for leaf in list(pending.leaves.values()):
         whole = pending.take(leaf)
         assert whole is not None
-        deliver(leaf, _run_hooks(leaf, whole))
+        if leaf.hooks and id(leaf) not in silent:
+            whole = _late("gradient_hooks").run_hooks(leaf, whole)
+        deliver(leaf, whole)
+    if grouped:
+        _late("gradient_hooks").end_pass(around)
 
 
 def _deliver_complete(
-    node: Node, uses: dict[int, int], pending: _Pending, deliver: Callable[[Edge, Tensor], None]
+    node: Node,
+    uses: dict[int, int],
+    pending: _Pending,
+    deliver: Callable[[Edge, Tensor], None],
+    silent: frozenset[int],
 ) -> None:
     """Delivers the gradients of leaves with hooks that this node has completed: what runs there need not wait for the
     end of the backward pass."""
@@ -458,7 +523,9 @@ def _deliver_complete(
             whole = pending.take(edge)
             if whole is not None:
                 del pending.leaves[id(edge)]
-                deliver(edge, _run_hooks(edge, whole))
+                if edge.hooks and id(edge) not in silent:
+                    whole = _late("gradient_hooks").run_hooks(edge, whole)
+                deliver(edge, whole)
 
 
 class _Delivery:
@@ -499,6 +566,15 @@ def _accumulate(edge: Edge, gradient: Tensor, delivery: _Delivery) -> None:
             hook(edge)
 
 
+def _several(given: Any) -> list[Any]:
+    """Tensors and GradientEdges, of which one may be given alone."""
+    return [given] if isinstance(given, Tensor) or hasattr(given, "edge") else list(given)
+
+
+def _zeros(tensor: Tensor) -> Tensor:
+    return tensor.new_zeros(tensor.shape)
+
+
 def backward(
     tensors: Tensor | Sequence[Tensor],
     grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
@@ -509,10 +585,10 @@ def backward(
     """Adds the gradients of `tensors` to the `grad` of every leaf (or of `inputs` alone), and of tensors that retain
     it.
     """
-    roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    roots = _several(tensors)
     weights = [grad_tensors] if isinstance(grad_tensors, Tensor) else list(grad_tensors or [None] * len(roots))
-    only = [inputs] if isinstance(inputs, Tensor) else inputs
-    wanted = None if only is None else {id(edge_of(t)): t for t in only}
+    only = None if inputs is None else _several(inputs)
+    wanted = None if only is None else {id(edge_of(t)): (t if isinstance(t, Tensor) else t.leaf()) for t in only}
 
     delivery = _Delivery(weights)
 
@@ -536,22 +612,24 @@ def gradients_at(
     retain_graph: bool,
     create_graph: bool,
     stop: frozenset[int] = frozenset(),
-    retain: bool = False,
+    own: bool = False,
 ) -> dict[int, Tensor]:
     """Gradients by id of the nodes and leaves that the roots depend on; the pass does not continue beyond `stop`.
 
-    `retain`: tensors on the paths that retain their `grad` get it too.
+    `own`: this is a pass of the user's own: tensors on the paths that retain their `grad` get it too, and the hooks
+    of `edges` run. Otherwise it is a part of another pass, which does both.
     """
     found: dict[int, Tensor] = {}
     delivery = _Delivery(weights)
 
     def deliver(edge: Edge, gradient: Tensor) -> None:
         found[id(edge)] = gradient
-        if retain and isinstance(edge, Node):
+        if own and isinstance(edge, Node):
             _accumulate(edge, gradient.clone() if edge.retained else gradient, delivery)
 
     with enable_grad() if create_graph else no_grad():
-        _walk(roots, weights, retain_graph, create_graph, deliver, edges, stop)
+        silent = frozenset() if own else frozenset(map(id, edges))
+        _walk(roots, weights, retain_graph, create_graph, deliver, edges, stop, silent)
     return found
 
 
@@ -570,20 +648,20 @@ def grad(
 
     An unused input raises an error; it gives None with `allow_unused`, zeros with `materialize_grads`.
     """
-    roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    roots, wanted = _several(outputs), _several(inputs)
     weights = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or [None] * len(roots))
     edges = [edge_of(t) for t in wanted]
     kept = create_graph if retain_graph is None else retain_graph
-    found = gradients_at(edges, roots, weights, kept, create_graph, retain=True)
+    found = gradients_at(edges, roots, weights, kept, create_graph, own=True)
     missing = [i for i, edge in enumerate(edges) if id(edge) not in found]
     if missing and not allow_unused and not materialize_grads:
         raise RuntimeError(
             f"grad: inputs {missing} do not take part in the outputs; pass allow_unused=True to get None for them"
         )
-    if materialize_grads:
+    if materialize_grads and missing:
         return tuple(
-            found[id(e)] if id(e) in found else t.new_zeros(t.shape) for e, t in zip(edges, wanted, strict=True)
+            found[id(e)] if id(e) in found else _zeros(t if isinstance(t, Tensor) else t.leaf())
+            for e, t in zip(edges, wanted, strict=True)
         )
     return tuple(found.get(id(edge)) for edge in edges)
 
@@ -610,11 +688,7 @@ def _register_hook(tensor: Tensor, hook: Any) -> RemovableHandle:
     """
     if not tensor.requires_grad:
         raise RuntimeError("register_hook: this tensor does not require a gradient")
-    edge = edge_of(tensor)
-    if edge.hooks is None:
-        edge.hooks = []
-    edge.hooks.append(hook)
-    return RemovableHandle(edge.hooks, hook)
+    return add_hook(edge_of(tensor), hook)
 
 
 def _register_post_accumulate_grad_hook(tensor: Tensor, hook: Any) -> RemovableHandle:

@@ -20,8 +20,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .autograd import STATE, Edge, Node, no_grad
+from .autograd import STATE, Described, Edge, Node, RemovableHandle, edge_of, no_grad
+from .grad_mode import WATCHERS
+from .graph_nodes import register_hook
 from .in_place import derive_views
+from .saved_tensors import Saved, blank, connected, current_hooks
 from .tensor import Tensor, make
 from .user_errors import describe
 
@@ -38,15 +41,21 @@ class Gradients(dict[int, Tensor]):
         return both
 
 
-class Described:
-    """The attributes that a node reads of an op, for a Function, which is not in the registry."""
+class OutputNode(Node):
+    """Passes the gradient of one output to the node of several. Users see it as that node."""
 
-    slices = saves_inputs = saves_output = False
-    reads = None
+    __slots__ = ()
 
-    def __init__(self, name: str, vjp: Callable[..., Any] | None) -> None:
-        self.name = name
-        self.vjp = vjp
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        whole = self.edges[0] if self.edges else None
+        return whole.next_functions if isinstance(whole, Node) else ()
+
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """As Node's, with the gradients of all arguments, and of those outputs that have one."""
+        whole = self.edges[0]
+        assert isinstance(whole, Node)
+        return register_hook(whole, lambda inputs, outputs: hook(inputs, tuple(outputs[0].values())))
 
 
 def output_of(node: Node, index: int, value: Tensor) -> Tensor:
@@ -54,7 +63,7 @@ def output_of(node: Node, index: int, value: Tensor) -> Tensor:
     result = make(value.storage, value.shape, value.strides, value.dtype, value.offset)
     result._requires_grad = True
     described = Described(node.op.name, lambda gradient, _, *args: (Gradients({index: gradient}),))
-    result.node = Node(described, (), result)  # type: ignore[arg-type]
+    result.node = OutputNode(described, (), result)  # type: ignore[arg-type]
     result.node.edges = (node,)
     return result
 
@@ -64,7 +73,8 @@ class Context:
 
     def __init__(self, needs: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs
-        self._saved: list[tuple[Tensor | None, int, int]] = []  # (tensor, version, which output it is or -1)
+        # (tensor, version, which output it is or -1); in place of the tensor (Saved, its edge) under hooks
+        self._saved: list[tuple[Any, int, int]] = []
         self._constant: set[int] = set()
         self._dirty: set[int] = set()
         self._materialize = True
@@ -79,7 +89,10 @@ class Context:
         """The tensors that save_for_backward was given."""
         found = []
         for tensor, version, output in self._saved:
-            if tensor is not None and tensor.storage.version != version:
+            if isinstance(tensor, tuple):
+                saved, edge = tensor
+                tensor = connected(saved.value(), edge, STATE.enabled)
+            elif tensor is not None and tensor.storage.version != version:
                 raise RuntimeError(
                     f"backward: a saved tensor, {describe(tensor)}, was changed in place since; clone() it first"
                 )
@@ -108,6 +121,25 @@ class Context:
             for t, version, output in self._saved
         ]
         self._node = node
+        hooks = current_hooks() if WATCHERS.count else None
+        if hooks is not None:
+            self._saved = [
+                (t, version, output) if t is None else (_packed(t, hooks), version, output)
+                for t, version, output in self._saved
+            ]
+
+
+def _packed(tensor: Tensor, hooks: Any) -> tuple[Saved, Edge | None]:
+    return Saved(tensor, hooks), edge_of(tensor) if tensor._requires_grad else None
+
+
+def _kept(argument: Any, ctx: Context) -> Any:
+    """What a node keeps of an argument of a Function, of which it needs the shape."""
+    if not isinstance(argument, Tensor):
+        return argument
+    if WATCHERS.count and not argument.dtype.is_quantized:
+        return blank(argument)
+    return argument.detach() if id(argument) in ctx._dirty else argument  # which would lead back to the node
 
 
 class Function:
@@ -166,8 +198,9 @@ def _attach(cls: type[Function], ctx: Context, args: tuple[Any, ...], outputs: l
 
     described = Described(cls.__name__, vjp)
     first = next(t for t in outputs if isinstance(t, Tensor))
-    node = Node(described, args, first)  # type: ignore[arg-type]
-    node.args = tuple(a.detach() if id(a) in ctx._dirty else a for a in args)  # which would lead back to the node
+    node = Node(described, (), first)  # type: ignore[arg-type]
+    node.edges = tuple(edge_of(a) if isinstance(a, Tensor) and a._requires_grad else None for a in args)
+    node.args = tuple(_kept(a, ctx) for a in args)
     ctx._finish(node, outputs)
     results = []
     for i, t in enumerate(outputs):

@@ -229,3 +229,10 @@ def as_device(value: Device | str | None) -> Device:
     found = Device(value)
     index = found.backend.index
     return found if found.index is not None or index is None else Device(found.type, index)
+
+
+def wait_for_devices() -> None:
+    """Waits until everything has run on every device that is in use."""
+    for device in list(_known.values()):
+        if device._backend is not None:
+            device._backend.synchronize()

@@ -93,7 +93,7 @@ def tensor_repr(x: Tensor) -> str:
     if x.device.type != "cpu":
         notes.append(f"device='{x.device}'")
     if x.node is not None:
-        notes.append(f"grad_fn=<{x.node.op.name.strip('_')}>")
+        notes.append(f"grad_fn=<{x.node.name()}>")
     elif x.requires_grad:
         notes.append("requires_grad=True")
     if array.size == 0:

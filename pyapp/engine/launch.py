@@ -57,6 +57,10 @@ class Kernel:
             return self.record
         raise AttributeError(f"a kernel has no attribute {name!r}")
 
+    def general_launch(self) -> Any:
+        """`launch`, not compiled."""
+        return partial(_launch_any, self)
+
     def _compile(self, template: str, more: dict[str, Any]) -> Any:
         tensors = [_identifier(name.rstrip("?")) for name in self.pointers]
         addresses = [

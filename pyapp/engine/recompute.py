@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from . import autocast
-from .autograd import _SERIAL, STATE, Edge, Node, edge_of, enable_grad, gradients_at
-from .autograd_function import Described, output_of
+from .autograd import _SERIAL, STATE, Described, Edge, Node, edge_of, enable_grad, gradients_at
+from .autograd_function import output_of
 from .ops.random import default_generator
 from .tensor import Tensor
 
@@ -37,20 +38,17 @@ class _Recomputed(Node):
     __slots__ = ("again", "shapes")
 
     again: Callable[[], list[Tensor]] | None
-    shapes: list[tuple[tuple[int, ...], str]]
+    shapes: list[tuple[tuple[int, ...], str]] | None  # None: not to be compared
 
     def gradients(self, gradient: Any, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:
         if self.again is None:
-            raise RuntimeError(
-                "backward: the saved values of 'checkpoint' were freed by an earlier backward(); "
-                "pass retain_graph=True to it"
-            )
+            raise self._freed()
         wanted = [e for e in self.edges if e is not None]
         with enable_grad():
             outputs = self.again()
         shapes = [(t.shape, t.dtype.name) for t in outputs]
-        if shapes != self.shapes:
-            raise RuntimeError(
+        if self.shapes is not None and shapes != self.shapes:
+            raise CheckpointError(
                 f"checkpoint: the function returned {self.shapes} in its first run and {shapes} in its second one; "
                 "both must compute the same"
             )
@@ -64,23 +62,39 @@ class _Recomputed(Node):
         self.again = None
 
 
+class CheckpointError(RuntimeError):
+    """The second run of a function did not compute what the first one did."""
+
+
+def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """Two contexts that do nothing."""
+    return nullcontext(), nullcontext()
+
+
 def checkpoint(
     function: Callable[..., Any], *args: Any, use_reentrant: bool | None = None, preserve_rng_state: bool = True,
-    **kwargs: Any,
+    context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn, determinism_check: str = "default",
+    debug: bool = False, early_stop: bool = True, **kwargs: Any,
 ) -> Any:  # fmt: skip
     """Returns `function(*args, **kwargs)`. Its intermediate values are freed, and backward computes them again: this
     saves memory and costs time.
 
     The function must compute the same values again. `preserve_rng_state` repeats the random numbers of the default
-    generator. Tensors that the function uses without getting them as arguments receive gradients too. `use_reentrant`
-    is torch's argument and has no effect. RuntimeError if the shapes of the second run differ.
+    generator. Tensors that the function uses without getting them as arguments receive gradients too. `context_fn`
+    gives two contexts: the first run is in one, the second one in the other. CheckpointError, a RuntimeError, if the
+    shapes of the second run differ, unless `determinism_check` is "none". `use_reentrant`, `debug` and `early_stop` are
+    torch's arguments and have no effect: the second run is the whole function.
     """
+    if determinism_check not in ("default", "none"):
+        raise ValueError(f"checkpoint: determinism_check is 'default' or 'none', not {determinism_check!r}")
     if not STATE.enabled:
         return function(*args, **kwargs)
+    first, second = context_fn()
     state = default_generator.get_state()
     region = autocast.STATE.dtype, autocast.STATE.device, autocast.STATE.caches
     start = _SERIAL()
-    output = function(*args, **kwargs)
+    with first:
+        output = function(*args, **kwargs)
     several = isinstance(output, (tuple, list))
     outputs = list(output) if several else [output]
     tensors = [t for t in outputs if isinstance(t, Tensor)]
@@ -93,7 +107,7 @@ def checkpoint(
         if preserve_rng_state:
             default_generator.set_state(state)
         try:
-            with autocast.region(*region):  # backward runs outside of it
+            with autocast.region(*region), second:  # backward runs outside of them
                 repeated = function(*args, **kwargs)
         finally:
             if preserve_rng_state:
@@ -103,7 +117,7 @@ def checkpoint(
     node = _Recomputed(Described("checkpoint", None), (), tensors[0])  # type: ignore[arg-type]
     node.edges = tuple(edges)
     node.again = again
-    node.shapes = [(t.shape, t.dtype.name) for t in tensors]
+    node.shapes = None if determinism_check == "none" else [(t.shape, t.dtype.name) for t in tensors]
     places = {id(t): i for i, t in enumerate(tensors)}
     results = [output_of(node, places[id(t)], t) if isinstance(t, Tensor) and t.requires_grad else t for t in outputs]
     return type(output)(results) if several else results[0]
@@ -133,4 +147,4 @@ def checkpoint_sequential(functions: Iterable[Callable[[Any], Any]], segments: i
     return run(every[(segments - 1) * size :])(input)
 
 
-__all__ = ["checkpoint", "checkpoint_sequential"]
+__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn"]

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .grad_mode import STATE
-from .op import OPS, Op
+from .op import LATE_CLAIMS, OPS, Op
 from .ops._index import OP_MODULES
 from .tensor import Tensor
 
@@ -22,14 +22,21 @@ from .tensor import Tensor
 Observer = Callable[[Op, tuple[Any, ...], Callable[[], Any]], Any]
 
 
+def import_every_op() -> None:
+    """Imports the ops and claims that are else defined on first use: who changes every op would not know them."""
+    for module in set(OP_MODULES.values()):
+        importlib.import_module(f"{__package__}.ops.{module}")
+    importlib.import_module(".claims", __package__)
+    for module in set(LATE_CLAIMS.values()):
+        importlib.import_module(module)
+
+
 @contextmanager
 def observed(observer: Observer) -> Iterator[None]:
     """Shows the calls of ops to the observer. Tensors must not require gradients. RuntimeError within another one."""
     if _LOCK.locked():
         raise RuntimeError("ops are being observed already")
-    for module in set(OP_MODULES.values()):  # ops that are defined on first use would not be shown
-        importlib.import_module(f"{__package__}.ops.{module}")
-    importlib.import_module(".claims", __package__)
+    import_every_op()
     dispatch: Any = sys.modules[Op.__module__]
     with _LOCK:
         thread, inside = threading.get_ident(), [False]

@@ -24,7 +24,7 @@ from .sink import full_disk_named
 
 POLYNOMIAL = 0x82F63B78  # Castagnoli's, with its bits reversed
 MASK = 0xA282EAD8
-DOUBLE, STRING = 2, 7  # DT_DOUBLE and DT_STRING of types.proto
+FLOAT, DOUBLE, STRING = 1, 2, 7  # DT_FLOAT, DT_DOUBLE and DT_STRING of types.proto
 BUCKETS = 30
 MOST_PICTURES = 3  # of a tensor
 
@@ -58,7 +58,8 @@ def record(data: bytes) -> bytes:
     return length + _masked(length) + data + _masked(data)
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A whole number; a negative one in ten bytes, as protobuf's int32 and int64 have it."""
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 127:
@@ -67,14 +68,14 @@ def _varint(value: int) -> bytes:
     return bytes((*out, value))
 
 
-def _field(number: int, data: bytes) -> bytes:
+def field(number: int, data: bytes) -> bytes:
     """A field of bytes: a text or a message."""
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
+    return varint(number << 3 | 2) + varint(len(data)) + data
 
 
-def _event(step: int | None, content: bytes) -> bytes:
-    head = b"\x09" + struct.pack("<d", time.time())  # wall_time, field 1
-    return head + (b"" if step is None else b"\x10" + _varint(step)) + content
+def _event(step: int | None, content: bytes, wall_time: float | None = None) -> bytes:
+    head = b"\x09" + struct.pack("<d", time.time() if wall_time is None else wall_time)  # field 1
+    return head + (b"" if step is None else b"\x10" + varint(step)) + content
 
 
 def histogram_of(values: Any) -> Any:
@@ -102,60 +103,74 @@ def picture_bytes(pictures: Any) -> Any:
     return np.clip(np.nan_to_num(pictures.astype(np.float32)) * np.float32(255.5), 0, 255).astype(np.uint8)
 
 
-def _tensor(kind: int, shape: tuple[int, ...], content: bytes) -> bytes:
+def tensor_of(kind: int, shape: tuple[int, ...], content: bytes) -> bytes:
     """A TensorProto with the fields of its elements."""
-    dims = b"".join(_field(2, (b"\x08" + _varint(size)) if size else b"") for size in shape)
-    return b"\x08" + _varint(kind) + _field(2, dims) + content
+    dims = b"".join(field(2, (b"\x08" + varint(size)) if size else b"") for size in shape)
+    return b"\x08" + varint(kind) + field(2, dims) + content
 
 
-def _of_plugin(name: str, plugin: str, tensor: bytes) -> bytes:
-    """A value of a summary that a plugin of TensorBoard shows."""
-    metadata = _field(1, _field(1, plugin.encode()))
-    return _field(1, _field(1, name.encode()) + _field(8, tensor) + _field(9, metadata))
+def of_plugin(name: str, plugin: str, tensor: bytes | None, content: bytes = b"") -> bytes:
+    """A value of a summary that a plugin of TensorBoard shows; `content` is the plugin's own message."""
+    metadata = field(1, field(1, plugin.encode()) + (field(2, content) if content else b""))
+    return field(1, field(1, name.encode()) + (b"" if tensor is None else field(8, tensor)) + field(9, metadata))
 
 
 class EventWriter:
-    """A new event file in a folder. Each `write` reaches the file at once, so that TensorBoard shows it."""
+    """A new event file in a folder, whose name ends in `suffix`. Each `write` reaches the file at once, so that
+    TensorBoard shows it. `wall_time`: seconds since 1970, by default now.
+    """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], suffix: str = "") -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
         host = socket.gethostname() or "host"
         for number in range(1000):
-            self.path = Path(folder) / f"events.out.tfevents.{int(time.time())}.{host}.{os.getpid()}.{number}"
+            self.path = Path(folder) / f"events.out.tfevents.{int(time.time())}.{host}.{os.getpid()}.{number}{suffix}"
             try:
                 self._file = open(self.path, "xb")
             except FileExistsError:
                 continue
             break
-        self._file.write(record(_event(None, _field(3, b"brain.Event:2"))))
+        self._file.write(record(_event(None, field(3, b"brain.Event:2"))))
         self._file.flush()
 
-    def write(self, step: int, values: Mapping[str, float]) -> None:
+    def purge(self, step: int) -> None:
+        """Tells TensorBoard that the run began anew at a step: what earlier files have from there on is not shown."""
+        self._write_event(_event(step, field(7, b"\x08\x01")))  # a SessionLog with the status START
+
+    def write(self, step: int, values: Mapping[str, float], wall_time: float | None = None) -> None:
         """Numbers of a step, by name."""
         if values:
             summary = b"".join(
-                _field(1, _field(1, name.encode()) + b"\x15" + struct.pack("<f", value))  # tag, simple_value
+                field(1, field(1, name.encode()) + b"\x15" + struct.pack("<f", value))  # tag, simple_value
                 for name, value in values.items()
             )
-            self._write(step, summary)
+            self.write_summary(step, summary, wall_time)
 
-    def write_histogram(self, step: int, name: str, values: Any) -> None:
+    def write_histogram(self, step: int, name: str, values: Any, wall_time: float | None = None) -> None:
         """The distribution of the numbers in an array of any shape."""
         buckets = histogram_of(values)
-        tensor = _tensor(DOUBLE, buckets.shape, _field(4, buckets.tobytes()))
-        self._write(step, _of_plugin(name, "histograms", tensor))
+        tensor = tensor_of(DOUBLE, buckets.shape, field(4, buckets.tobytes()))
+        self.write_summary(step, of_plugin(name, "histograms", tensor), wall_time)
 
-    def write_pictures(self, step: int, name: str, pictures: Any) -> None:
+    def write_pictures(self, step: int, name: str, pictures: Any, wall_time: float | None = None) -> None:
         """Pictures (N, H, W, C), floats from 0 to 1 or uint8, C is 1, 3 or 4; the first three of them."""
         height, width = pictures.shape[1:3]
         files = [encode_png(picture) for picture in picture_bytes(pictures[:MOST_PICTURES])]
         texts = [str(width).encode(), str(height).encode(), *files]
-        tensor = _tensor(STRING, (len(texts),), b"".join(_field(8, text) for text in texts))
-        self._write(step, _of_plugin(name, "images", tensor))
+        tensor = tensor_of(STRING, (len(texts),), b"".join(field(8, text) for text in texts))
+        self.write_summary(step, of_plugin(name, "images", tensor), wall_time)
 
-    def _write(self, step: int, summary: bytes) -> None:
+    def write_graph(self, graph: bytes) -> None:
+        """A GraphDef, which has no step."""
+        self._write_event(_event(None, field(4, graph)))
+
+    def write_summary(self, step: int, summary: bytes, wall_time: float | None = None) -> None:
+        """Values of a step: what `of_plugin` gives, one after the other."""
+        self._write_event(_event(step, field(5, summary), wall_time))
+
+    def _write_event(self, event: bytes) -> None:
         with full_disk_named(self.path):
-            self._file.write(record(_event(step, _field(5, summary))))
+            self._file.write(record(event))
             self._file.flush()
 
     def close(self) -> None:

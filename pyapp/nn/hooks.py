@@ -1,45 +1,107 @@
-"""Hooks of modules: before and after forward, and on the gradients of inputs and outputs."""
+"""Hooks of modules: before and after forward, and on the gradients of inputs and outputs; of one module, and of all."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..engine import Tensor
+from ..engine.autograd import RemovableHandle
 from ..engine.autograd_function import Function
 
 if TYPE_CHECKING:
     from .module import Module
 
+Hook = Callable[..., Any]
+
 
 class ModuleHooks:
-    """The hooks of a module, in the order of registration."""
+    """The hooks of a module, in the order in which they run."""
 
     def __init__(self) -> None:
-        self.before: list[tuple[Callable[..., Any], bool]] = []
-        self.after: list[tuple[Callable[..., Any], bool]] = []
-        self.backward: list[Callable[..., Any]] = []
-        self.before_backward: list[Callable[..., Any]] = []
+        self.before: list[tuple[Hook, bool]] = []  # hook, with_kwargs
+        self.after: list[tuple[Hook, bool, bool]] = []  # hook, with_kwargs, always_call
+        self.backward: list[Hook] = []
+        self.before_backward: list[Hook] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.before or self.after or self.backward or self.before_backward)
 
     def call(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Runs the forward hooks around module.forward."""
-        for hook, with_kwargs in tuple(self.before):
+        """Runs the hooks around module.forward: those of all modules first, then those of this one."""
+        after = [*EVERYWHERE.after, *self.after]
+        left = [entry for entry in after if entry[2]]  # to be run in any case
+        if not left:
+            return self._call(module, args, kwargs, after, left)
+        try:
+            return self._call(module, args, kwargs, after, left)
+        except Exception:
+            for hook, with_kwargs, _ in left:
+                try:
+                    hook(module, args, kwargs, None) if with_kwargs else hook(module, args, None)
+                except Exception as error:
+                    warnings.warn(
+                        f"{type(module).__name__}: a hook with always_call raised {error!r} after forward had failed",
+                        stacklevel=2,
+                    )
+            raise
+
+    def _call(self, module: Module, args: Any, kwargs: Any, after: list[Any], left: list[Any]) -> Any:
+        for hook, with_kwargs in (*EVERYWHERE.before, *self.before):
             changed = hook(module, args, kwargs) if with_kwargs else hook(module, args)
             if changed is None:
                 continue
             if with_kwargs:
+                if not isinstance(changed, tuple) or len(changed) != 2:
+                    raise RuntimeError(
+                        "register_forward_pre_hook: a hook with kwargs returns None or (args, kwargs), not "
+                        f"{changed!r:.60}"
+                    )
                 args, kwargs = changed
             else:
                 args = changed if isinstance(changed, tuple) else (changed,)
-        watched = self.backward or self.before_backward
-        watch = _Watch(module, self.backward, self.before_backward) if watched else None
+        backward = [*EVERYWHERE.backward, *self.backward]
+        before_backward = [*EVERYWHERE.before_backward, *self.before_backward]
+        watch = _Watch(module, backward, before_backward) if backward or before_backward else None
         if watch is not None:
             args = watch.inputs(args)
         output = module.forward(*args, **kwargs)
-        for hook, with_kwargs in tuple(self.after):
+        for entry in after:
+            hook, with_kwargs, _ = entry
+            if entry in left:
+                left.remove(entry)
             changed = hook(module, args, kwargs, output) if with_kwargs else hook(module, args, output)
             output = output if changed is None else changed
         return output if watch is None else watch.outputs(output)
+
+
+EVERYWHERE = ModuleHooks()  # the hooks of all modules
+
+
+class RemovableGlobalHandle(RemovableHandle):
+    """Removes a hook of all modules. After the last one modules look for hooks no more."""
+
+    def __init__(self, hooks: list[Any], hook: Any, owner: type[Module]) -> None:
+        super().__init__(hooks, hook)
+        self._owner = owner
+
+    def remove(self) -> None:
+        super().remove()
+        if not EVERYWHERE:
+            self._owner._hooks = None
+
+
+def register_everywhere(owner: type[Module], kind: str, hook: Any) -> RemovableHandle:
+    """Adds a hook of all modules. They find it through an attribute of the class `Module`, so that a call of a module
+    costs nothing where there is none."""
+    hooks = getattr(EVERYWHERE, kind)
+    hooks.append(hook)
+    owner._hooks = _NONE_OF_ITS_OWN
+    return RemovableGlobalHandle(hooks, hook, owner)
+
+
+_NONE_OF_ITS_OWN = ModuleHooks()
 
 
 class _Watch:

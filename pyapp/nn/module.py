@@ -31,7 +31,7 @@ class Module(ExtraState):
     """Holds parameters, buffers and other modules as attributes; `forward` says what it computes."""
 
     training: bool = True
-    _hooks: Any = None  # ModuleHooks, if any are registered
+    _hooks: Any = None  # ModuleHooks, if there are any: this module's own, or of all modules
     _state_hooks: StateHooks | None = None
     _version: int = 1  # version of the layout of the state: hooks get it as local_metadata["version"]
 
@@ -163,37 +163,45 @@ class Module(ExtraState):
 
     # -- hooks
 
-    def _register(self, kind: str, hook: Any) -> RemovableHandle:
+    def _register(self, kind: str, hook: Any, prepend: bool) -> RemovableHandle:
         from .hooks import ModuleHooks  # late: imports user-defined gradients, which few modules need
 
-        if self._hooks is None:
-            object.__setattr__(self, "_hooks", ModuleHooks())
-        return register(getattr(self._hooks, kind), hook)
+        own = vars(self).get("_hooks")
+        if own is None:
+            own = ModuleHooks()
+            object.__setattr__(self, "_hooks", own)
+        return register(getattr(own, kind), hook, prepend)
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> RemovableHandle:
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
         """`hook(module, args)` runs before forward. Its result, unless None, replaces the arguments.
 
-        With `with_kwargs`: `hook(module, args, kwargs)`, which returns (args, kwargs).
+        With `with_kwargs`: `hook(module, args, kwargs)`, which returns (args, kwargs). `prepend`: before this module's
+        other hooks of the kind.
         """
-        return self._register("before", (hook, with_kwargs))
+        return self._register("before", (hook, with_kwargs), prepend)
 
-    def register_forward_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> RemovableHandle:
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+    ) -> RemovableHandle:
         """`hook(module, args, output)` (or args, kwargs, output) runs after forward. Its result, unless None, replaces
-        the output.
+        the output. `prepend`: before this module's other hooks of the kind. `always_call`: also where forward, or a
+        hook before this one, has failed, with None as output; the error goes on then.
         """
-        return self._register("after", (hook, with_kwargs))
+        return self._register("after", (hook, with_kwargs, always_call), prepend)
 
-    def register_full_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """`hook(module, grad_input, grad_output)` runs when the gradients of forward's positional tensors are computed.
-        Its result, unless None, replaces the gradients of the inputs.
+        Its result, unless None, replaces the gradients of the inputs. `prepend`: before this module's other ones.
         """
-        return self._register("backward", hook)
+        return self._register("backward", hook, prepend)
 
-    def register_full_backward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """`hook(module, grad_output)` runs when the gradients of the outputs are computed. Its result, unless None,
-        replaces them.
+        replaces them. `prepend`: before this module's other ones.
         """
-        return self._register("before_backward", hook)
+        return self._register("before_backward", hook, prepend)
 
     def _register_state(self, kind: str, hook: Any) -> RemovableHandle:
         if self._state_hooks is None:

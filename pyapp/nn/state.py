@@ -38,9 +38,9 @@ class StateHooks:
         self.after_loading: list[Any] = []
 
 
-def register(hooks: list[Any], hook: Any) -> RemovableHandle:
-    """Appends a hook; the handle removes it again."""
-    hooks.append(hook)
+def register(hooks: list[Any], hook: Any, prepend: bool = False) -> RemovableHandle:
+    """Adds a hook behind the others, or with `prepend` before them; the handle removes it again."""
+    hooks.insert(0 if prepend else len(hooks), hook)
     return RemovableHandle(hooks, hook)
 
 

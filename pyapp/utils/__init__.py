@@ -1,11 +1,11 @@
-"""What torch.utils has that makes sense here: `data`, `checkpoint`, `dlpack` and `tensorboard`."""
+"""What torch.utils has that makes sense here: `benchmark`, `data`, `checkpoint`, `dlpack` and `tensorboard`."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-_ROOMS = ("checkpoint", "data", "dlpack", "tensorboard")
+_ROOMS = ("benchmark", "checkpoint", "data", "dlpack", "tensorboard")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,5 @@
 """Recomputing to save memory, by torch.utils.checkpoint's names."""
 
-from ..engine.recompute import checkpoint, checkpoint_sequential
+from ..engine.recompute import CheckpointError, checkpoint, checkpoint_sequential, noop_context_fn
 
-__all__ = ["checkpoint", "checkpoint_sequential"]
+__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -60,7 +61,7 @@ def test_what_a_node_tells() -> None:
     y = x.exp() * 2
     assert y.grad_fn is not None and y.grad_fn.name() == "MulBackward0"
     ((inner, _),) = y.grad_fn.next_functions
-    assert inner.name() == "ExpBackward0" and inner.next_functions[0][0] is x
+    assert inner.name() == "ExpBackward0" and inner.next_functions[0][0].variable is x
 
 
 def test_sizes_and_texts() -> None:
@@ -84,3 +85,34 @@ def test_dims_of_one_before_an_assigned_value_do_not_count() -> None:
     assert leaf.grad is not None and leaf.grad.tolist() == [[1]]
     with pytest.raises(RuntimeError, match="setitem"):
         x[0] = pyapp.ones(2, 3)
+
+
+def test_derivatives_along_tangents() -> None:
+    x, y = tensor(X), tensor(Y)
+    value, along = pyapp.func.linearize(lambda a, b: (a * b, a.exp().sum()), x, y)
+    assert value[0].tolist() == [3, 10] and not value[0].requires_grad
+    for u, v in (([1.0, 0.0], [0.0, 1.0]), ([2.0, 1.0], [0.0, 0.0])):
+        tangents = tensor(u), tensor(v)
+        product, total = along(*tangents)
+        assert product.tolist() == [a * q + b * p for a, b, p, q in zip(u, v, X, Y, strict=True)]
+        assert total.item() == pytest.approx(sum(t * math.exp(a) for t, a in zip(u, X, strict=True)))
+        expected = pyapp.func.jvp(lambda a, b: (a * b, a.exp().sum()), (x, y), tangents)[1]
+        assert product.tolist() == expected[0].tolist() and total.item() == expected[1].item()
+    # Nested in a gradient: d/dx of (d(x³) along 1) = 6x.
+    slope = pyapp.func.grad(lambda a: pyapp.func.linearize(lambda b: b**3, a)[1](pyapp.ones(2)).sum())
+    assert slope(x).tolist() == [6, 12]
+    with pytest.raises(RuntimeError, match=r"jvp: the tangents have the shapes \[\(1,\)\], the primals \[\(2,\)\]"):
+        pyapp.func.jvp(lambda a: a, (x,), (pyapp.ones(1),))
+    constant = pyapp.func.jvp(lambda a: (a * 2, y), (x,), (pyapp.ones(2),))
+    assert [part.tolist() for part in constant[1]] == [[2, 2], [0, 0]]
+    with pytest.raises(RuntimeError, match="jvp: output 1, .* does not depend on the inputs"):
+        pyapp.func.jvp(lambda a: (a * 2, y), (x,), (pyapp.ones(2),), strict=True)
+
+
+def test_batch_norms_that_keep_nothing() -> None:
+    net = pyapp.nn.Sequential(pyapp.nn.Linear(2, 3), pyapp.nn.Sequential(pyapp.nn.BatchNorm1d(3)))
+    assert pyapp.func.replace_all_batch_norm_modules_(net) is net
+    norm = net[1][0]
+    assert norm.running_mean is None and not norm.track_running_stats and not list(net.buffers())
+    found = net.eval()(pyapp.randn(8, 2))
+    assert found.mean(0).abs().max().item() < 1e-5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from typing import Any
 
@@ -57,3 +58,54 @@ def test_a_checkpoint_that_changes_is_noticed() -> None:
     y = checkpoint(lambda t: t.expand(next(sizes), 1) * 2, leaf64(1))
     with pytest.raises(RuntimeError, match="in its second one"):
         y.sum().backward()
+
+
+def test_hooks_of_what_goes_in_run_once() -> None:
+    """The gradients inside are parts of those of the whole pass, which runs the hooks."""
+    seen: list[str] = []
+
+    def doubled(name: str) -> Any:
+        return lambda g: (seen.append(name), g * 2)[1]
+
+    x, w = (pyapp.tensor([1.0, k], requires_grad=True) for k in (2.0, 1.0))
+    h = x * 3
+    for name, tensor in (("h", h), ("x", x), ("w", w)):
+        tensor.register_hook(doubled(name))
+    w.register_post_accumulate_grad_hook(lambda _: seen.append("w.grad"))
+    h.retain_grad()
+    (checkpoint(lambda a: a * a * w + x, h) + h).sum().backward()
+    assert sorted(seen) == ["h", "w", "w.grad", "x"]
+    assert w.grad.tolist() == [18, 72] and h.grad.tolist() == [14, 26] and x.grad.tolist() == [86, 158]
+
+
+def test_contexts_of_both_runs() -> None:
+    seen: list[str] = []
+
+    @contextlib.contextmanager
+    def told(name: str) -> Any:
+        seen.append(f"{name} begins")
+        yield
+        seen.append(f"{name} ends")
+
+    x = leaf64(1, 2)
+
+    def function(x: Tensor) -> Tensor:
+        seen.append("runs")
+        return x.exp()
+
+    y = checkpoint(function, x, context_fn=lambda: (told("first"), told("second")), debug=True, early_stop=False)
+    assert seen == ["first begins", "runs", "first ends"]
+    y.sum().backward()
+    assert seen[3:] == ["second begins", "runs", "second ends"]
+
+
+def test_a_second_run_that_differs() -> None:
+    x, shapes = leaf64(1, 2), iter([(2,), (1, 2), (2,), (1, 2)])
+    y = checkpoint(lambda x: x.exp().reshape(next(shapes)), x)
+    with pytest.raises(RuntimeError, match="both must compute the same"):
+        y.sum().backward()
+    y = checkpoint(lambda x: x.exp().reshape(next(shapes)), x, determinism_check="none")
+    with pytest.raises(ValueError, match=r"the gradient has shape \(2,\), the tensor \(1, 2\)"):
+        y.sum().backward()
+    with pytest.raises(ValueError, match="is 'default' or 'none', not 'some'"):
+        checkpoint(lambda x: x, x, determinism_check="some")

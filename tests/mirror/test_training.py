@@ -11,10 +11,12 @@ import pytest
 
 import pyapp
 from pyapp import Tensor, keras, nn, optim
+from pyapp.autograd import graph
 from pyapp.engine import capture
 from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.models.llama2c import Config, Llama2c
 from pyapp.nn import functional as F
+from pyapp.profiler import profile
 
 from . import device as _device  # noqa: F401 (registers the mirror)
 
@@ -274,3 +276,51 @@ def test_scaled_steps_leave_out_what_overflows() -> None:
     for device, compiled in (("cpu", True), ("mirror", True), ("mirror", False)):
         for a, b in zip(trained(device, compiled), expected, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def test_saved_tensors_wait_on_the_cpu() -> None:
+    pyapp.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3))
+    x, labels = pyapp.randn(5, 6), pyapp.tensor([0, 2, 1, 1, 0])
+
+    def gradients(device: str) -> list[Any]:
+        model.zero_grad()
+        nn.functional.cross_entropy(model(x.to(device)), labels.to(device)).backward()
+        return [p.grad.cpu().numpy().copy() for p in model.parameters()]
+
+    expected = gradients("cpu")
+    model.to("mirror")
+    packed: list[Any] = []
+    hooks = graph.save_on_cpu()
+    pack = hooks.pack_hook
+    hooks.pack_hook = lambda t: packed.append((str(t.device), pack(t)[0].device.type)) or pack(t)
+    with hooks:
+        found = gradients("mirror")
+    assert packed and set(packed) == {("mirror", "cpu")}
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_scaler_reads_its_flags_on_the_device() -> None:
+    layer = nn.Linear(3, 2).to("mirror")
+    optimizer = pyapp.optim.SGD(layer.parameters(), lr=0.5)
+    scaler = pyapp.amp.GradScaler("cpu", init_scale=4.0)
+    for bad in (False, True):
+        optimizer.zero_grad()
+        scaler.scale(layer(pyapp.ones(1, 3).to("mirror")).sum()).backward()
+        if bad:
+            layer.bias.grad.fill_(float("nan"))
+        before = layer.bias.cpu().tolist()
+        scaler.step(optimizer)
+        scaler.update()
+        after = layer.bias.cpu().tolist()
+        assert after == pytest.approx(before if bad else [b - 0.5 for b in before])
+    assert scaler.get_scale() == 2.0
+
+
+def test_a_profile_of_a_device() -> None:
+    x = pyapp.ones(20, 20).to("mirror")
+    with profile(record_shapes=True) as prof:
+        (x @ x).relu()
+    kernels = [e for e in prof.events() if e.kind == "kernel"]
+    assert {"matmul", "relu"} <= {e.cpu_parent.key for e in kernels if e.cpu_parent is not None}

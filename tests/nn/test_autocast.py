@@ -165,3 +165,30 @@ def test_the_order_of_a_scalers_calls() -> None:
     half.grad = pyapp.ones(2, dtype=pyapp.float16)
     with pytest.raises(ValueError, match="float16"):
         scaler.unscale_(SimpleNamespace(param_groups=[{"params": [half]}]))
+
+
+def test_a_scaler_reads_one_value_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = [nn.Parameter(pyapp.full((3,), float(k))) for k in range(5)]
+    optimizer = pyapp.optim.SGD(weights, lr=0.25)
+    scaler = pyapp.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
+    reads: list[Any] = []
+    item = pyapp.Tensor.item
+    monkeypatch.setattr(pyapp.Tensor, "item", lambda self: reads.append(self.dtype) or item(self))
+    for bad in (None, 0, 4, None, None):
+        optimizer.zero_grad()
+        scaler.scale(sum((w * w).sum() for w in weights) * 0.5).backward()
+        if bad is not None:
+            weights[bad].grad[1] = float("inf" if bad else "nan")
+        before = [w.tolist() for w in weights]
+        reads.clear()
+        scaler.step(optimizer)
+        scaler.update()
+        assert len(reads) == 1
+        moved = [w.tolist() != b for w, b in zip(weights, before, strict=True)]
+        assert moved == [bad is None and k > 0 for k in range(5)]
+    assert scaler.get_scale() == 8.0 * 0.5 * 0.5 * 2
+    # Without a step, too, what was unscaled decides.
+    weights[1].grad = pyapp.full((3,), float("inf"))
+    scaler.unscale_(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 4.0 * 0.5

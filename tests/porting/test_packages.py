@@ -338,7 +338,7 @@ def test_hooks_before_backward_and_the_graph() -> None:
     assert layer.bias.grad.tolist() == [2.0, 2.0]
     z = (x * 3).exp()
     assert z.grad_fn.name() == "ExpBackward0" and z.grad_fn.next_functions[0][0].name() == "MulBackward0"
-    assert z.grad_fn.next_functions[0][0].next_functions[0][0] is x
+    assert z.grad_fn.next_functions[0][0].next_functions[0][0].variable is x
 
 
 def test_parameters_by_key() -> None:

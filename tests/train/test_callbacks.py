@@ -13,9 +13,13 @@ import pytest
 import pyapp
 from pyapp import keras
 from pyapp.errors import FileFormatError
+from pyapp.formats import tensorboard_plugins as plugins
 from pyapp.formats import tfevents
 from pyapp.train.callbacks import weight_pictures
+from pyapp.utils import tensorboard
+from pyapp.utils.module_graph import module_graph
 from pyapp.utils.tensorboard import SummaryWriter
+from tests.train import make_golden_events as given
 from tests.train.make_golden_events import DISTRIBUTIONS, EVENTS, GOLDEN, PICTURE, PICTURES, WALL_TIME
 
 X = np.random.default_rng(0).normal(size=(40, 6)).astype("float32")
@@ -33,6 +37,13 @@ def test_event_files_are_those_of_tensorboard(tmp_path: Path, monkeypatch: pytes
         writer.write_histogram(step, name, np.array(numbers, "float32"))
     for step, name, shape in PICTURES:
         writer.write_pictures(step, name, np.arange(np.prod(shape)).astype("uint8").reshape(shape))
+    step, name, text = given.TEXT
+    writer.write_summary(step, plugins.text_value(name, text))
+    curve = plugins.pr_curve(given.LABELS, given.PREDICTIONS, given.THRESHOLDS, given.WEIGHTS)
+    writer.write_summary(5, plugins.pr_curve_value("curve", curve))
+    for part in plugins.hparams_values(given.SETTINGS, given.METRICS, given.CHOICES):
+        writer.write_summary(6, part)
+    writer.write_graph(plugins.graph_def([plugins.GraphNode(*node) for node in given.NODES]))
     writer.close()
     # Step 0 is protobuf's default, which its own writer leaves out.
     expected = bytes.fromhex(json.loads(GOLDEN.read_text()))
@@ -120,6 +131,160 @@ def test_a_summary_writer_writes_what_tensorboard_reads(tmp_path: Path, monkeypa
     for name, value in (("train", 1.5), ("test", 2.5)):
         (inside,) = (tmp_path / "log" / f"both_{name}").iterdir()
         assert b"both\x15" + struct.pack("<f", value) in inside.read_bytes()
+
+
+def test_a_summary_writer_and_plugins(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_text("notes", "*text*", 3)
+        writer.add_pr_curve("curve", pyapp.tensor([True, False]), pyapp.tensor([0.75, 0.25]), 1, num_thresholds=5)
+        rows = [np.arange(3.0)] * 6
+        writer.add_pr_curve_raw("raw", *rows, global_step=2, num_thresholds=3)
+        writer.add_hparams(
+            {"rate": pyapp.tensor(0.5), "size": 3, "none": None}, {"loss": 0.25}, {"size": [3, 4]}, "first"
+        )
+        for call, error, text in (
+            (lambda: writer.add_pr_curve("c", [1], [0.5, 0.25]), ValueError, "1 labels and 2 predictions"),
+            (lambda: writer.add_pr_curve("c", [1], [0.5], num_thresholds=1), ValueError, "2 thresholds or more"),
+            (lambda: writer.add_hparams([1], {}), TypeError, "are dicts"),  # type: ignore[arg-type]
+            (lambda: writer.add_hparams({"a": [1]}, {}), ValueError, "'a' is a text, a bool or a number"),
+            (lambda: writer.add_hparams({"a": 1}, {}, {"a": ["x"]}), TypeError, "a list of values like"),
+            (lambda: writer.add_graph(3), TypeError, "add_graph: takes a module, not 3"),
+        ):
+            with pytest.raises(error, match=text):
+                call()
+    (path,) = (one for one in tmp_path.iterdir() if one.is_file())
+    text, curve, raw = list(records(path.read_bytes()))[1:]
+    assert b"notes/text_summary" in text and b"*text*" in text and b"\x10\x03" in text
+    values = np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 1], [0, 0, 0, 0, 1]], "<f4")
+    assert values.tobytes() in curve and np.stack(rows).astype("<f4").tobytes() in raw
+    (inside,) = (tmp_path / "first").iterdir()
+    start, loss = list(records(inside.read_bytes()))[2::2]
+    assert b"session_start_info" in start and b"\x11" + struct.pack("<d", 0.5) in start and b"none" not in start
+    assert b"loss\x15" + struct.pack("<f", 0.25) in loss
+
+
+def test_the_graph_of_a_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Net(pyapp.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = pyapp.nn.Sequential(pyapp.nn.Linear(3, 4), pyapp.nn.BatchNorm1d(4), pyapp.nn.ReLU())
+
+        def forward(self, x: Any, y: Any) -> Any:
+            return {"sum": self.layers(x) + y, "y": y}
+
+    net = Net()
+    mean = net.layers[1].running_mean.clone()
+    nodes = {node.name: node for node in module_graph(net, (pyapp.ones(2, 3), pyapp.ones(4)))}
+    linear, relu = (nodes[f"Net/Sequential[layers]/{part}"] for part in ("Linear[0]/linear", "ReLU[2]/relu"))
+    layer = "Net/Sequential[layers]/Linear[0]"
+    assert linear.inputs == ["input/input_0", f"{layer}/weight", f"{layer}/bias"] and linear.shape == (2, 4)
+    assert nodes[f"{layer}/weight"].op == "Parameter" and relu.inputs[0].startswith(
+        "Net/Sequential[layers]/BatchNorm1d[1]/"
+    )
+    assert nodes["Net/add"].inputs == [relu.name, "input/input_1"]
+    assert nodes["output/output_0"].inputs == ["Net/add"] and nodes["output/output_1"].inputs == ["input/input_1"]
+    assert all(name in nodes for node in nodes.values() for name in node.inputs)
+    # The module is as before.
+    assert net.training and net.layers[1].training and net.layers[1].running_mean.tolist() == mean.tolist()
+    assert all(p.requires_grad for p in net.parameters()) and not any(m._hooks for m in net.modules())
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_graph(net, [pyapp.ones(2, 3), pyapp.ones(4)], verbose=True)
+    assert f"{linear.name}: linear" in capsys.readouterr().out
+    (path,) = tmp_path.iterdir()
+    assert plugins.graph_def(list(nodes.values())) in list(records(path.read_bytes()))[1]
+
+
+def test_embeddings_for_the_projector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures: list[Any] = []
+    monkeypatch.setattr(tensorboard, "encode_png", lambda pixels: pictures.append(pixels) or PICTURE)
+    points, colours = (
+        pyapp.tensor([[1.0, 2.5], [3.0, 4.0], [5.0, 6.0]]),
+        np.arange(36, dtype="uint8").reshape(3, 3, 2, 2),
+    )
+    writer = SummaryWriter(tmp_path)
+    writer.add_embedding(points, ["a", "b", 3], colours, 7, "first/one")
+    writer.add_embedding(points.numpy(), [["x", 1], ["y", 2], ["z", 3]], metadata_header=["name", "n"])
+    folder = tmp_path / "00007" / "first%2fone"
+    assert (folder / "tensors.tsv").read_text() == "1.0\t2.5\n3.0\t4.0\n5.0\t6.0\n"
+    assert (folder / "metadata.tsv").read_text() == "a\nb\n3\n" and (folder / "sprite.png").read_bytes() == PICTURE
+    whole = pictures[0]
+    assert whole.shape == (4, 4, 3) and not whole[2:, 2:].any()
+    np.testing.assert_array_equal(whole[2:, :2], colours[2].transpose(1, 2, 0))
+    assert (tmp_path / "00000" / "default" / "metadata.tsv").read_text() == "name\tn\nx\t1\ny\t2\nz\t3\n"
+    assert (
+        (tmp_path / "projector_config.pbtxt").read_text()
+        == """embeddings {
+  tensor_name: "first/one:00007"
+  tensor_path: "00007/first%2fone/tensors.tsv"
+  metadata_path: "00007/first%2fone/metadata.tsv"
+  sprite {
+    image_path: "00007/first%2fone/sprite.png"
+    single_image_dim: 2
+    single_image_dim: 2
+  }
+}
+embeddings {
+  tensor_name: "default:00000"
+  tensor_path: "00000/default/tensors.tsv"
+  metadata_path: "00000/default/metadata.tsv"
+}
+"""
+    )
+    for call, text in (
+        (lambda: writer.add_embedding(points[0]), r"takes a matrix, not the shape \(2,\)"),
+        (lambda: writer.add_embedding(points, ["a"]), "1 labels for 3 points"),
+        (lambda: writer.add_embedding(points, None, colours[:2]), "2 pictures for 3 points"),
+        (lambda: writer.add_embedding(points, None, colours[:, :1]), r"pictures are \(N, 3, H, W\)"),
+        (lambda: writer.add_embedding(points, [["a"]] * 3, metadata_header=["a", "b"]), "do not have the columns a, b"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            call()
+
+
+def test_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures: list[Any] = []
+    monkeypatch.setattr(tfevents, "encode_png", lambda pixels: pictures.append(pixels) or PICTURE)
+
+    class Figure:
+        """What add_figure uses of matplotlib's."""
+
+        dpi, cleared = 100, 0
+
+        def __init__(self) -> None:
+            self.canvas = self
+
+        def get_width_height(self) -> tuple[int, int]:
+            return 3, 2
+
+        def savefig(self, file: Any, format: str, dpi: int) -> None:
+            assert (format, dpi) == ("rgba", 100)
+            file.write(bytes(range(24)))
+
+        def clear(self) -> None:
+            self.cleared += 1
+
+    figure = Figure()
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_figure("one", figure, 1)
+        writer.add_figure("two", [figure, figure], close=False)
+    assert len(pictures) == 3 and figure.cleared == 1
+    np.testing.assert_array_equal(pictures[0], np.arange(24).reshape(2, 3, 4)[..., :3])
+
+
+def test_times_and_names_of_event_files(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path, filename_suffix=".mine", purge_step=7) as writer:
+        writer.add_scalar("a", 1.0, 8, walltime=1234.5)
+        writer.add_histogram("b", [1.0], 8, walltime=1234.5)
+        writer.add_image("c", np.zeros((1, 2, 2)), 8, 1234.5)
+        writer.add_text("d", "text", 8, 1234.5)
+        writer.add_pr_curve("e", [1], [0.5], 8, walltime=1234.5)
+        writer.add_scalars("f", {"g": 1.0}, 8, 1234.5)
+    (path,) = (one for one in tmp_path.iterdir() if one.is_file())
+    assert path.name.endswith(".mine") and next((tmp_path / "f_g").iterdir()).name.endswith(".mine")
+    purge, *events = list(records(path.read_bytes()))[1:]
+    assert purge[9:] == b"\x10\x07\x3a\x02\x08\x01"
+    inside = list(records(next((tmp_path / "f_g").iterdir()).read_bytes()))[2:]
+    assert len(events) == 5 and {e[:9] for e in (*events, *inside)} == {b"\x09" + struct.pack("<d", 1234.5)}
 
 
 class Interrupted(Exception):

@@ -412,6 +412,9 @@ def _as_strided(x: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offse
     return make(x.storage, size, stride, x.dtype, offset)
 
 
+_as_strided.reads_layout = True
+
+
 @function(method=True)
 def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """A view by sizes and strides (elements) from an offset into the storage (by default that of x)."""
