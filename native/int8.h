@@ -37,6 +37,32 @@ static __attribute__((noinline, unused)) void store_band(const band_output *to, 
         y[i] = add ? add[i] + sum[i] : sum[i];
 }
 
+/* What one worker does of a product: some rows of x with the bands first .. last - 1. */
+typedef struct band_share {
+    band_output to;
+    const activations *x;
+    int64_t rows, first, last;
+} band_share;
+
+/* Workers share rows where each of them gets `rows_each` at least, in multiples of `unit`, else bands. */
+INLINE band_share share_bands(band_output to, const activations *x, int64_t rows, int64_t blocks, int64_t unit,
+                              int64_t rows_each, int worker, int workers)
+{
+    band_share share = {to, x, rows, 0, (to.outputs + BAND - 1) / BAND};
+    if (rows < rows_each * workers)
+        worker_share(share.last, 1, worker, workers, &share.first, &share.last);
+    else {
+        int64_t row, end;
+        worker_share(rows, unit, worker, workers, &row, &end);
+        share.rows = end - row;
+        share.x += row * blocks;
+        share.to.y += row * to.y_stride;
+        if (to.residual)
+            share.to.residual += row * to.residual_stride;
+    }
+    return share;
+}
+
 #if defined(__AVX2__)
 #define PART_ROWS 8
 typedef float part_float __attribute__((vector_size(32)));

@@ -13,7 +13,7 @@
 #include "decode_blocks.h"
 #include "dot_u7.h"
 
-enum { MOST_STREAMS = 3, ROWS_EACH = 96 /* of a worker, at least, where workers share rows */ };
+enum { MOST_STREAMS = 3, ROWS_EACH = 96 /* each worker that shares rows decodes all weights */ };
 /* STREAM_BLOCKS: as many activations as are ready at once, of longer rows than models have: where bands are streamed in
  * pieces, memory waits at the beginning of each. */
 enum { STREAM_BLOCKS = 512, GROUP_BYTES = 512 << 10 };
@@ -918,27 +918,15 @@ static void multiply_bands(const task *t, int64_t rows, int64_t first, int bands
 KERNEL(linear_blocks)
 {
     const int64_t *d = record->dims, outputs = d[linear_blocks_outputs], type = d[linear_blocks_type];
-    const int64_t y_stride = d[linear_blocks_y_stride], residual_stride = d[linear_blocks_residual_stride];
     const int64_t blocks = d[linear_blocks_inputs] / BLOCK;
-    const float *residual = record->pointers[linear_blocks_residual];
-    /* Very many rows are shared among workers, each of which decodes all weights once; else bands. */
-    const int by_rows = d[linear_blocks_rows] >= ROWS_EACH * workers;
-    int64_t first = 0, last = (outputs + BAND - 1) / BAND, row = 0, end_row = d[linear_blocks_rows];
-    if (by_rows)
-        worker_share(end_row, TILE_ROWS, worker, workers, &row, &end_row);
-    else
-        worker_share(last, 1, worker, workers, &first, &last);
-    const band_output to = {(float *)record->pointers[linear_blocks_y] + row * y_stride,
-                            residual ? residual + row * residual_stride : NULL, outputs, y_stride, residual_stride};
-    const task t = {to,
-                    (const activations *)record->pointers[linear_blocks_xq] + row * blocks,
-                    record->pointers[linear_blocks_w],
-                    end_row - row,
-                    blocks,
-                    type,
-                    band_bytes(type),
-                    type_of(type),
-                    find_dot_way().two};
+    const band_output to = {record->pointers[linear_blocks_y], record->pointers[linear_blocks_residual], outputs,
+                            d[linear_blocks_y_stride], d[linear_blocks_residual_stride]};
+    const band_share mine = share_bands(to, record->pointers[linear_blocks_xq], d[linear_blocks_rows], blocks,
+                                        TILE_ROWS, ROWS_EACH, worker, workers);
+    const int64_t first = mine.first, last = mine.last;
+    const task t = {mine.to,          mine.x,        record->pointers[linear_blocks_w],
+                    mine.rows,        blocks,        type,
+                    band_bytes(type), type_of(type), find_dot_way().two};
     if (t.rows == 0 || outputs == 0)
         return KERNEL_OK;
     if (t.kind.nbytes == 0 || d[linear_blocks_inputs] % t.kind.values)

@@ -20,7 +20,7 @@ enum { HAS_THREE = 0, ONE_OF_SCALES = 1 };
 enum { HAS_THREE = 1, ONE_OF_SCALES = 0 };
 #endif
 /* LAST_BANDS: as many are multiplied for one that is left over; where code is downloaded, by the code for several.
- * ROWS_EACH: of a worker, at least, where workers share rows: each of them reads all weights. */
+ * ROWS_EACH: each worker that shares rows reads all weights, and bands prepare all rows. */
 #if defined(__wasm__)
 enum { GROUP_BYTES = 512 << 10, LAST_BANDS = VECTOR_BANDS, ROWS_EACH = 8 };
 #else
@@ -223,26 +223,13 @@ static int linear_q8(const launch *record, int worker, int workers, const int ha
 {
     const int64_t *d = record->dims, outputs = d[linear_q8_0_outputs],
                   blocks = (d[linear_q8_0_inputs] + BLOCK - 1) / BLOCK;
-    const int64_t bands = (outputs + BAND - 1) / BAND, y_stride = d[linear_q8_0_y_stride],
-                  residual_stride = d[linear_q8_0_residual_stride];
-    const float *residual = record->pointers[linear_q8_0_residual];
-    /* Many rows are shared among workers, which then prepare each of them once; else bands. */
-    const int by_rows = d[linear_q8_0_rows] >= ROWS_EACH * workers;
-    int64_t first = 0, last = bands, row = 0, end_row = d[linear_q8_0_rows];
-    if (by_rows)
-        worker_share(end_row, TILE_ROWS, worker, workers, &row, &end_row);
-    else
-        worker_share(bands, 1, worker, workers, &first, &last);
-    const band_output to = {(float *)record->pointers[linear_q8_0_y] + row * y_stride,
-                            residual ? residual + row * residual_stride : NULL, outputs, y_stride, residual_stride};
+    const band_output to = {record->pointers[linear_q8_0_y], record->pointers[linear_q8_0_residual], outputs,
+                            d[linear_q8_0_y_stride], d[linear_q8_0_residual_stride]};
+    const band_share mine = share_bands(to, record->pointers[linear_q8_0_xq], d[linear_q8_0_rows], blocks, TILE_ROWS,
+                                        ROWS_EACH, worker, workers);
+    const int64_t first = mine.first, last = mine.last;
     const dot_way way = find_dot_way();
-    const task t = {to,
-                    (const activations *)record->pointers[linear_q8_0_xq] + row * blocks,
-                    record->pointers[linear_q8_0_w],
-                    end_row - row,
-                    blocks,
-                    half_scales,
-                    way};
+    const task t = {mine.to, mine.x, record->pointers[linear_q8_0_w], mine.rows, blocks, half_scales, way};
     if (blocks == 0) { /* an empty sum */
         for (int64_t row = 0; row < t.rows; row++)
             for (int64_t band = first; band < last; band++)
