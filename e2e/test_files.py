@@ -74,6 +74,12 @@ def test_own_model_writes(story: StoryPage, tmp_path: Path) -> None:
     story.write("the little fox")
     assert len(story.ids()) == 24
     assert story.page.locator("#max_new_tokens").get_attribute("max") == "256"  # the model's context
+    before = story.ids()
+    story.page.evaluate("pyappPage.app.restart()")  # an engine that is started anew gets the files again
+    story.wait_ready()
+    expect(story.page.locator("#model-name")).to_have_text("model.bin")
+    story.write("the little fox")
+    assert story.ids() == before
 
 
 @pytest.mark.parametrize("broken", REFUSED_WHEN_READ, ids=lambda function: function.__name__)
@@ -174,7 +180,7 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
     give("drop", ("game.xyz", "", b"no"))
     expect(refused).to_contain_text("cannot use this kind of file")
     give("drop", ("fox.txt", "text/plain", b"\0\xff"))
-    expect(refused).to_contain_text("no text in UTF-8 or UTF-16")
+    expect(refused).to_contain_text("This file is no text.")
     give("drop", ("nothing.txt", "text/plain", b" \n"))
     expect(refused).to_contain_text("There is no text in this file.")
 
@@ -183,6 +189,20 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
     give("drop", ("fox.txt", "text/plain", b"Long ago there was a fox\n"))
     expect(page.locator("#prompt")).to_have_value("Long ago there was a fox")
     expect(refused).to_have_count(0)
+    for encoding in ("utf-8-sig", "utf-16"):
+        give("drop", ("zoe.txt", "text/plain", f"Zo\u00eb, {encoding}".encode(encoding)))
+        expect(page.locator("#prompt")).to_have_value(f"Zo\u00eb, {encoding}")
+    note = page.locator(".prompt-note")
+    expect(note).to_be_empty()
+    give("drop", ("zoe.txt", "text/plain", "\u201eZo\u00eb\u201c".encode("windows-1252")))
+    expect(page.locator("#prompt")).to_have_value("\u201eZo\u00eb\u201c")
+    expect(note).to_contain_text("zoe.txt is not in UTF-8.")
+    note.locator("select").select_option("windows-1251")
+    expect(page.locator("#prompt")).to_have_value("\u201eZo\u043b\u201c")
+    expect(note.locator("select")).to_be_focused()
+    page.locator("#prompt").fill("Another")
+    expect(note).to_be_empty()
+    page.evaluate("localStorage.removeItem('pyapp.encoding')")
 
     clip = next((dist / "models" / "speech").rglob("*.wav")).read_bytes()
     give("dragenter", ("", "audio/wav", b"x"))

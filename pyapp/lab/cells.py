@@ -25,6 +25,7 @@ from .answers import Answers, Ask
 from .drawing import Drawing
 from .image import image
 from .output import Send, send_to, show_rest
+from .packages import advice
 from .stream import Printed, Stream
 from .table import is_table, table
 
@@ -114,7 +115,7 @@ class Session:
             hint = "Delete large variables (del name), use smaller batches, or restart Python."
             return self._failed(error, hint)
         except BaseException as error:
-            return self._failed(error)
+            return self._failed(error, advice(error))
         return "complete"
 
     def _warning(

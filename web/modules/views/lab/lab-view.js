@@ -239,7 +239,9 @@ class LabView {
 
   /** @param {File} file */
   async #openFile(file) {
-    await this.open(await readNotebook(file));
+    const notebook = await readNotebook(file);
+    await this.open(notebook);
+    if (notebook.assumed) this.#note(`${file.name} is not in UTF-8: it was read as Windows-1252. If letters are wrong, save it in UTF-8 and open it again.`);
     this.changed();
   }
 
