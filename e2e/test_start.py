@@ -16,8 +16,8 @@ from e2e.speech_files import samples, spoken, write_speech_model
 from e2e.transcribe_page import TranscribePage
 from scripts.serve import SiteServer
 
-# The kept snapshot's name and size, once it has been written whole (and is not what OVERWRITE writes); null before. While it is
-# written, Chromium lists another file, whose name ends with .crswap: a page that is closed then keeps nothing.
+# The kept snapshot's name and size, once it has been written whole (and is not what OVERWRITE writes); null before.
+# While it is written, Chromium lists another file, whose name ends with .crswap: a page closed then keeps nothing.
 SNAPSHOT = """async () => {
   try {
     const top = await (await navigator.storage.getDirectory()).getDirectoryHandle("pyapp");

@@ -14,8 +14,9 @@ from pyapp.errors import OptionError
 
 # Packages whose module has another name.
 PACKAGES = {
-    "Crypto": "pycryptodome", "PIL": "pillow", "bs4": "beautifulsoup4", "cv2": "opencv-python", "dateutil": "python-dateutil",
-    "docx": "python-docx", "skimage": "scikit-image", "sklearn": "scikit-learn", "yaml": "pyyaml",
+    "Crypto": "pycryptodome", "PIL": "pillow", "bs4": "beautifulsoup4", "cv2": "opencv-python",
+    "dateutil": "python-dateutil", "docx": "python-docx", "skimage": "scikit-image", "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
 }  # fmt: skip
 # What pyapp has in place of a package that is not for browsers, or large.
 INSTEAD = {
@@ -106,6 +107,6 @@ def advice(error: BaseException) -> str | None:
 
 def how_to_install(package: str) -> str:
     return (
-        f'The package is not installed here. Run await lab.install("{package}") in a cell before this one, after from pyapp '
-        "import lab. Only packages that run in a browser can be installed."
+        "The package is not installed here. In a cell before this one, run: from pyapp import lab; "
+        f'await lab.install("{package}"). Only packages that run in a browser can be installed.'
     )

@@ -79,7 +79,7 @@ def test_errors_say_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     Path("windows.txt").write_bytes("Zo\u00eb".encode("windows-1252"))
     Path("utf16.txt").write_text("Zo\u00eb", encoding="utf-16")
     expected = {
-        "import no_such_package.part": 'Run await lab.install("no_such_package") in a cell before this one',
+        "import no_such_package.part": 'await lab.install("no_such_package")',
         "from tensorflow import nothing": "from pyapp import keras",
         "x = 1\n%pip install --quiet polars": 'await lab.install("polars")',
         "pip install polars": 'await lab.install("polars")',
