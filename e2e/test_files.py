@@ -27,6 +27,13 @@ def truncated(folder: Path) -> list[Path]:
     return [model, tokenizer]
 
 
+def large_and_empty(folder: Path) -> list[Path]:
+    """Of large files the header is read before the model is loaded."""
+    model, tokenizer = write_pair(folder)
+    model.write_bytes(bytes(9 << 20))
+    return [model, tokenizer]
+
+
 def absurd_header(folder: Path) -> list[Path]:
     model, tokenizer = write_pair(folder)
     data = bytearray(model.read_bytes())
@@ -54,7 +61,16 @@ def not_json(folder: Path) -> list[Path]:
     return [write_model(folder / "model.bin"), folder / "tokenizer.json"]
 
 
-REFUSED_WHEN_READ = [text_file, truncated, absurd_header, other_tokenizer, damaged_tokenizer, nan_weights, not_json]
+REFUSED_WHEN_READ = [
+    text_file,
+    truncated,
+    large_and_empty,
+    absurd_header,
+    other_tokenizer,
+    damaged_tokenizer,
+    nan_weights,
+    not_json,
+]
 
 
 def works_again(story: StoryPage) -> None:

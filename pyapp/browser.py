@@ -26,7 +26,7 @@ from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import check_range
 from pyapp.late_linalg import defer_linalg
 from pyapp.late_parts import find_late_parts
-from pyapp.tasks.core import Result
+from pyapp.tasks.core import Result, error_event
 from pyapp.tasks.keeper import keeper
 from pyapp.text.charsmap import take_charsmap
 from pyapp.text.tokenizer import set_backend_factory
@@ -188,7 +188,12 @@ async def run(number: int, method: str, params: Any, send: Callable[[str], None]
     cancel = _running[number] = PageCancel(number)
     channel = Channel(send)
     try:
-        async for event in start(method, params, cancel):
+        try:
+            events = start(method, params, cancel)  # reads the header of a large model
+        except Exception as error:
+            channel.put(error_event(error))
+            return
+        async for event in events:
             channel.put(event)
     finally:
         del _running[number]

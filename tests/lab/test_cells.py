@@ -86,6 +86,12 @@ def test_errors_say_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         "!ls": "commands of Jupyter",
         "open('windows.txt', encoding='utf-8').read()": 'encoding="windows-1252"',
         "open('utf16.txt', encoding='utf-8').read()": 'encoding="utf-16"',
+        "open('nothing.csv')": "Drop the file on this page",
+        "open('folder/new.txt', 'w')": 'os.makedirs("folder", exist_ok=True)',
+        "import errno\nraise OSError(errno.EHOSTUNREACH, 'no host')": "pyfetch",
+        'raise RuntimeError("can\'t start new thread")': "asyncio",
+        "len?": "help(len)",
+        "open('/')": None,
         "import json.nothing": None,
         "1 +": None,
         "raise ModuleNotFoundError('gone')": None,
@@ -95,6 +101,13 @@ def test_errors_say_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     for source, output in zip(expected, outputs, strict=True):
         hint = expected[source]
         assert output["hint"] is None if hint is None else hint in output["hint"], (source, output)
+
+
+def test_a_long_traceback_is_shortened() -> None:
+    _, (deep,), _ = run("def f(n):\n    return f(n + 1)\nf(0)")
+    lines = deep["text"].split("\n")
+    assert lines[-1].startswith("RecursionError: maximum recursion depth") and "caused by" not in deep["text"]
+    assert any(line.endswith("calls are left out …") for line in lines) and len(lines) < 70
 
 
 def test_warnings_name_the_cell() -> None:

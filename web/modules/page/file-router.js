@@ -58,9 +58,11 @@ export class FileRouter {
     const given = VIEWS.find(({ id }) => id === wanted);
     if (wanted && !given) throw new UserError(`The page has no view "${wanted}".`, { hint: `The views are ${VIEWS.map(({ id }) => id).join(", ")}.` });
     const kinds = sorted(files);
+    const lab = VIEWS.find(({ mixed }) => mixed);
+    const together = !given && lab && kinds.size > 1 && !kinds.has("model") && (lab === this.views.shown || (kinds.has("notebook") && !folder));
     const kind = /** @type {const} */ (["model", "notebook", "sound", "picture", "text", "unknown", "other"]).find((one) => kinds.has(one));
-    const taken = kind && kinds.get(kind);
-    if (!taken) throw new UserError("There are no files in this folder.", { where: folder, hint: "Drop a recording, a picture, a text, or the files of a model." });
+    const taken = together ? [...kinds.values()].flat() : kind && kinds.get(kind);
+    if (!kind || !taken) throw new UserError("There are no files in this folder.", { where: folder, hint: "Drop a recording, a picture, a text, or the files of a model." });
     if (kind === "model") await this.#takeModel(taken, folder, given);
     else {
       const view = given ?? this.#viewFor(kind, taken);

@@ -14,9 +14,9 @@ import { failedPart, showError } from "./errors.js";
  * @typedef {{
  *   id: string, title: string, page: string, task: import("../shared/registry.js").Task,
  *   accepts: (kind: string, files: {size: number}[], shown: boolean) => boolean, plan: (count: number) => string,
- *   load: (app: App, models: Models, section: HTMLElement) => LoadedView | Promise<LoadedView>,
+ *   load: (app: App, models: Models, section: HTMLElement) => LoadedView | Promise<LoadedView>, mixed?: boolean,
  * }} View `id`: the address's hash, and the section `view-<id>`; `page`: the page's title;
- *   `task`: whose models it uses; `accepts`: whether it takes files of this kind (file-kinds.js), while it is shown or always; `plan`: what it does with them
+ *   `task`: whose models it uses; `mixed`: it takes files of several kinds together, a notebook with its data; `accepts`: whether it takes files of this kind (file-kinds.js), while it is shown or always; `plan`: what it does with them
  */
 
 const LONGEST_PROMPT = 10000; // bytes
@@ -57,7 +57,7 @@ export const VIEWS = [
     load: async (app, models, section) => (await importPart("modules/views/search/search-view.js")).openSearch(app, models, section),
   },
   {
-    id: "lab", title: "Lab", page: "pyapp · Python and training in a browser tab", task: "generate",
+    id: "lab", title: "Lab", page: "pyapp · Python and training in a browser tab", task: "generate", mixed: true,
     accepts: (kind, _files, shown) => kind === "notebook" || (shown && kind !== "model"),
     plan: (count) => (count === 1 ? "Drop to open this notebook, or to use this file in its cells" : `Drop to use these ${count} files in the cells`),
     load: async (app, models, section) => (await importPart("modules/views/lab/lab-view.js")).openLab(app, models, section),

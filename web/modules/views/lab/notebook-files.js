@@ -19,6 +19,7 @@ const PYTHON = { kernelspec: { display_name: "Python 3", language: "python", nam
 /** @param {File} file @returns {Promise<NotebookData & {assumed: boolean}>} `assumed`: it is not in UTF-8 or UTF-16, and was read as Windows-1252 */
 export async function readNotebook(file) {
   if (file.size > LARGEST) throw new UserError(`This file is too large for a notebook: ${megabytes(file.size)}.`, { where: file.name, hint: `At most ${megabytes(LARGEST)} can be opened.` });
+  if (!file.size) throw new UserError("This file is empty.", { where: file.name, hint: "Open a Jupyter notebook (.ipynb) or a Python script (.py)." });
   const found = decoded(await file.arrayBuffer());
   if (found === null) throw new UserError("This file is no text.", { where: file.name, hint: "Open a Jupyter notebook (.ipynb) or a Python script (.py)." });
   const { text } = found;
