@@ -40,7 +40,7 @@ def advice(error: BaseException) -> str | None:
             if folder and not os.path.isdir(folder):
                 return f'There is no folder of this name. Make it first: os.makedirs("{folder}", exist_ok=True).'
             return "Drop the file on this page, or choose it below Files. Cells then read it by its name."
-        case OSError(errno=errno.EHOSTUNREACH) | OSError(reason=OSError(errno=errno.EHOSTUNREACH)):
+        case OSError() if unreachable(error):
             return (
                 "A browser has no sockets. Fetch data so: from pyodide.http import pyfetch; response = await "
                 "pyfetch(address). The host must be named under “Keys and settings”."
@@ -48,6 +48,12 @@ def advice(error: BaseException) -> str | None:
         case RuntimeError(args=("can't start new thread",)):
             return "A browser's Python has no threads: call the function itself, or use asyncio."
     return None
+
+
+def unreachable(error: OSError) -> bool:
+    """Whether a socket found no host: in a browser none does. The errors of urllib have that one as their reason."""
+    reason = getattr(error, "reason", error)
+    return isinstance(reason, OSError) and reason.errno == errno.EHOSTUNREACH
 
 
 def _missing(module: str) -> str:

@@ -88,7 +88,7 @@ def test_errors_say_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         "open('utf16.txt', encoding='utf-8').read()": 'encoding="utf-16"',
         "open('nothing.csv')": "Drop the file on this page",
         "open('folder/new.txt', 'w')": 'os.makedirs("folder", exist_ok=True)',
-        "import errno\nraise OSError(errno.EHOSTUNREACH, 'no host')": "pyfetch",
+        "import errno, urllib.error\nraise urllib.error.URLError(OSError(errno.EHOSTUNREACH, 'no host'))": "pyfetch",
         'raise RuntimeError("can\'t start new thread")': "asyncio",
         "len?": "help(len)",
         "open('/')": None,
