@@ -84,7 +84,8 @@ def works_again(story: StoryPage) -> None:
 
 
 def test_own_model_writes(story: StoryPage, tmp_path: Path) -> None:
-    story.pick(write_pair(tmp_path))
+    files = write_pair(tmp_path)
+    story.pick(files)
     expect(story.page.locator("#model-name")).to_have_text("model.bin")
     story.settings(temperature=0, max_new_tokens=24)
     story.write("the little fox")
@@ -96,6 +97,14 @@ def test_own_model_writes(story: StoryPage, tmp_path: Path) -> None:
     expect(story.page.locator("#model-name")).to_have_text("model.bin")
     story.write("the little fox")
     assert story.ids() == before
+    for file in files:
+        file.unlink()
+    story.page.evaluate("pyappPage.app.restart()")
+    story.wait_ready()
+    expect(story.error).to_contain_text("This file could not be read.")
+    expect(story.error).to_contain_text("Choose it again.")
+    story.page.evaluate("pyappPage.app.choices.generate.chooseFirst()")
+    works_again(story)
 
 
 @pytest.mark.parametrize("broken", REFUSED_WHEN_READ, ids=lambda function: function.__name__)

@@ -20,7 +20,7 @@ from pyapp import tasks
 from pyapp.engine.devices import pool
 from pyapp.engine.lazy import np
 from pyapp.engine.native import instruction_set, library
-from pyapp.errors import Cancelled, ModelError
+from pyapp.errors import Cancelled, FileFormatError, ModelError
 from pyapp.events import Cancel, Done, Event, Item, Metric, Partial, Progress, Thought, Token
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import check_range
@@ -56,13 +56,20 @@ class PageSource:
 
     def read(self, offset: int, length: int) -> bytes:
         check_range(self, offset, length)
-        data: bytes = self._source.read(offset, length).to_bytes()
+        found = self._source.read(offset, length)
+        if found is None:
+            raise self._gone()
+        data: bytes = found.to_bytes()
         return data
 
     def read_into(self, offset: int, view: memoryview) -> None:
         check_range(self, offset, len(view))
-        if len(view):
-            _host.readInto(self._source, view, offset)
+        if len(view) and not _host.readInto(self._source, view, offset):
+            raise self._gone()
+
+    def _gone(self) -> FileFormatError:
+        hint = "It has been changed, moved or deleted since it was chosen. Choose it again"
+        return FileFormatError("this file could not be read", where=self.name, hint=hint)
 
     def close(self) -> None:
         """The worker closes it."""

@@ -8,7 +8,7 @@
  * @typedef {(...events: object[]) => void} Emit sends events of a request to the page
  * @typedef {{id?: string, kind: Model["kind"], repo?: string, revision?: string}} StoredModel
  */
-import { UserError, nameOf as errorName, storageFull, throwIfCancelled } from "../shared/protocol.js";
+import { UNREADABLE, UserError, nameOf as errorName, storageFull, throwIfCancelled, unreadable } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 import { readRegistry } from "../shared/registry.js";
 import { download } from "./download.js";
@@ -343,10 +343,7 @@ export class ModelFiles {
         entry.close();
         await store.remove(entry.key);
       }
-      if (["NotReadableError", "NotFoundError"].includes(errorName(error))) {
-        throw new UserError("The file has changed or is gone since you chose it.", { where: title, hint: "Choose it again." });
-      }
-      throw error;
+      throw UNREADABLE.includes(errorName(error)) ? unreadable(error, title) : error;
     }
     this.dropped.delete(id);
     return model.id;
