@@ -6,7 +6,7 @@ import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 import { byId } from "./dom.js";
 import { showError } from "./errors.js";
-import { kindOf, sorted, taskOf, unusable } from "./file-kinds.js";
+import { exporterOf, kindOf, sorted, taskOf, unusable } from "./file-kinds.js";
 import { setUpDropping } from "./shell.js";
 import { VIEWS } from "./views.js";
 
@@ -57,6 +57,12 @@ export class FileRouter {
   async #take(files, folder, wanted) {
     const given = VIEWS.find(({ id }) => id === wanted);
     if (wanted && !given) throw new UserError(`The page has no view "${wanted}".`, { hint: `The views are ${VIEWS.map(({ id }) => id).join(", ")}.` });
+    const exporter = files.length === 1 && !given && !this.views.shown.mixed && (await exporterOf(files[0]));
+    const back = exporter && VIEWS.find(({ id }) => id === exporter);
+    if (back) {
+      (await this.views.open(back)).importFile?.(files[0]);
+      return;
+    }
     const kinds = sorted(files);
     const lab = VIEWS.find(({ mixed }) => mixed);
     const together = !given && lab && kinds.size > 1 && !kinds.has("model") && (lab === this.views.shown || (kinds.has("notebook") && !folder));

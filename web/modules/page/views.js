@@ -10,7 +10,8 @@ import { failedPart, showError } from "./errors.js";
 /**
  * @typedef {import("./app.js").App} App
  * @typedef {import("./models.js").Models} Models
- * @typedef {{drop?: (files: File[], folder?: string) => unknown}} LoadedView `drop` takes files that the view accepts
+ * @typedef {{drop?: (files: File[], folder?: string) => unknown, importFile?: (file: File) => unknown}} LoadedView `drop` takes files that the view
+ *   accepts, `importFile` one that it has exported
  * @typedef {{
  *   id: string, title: string, page: string, task: import("../shared/registry.js").Task,
  *   accepts: (kind: string, files: {size: number}[], shown: boolean) => boolean, plan: (count: number) => string,

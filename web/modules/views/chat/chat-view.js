@@ -96,6 +96,12 @@ class ChatView {
     this.ready = this.#restore();
   }
 
+  /** Adds what an exported file has. @param {File} file */
+  async importFile(file) {
+    await this.ready;
+    await this.card.importFile(file);
+  }
+
   #listen() {
     byId("chat-form").addEventListener("submit", (event) => {
       event.preventDefault();

@@ -100,6 +100,12 @@ class SearchView {
     this.ready = this.#restore();
   }
 
+  /** Adds what an exported file has. @param {File} file */
+  async importFile(file) {
+    await this.ready;
+    await this.card.importFile(file);
+  }
+
   #listen() {
     byId("search-form").addEventListener("submit", (event) => {
       event.preventDefault();
