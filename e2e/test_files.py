@@ -230,10 +230,13 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
     page.evaluate("localStorage.removeItem('pyapp.encoding')")
 
     clip = next((dist / "models" / "speech").rglob("*.wav")).read_bytes()
+    page.locator("#open-storage").click()
+    expect(page.locator("#storage-dialog")).to_be_visible()
     give("dragenter", ("", "audio/wav", b"x"))
     expect(overlay).to_have_text("Drop to transcribe this recording")
     give("drop", ("talk.wav", "audio/wav", clip), ("holiday.jpg", "image/jpeg", b"no"))
     page.wait_for_selector("#transcript-sheet[data-state=done]", timeout=60_000)
+    expect(page.locator("dialog[open]")).to_have_count(0)  # what is heard is not below a dialog
     assert page.url.endswith("#transcribe") and page.evaluate("pyappPage.transcribe.sheet.transcript.text")
     expect(refused).to_contain_text("One file was left out")
 

@@ -25,5 +25,5 @@ export function encodingNote(names, change) {
   } }, ...Object.entries(ENCODINGS).map(([name, title]) => h("option", { value: name }, title)));
   list.value = assumedEncoding();
   const which = names.length > 1 ? `${names.length.toLocaleString("en")} files are` : `${names[0]} is`;
-  return h("label", { class: "encoding-note" }, `${which} not in UTF-8. If letters are wrong, choose another encoding than `, list);
+  return h("label", { class: "encoding-note" }, `${which} not in UTF-8. ${names.length > 1 ? "They were" : "It was"} read as `, list, " If letters are wrong, choose another encoding.");
 }

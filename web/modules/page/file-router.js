@@ -4,7 +4,7 @@
  */
 import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
-import { byId } from "./dom.js";
+import { byId, closeDialogs } from "./dom.js";
 import { showError } from "./errors.js";
 import { exporterOf, kindOf, sorted, taskOf, unusable } from "./file-kinds.js";
 import { setUpDropping } from "./shell.js";
@@ -71,6 +71,7 @@ export class FileRouter {
     if (!kind || !taken) throw new UserError("There are no files in this folder.", { where: folder, hint: "Drop a recording, a picture, a text, or the files of a model." });
     if (kind === "model") await this.#takeModel(taken, folder, given);
     else {
+      closeDialogs(); // what becomes of the files is seen below them
       const view = given ?? this.#viewFor(kind, taken);
       if (!view) throw unusable(taken[0]);
       const loaded = await this.views.open(view);
