@@ -316,6 +316,19 @@ def imported(chat: ChatPage, answer: str) -> None:
     expect(chat.turns).to_have_count(2)
 
 
+def test_a_text_that_is_dropped_becomes_a_part_of_the_message(chat: ChatPage) -> None:
+    chat.field.fill("Read this: ")
+    drop = "(data) => pyappPage.router.take([new File([new Uint8Array(data)], 'zoe.txt')])"
+    chat.page.evaluate(drop, list("Zo\u00eb ran.\n".encode("windows-1252")))
+    expect(chat.field).to_have_value("Read this: Zo\u00eb ran.")
+    expect(chat.page.locator("#chat-note")).to_contain_text("read as Western European (Windows-1252)")
+    chat.field.press("Control+z")
+    expect(chat.field).to_have_value("Read this: ")
+    chat.page.evaluate(drop, [])
+    expect(chat.page.locator("#view-error [role=alert]")).to_contain_text("There is no text in this file.")
+    chat.page.locator("#view-error").get_by_role("button", name="Dismiss").click()
+
+
 def test_markdown_is_shown_and_runs_nothing(chat: ChatPage, browser: BrowserContext) -> None:
     browser.grant_permissions(["clipboard-read", "clipboard-write"])
     imported(chat, HOSTILE)

@@ -75,7 +75,6 @@ export class FileRouter {
       const view = given ?? this.#viewFor(kind, taken);
       if (!view) throw unusable(taken[0]);
       const loaded = await this.views.open(view);
-      if (!loaded.drop) throw new UserError(`The view “${view.title}” takes no files but those of models.`, { where: taken[0].name });
       Promise.resolve(loaded.drop(taken, folder)).catch((error) => showError(byId("view-error"), error, this.app.actions)); // it may take long
     }
     const left = files.filter((file) => !taken.includes(file) && !file.name.startsWith("."));

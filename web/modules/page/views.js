@@ -10,7 +10,7 @@ import { failedPart, showError } from "./errors.js";
 /**
  * @typedef {import("./app.js").App} App
  * @typedef {import("./models.js").Models} Models
- * @typedef {{drop?: (files: File[], folder?: string) => unknown, importFile?: (file: File) => unknown}} LoadedView `drop` takes files that the view
+ * @typedef {{drop: (files: File[], folder?: string) => unknown, importFile?: (file: File) => unknown}} LoadedView `drop` takes files that the view
  *   accepts, `importFile` one that it has exported
  * @typedef {{
  *   id: string, title: string, page: string, task: import("../shared/registry.js").Task,
@@ -22,11 +22,14 @@ import { failedPart, showError } from "./errors.js";
 
 const LONGEST_PROMPT = 10000; // bytes
 
+/** @param {string} kind @param {{size: number}[]} files */
+const isShortText = (kind, files) => kind === "text" && files.length === 1 && files[0].size <= LONGEST_PROMPT;
+
 /** @type {View[]} the first one is shown at the first visit */
 export const VIEWS = [
   {
     id: "story", title: "Story", page: "pyapp · a story in a browser tab", task: "generate",
-    accepts: (kind, files) => kind === "text" && files.length === 1 && files[0].size <= LONGEST_PROMPT,
+    accepts: (kind, files) => isShortText(kind, files),
     plan: () => "Drop to begin a story with this text",
     load: (app, models) => new StoryView(app, models),
   },
@@ -47,8 +50,8 @@ export const VIEWS = [
   },
   {
     id: "chat", title: "Chat", page: "pyapp · chat in a browser tab", task: "chat",
-    accepts: () => false,
-    plan: () => "",
+    accepts: (kind, files, shown) => shown && isShortText(kind, files),
+    plan: () => "Drop to put this text into your message",
     load: async (app, models, section) => (await importPart("modules/views/chat/chat-view.js")).openChat(app, models, section),
   },
   {
