@@ -128,6 +128,7 @@ def test_wrong_files_are_refused_in_words(story: StoryPage, tmp_path: Path, brok
         (["tokenizer.bin"], "no checkpoint"),
         (["a.bin", "b.bin", "tokenizer.bin"], "2 files"),
         (["empty.bin", "tokenizer.bin"], "empty"),
+        (["net.onnx"], "an ONNX model, which no view loads"),
     ],
 )
 def test_incomplete_choices_are_explained(story: StoryPage, tmp_path: Path, names: list[str], says: str) -> None:
