@@ -299,7 +299,7 @@ def test_export_delete_undo_import(chat: ChatPage, files: list[Path], tmp_path: 
     assert page.evaluate(EARLIER_LEFT) == 0
 
 
-def imported(chat: ChatPage, folder: Path, answer: str) -> None:
+def imported(chat: ChatPage, answer: str) -> None:
     """Shows a conversation with this answer."""
     turns = [
         {"id": "a", "parent": None, "role": "user", "text": "Show me <b>everything</b>", "created": 1},
@@ -308,16 +308,30 @@ def imported(chat: ChatPage, folder: Path, answer: str) -> None:
          "figures": {"tokens": 120, "speed": 41.5, "context": 4096, "used": 160}},
     ]  # fmt: skip
     one = {"id": "fixed", "title": "Markdown", "system": "", "created": 1, "updated": 2, "leaf": "b", "turns": turns}
-    path = folder / "one.json"
-    path.write_text(json.dumps({"format": "pyapp.conversations", "version": 1, "conversations": [one]}))
-    chat.page.locator("#history-conversation .history-import").set_input_files(path)
+    text = json.dumps({"format": "pyapp.conversations", "version": 1, "conversations": [one]})
+    chat.page.evaluate("location.hash = '#story'")
+    chat.page.evaluate("(text) => pyappPage.router.take([new File([text], 'one.json')])", text)  # dropped on any view
+    expect(chat.page.locator("#history-conversation .history-note")).to_contain_text("1 imported")
     chat.page.locator("#history-conversation .history-open", has_text="Markdown").first.click()
     expect(chat.turns).to_have_count(2)
 
 
-def test_markdown_is_shown_and_runs_nothing(chat: ChatPage, browser: BrowserContext, tmp_path: Path) -> None:
+def test_a_text_that_is_dropped_becomes_a_part_of_the_message(chat: ChatPage) -> None:
+    chat.field.fill("Read this: ")
+    drop = "(data) => pyappPage.router.take([new File([new Uint8Array(data)], 'zoe.txt')])"
+    chat.page.evaluate(drop, list("Zo\u00eb ran.\n".encode("windows-1252")))
+    expect(chat.field).to_have_value("Read this: Zo\u00eb ran.")
+    expect(chat.page.locator("#chat-note")).to_contain_text("read as Western European (Windows-1252)")
+    chat.field.press("Control+z")
+    expect(chat.field).to_have_value("Read this: ")
+    chat.page.evaluate(drop, [])
+    expect(chat.page.locator("#view-error [role=alert]")).to_contain_text("There is no text in this file.")
+    chat.page.locator("#view-error").get_by_role("button", name="Dismiss").click()
+
+
+def test_markdown_is_shown_and_runs_nothing(chat: ChatPage, browser: BrowserContext) -> None:
     browser.grant_permissions(["clipboard-read", "clipboard-write"])
-    imported(chat, tmp_path, HOSTILE)
+    imported(chat, HOSTILE)
     answer = chat.turn(1)
     assert chat.turn(0).locator(".turn-text").inner_text() == "Show me <b>everything</b>"
     expect(answer.locator("h4")).to_have_text("Title")

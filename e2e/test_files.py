@@ -27,6 +27,13 @@ def truncated(folder: Path) -> list[Path]:
     return [model, tokenizer]
 
 
+def large_and_empty(folder: Path) -> list[Path]:
+    """Of large files the header is read before the model is loaded."""
+    model, tokenizer = write_pair(folder)
+    model.write_bytes(bytes(9 << 20))
+    return [model, tokenizer]
+
+
 def absurd_header(folder: Path) -> list[Path]:
     model, tokenizer = write_pair(folder)
     data = bytearray(model.read_bytes())
@@ -54,7 +61,16 @@ def not_json(folder: Path) -> list[Path]:
     return [write_model(folder / "model.bin"), folder / "tokenizer.json"]
 
 
-REFUSED_WHEN_READ = [text_file, truncated, absurd_header, other_tokenizer, damaged_tokenizer, nan_weights, not_json]
+REFUSED_WHEN_READ = [
+    text_file,
+    truncated,
+    large_and_empty,
+    absurd_header,
+    other_tokenizer,
+    damaged_tokenizer,
+    nan_weights,
+    not_json,
+]
 
 
 def works_again(story: StoryPage) -> None:
@@ -68,12 +84,27 @@ def works_again(story: StoryPage) -> None:
 
 
 def test_own_model_writes(story: StoryPage, tmp_path: Path) -> None:
-    story.pick(write_pair(tmp_path))
+    files = write_pair(tmp_path)
+    story.pick(files)
     expect(story.page.locator("#model-name")).to_have_text("model.bin")
     story.settings(temperature=0, max_new_tokens=24)
     story.write("the little fox")
     assert len(story.ids()) == 24
     assert story.page.locator("#max_new_tokens").get_attribute("max") == "256"  # the model's context
+    before = story.ids()
+    story.page.evaluate("pyappPage.app.restart()")  # an engine that is started anew gets the files again
+    story.wait_ready()
+    expect(story.page.locator("#model-name")).to_have_text("model.bin")
+    story.write("the little fox")
+    assert story.ids() == before
+    for file in files:
+        file.unlink()
+    story.page.evaluate("pyappPage.app.restart()")
+    story.wait_ready()
+    expect(story.error).to_contain_text("This file could not be read.")
+    expect(story.error).to_contain_text("Choose it again.")
+    story.page.evaluate("pyappPage.app.choices.generate.chooseFirst()")
+    works_again(story)
 
 
 @pytest.mark.parametrize("broken", REFUSED_WHEN_READ, ids=lambda function: function.__name__)
@@ -97,6 +128,7 @@ def test_wrong_files_are_refused_in_words(story: StoryPage, tmp_path: Path, brok
         (["tokenizer.bin"], "no checkpoint"),
         (["a.bin", "b.bin", "tokenizer.bin"], "2 files"),
         (["empty.bin", "tokenizer.bin"], "empty"),
+        (["net.onnx"], "an ONNX model, which no view loads"),
     ],
 )
 def test_incomplete_choices_are_explained(story: StoryPage, tmp_path: Path, names: list[str], says: str) -> None:
@@ -174,7 +206,7 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
     give("drop", ("game.xyz", "", b"no"))
     expect(refused).to_contain_text("cannot use this kind of file")
     give("drop", ("fox.txt", "text/plain", b"\0\xff"))
-    expect(refused).to_contain_text("no text in UTF-8 or UTF-16")
+    expect(refused).to_contain_text("This file is no text.")
     give("drop", ("nothing.txt", "text/plain", b" \n"))
     expect(refused).to_contain_text("There is no text in this file.")
 
@@ -183,12 +215,29 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
     give("drop", ("fox.txt", "text/plain", b"Long ago there was a fox\n"))
     expect(page.locator("#prompt")).to_have_value("Long ago there was a fox")
     expect(refused).to_have_count(0)
+    for encoding in ("utf-8-sig", "utf-16"):
+        give("drop", ("zoe.txt", "text/plain", f"Zo\u00eb, {encoding}".encode(encoding)))
+        expect(page.locator("#prompt")).to_have_value(f"Zo\u00eb, {encoding}")
+    note = page.locator(".prompt-note")
+    expect(note).to_be_empty()
+    give("drop", ("zoe.txt", "text/plain", "\u201eZo\u00eb\u201c".encode("windows-1252")))
+    expect(page.locator("#prompt")).to_have_value("\u201eZo\u00eb\u201c")
+    expect(note).to_contain_text("zoe.txt is not in UTF-8.")
+    note.locator("select").select_option("windows-1251")
+    expect(page.locator("#prompt")).to_have_value("\u201eZo\u043b\u201c")
+    expect(note.locator("select")).to_be_focused()
+    page.locator("#prompt").fill("Another")
+    expect(note).to_be_empty()
+    page.evaluate("localStorage.removeItem('pyapp.encoding')")
 
     clip = next((dist / "models" / "speech").rglob("*.wav")).read_bytes()
+    page.locator("#open-storage").click()
+    expect(page.locator("#storage-dialog")).to_be_visible()
     give("dragenter", ("", "audio/wav", b"x"))
     expect(overlay).to_have_text("Drop to transcribe this recording")
     give("drop", ("talk.wav", "audio/wav", clip), ("holiday.jpg", "image/jpeg", b"no"))
     page.wait_for_selector("#transcript-sheet[data-state=done]", timeout=60_000)
+    expect(page.locator("dialog[open]")).to_have_count(0)  # what is heard is not below a dialog
     assert page.url.endswith("#transcribe") and page.evaluate("pyappPage.transcribe.sheet.transcript.text")
     expect(refused).to_contain_text("One file was left out")
 

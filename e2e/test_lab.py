@@ -184,6 +184,21 @@ def test_endless_output_and_too_much_memory(lab: LabPage) -> None:
     assert "MemoryError" in memory[0]["name"] and "restart Python" in memory[0]["hint"]
 
 
+def test_files_of_several_kinds_and_too_large_ones(lab: LabPage) -> None:
+    lab.write("open('data.csv').read()")
+    files = "['data.csv', 'b.png', 'c.wav', 'd'].map((name) => new File(['a,b'], name))"
+    lab.page.evaluate(f"pyappPage.router.take({files})")
+    expect(lab.page.locator("#lab-files > li")).to_have_count(4)
+    expect(lab.page.locator("#view-error")).to_be_empty()
+    lab.page.evaluate("pyappPage.lab.runAll()")
+    lab.wait_idle()
+    assert lab.texts(1) == "'a,b'"
+    large = "Object.defineProperty(new File([], 'large.csv'), 'size', { value: 3e9 })"
+    lab.page.evaluate(f"pyappPage.router.take([{large}])")
+    expect(lab.error).to_contain_text("too large for cells: 3.00 GB")
+    lab.error.get_by_role("button", name="Dismiss").click()
+
+
 def test_a_cell_that_ends_python(lab: LabPage) -> None:
     lab.write("import os\nos._exit(3)", "1 + 1")
     lab.page.evaluate("pyappPage.lab.runAll()")

@@ -360,7 +360,7 @@ def test_wrong_files_are_refused_in_words(read: ReadPage, letter: Path, tmp_path
         "cut.png": (letter.read_bytes()[:200], "cannot be decoded"),
         "empty.jpg": (b"", "empty"),
         "none.webp": (b"no picture", "cannot be decoded"),
-        "scan.tiff": (b"II*\0", "does not know this kind"),
+        "scan.tiff": (b"II*\0", "This kind of picture cannot be read here."),
         "broken.pdf": (pdf("Broken")[:150], "damaged"),
         "none.pdf": (b"no PDF", "damaged"),
     }

@@ -198,7 +198,7 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     expect(search.results.first).to_contain_text("fox")
 
 
-def test_pages_and_tables_become_paragraphs_and_a_new_engine_has_no_files(
+def test_pages_and_tables_become_paragraphs_and_a_new_engine_gets_the_model_again(
     search: SearchPage, encoder: Path, tmp_path: Path
 ) -> None:
     texts = {
@@ -220,14 +220,20 @@ def test_pages_and_tables_become_paragraphs_and_a_new_engine_has_no_files(
     assert search.state("collection.texts.map(({ text }) => text)") == [expected for _, expected in texts.values()]
     search.over()
 
-    # A new engine does not have the model of this device: the page does not say that it has.
-    search.page.evaluate("pyappPage.app.restart()")
-    expect(search.model).not_to_have_text("mine")
-    search.choose_folder(mine)
-    (tmp_path / "more.txt").write_text("The fox ran.")
+    search.page.evaluate("pyappPage.app.restart()")  # the page has the model's files, and gives them again
+    expect(search.model).to_have_text("mine")
+    (tmp_path / "more.txt").write_bytes("The f\u0436x ran.".encode("koi8-u"))
     search.page.locator("#search-files").set_input_files(tmp_path / "more.txt")
     search.until("pyappPage.search.collection.texts.length === 5 && !pyappPage.search.collection.unfinished.length")
     search.over()
+    expect(search.note).to_contain_text("more.txt is not in UTF-8.")
+    assert search.state("collection.texts.at(-1).text") == "The f\u00d6x ran."
+    search.note.locator("select").select_option("koi8-u")
+    search.until("pyappPage.search.collection.texts.at(-1).text === 'The f\u0436x ran.'")
+    search.until("pyappPage.search.collection.texts.length === 5 && !pyappPage.search.collection.unfinished.length")
+    search.over()
+    expect(search.note.locator("select")).to_have_value("koi8-u")
+    search.page.evaluate("localStorage.removeItem('pyapp.encoding')")
 
 
 # The request for passages of a number is stopped when nine of them have come.

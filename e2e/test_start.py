@@ -17,6 +17,7 @@ from e2e.transcribe_page import TranscribePage
 from scripts.serve import SiteServer
 
 # The kept snapshot's name and size, once it has been written whole (and is not what OVERWRITE writes); null before.
+# While it is written, Chromium lists another file, whose name ends with .crswap: a page closed then keeps nothing.
 SNAPSHOT = """async () => {
   try {
     const top = await (await navigator.storage.getDirectory()).getDirectoryHandle("pyapp");
@@ -24,7 +25,7 @@ SNAPSHOT = """async () => {
     for await (const [name, handle] of folder.entries()) {
       const file = await handle.getFile();
       const [first] = new Uint8Array(await file.slice(0, 1).arrayBuffer());
-      if (file.size > 1e6 && first !== 7) return { name, size: file.size };
+      if (name.endsWith(".bin") && file.size > 1e6 && first !== 7) return { name, size: file.size };
     }
   } catch (error) {
     if (!["NotFoundError", "NotReadableError"].includes(error.name)) throw error; // or just being replaced

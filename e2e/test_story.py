@@ -366,3 +366,13 @@ def test_the_list_shows_what_another_tab_has_deleted(story: StoryPage) -> None:
     expect(rows.first).to_contain_text("Another tab")
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     expect(rows.filter(has_text="Another tab")).to_have_count(0)
+
+
+def test_on_paper_there_is_the_story_alone(story: StoryPage) -> None:
+    story.settings(max_new_tokens=8)
+    story.write("One day")
+    story.page.emulate_media(media="print")
+    expect(story.page.locator("#story-text")).to_be_visible()
+    for hidden in (".topbar", "#generate", "#story-model", "#copy", ".page-foot"):
+        expect(story.page.locator(hidden)).to_be_hidden()
+    story.page.emulate_media(media="screen")

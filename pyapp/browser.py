@@ -20,13 +20,13 @@ from pyapp import tasks
 from pyapp.engine.devices import pool
 from pyapp.engine.lazy import np
 from pyapp.engine.native import instruction_set, library
-from pyapp.errors import Cancelled, ModelError
+from pyapp.errors import Cancelled, FileFormatError, ModelError
 from pyapp.events import Cancel, Done, Event, Item, Metric, Partial, Progress, Thought, Token
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import check_range
 from pyapp.late_linalg import defer_linalg
 from pyapp.late_parts import find_late_parts
-from pyapp.tasks.core import Result
+from pyapp.tasks.core import Result, error_event
 from pyapp.tasks.keeper import keeper
 from pyapp.text.charsmap import take_charsmap
 from pyapp.text.tokenizer import set_backend_factory
@@ -56,13 +56,20 @@ class PageSource:
 
     def read(self, offset: int, length: int) -> bytes:
         check_range(self, offset, length)
-        data: bytes = self._source.read(offset, length).to_bytes()
+        found = self._source.read(offset, length)
+        if found is None:
+            raise self._gone()
+        data: bytes = found.to_bytes()
         return data
 
     def read_into(self, offset: int, view: memoryview) -> None:
         check_range(self, offset, len(view))
-        if len(view):
-            _host.readInto(self._source, view, offset)
+        if len(view) and not _host.readInto(self._source, view, offset):
+            raise self._gone()
+
+    def _gone(self) -> FileFormatError:
+        hint = "It has been changed, moved or deleted since it was chosen. Choose it again"
+        return FileFormatError("this file could not be read", where=self.name, hint=hint)
 
     def close(self) -> None:
         """The worker closes it."""
@@ -188,7 +195,12 @@ async def run(number: int, method: str, params: Any, send: Callable[[str], None]
     cancel = _running[number] = PageCancel(number)
     channel = Channel(send)
     try:
-        async for event in start(method, params, cancel):
+        try:
+            events = start(method, params, cancel)  # reads the header of a large model
+        except Exception as error:
+            channel.put(error_event(error))
+            return
+        async for event in events:
             channel.put(event)
     finally:
         del _running[number]

@@ -156,7 +156,7 @@ class Handler(BaseHTTPRequestHandler):
         # normpath drops the last slash, which index.html needs no longer.
         place = self.server.find(posixpath.normpath(path) if not path.endswith("/") else path)
         if place is None:
-            return self.empty(HTTPStatus.NOT_FOUND)
+            return self.missing(with_body)
         encoding, source = self.encoded(place)
         status = source.stat()
         tag = f'"{status.st_mtime_ns:x}-{status.st_size:x}{encoding[:1]}"'
@@ -215,6 +215,13 @@ class Handler(BaseHTTPRequestHandler):
                     self.close_connection = True
                     return
                 first += len(chunk)
+
+    def missing(self, with_body: bool) -> None:
+        """404 with a text: browsers offer an answer without a type as a download."""
+        text = b"There is nothing at this address.\n"
+        self.head(HTTPStatus.NOT_FOUND, {"Content-Type": "text/plain", "Content-Length": str(len(text))})
+        if with_body:
+            self.wfile.write(text)
 
     def empty(self, status: HTTPStatus, **fields: str) -> None:
         self.head(status, {"Content-Length": "0", **fields})

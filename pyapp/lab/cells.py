@@ -21,16 +21,18 @@ from typing import Any
 
 from pyapp import __path__ as _package_path
 
+from .advice import advice
 from .answers import Answers, Ask
 from .drawing import Drawing
 from .image import image
 from .output import Send, send_to, show_rest
-from .stream import Printed, Stream
+from .stream import LONGEST_LINE, Printed, Stream
 from .table import is_table, table
 
 LIBRARY = str(Path(os.__file__).parent)
 PACKAGE = str(Path(next(iter(_package_path))).resolve())
 LONGEST_VALUE = 20_000  # characters of a value that is shown
+OUTER_FRAMES, INNER_FRAMES = 10, 20  # of a long traceback that are shown
 IMAGE_SIDES = (8, 2048)  # arrays of bytes of these sizes are shown as images
 
 
@@ -114,7 +116,7 @@ class Session:
             hint = "Delete large variables (del name), use smaller batches, or restart Python."
             return self._failed(error, hint)
         except BaseException as error:
-            return self._failed(error)
+            return self._failed(error, advice(error))
         return "complete"
 
     def _warning(
@@ -160,13 +162,18 @@ class Session:
         if isinstance(error, SyntaxError) and error.filename in self._files:
             cells = [(error.filename, error.lineno or 1)]
         lines = ["Traceback (most recent call last):"] if frames else []
-        for file, line, name in frames:
+        left_out = range(OUTER_FRAMES, len(frames) - INNER_FRAMES)  # of a recursion without an end
+        for i, (file, line, name) in enumerate(frames):
+            if i in left_out:
+                if i == left_out[0]:
+                    lines.append(f"  … {len(left_out)} calls are left out …")
+                continue
             place = f"Cell {file[6:-1]}" if file in self._files else f'File "{file}"'
             inside = "" if name == "<module>" else f", in {name}"
             lines.append(f"  {place}, line {line}{inside}")
             if source := linecache.getline(file, line).strip():
-                lines.append(f"    {source}")
-        said = "".join(traceback.format_exception_only(error)).rstrip()
+                lines.append(f"    {source[:LONGEST_LINE]}")
+        said = "".join(traceback.format_exception_only(error)).rstrip()[:LONGEST_VALUE]
         for file in self._files:
             said = said.replace(f'File "{file}"', f"Cell {file[6:-1]}")
         lines += said.split("\n")
@@ -175,7 +182,7 @@ class Session:
             lines.append(f"  caused by {type(cause).__name__}: {cause}"[:1000])
         cell, where = cells[-1] if cells else (None, None)
         return {
-            "kind": "error", "name": type(error).__name__, "text": "\n".join(lines)[:LONGEST_VALUE], "hint": hint,
+            "kind": "error", "name": type(error).__name__, "text": "\n".join(lines), "hint": hint,
             "cell": cell[6:-1] if cell else None, "line": where,
         }  # fmt: skip
 

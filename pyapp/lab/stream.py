@@ -6,6 +6,7 @@ The first lines are all sent at once. After that only the newest ones are kept, 
 from __future__ import annotations
 
 import io
+import re
 import time
 from collections import deque
 
@@ -14,6 +15,7 @@ from .output import Send
 HEAD_LINES = 2_000
 TAIL_LINES = 200
 LONGEST_LINE = 10_000  # characters; the rest of a line is left out
+COLOURS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")  # commands to terminals: colours, moves of the cursor
 INTERVAL = 0.1  # seconds between two messages after the first lines
 
 
@@ -83,4 +85,6 @@ class Stream(io.TextIOBase):
             self._line = ""
 
     def _shortened(self, line: str) -> str:
+        if "\x1b" in line:
+            line = COLOURS.sub("", line)
         return line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + "…"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import warnings
 import zlib
 from base64 import b64decode
@@ -70,6 +71,43 @@ def test_errors_name_the_cell_and_hide_our_frames() -> None:
     assert (syntax["cell"], syntax["line"]) == ("3", 1) and "Cell 3, line 1" in syntax["text"]
     assert left["text"] == "The cell ended with exit code 2.\n"
     assert second["text"].endswith("ValueError: second\n  caused by ZeroDivisionError: division by zero")
+
+
+def test_errors_say_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A package that is not installed, a command of Jupyter's, and a text in another encoding than UTF-8."""
+    monkeypatch.chdir(tmp_path)
+    Path("windows.txt").write_bytes("Zo\u00eb".encode("windows-1252"))
+    Path("utf16.txt").write_text("Zo\u00eb", encoding="utf-16")
+    expected = {
+        "import no_such_package.part": 'await lab.install("no_such_package")',
+        "from tensorflow import nothing": "from pyapp import keras",
+        "x = 1\n%pip install --quiet polars": 'await lab.install("polars")',
+        "pip install polars": 'await lab.install("polars")',
+        "!ls": "commands of Jupyter",
+        "open('windows.txt', encoding='utf-8').read()": 'encoding="windows-1252"',
+        "open('utf16.txt', encoding='utf-8').read()": 'encoding="utf-16"',
+        "open('nothing.csv')": "Drop the file on this page",
+        "open('folder/new.txt', 'w')": 'os.makedirs("folder", exist_ok=True)',
+        "import errno, urllib.error\nraise urllib.error.URLError(OSError(errno.EHOSTUNREACH, 'no host'))": "pyfetch",
+        'raise RuntimeError("can\'t start new thread")': "asyncio",
+        "len?": "help(len)",
+        "open('/')": None,
+        "import json.nothing": None,
+        "1 +": None,
+        "raise ModuleNotFoundError('gone')": None,
+    }
+    monkeypatch.setitem(sys.modules, "tensorflow", None)  # as where it is not installed
+    _, outputs, _ = run(*expected)
+    for source, output in zip(expected, outputs, strict=True):
+        hint = expected[source]
+        assert output["hint"] is None if hint is None else hint in output["hint"], (source, output)
+
+
+def test_a_long_traceback_is_shortened() -> None:
+    _, (deep,), _ = run("def f(n):\n    return f(n + 1)\nf(0)")
+    lines = deep["text"].split("\n")
+    assert lines[-1].startswith("RecursionError: maximum recursion depth") and "caused by" not in deep["text"]
+    assert any(line.endswith("calls are left out …") for line in lines) and len(lines) < 70
 
 
 def test_warnings_name_the_cell() -> None:

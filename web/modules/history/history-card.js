@@ -61,6 +61,14 @@ export class HistoryCard {
     await this.panel?.exportAll(ids);
   }
 
+  /** Adds what a file has that was exported here. @param {File} file */
+  async importFile(file) {
+    this.details.open = true;
+    await this.refresh(this.current);
+    await this.panel?.importFile(file);
+    this.details.scrollIntoView({ block: "nearest" });
+  }
+
   /** Shows the list anew, if it is open. @param {string | null} current the id of what the view shows */
   async refresh(current) {
     this.current = current;

@@ -3,6 +3,7 @@
  */
 import { h } from "../page/dom.js";
 import { clearError, showError } from "../page/errors.js";
+import { present } from "../shared/present.js";
 import { UserError, megabytes } from "../shared/protocol.js";
 import { zipOf } from "./zip.js";
 
@@ -35,14 +36,17 @@ export class HistoryPanel {
     this.all = h("button", { type: "button", class: "secondary", onclick: () => this.exportAll() }, oneFile ? "Export all" : "Export all (ZIP)");
     this.oldest.addEventListener("click", () => this.#removeOldest());
     this.oldest.hidden = this.all.hidden = true; // until the list has been read
-    const back = oneFile ? this.#importField(oneFile) : "";
+    const back = oneFile ? this.#importField() : "";
     host.replaceChildren(this.begin ?? "", this.items, this.note, this.slot, this.summary, h("div", { class: "history-actions" }, this.all, back, this.oldest));
   }
 
-  /** @param {import("./history-card.js").OneFile} form */
-  #importField(form) {
+  #importField() {
     const field = h("input", { type: "file", class: "history-import", accept: ".json,application/json" });
-    field.addEventListener("change", () => this.#import(field, form));
+    field.addEventListener("change", async () => {
+      const [file] = field.files ?? [];
+      if (file) await this.importFile(file);
+      field.value = "";
+    });
     return h("label", { class: "secondary file-button" }, field, h("span", {}, "Import…"));
   }
 
@@ -175,19 +179,17 @@ export class HistoryPanel {
     return zipOf(files, (done, total) => (this.note.textContent = `Packing ${megabytes(done)} of ${megabytes(total)}…`));
   }
 
-  /** Adds what an exported file has. @param {HTMLInputElement} field @param {import("./history-card.js").OneFile} form */
-  async #import(field, form) {
-    const file = field.files?.[0];
-    if (!file) return;
+  /** Adds what an exported file has. @param {File} file */
+  async importFile(file) {
     await this.#do(async () => {
-      const { name } = this.actions;
+      const { name, oneFile } = this.actions;
+      const form = present(oneFile, "the form of exported files");
       if (file.size > IMPORT_LIMIT) throw new UserError(`This file is too large for ${name}: ${megabytes(file.size)}, at most ${megabytes(IMPORT_LIMIT)}.`, { where: file.name });
       const items = await form.from(file);
       const added = await this.store.add(items, form.textOf);
       await this.render();
       this.note.textContent = added === items.length ? `${added} imported.` : `${added} imported; ${items.length - added} were here already.`;
     });
-    field.value = "";
   }
 
   /** @param {() => Promise<void>} work */

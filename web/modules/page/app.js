@@ -11,6 +11,11 @@ import { ModelChoice } from "./model-choice.js";
 import { ProgressLine } from "./progress-line.js";
 import { megabytes } from "../shared/protocol.js";
 
+/**
+ * A model from the user's files; `folder` contained them.
+ * @typedef {{files: {file: File, path: string}[], task: import("../shared/registry.js").Task, folder?: string}} GivenModel
+ */
+
 export class App extends EventTarget {
   /**
    * @param {HTMLElement[]} errorSlots one in each view; they show that the engine does not run
@@ -30,9 +35,12 @@ export class App extends EventTarget {
     this.engine = new Engine(new URL(siteUrl("worker.js")), () => [threadsNow(this.engine), ...this.#shown()]);
     /** Running activities for the status; the last one is shown. @type {string[]} */
     this.work = [];
+    this.lastGiven = 0;
     this.arriving = new ProgressLine(byId("engine-progress"));
     /** @type {Promise<void> | null} */
     this.listing = null;
+    /** The models from the user's files, by id: an engine that is started anew gets them again. @type {Map<string, GivenModel>} */
+    this.given = new Map();
     /** Actions of errors' buttons, by name; other parts of the page set them. @type {Record<string, () => void>} */
     this.actions = { restart: () => this.restart(), reload: () => location.reload() };
     this.engine.addEventListener("notice", ({ detail }) => this.#notice(detail));
@@ -63,8 +71,28 @@ export class App extends EventTarget {
   #restarted() {
     this.arriving.hide();
     this.#status("starting", "Restarting");
-    for (const choice of Object.values(this.choices)) choice.loseFiles();
+    for (const [id, model] of this.given) this.#give(id, model).catch(() => {}); // it has taken them before
     this.refresh();
+  }
+
+  /** @param {string} id @param {GivenModel} model */
+  #give(id, model) {
+    return this.engine.call("models.add", { id, ...model });
+  }
+
+  /** Gives the engine a model from the user's files. @param {GivenModel} model @returns {Promise<string>} its id */
+  async give(model) {
+    this.lastGiven += 1;
+    const id = `file:${this.lastGiven}`;
+    await this.#give(id, model);
+    this.given.set(id, model);
+    return id;
+  }
+
+  /** Forgets a model from the user's files. @param {string} id */
+  async takeBack(id) {
+    this.given.delete(id);
+    await this.engine.call("models.forget", { id });
   }
 
   /** @param {any} notice of the worker */

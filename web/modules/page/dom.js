@@ -36,8 +36,13 @@ export function h(tag, attributes = {}, ...children) {
 
 /** Shows a dialog, and closes any other. @param {HTMLDialogElement} dialog */
 export function openDialog(dialog) {
-  for (const other of document.querySelectorAll("dialog")) if (other !== dialog && other.open) other.close();
+  closeDialogs(dialog);
   if (!dialog.open) dialog.showModal();
+}
+
+/** @param {HTMLDialogElement} [but] stays as it is */
+export function closeDialogs(but) {
+  for (const dialog of document.querySelectorAll("dialog")) if (dialog !== but && dialog.open) dialog.close();
 }
 
 /**

@@ -51,6 +51,16 @@ export function sorted(files) {
   return found;
 }
 
+/** Views that import what they have exported, by the format that such a file names at its beginning. @type {Record<string, string>} */
+const EXPORTS = { "pyapp.conversations": "chat", "pyapp.search": "search" };
+
+/** @param {File} file @returns {Promise<string | null>} the id of the view that has exported it; null for all other files */
+export async function exporterOf(file) {
+  if (!/\.json$/i.test(file.name)) return null;
+  const [, format = ""] = /^\s*\{\s*"format":\s*"([\w.]+)"/.exec(await file.slice(0, 200).text()) ?? [];
+  return EXPORTS[format] ?? null;
+}
+
 /**
  * The task of a model, by config.json, the header of a GGUF file, or the magic number of whisper.cpp.
  * @param {File[]} files @returns {Promise<string | null>} null if the files do not tell

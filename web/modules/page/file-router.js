@@ -4,9 +4,9 @@
  */
 import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
-import { byId } from "./dom.js";
+import { byId, closeDialogs } from "./dom.js";
 import { showError } from "./errors.js";
-import { kindOf, sorted, taskOf, unusable } from "./file-kinds.js";
+import { exporterOf, kindOf, sorted, taskOf, unusable } from "./file-kinds.js";
 import { setUpDropping } from "./shell.js";
 import { VIEWS } from "./views.js";
 
@@ -57,16 +57,24 @@ export class FileRouter {
   async #take(files, folder, wanted) {
     const given = VIEWS.find(({ id }) => id === wanted);
     if (wanted && !given) throw new UserError(`The page has no view "${wanted}".`, { hint: `The views are ${VIEWS.map(({ id }) => id).join(", ")}.` });
+    const exporter = files.length === 1 && !given && !this.views.shown.mixed && (await exporterOf(files[0]));
+    const back = exporter && VIEWS.find(({ id }) => id === exporter);
+    if (back) {
+      (await this.views.open(back)).importFile?.(files[0]);
+      return;
+    }
     const kinds = sorted(files);
+    const lab = VIEWS.find(({ mixed }) => mixed);
+    const together = !given && lab && kinds.size > 1 && !kinds.has("model") && (lab === this.views.shown || (kinds.has("notebook") && !folder));
     const kind = /** @type {const} */ (["model", "notebook", "sound", "picture", "text", "unknown", "other"]).find((one) => kinds.has(one));
-    const taken = kind && kinds.get(kind);
-    if (!taken) throw new UserError("There are no files in this folder.", { where: folder, hint: "Drop a recording, a picture, a text, or the files of a model." });
+    const taken = together ? [...kinds.values()].flat() : kind && kinds.get(kind);
+    if (!kind || !taken) throw new UserError("There are no files in this folder.", { where: folder, hint: "Drop a recording, a picture, a text, or the files of a model." });
     if (kind === "model") await this.#takeModel(taken, folder, given);
     else {
+      closeDialogs(); // what becomes of the files is seen below them
       const view = given ?? this.#viewFor(kind, taken);
       if (!view) throw unusable(taken[0]);
       const loaded = await this.views.open(view);
-      if (!loaded.drop) throw new UserError(`The view “${view.title}” takes no files but those of models.`, { where: taken[0].name });
       Promise.resolve(loaded.drop(taken, folder)).catch((error) => showError(byId("view-error"), error, this.app.actions)); // it may take long
     }
     const left = files.filter((file) => !taken.includes(file) && !file.name.startsWith("."));

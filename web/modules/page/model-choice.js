@@ -75,12 +75,6 @@ export class ModelChoice extends EventTarget {
     }
   }
 
-  /** Chooses another model if the chosen one was of the user's files: a new worker does not have those. */
-  loseFiles() {
-    this.models = this.models.filter(({ kind }) => kind !== "file");
-    if (this.model?.kind === "file") this.chooseFirst();
-  }
-
   /** Chooses another model if the chosen one has been deleted. */
   dropMissing() {
     const { model: chosen } = this;

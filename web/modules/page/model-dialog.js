@@ -199,6 +199,7 @@ export class ModelDialog {
     try {
       const { id, reason } = await this.#during(model, controller, "Copying", (onEvent) =>
         this.app.engine.call("models.keep", { id: model.id }, { signal: controller.signal, onEvent }));
+      if (reason !== "cancelled") this.app.given.delete(model.id);
       await this.app.refresh();
       if (reason === "cancelled") return;
       if (choice.model?.id === model.id) choice.chooseById(id);
@@ -249,14 +250,14 @@ export class ModelDialog {
     const picked = files.map((file) => ({ file, path: folder && file.webkitRelativePath ? file.webkitRelativePath.split("/").slice(1).join("/") : file.name }));
     try {
       clearError(byId("model-error"));
-      const { id } = await this.app.engine.call("models.add", { files: picked, task: choice.task, folder });
+      const id = await this.app.give({ files: picked, task: choice.task, folder });
       await this.app.refresh();
       arriving.remove();
       this.#rowOf(id)?.scrollIntoView({ block: "nearest" });
       if (await this.use(present(choice.models.find((model) => model.id === id), `the model ${id}`), choice)) return;
       const error = this.errors.get(id);
       this.errors.delete(id);
-      await this.app.engine.call("models.forget", { id });
+      await this.app.takeBack(id);
       await this.app.refresh();
       throw error;
     } catch (error) {

@@ -10,22 +10,26 @@ import { failedPart, showError } from "./errors.js";
 /**
  * @typedef {import("./app.js").App} App
  * @typedef {import("./models.js").Models} Models
- * @typedef {{drop?: (files: File[], folder?: string) => unknown}} LoadedView `drop` takes files that the view accepts
+ * @typedef {{drop: (files: File[], folder?: string) => unknown, importFile?: (file: File) => unknown}} LoadedView `drop` takes files that the view
+ *   accepts, `importFile` one that it has exported
  * @typedef {{
  *   id: string, title: string, page: string, task: import("../shared/registry.js").Task,
  *   accepts: (kind: string, files: {size: number}[], shown: boolean) => boolean, plan: (count: number) => string,
- *   load: (app: App, models: Models, section: HTMLElement) => LoadedView | Promise<LoadedView>,
+ *   load: (app: App, models: Models, section: HTMLElement) => LoadedView | Promise<LoadedView>, mixed?: boolean,
  * }} View `id`: the address's hash, and the section `view-<id>`; `page`: the page's title;
- *   `task`: whose models it uses; `accepts`: whether it takes files of this kind (file-kinds.js), while it is shown or always; `plan`: what it does with them
+ *   `task`: whose models it uses; `mixed`: it takes files of several kinds together, a notebook with its data; `accepts`: whether it takes files of this kind (file-kinds.js), while it is shown or always; `plan`: what it does with them
  */
 
 const LONGEST_PROMPT = 10000; // bytes
+
+/** @param {string} kind @param {{size: number}[]} files */
+const isShortText = (kind, files) => kind === "text" && files.length === 1 && files[0].size <= LONGEST_PROMPT;
 
 /** @type {View[]} the first one is shown at the first visit */
 export const VIEWS = [
   {
     id: "story", title: "Story", page: "pyapp · a story in a browser tab", task: "generate",
-    accepts: (kind, files) => kind === "text" && files.length === 1 && files[0].size <= LONGEST_PROMPT,
+    accepts: (kind, files) => isShortText(kind, files),
     plan: () => "Drop to begin a story with this text",
     load: (app, models) => new StoryView(app, models),
   },
@@ -46,8 +50,8 @@ export const VIEWS = [
   },
   {
     id: "chat", title: "Chat", page: "pyapp · chat in a browser tab", task: "chat",
-    accepts: () => false,
-    plan: () => "",
+    accepts: (kind, files, shown) => shown && isShortText(kind, files),
+    plan: () => "Drop to put this text into your message",
     load: async (app, models, section) => (await importPart("modules/views/chat/chat-view.js")).openChat(app, models, section),
   },
   {
@@ -57,7 +61,7 @@ export const VIEWS = [
     load: async (app, models, section) => (await importPart("modules/views/search/search-view.js")).openSearch(app, models, section),
   },
   {
-    id: "lab", title: "Lab", page: "pyapp · Python and training in a browser tab", task: "generate",
+    id: "lab", title: "Lab", page: "pyapp · Python and training in a browser tab", task: "generate", mixed: true,
     accepts: (kind, _files, shown) => kind === "notebook" || (shown && kind !== "model"),
     plan: (count) => (count === 1 ? "Drop to open this notebook, or to use this file in its cells" : `Drop to use these ${count} files in the cells`),
     load: async (app, models, section) => (await importPart("modules/views/lab/lab-view.js")).openLab(app, models, section),

@@ -74,12 +74,24 @@ export function eventFromError(error) {
     return { type: "error", what, where, hint, fatal, action };
   }
   if (error?.name === "QuotaExceededError") return eventFromError(storageFull());
+  if (UNREADABLE.includes(error?.name)) return eventFromError(unreadable(error));
   return {
     type: "error",
     what: `An error occurred in the page: ${error?.message ?? error}`,
     hint: "Try again; if it happens again, restart the engine.",
     action: "restart",
   };
+}
+
+/** The browser's names of errors of files that are not there any more, or not as they were. */
+export const UNREADABLE = ["NotReadableError", "NotFoundError"];
+
+/** A file of the user that cannot be read. @param {any} error the browser's @param {string} [name] of the file */
+export function unreadable(error, name = undefined) {
+  return new UserError("A file could not be read.", {
+    where: name ?? error?.message,
+    hint: "It may have been changed, moved or deleted since it was chosen. Choose it again.",
+  });
 }
 
 /** @param {{needed?: number, free?: number, kept?: number}} [sizes] in bytes. `kept`: of the file that are stored */

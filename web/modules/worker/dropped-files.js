@@ -12,6 +12,10 @@ import { UserError } from "../shared/protocol.js";
 /** @param {PickedFile[]} picked @param {import("./model-files.js").Task} task @returns {{title: string, files: RoleFile[]}} */
 export function sortFiles(picked, task) {
   const files = picked.map(({ file, path }) => ({ name: path, file }));
+  const onnx = files.find(({ name }) => /\.onnx$/i.test(name));
+  if (onnx && files.length === 1) {
+    throw new UserError("This is an ONNX model, which no view loads.", { where: onnx.name, hint: "Cells of the Lab run it: choose it there below Files, then pyapp.onnx.load(name) reads it." });
+  }
   const model = { transcribe: speechModel, chat: textModel, generate: storyModel, embed: embedder, read: reader }[task](files);
   const empty = model.files.find(({ file }) => file.size === 0);
   if (empty) throw new UserError("This file is empty.", { where: empty.file.name, hint: "Choose the complete file." });

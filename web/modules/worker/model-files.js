@@ -8,7 +8,7 @@
  * @typedef {(...events: object[]) => void} Emit sends events of a request to the page
  * @typedef {{id?: string, kind: Model["kind"], repo?: string, revision?: string}} StoredModel
  */
-import { UserError, nameOf as errorName, storageFull, throwIfCancelled } from "../shared/protocol.js";
+import { UNREADABLE, UserError, nameOf as errorName, storageFull, throwIfCancelled, unreadable } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 import { readRegistry } from "../shared/registry.js";
 import { download } from "./download.js";
@@ -33,7 +33,6 @@ export class ModelFiles {
     this.embedded = new Map();
     /** @type {Map<string, {title: string, task: Task, kind: "file", files: import("./dropped-files.js").RoleFile[]}>} */
     this.dropped = new Map();
-    this.droppedCount = 0;
     /** What `look` found in this visit. @type {Map<string, Model>} */
     this.found = new Map();
     /** Downloads in browsers that do not store files. @type {Map<string, ArrayBuffer>} */
@@ -290,16 +289,13 @@ export class ModelFiles {
 
   /**
    * Adds a model from the user's files for this visit.
+   * @param {string} id of the page: a worker that takes the place of this one gets the same files under it
    * @param {import("./dropped-files.js").PickedFile[]} files @param {Task} task the model's task
    * @param {string} [folder] the name of the folder that contained them
-   * @returns {string} the id of the new model
    */
-  add(files, task, folder) {
+  add(id, files, task, folder) {
     const { title, files: sorted } = sortFiles(files, task);
-    this.droppedCount += 1;
-    const id = `file:${this.droppedCount}`;
     this.dropped.set(id, { title: folder ?? title, task, kind: "file", files: sorted });
-    return id;
   }
 
   /** Forgets a model that was added for this visit. @param {string} id */
@@ -347,10 +343,7 @@ export class ModelFiles {
         entry.close();
         await store.remove(entry.key);
       }
-      if (["NotReadableError", "NotFoundError"].includes(errorName(error))) {
-        throw new UserError("The file has changed or is gone since you chose it.", { where: title, hint: "Choose it again." });
-      }
-      throw error;
+      throw UNREADABLE.includes(errorName(error)) ? unreadable(error, title) : error;
     }
     this.dropped.delete(id);
     return model.id;

@@ -188,11 +188,11 @@ const threadLost = (why) =>
     action: "restart",
   }));
 
-/** @param {{readInto: Function}} source @param {any} view a Python memoryview of writable bytes @param {number} offset */
+/** @param {{readInto: Function}} source @param {any} view a Python memoryview of writable bytes @param {number} offset @returns {boolean} false: the file cannot be read */
 function readInto(source, view, offset) {
   const buffer = view.getBuffer("u8");
   try {
-    source.readInto(buffer.data, offset);
+    return source.readInto(buffer.data, offset) !== false;
   } finally {
     buffer.release();
   }

@@ -1,8 +1,9 @@
 /**
  * Byte sources that Python reads: a File (dropped, or stored in OPFS), or bytes in memory. `readInto` copies directly into
- * WebAssembly memory, so that no model is in memory twice. Python uses `name`, `size`, `read` and `readInto`.
+ * WebAssembly memory, so that no model is in memory twice. Python uses `name`, `size`, `read` and `readInto`. A file of the user
+ * may be gone: `read` then returns undefined, and `readInto` false. (Exceptions of JavaScript have no class that Python knows.)
  */
-import { nameOf } from "../shared/protocol.js";
+import { UNREADABLE, nameOf } from "../shared/protocol.js";
 
 /** A file of any size. Only the requested slices are read. */
 export class FileSource {
@@ -15,14 +16,21 @@ export class FileSource {
     this.size = file.size;
   }
 
-  /** @param {number} offset @param {number} length @returns {Uint8Array} */
+  /** @param {number} offset @param {number} length @returns {Uint8Array | undefined} undefined: the file has changed or is gone */
   read(offset, length) {
-    return new Uint8Array(this.#reader.readAsArrayBuffer(this.file.slice(offset, offset + length)));
+    try {
+      return new Uint8Array(this.#reader.readAsArrayBuffer(this.file.slice(offset, offset + length)));
+    } catch (error) {
+      if (UNREADABLE.includes(nameOf(error))) return undefined;
+      throw error;
+    }
   }
 
-  /** @param {Uint8Array} target a view of WebAssembly memory, filled from `offset` on @param {number} offset */
+  /** @param {Uint8Array} target a view of WebAssembly memory, filled from `offset` on @param {number} offset @returns {boolean} as `read` */
   readInto(target, offset) {
-    target.set(this.read(offset, target.length));
+    const bytes = this.read(offset, target.length);
+    if (bytes) target.set(bytes);
+    return bytes !== undefined;
   }
 
   close() {}

@@ -40,7 +40,7 @@ async function withFile(folder, name, use) {
 async function readAll(handle) {
   const source = await openHandle(handle, handle.name);
   try {
-    return source.read(0, source.size);
+    return present(source.read(0, source.size), "the stored file");
   } finally {
     source.close();
   }

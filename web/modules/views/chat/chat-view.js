@@ -6,10 +6,12 @@
  * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
  * @typedef {import("./conversation.js").Turn} Turn
  */
-import { throwIfCancelled } from "../../shared/protocol.js";
+import { ENCODINGS, decoded } from "../../shared/decoded.js";
+import { UserError, throwIfCancelled } from "../../shared/protocol.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
 import { byId, find, memory } from "../../page/dom.js";
+import { assumedEncoding } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
@@ -94,6 +96,22 @@ class ChatView {
     if (this.choice.model) this.choice.choose(this.choice.model); // the card was not there when it was chosen
     this.#listen();
     this.ready = this.#restore();
+  }
+
+  /** Puts a short text into the message. The field can undo it. @param {File[]} files one file */
+  async drop([file]) {
+    const found = decoded(await file.arrayBuffer(), assumedEncoding());
+    if (!found?.text.trim()) throw new UserError("There is no text in this file.", { where: file.name, hint: "Drop a text for your message." });
+    await this.ready; // what was typed at the last visit is in the field
+    this.field.focus();
+    document.execCommand("insertText", false, found.text.trim());
+    if (found.assumed) this.#tell(`${file.name} is not in UTF-8. It was read as ${ENCODINGS[assumedEncoding()]}.`);
+  }
+
+  /** Adds what an exported file has. @param {File} file */
+  async importFile(file) {
+    await this.ready;
+    await this.card.importFile(file);
   }
 
   #listen() {

@@ -7,7 +7,7 @@ import { Announcer } from "../../page/announcer.js";
 import { byId, find, h, memory, tabMemory } from "../../page/dom.js";
 import { clearRestartError, clearError, showError } from "../../page/errors.js";
 import { hostsIn } from "../../shared/lab-hosts.js";
-import { UserError } from "../../shared/protocol.js";
+import { UserError, megabytes } from "../../shared/protocol.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { siteUrl } from "../../shared/site.js";
 import { CellItem } from "./cell-item.js";
@@ -20,6 +20,7 @@ import { carries, fromLink, linkOf } from "./notebook-link.js";
 const SAVE_DELAY = 800; // ms after the last change
 const SAVE_LATEST = 3000; // ms after the first one: a training that draws without a pause is stored too
 const STOP_PATIENCE = 3000; // ms until the page offers to restart Python
+const LARGEST_FILE = 1e9; // bytes
 const SHOWN = "notebook-shown"; // the notebook that a reload of this tab shows again
 const COMES_FROM_LINK = "This notebook came with a link, and nothing in it was run. Read it first: its code can use what this page stores, and the network.";
 
@@ -239,12 +240,16 @@ class LabView {
 
   /** @param {File} file */
   async #openFile(file) {
-    await this.open(await readNotebook(file));
+    const notebook = await readNotebook(file);
+    await this.open(notebook);
+    if (notebook.assumed) this.#note(`${file.name} is not in UTF-8: it was read as Windows-1252. If letters are wrong, save it in UTF-8 and open it again.`);
     this.changed();
   }
 
   /** Puts files beside the notebook. @param {File[]} files */
   async addFiles(files) {
+    const large = files.find(({ size }) => size > LARGEST_FILE);
+    if (large) throw new UserError(`This file is too large for cells: ${megabytes(large.size)}.`, { where: large.name, hint: `At most ${megabytes(LARGEST_FILE)} can be beside a notebook, because Python has it in memory. Take a part of it.` });
     const listed = await Promise.all(files.map(async (file) => ({ name: file.name, bytes: new Uint8Array(await file.arrayBuffer()) })));
     await this.python.putFiles(listed);
     for (const file of files) this.files.set(file.name, file);

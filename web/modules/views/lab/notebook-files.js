@@ -6,6 +6,7 @@
  * @typedef {{kind: "code" | "text", source: string, outputs?: Output[], count?: number | null}} CellData
  * @typedef {{title: string, cells: CellData[]}} NotebookData
  */
+import { decoded } from "../../shared/decoded.js";
 import { UserError, megabytes } from "../../shared/protocol.js";
 
 const LARGEST = 50e6; // bytes of a file
@@ -15,12 +16,16 @@ const OWN = "application/vnd.pyapp.output+json"; // what the Lab shows; other pr
 const MARK = /^#\s*%%(.*)$/;
 const PYTHON = { kernelspec: { display_name: "Python 3", language: "python", name: "python3" }, language_info: { name: "python" } };
 
-/** @param {File} file @returns {Promise<NotebookData>} */
+/** @param {File} file @returns {Promise<NotebookData & {assumed: boolean}>} `assumed`: it is not in UTF-8 or UTF-16, and was read as Windows-1252 */
 export async function readNotebook(file) {
   if (file.size > LARGEST) throw new UserError(`This file is too large for a notebook: ${megabytes(file.size)}.`, { where: file.name, hint: `At most ${megabytes(LARGEST)} can be opened.` });
-  const text = await file.text();
+  if (!file.size) throw new UserError("This file is empty.", { where: file.name, hint: "Open a Jupyter notebook (.ipynb) or a Python script (.py)." });
+  const found = decoded(await file.arrayBuffer());
+  if (found === null) throw new UserError("This file is no text.", { where: file.name, hint: "Open a Jupyter notebook (.ipynb) or a Python script (.py)." });
+  const { text } = found;
   const title = file.name.replace(/\.(ipynb|py)$/i, "");
-  return /\.py$/i.test(file.name) ? fromScript(text, title) : fromJupyter(text, title, file.name);
+  const notebook = /\.py$/i.test(file.name) ? fromScript(text, title) : fromJupyter(text, title, file.name);
+  return { ...notebook, assumed: found.assumed };
 }
 
 /** @param {string} text @param {string} title @returns {NotebookData} */

@@ -111,7 +111,7 @@ async function decode(file) {
     bitmap = await createImageBitmap(file, { imageOrientation: "from-image" });
   } catch (error) {
     console.debug(error);
-    if (UNKNOWN.test(file.name)) throw new UserError("This browser does not know this kind of picture.", { where: file.name, hint: "Save it as PNG or JPEG, then drop that." });
+    if (UNKNOWN.test(file.name)) throw new UserError("This kind of picture cannot be read here.", { where: file.name, hint: "Save it as PNG or JPEG, then drop that." });
     throw new UserError("This picture cannot be decoded.", { where: file.name, hint: `It may be damaged. ${KNOWN}` });
   }
   checkSize(bitmap, file);

@@ -10,6 +10,7 @@ import { UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js
 import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
 import { byId, find, h, memory } from "../../page/dom.js";
+import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
@@ -99,6 +100,12 @@ class SearchView {
     this.ready = this.#restore();
   }
 
+  /** Adds what an exported file has. @param {File} file */
+  async importFile(file) {
+    await this.ready;
+    await this.card.importFile(file);
+  }
+
   #listen() {
     byId("search-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -181,7 +188,7 @@ class SearchView {
   /** @param {string} text @param {...Node} buttons */
   #tell(text, ...buttons) {
     byId("search-note").replaceChildren(text, ...buttons);
-    byId("search-note").hidden = !text;
+    byId("search-note").hidden = !text && !buttons.length;
   }
 
   /** Buttons for the models of the hub, as long as there is no model. */
@@ -325,13 +332,25 @@ class SearchView {
   async addFiles(files) {
     try {
       clearError(this.slot);
-      const { texts: given, skipped } = await readTexts(files);
+      const { texts: given, skipped, assumed } = await readTexts(files, assumedEncoding());
       const texts = given.filter((one) => !this.#has(one));
       skipped.push(...given.filter((one) => !texts.includes(one)).map(({ name }) => `${name} (already here)`));
-      if ((!texts.length || await this.addTexts(texts)) && skipped.length) this.#tell(`Left out: ${skipped.slice(0, 5).join(", ")}${skipped.length > 5 ? ` and ${skipped.length - 5} more` : ""}.`);
+      if (texts.length && !(await this.addTexts(texts))) return;
+      const left = skipped.length ? `Left out: ${skipped.slice(0, 5).join(", ")}${skipped.length > 5 ? ` and ${skipped.length - 5} more` : ""}. ` : "";
+      if (assumed.length) this.#tell(left, encodingNote(assumed.map(({ file }) => file.name), () => this.#readAgain(assumed)));
+      else if (left) this.#tell(left);
     } catch (error) {
       showError(this.slot, error, this.actions);
     }
+  }
+
+  /** Replaces texts by the same files in another encoding. @param {{file: File, texts: KeptText[]}[]} read */
+  async #readAgain(read) {
+    await this.button.interrupt();
+    const old = read.flatMap(({ texts }) => texts);
+    this.waiting = this.waiting.filter((one) => !old.includes(one));
+    for (const one of old) if (this.collection.texts.includes(one)) this.collection.remove(this.collection.texts.indexOf(one));
+    await this.addFiles(read.map(({ file }) => file));
   }
 
   async addPasted() {

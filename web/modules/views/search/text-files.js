@@ -16,10 +16,13 @@ const BLOCKS = "p, div, h1, h2, h3, h4, h5, h6, li, tr, blockquote, pre, section
 export const isText = (file) => NAMES.test(file.name) || file.type.startsWith("text/");
 
 /**
- * @param {File[]} files @returns {Promise<{texts: NamedText[], skipped: string[]}>} `skipped`: names and why
+ * @param {File[]} files @param {string} encoding of texts that are not in UTF-8 or UTF-16
+ * @returns {Promise<{texts: NamedText[], skipped: string[], assumed: {file: File, texts: NamedText[]}[]}>} `skipped`: names and why; `assumed`: what was read
+ *   in this encoding
  */
-export async function readTexts(files) {
+export async function readTexts(files, encoding) {
   const texts = [];
+  const assumed = [];
   const skipped = [];
   for (const file of files) {
     const name = file.webkitRelativePath || file.name;
@@ -29,15 +32,19 @@ export async function readTexts(files) {
       skipped.push(`${name} (${why})`);
       continue;
     }
-    const text = decoded(await file.arrayBuffer());
-    if (text === null) skipped.push(`${name} (no text in UTF-8 or UTF-16)`);
-    else if (!text.trim()) skipped.push(`${name} (empty)`);
-    else texts.push(...split(name, text));
+    const found = decoded(await file.arrayBuffer(), encoding);
+    if (found === null) skipped.push(`${name} (no text)`);
+    else if (!found.text.trim()) skipped.push(`${name} (empty)`);
+    else {
+      const parts = split(name, found.text);
+      texts.push(...parts);
+      if (found.assumed) assumed.push({ file, texts: parts });
+    }
   }
   if (!texts.length) {
     throw new UserError("There is no text in these files.", { where: skipped.slice(0, 5).join(", "), hint: "Choose .txt, .md, .json or .csv files." });
   }
-  return { texts, skipped };
+  return { texts, skipped, assumed };
 }
 
 /** @param {string} name @param {string} text @returns {NamedText[]} */

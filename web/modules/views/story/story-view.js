@@ -9,6 +9,7 @@ import { ModelCard } from "../../page/model-card.js";
 import { RunButton } from "../../page/run-button.js";
 import { SettingsFields } from "../../page/settings-fields.js";
 import { isShown } from "../../page/shell.js";
+import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
 import { decoded } from "../../shared/decoded.js";
 import { UserError } from "../../shared/protocol.js";
 import { StoryOutput } from "./story-output.js";
@@ -33,6 +34,9 @@ export class StoryView {
     this.settings = new SettingsFields(byId("settings-fields"));
     this.output = new StoryOutput();
     this.prompt = byId("prompt");
+    /** About the encoding of a file whose text is in the field. */
+    this.promptNote = h("div", { class: "prompt-note", role: "status" });
+    this.prompt.after(this.promptNote);
     this.button = new RunButton(app, byId("generate"), byId("story-error"), "Writing");
     new ModelCard(byId("story-model"), this.choice, models, this.output.announcer);
     this.store = new HistoryStore("story");
@@ -79,7 +83,10 @@ export class StoryView {
         byId("story-form").requestSubmit();
       }
     });
-    this.prompt.addEventListener("input", () => this.#fit());
+    this.prompt.addEventListener("input", () => {
+      this.#fit();
+      this.promptNote.replaceChildren();
+    });
     byId("copy").addEventListener("click", () => copyText(byId("copy"), this.output.text, byId("story-text")));
     byId("go-on").addEventListener("click", () => this.goOn());
     byId("another").addEventListener("click", () => this.another());
@@ -227,12 +234,17 @@ export class StoryView {
 
   /** Begins the story with a text file. The field can undo it. @param {File[]} files one file */
   async drop([file]) {
-    const text = decoded(await file.arrayBuffer());
-    if (text === null) throw new UserError("This is no text in UTF-8 or UTF-16.", { where: file.name, hint: "Save it as plain text, then drop it again." });
-    if (!text.trim()) throw new UserError("There is no text in this file.", { where: file.name, hint: "Drop a text that begins a story." });
+    const found = decoded(await file.arrayBuffer(), assumedEncoding());
+    if (found === null) throw new UserError("This file is no text.", { where: file.name, hint: "Save it as plain text, then drop it again." });
+    const text = found.text.trim();
+    if (!text) throw new UserError("There is no text in this file.", { where: file.name, hint: "Drop a text that begins a story." });
     this.prompt.focus();
     this.prompt.select();
-    document.execCommand("insertText", false, text.trim());
+    document.execCommand("insertText", false, text);
+    this.promptNote.replaceChildren(...(found.assumed ? [encodingNote([file.name], async () => {
+      await this.drop([file]);
+      this.promptNote.querySelector("select")?.focus(); // where the reader was
+    })] : []));
   }
 
   /** @param {import("../../shared/protocol.js").TaskEvent} event */
