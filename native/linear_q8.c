@@ -107,20 +107,14 @@ INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t 
         (stripe_unaligned *)&out[r][b * STRIPE_BANDS][p * PART_ROWS] = total[r][b][p];
 }
 
-/* `bands` bands from `band` on, `far` apart (0: one band), for the rows of one tile. Sums go to y after TILE_BLOCKS, of a single row,
- * too, so that it has the same bits in any company. */
-INLINE void multiply_some(const task *t, const tile_input *in, int64_t band, int64_t far, const int rows,
-                          const int bands, const int half_scales, const dot_way *way)
+/* `bands` bands from `band` on, `far` apart (0: one band), for a single row. Sums go to y after TILE_BLOCKS, as those of
+ * more rows do, so that a row has the same bits in any company. */
+INLINE void multiply_streams(const task *t, const tile_input *in, int64_t band, int64_t far, const int bands,
+                             const int half_scales, const dot_way *way)
 {
     const int64_t bytes = block_bytes(half_scales), band_bytes = t->blocks * bytes;
     const uint8_t *w = t->w + band * band_bytes + in->first * bytes;
     float out[TILE_ROWS][MOST_BANDS][BAND];
-    if (rows > 1) {
-        multiply_tile(out, w, far * band_bytes, in, rows, bands, half_scales, way);
-        for (int r = 0; r < in->rows; r++)
-            store_bands(&t->to, out[r][0], in->row + r, band, bands, in->first == 0);
-        return;
-    }
     for (int64_t k = 0; k < in->blocks; k += TILE_BLOCKS) {
         const int64_t left = in->blocks - k;
         const tile_input piece = {.x = {in->x[0] + k}, .blocks = left < TILE_BLOCKS ? left : TILE_BLOCKS};
@@ -130,21 +124,40 @@ INLINE void multiply_some(const task *t, const tile_input *in, int64_t band, int
     }
 }
 
-/* The bands for the rows of one tile. A single row uses streams far apart, which is faster for memory. */
+/* The bands for a single row, in streams far apart, which is faster for memory. */
+INLINE void multiply_row(const task *t, const tile_input *in, const int half_scales, const int two)
+{
+    const dot_way way = {two, t->way.flip, t->way.start};
+    const int64_t all = in->last_band - in->band, far = all / VECTOR_BANDS, left = all % VECTOR_BANDS;
+    const int same = LAST_BANDS == VECTOR_BANDS; /* the code for those that are left over */
+    for (int64_t i = 0; i < far + (same ? left : 0); i++) {
+        const int alone = same && i >= far;
+        multiply_streams(t, in, alone ? in->last_band - left + i - far : in->band + i, alone ? 0 : far, VECTOR_BANDS,
+                         half_scales, &way);
+    }
+    for (int64_t band = in->last_band - left; band < in->last_band && !same; band++)
+        multiply_streams(t, in, band, 0, 1, half_scales, &way);
+}
+
+/* The bands for the rows of one tile, more than one. */
 INLINE void multiply_bands(const task *t, const tile_input *in, const int rows, const int half_scales, const int two)
 {
     const dot_way way = {two, t->way.flip, t->way.start};
-    const int bands = rows == 1 ? VECTOR_BANDS : rows <= FEW_ROWS ? FEW_BANDS : TILE_BANDS;
-    const int64_t all = in->last_band - in->band, tiles = all / bands, left = all - tiles * bands;
-    const int64_t far = rows == 1 ? tiles : 1, near = rows == 1 ? 1 : bands;
-    const int same = rows == 1 && LAST_BANDS == bands; /* the code for those that are left over */
-    for (int64_t i = 0; i < tiles + (same ? left : 0); i++) {
-        const int alone = same && i >= tiles;
-        multiply_some(t, in, alone ? in->last_band - left + i - tiles : in->band + i * near, alone ? 0 : far, rows,
-                      bands, half_scales, &way);
+    const int64_t bytes = block_bytes(half_scales), band_bytes = t->blocks * bytes;
+    const int bands = rows <= FEW_ROWS ? FEW_BANDS : TILE_BANDS;
+    float out[TILE_ROWS][MOST_BANDS][BAND];
+    int64_t band = in->band;
+    for (; band + bands <= in->last_band; band += bands) {
+        multiply_tile(out, t->w + band * band_bytes + in->first * bytes, band_bytes, in, rows, bands, half_scales,
+                      &way);
+        for (int r = 0; r < in->rows; r++)
+            store_bands(&t->to, out[r][0], in->row + r, band, bands, in->first == 0);
     }
-    for (int64_t band = in->last_band - left; band < in->last_band && !same; band++)
-        multiply_some(t, in, band, 0, rows, 1, half_scales, &way);
+    for (; band < in->last_band; band++) {
+        multiply_tile(out, t->w + band * band_bytes + in->first * bytes, 0, in, rows, 1, half_scales, &way);
+        for (int r = 0; r < in->rows; r++)
+            store_bands(&t->to, out[r][0], in->row + r, band, 1, in->first == 0);
+    }
 }
 
 INLINE void multiply_rows(const task *t, const tile_input *in, const int half_scales, const int two)
@@ -163,10 +176,10 @@ INLINE void multiply_rows(const task *t, const tile_input *in, const int half_sc
  * token do not wait for code that only prompts need. */
 typedef void multiply_function(const task *t, const tile_input *in);
 #define APART static __attribute__((noinline)) void
-APART halves_row(const task *t, const tile_input *in) { multiply_bands(t, in, 1, 1, 0); }
-APART halves_row_two(const task *t, const tile_input *in) { multiply_bands(t, in, 1, 1, 1); }
-APART floats_row(const task *t, const tile_input *in) { multiply_bands(t, in, 1, 0, 0); }
-APART floats_row_two(const task *t, const tile_input *in) { multiply_bands(t, in, 1, 0, 1); }
+APART halves_row(const task *t, const tile_input *in) { multiply_row(t, in, 1, 0); }
+APART halves_row_two(const task *t, const tile_input *in) { multiply_row(t, in, 1, 1); }
+APART floats_row(const task *t, const tile_input *in) { multiply_row(t, in, 0, 0); }
+APART floats_row_two(const task *t, const tile_input *in) { multiply_row(t, in, 0, 1); }
 APART halves_rows(const task *t, const tile_input *in) { multiply_rows(t, in, ONE_OF_SCALES ? t->half_scales : 1, 0); }
 APART halves_rows_two(const task *t, const tile_input *in)
 {
