@@ -54,11 +54,11 @@ onnx.export(module, [x], "model.onnx")                  # any module of pyapp, f
 - **Untrusted files** run no code: every field has a limit, a tensor is read only if its bytes are as many as its
   shape says, and errors name the node, the operator and the opset.
 - **Export** writes the ops that a call with example inputs runs, in opset 20. Sizes are those of the example.
-- **Speed** on one thread of an AMD EPYC with AVX2: in Chromium (`python -m bench --only chromium/onnx`), MiniLM-L6
+- **Speed** on one thread: in Chromium on an AMD EPYC with AVX2 (`python -m bench --only chromium/onnx`), MiniLM-L6
   takes 0.70 of onnxruntime-web's time (1.31), Whisper tiny's encoder 0.64, ResNet-50 0.73, MobileNet v2 0.70. Natively
-  (`--only native/onnx`), beside onnxruntime: a token of a 135M decoder with weights of 4 bits 0.59, MiniLM-L6 1.02,
-  Whisper tiny's encoder 0.95, ResNet-50 1.00, MobileNet v2 1.1 (before its convolutions
-  kept weights in registers). An AMD EPYC with AVX-512 has 1.00, 0.98, 0.99, 0.99 and 0.98 in this order.
+  on an AMD EPYC with AVX-512 (`--only native/onnx`), beside onnxruntime: a token of a 135M decoder with weights of 4
+  bits 0.97, MiniLM-L6 0.98, Whisper tiny's encoder 0.97, ResNet-50 0.99, MobileNet v2 0.97. Where both use AVX2 alone on
+  the same processor: 0.67, 1.03, 0.99, 1.00 and 0.99 in this order.
 - `ImageDecoder` needs Pillow.
 
 Refused: {refused}, which differentiates a part of its own graph; attention with sinks, with quantised caches or with
