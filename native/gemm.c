@@ -250,7 +250,8 @@ void multiply_packed(const product *p, range rows, int64_t n, int64_t end, int64
         for (; j < end; j += PANEL, plus.first += plus.step) {
             if (a.step == 1 && p->a_kind == KIND_F32)
                 fetch_ahead(p->a + (i + GEMM_ROWS) * p->a_row + k, p->a_row, next, depth, (j - n) / PANEL, panels);
-            multiply_block(p->c + i * p->c_row + j, p->c_row, plus, a, right + (j - n) / PANEL * PANEL_STEP, depth, tall, end - j);
+            multiply_block(p->c + i * p->c_row + j, p->c_row, plus, a, right + (j - n) / PANEL * PANEL_STEP, depth,
+                           tall, end - j);
         }
     }
 }

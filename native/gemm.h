@@ -84,8 +84,8 @@ INLINE void pack_matrix(float *to, const product *p, const void *source, int64_t
         j += whole * PANEL;
     }
     for (; j < end; j += PANEL)
-        pack_panel(to + (j - n) / PANEL * PANEL_STEP, PANEL, from + j * p->b_column * element, end - j < PANEL ? end - j : PANEL,
-                   p->b_column, p->b_row, depth, kind);
+        pack_panel(to + (j - n) / PANEL * PANEL_STEP, PANEL, from + j * p->b_column * element,
+                   end - j < PANEL ? end - j : PANEL, p->b_column, p->b_row, depth, kind);
 }
 
 /* The block of c at rows x columns. */

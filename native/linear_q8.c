@@ -129,7 +129,7 @@ INLINE void multiply_row(const task *t, const tile_input *in, const int half_sca
 {
     const dot_way way = {two, t->way.flip, t->way.start};
     const int64_t all = in->last_band - in->band, far = all / VECTOR_BANDS, left = all % VECTOR_BANDS;
-    const int same = LAST_BANDS == VECTOR_BANDS; /* the code for those that are left over */
+    const int same = (int)LAST_BANDS == (int)VECTOR_BANDS; /* the code for those that are left over */
     for (int64_t i = 0; i < far + (same ? left : 0); i++) {
         const int alone = same && i >= far;
         multiply_streams(t, in, alone ? in->last_band - left + i - far : in->band + i, alone ? 0 : far, VECTOR_BANDS,
