@@ -20,9 +20,13 @@ def shown(name: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return found
 
 
-def test_the_guide_to_training(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_guide_to_training(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
     *_, accuracy, profile, weights = shown("training.md", capsys)
     assert float(accuracy) > 0.85 and weights == "['head.weight', 'head.bias'] []\n"
+    assert (tmp_path / "trace.json").is_file() and list((tmp_path / "log").iterdir())
     assert "Self CPU time total" in profile and "<Measurement of model(x)" in profile
 
 
