@@ -1,7 +1,7 @@
 """How many replicas of the server a number of users needs: a simulation, with service times that were measured.
 
     python deploy/simulate.py measure MODEL service.json     # runs two real servers, and times them
-    python deploy/simulate.py check MODEL service.json       # the same servers under load, beside what is predicted
+    python deploy/simulate.py check MODEL                    # the same servers under load, beside what is predicted
     python deploy/simulate.py table service.json             # replicas, speed, latencies, cost for 10^3 … 10^6 users
     python deploy/simulate.py rack service.json              # a rack is lost
     python deploy/simulate.py page dist                      # the built page: bytes of a visit, what a CDN sees
@@ -599,35 +599,49 @@ def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
     return found
 
 
-def measure(model: str, count: int = 2, output: int = 64, tries: int = 3) -> Service:
+def timed(made: Sequence[Server], length: int = 60, output: int = 96, tries: int = 5) -> Service:
+    """The service times of servers that work at the same time on this machine, without those of waiting for a
+    processor. In rounds, of which the medians count: the machine's neighbours change. `length`: words of the prompts
+    that tell the time of a pass, which grows with them.
+    """
+    seeds = iter(random.SystemRandom().sample(range(10**9), 10**4))
+
+    def together(rows: int, tokens: int, count: int) -> tuple[float, float]:
+        """(tokens of the prompts, seconds) of so many requests at once to each server."""
+        texts = [(server, words(count, next(seeds))) for server in made for _ in range(rows)]
+        begin, before = time.perf_counter(), [server.on_processor()[1] for server in made]
+        found = at_once([partial(server.ask, text, tokens) for server, text in texts])
+        waited = statistics.mean(server.on_processor()[1] - old for server, old in zip(made, before, strict=True))
+        return statistics.mean(tokens for tokens, _ in found), time.perf_counter() - begin - waited
+
+    kinds = [(1, 1, 4), (1, 1, length), *((rows, tokens, 4) for rows in ROWS for tokens in (output // 4, output))]
+    together(2, 8, 4)
+    rounds = [[together(*kind) for kind in kinds] for _ in range(tries)]
+    found = {
+        kind: (statistics.median(tokens for tokens, _ in column), statistics.median(seconds for _, seconds in column))
+        for kind, column in zip(kinds, zip(*rounds, strict=True), strict=True)
+    }
+    (few, short), (many, long) = (found[kind] for kind in kinds[:2])
+    per_token = max(long - short, 1e-6) / (many - few)
+    request = max(short - per_token * few, 0.0)
+    written = output - output // 4
+    steps = [(rows, max(found[rows, output, 4][1] - found[rows, output // 4, 4][1], 1e-6) / written) for rows in ROWS]
+    return Service(per_token * PASS, tuple(steps), request, max(ROWS), steps[-1][1] / steps[-1][0])
+
+
+def between(first: Service, second: Service) -> Service:
+    """The means of two measurements."""
+    steps = tuple((rows, (a + b) / 2) for (rows, a), (_, b) in zip(first.steps, second.steps, strict=True))
+    row = None if first.row is None or second.row is None else (first.row + second.row) / 2
+    return Service(
+        (first.prompt_pass + second.prompt_pass) / 2, steps, (first.request + second.request) / 2, first.rows, row
+    )
+
+
+def measure(model: str, count: int = 2) -> Service:
     """The service times of a replica while so many replicas work at the same time on this machine."""
     with servers(model, count, "--parallel", str(max(ROWS))) as made:
-        seeds = iter(range(10**9))
-
-        def together(rows: int, tokens: int, length: int) -> tuple[float, float]:
-            """(tokens of the prompts, seconds but for those of waiting for a processor) of so many requests at once to
-            each server.
-            """
-            texts = [(server, words(length, next(seeds))) for server in made for _ in range(rows)]
-            begin, before = time.perf_counter(), [server.on_processor()[1] for server in made]
-            found = at_once([partial(server.ask, text, tokens) for server, text in texts])
-            waited = statistics.mean(server.on_processor()[1] - old for server, old in zip(made, before, strict=True))
-            return statistics.mean(tokens for tokens, _ in found), time.perf_counter() - begin - waited
-
-        def best(rows: int, tokens: int, length: int) -> tuple[float, float]:
-            """The median of some tries, because the machine's neighbours change."""
-            found = sorted(together(rows, tokens, length) for _ in range(tries))
-            return statistics.median(n for n, _ in found), statistics.median(t for _, t in found)
-
-        together(2, 8, 4)
-        short, long = best(1, 1, 4), best(1, 1, 60)
-        per_token = max(long[1] - short[1], 1e-6) / (long[0] - short[0])
-        request = max(short[1] - per_token * short[0], 0.0)
-        steps = []
-        for rows in ROWS:
-            few, many = best(rows, output // 4, 4), best(rows, output, 4)
-            steps.append((rows, max(many[1] - few[1], 1e-6) / (output - output // 4)))
-    return Service(per_token * PASS, tuple(steps), request, max(ROWS), steps[-1][1] / steps[-1][0])
+        return timed(made)
 
 
 @dataclass(frozen=True)
@@ -644,13 +658,15 @@ class Compared:
 
 
 def check(
-    model: str, service: Service, count: int = 2, seconds: float = 40.0, load: float = 0.66, seed: int = 3
+    model: str, count: int = 2, seconds: float = 40.0, load: float = 0.66, seed: int = 3
 ) -> list[Compared]:  # fmt: skip
     """Real servers under load and the same load in the simulation: requests at random times, one replica after another,
-    at a share `load` of what the replicas can do with a processor each; then as many as they take.
+    at a share `load` of what the replicas can do with a processor each; then as many as they take. The service times
+    are measured before and after, since a machine with neighbours is not always as fast.
     """
     output, length = 48, 20
-    with servers(model, count, "--parallel", str(service.rows)) as made:
+    with servers(model, count, "--parallel", str(max(ROWS))) as made:
+        service = timed(made, length)
         prompt, _ = made[0].ask(words(length, 10**6), 1)
         alone = service.request + service.prompt_pass * prompt / PASS + (output - 1) * service.step(8) / 8
         rate = count * load / alone
@@ -675,6 +691,7 @@ def check(
                  for i in range(clients)]
             )  # fmt: skip
             saturated = clients * each * output / (time.perf_counter() - started)
+        service = between(service, timed(made, length))
 
     def arrivals(env: simpy.Environment, submit: Callable[[Job], None]) -> Iterator[Any]:
         for i, moment in enumerate(times):
@@ -777,7 +794,7 @@ def read_service(path: str) -> Service:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, more in (("measure", ("model", "service")), ("check", ("model", "service")), ("table", ("service",)),
+    for name, more in (("measure", ("model", "service")), ("check", ("model",)), ("table", ("service",)),
                        ("rack", ("service",)), ("page", ("folder",))):  # fmt: skip
         command = commands.add_parser(name)
         for argument in more:
@@ -801,12 +818,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Path(given.service).write_text(as_json(measure(given.model)))
         print(Path(given.service).read_text(), end="")
         return 0
-    service, work = read_service(given.service), Workload()
     if given.command == "check":
-        found = check(given.model, service, seconds=given.seconds, load=given.load)
+        found = check(given.model, seconds=given.seconds, load=given.load)
         for one in found:
             print(f"{one.what}: {one.real:.4g} measured, {one.simulated:.4g} predicted, {100 * one.error:+.1f} %")
         return 0 if all(abs(one.error) <= 0.15 for one in found) else 1
+    service, work = read_service(given.service), Workload()
     if given.command == "table":
         print("| users | routing | replicas | tokens/s | first token p50 / p99 | answer p99 | busy | prompts reused "
               "| cost/h | cost/M tokens |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")  # fmt: skip
