@@ -174,7 +174,7 @@ def sample(call: Callable[[], Any], by_clock: bool = False) -> float:
     return (time.perf_counter() - begun if by_clock else time.process_time() - start) / count * 1e6
 
 
-IN_TORCH_COMPILE = ("small CNN", "transformer 1M")
+IN_TORCH_COMPILE = ("small CNN", "small GAN", "transformer 1M")
 
 
 def _in_turn(who: dict[str, Callable[[], Any]], runs: int) -> dict[str, list[float]]:
