@@ -1,4 +1,4 @@
-"""Patterns of steps that have a faster form: GELU, SiLU, hard swish, attention, normalisation, products with a bias.
+"""Patterns of steps that have a faster form: GELU, SiLU, hard swish, attention, normalisation.
 
 A pattern is recognised with the shapes and constants of a run, and only if nothing else takes the values between its
 steps. The replacement computes the same function, up to rounding.
@@ -438,30 +438,6 @@ def _of_channels(graph: Graph, name: str, shape: tuple[int, ...]) -> Tensor | No
     return value.reshape(-1) if wide[1] in (1, shape[1]) else None
 
 
-# -- x W + b: one product that begins with the bias
-
-
-def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return ops.linear(x, weight.T, bias)
-
-
-def _find_linear(graph: Graph, product: Eager) -> None:
-    """With a matrix W (inputs, outputs) of the file, which nothing else reads: its columns come to lie side by side, as
-    `linear` has them. Its shape and its gradient stay as they are."""
-    (x, name), y = product.step.inputs, product.step.outputs[0]
-    weight = graph.env.get(name) if name in graph.fixed and graph.uses[name] == 1 else None
-    if not isinstance(weight, Tensor) or weight.ndim != 2 or weight.dtype.name != "float32" or x not in graph.layouts:
-        return
-    add = graph.taker(y)
-    if add is None or add.step.operator.name != "Add" or graph.layouts.get(add.step.outputs[0]) != graph.layouts.get(y):
-        return
-    bias = graph.other(add, y)
-    if bias not in graph.fixed or not _vector(graph, bias, weight.shape[1]):
-        return
-    weight.data = weight.detach().T.contiguous().T
-    graph.replace(add, [product, add], _linear, [x, name, bias])
-
-
 # -- activations of a result that nothing else takes: in its own memory
 
 
@@ -498,7 +474,6 @@ _PATTERNS: _Patterns = (
     ("Softmax", _find_attention),
     ("BatchNormalization", _find_batch_norm),
     ("Conv", _find_bias),
-    ("MatMul", _find_linear),
     ("Clip", _find_hardswish),
     ("HardSigmoid", _find_hardswish),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -88,7 +87,7 @@ def test_patterns_are_recognised_and_compute_the_same() -> None:
 
 
 def check_recognised(
-    operator: str, forms: dict[str, list[bytes]], others: dict[str, list[bytes]], numbers: dict[str, Any], x: Tensor
+    operator: str, forms: dict[str, list[bytes]], others: dict[str, list[bytes]], numbers: dict[str, float], x: Tensor
 ) -> None:
     """Graphs from x to y become the fused operator if they are among the forms, and give the same as before."""
     tensors = [b.tensor(name, np.array(value, np.float32)) for name, value in numbers.items()]
@@ -159,44 +158,6 @@ def test_the_forms_of_hard_swish_are_recognised() -> None:
     numbers = {"zero": 0.0, "three": 3.0, "six": 6.0, "sixth": 1 / 6}
     x = tensor(np.linspace(-9, 9, 90, dtype=np.float32).reshape(3, 30))
     check_recognised("hardswish", forms, others, numbers, x)
-
-
-def test_a_product_begins_with_its_bias() -> None:
-    product, total = b.node("MatMul", ["x", "w"], ["h"]), b.node("Add", ["h", "bias"], ["y"])
-    forms = {
-        "the bias last": [product, total],
-        "the bias first": [product, b.node("Add", ["bias", "h"], ["y"])],
-    }
-    others = {
-        "weights used again": [product, b.node("Add", ["h", "bias"], ["i"]), b.node("Add", ["i", "w_row"], ["j"]),
-                               b.node("MatMul", ["j", "square"], ["k"]), b.node("MatMul", ["x", "w"], ["l"]),
-                               b.node("Add", ["k", "l"], ["y"])],
-        "one number": [product, b.node("Add", ["h", "one"], ["y"])],
-        "for each row": [product, b.node("Add", ["h", "rows"], ["y"])],
-        "more rows": [product, b.node("Add", ["h", "batch"], ["y"])],
-        "used again": [product, b.node("Add", ["h", "bias"], ["i"]), b.node("Mul", ["i", "h"], ["y"])],
-    }  # fmt: skip
-    numbers = {
-        "w": normal(7, 5), "bias": normal(5), "w_row": normal(5), "square": normal(5, 5), "one": 0.5,
-        "rows": normal(3, 1), "batch": normal(2, 3, 5),
-    }  # fmt: skip
-    check_recognised("linear", forms, others, numbers, given(3, 7))
-
-
-def test_weights_of_a_product_with_a_bias_learn_and_keep_their_shape() -> None:
-    w, bias = normal(7, 5), normal(5)
-    nodes = [b.node("MatMul", ["x", "w"], ["h"]), b.node("Add", ["h", "b"], ["y"])]
-    tensors = [b.tensor("w", w), b.tensor("b", bias)]
-    module = load(b.model(b.graph(nodes, [b.value("x", ["n", 7])], [b.value("y")], tensors), opset=17)).requires_grad_()
-    x = given(3, 7)
-    for _ in range(3):  # the third run is fused
-        module.zero_grad()
-        (module(x) ** 2).sum().backward()
-    parameters = dict(module.named_parameters())
-    y = x.numpy() @ w + bias
-    np.testing.assert_allclose(parameters["w"].grad.numpy(), 2 * x.numpy().T @ y, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(parameters["b"].grad.numpy(), 2 * y.sum(0), rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(module.state_dict()["w"].numpy(), w)
 
 
 def test_what_is_added_to_channels_becomes_the_bias_of_a_convolution() -> None:
