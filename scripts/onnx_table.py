@@ -57,7 +57,7 @@ onnx.export(module, [x], "model.onnx")                  # any module of pyapp, f
 - **Speed** on one thread: in Chromium on an AMD EPYC with AVX2 (`python -m bench --only chromium/onnx`), MiniLM-L6
   takes 0.70 of onnxruntime-web's time (1.31), Whisper tiny's encoder 0.64, ResNet-50 0.73, MobileNet v2 0.70. Natively
   on an AMD EPYC with AVX-512 (`--only native/onnx`), beside onnxruntime: a token of a 135M decoder with weights of 4
-  bits 0.97, MiniLM-L6 0.98, Whisper tiny's encoder 0.97, ResNet-50 0.99, MobileNet v2 0.97. Where both use AVX2 alone
+  bits 0.94, MiniLM-L6 0.98, Whisper tiny's encoder 0.96, ResNet-50 0.99, MobileNet v2 0.98. Where both use AVX2 alone
   on the same processor: 0.67, 1.03, 0.99, 1.00 and 0.99 in this order.
 - `ImageDecoder` needs Pillow.
 
