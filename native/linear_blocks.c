@@ -13,9 +13,10 @@
 #include "decode_blocks.h"
 #include "dot_u7.h"
 
-enum { MOST_STREAMS = 3, ROWS_EACH = 96 /* each worker that shares rows decodes all weights */ };
-/* STREAM_BLOCKS: as many activations as are ready at once, of longer rows than models have: where bands are streamed in
- * pieces, memory waits at the beginning of each. */
+/* ROWS_EACH: workers share rows where each of them gets so many. Each then decodes all weights. */
+enum { MOST_STREAMS = 3, ROWS_EACH = 96 };
+/* STREAM_BLOCKS: how many blocks of activations are prepared at once. Most models have shorter rows, so their bands are
+ * streamed whole: each piece of a band would begin with a wait for memory. */
 enum { STREAM_BLOCKS = 512, GROUP_BYTES = 512 << 10 };
 #if defined(__wasm__)
 enum { DOT_ROWS = 1 };

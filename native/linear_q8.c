@@ -19,14 +19,16 @@ enum { HAS_THREE = 0, ONE_OF_SCALES = 1 };
 #else
 enum { HAS_THREE = 1, ONE_OF_SCALES = 0 };
 #endif
-/* LAST_BANDS: as many are multiplied for one that is left over; where code is downloaded, by the code for several.
- * ROWS_EACH: each worker that shares rows reads all weights, and bands prepare all rows. */
+/* LAST_BANDS: a band that is left over is multiplied as so many. The page then needs no code for a single band.
+ * ROWS_EACH: workers share rows where each of them gets so many. Each then reads all weights; where workers share bands,
+ * each prepares all rows. */
 #if defined(__wasm__)
 enum { GROUP_BYTES = 512 << 10, LAST_BANDS = VECTOR_BANDS, ROWS_EACH = 8 };
 #else
 enum { GROUP_BYTES = 256 << 10, LAST_BANDS = 1, ROWS_EACH = 64 }; /* GROUP_BYTES beside the group that is fetched */
 #endif
-/* Blocks for which x is prepared at once. Bands are streamed whole to a single row: memory waits where a stream begins. */
+/* How many blocks of each row are prepared at once, and of a single row: more, because each stream of weights begins with
+ * a wait for memory. */
 enum { TILE_BLOCKS = 128, VECTOR_BLOCKS = TILE_ROWS * TILE_BLOCKS };
 enum { MOST_BANDS = FEW_BANDS > VECTOR_BANDS ? FEW_BANDS : VECTOR_BANDS, STRIPES = MOST_BANDS / STRIPE_BANDS };
 
@@ -129,7 +131,7 @@ INLINE void multiply_row(const task *t, const tile_input *in, const int half_sca
 {
     const dot_way way = {two, t->way.flip, t->way.start};
     const int64_t all = in->last_band - in->band, far = all / VECTOR_BANDS, left = all % VECTOR_BANDS;
-    const int same = (int)LAST_BANDS == (int)VECTOR_BANDS; /* the code for those that are left over */
+    const int same = (int)LAST_BANDS == (int)VECTOR_BANDS; /* bands that are left over run the same code */
     for (int64_t i = 0; i < far + (same ? left : 0); i++) {
         const int alone = same && i >= far;
         multiply_streams(t, in, alone ? in->last_band - left + i - far : in->band + i, alone ? 0 : far, VECTOR_BANDS,
