@@ -7,10 +7,10 @@
     python deploy/simulate.py page dist                      # the built page: bytes of a visit, what a CDN sees
 
 A replica is simulated turn by turn, as pyapp/serve/scheduler.py works: a turn is one pass of prompts and one step of
-all texts that are being written. Only the times of a pass and of a step of so many rows are measured, without the time
-for which the server's thread waited for a processor. `check` measures that time too while the servers run, and gives it
-to the simulated ones, so that other programs of the machine do not count as errors of the model. The events are
-simpy's. Of more than CELL replicas a cell is simulated, with its share of the users.
+all texts that are being written. Only the times of passes and of steps are measured: servers tell them in their log
+(`pyapp -v serve`), in seconds on a processor. `check` also measures how long the servers' threads waited for one, and
+gives that to the simulated ones, so that other programs of the machine do not count as errors of the model. The events
+are simpy's. Of more than CELL replicas a cell is simulated, with its share of the users.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import simpy
 
 PASS = 128  # tokens of prompts that are read in one pass
@@ -42,14 +43,14 @@ LEAST = 16  # of a prompt that is not read to its end there
 TICK = 0.05  # seconds for which one share of a processor holds
 CELL = 24  # replicas that are simulated
 ROOT = Path(__file__).resolve().parents[1]
-ROWS = (1, 2, 4, 8, 16)  # texts at once whose steps are timed
+ROWS = (1, 2, 4, 8, 16)  # texts at once while turns are timed
 
 
 @dataclass(frozen=True)
 class Service:
-    """What was measured of a replica: seconds of a pass of `PASS` tokens, of a step by its number of rows, and of what
-    a request costs besides (HTTP, tokens, the first look at the model). `row`: of a row of a step that runs in one pass
-    with prompts; None: they take their time one after the other.
+    """What was measured of a replica: seconds of `PASS` tokens of prompts, of a step by its number of rows, and of what
+    a request costs the thread that computes besides. `row`: of a row of a step that runs in one pass with prompts;
+    None: they take their time one after the other. `begin`: of a pass, whatever it reads.
     """
 
     prompt_pass: float
@@ -57,13 +58,16 @@ class Service:
     request: float = 0.0
     rows: int = 16
     row: float | None = None
+    begin: float = 0.0
 
     def turn(self, tokens: int, rows: int) -> float:
         """Seconds of a turn that reads so many tokens of prompts beside a step of so many rows."""
         own = self.step(rows) if rows else 0.0
-        if tokens and self.row is not None:
+        if not tokens:
+            return own
+        if self.row is not None:
             own = min(own, self.row * rows)
-        return self.prompt_pass * tokens / PASS + own
+        return self.begin + self.prompt_pass * tokens / PASS + own
 
     def step(self, rows: int) -> float:
         """Seconds of a step of so many rows: between two measured numbers on the line through them."""
@@ -479,12 +483,24 @@ def lost_rack(
 # -- the real server
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What a server's log tells of a turn: tokens of prompts that it read, texts that it wrote a token of, and seconds
+    on a processor of the thread that computes.
+    """
+
+    tokens: int
+    rows: int
+    seconds: float
+
+
 class Server:
     """A server in a process of its own, on one thread."""
 
     def __init__(self, model: str, *arguments: str) -> None:
         environment = os.environ | {"PYAPP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "pyapp", "serve", model, "--port", "0", *arguments]
+        command = [sys.executable, "-m", "pyapp", "-v", "serve", model, "--port", "0", *arguments]
+        self.turns: list[Turn] = []  # that have ended so far
         self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, cwd=ROOT)
         self.port, ready = 0, False
         assert self.process.stderr is not None
@@ -497,7 +513,13 @@ class Server:
                 break
         else:
             raise RuntimeError(f"the server of {model} did not start")
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
+        threading.Thread(target=self._read_log, args=(self.process.stderr,), daemon=True).start()
+
+    def _read_log(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            told = json.loads(line) if line.startswith("{") else {}
+            if told.get("event") == "turn":
+                self.turns.append(Turn(told["prompt_tokens"], told["texts"], told["processor_seconds"]))
 
     def ask(self, prompt: str, output: int) -> tuple[int, float]:
         """Writes so many tokens; the number of the prompt's tokens, and seconds."""
@@ -599,49 +621,42 @@ def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
     return found
 
 
-def timed(made: Sequence[Server], length: int = 60, output: int = 96, tries: int = 5) -> Service:
-    """The service times of servers that work at the same time on this machine, without those of waiting for a
-    processor. In rounds, of which the medians count: the machine's neighbours change. `length`: words of the prompts
-    that tell the time of a pass, which grows with them.
+def fitted(turns: Sequence[Turn]) -> Service:
+    """The service times by which turns take, in the mean, as long as they did: of steps by their number of rows; of
+    passes by least squares. ValueError if there are no steps or no passes of different lengths.
     """
-    seeds = iter(random.SystemRandom().sample(range(10**9), 10**4))
-
-    def together(rows: int, tokens: int, count: int) -> tuple[float, float]:
-        """(tokens of the prompts, seconds) of so many requests at once to each server."""
-        texts = [(server, words(count, next(seeds))) for server in made for _ in range(rows)]
-        begin, before = time.perf_counter(), [server.on_processor()[1] for server in made]
-        found = at_once([partial(server.ask, text, tokens) for server, text in texts])
-        waited = statistics.mean(server.on_processor()[1] - old for server, old in zip(made, before, strict=True))
-        return statistics.mean(tokens for tokens, _ in found), time.perf_counter() - begin - waited
-
-    kinds = [(1, 1, 4), (1, 1, length), *((rows, tokens, 4) for rows in ROWS for tokens in (output // 4, output))]
-    together(2, 8, 4)
-    rounds = [[together(*kind) for kind in kinds] for _ in range(tries)]
-    found = {
-        kind: (statistics.median(tokens for tokens, _ in column), statistics.median(seconds for _, seconds in column))
-        for kind, column in zip(kinds, zip(*rounds, strict=True), strict=True)
-    }
-    (few, short), (many, long) = (found[kind] for kind in kinds[:2])
-    per_token = max(long - short, 1e-6) / (many - few)
-    request = max(short - per_token * few, 0.0)
-    written = output - output // 4
-    steps = [(rows, max(found[rows, output, 4][1] - found[rows, output // 4, 4][1], 1e-6) / written) for rows in ROWS]
-    return Service(per_token * PASS, tuple(steps), request, max(ROWS), steps[-1][1] / steps[-1][0])
+    by_rows: dict[int, list[float]] = {}
+    for turn in turns:
+        if not turn.tokens and turn.rows:
+            by_rows.setdefault(turn.rows, []).append(turn.seconds)
+    passes = [turn for turn in turns if turn.tokens]
+    if not by_rows or len({turn.tokens for turn in passes}) < 2:
+        raise ValueError("service times need steps, and passes of different lengths")
+    steps = tuple(sorted((rows, statistics.mean(seconds)) for rows, seconds in by_rows.items()))
+    known = np.array([[1.0, turn.tokens, turn.rows] for turn in passes])
+    begin, token, row = (max(float(n), 0.0) for n in np.linalg.lstsq(known, [turn.seconds for turn in passes])[0])
+    return Service(token * PASS, steps, 0.0, max(by_rows), row, begin)
 
 
-def between(first: Service, second: Service) -> Service:
-    """The means of two measurements."""
-    steps = tuple((rows, (a + b) / 2) for (rows, a), (_, b) in zip(first.steps, second.steps, strict=True))
-    row = None if first.row is None or second.row is None else (first.row + second.row) / 2
-    return Service(
-        (first.prompt_pass + second.prompt_pass) / 2, steps, (first.request + second.request) / 2, first.rows, row
-    )
+def measured(made: Sequence[Server], length: int = 60, output: int = 96) -> Service:
+    """The service times of servers that write texts of different lengths in different company. `length`: words of the
+    prompts in the mean; `output`: tokens of the answers. A pass and a step take longer the longer their texts are.
+    """
+    chance = random.SystemRandom()
+
+    def ask(server: Server) -> None:
+        for _ in range(2):
+            server.ask(words(chance.randint(4, 2 * length - 4), chance.randrange(10**9)), chance.randint(1, 2 * output))
+
+    for rows in ROWS:
+        at_once([partial(ask, server) for server in made for _ in range(rows)])
+    return fitted([turn for server in made for turn in server.turns])
 
 
 def measure(model: str, count: int = 2) -> Service:
     """The service times of a replica while so many replicas work at the same time on this machine."""
     with servers(model, count, "--parallel", str(max(ROWS))) as made:
-        return timed(made)
+        return measured(made)
 
 
 @dataclass(frozen=True)
@@ -658,17 +673,17 @@ class Compared:
 
 
 def check(
-    model: str, count: int = 2, seconds: float = 40.0, load: float = 0.66, seed: int = 3
+    model: str, count: int = 2, seconds: float = 90.0, load: float = 0.66, seed: int = 3
 ) -> list[Compared]:  # fmt: skip
     """Real servers under load and the same load in the simulation: requests at random times, one replica after another,
     at a share `load` of what the replicas can do with a processor each; then as many as they take. The service times
-    are measured before and after, since a machine with neighbours is not always as fast.
+    are those of the servers' turns before, while and after, since a machine with neighbours is not always as fast.
     """
     output, length = 48, 20
     with servers(model, count, "--parallel", str(max(ROWS))) as made:
-        service = timed(made, length)
+        service = measured(made, length, output)
         prompt, _ = made[0].ask(words(length, 10**6), 1)
-        alone = service.request + service.prompt_pass * prompt / PASS + (output - 1) * service.step(8) / 8
+        alone = service.turn(prompt, 0) + (output - 1) * service.step(8) / 8
         rate = count * load / alone
         chance = random.Random(seed)
         times, now = [], 0.0
@@ -683,15 +698,17 @@ def check(
                 time.sleep(max(begin + times[i] - time.perf_counter(), 0))
                 return made[i % count].ask(words(length, 2 * 10**6 + i), output)[1]
 
-            real = at_once([lambda i=i: at(i) for i in range(len(times))])
+            real = at_once([partial(at, i) for i in range(len(times))])
+
+        def go_on(i: int) -> None:
+            for n in range(each):
+                made[i % count].ask(words(length, 10**7 + 100 * i + n), output)
+
         with Watch(made) as when_full:
             started = time.perf_counter()
-            at_once(
-                [lambda i=i: [made[i % count].ask(words(length, 10**7 + 100 * i + n), output) for n in range(each)]
-                 for i in range(clients)]
-            )  # fmt: skip
+            at_once([partial(go_on, i) for i in range(clients)])
             saturated = clients * each * output / (time.perf_counter() - started)
-        service = between(service, timed(made, length))
+        service = measured(made, length, output)
 
     def arrivals(env: simpy.Environment, submit: Callable[[Job], None]) -> Iterator[Any]:
         for i, moment in enumerate(times):
@@ -788,7 +805,7 @@ def read_service(path: str) -> Service:
     """The service times of a file that `measure` has written."""
     found = json.loads(Path(path).read_text())
     return Service(found["prompt_pass"], tuple((int(n), float(t)) for n, t in found["steps"]), found["request"],
-                   found["rows"], found.get("row"))  # fmt: skip
+                   found["rows"], found.get("row"), found.get("begin", 0.0))  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -802,7 +819,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_argument("--price", type=float, default=0.04, help="of a replica's hour (default: 0.04)")
         command.add_argument("--first", type=float, default=1.0, help="seconds to the first token, for 99 of 100")
         command.add_argument("--users", type=int, nargs="+", default=[10**3, 10**4, 10**5, 10**6])
-        command.add_argument("--seconds", type=float, default=40.0)
+        command.add_argument("--seconds", type=float, default=90.0)
         command.add_argument("--load", type=float, default=0.66, help="of what the replicas can do (default: 0.66)")
     given = parser.parse_args(arguments)
     if given.command == "page":

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.text.chat_model import write_chat_model
+
 pytestmark = pytest.mark.native_only
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 
@@ -153,6 +155,39 @@ def test_a_thread_that_works_is_seen_with_its_share(sim: Any) -> None:
     late = found.values[10:]
     assert len(late) > 10 and sum(late) / len(late) < 0.8  # less where others want it too
     assert server.on_processor() == (0.0, 0.0)  # it has ended
+
+
+def test_service_times_of_turns(sim: Any) -> None:
+    """Turns of a replica with known service times give these back; too few turns are refused."""
+    known = sim.Service(0.064, ((1, 0.01), (2, 0.012), (4, 0.015)), 0.0, 4, row=0.002, begin=0.003)
+    shapes = [(0, 1), (0, 2), (0, 4), (0, 2), (128, 0), (128, 3), (40, 1), (7, 2)]
+    turns = [
+        sim.Turn(tokens, rows, known.begin + known.prompt_pass * tokens / 128 + known.row * rows if tokens else seconds)
+        for tokens, rows in shapes
+        for seconds in [known.step(rows) * more for more in (1.1, 0.9)]  # their mean counts
+    ]
+    found = sim.fitted(turns)
+    assert found.rows == 4 and found.request == 0
+    assert dict(found.steps) == pytest.approx(dict(known.steps))
+    for name in ("prompt_pass", "row", "begin"):
+        assert getattr(found, name) == pytest.approx(getattr(known, name)), name
+    assert found.turn(64, 2) == pytest.approx(0.003 + 0.032 + 0.004)
+    for few in ([], turns[:6], [sim.Turn(128, 0, 1.0)] * 3 + turns[:1]):
+        with pytest.raises(ValueError, match="passes of different lengths"):
+            sim.fitted(few)
+
+
+def test_a_real_server_tells_its_turns(sim: Any, tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn")
+    write_chat_model(tmp_path / "model", dim=32)
+    with sim.servers(str(tmp_path / "model"), 1) as (server,):
+        count, seconds = server.ask("hello there", 5)
+        deadline = time.monotonic() + 20
+        while sum(turn.rows for turn in server.turns) < 4 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert sum(turn.tokens for turn in server.turns) == count
+    assert [turn.rows for turn in server.turns if turn.rows] == [1] * 4  # the pass gave the first of five tokens
+    assert 0 < sum(turn.seconds for turn in server.turns) < seconds
 
 
 def test_routing_by_prefix_and_a_lost_rack(sim: Any) -> None:

@@ -229,14 +229,25 @@ class Scheduler:
         self._wait(Writing(text))
 
     def turn(self) -> bool:
-        """One pass of prompts and one step of the texts that are being written. Whether there is more to do."""
+        """One pass of prompts and one step of the texts that are being written. Whether there is more to do. At the
+        level DEBUG the log tells how long it took.
+        """
+        logged = log.isEnabledFor(logging.DEBUG)
+        began, worked = (time.perf_counter(), time.thread_time()) if logged else (0.0, 0.0)
         self._drop_cancelled()
         self._admit()
         pieces = self._pieces()
+        read = sum(count for _, count in pieces)
         if pieces and (not self.rows_alike or pieces[0][0].scoring):
             self._read_alone(*pieces[0])
             pieces = []
+        texts = len(self._decoding)
         self._step(pieces)
+        if logged:
+            seconds, on_processor = time.perf_counter() - began, time.thread_time() - worked
+            log.debug("turn", extra={"fields": {
+                "prompt_tokens": read, "texts": texts, "seconds": seconds, "processor_seconds": on_processor,
+            }})  # fmt: skip
         return bool(self.waiting or self._running)
 
     def fail(self, error: Exception) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from pathlib import Path
 from typing import Any
 from weakref import ref
@@ -105,6 +106,20 @@ def test_greedy_texts_are_those_of_generate(loaded: Any) -> None:
         options = SamplingOptions(temperature=0, max_new_tokens=12, stop_tokens=(257,))
         events = list(generate(Session(loaded.model, 400), loaded.tokenizer, prompt, options))
         assert [id for id, _ in client.scored] == [event.id for event in events if isinstance(event, Token)]
+
+
+def test_the_log_tells_of_turns(loaded: Any, caplog: pytest.LogCaptureFixture) -> None:
+    scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=4, context=400)
+    run(scheduler, Client(loaded, "the cat sat"))
+    assert not caplog.records
+    clients = [Client(loaded, prompt) for prompt in PROMPTS[:4]]
+    with caplog.at_level(logging.DEBUG, "pyapp.serve"):
+        run(scheduler, *clients)
+    turns = [record.fields for record in caplog.records if record.getMessage() == "turn"]  # type: ignore[attr-defined]
+    reused = scheduler.reused_tokens
+    assert sum(turn["prompt_tokens"] for turn in turns) == sum(len(client.text.ids) for client in clients) - reused
+    assert sum(turn["texts"] for turn in turns) == sum(len(client.scored) - 1 for client in clients)
+    assert all(0 < turn["processor_seconds"] and 0 < turn["seconds"] < 60 for turn in turns)
 
 
 def test_texts_join_and_leave_between_steps(loaded: Any) -> None:
