@@ -93,7 +93,7 @@ INLINE void pack_block(uint8_t *to, const uint8_t *from, const band_type t, cons
         memcpy(to + HALF_SCALES + 2 * row, from + layout->minimum, 2);
     for (int run = 0; run < (t.large ? MOST_VALUES / BLOCK : 1); run++) {
         uint8_t *at = to + band_run(t, run) + row;
-        if (t.halves && !t.minimums && !t.nibbles) /* q3_K: six bits */
+        if (t.halves && t.one_bit) /* q3_K: six bits */
             for (int j = 2 * run; j < 2 * run + 2; j++)
                 at[j % 2 * BAND] =
                     (uint8_t)(((own[j % 8] >> j / 8 * 4 & 15) | (own[8 + j % 4] >> j / 4 * 2 & 3) << 4) - 32);
@@ -130,7 +130,7 @@ BAND_FUNCTION void unpack_block(uint8_t *to, const uint8_t *from, const band_typ
         memcpy(to + layout->minimum, from + HALF_SCALES + 2 * row, 2);
     for (int run = 0; run < (t.large ? MOST_VALUES / BLOCK : 1); run++) {
         const uint8_t *at = from + band_run(t, run) + row;
-        if (t.halves && !t.minimums && !t.nibbles)
+        if (t.halves && t.one_bit)
             for (int j = 2 * run; j < 2 * run + 2; j++) {
                 const int six = at[j % 2 * BAND] + 32;
                 own[j % 8] |= (uint8_t)((six & 15) << j / 8 * 4);

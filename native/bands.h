@@ -26,43 +26,47 @@ typedef struct PACKED q8_group_band {
  * step s, s = 2 u + i:
  *   nibbles   [4][BAND][4]  low: step s, high: step s + 4
  *   two_bits  [2][BAND][4]  [u], from the lowest bits: steps 2 u, 2 u + 4, 2 u + 1, 2 u + 5
- *   one_bit   [BAND][4]     bit s: step s */
+ *   one_bit   [BAND][4]     bit s: step s
+ * Six bits (of q6_K) lie in one plane, which takes fewest operations to take apart:
+ *   six_bits  [3][2][BAND][4]  the low bits of [v][i]: steps i, i + 4, i + 2; the two above, from the highest: step i + 6
+ */
 typedef struct band_type {
-    int large, minimums, halves, nibbles, two_bits, one_bit;
+    int large, minimums, halves, nibbles, two_bits, one_bit, six_bits;
 } band_type;
 
 #define BAND_TYPES(TYPE)                                                                                               \
-    TYPE(q4_0, Q4_0, 0, 0, 0, 1, 0, 0)                                                                                 \
-    TYPE(q4_1, Q4_1, 0, 1, 0, 1, 0, 0)                                                                                 \
-    TYPE(q5_0, Q5_0, 0, 0, 0, 1, 0, 1)                                                                                 \
-    TYPE(q5_1, Q5_1, 0, 1, 0, 1, 0, 1)                                                                                 \
-    TYPE(q2_K, Q2_K, 1, 1, 1, 0, 1, 0)                                                                                 \
-    TYPE(q3_K, Q3_K, 1, 0, 1, 0, 1, 1)                                                                                 \
-    TYPE(q4_K, Q4_K, 1, 1, 0, 1, 0, 0)                                                                                 \
-    TYPE(q5_K, Q5_K, 1, 1, 0, 1, 0, 1)                                                                                 \
-    TYPE(q6_K, Q6_K, 1, 0, 1, 1, 1, 0)
+    TYPE(q4_0, Q4_0, 0, 0, 0, 1, 0, 0, 0)                                                                              \
+    TYPE(q4_1, Q4_1, 0, 1, 0, 1, 0, 0, 0)                                                                              \
+    TYPE(q5_0, Q5_0, 0, 0, 0, 1, 0, 1, 0)                                                                              \
+    TYPE(q5_1, Q5_1, 0, 1, 0, 1, 0, 1, 0)                                                                              \
+    TYPE(q2_K, Q2_K, 1, 1, 1, 0, 1, 0, 0)                                                                              \
+    TYPE(q3_K, Q3_K, 1, 0, 1, 0, 1, 1, 0)                                                                              \
+    TYPE(q4_K, Q4_K, 1, 1, 0, 1, 0, 0, 0)                                                                              \
+    TYPE(q5_K, Q5_K, 1, 1, 0, 1, 0, 1, 0)                                                                              \
+    TYPE(q6_K, Q6_K, 1, 0, 1, 0, 0, 0, 1)
 
-enum { NIBBLES = BAND * 16, TWO_BITS = BAND * 8, ONE_BIT = BAND * 4, HALF_SCALES = BAND * 2, RUN_SCALES = BAND * 2 };
-#define RUN_BYTES(large, nibbles, two_bits, one_bit)                                                                   \
-    ((large) * RUN_SCALES + (nibbles) * NIBBLES + (two_bits) * TWO_BITS + (one_bit) * ONE_BIT)
-#define BAND_BLOCK_BYTES(large, minimums, nibbles, two_bits, one_bit)                                                  \
+enum { NIBBLES = BAND * 16, TWO_BITS = BAND * 8, ONE_BIT = BAND * 4, SIX_BITS = BAND * 24 };
+enum { HALF_SCALES = BAND * 2, RUN_SCALES = BAND * 2 };
+#define RUN_BYTES(large, nibbles, two_bits, one_bit, six_bits)                                                         \
+    ((large) * RUN_SCALES + (nibbles) * NIBBLES + (two_bits) * TWO_BITS + (one_bit) * ONE_BIT + (six_bits) * SIX_BITS)
+#define BAND_BLOCK_BYTES(large, minimums, nibbles, two_bits, one_bit, six_bits)                                        \
     ((1 + (minimums)) * HALF_SCALES +                                                                                  \
-     ((large) ? MOST_VALUES / BLOCK : 1) * RUN_BYTES(large, nibbles, two_bits, one_bit))
-#define NAME_BYTES(name, code, large, minimums, halves, nibbles, two_bits, one_bit)                                    \
-    name##_bytes = BAND_BLOCK_BYTES(large, minimums, nibbles, two_bits, one_bit),
+     ((large) ? MOST_VALUES / BLOCK : 1) * RUN_BYTES(large, nibbles, two_bits, one_bit, six_bits))
+#define NAME_BYTES(name, code, large, minimums, halves, nibbles, two_bits, one_bit, six_bits)                          \
+    name##_bytes = BAND_BLOCK_BYTES(large, minimums, nibbles, two_bits, one_bit, six_bits),
 enum { BAND_TYPES(NAME_BYTES) q8_0_bytes = sizeof(q8_0_band), q8_group_bytes = sizeof(q8_group_band) };
 #define CHECK_BYTES(type, nbytes) _Static_assert(type##_bytes == nbytes, "kernels.h and bands.h differ");
 BANDED(CHECK_BYTES)
 
 INLINE band_type band_type_of(int64_t code)
 {
-#define CASE_OF(name, code, large, minimums, halves, nibbles, two_bits, one_bit)                                       \
+#define CASE_OF(name, code, large, minimums, halves, nibbles, two_bits, one_bit, six_bits)                             \
     case code:                                                                                                         \
-        return LITERAL(band_type){large, minimums, halves, nibbles, two_bits, one_bit};
+        return LITERAL(band_type){large, minimums, halves, nibbles, two_bits, one_bit, six_bits};
     switch (code) {
         BAND_TYPES(CASE_OF)
     default:
-        return LITERAL(band_type){0, 0, 0, 0, 0, 0};
+        return LITERAL(band_type){0, 0, 0, 0, 0, 0, 0};
     }
 #undef CASE_OF
 }
@@ -71,13 +75,15 @@ INLINE band_type band_type_of(int64_t code)
 INLINE int64_t band_bytes(int64_t code)
 {
     const band_type t = band_type_of(code);
-    return t.nibbles + t.two_bits ? BAND_BLOCK_BYTES(t.large, t.minimums, t.nibbles, t.two_bits, t.one_bit) : 0;
+    return t.nibbles + t.two_bits + t.six_bits
+               ? BAND_BLOCK_BYTES(t.large, t.minimums, t.nibbles, t.two_bits, t.one_bit, t.six_bits)
+               : 0;
 }
 
 /* Where run `run` of a block begins: its scales, or where a block is one run its numbers; and the numbers. */
 INLINE int64_t band_run(const band_type t, int run)
 {
-    return (1 + t.minimums) * HALF_SCALES + run * RUN_BYTES(t.large, t.nibbles, t.two_bits, t.one_bit);
+    return (1 + t.minimums) * HALF_SCALES + run * RUN_BYTES(t.large, t.nibbles, t.two_bits, t.one_bit, t.six_bits);
 }
 INLINE int64_t band_numbers(const band_type t, int run) { return band_run(t, run) + t.large * RUN_SCALES; }
 
@@ -98,6 +104,12 @@ INLINE four_and_four band_step(const uint8_t *at, const band_type t, int s)
 {
     const int first = 4 * t.nibbles, second = first + 2 * t.two_bits; /* the lowest bits of the planes after nibbles */
     four_and_four n = {0, 0};
+    if (t.six_bits) {
+        const uint8_t *const own = at + s % 2 * BAND * 4;
+        const uint32_t a = four_bytes(own), b = four_bytes(own + SIX_BITS / 3), c = four_bytes(own + SIX_BITS / 3 * 2);
+        const uint32_t above = (a >> 2 & 48 * EACH_BYTE) | (b >> 4 & 12 * EACH_BYTE) | (c >> 6 & 3 * EACH_BYTE);
+        n.low = (s < 2 ? a : c) & 63 * EACH_BYTE, n.high = s < 2 ? b & 63 * EACH_BYTE : above;
+    }
     if (t.nibbles) {
         const uint32_t both = four_bytes(at + s * BAND * 4);
         n.low = both & 15 * EACH_BYTE, n.high = both >> 4 & 15 * EACH_BYTE;
@@ -124,6 +136,12 @@ INLINE void add_four_bytes(uint8_t *to, uint32_t bits)
 /* The way back, into zeros. */
 INLINE void put_band_step(uint8_t *at, const band_type t, int s, four_and_four n)
 {
+    if (t.six_bits) {
+        uint8_t *const own = at + s % 2 * BAND * 4;
+        add_four_bytes(own, s < 2 ? n.low : (n.high & 48 * EACH_BYTE) << 2);
+        add_four_bytes(own + SIX_BITS / 3, s < 2 ? n.high : (n.high & 12 * EACH_BYTE) << 4);
+        add_four_bytes(own + SIX_BITS / 3 * 2, s < 2 ? 0 : n.low | (n.high & 3 * EACH_BYTE) << 6);
+    }
     if (t.nibbles) {
         const uint32_t both = (n.low & 15 * EACH_BYTE) | (n.high & 15 * EACH_BYTE) << 4;
         memcpy(at + s * BAND * 4, &both, 4);

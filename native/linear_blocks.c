@@ -86,22 +86,30 @@ INLINE part_bits moved(part_bits n, const int from, const uint32_t mask, const i
     return (n >> from & mask) << to;
 }
 
-/* 4 columns of rows from the planes of a run: step s into `low`, step s + 4 into `high`. */
-INLINE void load_numbers(part_bits *low, part_bits *high, const uint8_t *run, const band_type t, const int s,
-                         const int p)
+/* 4 columns of rows from the planes of a run: step s = 2 u + i into `low`, step s + 4 into `high`. */
+INLINE void load_numbers(part_bits *low, part_bits *high, const uint8_t *run, const band_type t, const int u,
+                         const int i, const int p)
 {
     const uint8_t *at = run + p * PART_BYTES;
+    const int s = 2 * u + i;
     const int first = 4 * t.nibbles, second = first + 2 * t.two_bits; /* the lowest bits of the planes after nibbles */
     *low = *high = (part_bits){0};
+    if (t.six_bits) {
+        const uint8_t *own = at + i * BAND * 4;
+        const part_bits a = bits_load(own), b = bits_load(own + SIX_BITS / 3), c = bits_load(own + SIX_BITS / 3 * 2);
+        *low = (u ? c : a) & 63 * EACH_BYTE;
+        *high = u ? moved(a, 6, 3 * EACH_BYTE, 4) | moved(b, 6, 3 * EACH_BYTE, 2) | moved(c, 6, 3 * EACH_BYTE, 0)
+                  : b & 63 * EACH_BYTE;
+    }
     if (t.nibbles) {
         const part_bits both = bits_load(at + s * BAND * 4);
         *low = low_nibbles(both), *high = high_nibbles(both);
         at += NIBBLES;
     }
     if (t.two_bits) {
-        const part_bits four = bits_load(at + s / 2 * BAND * 4);
-        *low |= moved(four, s % 2 * 4, 3 * EACH_BYTE, first);
-        *high |= moved(four, s % 2 * 4 + 2, 3 * EACH_BYTE, first);
+        const part_bits four = bits_load(at + u * BAND * 4);
+        *low |= moved(four, 4 * i, 3 * EACH_BYTE, first);
+        *high |= moved(four, 4 * i + 2, 3 * EACH_BYTE, first);
         at += TWO_BITS;
     }
     if (t.one_bit) {
@@ -116,6 +124,12 @@ INLINE void load_two_steps(u7_two *low, u7_two *high, const uint8_t *at, const b
 {
     const int first = 4 * t.nibbles, second = first + 2 * t.two_bits;
     *low = *high = (u7_two){0};
+    if (t.six_bits) {
+        const u7_two a = u7_two_load(at), b = u7_two_load(at + SIX_BITS / 3), c = u7_two_load(at + SIX_BITS / 3 * 2);
+        *low = (u ? c : a) & 63 * EACH_BYTE;
+        *high =
+            u ? (a >> 2 & 48 * EACH_BYTE) | (b >> 4 & 12 * EACH_BYTE) | (c >> 6 & 3 * EACH_BYTE) : b & 63 * EACH_BYTE;
+    }
     if (t.nibbles) {
         const u7_two both = u7_two_load(at + 2 * u * BAND * 4);
         *low = both & 15 * EACH_BYTE, *high = both >> 4 & 15 * EACH_BYTE;
@@ -162,16 +176,17 @@ INLINE void add_run(run_sums *s, const uint8_t *w, int64_t stride, const ready *
         s->low[b][p] = u7_start(x->start[0]);
         s->high[b][p] = u7_start(x->start[1]);
     }
-    UNROLL_SAFE for (int u = 0; u < 2; u++) UNROLL for (int i = 0; i < 2; i++)
+    UNROLL_SAFE for (int outer = 0; outer < 2; outer++) UNROLL for (int inner = 0; inner < 2; inner++)
     {
+        const int u = t.six_bits ? inner : outer, i = t.six_bits ? outer : inner; /* what shares loads comes together */
         const u7_step first = u7_step_load(x, 2 * u + i), last = u7_step_load(x, 2 * u + i + 4);
         UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
         {
             const uint8_t *at = w + b * stride;
-            if (t.two_bits || t.one_bit) {
+            if (t.two_bits || t.one_bit || t.six_bits) {
                 u7_sums *end = t.halves ? &s->high[b][p] : &s->low[b][p];
                 part_bits low, high;
-                load_numbers(&low, &high, at, t, 2 * u + i, p);
+                load_numbers(&low, &high, at, t, u, i, p);
                 s->low[b][p] = u7_add(s->low[b][p], u7_part_of(low), first);
                 *end = u7_add(*end, u7_part_of(high), last);
             } else
@@ -188,25 +203,26 @@ typedef struct run_pairs {
     u7_pairs low[BANDS_AT_ONCE][PARTS], high[BANDS_AT_ONCE][PARTS];
 } run_pairs;
 
-/* Adds steps 2 u, 2 u + 1 and those 4 after them; or begins with these. */
-INLINE void add_pairs(run_pairs *to, const uint8_t *w, int64_t stride, const ready *x, const int u, const int begin,
+/* Adds half of a run's steps, those that share loads; or begins with these. */
+INLINE void add_pairs(run_pairs *to, const uint8_t *w, int64_t stride, const ready *x, const int half, const int begin,
                       const int bands, const band_type t)
 {
-    UNROLL for (int i = 0; i < 2; i++)
+    UNROLL for (int inner = 0; inner < 2; inner++)
     {
+        const int u = t.six_bits ? inner : half, i = t.six_bits ? half : inner;
         const u7_step first = u7_step_load(x, 2 * u + i), last = u7_step_load(x, 2 * u + i + 4);
         UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
         {
             u7_pairs *low = &to->low[b][p], *high = &to->high[b][p];
             part_bits low_bits, high_bits;
-            load_numbers(&low_bits, &high_bits, w + b * stride, t, 2 * u + i, p);
+            load_numbers(&low_bits, &high_bits, w + b * stride, t, u, i, p);
             const u7_pairs one = u7_pairs_of(u7_part_of(low_bits), first);
             const u7_pairs other = u7_pairs_of(u7_part_of(high_bits), last);
-            *low = begin && i == 0 ? one : u7_pairs_sum(*low, one);
+            *low = begin && inner == 0 ? one : u7_pairs_sum(*low, one);
             if (!t.halves)
                 *low = u7_pairs_sum(*low, other);
             else
-                *high = begin && i == 0 ? other : u7_pairs_sum(*high, other);
+                *high = begin && inner == 0 ? other : u7_pairs_sum(*high, other);
         }
     }
 }
@@ -225,7 +241,7 @@ INLINE void widen_pairs(run_sums *s, const run_pairs *from, const int bands, con
 INLINE void add_run_pairs(run_sums *s, const uint8_t *w, int64_t stride, const ready *x, const int bands,
                           const band_type t)
 {
-    const int bits = 4 * t.nibbles + 2 * t.two_bits + t.one_bit;
+    const int bits = 4 * t.nibbles + 2 * t.two_bits + t.one_bit + 6 * t.six_bits;
     run_pairs pairs;
     UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
     {
@@ -233,9 +249,9 @@ INLINE void add_run_pairs(run_sums *s, const uint8_t *w, int64_t stride, const r
         s->high[b][p] = u7_start(x->start[1]);
     }
     if (bits > 4)
-        UNROLL for (int u = 0; u < 2; u++)
+        UNROLL for (int half = 0; half < 2; half++)
         {
-            add_pairs(&pairs, w, stride, x, u, 1, bands, t);
+            add_pairs(&pairs, w, stride, x, half, 1, bands, t);
             widen_pairs(s, &pairs, bands, t);
         }
     else {
@@ -640,7 +656,7 @@ INLINE void unpack_tile_of(tile_block *to, const task *t, int64_t band, int plac
         UNROLL_HOST for (int s = 0; s < 4; s++) UNROLL for (int p = 0; p < PARTS; p++)
         {
             part_bits low, high;
-            load_numbers(&low, &high, numbers, kind, s, p);
+            load_numbers(&low, &high, numbers, kind, s / 2, s % 2, p);
             *(part_bits_unaligned *)(step_of(to, s, place) + p * PART_BYTES) = low;
             *(part_bits_unaligned *)(step_of(to, s + 4, place) + p * PART_BYTES) = high;
         }

@@ -79,10 +79,10 @@ template <int SCALE_BYTES> struct q8_source {
 
 /* As band_type_of, of a type that is known to the compiler. */
 template <int64_t TYPE> struct banded;
-#define BANDED_AS(name, code, large_, minimums_, halves_, nibbles_, two_bits_, one_bit_)                               \
+#define BANDED_AS(name, code, large_, minimums_, halves_, nibbles_, two_bits_, one_bit_, six_bits_)                    \
     template <> struct banded<code> {                                                                                  \
         static constexpr int large = large_, minimums = minimums_, halves = halves_, nibbles = nibbles_,               \
-                             two_bits = two_bits_, one_bit = one_bit_;                                                 \
+                             two_bits = two_bits_, one_bit = one_bit_, six_bits = six_bits_;                           \
     };
 BAND_TYPES(BANDED_AS)
 
@@ -97,7 +97,7 @@ template <int64_t TYPE> struct band_source {
 
     struct raw {
         uint32_t nibbles[type::nibbles ? CHUNK : 1], two_bits[type::two_bits ? CHUNK : 1],
-            one_bit[type::one_bit ? CHUNK : 1];
+            one_bit[type::one_bit ? CHUNK : 1], six_bits[type::six_bits ? CHUNK : 1][2];
         uint16_t scales[2], minimums[2];        /* of blocks */
         uint8_t own[2][PARTS_OF_RUN], least[2]; /* of runs, in large types */
     };
@@ -119,6 +119,11 @@ template <int64_t TYPE> struct band_source {
             at += type::two_bits * TWO_BITS;
             if (type::one_bit)
                 to.one_bit[i] = load_once((const uint32_t *)at);
+            if (type::six_bits) {
+                at += s % 2 * BAND * 4;
+                to.six_bits[i][0] = load_once((const uint32_t *)(at + s / 2 * (SIX_BITS / 3 * 2)));
+                to.six_bits[i][1] = s < 2 ? load_once((const uint32_t *)(at + SIX_BITS / 3)) : 0;
+            }
         }
 #pragma unroll
         for (int i = 0; i < 2; i++) {
@@ -142,6 +147,11 @@ template <int64_t TYPE> struct band_source {
     {
         const int s = LANE % 4, first = 4 * type::nibbles, second = first + 2 * type::two_bits;
         uint32_t low = 0, high = 0;
+        if (type::six_bits) {
+            const uint32_t own = from.six_bits[run][0], other = from.six_bits[run][1];
+            const uint32_t above = of_four((own >> 2 & 48 * EACH_BYTE) | (other >> 4 & 12 * EACH_BYTE), s % 2);
+            low = own & 63 * EACH_BYTE, high = s < 2 ? other & 63 * EACH_BYTE : above | (own >> 6 & 3 * EACH_BYTE);
+        }
         if (type::nibbles) {
             low = from.nibbles[run] & 15 * EACH_BYTE;
             high = from.nibbles[run] >> 4 & 15 * EACH_BYTE;

@@ -18,7 +18,7 @@ KINDS = tuple(BLOCK_TYPES)
 # Of the types that are packed: the bits of the planes that their numbers are cut into, the lowest first.
 PACKED = {
     "q4_0": (4,), "q4_1": (4,), "q5_0": (4, 1), "q5_1": (4, 1), "q2_K": (2,), "q3_K": (2, 1), "q4_K": (4,),
-    "q5_K": (4, 1), "q6_K": (4, 2),
+    "q5_K": (4, 1), "q6_K": (6,),
 }  # fmt: skip
 # Fields that hold scales in each struct; random bytes there would be NaN, infinite, or beyond all proportion.
 SCALES = ("d", "m", "sum")
@@ -59,6 +59,9 @@ def plane_of(numbers: np.ndarray, bits: int) -> np.ndarray:
     """A plane of bands.h: of (8 rows, 32 columns) of small numbers, so many bits each. A byte has numbers of steps s
     and s + 4, then those of the next step."""
     steps = (numbers & (1 << bits) - 1).reshape(8, 2, 4, 4).transpose(2, 1, 0, 3)  # s, s or s + 4, row, column
+    if bits == 6:  # steps 0, 1, 4, 5, 2, 3, and the bits of 6, 7 above them
+        above = steps[2:, 1] >> np.array([4, 2, 0])[:, None, None, None] & 3
+        return (np.stack([steps[:2, 0], steps[:2, 1], steps[2:, 0]]) | above << 6).astype(np.uint8).reshape(-1)
     each = 4 // bits  # steps in a byte
     if bits == 1:
         parts = steps.transpose(1, 0, 2, 3).reshape(1, 8, 8, 4)
