@@ -9,7 +9,7 @@
  */
 #include "vmath.h"
 
-enum { CHUNKS = 512 };
+enum { CHUNKS = 512, SEARCHED = 512 };
 
 typedef struct candidates {
     float *values; /* logits, later weights relative to the largest */
@@ -254,10 +254,12 @@ KERNEL(sample_f32)
     if (largest == -INFINITE) /* every token is ruled out */
         return KERNEL_BAD_ARGUMENT;
     if (temperature <= 0) {
-        int32_t place = 0;
+        int64_t place = 0; /* of the first such logit: only its block is searched one by one */
+        while (row_largest(logits + place, vocabulary - place < SEARCHED ? vocabulary - place : SEARCHED) != largest)
+            place += SEARCHED;
         while (logits[place] != largest)
             place++;
-        *token = place;
+        *token = (int32_t)place;
         return KERNEL_OK;
     }
     if (!(uniform[0] >= 0 && uniform[0] < 1))

@@ -141,6 +141,13 @@ def test_greedy_is_argmax_after_the_penalty(kernels: Kernels, temperature: float
     assert sample(kernels, -np.abs(logits) - 1, Options(temperature, penalty=1e-3), 0.0, [700]) == (OK, 700)
 
 
+@pytest.mark.parametrize("place", [0, 1, 511, 512, 513, 1023, 1024, 1300, 1536])
+def test_greedy_takes_the_first_of_the_largest(kernels: Kernels, place: int) -> None:
+    logits = normal(1537)
+    logits[place:] = np.where(np.arange(1537 - place) % 3, logits[place:], np.float32(9))
+    assert sample(kernels, logits, Options(temperature=0), np.nan) == (OK, place)  # the draw is not looked at
+
+
 def test_tiny_temperature_is_greedy(kernels: Kernels) -> None:
     logits = normal(333)
     assert sample(kernels, logits, Options(temperature=1e-30), 0.999) == (OK, int(logits.argmax()))

@@ -157,7 +157,8 @@ def start_sample(
         raise ValueError(f"sample: the buffers were made for {buffers.candidates.shape[0] // 2} of {vocabulary} logits")
     if history_count and (history is None or history.dtype is not _dtype.int32 or history.numel() < history_count):
         raise ValueError(f"sample: the history is {history_count} int32 ids, got {describe(history)}")
-    buffers.write_uniform(uniform)
+    if temperature > 0:  # else nothing is drawn
+        buffers.write_uniform(uniform)
     _sample(
         buffers.token, logits, buffers.uniform, buffers.candidates, history, history_count,
         temperature, top_k, top_p, min_p, typical, penalty,
