@@ -20,9 +20,11 @@ enum {
     MOST_CHUNKS = 6,
     CHUNK_WORK = 2000,   /* thousands of multiply-adds */
     SMALL_WORK = 2,      /* thousands of multiply-adds; fewer are done before another worker has claimed a chunk */
-    SPIN_ROUNDS = 30000, /* 15 to 30 microseconds */
-    WAITS = 30,          /* a worker that finishes no chunk for so many seconds is lost */
-    POOL_LOST = 255,     /* a status beside the KERNEL_* codes: this memory is not used again */
+    SPIN_ROUNDS = 30000, /* of the caller, which waits for chunks: 15 to 30 microseconds */
+    IDLE_ROUNDS =
+        200000,      /* of a helper: 0.1 to 0.2 ms, while Python prepares the next token; to wake one takes 50 us */
+    WAITS = 30,      /* a worker that finishes no chunk for so many seconds is lost */
+    POOL_LOST = 255, /* a status beside the KERNEL_* codes: this memory is not used again */
 };
 static const int64_t SECOND = 1000000000; /* nanoseconds */
 
@@ -130,7 +132,7 @@ EXPORT void pool_help(void)
     uint32_t seen = (uint32_t)(atomic_load(&work.ticket) >> 32);
     run_chunks(); /* of a record that was published before */
     while (!atomic_load(&work.lost)) {
-        for (int round = 0; round < SPIN_ROUNDS && (uint32_t)(atomic_load(&work.ticket) >> 32) == seen; round++)
+        for (int round = 0; round < IDLE_ROUNDS && (uint32_t)(atomic_load(&work.ticket) >> 32) == seen; round++)
             ;
         if ((uint32_t)(atomic_load(&work.ticket) >> 32) == seen) {
             atomic_fetch_add(&work.sleepers, 1);
