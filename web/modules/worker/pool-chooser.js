@@ -6,7 +6,7 @@ const SAMPLES = 3; // runs that are compared, by their median
 const FIRST_WAIT = 32; // runs until the other way is tried again; doubled each time that it is not better
 const LONGEST_WAIT = 1024;
 const BETTER = 0.95; // of the time now, from which the other way is taken
-const HOPELESS = 2; // times the time now, at which a try ends at once
+const HOPELESS = 1.3; // times the time now, at which a try ends at once
 const SLOWER = 1.3; // times the time at the last try, from which another try is due: the machine has changed
 const MOST_KEYS = 4096;
 
