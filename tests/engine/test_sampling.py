@@ -48,6 +48,34 @@ def test_the_definition_draws_what_the_kernel_draws(settings: dict[str, Any]) ->
         assert found[0] == found[1], uniform
 
 
+def test_draws_from_the_same_memory_are_replayed() -> None:
+    """A text's steps write one row of logits and draw from it: from the third draw on by a replay."""
+    random = np.random.default_rng(8)
+    logits, buffers = pyapp.zeros(300), ops.SampleBuffers(300)
+    for step in range(20):
+        values = random.normal(0, 3, 300).astype(np.float32)
+        logits.assign(values.tolist())
+        settings: dict[str, Any] = {} if step < 10 else {"temperature": 0.8, "top_k": 40}
+        uniform = float(random.random())
+        expected = ops.sample(pyapp.tensor(values), ops.SampleBuffers(300), uniform, **settings)
+        assert ops.sample(logits, buffers, uniform, **settings) == expected, step
+        assert (buffers.replay is not None) == (step % 10 > 0)
+    assert buffers.replay is not None
+    with pytest.raises(RuntimeError, match="capture"):
+        capture(lambda: ops.start_sample(logits, buffers, 0.5, temperature=0.8, top_k=40))
+    logits.assign([float("nan")] * 300)
+    with pytest.raises(KernelError, match="sample"):
+        ops.sample(logits, buffers, 0.5, temperature=0.8, top_k=40)
+    logits.assign([0.0] * 123 + [9.0] + [0.0] * 176)
+    assert ops.sample(logits, buffers, 0.5, temperature=0.8, top_k=1) == 123  # other settings
+    assert ops.sample(pyapp.ones(5), buffers) == 0
+    logits[7] = 1.0
+    history = int32_tensor([123, 0])
+    for count in (1, 2, 1):  # the number of ids changes: each draw is a call
+        assert ops.sample(logits, buffers, penalty=100.0, history=history, history_count=count) == 7
+        assert buffers.replay is None
+
+
 def test_infinite_logits_by_definition() -> None:
     history = int32_tensor([0, 0, 0])
     ruled_out = pyapp.full((20,), float("-inf"))
