@@ -44,14 +44,18 @@ typedef struct band_share {
     int64_t rows, first, last;
 } band_share;
 
+/* Bands that kernels multiply at once for a single row. Where code is downloaded, fewer take as long. */
+enum { BANDS_TOGETHER = 4 };
+
 /* Workers share rows where each of them gets `rows_each` at least, in multiples of `unit`, else bands. */
 INLINE band_share share_bands(band_output to, const activations *x, int64_t rows, int64_t blocks, int64_t unit,
                               int64_t rows_each, int worker, int workers)
 {
     band_share share = {to, x, rows, 0, (to.outputs + BAND - 1) / BAND};
-    if (rows < rows_each * workers)
-        worker_share(share.last, 1, worker, workers, &share.first, &share.last);
-    else {
+    if (rows < rows_each * workers) {
+        const int64_t together = share.last < BANDS_TOGETHER * workers ? 1 : BANDS_TOGETHER;
+        worker_share(share.last, together, worker, workers, &share.first, &share.last);
+    } else {
         int64_t row, end;
         worker_share(rows, unit, worker, workers, &row, &end);
         share.rows = end - row;

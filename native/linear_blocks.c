@@ -424,14 +424,22 @@ SMALL_CODE static void start_band(float out[BAND], const band_output *to, int64_
     const float *from = to->y + row * to->y_stride;
     if (first)
         from = to->residual ? to->residual + row * to->residual_stride : NULL;
-    for (int i = 0; i < BAND; i++)
-        out[i] = from && band * BAND + i < to->outputs ? from[band * BAND + i] : 0;
+    if (from && (band + 1) * BAND <= to->outputs)
+        memcpy(out, from + band * BAND, BAND * sizeof *out);
+    else
+        for (int i = 0; i < BAND; i++)
+            out[i] = from && band * BAND + i < to->outputs ? from[band * BAND + i] : 0;
 }
 
 SMALL_CODE static void end_band(const band_output *to, const float out[BAND], int64_t row, int64_t band)
 {
-    for (int i = 0; i < BAND && band * BAND + i < to->outputs; i++)
-        to->y[row * to->y_stride + band * BAND + i] = out[i];
+    float *y = to->y + row * to->y_stride + band * BAND;
+    const int64_t count = to->outputs - band * BAND;
+    if (count >= BAND)
+        memcpy(y, out, BAND * sizeof *y);
+    else
+        for (int i = 0; i < count; i++)
+            y[i] = out[i];
 }
 
 /* One row of x through bands first .. last - 1, in far streams: memory likes that better. */
