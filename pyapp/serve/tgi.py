@@ -18,10 +18,12 @@ from pyapp.events import Done, Event, Item, Token
 from pyapp.text.generation_config import with_model_settings
 from pyapp.text.options import SEEDS, SamplingOptions
 
+from .answers import data_line
 from .context import Context
 from .fields import Fields
-from .openai_text import Choice as Written
-from .openai_text import check_length, collect, completion_prompt, line, note_done, stream_of, submit
+from .generation import Choice as Written
+from .generation import collect, note_done, stream_of, submit
+from .openai_text import completion_prompt
 from .sampling import MOST_STOPS, MOST_TEXTS
 from .served import ServedModel
 from .speech import OF_GENERATION, of_coded_sound, of_sound
@@ -110,9 +112,8 @@ async def generate(
     stream = streamed if stream is None else stream
     asked = parameters_of(fields.object("parameters"), context, stream)
     fields.end(("model", "options"))
-    check_length(context, [prompt], "inputs")
-    model = await context.models.get(None, "generate", receive=request.receive)
-    request.scope["pyapp.log"]["model"] = model.name
+    context.check_length([prompt], "inputs")
+    model = await context.model(request, None, "generate")
     options = with_model_settings(asked.options, model.loaded.generation)
     stops = model.loaded.tokenizer.stop_ids
     ready = await context.aside(lambda: completion_prompt(model, prompt, options, stops))
@@ -142,7 +143,7 @@ async def generate(
                 "generated_text": choices[0].text if done else None,
                 "details": finish_of(done, options) if done else None,
             }
-            return line({"index": len(choices[0].logprobs), "token": token, **more})
+            return data_line({"index": len(choices[0].logprobs), "token": token, **more})
 
         async with aclosing(running.events()) as events:
             async for index, event in events:
@@ -239,8 +240,8 @@ async def tokenize(request: Request, context: Context) -> Response:
     refuse_prompt(fields)
     fields.end(("parameters",))
     assert texts is not None
-    check_length(context, texts, "inputs")
-    model = await context.models.get(name, "generate", "embed", "classify", receive=request.receive)
+    context.check_length(texts, "inputs")
+    model = await context.model(request, name, "generate", "embed", "classify")
     tokenizer = model.loaded.tokenizer
 
     def split(text: str) -> list[dict[str, Any]]:
