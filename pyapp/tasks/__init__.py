@@ -35,7 +35,7 @@ from pyapp.events import (
 from pyapp.text.options import SamplingOptions, check_number
 
 from .chat import chat, drafter_of, load_chat, of_the_model
-from .core import BREATH, Breath, Events, Remote, Result, error_event, given, only_here, reported, task
+from .core import BREATH, Breath, Events, Remote, Result, Step, error_event, given, only_here, reported, task
 from .keeper import keeper
 from .speech import listen, load_speech, transcribe
 
@@ -159,21 +159,17 @@ async def generate(
     loaded = model
     if not hasattr(model, "tokenizer"):
         chosen = given(dtype=dtype, adapter=adapter)
-        async with aclosing(keeper.get("generate", model, tokenizer, key, cancel, **chosen)) as events:
+        async with Step(keeper.get("generate", model, tokenizer, key, cancel, **chosen)) as events:
             async for event in events:
-                if isinstance(event, Result):
-                    loaded = event.value
-                else:
-                    yield event
+                yield event
+        loaded = events.value
     options = of_the_model(options, loaded, named)
     drafter = None
     if draft is not None:
-        async with aclosing(drafter_of(draft, cancel)) as events:
+        async with Step(drafter_of(draft, cancel)) as events:
             async for event in events:
-                if isinstance(event, Result):
-                    drafter = event.value
-                else:
-                    yield event
+                yield event
+        drafter = events.value
     breath = Breath()
     await breath.take()
     if max(options.samples, options.beams) > 1:

@@ -10,7 +10,7 @@ from typing import Any
 from pyapp.events import Cancel, Done, Event, Notice
 from pyapp.text.options import SamplingOptions
 
-from .core import Breath, Events, Remote, Result, given, only_here, reported, task
+from .core import Breath, Events, Remote, Result, Step, given, only_here, reported, task
 from .keeper import keeper, load_text
 
 NO_TEMPLATE = Notice(
@@ -86,20 +86,16 @@ async def chat(
     loaded, drafter = model, None
     if not hasattr(model, "tokenizer"):
         chosen_settings = given(adapter=adapter)
-        async with aclosing(keeper.get("generate", model, tokenizer, key, cancel, **chosen_settings)) as events:
+        async with Step(keeper.get("generate", model, tokenizer, key, cancel, **chosen_settings)) as events:
             async for event in events:
-                if isinstance(event, Result):
-                    loaded = event.value
-                else:
-                    yield event
+                yield event
+        loaded = events.value
     options = of_the_model(options, loaded, named)
     if draft is not None:
-        async with aclosing(drafter_of(draft, cancel)) as events:
+        async with Step(drafter_of(draft, cancel)) as events:
             async for event in events:
-                if isinstance(event, Result):
-                    drafter = event.value
-                else:
-                    yield event
+                yield event
+        drafter = events.value
     breath = Breath()
     await breath.take()
     without = plain and template is None and not sources(loaded.tokenizer.settings)
