@@ -7,9 +7,10 @@
  * @typedef {import("./collection.js").KeptText} KeptText
  */
 import { UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
+import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, find, h, memory } from "../../page/dom.js";
+import { byId, find, h, memory, replaceRows } from "../../page/dom.js";
 import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
@@ -252,7 +253,7 @@ class SearchView {
     const { unfinished } = collection;
     if (!unfinished.length || this.growing === collection) return this.#tell("");
     const [{ name, text, rest = 0 }] = unfinished;
-    const what = unfinished.length > 1 ? `${count(unfinished.length, "text")} are only in part in the collection`
+    const what = unfinished.length > 1 ? `${counted(unfinished.length, "text")} are only in part in the collection`
       : `${name} is only in part in the collection (${Math.floor((100 * rest) / text.length)} %)`;
     const add = h("button", { type: "button", class: "quiet", onclick: () => this.#addTo(collection, unfinished) }, "Add the rest");
     this.#tell(`${what}: what is missing cannot be found. `, add);
@@ -305,19 +306,17 @@ class SearchView {
   /** The texts of the collection, each with a button that removes it. */
   #showTexts() {
     const { texts } = this.collection;
-    const focused = this.texts.contains(document.activeElement) ? [...this.texts.children].findIndex((row) => row.contains(document.activeElement)) : -1;
     this.texts.hidden = texts.length === 0;
-    this.texts.replaceChildren(...texts.map(({ name }, i) => h("li", {}, h("span", { class: "text-name", dir: "auto" }, name),
-      h("button", { type: "button", class: "quiet", "aria-label": `Remove ${name}`, title: "Remove", onclick: () => this.removeText(i) }, "×"))));
-    if (focused >= 0) (this.texts.children[Math.min(focused, texts.length - 1)]?.querySelector("button") ?? byId("search-files")).focus();
+    replaceRows(this.texts, texts.map(({ name }, i) => h("li", {}, h("span", { class: "text-name", dir: "auto" }, name),
+      h("button", { type: "button", class: "quiet", "aria-label": `Remove ${name}`, title: "Remove", onclick: () => this.removeText(i) }, "×"))), byId("search-files"));
   }
 
   #showEmpty() {
     const { collection } = this;
     const empty = byId("search-empty");
     empty.hidden = this.found.length > 0;
-    if (this.waiting.length) empty.textContent = `${count(this.waiting.length, "text")} will be embedded as soon as there is a model. Choose one: there is none in this page from the start.`;
-    else if (!collection.empty) empty.textContent = `${count(collection.texts.length, "text")} in ${count(collection.passages.length, "passage")}. Ask for what you look for.`;
+    if (this.waiting.length) empty.textContent = `${counted(this.waiting.length, "text")} will be embedded as soon as there is a model. Choose one: there is none in this page from the start.`;
+    else if (!collection.empty) empty.textContent = `${counted(collection.texts.length, "text")} in ${counted(collection.passages.length, "passage")}. Ask for what you look for.`;
     else if (this.choice.model) empty.textContent = "Add texts, then ask for what you look for: passages are found by their meaning, not by their words.";
     else empty.textContent = "Passages are found by their meaning, not by their words. No model for this comes with the page: choose one first, it is downloaded once. Then add texts.";
   }
@@ -411,7 +410,7 @@ class SearchView {
         if (this.growing === collection) await this.#save(collection);
         this.growing = null;
       }
-      if (whole) this.announcer.say(`${count(texts.length, "text")} added, ${count(collection.passages.length - before, "passage")}.`);
+      if (whole) this.announcer.say(`${counted(texts.length, "text")} added, ${counted(collection.passages.length - before, "passage")}.`);
     }, { fail: () => {}, retry: () => this.#addTo(collection, texts, replace) });
     await this.over;
     this.progress.hide();
@@ -534,7 +533,7 @@ class SearchView {
       this.found = collection.ranked(vector);
       this.#showEmpty();
       this.#showResults(PAGE);
-      this.announcer.say(`${count(Math.min(PAGE, this.found.length), "passage")} found.`);
+      this.announcer.say(`${counted(Math.min(PAGE, this.found.length), "passage")} found.`);
       await this.#mark(signal);
     }, { fail: () => {}, retry: () => this.find() });
     await this.over;
@@ -576,9 +575,6 @@ class SearchView {
     await this.over;
   }
 }
-
-/** @param {number} number @param {string} what */
-const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
 
 /** A collection's first name, of its first text or folder. @param {KeptText[]} texts */
 function titleOf(texts) {
