@@ -13,6 +13,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import PyappError
 from pyapp.events import Done, Event, Item, Token
 from pyapp.text.fill_in_middle import between
@@ -23,7 +24,7 @@ from .answers import DONE, data_line
 from .chat import LOWEST, Added, Chat, Voice, begin_chat, messages_of, named_logprobs, with_forced_call
 from .context import Context
 from .fields import Fields
-from .generation import Choice, Prompt, collect, note_done, priority_of, stream_of, submit
+from .generation import Choice, Prompt, Running, collect, note_done, priority_of, stream_of, submit
 from .problems import Problem, of_exception
 from .sampling import MOST_TEXTS, NAMES, WITHOUT_EFFECT, Asked, asked_of
 from .served import ServedModel
@@ -41,34 +42,115 @@ def usage_of(choices: Sequence[Choice], prompts: int = 1) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def stream_options(fields: Fields) -> tuple[bool, bool, bool]:
-    """(whether to stream, whether to send the usage at the end, and with each piece what it is so far: vLLM's)."""
-    stream, options = fields.flag("stream"), fields.object("stream_options")
+@dataclass(frozen=True)
+class Streaming:
+    """Whether an answer is a stream; whether the usage comes at its end, and with each piece what it is so far."""
+
+    on: bool
+    usage: bool
+    continuous: bool
+
+
+def streaming_of(fields: Fields) -> Streaming:
+    """`stream` and `stream_options`, with vLLM's continuous_usage_stats."""
+    on, options = fields.flag("stream"), fields.object("stream_options")
     if options is None:
-        return stream, False, False
-    if not stream:
+        return Streaming(on, False, False)
+    if not on:
         raise fields.wrong("stream_options", "goes together with stream")
     usage, continuous = options.flag("include_usage"), options.flag("continuous_usage_stats")
     options.end(("include_obfuscation",))
-    return stream, usage, usage and continuous
+    return Streaming(on, usage, usage and continuous)
 
 
 # -- chat
+
+
+class ChatAnswer:
+    """The answers to a conversation: what comes of their texts, as pieces of a stream and as a whole. `scored`: with
+    log-probabilities.
+    """
+
+    def __init__(
+        self, request: Request, model: ServedModel, running: Running, prompt: Prompt, tools: Tools, count: int,
+        scored: bool, streaming: Streaming,
+    ) -> None:  # fmt: skip
+        self._request, self._model, self._running = request, model, running
+        self._scored, self._streaming = scored, streaming
+        self._voices = [Voice(prompt, tools) for _ in range(count)]
+        self._choices = [Choice(index, prompt_tokens=len(prompt.ids)) for index in range(count)]
+        self._head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": model.name}
+
+    def take(self, index: int, event: Event) -> Added:
+        return self._voices[index].take(self._request, self._choices[index], event, self._scored)
+
+    async def chunks(self) -> AsyncGenerator[str, None]:
+        for choice in self._choices:
+            yield self._chunk(choice, {"role": "assistant", "content": ""})
+        async with aclosing(self._running.events()) as events:
+            async for index, event in events:
+                choice = self._choices[index]
+                thought, text, calls = self.take(index, event)
+                scores = None
+                if self._scored and isinstance(event, Token) and event.id is not None:
+                    scores = self._scores([event])
+                if thought:
+                    yield self._chunk(choice, {"reasoning_content": thought})
+                if text or scores:
+                    yield self._chunk(choice, {"content": text}, logprobs=scores)
+                if calls:
+                    yield self._chunk(choice, {"tool_calls": calls})
+                if isinstance(event, Done):
+                    yield self._chunk(choice, {}, choice.reason)
+        if self._streaming.usage:
+            yield self._line([], {"usage": usage_of(self._choices)})
+        yield DONE
+
+    def _chunk(self, choice: Choice, delta: dict[str, Any], reason: str | None = None, logprobs: Any = None) -> str:
+        piece = {"index": choice.index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+        usage = usage_of(self._choices) if self._streaming.continuous else None
+        return self._line([piece], {"usage": usage} if self._streaming.usage else {})
+
+    def _line(self, choices: list[Any], more: dict[str, Any]) -> str:
+        return data_line({**self._head, "object": "chat.completion.chunk", "choices": choices, **more})
+
+    def _scores(self, tokens: Sequence[Token]) -> dict[str, Any]:
+        return {"content": named_logprobs(self._model, tokens), "refusal": None}
+
+    def whole(self) -> dict[str, Any]:
+        """The complete answer."""
+        return {
+            **self._head, "object": "chat.completion", "usage": usage_of(self._choices), "service_tier": None,
+            "choices": [
+                {
+                    "index": choice.index, "finish_reason": choice.reason, "message": message_of(choice),
+                    "logprobs": self._scores(choice.logprobs) if self._scored else None,
+                }
+                for choice in self._choices
+            ],
+        }  # fmt: skip
+
+
+def message_of(choice: Choice) -> dict[str, Any]:
+    """The message of a complete answer."""
+    return {
+        "role": "assistant", "content": choice.text if choice.text or not choice.calls else None, "refusal": None,
+        **({"reasoning_content": choice.thoughts} if choice.thoughts else {}),
+        **({"tool_calls": choice.calls} if choice.calls else {}),
+    }  # fmt: skip
 
 
 async def chat_completions(request: Request, context: Context) -> Response:
     fields = Fields(await context.json(request))
     name = fields.text("model")
     messages = messages_of(fields)
-    wanted = fields.flag("logprobs")
+    scored = fields.flag("logprobs")
     top = fields.whole("top_logprobs", None, 0, 20)
-    if top is not None and not wanted:
+    if top is not None and not scored:
         raise fields.wrong("top_logprobs", "goes together with logprobs")
-    asked = asked_of(fields, context.settings, (top or 0) if wanted else None, fields.object("response_format"))
+    asked = asked_of(fields, context.settings, (top or 0) if scored else None, fields.object("response_format"))
     count = fields.whole("n", 1, 1, MOST_TEXTS)
-    stream, usage, continuous = stream_options(fields)
-    priority = priority_of(fields)
-    tools = Tools(fields)
+    streaming, priority, tools = streaming_of(fields), priority_of(fields), Tools(fields)
     variables = fields.mapping("chat_template_kwargs") or {}
     for old, new in (("functions", "tools"), ("function_call", "tool_choice")):
         if fields.given(old):
@@ -81,62 +163,11 @@ async def chat_completions(request: Request, context: Context) -> Response:
     fields.end(WITHOUT_EFFECT)
     chat = Chat(name, messages, with_forced_call(fields, asked, tools), tools, priority)
     model, prompt, running = await begin_chat(request, context, chat, lambda _: variables, count)
-    voices = [Voice(prompt, tools) for _ in range(count)]
-    choices = [Choice(index, prompt_tokens=len(prompt.ids)) for index in range(count)]
-    head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": model.name}
-
-    def take(index: int, event: Event) -> Added:
-        return voices[index].take(request, choices[index], event, wanted)
-
-    async def chunks() -> AsyncGenerator[str, None]:
-        def chunk(index: int, delta: dict[str, Any], reason: str | None = None, logprobs: Any = None) -> str:
-            choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
-            more = {"usage": usage_of(choices) if continuous else None} if usage else {}
-            return data_line({**head, "object": "chat.completion.chunk", "choices": [choice], **more})
-
-        for index in range(count):
-            yield chunk(index, {"role": "assistant", "content": ""})
-        async with aclosing(running.events()) as events:
-            async for index, event in events:
-                choice = choices[index]
-                thought, text, calls = take(index, event)
-                scores = None
-                if wanted and isinstance(event, Token) and event.id is not None:
-                    scores = {"content": named_logprobs(model, [event]), "refusal": None}
-                if thought:
-                    yield chunk(index, {"reasoning_content": thought})
-                if text or scores:
-                    yield chunk(index, {"content": text}, logprobs=scores)
-                if calls:
-                    yield chunk(index, {"tool_calls": calls})
-                if isinstance(event, Done):
-                    yield chunk(index, {}, choice.reason)
-        if usage:
-            yield data_line({**head, "object": "chat.completion.chunk", "choices": [], "usage": usage_of(choices)})
-        yield DONE
-
-    if stream:
-        return stream_of(context, running, chunks())
-    await collect(request, running, take)
-    return JSONResponse(
-        {
-            **head, "object": "chat.completion", "usage": usage_of(choices), "service_tier": None,
-            "choices": [
-                {
-                    "index": choice.index, "finish_reason": choice.reason,
-                    "message": {
-                        "role": "assistant", "content": choice.text if choice.text or not choice.calls else None,
-                        "refusal": None,
-                        **({"reasoning_content": choice.thoughts} if choice.thoughts else {}),
-                        **({"tool_calls": choice.calls} if choice.calls else {}),
-                    },
-                    "logprobs": {"content": named_logprobs(model, choice.logprobs), "refusal": None}
-                    if wanted else None,
-                }
-                for choice in choices
-            ],
-        }
-    )  # fmt: skip
+    answer = ChatAnswer(request, model, running, prompt, tools, count, scored, streaming)
+    if streaming.on:
+        return stream_of(context, running, answer.chunks())
+    await collect(request, running, answer.take)
+    return JSONResponse(answer.whole())
 
 
 # -- completions
@@ -219,20 +250,40 @@ def legacy_logprobs(model: ServedModel, tokens: Sequence[Token], start: int) -> 
     }
 
 
-async def completions(request: Request, context: Context) -> Response:
-    fields = Fields(await context.json(request))
-    name = fields.text("model")
-    prompts = prompts_of(fields)
-    wanted = fields.whole("logprobs", None, 0, 20)
-    asked = asked_of(fields, context.settings, wanted, fields.object("response_format"), most=16, least=0)
-    count = fields.whole("n", 1, 1, MOST_TEXTS)
-    priority = priority_of(fields)
-    echo = fields.flag("echo")
-    stream, usage, continuous = stream_options(fields)
+@dataclass(frozen=True)
+class Completion:
+    """What a request for completions asks: `count` texts of each prompt, the best of `best`, with the `top` likeliest
+    tokens in the place of each token (None: without log-probabilities). `echo`: the texts begin with their prompts.
+    """
+
+    name: str | None
+    prompts: list[str | list[int]]
+    suffix: str | None
+    asked: Asked
+    top: int | None
+    count: int
+    best: int
+    echo: bool
+    priority: int
+    streaming: Streaming
+
+    @property
+    def scored(self) -> int | None:
+        """As in Text: whether the tokens of the prompts have log-probabilities, too."""
+        return self.top if self.echo else None
+
+
+def completion_of(fields: Fields, context: Context) -> Completion:
+    """The fields of a request."""
+    name, prompts = fields.text("model"), prompts_of(fields)
+    top = fields.whole("logprobs", None, 0, 20)
+    asked = asked_of(fields, context.settings, top, fields.object("response_format"), most=16, least=0)
+    count, priority, echo = fields.whole("n", 1, 1, MOST_TEXTS), priority_of(fields), fields.flag("echo")
+    streaming = streaming_of(fields)
     best = fields.whole("best_of", count, 1, MOST_TEXTS)
     if best < count:
         raise fields.wrong("best_of", f"must be at least n, which is {count}, not {best}")
-    if best > count and stream:
+    if best > count and streaming.on:
         raise fields.wrong("best_of", "a stream cannot choose among texts: it must equal n")
     suffix = fields.text("suffix") or None
     if suffix is not None and (echo or not all(isinstance(prompt, str) for prompt in prompts)):
@@ -241,85 +292,113 @@ async def completions(request: Request, context: Context) -> Response:
     if best * len(prompts) > MOST_TEXTS:
         raise fields.wrong("n", f"{best * len(prompts)} texts are too many; {MOST_TEXTS} are allowed")
     context.check_length([suffix or "", *(prompt for prompt in prompts if isinstance(prompt, str))], "prompt")
-    model = await context.model(request, name, "generate")
-    options = asked.of(model, context.settings)
-    if best > count and wanted is None:
-        options = replace(options, logprobs=0)  # they choose
-    scored = wanted if echo else None
-    ready = await context.aside(lambda: completion_prompts(model, prompts, options, asked, suffix))
-    running = await submit(context, model, ready, best, "prompt", priority, scored)
-    starts = [
-        (prompt if isinstance(prompt, str) else model.loaded.tokenizer.decode(prompt)) if echo else ""
-        for prompt in prompts for _ in range(best)
-    ]  # fmt: skip
-    choices = [Choice(index, start, prompt_tokens=len(ready[index // best].ids)) for index, start in enumerate(starts)]
-    head = {"id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time()),
-            "model": model.name}  # fmt: skip
+    return Completion(name, prompts, suffix, asked, top, count, best, echo, priority, streaming)
 
-    def take(index: int, event: Event) -> str:
-        choice = choices[index]
+
+class CompletionAnswer:
+    """The completions of prompts: what comes of their texts, as pieces of a stream and as a whole."""
+
+    def __init__(
+        self, request: Request, model: ServedModel, running: Running, asked: Completion, prompts: Sequence[Prompt]
+    ) -> None:  # fmt: skip
+        self._request, self._model, self._running, self._asked = request, model, running, asked
+        self._count = len(prompts)
+        text_of = model.loaded.tokenizer.decode
+        starts = [(one if isinstance(one, str) else text_of(one)) if asked.echo else "" for one in asked.prompts]
+        self._starts = [start for start in starts for _ in range(asked.best)]
+        self._choices = [
+            Choice(index, start, prompt_tokens=len(prompts[index // asked.best].ids))
+            for index, start in enumerate(self._starts)
+        ]
+        self._keeps_logprobs = prompts[0].options.logprobs is not None
+        self._head = {"id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time()),
+                      "model": model.name}  # fmt: skip
+
+    def take(self, index: int, event: Event) -> str:
+        """The text that an event adds to a choice."""
+        choice = self._choices[index]
         if isinstance(event, Item):
             choice.prompt = list(event.values["tokens"])
         if isinstance(event, Token):
             choice.tokens += event.id is not None
-            if options.logprobs is not None and event.id is not None:
+            if self._keeps_logprobs and event.id is not None:
                 choice.logprobs.append(event)
             choice.text += event.text
             return event.text
         if isinstance(event, Done):
-            note_done(request, choice, event)
+            note_done(self._request, choice, event)
         return ""
 
-    async def chunks() -> AsyncGenerator[str, None]:
-        def chunk(index: int, text: str, reason: str | None = None, logprobs: Any = None) -> str:
-            choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
-            more = {"usage": usage_of(choices, len(ready)) if continuous else None} if usage else {}
-            return data_line({**head, "choices": [choice], **more})
-
-        written = [len(start) for start in starts]
-        for index, start in enumerate(starts if scored is None else ()):
+    async def chunks(self) -> AsyncGenerator[str, None]:
+        written = [len(start) for start in self._starts]  # characters of each choice
+        for index, start in enumerate(self._starts if self._asked.scored is None else ()):
             if start:
-                yield chunk(index, start)
-        async with aclosing(running.events()) as events:
+                yield self._chunk(index, start)
+        async with aclosing(self._running.events()) as events:
             async for index, event in events:
-                text = take(index, event)
+                text = self.take(index, event)
                 scores = None
                 if isinstance(event, Item):
-                    scores = legacy_logprobs(model, choices[index].prompt, 0)
+                    scores = legacy_logprobs(self._model, self._choices[index].prompt, 0)
                     written[index] = sum(map(len, scores["tokens"]))
-                    text = starts[index]
-                if wanted is not None and isinstance(event, Token) and event.id is not None:
-                    scores = legacy_logprobs(model, [event], written[index])
+                    text = self._starts[index]
+                if self._asked.top is not None and isinstance(event, Token) and event.id is not None:
+                    scores = legacy_logprobs(self._model, [event], written[index])
                     written[index] += sum(map(len, scores["tokens"]))
                 if text or scores:
-                    yield chunk(index, text, logprobs=scores)
+                    yield self._chunk(index, text, logprobs=scores)
                 if isinstance(event, Done):
-                    yield chunk(index, "", choices[index].reason)
-        if usage:
-            yield data_line({**head, "choices": [], "usage": usage_of(choices, len(ready))})
+                    yield self._chunk(index, "", self._choices[index].reason)
+        if self._asked.streaming.usage:
+            yield data_line({**self._head, "choices": [], "usage": self._usage()})
         yield DONE
 
-    if stream:
-        return stream_of(context, running, chunks())
-    await collect(request, running, take)
-    chosen = [
-        choice
-        for first in range(0, len(choices), best)
-        for choice in sorted(choices[first : first + best], key=lambda choice: -choice.mean_logprob)[:count]
-    ] if best > count else choices  # fmt: skip
+    def _chunk(self, index: int, text: str, reason: str | None = None, logprobs: Any = None) -> str:
+        choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
+        usage = self._usage() if self._asked.streaming.continuous else None
+        more = {"usage": usage} if self._asked.streaming.usage else {}
+        return data_line({**self._head, "choices": [choice], **more})
 
-    def scores_of(choice: Choice) -> dict[str, Any] | None:
-        if wanted is None:
-            return None
-        start = 0 if choice.prompt else len(starts[choice.index])
-        return legacy_logprobs(model, [*choice.prompt, *choice.logprobs], start)
+    def _usage(self) -> dict[str, Any]:
+        return usage_of(self._choices, self._count)
 
-    return JSONResponse(
-        {
-            **head, "usage": usage_of(choices, len(ready)),
+    def whole(self) -> dict[str, Any]:
+        """The complete answer: the best texts of each prompt."""
+        best, chosen = self._asked.best, self._choices
+        if best > self._asked.count:
+            groups = [self._choices[first : first + best] for first in range(0, len(self._choices), best)]
+            chosen = [
+                choice
+                for group in groups
+                for choice in sorted(group, key=lambda choice: -choice.mean_logprob)[: self._asked.count]
+            ]
+        return {
+            **self._head, "usage": self._usage(),
             "choices": [
-                {"index": index, "text": choice.text, "finish_reason": choice.reason, "logprobs": scores_of(choice)}
+                {"index": index, "text": choice.text, "finish_reason": choice.reason, "logprobs": self._scores(choice)}
                 for index, choice in enumerate(chosen)
             ],
-        }
+        }  # fmt: skip
+
+    def _scores(self, choice: Choice) -> dict[str, Any] | None:
+        if self._asked.top is None:
+            return None
+        start = 0 if choice.prompt else len(self._starts[choice.index])
+        return legacy_logprobs(self._model, [*choice.prompt, *choice.logprobs], start)
+
+
+async def completions(request: Request, context: Context) -> Response:
+    asked = completion_of(Fields(await context.json(request)), context)
+    model = await context.model(request, asked.name, "generate")
+    options = asked.asked.of(model, context.settings)
+    if asked.best > asked.count and asked.top is None:
+        options = replace(options, logprobs=0)  # they choose
+    prompts = await context.aside(
+        lambda: completion_prompts(model, asked.prompts, options, asked.asked, asked.suffix)
     )  # fmt: skip
+    running = await submit(context, model, prompts, asked.best, "prompt", asked.priority, asked.scored)
+    answer = CompletionAnswer(request, model, running, asked, prompts)
+    if asked.streaming.on:
+        return stream_of(context, running, answer.chunks())
+    await collect(request, running, answer.take)
+    return JSONResponse(answer.whole())
