@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import chain
@@ -115,16 +115,21 @@ async def transcribe(
         hearing = transcribe_events(
             loaded, sound, chosen, cancel, detector=skipping, turns=turns, encoder=encoder
         )  # fmt: skip
-        for event in hearing:
-            if isinstance(event, Done):
-                for notice in reader.notices:
-                    yield notice
-            elif isinstance(event, Progress) and event.total is None:
-                event = replace(event, total=reader.duration)
-            elif isinstance(event, Segment) and reader.duration is not None:
-                event = until(event, reader.duration)
+        for event in of_recording(hearing, reader):
             yield event
             await breath.take()
+
+
+def of_recording(events: Iterable[Event], reader: AudioReader) -> Iterator[Event]:
+    """The events of a transcription with what is known of its recording: its length, and the problems of its sound."""
+    for event in events:
+        if isinstance(event, Done):
+            yield from reader.notices
+        elif isinstance(event, Progress) and event.total is None:
+            event = replace(event, total=reader.duration)
+        elif isinstance(event, Segment) and reader.duration is not None:
+            event = until(event, reader.duration)
+        yield event
 
 
 @task
