@@ -343,7 +343,7 @@ class Reading:
         if name.endswith("DTypePolicy") or name == "DTypePolicyMap":
             try:
                 found = dtype_policies.deserialize({"class_name": name, "config": config})
-            except (*_UNFIT, NotImplementedError) as error:
+            except _UNFIT as error:
                 raise self.problem(
                     f"it has the dtype policy {name!r:.60} ({error!s:.100})", "Save a model without it"
                 ) from error

@@ -591,13 +591,16 @@ class Nadam(Optimizer):
     ) -> None:  # fmt: skip
         super().__init__(learning_rate, weight_decay, **settings)
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+        self._product = 0, 1.0  # of the momenta up to a step
 
     def _momenta(self) -> tuple[float, float, float]:
         """The momentum of this step and of the next, and the product of all so far, this step's included."""
-        product = 1.0
-        for t in range(1, self.iterations + 2):
+        step = self.iterations + 1
+        known, product = self._product if self._product[0] <= step else (0, 1.0)
+        for t in range(known + 1, step + 1):
             product *= self._momentum_of(t)
-        return self._momentum_of(self.iterations + 1), self._momentum_of(self.iterations + 2), product
+        self._product = step, product
+        return self._momentum_of(step), self._momentum_of(step + 1), product
 
     def _momentum_of(self, t: int) -> float:
         return self.beta_1 * (1.0 - 0.5 * 0.96**t)
