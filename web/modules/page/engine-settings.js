@@ -10,7 +10,7 @@ import { clearError, showError } from "./errors.js";
 const CRASHES = 2; // of the engine in one visit, after which it computes on one thread: threads may be the cause
 
 /** The user's setting: "auto", or a number. @returns {string} */
-export function threadsWish() {
+function threadsWish() {
   const stored = memory.get("threads", null);
   return Number.isInteger(stored) && stored >= 1 && stored <= MOST_THREADS ? String(stored) : "auto";
 }

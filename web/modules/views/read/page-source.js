@@ -10,7 +10,7 @@ import { PdfFile, abortable } from "./pdf-file.js";
 const FILE_LIMIT = 256 << 20; // bytes of a picture
 const PIXEL_LIMIT = 1 << 27; // of a file, as pyapp/vision/reading.py has it
 /** What is read of larger pages is a smaller copy: letters are still large in it, and phones have no more memory. */
-export const READ_PIXELS = 1 << 24;
+const READ_PIXELS = 1 << 24;
 const HEAD = 1 << 20; // bytes in which the size of a picture is said
 const KNOWN = "PNG, JPEG, WebP, GIF, BMP and AVIF can be read.";
 const UNKNOWN = /\.(tiff?|heic|heif|svg|ico)$/i; // not known to most browsers
