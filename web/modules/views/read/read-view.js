@@ -9,10 +9,11 @@ import { Cancelled, UserError } from "../../shared/protocol.js";
 import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, copyText, find, h, memory, replaceRows, tabMemory } from "../../page/dom.js";
+import { byId, copyText, find, h, replaceRows, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
+import { RememberedFields } from "../../page/remembered-fields.js";
 import { RunButton } from "../../page/run-button.js";
 import { fetchSample, sampleButton } from "../../page/sample.js";
 import { saveFile } from "../../page/save-file.js";
@@ -100,7 +101,10 @@ class ReadView {
     this.later = undefined;
     /** The model that is loaded, by id. @type {string | null} */
     this.loaded = null;
-    this.restoreSettings();
+    this.settings = new RememberedFields("read-settings", {
+      layout: byId("read-layout"), tables: byId("read-find-tables"), straighten: byId("read-straighten"),
+      threshold: byId("read-threshold"), pdf_pages: byId("read-pdf-pages"),
+    }, INITIAL);
     this.card = new HistoryCard(find(view, ".workspace-side"), this.store, {
       name: "readings",
       open: (item) => this.open(item),
@@ -164,33 +168,10 @@ class ReadView {
     }
   }
 
-  // -- settings
-
-  restoreSettings() {
-    /** @type {Record<string, HTMLInputElement | HTMLSelectElement>} */
-    const fields = { layout: byId("read-layout"), tables: byId("read-find-tables"), straighten: byId("read-straighten"), threshold: byId("read-threshold"), pdf_pages: byId("read-pdf-pages") };
-    /** @type {Record<string, any>} */
-    this.settings = { ...INITIAL };
-    for (const [name, field] of Object.entries(fields)) {
-      const [set, get] = field.type === "checkbox"
-        ? [(/** @type {any} */ value) => (/** @type {HTMLInputElement} */ (field).checked = value), () => /** @type {HTMLInputElement} */ (field).checked]
-        : [(/** @type {any} */ value) => (field.value = String(value)), () => (field.type === "number" ? Number(field.value) : field.value)];
-      const kept = memory.get("read-settings", {})[name];
-      if (typeof kept === typeof INITIAL[name]) this.settings[name] = kept;
-      set(this.settings[name]);
-      if (!field.checkValidity() || get() === "") set((this.settings[name] = INITIAL[name])); // not ours
-      field.addEventListener("change", () => {
-        if (!field.reportValidity()) return; // the browser names the limits; the last sound value counts
-        this.settings[name] = get();
-        memory.set("read-settings", this.settings);
-      });
-    }
-  }
-
   /** The options of tasks.read. */
   get options() {
-    const { pdf_pages: _, ...options } = this.settings;
-    return options;
+    const { layout, tables, straighten, threshold } = this.settings.values;
+    return { layout, tables, straighten, threshold };
   }
 
   // -- the model
@@ -242,7 +223,7 @@ class ReadView {
     try {
       for (const file of files) {
         const count = await countPages(file, { ask: this.ask, signal });
-        const numbers = isPdf(file) ? pageNumbers(this.settings.pdf_pages, count) : [1];
+        const numbers = isPdf(file) ? pageNumbers(this.settings.values.pdf_pages, count) : [1];
         if (this.pages.length + added.length + numbers.length > MOST_PAGES) {
           throw new UserError(`There are more than ${MOST_PAGES} pages.`, { where: file.name, hint: "Read fewer at a time: “Pages of PDFs” in the settings chooses some." });
         }
@@ -336,7 +317,7 @@ class ReadView {
 
   /** @param {Page} page @param {HTMLCanvasElement} canvas @param {string} model @param {string} title @param {AbortSignal} signal */
   async #readCanvas(page, canvas, model, title, signal) {
-    const arriving = (this.arriving = new Arriving(canvas, this.settings.layout));
+    const arriving = (this.arriving = new Arriving(canvas, this.settings.values.layout));
     const { data } = pixelsOf(canvas);
     let drawn = performance.now();
     this.#say(page, "Finding the lines", 0, null);

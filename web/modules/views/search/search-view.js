@@ -10,11 +10,12 @@ import { UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js
 import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, find, h, memory, replaceRows } from "../../page/dom.js";
+import { byId, find, h, replaceRows } from "../../page/dom.js";
 import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
+import { RememberedFields } from "../../page/remembered-fields.js";
 import { RunButton } from "../../page/run-button.js";
 import { isShown } from "../../page/shell.js";
 import { HistoryCard } from "../../history/history-card.js";
@@ -53,7 +54,7 @@ class SearchView {
     this.engine = app.engine;
     this.choice = app.choices.embed;
     buildSearch(view);
-    this.fields = { size: byId("search-size"), overlap: byId("search-overlap") };
+    this.settings = new RememberedFields("search-settings", { size: byId("search-size"), overlap: byId("search-overlap") }, INITIAL);
     this.prompts = { query: byId("search-query-prompt"), passage: byId("search-passage-prompt") };
     this.actions = { ...app.actions, models: () => models.open(this.choice) };
     this.announcer = new Announcer(byId("search-announcer"));
@@ -89,7 +90,7 @@ class SearchView {
       },
     }, this.actions, "Collections");
     this.card.details.append(this.texts);
-    this.#restoreSettings();
+    this.#rememberPrompts();
     new ModelCard(byId("search-model"), this.choice, models, this.announcer);
     this.choice.addEventListener("model", () => this.load());
     this.choice.addEventListener("models", () => this.#offer());
@@ -133,35 +134,21 @@ class SearchView {
     byId("compare").addEventListener("click", () => this.compare());
   }
 
-  #restoreSettings() {
-    const values = memory.get("search-settings", {});
-    /** @type {Record<string, any>} */
-    this.values = values !== null && typeof values === "object" ? values : {};
-    for (const [name, field] of Object.entries(this.fields)) {
-      field.value = String(this.#number(name));
-      field.addEventListener("change", () => {
-        if (!field.reportValidity()) return; // the browser names the limits; the last sound value counts
-        this.values[name] = Number(field.value);
-        memory.set("search-settings", this.values);
-      });
-    }
+  /** The prompts that the user writes are remembered, too, for each model. */
+  #rememberPrompts() {
+    const { values } = this.settings;
     for (const [name, field] of Object.entries(this.prompts)) {
       field.addEventListener("change", () => {
         const id = this.choice.model?.id ?? "";
-        this.values.prompts = { ...this.values.prompts, [id]: { ...this.values.prompts?.[id], [name]: field.value } };
-        memory.set("search-settings", this.values);
+        values.prompts = { ...values.prompts, [id]: { ...values.prompts?.[id], [name]: field.value } };
+        this.settings.store();
       });
     }
   }
 
-  /** A setting; a field with a wrong value counts as it was before. @param {string} name */
-  #number(name) {
-    return Number.isFinite(this.values[name]) ? this.values[name] : INITIAL[name];
-  }
-
   get options() {
-    const size = this.#number("size");
-    return { size, overlap: Math.min(this.#number("overlap"), Math.floor(size / 2)) };
+    const { size, overlap } = this.settings.values;
+    return { size, overlap: Math.min(overlap, Math.floor(size / 2)) };
   }
 
   /** What is put before a text. @param {"query" | "passage"} name */
@@ -222,7 +209,7 @@ class SearchView {
       if (this.choice.model?.id !== model.id) return;
       const { longest, probe, prompts: own } = /** @type {any} */ (known);
       this.known = { longest, probe, prompts: own, model: model.id };
-      const prompts = { ...own, ...model.prompts, ...this.values.prompts?.[model.id] };
+      const prompts = { ...own, ...model.prompts, ...this.settings.values.prompts?.[model.id] };
       this.prompts.query.value = prompts.query ?? "";
       this.prompts.passage.value = PASSAGE_PROMPTS.map((name) => prompts[name]).find((text) => text !== undefined) ?? "";
       byId("search-size").max = String(longest);
