@@ -29,6 +29,7 @@ MODEL_TYPES = ("sam",)
 BASE = ""
 IGNORED = r"prompt_encoder\.shared_embedding\.positional_embedding"  # the same as shared_image_embedding's
 EPSILON = 1e-6  # of the norms of maps
+SMALLER = 4  # a mask has a quarter as many pixels a side as the picture
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,17 +34,6 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-/**
- * Replaces the rows of a list. The row at the place of the one with the focus gets it, in the button at the same place.
- * @param {HTMLElement} list @param {HTMLElement[]} rows @param {HTMLElement} otherwise gets it when no row is left
- */
-export function replaceRows(list, rows, otherwise) {
-  const place = [...list.children].findIndex((row) => row.contains(document.activeElement));
-  const inRow = place < 0 ? -1 : [...list.children[place].querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement));
-  list.replaceChildren(...rows);
-  if (place >= 0) (rows[Math.min(place, rows.length - 1)]?.querySelectorAll("button")[inRow] ?? otherwise).focus();
-}
-
 /** Shows a dialog, and closes any other. @param {HTMLDialogElement} dialog */
 export function openDialog(dialog) {
   closeDialogs(dialog);
@@ -70,6 +59,17 @@ export async function copyText(button, text, shown) {
     button.textContent = "Selected: press Ctrl+C";
   }
   setTimeout(() => (button.textContent = label), 2000);
+}
+
+/**
+ * Replaces the rows of a list. The row at the place of the one with the focus gets it, in the button at the same place.
+ * @param {HTMLElement} list @param {HTMLElement[]} rows @param {HTMLElement} otherwise gets it when no row is left
+ */
+export function replaceRows(list, rows, otherwise) {
+  const place = [...list.children].findIndex((row) => row.contains(document.activeElement));
+  const inRow = place < 0 ? -1 : [...list.children[place].querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement));
+  list.replaceChildren(...rows);
+  if (place >= 0) (rows[Math.min(place, rows.length - 1)]?.querySelectorAll("button")[inRow] ?? otherwise).focus();
 }
 
 const kindOf = (/** @type {any} */ value) => (Array.isArray(value) ? "array" : value === null ? "null" : typeof value);
