@@ -178,7 +178,7 @@ async def begin_chat(
     return model, prompt, running
 
 
-class Voice:
+class AnswerParser:
     """Divides the tokens of a chat answer into thoughts, text and calls."""
 
     def __init__(self, prompt: Prompt, tools: Tools) -> None:

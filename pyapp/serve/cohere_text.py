@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from pyapp.events import Done, Event, Token
 
 from .answers import data_line
-from .chat import Added, Chat, Voice, begin_chat, effort_variables, messages_of, named_logprobs, with_forced_call
+from .chat import Added, AnswerParser, Chat, begin_chat, effort_variables, messages_of, named_logprobs, with_forced_call
 from .context import Context
 from .fields import Fields
 from .generation import Choice, collect, priority_of, stream_of
@@ -161,7 +161,8 @@ async def chat(request: Request, context: Context) -> Response:
     asked_for = Chat(name, messages, with_forced_call(fields, asked, tools), tools, priority)
     variables = lambda model: effort_variables(model, effort, "thinking")  # noqa: E731
     model, prompt, running = await begin_chat(request, context, asked_for, variables, interface=COHERE)
-    voice, choice, id = Voice(prompt, tools), Choice(0, prompt_tokens=len(prompt.ids)), request.scope["pyapp.id"]
+    parser, choice = AnswerParser(prompt, tools), Choice(0, prompt_tokens=len(prompt.ids))
+    id = request.scope["pyapp.id"]
 
     async def events() -> AsyncGenerator[str, None]:
         blocks = Blocks()
@@ -172,7 +173,7 @@ async def chat(request: Request, context: Context) -> Response:
                 score = None
                 if scored and isinstance(event, Token) and event.id is not None:
                     score = logprob_of(model, event)
-                for one in blocks.events(voice.take(request, choice, event, False), score):
+                for one in blocks.events(parser.take(request, choice, event, False), score):
                     yield told(one)
                 if isinstance(event, Done):
                     for one in blocks.end():
@@ -189,7 +190,7 @@ async def chat(request: Request, context: Context) -> Response:
         return stream_of(context, running, events(), broken)
 
     def take(_: int, event: Event) -> Any:
-        return voice.take(request, choice, event, scored)
+        return parser.take(request, choice, event, scored)
 
     await collect(request, running, take)
     content = [{"type": "thinking", "thinking": choice.thoughts}] if choice.thoughts else []

@@ -21,7 +21,7 @@ from pyapp.text.generate import prompt_ids
 from pyapp.text.options import SamplingOptions
 
 from .answers import DONE, data_line
-from .chat import LOWEST, Added, Chat, Voice, begin_chat, messages_of, named_logprobs, with_forced_call
+from .chat import LOWEST, Added, AnswerParser, Chat, begin_chat, messages_of, named_logprobs, with_forced_call
 from .context import Context
 from .fields import Fields
 from .generation import Choice, Prompt, Running, collect, note_done, priority_of, stream_of, submit
@@ -77,12 +77,12 @@ class ChatAnswer:
     ) -> None:  # fmt: skip
         self._request, self._model, self._running = request, model, running
         self._scored, self._streaming = scored, streaming
-        self._voices = [Voice(prompt, tools) for _ in range(count)]
+        self._parsers = [AnswerParser(prompt, tools) for _ in range(count)]
         self._choices = [Choice(index, prompt_tokens=len(prompt.ids)) for index in range(count)]
         self._head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": model.name}
 
     def take(self, index: int, event: Event) -> Added:
-        return self._voices[index].take(self._request, self._choices[index], event, self._scored)
+        return self._parsers[index].take(self._request, self._choices[index], event, self._scored)
 
     async def chunks(self) -> AsyncGenerator[str, None]:
         for choice in self._choices:

@@ -19,7 +19,7 @@ from pyapp.events import Done, Event, Token
 from pyapp.text.options import SamplingOptions
 
 from .answers import data_line
-from .chat import Voice, chat_prompt, effort_variables, named_logprobs, with_forced_call
+from .chat import AnswerParser, chat_prompt, effort_variables, named_logprobs, with_forced_call
 from .context import Context
 from .fields import Fields
 from .generation import Choice, Prompt, collect, priority_of, stream_of, submit
@@ -188,7 +188,7 @@ class Answering:
         self._request, self._context, self._model, self._question = request, context, model, question
         self._head, self._keep = head, keep
         self._choice = Choice(0, prompt_tokens=len(prompt.ids))
-        self._voice = Voice(prompt, question.tools)
+        self._parser = AnswerParser(prompt, question.tools)
         self._output = Output()
         self._scores: list[Value] = []  # of tokens whose text has not come yet
         self.whole: Value = {}  # the complete response
@@ -205,9 +205,9 @@ class Answering:
     def take(self, event: Event) -> list[Value]:
         """The events that an event of the text becomes."""
         choice, output, scored = self._choice, self._output, self._question.scored
-        thinking = self._voice.thinking  # before and after: the tags belong to the thoughts
-        thought, text, calls = self._voice.take(self._request, choice, event, False)
-        if self._voice.thinking:
+        thinking = self._parser.thinking  # before and after: the tags belong to the thoughts
+        thought, text, calls = self._parser.take(self._request, choice, event, False)
+        if self._parser.thinking:
             self._scores.clear()
         elif scored and isinstance(event, Token) and not thinking:
             self._scores += named_logprobs(self._model, [event])
