@@ -319,3 +319,32 @@ def test_stop_and_reload_keep_what_is_embedded_and_offer_the_rest(
     search.until("!pyappPage.search.button.running")
     search.over()
     assert search.state("store.read(pyappPage.search.gone)") is None
+
+
+def test_settings_are_remembered(search: SearchPage) -> None:
+    page = search.page
+    shown = """() => [
+      ...["size", "overlap"].map((name) => document.getElementById(`search-${name}`).value),
+      JSON.stringify(pyappPage.search.options)]"""
+
+    def change(value: int) -> None:
+        page.evaluate(
+            "(value) => { const field = document.getElementById('search-size'); field.value = value;"
+            " field.dispatchEvent(new Event('change')); }",
+            value,
+        )
+
+    def after_reload() -> list[str]:
+        page.reload()
+        search.wait_ready()
+        page.evaluate("pyappPage.search.ready")
+        found: list[str] = page.evaluate(shown)
+        return found
+
+    change(64)
+    change(5)  # below the limit: the last sound value counts
+    assert after_reload() == ["64", "40", '{"size":64,"overlap":32}']
+    for stored in ("null", "[1", '{"size": 1e9, "overlap": "much", "prompts": 3}'):  # of another page of the origin
+        page.evaluate("(stored) => localStorage.setItem('pyapp.search-settings', stored)", stored)
+        assert after_reload() == ["200", "40", '{"size":200,"overlap":40}']
+    page.evaluate("localStorage.removeItem('pyapp.search-settings')")

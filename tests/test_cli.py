@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 
@@ -84,10 +86,25 @@ def test_version_and_usage(here: Here) -> None:
         assert code == 2 and not out and error.startswith("Usage: pyapp") and "Error:" in error
     for command in ("generate", "models", "inspect", "train"):
         assert here(command, "--help")[0] == 0
-    for command in ("generate", "serve"):  # ranges in words
-        text = " ".join(here(command, "--help")[1].split())
-        assert "--threads NUMBER" in text and "[from 1 to 64]" in text and "at least 1]" in text
-        assert "RANGE" not in text and "x>=" not in text and "<=x" not in text
+
+
+def commands(group: click.Group, *path: str) -> Iterator[tuple[str, ...]]:
+    """The words of every command."""
+    for name, command in group.commands.items():
+        yield (*path, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, *path, name)
+
+
+def test_the_help_has_ranges_in_words(here: Here) -> None:
+    helps = {names: " ".join(here(*names, "--help")[1].split()) for names in (*commands(cli.cli), ("train", "a.py"))}
+    assert len(helps) > 20
+    for names, text in helps.items():
+        assert not re.search(r"RANGE|INTEGER|FLOAT|x[<>]|[<>]=?x", text), names
+    for command in ("generate", "serve", "finetune", "embed"):
+        assert "--threads NUMBER" in helps[command,] and "[from 1 to 64]" in helps[command,]
+    assert "[above 0]" in helps["finetune",] and "[at least 0 and below 1]" in helps["finetune",]
+    assert "0 to 18446744073709551615]" in helps["train", "story"] and "[at least 1]" in helps["train", "reader"]
 
 
 def test_generate(model: Path, here: Here) -> None:

@@ -227,8 +227,10 @@ def test_the_parts_of_the_library_join(site: Path, tmp_path: Path) -> None:
         assert archive.testzip() is None
 
 
-# Bytes of a first visit to a story, compressed at the quality of a quick build; a bound, a few percent above today's.
-FIRST_PARTS = {"pyapp": 1_000_000, "python_stdlib.zip": 1_270_000, "pyapp-relaxed": 125_000, "worker.js": 18_000}
+# Bytes of a first visit to a story, compressed; a bound, a few percent above today's. At the quality of a quick build a
+# change of a few bytes can add or take 12 kB; from 10 on, the number follows what is in the file.
+FIRST_PARTS = {"pyapp": 900_000, "python_stdlib.zip": 1_125_000, "pyapp-relaxed": 115_000, "worker.js": 17_300}
+FIRST_QUALITY = 10
 
 
 def test_the_first_parts_stay_small(site: Path) -> None:
@@ -238,7 +240,7 @@ def test_the_first_parts_stay_small(site: Path) -> None:
     for name in FIRST_PARTS:
         places = {"python_stdlib.zip": "pyodide/python_stdlib.zip", "worker.js": "worker.js"}
         path = site / (places.get(name) or f"pyodide/{packages[name]['file_name']}")
-        sizes[name] = len(brotli.compress(path.read_bytes(), quality=6, lgwin=24))
+        sizes[name] = len(brotli.compress(path.read_bytes(), quality=FIRST_QUALITY, lgwin=24))
     too_large = {name: size for name, size in sizes.items() if size > FIRST_PARTS[name]}
     assert not too_large, f"larger than {FIRST_PARTS}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,7 @@ from pyapp import tasks
 from pyapp.errors import Cancelled, DownloadError, ModelNotFoundError, OptionError
 from pyapp.events import Cancel, Done, Error, Event, Metric, Progress, Token
 from pyapp.formats import write_tokenizer_bin
+from pyapp.tasks.core import Result, Step
 from pyapp.text.tokenizer import Tokenizer
 from tests.text.parrot import STORY, Parrot, make_vocabulary
 
@@ -284,3 +285,29 @@ def test_events_as_json() -> None:
     }  # fmt: skip
     assert Token("a", None, 2).to_dict() == {"type": "token", "text": "a", "index": 2}
     assert Done("length", {"seed": 4}).to_dict() == {"type": "done", "reason": "length", "seed": 4}
+
+
+def test_a_step_gives_its_events_and_its_value() -> None:
+    closed: list[bool] = []
+
+    async def events() -> AsyncGenerator[Event | Result[int], None]:
+        try:
+            yield Progress("reading", 0, 2)
+            yield Progress("reading", 1, 2)
+            yield Result(3)
+        finally:
+            closed.append(True)
+
+    async def run(most: int) -> tuple[list[Event], int | None]:
+        found: list[Event] = []
+        async with Step(events()) as step:
+            async for event in step:
+                found.append(event)
+                if len(found) == most:
+                    break
+        return found, getattr(step, "value", None)
+
+    found, value = asyncio.run(run(5))
+    assert [event.done for event in found if isinstance(event, Progress)] == [0, 1] and value == 3 and closed == [True]
+    found, value = asyncio.run(run(1))  # left early: what the step holds is given free
+    assert len(found) == 1 and value is None and closed == [True, True]

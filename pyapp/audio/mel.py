@@ -35,7 +35,7 @@ FRAMES_AT_ONCE = 1024
 def log_mel_spectrogram(samples: NDArray[np.float32], n_mels: int = 80, padding: int = 0) -> NDArray[np.float32]:
     """Mono float32 (samples,) at 16 kHz to float32 (n_mels, (samples + padding) // 160).
 
-    ¶`padding` zeros are appended first. All-zero samples give -1.5. Values are clamped to 8 decades below the loudest
+    `padding` zeros are appended first. All-zero samples give -1.5. Values are clamped to 8 decades below the loudest
     bin, so the spectrogram of a part differs from the part of a spectrogram. ValueError for another shape, and for NaN
     or infinite samples.
     """

@@ -6,11 +6,12 @@ output closed the pipe.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from pyapp import __version__
 from pyapp.cli import pictures, texts
 from pyapp.cli.chat import chat
 from pyapp.cli.finetune import finetune, merge
-from pyapp.cli.grouped import DEFAULTS, GroupedCommand, generation_options, settings_of
+from pyapp.cli.grouped import DEFAULTS, CommandGroup, generation_options, settings_of
 from pyapp.cli.onnx import run_onnx
 from pyapp.cli.processes import run as run_processes
 from pyapp.cli.read import read
@@ -55,6 +56,7 @@ from pyapp.cli.views import (
     TrainView,
     View,
 )
+from pyapp.events import Event
 from pyapp.interrupts import STOPPED, raise_again
 from pyapp.text.options import SEEDS
 
@@ -138,7 +140,7 @@ def read_prompt(prompt: str) -> str:
     return prompt
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="pyapp")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks and log messages.")
 def cli(verbose: bool) -> None:
@@ -155,7 +157,7 @@ for command in (*texts.COMMANDS, *pictures.COMMANDS, read, finetune, merge):
     cli.add_command(command)
 
 
-@cli.command(cls=GroupedCommand)
+@cli.command()
 @click.argument("model", required=False)
 @click.option("-p", "--prompt", default="", type=WORDS, help='How the text begins; "-" reads it from stdin.')
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
@@ -263,40 +265,49 @@ def train() -> None:
     """
 
 
+def training_options(
+    folder: str, parts: str = "the model, its tokenizer, the loss curve and the checkpoint"
+) -> Callable[[Any], Any]:
+    """The options of the commands that train a model from scratch, in a folder of runs/."""
+    options = (
+        click.option("--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs") / folder,
+                     show_default=True, help=f"The folder for {parts}."),
+        click.option("--steps", type=click.IntRange(min=1),
+                     help="Optimiser steps. [default: those of the embedded model]"),
+        click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same model."),
+        click.option("--resume/--no-resume", default=True,
+                     help="Continue a run that was interrupted. [default: resume]"),
+        threads_option, json_option,
+    )  # fmt: skip
+    return lambda function: functools.reduce(lambda decorated, option: option(decorated), reversed(options), function)
+
+
+def run_training(
+    task: Callable[..., AsyncIterator[Event]], view: View, out_dir: Path, resume: bool, threads: int | None,
+    as_json: bool, **settings: Any,
+) -> int:  # fmt: skip
+    """Trains a model from scratch, with the values of `training_options`."""
+    use_threads(threads)
+    given = {name: value for name, value in settings.items() if value is not None}
+    train = lambda cancel: task(out_dir, resume=resume, cancel=cancel, **given)  # noqa: E731
+    return forward(train, JsonView() if as_json else view)
+
+
 @train.command()
-@click.option(
-    "--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/story"), show_default=True,
-    help="The folder for the model, its tokenizer, the loss curve and the checkpoint.",
-)  # fmt: skip
-@click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps. [default: those of the embedded model]")
-@click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same model.")
-@click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
-@threads_option
-@json_option
-def story(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any) -> int:
+@training_options("story")
+def story(**settings: Any) -> int:
     """Train the small story model from scratch: makes its stories, its tokenizer and its weights.
 
     Ctrl-C writes a checkpoint; the same command continues from it. The same seed gives the same model.
     """
     from pyapp import tasks
 
-    use_threads(threads)
-    given = {name: value for name, value in settings.items() if value is not None}
-    view: View = JsonView() if as_json else TrainView()
-    return forward(lambda cancel: tasks.train_story(out_dir, resume=resume, cancel=cancel, **given), view)
+    return run_training(tasks.train_story, TrainView(), **settings)
 
 
 @train.command()
-@click.option(
-    "--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/speech"), show_default=True,
-    help="The folder for the model, its tokenizer, the loss curve and the checkpoint.",
-)  # fmt: skip
-@click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps. [default: those of the embedded model]")
-@click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same model.")
-@click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
-@threads_option
-@json_option
-def speech(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any) -> int:
+@training_options("speech")
+def speech(**settings: Any) -> int:
     """Train the small speech model from scratch: makes its sentences, speaks them with espeak-ng, trains its weights.
 
     Needs the program espeak-ng. Ctrl-C writes a checkpoint; the same command continues from it. The same seed gives
@@ -304,23 +315,12 @@ def speech(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **se
     """
     from pyapp import tasks
 
-    use_threads(threads)
-    given = {name: value for name, value in settings.items() if value is not None}
-    view: View = JsonView() if as_json else SpeechTrainView()
-    return forward(lambda cancel: tasks.train_speech(out_dir, resume=resume, cancel=cancel, **given), view)
+    return run_training(tasks.train_speech, SpeechTrainView(), **settings)
 
 
 @train.command("reader")
-@click.option(
-    "--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/reader"), show_default=True,
-    help="The folder for the model, the loss curve and the checkpoint.",
-)  # fmt: skip
-@click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps. [default: those of the embedded model]")
-@click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same model.")
-@click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
-@threads_option
-@json_option
-def train_reader(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any) -> int:
+@training_options("reader", "the model, the loss curve and the checkpoint")
+def train_reader(**settings: Any) -> int:
     """Train the small reader of printed lines from scratch: writes texts, prints them with the installed fonts, trains
     its weights.
 
@@ -329,7 +329,4 @@ def train_reader(out_dir: Path, resume: bool, threads: int | None, as_json: bool
     """
     from pyapp import tasks
 
-    use_threads(threads)
-    given = {name: value for name, value in settings.items() if value is not None}
-    view: View = JsonView() if as_json else ReaderTrainView()
-    return forward(lambda cancel: tasks.train_reader(out_dir, resume=resume, cancel=cancel, **given), view)
+    return run_training(tasks.train_reader, ReaderTrainView(), **settings)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pyapp.cli.grouped import FILE_LIMIT, GroupedCommand, generation_options, settings_of
+from pyapp.cli.grouped import FILE_LIMIT, command, generation_options, settings_of
 from pyapp.cli.running import (
     READER_LEFT,
     WORDS,
@@ -46,7 +46,7 @@ Ctrl-C stops an answer."""
 BLOCK = '"""'
 
 
-@click.command(cls=GroupedCommand)
+@command()
 @click.argument("model", required=False)
 @click.option("--system", type=WORDS, metavar="TEXT", help="Instructions before the conversation.")
 @click.option("--template", "template_file", type=click.Path(exists=True, dir_okay=False),

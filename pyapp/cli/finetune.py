@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pyapp.cli.grouped import GroupedCommand, option
+from pyapp.cli.grouped import command, option
 from pyapp.cli.running import device_of, forward, json_option, threads_option, use_threads
 from pyapp.cli.views import JsonView, QuantizeView, TrainView, View, plain, size
 from pyapp.events import Done, Event, Item
@@ -49,7 +49,7 @@ class FinetuneView(TrainView):
             click.echo(f"try it: pyapp generate {self._folder} -p …")
 
 
-@click.command(cls=GroupedCommand, short_help="Train a language model on your own texts.")
+@command(short_help="Train a language model on your own texts.")
 @click.argument("model")
 @click.argument("data", type=click.Path(exists=True, dir_okay=False))
 @click.option("-o", "--out-dir", required=True, type=click.Path(file_okay=False, path_type=Path),
@@ -111,7 +111,7 @@ class MergeView(QuantizeView):
             click.echo(f"{results['file']}: {size(results['size'])}, {results['layers']} layers with the adapter")
 
 
-@click.command(short_help="Write a model with an adapter in its weights.")
+@command(short_help="Write a model with an adapter in its weights.")
 @click.argument("model")
 @click.argument("adapter", type=click.Path(exists=True, file_okay=False))
 @click.argument("out", type=click.Path(file_okay=False))

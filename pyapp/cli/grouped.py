@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -26,20 +27,26 @@ class GroupedOption(click.Option):
         self.group = group
 
 
-RANGE = re.compile(r"(?<=[\[ ])(?:(-?[\d.]+)<=)?x(?:([<>]=)(-?[\d.]+))?(?=\]$)")  # as click ends a help with it
+NUMBER = r"-?[\d.]+"
+# As click ends a help with the range of a number.
+RANGE = re.compile(rf"(?<=[\[ ])(?:({NUMBER})(<=?))?x(?:([<>]=?)({NUMBER}))?(?=\]$)")
+ENDS = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
 
 
 def in_words(record: tuple[str, str]) -> tuple[str, str]:
     """An option's line of the help, with the kind and the range of its number in words."""
 
     def words(found: re.Match[str]) -> str:
-        low, sign, bound = found.groups()
-        if low is not None and bound is not None:
+        low, open_low, sign, bound = found.groups()
+        if low is None:
+            return f"{ENDS[sign]} {bound}"
+        if open_low == "<=" and sign == "<=":
             return f"from {low} to {bound}"
-        return f"at most {bound}" if sign == "<=" else f"at least {low or bound}"
+        start = f"{ENDS['>' if open_low == '<' else '>=']} {low}"
+        return start if bound is None else f"{start} and {ENDS[sign]} {bound}"
 
     names, text = record
-    return re.sub("(INTEGER|FLOAT) RANGE", "NUMBER", names), RANGE.sub(words, text)
+    return re.sub("(INTEGER|FLOAT)( RANGE)?", "NUMBER", names), RANGE.sub(words, text)
 
 
 class GroupedCommand(click.Command):
@@ -54,6 +61,15 @@ class GroupedCommand(click.Command):
         for name, records in groups.items():
             with formatter.section(name):
                 formatter.write_dl(records)
+
+
+class CommandGroup(click.Group):
+    """Commands with such a help."""
+
+    command_class = GroupedCommand
+
+
+command = functools.partial(click.command, cls=GroupedCommand)
 
 
 def option(group: str, *names: str, **settings: Any) -> Callable[[F], F]:

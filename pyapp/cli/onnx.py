@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from pyapp.cli.grouped import command
 from pyapp.cli.running import forward, json_option, threads_option, use_threads
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Done, Event, Item, Metric
@@ -37,7 +38,7 @@ class OutputsView(View):
             click.echo(f"written to {event.results['file']}", err=True)
 
 
-@click.command("run-onnx", short_help="Run an ONNX model over arrays.")
+@command("run-onnx", short_help="Run an ONNX model over arrays.")
 @click.argument("file", type=click.Path())
 @click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE",
               help="An .npy file, in the order of the inputs or by name; or an .npz file of several.")  # fmt: skip

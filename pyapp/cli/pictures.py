@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from pyapp.cli.grouped import command
 from pyapp.cli.running import WORDS, forward, json_option, threads_option, use_threads
 from pyapp.cli.texts import ItemsView, model_option, type_option
 from pyapp.cli.views import JsonView, View
@@ -22,7 +23,7 @@ from pyapp.formats.sink import open_sink
 files_argument = click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="IMAGE…")
 
 
-@click.command("classify-image", short_help="Label pictures.")
+@command("classify-image", short_help="Label pictures.")
 @files_argument
 @model_option
 @click.option(
@@ -64,7 +65,7 @@ def classify_image(
     )
 
 
-@click.command("embed-image", short_help="Vectors of pictures and texts.")
+@command("embed-image", short_help="Vectors of pictures and texts.")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="IMAGE…")
 @model_option
 @click.option("--text", "texts", type=WORDS, multiple=True, help="A text to compute the vector of; may be given again.")
@@ -127,7 +128,7 @@ folder_option = click.option(
 )
 
 
-@click.command(short_help="Find objects in pictures.")
+@command(short_help="Find objects in pictures.")
 @files_argument
 @model_option
 @click.option(
@@ -189,7 +190,7 @@ def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
     return read
 
 
-@click.command(short_help="Label the areas of pictures.")
+@command(short_help="Label the areas of pictures.")
 @files_argument
 @model_option
 @click.option(
@@ -249,7 +250,7 @@ def segment(
     return forward(lambda cancel: drawing(run(cancel), draw), JsonView() if as_json else ItemsView(lines))
 
 
-@click.command(short_help="Say what pictures show.")
+@command(short_help="Say what pictures show.")
 @files_argument
 @model_option
 @click.option(
@@ -272,7 +273,7 @@ def caption(
     )
 
 
-@click.command(short_help="Draw pictures of texts.")
+@command(short_help="Draw pictures of texts.")
 @click.argument("prompts", nargs=-1, required=True, type=WORDS, metavar="PROMPT…")
 @model_option
 @click.option(

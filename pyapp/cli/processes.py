@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import click
 
+from pyapp.cli.grouped import command
 
-@click.command(
+
+@command(
     "run", short_help="Run a script in several processes.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )  # fmt: skip

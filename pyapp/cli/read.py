@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from pyapp.cli.grouped import command
 from pyapp.cli.running import device_option, forward, json_option, threads_option, use_threads
 from pyapp.cli.texts import INPUT_LIMIT, type_option
 from pyapp.cli.views import JsonView, View
@@ -96,7 +97,7 @@ def _password_of(sources: Sequence[Any], password: str | None) -> str | None:
     return None
 
 
-@click.command(short_help="Read the text in pictures.")
+@command(short_help="Read the text in pictures.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(allow_dash=True), metavar="IMAGE…")
 @click.option(
     "-m", "--model", metavar="MODEL",

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pyapp.cli.grouped import GroupedCommand, option
+from pyapp.cli.grouped import command, option
 from pyapp.cli.running import device_of, threads_option, use_threads
 from pyapp.cli.together import run_together, tensor_parallel_option
 from pyapp.errors import PyappError
@@ -17,7 +17,7 @@ NETWORK, MODELS, LIMITS = "Network", "Models", "Limits"
 MIB = 1 << 20
 
 
-@click.command(cls=GroupedCommand)
+@command()
 @click.argument("models", metavar="[MODEL]...", nargs=-1)
 @option(NETWORK, "--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0: all.")
 @option(NETWORK, "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free one.")

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from pyapp.cli.grouped import command
 from pyapp.cli.running import (
     WORDS,
     device_option,
@@ -122,7 +123,7 @@ class RankView(ItemsView):
         self._write([f"{self._scores[i]:.4f}\t{self._texts[i]}" for i in event.results.get("order", ())])
 
 
-@click.command(short_help="Turn each line of a file into a vector.")
+@command(short_help="Turn each line of a file into a vector.")
 @file_argument
 @optional_model
 @server_option
@@ -154,7 +155,7 @@ def embed(
     )
 
 
-@click.command(short_help="Label each line of a file.")
+@command(short_help="Label each line of a file.")
 @file_argument
 @optional_model
 @server_option
@@ -188,7 +189,7 @@ def classify(
     )
 
 
-@click.command(short_help="Order lines by how well they answer a query.")
+@command(short_help="Order lines by how well they answer a query.")
 @click.argument("query", type=WORDS)
 @file_argument
 @optional_model
@@ -215,7 +216,7 @@ def rerank(
     )
 
 
-@click.command("fill-mask", short_help="Find words for [MASK] in a text.")
+@command("fill-mask", short_help="Find words for [MASK] in a text.")
 @click.argument("text", type=WORDS)
 @model_option
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="Words for each masked one.")
@@ -236,7 +237,7 @@ def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int |
     return forward(lambda cancel: tasks.fill_mask(texts, model=model, dtype=dtype, top=top, cancel=cancel), view)
 
 
-@click.command(short_help="Translate or summarise each line of a file.")
+@command(short_help="Translate or summarise each line of a file.")
 @file_argument
 @model_option
 @click.option(
@@ -263,7 +264,7 @@ def translate(file: str, model: str, dtype: str | None, threads: int | None, as_
     return forward(lambda cancel: tasks.translate(texts, model=model, dtype=dtype, cancel=cancel, **options), view)
 
 
-@click.command(short_help="Find names and other parts in each line.")
+@command(short_help="Find names and other parts in each line.")
 @file_argument
 @model_option
 @click.option(
@@ -292,7 +293,7 @@ def label(file: str, model: str, aggregation: str, dtype: str | None, threads: i
     )
 
 
-@click.command(short_help="Answer a question with a part of a text.")
+@command(short_help="Answer a question with a part of a text.")
 @click.argument("question", type=WORDS)
 @file_argument
 @model_option

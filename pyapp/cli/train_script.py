@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from pyapp.cli.finetune import finetune
+from pyapp.cli.grouped import GroupedCommand, command
 from pyapp.cli.running import device_of, output_of_scripts, threads_option, use_threads
 from pyapp.cli.views import View
 from pyapp.errors import FileFormatError, PyappError
@@ -26,6 +27,8 @@ FILE_LIMIT = 1 << 20  # bytes of a file of settings
 class TrainGroup(click.Group):
     """Commands by name, and scripts and files of settings by path."""
 
+    command_class = GroupedCommand
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name.endswith(".toml"):
             return _settings_command(Path(cmd_name), ctx)
@@ -36,7 +39,7 @@ class TrainGroup(click.Group):
 
 
 def _script_command(path: Path) -> click.Command:
-    @click.command(
+    @command(
         path.name,
         context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True},
         help=f"Run {path}, with the options as its run (pyapp.train.script.current_run) and the ARGUMENTS as its own.",

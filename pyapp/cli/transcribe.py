@@ -15,6 +15,7 @@ from pyapp.audio.options import AUTO, TASKS, TranscribeOptions
 from pyapp.audio.subtitles import Layout
 from pyapp.audio.transcript import Transcript
 from pyapp.audio.transcript_writers import FORMATS, write_transcript
+from pyapp.cli.grouped import GroupedCommand
 from pyapp.cli.running import (
     STOPPED,
     device_option,
@@ -37,7 +38,7 @@ ALL = "all"
 BEAM = 5  # openai-whisper's command uses beam search, its function does not
 
 
-class WhisperNames(click.Command):
+class WhisperNames(GroupedCommand):
     """Accepts openai-whisper's spellings too: underscores in names, and switches as `--word_timestamps True`. The value
     of --speakers may be left out.
     """

@@ -6,6 +6,7 @@ import traceback
 import warnings
 from typing import Any
 
+from .autograd import EXTENSIONS
 from .grad_mode import ANOMALY, STATE, WATCHERS
 from .graph_nodes import metadata
 from .tensor import Tensor
@@ -65,3 +66,6 @@ def _tell(node: Any) -> None:
         else "Turn the search for anomalies on before the op runs to see where that was."
     )
     warnings.warn(f"the gradient of {node.name()} has failed. {where}", stacklevel=3)
+
+
+EXTENSIONS.note_calls, EXTENSIONS.checked_gradients = note_calls, checked_gradients

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -112,10 +111,21 @@ def is_grad_enabled() -> bool:
 _SERIAL = count().__next__
 
 
-@functools.cache
-def _late(name: str) -> Any:
-    """A module of this package that builds on this one. Few programs need it, and the start of the page does not."""
-    return importlib.import_module(f".{name}", __package__)
+class _Extensions:
+    """What modules that build on this one do in a node, and in a backward pass. They write it here when they are
+    imported, which they are before there is any hook, group or search: so the start of the page does without them.
+    """
+
+    note_calls: Any = None  # anomalies.py: while ANOMALY.on
+    checked_gradients: Any = None
+    pack_saved: Any = None  # saved_tensors.py: while there are WATCHERS
+    run_hooks: Any = None  # gradient_hooks.py: for a node or leaf that has hooks
+    run_after: Any = None
+    begin_pass: Any = None  # while there are GROUPS
+    end_pass: Any = None
+
+
+EXTENSIONS = _Extensions()
 
 
 class Described:
@@ -138,6 +148,15 @@ class Node:
 
     __slots__ = ("__weakref__", "args", "edges", "hooks", "op", "output", "read", "retained", "serial", "versions")
 
+    if TYPE_CHECKING:  # what graph_nodes.py gives it, which is imported when a user first gets a node
+
+        @property
+        def next_functions(self) -> tuple[tuple[Any, int], ...]: ...
+        @property
+        def metadata(self) -> dict[str, Any]: ...
+        def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle: ...
+        def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle: ...
+
     def __init__(self, op: Op, args: tuple[Any, ...], output: Tensor) -> None:
         self.op = op
         self.args: tuple[Any, ...] | None = args
@@ -153,34 +172,14 @@ class Node:
         self.serial = _SERIAL()
         if WATCHERS.count:
             if ANOMALY.on:
-                _late("anomalies").note_calls(self)
-            _late("saved_tensors").pack_saved(self)
+                EXTENSIONS.note_calls(self)
+            EXTENSIONS.pack_saved(self)
 
     def name(self) -> str:
         """torch's name: "MulBackward0"; of a Function its own name and "Backward"."""
         if isinstance(self.op, Described):
             return f"{self.op.name}Backward"
         return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward0"
-
-    # For users; by properties, because a class with __getattr__ is slower to read.
-
-    @property
-    def next_functions(self) -> tuple[tuple[Any, int], ...]:
-        """See graph_nodes.next_functions."""
-        return _late("graph_nodes").next_functions(self)
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """A dict for the user's notes about this node."""
-        return _late("graph_nodes").metadata(self)
-
-    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """See graph_nodes.register_prehook."""
-        return _late("graph_nodes").register_prehook(self, hook)
-
-    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """See graph_nodes.register_hook."""
-        return _late("graph_nodes").register_hook(self, hook)
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
@@ -300,14 +299,6 @@ class RemovableHandle:
 
     def __exit__(self, *_: object) -> None:
         self.remove()
-
-
-def add_hook(edge: Any, hook: Any) -> RemovableHandle:
-    """Adds a hook to those of a node or leaf."""
-    if edge.hooks is None:
-        edge.hooks = []
-    edge.hooks.append(hook)
-    return RemovableHandle(edge.hooks, hook)
 
 
 class _Slices:
@@ -469,7 +460,7 @@ def _walk(
     order = _order([edge_of(root) for root in roots], stop, uses)
     needed = None if wanted is None else _needed(order, wanted)
     grouped = GROUPS.count > 0
-    around = _late("gradient_hooks").begin_pass(map(edge_of, roots), order, needed) if grouped else None
+    around = EXTENSIONS.begin_pass(map(edge_of, roots), order, needed) if grouped else None
     order.reverse()
     while order:
         node = order.pop()
@@ -477,17 +468,17 @@ def _walk(
         if gradient is None:
             continue
         if node.hooks and id(node) not in silent:
-            gradient = _late("gradient_hooks").run_hooks(node, gradient)
+            gradient = EXTENSIONS.run_hooks(node, gradient)
         deliver(node, gradient)
         if id(node) in stop or (needed is not None and not any(id(e) in needed for e in node.edges if e is not None)):
             continue
         if node.hooks or ANOMALY.on or not pending.add_slice(node, gradient):
             if ANOMALY.on:
-                found = _late("anomalies").checked_gradients(node, gradient, create_graph)
+                found = EXTENSIONS.checked_gradients(node, gradient, create_graph)
             else:
                 found = node.gradients(gradient, create_graph)
             if node.hooks:
-                found = _late("gradient_hooks").run_after(node, gradient, found)
+                found = EXTENSIONS.run_after(node, gradient, found)
             for edge, its in found:
                 if its is not None and (needed is None or id(edge) in needed):
                     pending.add(edge, its)
@@ -499,10 +490,10 @@ def _walk(
         whole = pending.take(leaf)
         assert whole is not None
         if leaf.hooks and id(leaf) not in silent:
-            whole = _late("gradient_hooks").run_hooks(leaf, whole)
+            whole = EXTENSIONS.run_hooks(leaf, whole)
         deliver(leaf, whole)
     if grouped:
-        _late("gradient_hooks").end_pass(around)
+        EXTENSIONS.end_pass(around)
 
 
 def _deliver_complete(
@@ -524,7 +515,7 @@ def _deliver_complete(
             if whole is not None:
                 del pending.leaves[id(edge)]
                 if edge.hooks and id(edge) not in silent:
-                    whole = _late("gradient_hooks").run_hooks(edge, whole)
+                    whole = EXTENSIONS.run_hooks(edge, whole)
                 deliver(edge, whole)
 
 
@@ -666,7 +657,7 @@ def grad(
     return tuple(found.get(id(edge)) for edge in edges)
 
 
-# -- methods of Tensor
+# -- the method of Tensor
 
 
 def _backward_of(
@@ -682,28 +673,5 @@ def _backward_of(
     backward([tensor], [gradient], retain_graph, create_graph, inputs)
 
 
-def _register_hook(tensor: Tensor, hook: Any) -> RemovableHandle:
-    """`hook(grad)` is called when the gradient of this tensor is computed. Its result, unless None, replaces the
-    gradient.
-    """
-    if not tensor.requires_grad:
-        raise RuntimeError("register_hook: this tensor does not require a gradient")
-    return add_hook(edge_of(tensor), hook)
-
-
-def _register_post_accumulate_grad_hook(tensor: Tensor, hook: Any) -> RemovableHandle:
-    """`hook(tensor)` is called after backward() has added to the `grad` of this leaf."""
-    if tensor.node is not None or not tensor.requires_grad:
-        raise RuntimeError("register_post_accumulate_grad_hook: takes leaves that require a gradient")
-    if tensor.after_hooks is None:
-        tensor.after_hooks = []
-    tensor.after_hooks.append(hook)
-    return RemovableHandle(tensor.after_hooks, hook)
-
-
-for _name, _method in {
-    "backward": _backward_of, "register_hook": _register_hook,
-    "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook,
-}.items():  # fmt: skip
-    _method.__name__ = _method.__qualname__ = _name
-    setattr(Tensor, _name, _method)
+_backward_of.__name__ = _backward_of.__qualname__ = "backward"
+Tensor.backward = _backward_of  # type: ignore[assignment, method-assign]

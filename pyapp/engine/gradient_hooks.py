@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .autograd import RemovableHandle, add_hook
+from .autograd import EXTENSIONS, RemovableHandle
 from .grad_mode import GROUPS
 from .tensor import Tensor
 from .thread_local import ThreadLocal
+
+
+def add_hook(edge: Any, hook: Any) -> RemovableHandle:
+    """Adds a hook to those of a node or leaf."""
+    if edge.hooks is None:
+        edge.hooks = []
+    edge.hooks.append(hook)
+    return RemovableHandle(edge.hooks, hook)
 
 
 def run_hooks(edge: Any, gradient: Tensor) -> Tensor:
@@ -128,3 +136,7 @@ class GroupHandle(RemovableHandle):
                 handle.remove()
             self._handles = []
             GROUPS.add(-1)
+
+
+EXTENSIONS.run_hooks, EXTENSIONS.run_after = run_hooks, run_after
+EXTENSIONS.begin_pass, EXTENSIONS.end_pass = begin_pass, end_pass

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from .autograd import Edge, Node, RemovableHandle, add_hook, edge_of
-from .gradient_hooks import After
+from .autograd import Edge, Node, RemovableHandle, edge_of
+from .gradient_hooks import After, add_hook
 from .saved_tensors import Saved
 from .tensor import Tensor
 
@@ -109,6 +109,13 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
         raise RuntimeError("get_gradient_edge: this tensor does not require a gradient")
     return GradientEdge(_function_of(edge_of(tensor)), 0)
 
+
+# Node's own attributes, and no __getattr__: a class with one is slower to read.
+for _name, _value in {
+    "next_functions": property(next_functions), "metadata": property(metadata),
+    "register_prehook": register_prehook, "register_hook": register_hook,
+}.items():  # fmt: skip
+    setattr(Node, _name, _value)
 
 __all__ = [
     "AccumulateGrad", "GradientEdge", "get_gradient_edge", "metadata", "next_functions", "register_hook",

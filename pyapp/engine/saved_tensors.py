@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .autograd import Described, Edge, Node
+from .autograd import EXTENSIONS, Described, Edge, Node
 from .device import Device
 from .dtype import DType
 from .grad_mode import STATE, WATCHERS
@@ -182,6 +182,7 @@ def connected(value: Tensor, edge: Edge | None, create_graph: bool) -> Tensor:
 
 
 _ALIAS = Described("Alias", lambda gradient, *_: (gradient,))
+EXTENSIONS.pack_saved = pack_saved
 
 __all__ = [
     "Saved", "blank", "connected", "current_hooks", "disable_saved_tensors_hooks", "pack_saved", "saved_tensors_hooks",

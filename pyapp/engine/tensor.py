@@ -23,7 +23,7 @@ from .storage import CAPTURES, Storage
 if TYPE_CHECKING:
     import numpy
 
-    from .autograd import Node, RemovableHandle
+    from .autograd import Node
     from .tensor_methods import TensorMethods
 
     Array = numpy.ndarray[Any, Any]
@@ -115,9 +115,7 @@ class Tensor(_Slots, TensorMethods):
             self, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False,
             inputs: Tensor | Sequence[Tensor] | None = None,
         ) -> None: ...  # fmt: skip
-        def register_hook(self, hook: Any) -> RemovableHandle: ...
         def _accumulate(self, other: Tensor) -> None: ...
-        def register_post_accumulate_grad_hook(self, hook: Any) -> RemovableHandle: ...
 
         def __add__(self, other: Any) -> Tensor: ...
         def __radd__(self, other: Any) -> Tensor: ...
@@ -452,23 +450,6 @@ class Tensor(_Slots, TensorMethods):
         self.point_to(shown.storage, shown.shape, shown.strides, shown.dtype, shown.offset)
         self.storage.version = version
         self.view_of = self.views = None
-
-    @property
-    def grad_fn(self) -> Node | None:
-        """The node that made this tensor; None for leaves."""
-        return self.node
-
-    def retain_grad(self) -> None:
-        """Has backward() fill `grad` of a tensor that is no leaf."""
-        if not self.requires_grad:
-            raise RuntimeError("retain_grad: this tensor does not require a gradient")
-        if self.node is not None:
-            self.node.retained = ref(self)
-
-    @property
-    def retains_grad(self) -> bool:
-        """Whether backward() fills `grad` though this is no leaf."""
-        return self.node is not None and self.node.retained is not None and self.node.retained() is self
 
 
 OWN_METHODS = frozenset(vars(Tensor))  # what is not attached to it in ops/

@@ -18,7 +18,6 @@ from pyapp.errors import FileFormatError
 
 from .archive import Archive, Member
 from .checkpoint import Checkpoint, TensorInfo, require_size
-from .finite import check_finite
 from .foreign_dtypes import read_foreign
 from .row_major import as_tensor, read_strided, row_major, swap_bytes
 from .sink import AnySink, in_order, open_sink, plain
@@ -179,11 +178,7 @@ class _NumpyFile(Checkpoint):
     def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
         if info.dtype.startswith("complex"):
             return read_foreign(self.read_bytes(info.name), info, finite, device, self.source.name)
-        storage = self._storage(info.name)
-        if finite and info.nbytes:
-            check_finite(storage.bytes_view()[: info.nbytes], info.dtype, info.name, self.source.name)
-        tensor = as_tensor(storage, info.shape, info.dtype)
-        return tensor if device is None else tensor.to(device)
+        return as_tensor(self._storage(info.name), info, finite, device, self.source.name)
 
 
 def _refuse_kind(name: str, kind: str, where: str) -> NoReturn:

@@ -24,7 +24,6 @@ from .archive import Archive
 from .block_rows import matrix_of_rows, tensor_of_rows
 from .checkpoint import Checkpoint, TensorInfo
 from .dense_tensors import read_storage
-from .finite import check_finite
 from .foreign_dtypes import read_foreign
 from .row_major import as_tensor, read_strided, row_major
 from .safe_pickle import Builder, Class, Cursor, Machine, Stateful, refuse
@@ -471,8 +470,4 @@ class PyTorchFile(Checkpoint):
             return tensor if device is None else tensor.to(device)
         if info.dtype not in DTYPES:
             return read_foreign(self.read_bytes(info.name), info, finite, device, self.source.name)
-        storage = self._storage(info.name)
-        if finite and info.nbytes:
-            check_finite(storage.bytes_view()[: info.nbytes], info.dtype, info.name, self.source.name)
-        tensor = as_tensor(storage, info.shape, info.dtype)
-        return tensor if device is None else tensor.to(device)
+        return as_tensor(self._storage(info.name), info, finite, device, self.source.name)

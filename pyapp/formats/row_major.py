@@ -6,11 +6,15 @@ from array import array
 from math import prod
 from typing import TYPE_CHECKING
 
+from .finite import check_finite
 from .source import ByteSource, read_into
 
 if TYPE_CHECKING:
+    from pyapp.engine.device import Device
     from pyapp.engine.storage import Storage
     from pyapp.engine.tensor import Tensor
+
+    from .checkpoint import TensorInfo
 
 CHUNK = 1 << 20  # bytes swapped at a time
 _TYPECODES = {2: "H", 4: "I", 8: "Q"}
@@ -53,13 +57,18 @@ def read_strided(
     return dense
 
 
-def as_tensor(storage: Storage, shape: tuple[int, ...], dtype: str) -> Tensor:
-    """The row-major CPU tensor over a storage of `read_strided`."""
+def as_tensor(storage: Storage, info: TensorInfo, finite: bool, device: Device | None, where: str) -> Tensor:
+    """The row-major tensor over a storage of `read_strided`, on `device` (None: the CPU). FileFormatError for NaN and
+    infinity, if `finite`.
+    """
     from pyapp.engine.dtype import as_dtype
     from pyapp.engine.tensor import empty_contiguous, make
 
-    kind = as_dtype(dtype)
-    return make(storage, shape, row_major(shape), kind) if prod(shape) else empty_contiguous(shape, kind)
+    kind, shape = as_dtype(info.dtype), info.shape
+    if finite and info.nbytes:
+        check_finite(storage.bytes_view()[: info.nbytes], info.dtype, info.name, where)
+    tensor = make(storage, shape, row_major(shape), kind) if prod(shape) else empty_contiguous(shape, kind)
+    return tensor if device is None else tensor.to(device)
 
 
 def swap_bytes(view: memoryview, itemsize: int) -> None:

@@ -100,6 +100,16 @@ def flatten(structure: Any) -> list[Any]:
     return [structure]
 
 
+def unflatten(structure: Any, values: Iterator[Any]) -> Any:
+    """The structure with the next value in place of each leaf, in the order of `flatten`."""
+    if isinstance(structure, Mapping):
+        found = {key: unflatten(structure[key], values) for key in sorted(structure)}
+        return {key: found[key] for key in structure}
+    if isinstance(structure, (list, tuple)):
+        return type(structure)(unflatten(value, values) for value in structure)
+    return next(values)
+
+
 class KerasTensor:
     """A batch that is not there yet: its shape, with None where a size is unknown, its dtype, and its call. Texts have
     the dtype "string"; their batches are NumPy arrays. None is the dtype of `set_floatx`."""
@@ -307,10 +317,10 @@ class Layer(Configured, Module):
     """
 
     supports_masking = False
-    converted: Mapping[str, Callable[[Any], Any]] = {}  # attributes that may be written as arguments of their names are
+    converted: Mapping[str, Callable[[Any], Any]] = {}  # by attribute: what makes its value of what is written to it
     input_spec: Any = None  # an InputSpec, or one for each of the first argument's tensors
     quantization_modes: tuple[str, ...] = ()  # what `quantize` takes
-    makes_masks = False  # whether a class of a user's own has a `compute_mask`: it is asked without a mask too
+    makes_masks = False  # whether a user's class has its own `compute_mask`, which is called without a mask too
     stored_in_order = False  # whether `stored_weights` has the order of Keras' files
 
     def __init__(

@@ -14,7 +14,7 @@ import marshal
 import math
 import types
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..engine import Tensor, as_dtype
 from ..engine import ops as engine_ops
@@ -69,7 +69,6 @@ _PLAIN_POLICIES = (dtype_policies.DTypePolicy, dtype_policies.FloatDTypePolicy)
 def describe(layer: Any, first: bool = True) -> dict[str, Any]:
     """A layer or model as Keras' JSON. TypeError for what a file cannot describe."""
     kind = type(layer)
-    made: dict[str, Any]
     model = CLASSES["Model"]
     writes_own = isinstance(layer, model) and kind.get_config not in (
         model.get_config,
@@ -87,26 +86,37 @@ def describe(layer: Any, first: bool = True) -> dict[str, Any]:
     elif hasattr(layer, "_first") and not writes_own:
         made = _named(kind, _sequential(layer))
     else:
-        if isinstance(layer, Function) and not isinstance(layer, layers.Lambda) or kind.__name__ == "Model":
-            raise TypeError(f"{layer.name} cannot be written to a file: save the weights alone with save_weights")
-        config = Layer.get_config(layer) if has_graph and not writes_own else layer.get_config()
-        if isinstance(layer, InputLayer):
-            tensor = layer.tensor
-            config = {"batch_shape": list(tensor.shape), "dtype": tensor.dtype, "name": layer.name}
-        lacking = _LACKING.get(kind.__name__, ()) if kind.__module__.startswith("pyapp.") else ()
-        kept = {key: value for key, value in config.items() if key != "input_shape" and key not in lacking}
-        if kept.get("trainable") is True:  # some layers of Keras have no such argument
-            del kept["trainable"]
-        made = _named(kind, _with_modules(kept))
-        if hasattr(layer, "get_build_config"):
-            made["build_config"] = layer.get_build_config()
-        inputs = getattr(layer, "_first_inputs", None)
-        if inputs is not None:
-            shapes = _shapes(inputs)
-            made["build_config"] = {"input_shape": shapes, "inputs": inputs}
+        made = _by_arguments(layer, inherits_config=has_graph and not writes_own)
     if first and getattr(layer, "compiled", False):
         made["compile_config"] = compile_config(layer)
     return made
+
+
+def _by_arguments(layer: Any, inherits_config: bool) -> dict[str, Any]:
+    """A layer by the arguments of its constructor. `inherits_config`: it is a functional model of a user's class that
+    has no `get_config`; Model's would describe the graph.
+    """
+    kind = type(layer)
+    if isinstance(layer, Function) and not isinstance(layer, layers.Lambda) or kind.__name__ == "Model":
+        raise TypeError(f"{layer.name} cannot be written to a file: save the weights alone with save_weights")
+    config = Layer.get_config(layer) if inherits_config else layer.get_config()
+    if isinstance(layer, InputLayer):
+        tensor = layer.tensor
+        config = {"batch_shape": list(tensor.shape), "dtype": tensor.dtype, "name": layer.name}
+    lacking = _LACKING.get(kind.__name__, ()) if kind.__module__.startswith("pyapp.") else ()
+    kept = {key: value for key, value in config.items() if key != "input_shape" and key not in lacking}
+    made = _named(kind, _with_modules(_without_trainable(kept)))
+    if hasattr(layer, "get_build_config"):
+        made["build_config"] = layer.get_build_config()
+    inputs = getattr(layer, "_first_inputs", None)
+    if inputs is not None:
+        made["build_config"] = {"input_shape": _shapes(inputs), "inputs": inputs}
+    return made
+
+
+def _without_trainable(config: dict[str, Any]) -> dict[str, Any]:
+    """A layer's configuration, without `trainable` where it is True: some layers of Keras have no such argument."""
+    return {key: value for key, value in config.items() if key != "trainable" or value is not True}
 
 
 def _shapes(inputs: Any) -> Any:
@@ -145,11 +155,7 @@ def _with_modules(value: Any, key: str = "") -> Any:
             if kind is None:
                 raise TypeError(f"{value['class_name']} cannot be written to a file: register its class")
             config = value["config"]
-            if (
-                issubclass(kind, Layer) and config.get("trainable") is True
-            ):  # some layers of Keras have no such argument
-                config = {key: inner for key, inner in config.items() if key != "trainable"}
-            return _named(kind, _with_modules(config))
+            return _named(kind, _with_modules(_without_trainable(config) if issubclass(kind, Layer) else config))
         return {str(name): _with_modules(inner, str(name)) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [_with_modules(inner, key) for inner in value]
@@ -313,6 +319,53 @@ _UNFIT = (
 )  # fmt: skip
 
 
+class _WrittenCall(NamedTuple):
+    """A call in the file of a functional model: the layer, or the entry of a function of keras.ops, which call of it
+    this is, and what it is called with.
+    """
+
+    name: str
+    layer: Any
+    number: int
+    node: Mapping[str, Any]
+
+
+class _Wires:
+    """The symbolic tensors of a functional model, by what its file calls them: a layer, which call of it, and which of
+    the call's outputs.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self.tensors: dict[tuple[str, int, int], KerasTensor] = {}
+
+    def have(self, value: Any) -> bool:
+        """Whether all tensors in the arguments of a call are there."""
+        if isinstance(value, Mapping):
+            if value.get("class_name") == "__keras_tensor__":
+                return _place(value["config"]["keras_history"]) in self.tensors
+            return all(self.have(inner) for inner in value.values())
+        return all(self.have(inner) for inner in value) if isinstance(value, list) else True
+
+    def argument(self, value: Any) -> Any:
+        """Arguments of a call with the tensors and objects that they describe."""
+        if isinstance(value, Mapping):
+            if value.get("class_name") == "__keras_tensor__":
+                return self.tensors[_place(value["config"]["keras_history"])]
+            if "class_name" in value:
+                return self._reading.object(value)
+            return {key: self.argument(inner) for key, inner in value.items()}
+        return [self.argument(inner) for inner in value] if isinstance(value, list) else value
+
+    def ends(self, value: Any) -> Any:
+        """The inputs or outputs of the model."""
+        if isinstance(value, Mapping):
+            return {key: self.ends(inner) for key, inner in value.items()}
+        if isinstance(value, list) and len(value) == 3 and isinstance(value[0], str) and isinstance(value[1], int):
+            return self.tensors[_place(value)]
+        return [self.ends(inner) for inner in value]
+
+
 class Reading:
     """Reads configurations. `keeps_training`: whether the argument `training` of calls is the file's own (Keras writes
     one for every dropout)."""
@@ -343,7 +396,7 @@ class Reading:
         if name.endswith("DTypePolicy") or name == "DTypePolicyMap":
             try:
                 found = dtype_policies.deserialize({"class_name": name, "config": config})
-            except (*_UNFIT, NotImplementedError) as error:
+            except _UNFIT as error:
                 raise self.problem(
                     f"it has the dtype policy {name!r:.60} ({error!s:.100})", "Save a model without it"
                 ) from error
@@ -531,66 +584,20 @@ class Reading:
         return model
 
     def _functional(self, kind: Any, config: Mapping[str, Any]) -> Any:
-        tensors: dict[tuple[str, int, int], KerasTensor] = {}
-        waiting: list[tuple[str, Any, int, Mapping[str, Any]]] = []
-        for entry in config["layers"]:
-            name, nodes = str(entry.get("name") or entry["config"]["name"]), entry["inbound_nodes"]
-            if str(entry.get("module")).startswith("keras.src.ops."):
-                waiting += [(name, entry, number, node) for number, node in enumerate(nodes)]
-                continue
-            layer = self.object({key: value for key, value in entry.items() if key not in ("name", "inbound_nodes")})
-            if isinstance(layer, InputLayer):
-                tensors[name, 0, 0] = layer.tensor
-                continue
-            if not isinstance(layer, Layer):
-                raise self.problem(f"{name!r:.60} is no layer")
-            layer.name = name
-            waiting += [(name, layer, number, node) for number, node in enumerate(nodes)]
-
-        def ready(value: Any) -> bool:
-            if isinstance(value, Mapping):
-                if value.get("class_name") == "__keras_tensor__":
-                    return _place(value["config"]["keras_history"]) in tensors
-                return all(ready(inner) for inner in value.values())
-            return all(ready(inner) for inner in value) if isinstance(value, list) else True
-
-        def argument(value: Any) -> Any:
-            if isinstance(value, Mapping):
-                if value.get("class_name") == "__keras_tensor__":
-                    return tensors[_place(value["config"]["keras_history"])]
-                if "class_name" in value:
-                    return self.object(value)
-                return {key: argument(inner) for key, inner in value.items()}
-            return [argument(inner) for inner in value] if isinstance(value, list) else value
-
+        wires = _Wires(self)
+        waiting = self._calls(config["layers"], wires)
         while waiting:
             later = []
-            for name, layer, number, node in waiting:
-                if not ready(node["args"]) or not ready(node["kwargs"]):
-                    later.append((name, layer, number, node))
+            for call in waiting:
+                if not (wires.have(call.node["args"]) and wires.have(call.node["kwargs"])):
+                    later.append(call)
                     continue
-                args, kwargs = tuple(argument(node["args"])), argument(node["kwargs"])
-                if isinstance(layer, Mapping):
-                    made = self._operation(name, layer, args, kwargs)
-                else:
-                    kwargs = {
-                        k: v for k, v in kwargs.items() if v is not None and (k != "training" or self.keeps_training)
-                    }
-                    made = record(layer, args, kwargs)
-                for index, leaf in enumerate(flatten(made)):
-                    tensors[name, number, index] = leaf
+                for index, leaf in enumerate(flatten(self._called(call, wires))):
+                    wires.tensors[call.name, call.number, index] = leaf
             if len(later) == len(waiting):
-                raise self.problem(f"the layer {later[0][0]!r:.60} takes the output of a layer that is not there")
+                raise self.problem(f"the layer {later[0].name!r:.60} takes the output of a layer that is not there")
             waiting = later
-
-        def end(value: Any) -> Any:
-            if isinstance(value, Mapping):
-                return {key: end(inner) for key, inner in value.items()}
-            if isinstance(value, list) and len(value) == 3 and isinstance(value[0], str) and isinstance(value[1], int):
-                return tensors[_place(value)]
-            return [end(inner) for inner in value]
-
-        ends = [end(config[key]) for key in ("input_layers", "output_layers")]
+        ends = [wires.ends(config[key]) for key in ("input_layers", "output_layers")]
         ends = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in ends]
         if kind.__module__.startswith("pyapp."):
             model = kind(*ends, name=config.get("name"))
@@ -599,6 +606,32 @@ class Reading:
         if config.get("trainable") is False:
             model.trainable = False
         return model
+
+    def _calls(self, entries: Any, wires: _Wires) -> list[_WrittenCall]:
+        """The calls of a functional model's layers, which are made here; inputs become symbolic tensors at once."""
+        found: list[_WrittenCall] = []
+        for entry in entries:
+            name, nodes = str(entry.get("name") or entry["config"]["name"]), entry["inbound_nodes"]
+            if str(entry.get("module")).startswith("keras.src.ops."):
+                found += [_WrittenCall(name, entry, number, node) for number, node in enumerate(nodes)]
+                continue
+            layer = self.object({key: value for key, value in entry.items() if key not in ("name", "inbound_nodes")})
+            if isinstance(layer, InputLayer):
+                wires.tensors[name, 0, 0] = layer.tensor
+                continue
+            if not isinstance(layer, Layer):
+                raise self.problem(f"{name!r:.60} is no layer")
+            layer.name = name
+            found += [_WrittenCall(name, layer, number, node) for number, node in enumerate(nodes)]
+        return found
+
+    def _called(self, call: _WrittenCall, wires: _Wires) -> Any:
+        """The symbolic outputs of a call whose inputs are there."""
+        args, kwargs = tuple(wires.argument(call.node["args"])), wires.argument(call.node["kwargs"])
+        if isinstance(call.layer, Mapping):
+            return self._operation(call.name, call.layer, args, kwargs)
+        kwargs = {k: v for k, v in kwargs.items() if v is not None and (k != "training" or self.keeps_training)}
+        return record(call.layer, args, kwargs)
 
     def _operation(self, name: str, entry: Mapping[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The symbolic result of a function of keras.ops."""

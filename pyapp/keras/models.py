@@ -34,6 +34,7 @@ from .core import (
     map_structure,
     record,
     training_mode,
+    unflatten,
     weights_of,
 )
 from .keras_configs import Reading, compile_config
@@ -119,14 +120,7 @@ class _Graph:
             raise ValueError(f"the model takes {len(leaves)} inputs, got {len(flat)}")
         values = {}
         for leaf, value in zip(leaves, flat, strict=True):
-            if len(value.shape) == len(leaf.shape) - 1 and leaf.shape[-1] == 1:
-                value = value.unsqueeze(-1) if isinstance(value, Tensor) else np.expand_dims(value, -1)
-            wrong = len(value.shape) != len(leaf.shape) or any(
-                n is not None and n != size for n, size in zip(leaf.shape[1:], value.shape[1:], strict=True)
-            )
-            if wrong:
-                raise ValueError(f"input {leaf.name!r} takes shape {leaf.shape}, got {tuple(value.shape)}")
-            values[id(leaf)] = _of_dtype(value, leaf)
+            values[id(leaf)] = _as_batch_of(leaf, value, f"input {leaf.name!r} takes")
         for call in self.calls:
             outputs = call.run(values, training)
             for symbol, value in zip(flatten(call.outputs), flatten(outputs), strict=True):
@@ -355,8 +349,8 @@ class Model(Layer):
             names = self.output_names
             if not names and isinstance(y_pred, Mapping):
                 names = sorted(y_pred)
-            names = names or [f"output_{k + 1}" for k in range(len(outputs))]
-            names = names if len(names) == len(outputs) else [f"output_{k + 1}" for k in range(len(outputs))]
+            if len(names) != len(outputs):
+                names = [f"output_{k + 1}" for k in range(len(outputs))]
             if given["loss"] is not None:
                 self._compiled_loss = CompiledLoss(given["loss"], given["loss_weights"], names)
                 wanted = [n for n, loss in zip(names, self._compiled_loss.losses, strict=True) if loss is not None]
@@ -449,8 +443,7 @@ class Model(Layer):
         self._must_be_compiled()
         self._last_batch = x, y, sample_weight
         if type(self).train_step is not Model.train_step:
-            given = (x, y) if sample_weight is None else (x, y, sample_weight)
-            self._last_logs = dict(self.train_step(x if y is None else given))
+            self._last_logs = dict(self.train_step(_as_data(x, y, sample_weight)))
             return
         leaves = flatten([x, y, sample_weight])
         if (
@@ -463,18 +456,15 @@ class Model(Layer):
             return
         if self._steps_of != id(self):
             self._steps, self._steps_of = {}, id(self)
-        structure = repr(map_structure(lambda leaf: leaf is None, [x, y, sample_weight]))
-        step = self._steps.get(structure)
+        structure = map_structure(lambda leaf: leaf is None, [x, y, sample_weight])
+        key = repr(structure)
+        step = self._steps.get(key)
         if step is None:
 
             def run(*flat: Tensor | None) -> None:
-                values = iter(flat)
-                by_order = {k: next(values) for k in range(len(flat))}
-                order = iter(range(len(flat)))
-                numbered = _unflatten([x, y, sample_weight], order)
-                self._train_step(*map_structure(lambda k: by_order[k], numbered))
+                self._train_step(*unflatten(structure, iter(flat)))
 
-            step = self._steps[structure] = Compiled(run, warns=False)
+            step = self._steps[key] = Compiled(run, warns=False)
         try:
             step(*leaves)
         except IndexError:  # a number outside a table, found by a kernel of a Graph that knows no layers
@@ -509,8 +499,7 @@ class Model(Layer):
     def test_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
         """Losses and metrics of a batch."""
         self._must_be_compiled()
-        given = (x, y) if sample_weight is None else (x, y, sample_weight)
-        found = self.test_step(x if y is None else given)
+        found = self.test_step(_as_data(x, y, sample_weight))
         if type(self).test_step is not Model.test_step:
             self._last_logs = dict(found)
 
@@ -636,7 +625,7 @@ class Model(Layer):
             self, batches, epochs=epochs, callbacks=_listed(callbacks), validation=validation,
             class_weight=class_weight, initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch,
             validation_steps=validation_steps, validation_freq=validation_freq,
-            verbose=1 if verbose == "auto" else int(verbose),
+            verbose=_verbosity(verbose),
         )  # fmt: skip
         self.optimizer.finalize_variable_values(self.trainable_weights)
         return self.history
@@ -652,7 +641,7 @@ class Model(Layer):
 
     def _listeners(self, callbacks: Any, steps: int | None, verbose: Any) -> CallbackList:
         """The callbacks of one pass."""
-        params = {"verbose": 1 if verbose == "auto" else verbose, "epochs": 1, "steps": steps}
+        params = {"verbose": _verbosity(verbose), "epochs": 1, "steps": steps}
         return CallbackList(_listed(callbacks), self, params)
 
     def evaluate(
@@ -665,7 +654,7 @@ class Model(Layer):
         batches = batches_of(x, y, sample_weight, batch_size)
         steps = self._limited(steps, batches)
         listeners = self._listeners(callbacks, steps or batches.count(), verbose)
-        logs, _ = loops.evaluate(self, batches, listeners, steps, verbose=1 if verbose == "auto" else int(verbose))
+        logs, _ = loops.evaluate(self, batches, listeners, steps, verbose=_verbosity(verbose))
         if return_dict:
             return logs
         return self._in_order(logs)
@@ -683,7 +672,7 @@ class Model(Layer):
         steps = self._limited(steps, batches)
         listeners = self._listeners(callbacks, steps or batches.count(), verbose)
         listeners.tell("on_predict_begin")
-        bar = ProgressBar(steps or batches.count(), 1 if verbose == "auto" else int(verbose))
+        bar = ProgressBar(steps or batches.count(), _verbosity(verbose))
         found: list[list[Any]] = []
         structure: Any = None
         for k, (inputs, _, _) in enumerate(batches):
@@ -698,9 +687,7 @@ class Model(Layer):
             raise ValueError("predict: there is no data")
         bar.update(len(found), {}, finished=True)
         listeners.tell("on_predict_end")
-        joined = iter([np.concatenate(same) for same in zip(*found, strict=True)])
-        by_order = {id(leaf): next(joined) for leaf in flatten(structure)}
-        return map_structure(lambda leaf: by_order[id(leaf)], structure)
+        return unflatten(structure, iter([np.concatenate(same) for same in zip(*found, strict=True)]))
 
     def predict_on_batch(self, x: Any) -> Any:
         """The outputs for one batch, as NumPy arrays."""
@@ -862,15 +849,7 @@ class Sequential(Model):
 
     def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
         if self._first is not None and hasattr(inputs, "shape"):
-            wanted = self._first.shape
-            if len(inputs.shape) == len(wanted) - 1 and wanted[-1] == 1:
-                inputs = inputs.unsqueeze(-1) if isinstance(inputs, Tensor) else np.expand_dims(inputs, -1)
-            fits = len(inputs.shape) == len(wanted) and all(
-                n is None or n == size for n, size in zip(wanted[1:], inputs.shape[1:], strict=True)
-            )
-            if not fits:
-                raise ValueError(f"model {self.name} takes inputs of shape {wanted}, got {tuple(inputs.shape)}")
-            inputs = _of_dtype(inputs, self._first)
+            inputs = _as_batch_of(self._first, inputs, f"model {self.name} takes inputs of")
         x = inputs
         with training_mode(training):
             for layer in self.layers:
@@ -921,8 +900,18 @@ def clone_model(
     return Model(*ends, name=model.name)
 
 
-def _of_dtype(value: Any, symbol: KerasTensor) -> Any:
-    """A batch in the dtype of the symbolic input that it stands for."""
+def _as_batch_of(symbol: KerasTensor, value: Any, takes: str) -> Any:
+    """A batch for a symbolic input, in its dtype; (B, …) is taken for (B, …, 1). ValueError, which begins with `takes`,
+    for another shape.
+    """
+    wanted = symbol.shape
+    if len(value.shape) == len(wanted) - 1 and wanted[-1] == 1:
+        value = value.unsqueeze(-1) if isinstance(value, Tensor) else np.expand_dims(value, -1)
+    fits = len(value.shape) == len(wanted) and all(
+        n is None or n == size for n, size in zip(wanted[1:], value.shape[1:], strict=True)
+    )
+    if not fits:
+        raise ValueError(f"{takes} shape {wanted}, got {tuple(value.shape)}")
     if not isinstance(value, Tensor) or value.dtype.name == symbol.dtype or symbol.dtype == "string":
         return value
     return set_mask(value.to(symbol.dtype), mask_of(value))
@@ -951,22 +940,23 @@ def _track(tracker: Mean, value: Tensor, examples: int) -> None:
         tracker.add("count", ops.full((), float(examples), dtype=tracker.dtype, device=value.device))
 
 
-def _unflatten(structure: Any, values: Any) -> Any:
-    """The structure with the next value in place of each leaf, in the order of `flatten`."""
-    if isinstance(structure, Mapping):
-        found = {key: _unflatten(structure[key], values) for key in sorted(structure)}
-        return {key: found[key] for key in structure}
-    if isinstance(structure, (list, tuple)):
-        return type(structure)(_unflatten(value, values) for value in structure)
-    return next(values)
-
-
 def _flat_logs(logs: Mapping[str, Any]) -> dict[str, Any]:
     """Numbers by name; those of a dict inside are beside the others."""
     found: dict[str, Any] = {}
     for name, value in logs.items():
         found |= _flat_logs(value) if isinstance(value, Mapping) else {name: value}
     return found
+
+
+def _as_data(x: Any, y: Any, sample_weight: Any) -> Any:
+    """A batch as `train_step` and `test_step` get it."""
+    if y is None:
+        return x
+    return (x, y) if sample_weight is None else (x, y, sample_weight)
+
+
+def _verbosity(verbose: Any) -> int:
+    return 1 if verbose == "auto" else int(verbose)
 
 
 def _listed(callbacks: Any) -> list[Any]:

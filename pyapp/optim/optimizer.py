@@ -351,9 +351,3 @@ def add_scaled(x: Tensor, y: Tensor, factor: float) -> Tensor:
 def update_mean(mean: Tensor, value: Tensor, share: float) -> Tensor:
     """A moving mean, in place: mean + share * (value - mean)."""
     return mean.add_((value - mean).mul_(share))
-
-
-def decay_parameter(group: Group, parameter: Tensor) -> None:
-    """Decoupled weight decay, in place: parameter * (1 - lr * weight_decay)."""
-    if group["weight_decay"]:
-        parameter.mul_(1 - group["lr"] * group["weight_decay"])

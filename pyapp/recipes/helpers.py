@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+Key = TypeVar("Key")
+Made = TypeVar("Made")
 
 
 def helper_pool(helpers: int, begin: Callable[..., object], *arguments: Any) -> ProcessPoolExecutor:
@@ -37,3 +41,45 @@ def interrupts_blocked() -> Iterator[None]:
 def _begin(begin: Callable[..., object], arguments: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # if it could not be blocked
     begin(*arguments)
+
+
+class PreparedLoader(Generic[Key, Made]):
+    """The base of loaders whose batches come in pieces, by a key, that `helpers` processes make ahead, or this process
+    if there are none. `position` is the number of the next batch, and the whole state.
+    """
+
+    def __init__(self, helpers: int, begin: Callable[..., object], *arguments: Any) -> None:
+        """Each helper first calls `begin(*arguments)`."""
+        self._position = 0
+        self._ready: dict[Key, Future[Made]] = {}
+        self._pool = helper_pool(helpers, begin, *arguments) if helpers and sys.platform != "emscripten" else None
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    @position.setter
+    def position(self, value: int) -> None:
+        self._forget()
+        self._position = value
+
+    def close(self) -> None:
+        """Ends the helpers."""
+        self._forget()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _start(self, key: Key, make: Callable[..., Made], *arguments: Any) -> None:
+        """Has a helper make a piece, or makes it."""
+        if self._pool is not None:
+            with interrupts_blocked():  # a process that starts here inherits it
+                self._ready[key] = self._pool.submit(make, *arguments)
+            return
+        made: Future[Made] = Future()
+        made.set_result(make(*arguments))
+        self._ready[key] = made
+
+    def _forget(self) -> None:
+        for future in self._ready.values():
+            future.cancel()
+        self._ready.clear()

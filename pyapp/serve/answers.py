@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -14,6 +15,14 @@ from starlette.responses import Response
 from pyapp.events import Cancel, Done, Error, Event
 
 from .problems import Problem
+
+DONE = "data: [DONE]\n\n"  # the last line of OpenAI's streams
+_encode = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for each token
+
+
+def data_line(value: dict[str, Any]) -> str:
+    """A server-sent event whose data is JSON."""
+    return f"data: {_encode(value)}\n\n"
 
 
 class Deliveries:

@@ -12,25 +12,12 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp.events import Done, Event, Token
 
+from .answers import data_line
+from .chat import Added, AnswerParser, Chat, begin_chat, effort_variables, messages_of, named_logprobs, with_forced_call
 from .context import Context
 from .fields import Fields
-from .openai_text import (
-    Added,
-    Choice,
-    Voice,
-    chat_prompt,
-    check_length,
-    collect,
-    line,
-    messages_of,
-    named_logprobs,
-    priority_of,
-    stream_of,
-    submit,
-    with_forced_call,
-)
+from .generation import Choice, collect, priority_of, stream_of
 from .problems import of_exception
-from .responses import effort_variables
 from .sampling import COHERE, asked_of
 from .served import ServedModel
 from .tool_calls import Tools
@@ -141,7 +128,7 @@ class Blocks:
 
 
 def told(event: dict[str, Any]) -> str:
-    return f"event: {event['type']}\n{line(event)}"
+    return f"event: {event['type']}\n{data_line(event)}"
 
 
 def effort_of(fields: Fields) -> str | None:
@@ -171,15 +158,11 @@ async def chat(request: Request, context: Context) -> Response:
             raise fields.wrong(refused, "is not supported: put texts into messages", "unsupported_parameter")
     effort = effort_of(fields)
     fields.end(WITHOUT_EFFECT)
-    asked = with_forced_call(fields, asked, tools)
-    check_length(context, [message["content"] for message in messages], "messages")
-    model = await context.models.get(name, "generate", receive=request.receive)
-    request.scope["pyapp.log"]["model"] = model.name
-    options = asked.of(model, context.settings)
-    variables = effort_variables(model, effort, "thinking")
-    prompt = await context.aside(lambda: chat_prompt(model, messages, asked, options, tools, variables, COHERE))
-    running = await submit(context, model, [prompt], 1, "messages", priority, interface=COHERE)
-    voice, choice, id = Voice(prompt, tools), Choice(0, prompt_tokens=len(prompt.ids)), request.scope["pyapp.id"]
+    asked_for = Chat(name, messages, with_forced_call(fields, asked, tools), tools, priority)
+    variables = lambda model: effort_variables(model, effort, "thinking")  # noqa: E731
+    model, prompt, running = await begin_chat(request, context, asked_for, variables, interface=COHERE)
+    parser, choice = AnswerParser(prompt, tools), Choice(0, prompt_tokens=len(prompt.ids))
+    id = request.scope["pyapp.id"]
 
     async def events() -> AsyncGenerator[str, None]:
         blocks = Blocks()
@@ -190,7 +173,7 @@ async def chat(request: Request, context: Context) -> Response:
                 score = None
                 if scored and isinstance(event, Token) and event.id is not None:
                     score = logprob_of(model, event)
-                for one in blocks.events(voice.take(request, choice, event, False), score):
+                for one in blocks.events(parser.take(request, choice, event, False), score):
                     yield told(one)
                 if isinstance(event, Done):
                     for one in blocks.end():
@@ -207,7 +190,7 @@ async def chat(request: Request, context: Context) -> Response:
         return stream_of(context, running, events(), broken)
 
     def take(_: int, event: Event) -> Any:
-        return voice.take(request, choice, event, scored)
+        return parser.take(request, choice, event, scored)
 
     await collect(request, running, take)
     content = [{"type": "thinking", "thinking": choice.thoughts}] if choice.thoughts else []

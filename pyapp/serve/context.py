@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from tempfile import gettempdir
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from .fields import parse_object
 from .metrics import Metrics
 from .problems import Problem
 from .response_store import ResponseStore
-from .served import Models
+from .served import Models, ServedModel
 from .settings import Settings
 
 log = logging.getLogger("pyapp.serve")
@@ -73,6 +73,29 @@ class Context:
             busy = f"prompts of {self.tokens_in_flight:,} tokens wait or run; at most {settings.queue_tokens:,} may"
         if busy:
             raise Problem(busy, status=429, code="rate_limit_exceeded", headers={"Retry-After": "1"})
+
+    async def model(self, request: Request, name: str | None, *tasks: str) -> ServedModel:
+        """The model that a request names (see Models.get), which the log then names, too."""
+        found = await self.models.get(name, *tasks, receive=request.receive)
+        request.scope["pyapp.log"]["model"] = found.name
+        return found
+
+    def check_length(self, texts: Sequence[str], param: str) -> None:
+        """Problem for texts of a field that have too many characters together, or half a surrogate pair."""
+        most = self.settings.prompt_characters
+        length = sum(map(len, texts))
+        if length > most:
+            raise Problem(
+                f"{param}: {length:,} characters are too long; at most {most:,} are read", param=param,
+                code="context_length_exceeded",
+            )  # fmt: skip
+        for text in texts:
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise Problem(
+                    f"{param}: character {error.start} is half of a surrogate pair", param=param, code="invalid_utf8"
+                ) from None
 
     def close(self) -> None:
         self.engine.stop()

@@ -8,8 +8,8 @@ import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from .chat import parts_of, with_parsed_arguments
 from .fields import Fields
-from .openai_text import parts_of, with_parsed_arguments
 from .problems import Problem
 from .response_store import Item, ResponseStore
 

@@ -16,26 +16,13 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp.dataclass import dataclass
 from pyapp.events import Done, Event, Token
-from pyapp.text.chat_template import sources
 from pyapp.text.options import SamplingOptions
-from pyapp.text.thinking import THINKING_TAGS
 
+from .answers import data_line
+from .chat import AnswerParser, chat_prompt, effort_variables, named_logprobs, with_forced_call
 from .context import Context
 from .fields import Fields
-from .openai_text import (
-    Choice,
-    Prompt,
-    Voice,
-    chat_prompt,
-    check_length,
-    collect,
-    line,
-    named_logprobs,
-    priority_of,
-    stream_of,
-    submit,
-    with_forced_call,
-)
+from .generation import Choice, Prompt, collect, priority_of, stream_of, submit
 from .problems import Problem, PromptTooLong, of_exception
 from .response_items import Output, Value, input_items, messages_of, texts_of
 from .response_store import Item, encoded
@@ -98,7 +85,7 @@ def question_of(fields: Fields, context: Context) -> Question:
     messages = messages_of(items, instructions)
     if not messages:
         raise fields.wrong("input", "has no message")
-    check_length(context, [instructions or "", *texts_of(items)], "input")
+    context.check_length([instructions or "", *texts_of(items)], "input")
     included = fields.array("include", ())
     for index, value in enumerate(included):
         if value not in INCLUDED:
@@ -144,24 +131,6 @@ def metadata_of(fields: Fields) -> dict[str, str]:
             what = f"must be names of at most {KEY_LENGTH} characters with texts of at most {VALUE_LENGTH}"
             raise fields.wrong("metadata", what)
     return found
-
-
-def effort_variables(model: ServedModel, effort: str | None, param: str = "reasoning.effort") -> Value:
-    """What tells the model's template how much to think. Problem for a model that does not, or cannot be told: `param`
-    is the field that asks for it.
-    """
-    if effort is None:
-        return {}
-    template = "".join(sources(model.loaded.tokenizer.settings).values())
-    if "reasoning_effort" in template:
-        return {"reasoning_effort": effort}
-    if "enable_thinking" in template:
-        return {"enable_thinking": effort != "none"}
-    thinks = any(tag in template for tag in THINKING_TAGS)
-    if thinks == (effort != "none"):
-        return {}
-    what = "always reasons" if thinks else "does not reason"
-    raise Problem(f"{param}: the model {model.name!r} {what}", param=param, code="unsupported_parameter")
 
 
 def prompt_of(model: ServedModel, question: Question, options: SamplingOptions) -> Prompt:
@@ -219,7 +188,7 @@ class Answering:
         self._request, self._context, self._model, self._question = request, context, model, question
         self._head, self._keep = head, keep
         self._choice = Choice(0, prompt_tokens=len(prompt.ids))
-        self._voice = Voice(prompt, question.tools)
+        self._parser = AnswerParser(prompt, question.tools)
         self._output = Output()
         self._scores: list[Value] = []  # of tokens whose text has not come yet
         self.whole: Value = {}  # the complete response
@@ -236,9 +205,9 @@ class Answering:
     def take(self, event: Event) -> list[Value]:
         """The events that an event of the text becomes."""
         choice, output, scored = self._choice, self._output, self._question.scored
-        thinking = self._voice.thinking  # before and after: the tags belong to the thoughts
-        thought, text, calls = self._voice.take(self._request, choice, event, False)
-        if self._voice.thinking:
+        thinking = self._parser.thinking  # before and after: the tags belong to the thoughts
+        thought, text, calls = self._parser.take(self._request, choice, event, False)
+        if self._parser.thinking:
             self._scores.clear()
         elif scored and isinstance(event, Token) and not thinking:
             self._scores += named_logprobs(self._model, [event])
@@ -276,7 +245,7 @@ class Answering:
 
 def told(events: list[Value]) -> str:
     """Events as server-sent ones."""
-    return "".join(f"event: {event['type']}\n{line(event)}" for event in events)
+    return "".join(f"event: {event['type']}\n{data_line(event)}" for event in events)
 
 
 async def create(request: Request, context: Context) -> Response:
@@ -289,8 +258,7 @@ async def create(request: Request, context: Context) -> Response:
         stream_options.end(("include_obfuscation",))
     priority, keep, metadata = priority_of(fields), fields.flag("store", True), metadata_of(fields)
     fields.end(WITHOUT_EFFECT)
-    model = await context.models.get(question.name, "generate", receive=request.receive)
-    request.scope["pyapp.log"]["model"] = model.name
+    model = await context.model(request, question.name, "generate")
     options = question.asked.of(model, context.settings)
     prompt = await context.aside(lambda: prompt_of(model, question, options))
     running = await submit(context, model, [prompt], 1, "input", priority, interface=RESPONSES)
@@ -319,7 +287,7 @@ async def count_tokens(request: Request, context: Context) -> Response:
     fields = Fields(await context.json(request))
     question = question_of(fields, context)
     fields.end()
-    model = await context.models.get(question.name, "generate", receive=request.receive)
+    model = await context.model(request, question.name, "generate")
     options = question.asked.of(model, context.settings)
     prompt = await context.aside(lambda: prompt_of(model, question, options))
     return JSONResponse({"object": "response.input_tokens", "input_tokens": len(prompt.ids)})

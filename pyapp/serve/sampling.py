@@ -42,10 +42,14 @@ class Interface:
     messages: str
     flat: bool = False
 
-    @property
-    def conversation(self) -> dict[str, str]:
-        """`names`, for the errors of a conversation."""
-        return {**self.names, "prompt": self.messages, "message 0": f"{self.messages}[0]"}
+    def names_in_conversation(self, where: str | None) -> dict[str, str]:
+        """`names`, for the error of a conversation at `where`. A message has its number where the field is an array of
+        messages; not in Responses, whose items are counted otherwise.
+        """
+        found = {**self.names, "prompt": self.messages}
+        if where is not None and where.startswith("messages[") and self.messages != "messages":
+            found[where] = self.messages
+        return found
 
 
 COMPLETIONS = Interface(NAMES, ("max_tokens", "max_completion_tokens"), "messages")

@@ -489,18 +489,10 @@ class Scheduler:
         scores, first = logits.unbind(0), count
         drawn = self._draw(decoding, scores)
         for which, writing in enumerate(decoding):
-            found = guesses.get(which, [])
             self._take_row(writing, scores[which], drawn.get(which))
-            right = 0
-            while right < len(found) and writing.place is not None and writing.known[writing.length] == found[right]:
-                self._take_row(writing, scores[first + right])
-                right += 1
-            if found:
-                self.guessed_tokens += len(found)
-                self.accepted_tokens += right
-                assert writing.guesses is not None
-                writing.guesses.learn(len(writing.known), len(found), right)
-            first += len(found)
+            if guessed := guesses.get(which):
+                self._take_guesses(writing, guessed, scores[first : first + len(guessed)])
+                first += len(guessed)
         ends = iter(scores[used:])
         for writing, tokens_read in pieces:
             wanted = writing.length + tokens_read == len(writing.known)
@@ -567,6 +559,17 @@ class Scheduler:
         if tokens is None:
             return {which: partial(samplers[which].finish, rows[which], again=True) for which in rows}
         return {which: partial(int, token) for which, token in zip(rows, tokens, strict=True)}
+
+    def _take_guesses(self, writing: Writing, tokens: Sequence[int], scores: Sequence[Tensor]) -> None:
+        """A text has read guessed tokens, too: those that are its own stay. `scores` has the logits (V,) after each."""
+        right = 0
+        while right < len(tokens) and writing.place is not None and writing.known[writing.length] == tokens[right]:
+            self._take_row(writing, scores[right])
+            right += 1
+        self.guessed_tokens += len(tokens)
+        self.accepted_tokens += right
+        assert writing.guesses is not None
+        writing.guesses.learn(len(writing.known), len(tokens), right)
 
     def _take_row(self, writing: Writing, scores: Tensor, drawn: Callable[[], int] | None = None) -> None:
         """A text has read a token, and `scores` (V,) are its logits; `drawn` gives its next token, if it was drawn."""

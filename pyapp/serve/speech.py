@@ -18,11 +18,11 @@ from pyapp.audio.transcript_writers import format_transcript
 from pyapp.errors import OptionError
 from pyapp.events import Done, Error, Event, Segment
 
-from .answers import Answer, EventStream, cancelled_by_leaving
+from .answers import DONE, Answer, EventStream, cancelled_by_leaving, data_line
 from .batching import Job
 from .context import Context, upload_of
 from .fields import Fields
-from .openai_text import DONE, broken, line
+from .generation import broken
 from .problems import Problem, of_event
 from .served import Beside, ServedModel
 
@@ -131,7 +131,7 @@ async def heard(
     name: str | None,
 ) -> Response:  # fmt: skip
     """The transcript of a recording in the form `chosen`."""
-    model = await context.models.get(name, "transcribe", receive=request.receive)
+    model = await context.model(request, name, "transcribe")
     beside: Beside = model.runner
     context.admit()
     answer = Answer(context.deliveries)
@@ -143,7 +143,7 @@ async def heard(
         )  # fmt: skip
         context.engine.activate(Job(events, answer.emit, answer.cancel), model)
 
-    request.scope["pyapp.log"] |= {"model": model.name, "bytes": len(data)}
+    request.scope["pyapp.log"]["bytes"] = len(data)
     running = Hearing(context, model, answer)
     context.engine.post(begin)
     if stream:
@@ -220,13 +220,13 @@ class Hearing:
             async for event in events:
                 if isinstance(event, Segment):
                     if timed:
-                        yield line({"type": "transcript.text.segment", **streamed(event)})
-                    yield line({"type": "transcript.text.delta", "delta": event.text})
+                        yield data_line({"type": "transcript.text.segment", **streamed(event)})
+                    yield data_line({"type": "transcript.text.delta", "delta": event.text})
                 elif isinstance(event, Done):
                     whole = {"text": event.results["text"]}
                     if timed:
                         whole = diarized(event.results) if chosen == DIARIZED else verbose(event.results, options)
-                    yield line({"type": "transcript.text.done", **whole})
+                    yield data_line({"type": "transcript.text.done", **whole})
         yield DONE
 
 

@@ -18,10 +18,11 @@ from pyapp.events import Done, Event, Item, Token
 from pyapp.text.generation_config import with_model_settings
 from pyapp.text.options import SEEDS, SamplingOptions
 
+from .answers import data_line
 from .context import Context
 from .fields import Fields
-from .openai_text import Choice as Written
-from .openai_text import check_length, collect, completion_prompt, line, note_done, stream_of, submit
+from .generation import Choice, Running, collect, note_done, stream_of, submit
+from .openai_text import completion_prompt
 from .sampling import MOST_STOPS, MOST_TEXTS
 from .served import ServedModel
 from .speech import OF_GENERATION, of_coded_sound, of_sound
@@ -98,6 +99,75 @@ def finish_of(done: Done, options: SamplingOptions) -> dict[str, Any]:
     return {"finish_reason": named, "generated_tokens": done.results["new_tokens"], "seed": seed}
 
 
+class Generated:
+    """The texts of a request: what comes of them, as pieces of a stream and as a whole."""
+
+    def __init__(
+        self, request: Request, model: ServedModel, running: Running, asked: Parameters, options: SamplingOptions,
+        start: str,
+    ) -> None:  # fmt: skip
+        """`start`: what the texts begin with."""
+        self._request, self._model, self._running = request, model, running
+        self._asked, self._options = asked, options
+        self._choices = [Choice(index, start) for index in range(asked.best)]
+        self._ends: dict[int, Done] = {}  # by choice
+
+    def take(self, index: int, event: Event) -> None:
+        choice = self._choices[index]
+        if isinstance(event, Token):
+            choice.text += event.text
+            if event.id is not None:
+                choice.logprobs.append(event)
+        elif isinstance(event, Item):
+            choice.prompt = list(event.values["tokens"])
+        elif isinstance(event, Done):
+            note_done(self._request, choice, event)
+            self._ends[index] = event
+
+    async def chunks(self) -> AsyncGenerator[str, None]:
+        held: dict[str, Any] | None = None  # the last token comes with the whole text
+        async with aclosing(self._running.events()) as events:
+            async for index, event in events:
+                self.take(index, event)
+                if isinstance(event, Token):
+                    if held is not None:
+                        yield self._chunk(held)
+                    held = {**detail_of(self._model, event), "text": event.text}
+                elif isinstance(event, Done):
+                    token = held or {"id": 0, "text": "", "logprob": None, "special": True}
+                    yield self._chunk(token, event)
+
+    def _chunk(self, token: dict[str, Any], done: Done | None = None) -> str:
+        choice = self._choices[0]
+        more = {
+            "generated_text": choice.text if done else None,
+            "details": finish_of(done, self._options) if done else None,
+        }
+        return data_line({"index": len(choice.logprobs), "token": token, **more})
+
+    def whole(self) -> dict[str, Any]:
+        """The complete answer: the best text, with the others in its details."""
+        first, *others = sorted(self._choices, key=lambda choice: -choice.mean_logprob)
+        found: dict[str, Any] = {"generated_text": first.text}
+        if self._asked.details or self._asked.prefill:
+            found["details"] = self._details(first)
+            if others:
+                found["details"]["best_of_sequences"] = [
+                    {"generated_text": choice.text, **self._details(choice)} for choice in others
+                ]
+        return found
+
+    def _details(self, choice: Choice) -> dict[str, Any]:
+        return {
+            **finish_of(self._ends[choice.index], self._options),
+            "prefill": [detail_of(self._model, token) for token in choice.prompt],
+            "tokens": [detail_of(self._model, token) for token in choice.logprobs],
+            "top_tokens": [
+                [{**entry, "special": False} for entry in token.top_logprobs or ()] for token in choice.logprobs
+            ],
+        }
+
+
 async def generate(
     request: Request, context: Context, stream: bool | None = None, given: dict[str, Any] | None = None
 ) -> Response:
@@ -110,73 +180,19 @@ async def generate(
     stream = streamed if stream is None else stream
     asked = parameters_of(fields.object("parameters"), context, stream)
     fields.end(("model", "options"))
-    check_length(context, [prompt], "inputs")
-    model = await context.models.get(None, "generate", receive=request.receive)
-    request.scope["pyapp.log"]["model"] = model.name
+    context.check_length([prompt], "inputs")
+    model = await context.model(request, None, "generate")
     options = with_model_settings(asked.options, model.loaded.generation)
     stops = model.loaded.tokenizer.stop_ids
     ready = await context.aside(lambda: completion_prompt(model, prompt, options, stops))
     if asked.truncate is not None:
         ready = replace(ready, ids=ready.ids[-asked.truncate :])
     running = await submit(context, model, [ready], asked.best, "inputs", scored=0 if asked.prefill else None)
-    choices = [Written(index, prompt if asked.full else "") for index in range(asked.best)]
-    last: dict[int, Done] = {}
-
-    def take(index: int, event: Event) -> None:
-        choice = choices[index]
-        if isinstance(event, Token):
-            choice.text += event.text
-            if event.id is not None:
-                choice.logprobs.append(event)
-        elif isinstance(event, Item):
-            choice.prompt = list(event.values["tokens"])
-        elif isinstance(event, Done):
-            note_done(request, choice, event)
-            last[index] = event
-
-    async def chunks() -> AsyncGenerator[str, None]:
-        held: dict[str, Any] | None = None  # the last token comes with the whole text
-
-        def chunk(token: dict[str, Any], done: Done | None = None) -> str:
-            more = {
-                "generated_text": choices[0].text if done else None,
-                "details": finish_of(done, options) if done else None,
-            }
-            return line({"index": len(choices[0].logprobs), "token": token, **more})
-
-        async with aclosing(running.events()) as events:
-            async for index, event in events:
-                take(index, event)
-                if isinstance(event, Token):
-                    if held is not None:
-                        yield chunk(held)
-                    held = {**detail_of(model, event), "text": event.text}
-                elif isinstance(event, Done):
-                    token = held or {"id": 0, "text": "", "logprob": None, "special": True}
-                    yield chunk(token, event)
-
+    texts = Generated(request, model, running, asked, options, prompt if asked.full else "")
     if stream:
-        return stream_of(context, running, chunks())
-    await collect(request, running, take)
-    ranked = sorted(choices, key=lambda choice: -choice.mean_logprob)
-
-    def details_of(choice: Written) -> dict[str, Any]:
-        return {
-            **finish_of(last[choice.index], options),
-            "prefill": [detail_of(model, token) for token in choice.prompt],
-            "tokens": [detail_of(model, token) for token in choice.logprobs],
-            "top_tokens": [
-                [{**entry, "special": False} for entry in token.top_logprobs or ()] for token in choice.logprobs
-            ],
-        }
-
-    found: dict[str, Any] = {"generated_text": ranked[0].text}
-    if asked.details or asked.prefill:
-        found["details"] = details_of(ranked[0])
-        if asked.best > 1:
-            others = [{"generated_text": choice.text, **details_of(choice)} for choice in ranked[1:]]
-            found["details"]["best_of_sequences"] = others
-    return JSONResponse(found)
+        return stream_of(context, running, texts.chunks())
+    await collect(request, running, texts.take)
+    return JSONResponse(texts.whole())
 
 
 async def generate_stream(request: Request, context: Context) -> Response:
@@ -239,8 +255,8 @@ async def tokenize(request: Request, context: Context) -> Response:
     refuse_prompt(fields)
     fields.end(("parameters",))
     assert texts is not None
-    check_length(context, texts, "inputs")
-    model = await context.models.get(name, "generate", "embed", "classify", receive=request.receive)
+    context.check_length(texts, "inputs")
+    model = await context.model(request, name, "generate", "embed", "classify")
     tokenizer = model.loaded.tokenizer
 
     def split(text: str) -> list[dict[str, Any]]:

@@ -22,7 +22,6 @@ from .answers import Answer, ArrayStream, cancelled_by_leaving
 from .batching import Batch, Job, result_of
 from .context import Context
 from .fields import Fields
-from .openai_text import check_length
 from .problems import Problem, of_event, of_exception
 from .served import ServedModel
 
@@ -40,7 +39,7 @@ async def items_of(
 ) -> list[Any]:
     """The values of `count` Items, in order. `start` gives the work to the engine."""
     context.admit()
-    request.scope["pyapp.log"] |= {"model": model.name, "texts": count}
+    request.scope["pyapp.log"]["texts"] = count
     answer = Answer(context.deliveries)
     context.in_flight += 1
     try:
@@ -135,7 +134,7 @@ async def embeddings(request: Request, context: Context) -> Response:
     form = fields.text("encoding_format", "float", ("float", "base64"))
     dimensions = fields.whole("dimensions", None, 1)
     fields.end(("user", "input_type"))
-    model = await context.models.get(name, "embed", receive=request.receive)
+    model = await context.model(request, name, "embed")
     if rows is not None:
         if len(rows) > MOST_INPUTS:
             raise fields.wrong("input", f"has {len(rows):,} entries; {MOST_INPUTS:,} are allowed")
@@ -146,7 +145,7 @@ async def embeddings(request: Request, context: Context) -> Response:
     assert texts is not None
     if not texts:
         raise fields.wrong("input", "is empty")
-    check_length(context, texts, "input")
+    context.check_length(texts, "input")
     for index, text in enumerate(texts):
         if not text:
             raise fields.wrong(f"input[{index}]" if len(texts) > 1 else "input", "must not be empty")
@@ -182,8 +181,8 @@ async def embeddings_by_type(request: Request, context: Context) -> Response:
     assert texts is not None
     if not texts:
         raise fields.wrong("texts", "is empty")
-    check_length(context, texts, "texts")
-    model = await context.models.get(name, "embed", receive=request.receive)
+    context.check_length(texts, "texts")
+    model = await context.model(request, name, "embed")
     if cut is not None:
         await refuse_cut(context, model, fields.wrong("truncate", cut, "context_length_exceeded"), texts)
     vectors = await embedded(request, context, model, texts)
@@ -251,8 +250,8 @@ async def rerank(request: Request, context: Context) -> Response:
     raw = fields.flag("raw_scores")
     cut = cut_of(fields)
     fields.end(("max_tokens_per_doc", "max_chunks_per_doc", "priority"))
-    check_length(context, [query, *texts], key)
-    model = await context.models.get(name, "classify", "embed", receive=request.receive)
+    context.check_length([query, *texts], key)
+    model = await context.model(request, name, "classify", "embed")
     if model.task == "embed":
         await refuse_cut(context, model, cut, [query, *texts])
     else:
@@ -314,8 +313,8 @@ async def embed(request: Request, context: Context, given: dict[str, Any] | None
     fields.text("encoding_format", "float", ("float",))
     fields.end()
     assert texts is not None
-    check_length(context, texts, "inputs")
-    model = await context.models.get(None, "embed", receive=request.receive)
+    context.check_length(texts, "inputs")
+    model = await context.model(request, None, "embed")
     await refuse_cut(context, model, cut, texts)
     if prompt is None:
         vectors = await embedded(request, context, model, texts)
@@ -338,8 +337,8 @@ async def embed_all(request: Request, context: Context) -> Response:
     refuse_prompt(fields)
     fields.end()
     assert texts is not None
-    check_length(context, texts, "inputs")
-    model = await context.models.get(None, "embed", receive=request.receive)
+    context.check_length(texts, "inputs")
+    model = await context.model(request, None, "embed")
     await refuse_cut(context, model, cut, texts)
     encodings, _ = await context.aside(lambda: result_of(encoded_for_embedding(model.loaded, texts)))
     parts = pieces(texts, [len(encoding) for encoding in encodings])
@@ -397,8 +396,8 @@ async def similarity(request: Request, context: Context, given: dict[str, Any] |
     inputs.end()
     fields.end(("parameters",))
     assert others is not None
-    check_length(context, [source, *others], "inputs")
-    model = await context.models.get(None, "embed", receive=request.receive)
+    context.check_length([source, *others], "inputs")
+    model = await context.model(request, None, "embed")
     asked, *rest = await embedded(request, context, model, [source, *others])
     return JSONResponse([cosine(asked, vector) for vector in rest])
 
@@ -428,8 +427,8 @@ async def predict(request: Request, context: Context, given: dict[str, Any] | No
         parameters.end()
     fields.end()
     assert texts is not None
-    check_length(context, [*texts, *(pairs or ())], "inputs")
-    model = await context.models.get(None, "classify", receive=request.receive)
+    context.check_length([*texts, *(pairs or ())], "inputs")
+    model = await context.model(request, None, "classify")
     await refuse_cut(context, model, cut, texts, pairs)
     stream = partial(tasks.classify, texts, pairs, raw_scores=raw, top=top)
     found = await by_task(request, context, model, len(texts), stream)

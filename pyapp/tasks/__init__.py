@@ -34,8 +34,8 @@ from pyapp.events import (
 )  # fmt: skip
 from pyapp.text.options import SamplingOptions, check_number
 
-from .chat import chat, drafter_of, load_chat, of_the_model
-from .core import BREATH, Breath, Events, Remote, Result, error_event, given, only_here, reported, task
+from .chat import chat, load_chat, model_and_drafter, of_the_model
+from .core import BREATH, Breath, Events, Remote, Result, Step, error_event, given, only_here, reported, task
 from .keeper import keeper
 from .speech import listen, load_speech, transcribe
 
@@ -156,24 +156,11 @@ async def generate(
             async for told in forwarded:
                 yield told
         return
-    loaded = model
-    if not hasattr(model, "tokenizer"):
-        chosen = given(dtype=dtype, adapter=adapter)
-        async with aclosing(keeper.get("generate", model, tokenizer, key, cancel, **chosen)) as events:
-            async for event in events:
-                if isinstance(event, Result):
-                    loaded = event.value
-                else:
-                    yield event
+    async with Step(model_and_drafter(model, draft, tokenizer, key, cancel, dtype=dtype, adapter=adapter)) as loading:
+        async for event in loading:
+            yield event
+    loaded, drafter = loading.value
     options = of_the_model(options, loaded, named)
-    drafter = None
-    if draft is not None:
-        async with aclosing(drafter_of(draft, cancel)) as events:
-            async for event in events:
-                if isinstance(event, Result):
-                    drafter = event.value
-                else:
-                    yield event
     breath = Breath()
     await breath.take()
     if max(options.samples, options.beams) > 1:

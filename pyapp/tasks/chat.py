@@ -10,7 +10,7 @@ from typing import Any
 from pyapp.events import Cancel, Done, Event, Notice
 from pyapp.text.options import SamplingOptions
 
-from .core import Breath, Events, Remote, Result, given, only_here, reported, task
+from .core import Breath, Events, Remote, Result, Step, given, only_here, reported, task
 from .keeper import keeper, load_text
 
 NO_TEMPLATE = Notice(
@@ -83,23 +83,11 @@ async def chat(
             async for told in forwarded:
                 yield told
         return
-    loaded, drafter = model, None
-    if not hasattr(model, "tokenizer"):
-        chosen_settings = given(adapter=adapter)
-        async with aclosing(keeper.get("generate", model, tokenizer, key, cancel, **chosen_settings)) as events:
-            async for event in events:
-                if isinstance(event, Result):
-                    loaded = event.value
-                else:
-                    yield event
+    async with Step(model_and_drafter(model, draft, tokenizer, key, cancel, adapter=adapter)) as loading:
+        async for event in loading:
+            yield event
+    loaded, drafter = loading.value
     options = of_the_model(options, loaded, named)
-    if draft is not None:
-        async with aclosing(drafter_of(draft, cancel)) as events:
-            async for event in events:
-                if isinstance(event, Result):
-                    drafter = event.value
-                else:
-                    yield event
     breath = Breath()
     await breath.take()
     without = plain and template is None and not sources(loaded.tokenizer.settings)
@@ -121,6 +109,26 @@ def of_the_model(options: SamplingOptions, loaded: Any, given: Collection[str] |
     from pyapp.text.generation_config import with_model_settings
 
     return with_model_settings(options, settings, given)
+
+
+async def model_and_drafter(
+    model: Any, draft: Any, tokenizer: Any, key: object, cancel: Cancel, **settings: Any
+) -> AsyncGenerator[Event | Result[tuple[Any, Any]], None]:
+    """The events of loading, if needed; then (the model, the drafter of `draft` or None). `settings` are those of the
+    loader, where they are not None.
+    """
+    loaded, drafter = model, None
+    if not hasattr(model, "tokenizer"):
+        async with Step(keeper.get("generate", model, tokenizer, key, cancel, **given(**settings))) as loading:
+            async for event in loading:
+                yield event
+        loaded = loading.value
+    if draft is not None:
+        async with Step(drafter_of(draft, cancel)) as drafting:
+            async for event in drafting:
+                yield event
+        drafter = drafting.value
+    yield Result((loaded, drafter))
 
 
 async def drafter_of(source: Any, cancel: Cancel) -> AsyncGenerator[Event | Result[Any], None]:

@@ -73,6 +73,31 @@ class Result(Generic[T]):
     value: T
 
 
+class Step(Generic[T]):
+    """A part of a task: its events without the Result, whose `value` is there at the end. The context closes it."""
+
+    value: T
+
+    def __init__(self, events: AsyncGenerator[Event | Result[T], None]) -> None:
+        self._events = events
+
+    async def __aenter__(self) -> Step[T]:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._events.aclose()
+
+    def __aiter__(self) -> Step[T]:
+        return self
+
+    async def __anext__(self) -> Event:
+        event = await anext(self._events)
+        while isinstance(event, Result):
+            self.value = event.value
+            event = await anext(self._events)
+        return event
+
+
 def given(**settings: Any) -> dict[str, Any]:
     """The settings that are not None."""
     return {name: value for name, value in settings.items() if value is not None}

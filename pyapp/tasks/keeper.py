@@ -6,14 +6,13 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Metric
 
-from .core import Result, reported
+from .core import Result, Step, reported
 
 Loader = Callable[..., Any]  # (source, tokenizer, report, cancel, settings)
 
@@ -146,12 +145,10 @@ class Keeper:
                 return LOADERS[task](source, tokenizer, report, cancel, **where, **settings)
 
             try:
-                async with aclosing(reported(work)) as events:
+                async with Step(reported(work)) as events:
                     async for event in events:
-                        if isinstance(event, Result):
-                            self._key, self._model = key, event.value
-                        else:
-                            yield event
+                        yield event
+                self._key, self._model = key, events.value
             except (GeneratorExit, asyncio.CancelledError):
                 cancel.set()  # the thread would go on
                 raise

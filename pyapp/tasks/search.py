@@ -4,17 +4,14 @@ of each passage that is nearest to a question. Passages are compared by the dot 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyapp.errors import OptionError
-from pyapp.events import Cancel, Done, Event, Item, Progress
+from pyapp.events import Done, Event, Item, Progress
 from pyapp.text import passages
 
-from .core import Breath, Events, Result, task
-from .keeper import keeper
-from .texts import Work, embed_texts
+from .texts import Work, embed_texts, stream_of
 
 PASSAGE_TOKENS = 200
 OVERLAP_TOKENS = 40
@@ -132,34 +129,6 @@ def _vectors(
     return [found[index] for index in range(len(texts))]
 
 
-def _task(name: str, work: Callable[..., Work]) -> Callable[..., Events]:
-    @task
-    async def stream(
-        *arguments: Any, model: Any = None, key: object = None, dtype: str | None = None,
-        cancel: Cancel | None = None, **options: Any,
-    ) -> Events:  # fmt: skip
-        cancel = cancel or Cancel()
-        loaded = model
-        if not hasattr(model, "tokenizer"):
-            async with aclosing(keeper.get("embed", model, None, key, cancel, dtype=dtype)) as loading:
-                async for step in loading:
-                    if isinstance(step, Result):
-                        loaded = step.value
-                    else:
-                        yield step
-        breath = Breath()
-        await breath.take()
-        for event in work(loaded, *arguments, **options):
-            if event is not None:
-                yield event
-            cancel.check()
-            await breath.take()
-
-    stream.__name__ = stream.__qualname__ = name
-    stream.__doc__ = work.__doc__
-    return stream
-
-
 def describe_embedder(loaded: Any) -> Mapping[str, Any]:
     """What a user interface shows of a model: `dimensions`, `longest` (tokens of a passage), its `prompts` by name."""
     settings = loaded.model.settings
@@ -174,6 +143,6 @@ def describe_embedder(loaded: Any) -> Mapping[str, Any]:
 # A text whose vector tells models apart: vectors of two models cannot be compared.
 PROBE = "The quick brown fox jumps over the lazy dog."
 
-index = _task("index", index_texts)
-vectors = _task("vectors", unit_vectors)
-nearest_sentences = _task("nearest_sentences", best_sentences)
+index = stream_of("index", index_texts, remote=False)
+vectors = stream_of("vectors", unit_vectors, remote=False)
+nearest_sentences = stream_of("nearest_sentences", best_sentences, remote=False)

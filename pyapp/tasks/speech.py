@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import chain
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Event, Language, Metric, Progress, Segment
 
-from .core import Breath, Events, Remote, Result, given, only_here, task
+from .core import Breath, Events, Remote, Result, Step, given, only_here, task
 from .keeper import keeper
 
 if TYPE_CHECKING:
@@ -80,61 +80,56 @@ async def transcribe(
                 yield told
         return
     with audio if isinstance(audio, AudioReader) else open_audio(audio) as reader:
-        async with aclosing(loaded_model(model, key, cancel)) as loading:
+        async with Step(loaded_model(model, key, cancel)) as loading:
             async for event in loading:
-                if isinstance(event, Result):
-                    loaded = event.value
-                else:
-                    yield event
+                yield event
+        loaded = loading.value
         detector = finder = turns = None
         if vad is not None or chosen.speakers is not None:  # else nothing of it is imported
             from .turns import found_turns, loaded_detector, loaded_finder
 
-            async with aclosing(loaded_detector(vad, cancel)) as loading:
-                async for event in loading:
-                    if isinstance(event, Result):
-                        detector = event.value
-                    else:
-                        yield event
+            async with Step(loaded_detector(vad, cancel)) as detecting:
+                async for event in detecting:
+                    yield event
+            detector = detecting.value
             if chosen.speakers is not None:
-                async with aclosing(loaded_finder(speaker_model, chosen, cancel)) as loading:
-                    async for event in loading:
-                        if isinstance(event, Result):
-                            finder = event.value
-                        else:
-                            yield event
+                async with Step(loaded_finder(speaker_model, chosen, cancel)) as telling_apart:
+                    async for event in telling_apart:
+                        yield event
+                finder = telling_apart.value
         breath = Breath()
         await breath.take()
         sound: Any = reader
-        async with aclosing(read_first(reader, cancel, breath)) as reading:
+        async with Step(read_first(reader, cancel, breath)) as reading:
             async for event in reading:
-                if isinstance(event, Result):
-                    sound = event.value
-                else:
-                    yield event
+                yield event
+        sound = reading.value
         if finder is not None:
             assert detector is not None
-            async with aclosing(found_turns(finder, detector, audio, sound, reader.duration, cancel)) as finding:
+            async with Step(found_turns(finder, detector, audio, sound, reader.duration, cancel)) as finding:
                 async for event in finding:
-                    if isinstance(event, Result):
-                        turns, sound = event.value
-                    else:
-                        yield event
+                    yield event
+            turns, sound = finding.value
         skipping = None if vad is None else detector  # the options decide about silence where no detector is chosen
         yield Progress("transcribing", 0, reader.duration, "seconds")
         hearing = transcribe_events(
             loaded, sound, chosen, cancel, detector=skipping, turns=turns, encoder=encoder
         )  # fmt: skip
-        for event in hearing:
-            if isinstance(event, Done):
-                for notice in reader.notices:
-                    yield notice
-            elif isinstance(event, Progress) and event.total is None:
-                event = replace(event, total=reader.duration)
-            elif isinstance(event, Segment) and reader.duration is not None:
-                event = until(event, reader.duration)
+        for event in of_recording(hearing, reader):
             yield event
             await breath.take()
+
+
+def of_recording(events: Iterable[Event], reader: AudioReader) -> Iterator[Event]:
+    """The events of a transcription with what is known of its recording: its length, and the problems of its sound."""
+    for event in events:
+        if isinstance(event, Done):
+            yield from reader.notices
+        elif isinstance(event, Progress) and event.total is None:
+            event = replace(event, total=reader.duration)
+        elif isinstance(event, Segment) and reader.duration is not None:
+            event = until(event, reader.duration)
+        yield event
 
 
 @task
@@ -160,12 +155,10 @@ async def listen(
     chosen = as_options(options if not isinstance(options, Mapping | None) else {"temperature": 0.0, **(options or {})})
     only_recordings(speakers=chosen.speakers)
     cancel, quality = cancel or Cancel(), Quality()
-    async with aclosing(loaded_model(model, key, cancel)) as loading:
+    async with Step(loaded_model(model, key, cancel)) as loading:
         async for event in loading:
-            if isinstance(event, Result):
-                transcriber = LiveTranscriber(event.value, chosen, cancel=cancel)
-            else:
-                yield event
+            yield event
+    transcriber = LiveTranscriber(loading.value, chosen, cancel=cancel)
     results: dict[str, Any] = {"text": "", "language": chosen.language, "task": chosen.task}
     breath = Breath()
     async with aclosing(blocks_of(audio, cancel)) as blocks:

@@ -18,7 +18,7 @@ from pyapp.events import Cancel, Done, Event, Item, Progress
 from pyapp.text.encoding import Encoding
 from pyapp.text.spans import softmax
 
-from .core import Breath, Events, Remote, Result, only_here, task
+from .core import Breath, Events, Remote, Step, only_here, task
 from .keeper import LOADERS, keeper, known
 from .spans import answer_questions, label_tokens
 from .text_batches import BATCH_SIZE, Work, batches, checked_texts, encoded, grouped, sigmoid
@@ -311,7 +311,10 @@ WORK: Mapping[str, Callable[..., Work]] = {
     "question-answering": answer_questions,
 }
 # The loader of a task, where it has another name.
-LOADED_FOR = {"rerank": "classify", "embed-image": "match-image", "embed-tokens": "embed"}
+LOADED_FOR = {
+    "rerank": "classify", "embed-image": "match-image",
+    **dict.fromkeys(("embed-tokens", "index", "vectors", "nearest_sentences"), "embed"),
+}  # fmt: skip
 
 
 async def _stream(
@@ -327,12 +330,10 @@ async def _stream(
         return
     loaded = model
     if not hasattr(model, "tokenizer"):
-        async with aclosing(keeper.get(LOADED_FOR.get(name, name), model, None, key, cancel, dtype=dtype)) as loading:
+        async with Step(keeper.get(LOADED_FOR.get(name, name), model, None, key, cancel, dtype=dtype)) as loading:
             async for step in loading:
-                if isinstance(step, Result):
-                    loaded = step.value
-                else:
-                    yield step
+                yield step
+        loaded = loading.value
     breath = Breath()
     await breath.take()
     for event in work(loaded, *arguments, **options):

@@ -14,7 +14,7 @@ from pyapp.events import Cancel, Event, Notice
 from pyapp.formats.source import ByteSource
 from pyapp.hub import networks
 
-from .core import Breath, Result, reported
+from .core import Breath, Result, Step, reported
 from .keeper import identity
 
 if TYPE_CHECKING:
@@ -64,12 +64,10 @@ async def network(load: Callable[..., Any], source: Any, cancel: Cancel) -> Asyn
     key = getattr(source, "key", None) or identity(source, None)
     if key is None or _loaded.get(load, (None,))[0] != key:
         _loaded.pop(load, None)  # before the new one needs the memory
-        async with aclosing(reported(lambda report: load(source, report, cancel))) as events:
+        async with Step(reported(lambda report: load(source, report, cancel))) as events:
             async for event in events:
-                if isinstance(event, Result):
-                    _loaded[load] = key, event.value
-                else:
-                    yield event
+                yield event
+        _loaded[load] = key, events.value
     yield Result(_loaded[load][1])
 
 

@@ -101,7 +101,7 @@ class Conversation:
         for index, message in enumerate(messages):
             fits = isinstance(message, dict) and message.get("role") in ROLES
             if not fits or not isinstance(message.get("content"), str):
-                raise FileFormatError(f"message {index} has no role and content", where=where)
+                raise FileFormatError(f"messages[{index}] has no role and content", where=where)
         return cls(messages)
 
 

@@ -76,8 +76,8 @@ def _run(template: str, values: Mapping[str, Any], now: datetime | None) -> str:
 
 def _message(message: Any, index: int) -> dict[str, Any]:
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-        raise OptionError("it has no role", where=f"message {index}", hint='Give {"role": "user", "content": "…"}')
-    found: dict[str, Any] = plain(message, f"message {index}")
+        raise OptionError("it has no role", where=f"messages[{index}]", hint='Give {"role": "user", "content": "…"}')
+    found: dict[str, Any] = plain(message, f"messages[{index}]")
     return found
 
 

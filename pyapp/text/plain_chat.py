@@ -35,7 +35,7 @@ class PlainChat:
         for index, message in enumerate(messages):
             role, content = message["role"], message["content"]
             if role not in NAMES and role != "system":
-                raise OptionError(f"the role {role!r:.30} has no plain form", where=f"message {index}")
+                raise OptionError(f"the role {role!r:.30} has no plain form", where=f"messages[{index}]")
             parts.append(content if role == "system" else f"{NAMES[role]}: {content}")
         if add_generation_prompt:
             parts.append(f"{NAMES['assistant']}:")

@@ -150,6 +150,10 @@ class _Reduced(Metric):
             self.add("total", (values * weights).sum())
             self.add("count", weights.sum())
 
+    def mean(self) -> float:
+        """The weighted mean of the values so far; 0 if there are none."""
+        return _ratio(self._value("total").item(), self._value("count").item())
+
 
 class Mean(_Reduced):
     """The weighted mean of the values so far."""
@@ -161,7 +165,7 @@ class Mean(_Reduced):
         self.gather(ops.as_tensor(values), sample_weight)
 
     def result(self) -> float:
-        return _ratio(self._value("total").item(), self._value("count").item())
+        return self.mean()
 
 
 class Sum(_Reduced):
@@ -188,7 +192,7 @@ class MeanMetricWrapper(_Reduced):
         self.gather(self.fn(*as_tensors(y_true, y_pred), **self.settings), sample_weight)
 
     def result(self) -> float:
-        return _ratio(self._value("total").item(), self._value("count").item())
+        return self.mean()
 
     def get_config(self) -> dict[str, Any]:
         return {"name": self.name, **self.settings}
@@ -314,7 +318,7 @@ class RootMeanSquaredError(_Reduced):
         self.gather(difference * difference, sample_weight)
 
     def result(self) -> float:
-        return float(_ratio(self._value("total").item(), self._value("count").item()) ** 0.5)
+        return self.mean() ** 0.5
 
 
 _NEVER = -1e10  # a prediction below all thresholds
@@ -354,10 +358,16 @@ class _Confusion(Metric):
             weights = weights.reshape(1, -1)  # (1, N)
             truth = (y_true.reshape(1, -1).float() > 0).float()  # (1, N)
             positive = (y_pred.reshape(1, -1) > limits).float()  # (K, N)
-            self.add("true_positives", (truth * positive * weights).sum(1))
-            self.add("false_positives", ((1 - truth) * positive * weights).sum(1))
-            self.add("true_negatives", ((1 - truth) * (1 - positive) * weights).sum(1))
-            self.add("false_negatives", (truth * (1 - positive) * weights).sum(1))
+            self.count(truth, positive, weights)
+
+    def count(self, truth: Tensor, positive: Tensor, weights: Tensor) -> None:
+        """Adds the examples, dim 1 of `positive` (K, N, …): 1 where a prediction is above the threshold, else 0.
+        `truth` and `weights` are those of the predictions.
+        """
+        self.add("true_positives", (truth * positive * weights).sum(1))
+        self.add("false_positives", ((1 - truth) * positive * weights).sum(1))
+        self.add("true_negatives", ((1 - truth) * (1 - positive) * weights).sum(1))
+        self.add("false_negatives", (truth * (1 - positive) * weights).sum(1))
 
     def counts(self, name: str) -> list[float]:
         """The weighted count at each threshold."""
@@ -377,6 +387,8 @@ def weights_like(y_pred: Tensor, sample_weight: Any) -> Tensor:
 
 
 class _Count(_Confusion):
+    """Base of the metrics that are one of the counts."""
+
     what: str
 
     def __init__(self, thresholds: Any = None, name: str | None = None, dtype: Any = None) -> None:
@@ -390,18 +402,26 @@ class _Count(_Confusion):
 
 
 class TruePositives(_Count):
+    """The weighted number of positive labels whose prediction is positive, too."""
+
     what = "true_positives"
 
 
 class FalsePositives(_Count):
+    """The weighted number of negative labels whose prediction is positive."""
+
     what = "false_positives"
 
 
 class TrueNegatives(_Count):
+    """The weighted number of negative labels whose prediction is negative, too."""
+
     what = "true_negatives"
 
 
 class FalseNegatives(_Count):
+    """The weighted number of positive labels whose prediction is negative."""
+
     what = "false_negatives"
 
 
@@ -488,10 +508,7 @@ class AUC(_Confusion):
             weights = weights_like(y_pred, sample_weight)  # (N, L)
             truth = (same_shape(y_true, y_pred).float() > 0).float()
             positive = (y_pred > limits).float()  # (K, N, L)
-            self.add("true_positives", (truth * positive * weights).sum(1))
-            self.add("false_positives", ((1 - truth) * positive * weights).sum(1))
-            self.add("true_negatives", ((1 - truth) * (1 - positive) * weights).sum(1))
-            self.add("false_negatives", (truth * (1 - positive) * weights).sum(1))
+            self.count(truth, positive, weights)
 
     def result(self) -> float:
         names = ("true_positives", "false_positives", "true_negatives", "false_negatives")
@@ -503,27 +520,19 @@ class AUC(_Confusion):
         return _ratio(sum(a * w for a, w in zip(areas, weights, strict=True)), sum(weights))
 
     def _area(self, tp: list[float], fp: list[float], tn: list[float], fn: list[float]) -> float:
-        steps = range(len(tp) - 1)
-        if self.summation_method != "interpolation":
-            chosen = min if self.summation_method == "minoring" else max
-            x = [_ratio(t, t + f) for t, f in zip(tp, fn, strict=True)]
-            y = [_ratio(t, t + f) for t, f in zip(tp, fp, strict=True)]
-            if self.curve == "ROC":
-                x, y = [_ratio(f, f + t) for f, t in zip(fp, tn, strict=True)], x
-            return sum((x[k] - x[k + 1]) * chosen(y[k], y[k + 1]) for k in steps)
-        if self.curve == "PR":
-            area = 0.0
-            for k in steps:
-                found, more = tp[k] - tp[k + 1], tp[k] + fp[k] - tp[k + 1] - fp[k + 1]
-                slope = _ratio(found, max(more, 0.0))
-                start = tp[k + 1] - slope * (tp[k + 1] + fp[k + 1])
-                both = tp[k] + fp[k] > 0 and tp[k + 1] + fp[k + 1] > 0
-                ratio = _ratio(tp[k] + fp[k], max(tp[k + 1] + fp[k + 1], 0.0)) if both else 1.0
-                area += _ratio(slope * (found + start * log(ratio)), max(tp[k + 1] + fn[k + 1], 0.0))
-            return area
+        """The area from the counts at each threshold, the lowest first."""
+        if self.summation_method == "interpolation" and self.curve == "PR":
+            return _interpolated_precision_area(tp, fp, fn)
         recall = [_ratio(t, t + f) for t, f in zip(tp, fn, strict=True)]
-        fallout = [_ratio(f, f + t) for f, t in zip(fp, tn, strict=True)]
-        return sum((fallout[k] - fallout[k + 1]) * (recall[k] + recall[k + 1]) / 2 for k in steps)
+        if self.curve == "ROC":
+            x, y = [_ratio(f, f + t) for f, t in zip(fp, tn, strict=True)], recall
+        else:
+            x, y = recall, [_ratio(t, t + f) for t, f in zip(tp, fp, strict=True)]
+        heights: dict[str, Callable[[float, float], float]] = {
+            "interpolation": lambda a, b: (a + b) / 2, "minoring": min, "majoring": max,
+        }  # fmt: skip
+        height = heights[self.summation_method]
+        return sum((x[k] - x[k + 1]) * height(y[k], y[k + 1]) for k in range(len(x) - 1))
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -531,6 +540,21 @@ class AUC(_Confusion):
             "from_logits": self.from_logits, "summation_method": self.summation_method, "thresholds": self.given,
             "multi_label": self.multi_label, "num_labels": self.num_labels, "label_weights": self.label_weights,
         }  # fmt: skip
+
+
+def _interpolated_precision_area(tp: list[float], fp: list[float], fn: list[float]) -> float:
+    """The area under precision against recall, where the true positives between two thresholds are interpolated (Davis
+    and Goadrich 2006).
+    """
+    area = 0.0
+    for k in range(len(tp) - 1):
+        found, more = tp[k] - tp[k + 1], tp[k] + fp[k] - tp[k + 1] - fp[k + 1]
+        slope = _ratio(found, max(more, 0.0))
+        start = tp[k + 1] - slope * (tp[k + 1] + fp[k + 1])
+        both = tp[k] + fp[k] > 0 and tp[k + 1] + fp[k + 1] > 0
+        ratio = _ratio(tp[k] + fp[k], max(tp[k + 1] + fp[k + 1], 0.0)) if both else 1.0
+        area += _ratio(slope * (found + start * log(ratio)), max(tp[k + 1] + fn[k + 1], 0.0))
+    return area
 
 
 class _AtLimit(_Confusion):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from pyapp import Tensor, tensor
 from pyapp.autograd import Function, graph
 from pyapp.engine.grad_mode import GROUPS
 
+from ..together import check_each
 from .leaves import leaf64
 
 
@@ -22,6 +25,44 @@ class Swapped(Function):
     @staticmethod
     def backward(ctx: Any, a: Tensor, b: Tensor) -> Any:
         return b * 3, a * 2
+
+
+# Each alone, in a new Python: what needs a module of the engine beside autograd.py must import it.
+FIRST_USES = {
+    "next_functions": "((node, _),) = y.grad_fn.next_functions; assert node.variable is x",
+    "metadata": "y.grad_fn.metadata['note'] = 1; assert y.grad_fn.metadata == {'note': 1}",
+    "a node's hooks": "seen = []; y.grad_fn.register_prehook(seen.append)\n"
+    "y.grad_fn.register_hook(lambda *g: seen.append(g)); y.sum().backward(); assert len(seen) == 2",
+    "a tensor's hook": "x.register_hook(lambda g: g * 10); y.sum().backward(); assert x.grad.tolist() == [30, 30]",
+    "a hook on grad": "seen = []; x.register_post_accumulate_grad_hook(seen.append); y.sum().backward()\n"
+    "assert seen[0] is x",
+    "retain_grad": "y.retain_grad(); y.sum().backward(); assert y.retains_grad and y.grad.tolist() == [1, 1]",
+    "hooks on saved tensors": "seen = []\n"
+    "with pyapp.autograd.graph.saved_tensors_hooks(lambda t: (seen.append(t), t)[1], lambda t: t): z = x * x\n"
+    "z.sum().backward(); assert seen and x.grad.tolist() == [2, 4]",
+    "a hook of several": "seen = []; pyapp.autograd.graph.register_multi_grad_hook([x, y], seen.append)\n"
+    "y.sum().backward(); assert [g.tolist() for g in seen[0]] == [[3, 3], [1, 1]]",
+    "anomalies": "import warnings; warnings.simplefilter('ignore')\n"
+    "with pyapp.autograd.detect_anomaly():\n"
+    "    try: (x - x).sqrt().mul(0).sum().backward()\n"
+    "    except RuntimeError as error: assert 'NaN' in str(error)\n"
+    "    else: raise AssertionError",
+}
+
+
+@pytest.mark.native_only
+def test_the_first_use_imports_what_it_needs() -> None:
+    before = (
+        "import sys, pyapp; x = pyapp.tensor([1.0, 2.0], requires_grad=True); y = x * 3\n"
+        "late = {'anomalies', 'gradient_hooks', 'graph_nodes', 'saved_tensors'}\n"
+        "assert not {f'pyapp.engine.{name}' for name in late} & {*sys.modules}\n"
+    )
+
+    def check(_: str, code: str) -> None:
+        ran = subprocess.run([sys.executable, "-c", before + code], capture_output=True, text=True, timeout=60)
+        assert ran.returncode == 0, ran.stderr
+
+    check_each(check, FIRST_USES.items())
 
 
 def test_what_nodes_lead_to() -> None:

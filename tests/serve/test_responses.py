@@ -301,8 +301,8 @@ def test_old_turns_are_left_out(client: Any) -> None:
 
 def test_how_much_a_model_reasons(client: Any) -> None:
     """What the chat template has a switch for; the model here has none and does not think."""
+    from pyapp.serve.chat import effort_variables
     from pyapp.serve.problems import Problem
-    from pyapp.serve.responses import effort_variables
 
     assert respond(client, reasoning={"effort": "none", "summary": "auto"})["status"] == "incomplete"
     model = client.context.models.by_name["chat"]
@@ -333,10 +333,10 @@ def _same(found: Any, wanted: Any) -> None:
 
 def test_streams_that_break_off(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error, then the response as it failed, in the same numbering."""
-    from pyapp.serve import openai_text
+    from pyapp.serve import generation
     from pyapp.serve.problems import Problem
 
-    known = openai_text.Running.events
+    known = generation.Running.events
 
     async def breaking(self: Any) -> Any:
         number = 0
@@ -346,7 +346,7 @@ def test_streams_that_break_off(client: Any, monkeypatch: pytest.MonkeyPatch) ->
                 raise Problem("the server ends", status=503, code="server_ends")
             yield event
 
-    monkeypatch.setattr(openai_text.Running, "events", breaking)
+    monkeypatch.setattr(generation.Running, "events", breaking)
     events = streamed(client)
     assert kinds(events)[-2:] == ["error", "failed"]
     assert events[-2]["message"] == "the server ends" and events[-2]["code"] == "server_ends"

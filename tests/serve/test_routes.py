@@ -629,6 +629,23 @@ REFUSED = [
 ]  # fmt: skip
 
 
+def test_a_message_without_a_plain_form(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model without a chat template has no form for a tool's message: the error names the message."""
+    tokenizer = client.context.models.by_name["chat"].loaded.tokenizer
+    settings = {name: value for name, value in tokenizer.settings.items() if name != "chat_template"}
+    monkeypatch.setattr(tokenizer, "settings", settings)
+    result = {"role": "tool", "tool_call_id": "c", "content": "x"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "x"}
+    for route, body, field in [
+        ("/v1/chat/completions", {"messages": [*ASK["messages"], result]}, "messages[1]"),
+        ("/v2/chat", {"messages": [result]}, "messages[0]"),
+        ("/v1/responses", {"input": [output], "instructions": "Be short."}, "input"),  # the message has another number
+    ]:
+        answer = client.post(route, json={"model": "chat", **body})
+        error = answer.json().get("error") or answer.json()
+        assert answer.status_code == 400 and error["message"].startswith(f"{field}: the role 'tool' has no plain form")
+
+
 def test_fields_that_are_null_are_not_there(client: Any) -> None:
     """Clients send null for what they do not set, also for fields of OpenAI that pyapp has not."""
     empty = dict.fromkeys(("audio", "prediction", "web_search_options", "functions", "stop", "seed", "tools", "n"))

@@ -195,7 +195,7 @@ def test_the_task_keeps_the_session(loaded: Any, forgotten: None) -> None:
     )
     assert done_of(with_draft)["text"] == done_of(first)["text"] and done_of(with_draft)["accepted_tokens"] > 0
     (wrong,) = collect(tasks.chat(loaded, [{"content": "x"}], template=TEMPLATE))
-    assert isinstance(wrong, Error) and wrong.where == "message 0"
+    assert isinstance(wrong, Error) and wrong.where == "messages[0]"
     cancel = Cancel()
     cancel.set()
     stopped = collect(tasks.chat(loaded, messages, template=TEMPLATE, cancel=cancel))

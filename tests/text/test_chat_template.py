@@ -100,9 +100,9 @@ def test_several_templates() -> None:
 
 def test_messages_that_are_none() -> None:
     for messages, options, message in [
-        ([{"content": "a"}], {}, "message 0: it has no role"),
-        ([USER, "text"], {}, "message 1: it has no role"),
-        ([{"role": "user", "content": object()}], {}, "message 0: a object is not"),
+        ([{"content": "a"}], {}, r"messages\[0\]: it has no role"),
+        ([USER, "text"], {}, r"messages\[1\]: it has no role"),
+        ([{"role": "user", "content": object()}], {}, r"messages\[0\]: a object is not"),
         ([], {"continue_final_message": True, "add_generation_prompt": False}, "no text to continue"),
         ([USER], {"continue_final_message": True}, "cannot go together"),
     ]:

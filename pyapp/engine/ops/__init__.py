@@ -48,8 +48,5 @@ def _method_of(self: Tensor, name: str) -> Any:
 
 
 Tensor.__getattr__ = _method_of  # type: ignore[attr-defined]
-_OWN = """
-    size stride item tolist numpy data_view array __bool__ __index__ __int__ __float__ retain_grad backward
-    register_hook register_post_accumulate_grad_hook
-""".split()
+_OWN = "size stride item tolist numpy data_view array __bool__ __index__ __int__ __float__ backward".split()
 name_methods(Tensor, _OWN)  # public methods of tensor.py and autograd.py: their errors have their names

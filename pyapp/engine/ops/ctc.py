@@ -1,7 +1,7 @@
 """Connectionist temporal classification (Graves et al. 2006, "Connectionist temporal classification: labelling
 unsegmented sequence data with recurrent neural networks"): the loss of each sample, and its gradient.
 
-¶Both take log_probs (T, N, C), int32 labels (N, S) padded with any class, valid int32 input_lengths and target_lengths
+Both take log_probs (T, N, C), int32 labels (N, S) padded with any class, valid int32 input_lengths and target_lengths
 (N,), and the blank class. On the CPU, NumPy computes dtypes other than float32.
 """
 

@@ -189,11 +189,14 @@ class _Depthwise(_Convolution):
 
     def build(self, input_shape: Any) -> None:
         channels = self._check(input_shape)
+        self._add_kernel(channels, "kernel")
+        self._add_bias(channels * self.depth_multiplier)
+
+    def _add_kernel(self, channels: int, name: str) -> None:
         self.kernel = self.add_weight(
-            (*self.kernel_size, channels, self.depth_multiplier), self.depthwise_initializer, name="kernel",
+            (*self.kernel_size, channels, self.depth_multiplier), self.depthwise_initializer, name=name,
             regularizer=self.depthwise_regularizer, constraint=self.depthwise_constraint,
         )  # fmt: skip
-        self._add_bias(channels * self.depth_multiplier)
 
     def _depthwise(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """Channels-first."""
@@ -241,10 +244,7 @@ class _Separable(_Depthwise):
 
     def build(self, input_shape: Any) -> None:
         channels = self._check(input_shape)
-        self.kernel = self.add_weight(
-            (*self.kernel_size, channels, self.depth_multiplier), self.depthwise_initializer, name="depthwise_kernel",
-            regularizer=self.depthwise_regularizer, constraint=self.depthwise_constraint,
-        )  # fmt: skip
+        self._add_kernel(channels, "depthwise_kernel")
         self.pointwise_kernel = self.add_weight(
             (*(1,) * self.dims, channels * self.depth_multiplier, self.filters), self.pointwise_initializer,
             name="pointwise_kernel", regularizer=self.pointwise_regularizer, constraint=self.pointwise_constraint,

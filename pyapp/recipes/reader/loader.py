@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.recipes.chooser import Chooser
-from pyapp.recipes.helpers import helper_pool, interrupts_blocked
+from pyapp.recipes.helpers import PreparedLoader
 from pyapp.recipes.reader.drawing import Line, Print, draw_lines
 from pyapp.recipes.reader.fonts import installed
 from pyapp.recipes.reader.texts import ALPHABET
@@ -76,57 +74,25 @@ class Stage:
     how: Print
 
 
-class LineLoader:
-    """The batches of a training, drawn by `helpers` processes, or in this process if there are none. `position` is the
-    number of the next batch, and the whole state.
-    """
+class LineLoader(PreparedLoader[int, list[Lines]]):
+    """The batches of a training, drawn in groups."""
 
     def __init__(self, seed: int, rows: int, height: int, stages: Sequence[Stage], helpers: int = 1) -> None:
+        super().__init__(helpers, installed)
         self._seed, self._rows, self._height, self._stages = seed, rows, height, stages
-        self._position = 0
-        self._ready: dict[int, Future[list[Lines]]] = {}
-        self._pool = helper_pool(helpers, installed) if helpers and sys.platform != "emscripten" else None
-
-    @property
-    def position(self) -> int:
-        return self._position
-
-    @position.setter
-    def position(self, value: int) -> None:
-        self._forget()
-        self._position = value
 
     def batch(self) -> Lines:
         """The next batch."""
         number, place = divmod(self._position, GROUP)
         for ahead in range(number, number + (AHEAD if self._pool else 1)):
-            self._start(ahead)
+            self._draw(ahead)
         found = self._ready[number].result()[place]
         if place == GROUP - 1:
             del self._ready[number]
         self._position += 1
         return found
 
-    def close(self) -> None:
-        """Ends the helpers."""
-        self._forget()
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
-    def _start(self, number: int) -> None:
-        if number in self._ready:
-            return
-        how = next(stage.how for stage in reversed(self._stages) if stage.begin <= number * GROUP)
-        arguments = (self._seed, number, self._rows, how, self._height)
-        if self._pool is not None:
-            with interrupts_blocked():  # a process that starts here inherits it
-                self._ready[number] = self._pool.submit(draw_group, *arguments)
-        else:
-            made: Future[list[Lines]] = Future()
-            made.set_result(draw_group(*arguments))
-            self._ready[number] = made
-
-    def _forget(self) -> None:
-        for future in self._ready.values():
-            future.cancel()
-        self._ready.clear()
+    def _draw(self, number: int) -> None:
+        if number not in self._ready:
+            how = next(stage.how for stage in reversed(self._stages) if stage.begin <= number * GROUP)
+            self._start(number, draw_group, self._seed, number, self._rows, how, self._height)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from concurrent.futures import Future
 
 from pyapp.dataclass import dataclass
-from pyapp.recipes.helpers import helper_pool, interrupts_blocked
+from pyapp.recipes.helpers import PreparedLoader
 from pyapp.recipes.speech.windows import Example, Lesson, WindowMaker
 
 SPREAD = 8  # batches between two takes of the same speech
@@ -25,38 +23,24 @@ class Stage:
     lesson: Lesson
 
 
-class SpeechLoader:
-    """The batches of a training, made by `helpers` processes, or in this process if there are none. `position` is the
-    number of the next batch, and the whole state.
+class SpeechLoader(PreparedLoader[tuple[int, int], Takes]):
+    """The batches of a training: takes of speeches, by stage and the number of the speech in it.
 
     Short windows come first: with whole sentences the decoder takes very long to learn to attend to the sound.
     """
 
     def __init__(self, maker: WindowMaker, stages: Sequence[Stage], helpers: int = 1) -> None:
+        super().__init__(helpers, _begin, maker)
         self._maker = maker
         self._stages = stages
-        self._position = 0
-        self._ready: dict[tuple[int, int], Future[Takes]] = {}
-        self._pool = None
-        if helpers and sys.platform != "emscripten":
-            self._pool = helper_pool(helpers, _begin, maker)
-
-    @property
-    def position(self) -> int:
-        return self._position
-
-    @position.setter
-    def position(self, value: int) -> None:
-        self._forget()
-        self._position = value
 
     def batch(self) -> list[Example]:
         """The next batch; its lesson says how many rows it has."""
         if self._pool is not None:
             for number in range(self._position, self._position + AHEAD):
-                self._start(number)
+                self._speak(number)
         stage, speech, take = self.place(self._position)
-        self._start(self._position)
+        self._speak(self._position)
         takes = self._ready[stage, speech].result()
         if take == len(takes) - 1:
             del self._ready[stage, speech]
@@ -70,29 +54,15 @@ class SpeechLoader:
         take, place = divmod(rest, SPREAD)
         return stage, group * SPREAD + place, take
 
-    def close(self) -> None:
-        """Ends the helpers."""
-        self._forget()
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
-    def _start(self, number: int) -> None:
+    def _speak(self, number: int) -> None:
         stage, speech, _ = self.place(number)
         if (stage, speech) in self._ready:
             return
         lesson = self._stages[stage].lesson
         if self._pool is not None:
-            with interrupts_blocked():  # a process that starts here inherits it
-                self._ready[stage, speech] = self._pool.submit(_speech, speech, lesson)
+            self._start((stage, speech), _speech, speech, lesson)
         else:
-            made: Future[Takes] = Future()
-            made.set_result(make_takes(self._maker, speech, lesson))
-            self._ready[stage, speech] = made
-
-    def _forget(self) -> None:
-        for future in self._ready.values():
-            future.cancel()
-        self._ready.clear()
+            self._start((stage, speech), make_takes, self._maker, speech, lesson)
 
 
 def make_takes(maker: WindowMaker, speech: int, lesson: Lesson) -> Takes:

@@ -297,7 +297,7 @@ def test_ctrl_c_does_not_reach_the_helpers() -> None:
     loader = SpeechLoader(maker(), (Stage(0, Lesson(1.0, 1)),), helpers=1)
     expected = SpeechLoader(maker(), (Stage(0, Lesson(1.0, 1)),), helpers=0).batch()
     try:
-        loader._start(0)
+        loader._speak(0)
         (helper,) = multiprocessing.active_children()
         assert helper.pid is not None
         for _ in range(3):

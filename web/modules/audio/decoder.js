@@ -53,7 +53,7 @@ function onPhone() {
 }
 
 /** @param {Blob} file */
-export async function isWav(file) {
+async function isWav(file) {
   const head = new TextDecoder("latin1").decode(await file.slice(0, 12).arrayBuffer());
   return /^(RIFF|RF64)....WAVE/s.test(head);
 }

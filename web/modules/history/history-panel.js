@@ -3,6 +3,7 @@
  */
 import { h } from "../page/dom.js";
 import { clearError, showError } from "../page/errors.js";
+import { saveFile } from "../page/save-file.js";
 import { present } from "../shared/present.js";
 import { UserError, megabytes } from "../shared/protocol.js";
 import { zipOf } from "./zip.js";
@@ -163,9 +164,7 @@ export class HistoryPanel {
       }
       const { actions } = this;
       const whole = actions.oneFile ? await actions.oneFile.to(items) : await this.#zip(items, actions.filesOf);
-      const url = URL.createObjectURL(whole);
-      h("a", { href: url, download: `${actions.name}-${new Date().toISOString().slice(0, 10)}.${actions.oneFile ? "json" : "zip"}` }).click();
-      setTimeout(() => URL.revokeObjectURL(url), 60000);
+      saveFile(`${actions.name}-${new Date().toISOString().slice(0, 10)}.${actions.oneFile ? "json" : "zip"}`, whole);
       this.note.textContent = `${entries.length} exported, ${megabytes(whole.size)}.`;
     });
   }

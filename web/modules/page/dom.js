@@ -61,6 +61,17 @@ export async function copyText(button, text, shown) {
   setTimeout(() => (button.textContent = label), 2000);
 }
 
+/**
+ * Replaces the rows of a list. The row at the place of the one with the focus gets it, in the button at the same place.
+ * @param {HTMLElement} list @param {HTMLElement[]} rows @param {HTMLElement} otherwise gets it when no row is left
+ */
+export function replaceRows(list, rows, otherwise) {
+  const place = [...list.children].findIndex((row) => row.contains(document.activeElement));
+  const inRow = place < 0 ? -1 : [...list.children[place].querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement));
+  list.replaceChildren(...rows);
+  if (place >= 0) (rows[Math.min(place, rows.length - 1)]?.querySelectorAll("button")[inRow] ?? otherwise).focus();
+}
+
 const kindOf = (/** @type {any} */ value) => (Array.isArray(value) ? "array" : value === null ? "null" : typeof value);
 
 /** What a tab remembers when it is reloaded: sessionStorage, where the browser permits it. */

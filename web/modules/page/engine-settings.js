@@ -3,13 +3,14 @@
  */
 import { UserError } from "../shared/protocol.js";
 import { MOST_THREADS, automaticThreads, mayShare } from "../shared/threads.js";
+import { counted } from "../shared/words.js";
 import { byId, h, memory } from "./dom.js";
 import { clearError, showError } from "./errors.js";
 
 const CRASHES = 2; // of the engine in one visit, after which it computes on one thread: threads may be the cause
 
 /** The user's setting: "auto", or a number. @returns {string} */
-export function threadsWish() {
+function threadsWish() {
   const stored = memory.get("threads", null);
   return Number.isInteger(stored) && stored >= 1 && stored <= MOST_THREADS ? String(stored) : "auto";
 }
@@ -18,7 +19,7 @@ export function threadsWish() {
 export const threadsNow = (engine) => ((engine?.crashes ?? 0) >= CRASHES ? "1" : threadsWish());
 
 /** @param {number} count */
-const threads = (count) => (count === 1 ? "1 thread" : `${count} threads`);
+const threads = (count) => counted(count, "thread");
 
 /** Fills and connects the field. @param {import("./app.js").App} app */
 export function setUpThreads(app) {

@@ -97,7 +97,7 @@ async function modelTypeOf(config) {
  * Source of the format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
  * @param {ArrayBuffer} header the beginning of the file @returns {string} "" if it is not there
  */
-export function architectureOf(header) {
+function architectureOf(header) {
   const view = new DataView(header);
   const sizes = [1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8]; // of the value types; 8: a string, 9: an array
   let at = 24;

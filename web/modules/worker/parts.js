@@ -17,7 +17,7 @@ const PROGRAM = "pyodide.asm.wasm";
 const LIBRARY = "python_stdlib.zip";
 
 /** The package with the best kernels for this browser that were built. @param {LockFile} lock */
-export const kernelsOf = ({ packages }) => (packages[`pyapp-${bestInstructionSet()}`] ? `pyapp-${bestInstructionSet()}` : "pyapp-simd");
+const kernelsOf = ({ packages }) => (packages[`pyapp-${bestInstructionSet()}`] ? `pyapp-${bestInstructionSet()}` : "pyapp-simd");
 
 /** In the service worker's bookkeeping: this cache exists after the first visit. */
 const VISITED = "pyapp-meta";

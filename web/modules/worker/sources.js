@@ -37,7 +37,7 @@ export class FileSource {
 }
 
 /** A stored file, read by its sync access handle: its bytes do not pass through the browser's process. */
-export class HandleSource {
+class HandleSource {
   /** @param {FileSystemSyncAccessHandle} handle @param {string} name */
   constructor(handle, name) {
     this.handle = handle;

@@ -83,7 +83,7 @@ function directoryOf(archive) {
  * that takes a fifth of the time, because no path is looked up and nothing can be there already.
  * @param {any} FS Emscripten's @param {string} root @param {{name: string, data: Uint8Array}[]} files
  */
-export function writeFiles(FS, root, files) {
+function writeFiles(FS, root, files) {
   const folders = new Map([["", { node: FS.lookupPath(root).node, made: false }]]);
   /** @param {string} path of a folder below the root @returns {{node: any, made: boolean}} */
   const folderAt = (path) => {
@@ -128,7 +128,7 @@ function childOf(FS, folder, name) {
  * The files in a ZIP archive, as views of its bytes; null if one is compressed, or if the archive is unusual.
  * @param {ArrayBuffer} archive @returns {{name: string, data: Uint8Array}[] | null}
  */
-export function storedMembers(archive) {
+function storedMembers(archive) {
   try {
     return readMembers(archive);
   } catch (error) {

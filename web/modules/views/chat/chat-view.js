@@ -21,6 +21,7 @@ import { SettingsFields } from "../../page/settings-fields.js";
 import { isShown } from "../../page/shell.js";
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
+import { AnswerWriter } from "./answer-writer.js";
 import { NOWHERE, buildChat } from "./chat-parts.js";
 import { Conversation, aboutOf, exported, imported, itemOf, recordOf, textOf } from "./conversation.js";
 import { drafts } from "./drafts.js";
@@ -344,61 +345,36 @@ class ChatView {
   async #answer(parent, answer) {
     await this.button.interrupt();
     const { conversation } = this;
-    let turn = answer;
-    const begun = answer?.text ?? "";
-    const before = { ...answer };
     const messages = conversation.messages(answer ?? conversation.turn(parent));
-    const started = () => {
-      if (turn) return turn;
-      turn = conversation.add("assistant", "", parent);
-      turn.model = this.server.used?.model.id ?? this.choice.model?.title;
-      this.#following(() => this.render());
-      return turn;
-    };
-    const show = () => {
-      this.frame = 0;
-      this.#following(() => this.items.get(turn?.id ?? "")?.refresh(this.button.running));
-    };
+    const writer = new AnswerWriter(conversation, parent, answer, {
+      model: () => this.server.used?.model.id ?? this.choice.model?.title,
+      begun: () => this.#following(() => this.render()),
+      grown: (text) => this.#grown(writer, text),
+    });
     const settle = () => {
       if (this.frame) cancelAnimationFrame(this.frame);
       this.progress.hide();
-      if (turn && turn.text === "" && !turn.thoughts && !answer) conversation.remove(turn);
+      writer.discardEmpty();
     };
     this.announcer.say("Answering.");
     if (!this.engine.about && !this.server.used) this.progress.show("Starting the engine…");
-    const onEvent = (/** @type {import("../../shared/protocol.js").TaskEvent} */ event) => {
-      if (event.type === "token" || event.type === "thought") {
-        const growing = started();
-        this.progress.hide();
-        delete growing.reason;
-        if (event.type === "thought") growing.thoughts = (growing.thoughts ?? "") + event.text;
-        else {
-          growing.text += event.text;
-          this.announcer.add(event.text);
-        }
-        this.frame ||= requestAnimationFrame(show);
-        this.#saveSoon();
-      } else if (event.type === "metric" && event.name === "decode_speed") {
-        if (turn) turn.figures = { ...turn.figures, speed: event.value };
-      } else this.#loadEvent(event);
+    const onEvent = (/** @type {TaskEvent} */ event) => {
+      if (!writer.take(event)) this.#loadEvent(event);
     };
     const running = this.button.run(async (signal) => {
       await this.server.ready;
       const done = await (this.server.used ? this.#askServer(this.server.used, messages, { signal, onEvent }) : this.#askTab(messages, { signal, onEvent }));
       this.last = done; // what a test compares
-      if (turn) {
-        turn.reason = done.reason === "stop_string" ? "stop" : done.reason;
-        const tokens = (begun && before.figures?.tokens ? before.figures.tokens : 0) + (done.new_tokens ?? 0);
-        turn.figures = { ...turn.figures, tokens, context: done.context_size, used: done.context_tokens };
-      } else if (done.reason !== "cancelled") this.#tell("The model ended its turn without a word.");
+      if (writer.turn) writer.end(done);
+      else if (done.reason !== "cancelled") this.#tell("The model ended its turn without a word.");
       settle();
-      this.announcer.say(done.reason === "cancelled" ? "Stopped." : `The answer is finished. ${words(turn?.text ?? "")} words.`);
+      this.announcer.say(done.reason === "cancelled" ? "Stopped." : `The answer is finished. ${words(writer.turn?.text ?? "")} words.`);
     }, {
       fail: () => {
         settle();
         this.announcer.stop();
       },
-      retry: () => this.answer(parent, turn && conversation.turns.has(turn.id) ? turn : undefined),
+      retry: () => this.answer(parent, writer.turn && conversation.turns.has(writer.turn.id) ? writer.turn : undefined),
     });
     byId("chat-answer").hidden = true;
     byId("chat-note").hidden = true;
@@ -408,6 +384,17 @@ class ChatView {
     if (focused) this.field.focus();
     await this.save();
     await this.card.refresh(this.conversation.id);
+  }
+
+  /** An answer has grown: shows it with the next picture of the page. @param {AnswerWriter} writer @param {string} text without thoughts */
+  #grown(writer, text) {
+    this.progress.hide();
+    if (text) this.announcer.add(text);
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      this.#following(() => this.items.get(writer.turn?.id ?? "")?.refresh(this.button.running));
+    });
+    this.#saveSoon();
   }
 
   /** @param {object[]} messages @param {{signal: AbortSignal, onEvent: (event: TaskEvent) => void}} options */

@@ -11,6 +11,7 @@
  * @typedef {import("../../history/history-store.js").HistoryEntry} HistoryEntry
  */
 import { UserError } from "../../shared/protocol.js";
+import { counted } from "../../shared/words.js";
 
 export const FORMAT = "pyapp.conversations";
 const VERSION = 1;
@@ -122,7 +123,7 @@ export const textOf = ({ system, leaf, turns }) => JSON.stringify([system, leaf,
   ...turns.map(({ id, parent, role, text, thoughts, model, reason }) => [id, parent, role, text, thoughts, model, reason])]);
 
 /** @param {number} turns */
-export const aboutOf = (turns) => `${turns} turn${turns === 1 ? "" : "s"}`;
+export const aboutOf = (turns) => counted(turns, "turn");
 
 /** @param {import("../../history/history-store.js").HistoryItem} item @returns {ConversationRecord} */
 export const recordOf = ({ entry: { id, title, created, updated, revision = 0 }, content: { system, leaf, turns } }) => ({ id, title, system, created, updated, revision, leaf, turns });

@@ -6,14 +6,16 @@ import { HistoryStore } from "../../history/history-store.js";
 import { Announcer } from "../../page/announcer.js";
 import { byId, find, h, memory, tabMemory } from "../../page/dom.js";
 import { clearRestartError, clearError, showError } from "../../page/errors.js";
+import { saveFile } from "../../page/save-file.js";
 import { hostsIn } from "../../shared/lab-hosts.js";
 import { UserError, megabytes } from "../../shared/protocol.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { siteUrl } from "../../shared/site.js";
+import { counted } from "../../shared/words.js";
 import { CellItem } from "./cell-item.js";
 import { buildLab } from "./lab-parts.js";
 import { LabPython } from "./lab-python.js";
-import { NotebookFileList, lastPart, saveFile } from "./notebook-file-list.js";
+import { NotebookFileList, lastPart } from "./notebook-file-list.js";
 import { fromScript, readNotebook, toJupyter, toScript } from "./notebook-files.js";
 import { carries, fromLink, linkOf } from "./notebook-link.js";
 
@@ -519,7 +521,7 @@ class LabView {
     const { title, cells } = this.data();
     this.entry ??= this.store.begin(title);
     this.entry.title = title;
-    this.entry.about = `${cells.length} ${cells.length === 1 ? "cell" : "cells"}`;
+    this.entry.about = counted(cells.length, "cell");
     const files = this.filesChanged ? this.files.kept() : undefined;
     this.filesChanged = false;
     try {

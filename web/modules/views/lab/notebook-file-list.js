@@ -2,6 +2,7 @@
  * The files beside a notebook: those that its cells wrote, and those that were added.
  */
 import { h } from "../../page/dom.js";
+import { saveFile } from "../../page/save-file.js";
 import { megabytes } from "../../shared/protocol.js";
 
 export class NotebookFileList {
@@ -44,10 +45,3 @@ export class NotebookFileList {
 
 /** A file's name without its folders. @param {string} path */
 export const lastPart = (path) => path.slice(path.lastIndexOf("/") + 1);
-
-/** Gives the user a file. @param {string} name @param {Blob} blob */
-export function saveFile(name, blob) {
-  const url = URL.createObjectURL(blob);
-  h("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 60000);
-}

@@ -10,7 +10,7 @@ import { decoded } from "../../shared/decoded.js";
 import { UserError, megabytes } from "../../shared/protocol.js";
 
 const LARGEST = 50e6; // bytes of a file
-export const MOST_CELLS = 1000;
+const MOST_CELLS = 1000;
 const LONGEST_CELL = 1e6; // characters
 const OWN = "application/vnd.pyapp.output+json"; // what the Lab shows; other programs show the text or the image beside it
 const MARK = /^#\s*%%(.*)$/;
@@ -69,7 +69,7 @@ export function toScript({ cells }) {
 }
 
 /** @param {string} text @param {string} title @param {string} where @returns {NotebookData} */
-export function fromJupyter(text, title, where) {
+function fromJupyter(text, title, where) {
   let data;
   try {
     data = JSON.parse(text);

@@ -4,12 +4,13 @@
  */
 import { imageSize } from "image-size";
 import { UserError, megabytes } from "../../shared/protocol.js";
+import { counted } from "../../shared/words.js";
 import { PdfFile, abortable } from "./pdf-file.js";
 
 const FILE_LIMIT = 256 << 20; // bytes of a picture
 const PIXEL_LIMIT = 1 << 27; // of a file, as pyapp/vision/reading.py has it
 /** What is read of larger pages is a smaller copy: letters are still large in it, and phones have no more memory. */
-export const READ_PIXELS = 1 << 24;
+const READ_PIXELS = 1 << 24;
 const HEAD = 1 << 20; // bytes in which the size of a picture is said
 const KNOWN = "PNG, JPEG, WebP, GIF, BMP and AVIF can be read.";
 const UNKNOWN = /\.(tiff?|heic|heif|svg|ico)$/i; // not known to most browsers
@@ -160,6 +161,6 @@ export function pageNumbers(text, count) {
     const end = dash ? Math.min(Number(last || count), count) : Number(first);
     for (let number = Number(first); number <= end; number += 1) if (number >= 1 && number <= count) found.add(number);
   }
-  if (!found.size) throw new UserError(`The PDF has only ${count} ${count === 1 ? "page" : "pages"}.`, { where: "pdf_pages", hint: "Change “Pages of PDFs” in the settings." });
+  if (!found.size) throw new UserError(`The PDF has only ${counted(count, "page")}.`, { where: "pdf_pages", hint: "Change “Pages of PDFs” in the settings." });
   return [...found].sort((a, b) => a - b);
 }

@@ -6,14 +6,17 @@
  * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
  */
 import { Cancelled, UserError } from "../../shared/protocol.js";
+import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, copyText, find, h, memory, tabMemory } from "../../page/dom.js";
+import { byId, copyText, find, h, replaceRows, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
+import { RememberedFields } from "../../page/remembered-fields.js";
 import { RunButton } from "../../page/run-button.js";
 import { fetchSample, sampleButton } from "../../page/sample.js";
+import { saveFile } from "../../page/save-file.js";
 import { isShown } from "../../page/shell.js";
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
@@ -98,7 +101,10 @@ class ReadView {
     this.later = undefined;
     /** The model that is loaded, by id. @type {string | null} */
     this.loaded = null;
-    this.restoreSettings();
+    this.settings = new RememberedFields("read-settings", {
+      layout: byId("read-layout"), tables: byId("read-find-tables"), straighten: byId("read-straighten"),
+      threshold: byId("read-threshold"), pdf_pages: byId("read-pdf-pages"),
+    }, INITIAL);
     this.card = new HistoryCard(find(view, ".workspace-side"), this.store, {
       name: "readings",
       open: (item) => this.open(item),
@@ -162,33 +168,10 @@ class ReadView {
     }
   }
 
-  // -- settings
-
-  restoreSettings() {
-    /** @type {Record<string, HTMLInputElement | HTMLSelectElement>} */
-    const fields = { layout: byId("read-layout"), tables: byId("read-find-tables"), straighten: byId("read-straighten"), threshold: byId("read-threshold"), pdf_pages: byId("read-pdf-pages") };
-    /** @type {Record<string, any>} */
-    this.settings = { ...INITIAL };
-    for (const [name, field] of Object.entries(fields)) {
-      const [set, get] = field.type === "checkbox"
-        ? [(/** @type {any} */ value) => (/** @type {HTMLInputElement} */ (field).checked = value), () => /** @type {HTMLInputElement} */ (field).checked]
-        : [(/** @type {any} */ value) => (field.value = String(value)), () => (field.type === "number" ? Number(field.value) : field.value)];
-      const kept = memory.get("read-settings", {})[name];
-      if (typeof kept === typeof INITIAL[name]) this.settings[name] = kept;
-      set(this.settings[name]);
-      if (!field.checkValidity() || get() === "") set((this.settings[name] = INITIAL[name])); // not ours
-      field.addEventListener("change", () => {
-        if (!field.reportValidity()) return; // the browser names the limits; the last sound value counts
-        this.settings[name] = get();
-        memory.set("read-settings", this.settings);
-      });
-    }
-  }
-
   /** The options of tasks.read. */
   get options() {
-    const { pdf_pages: _, ...options } = this.settings;
-    return options;
+    const { layout, tables, straighten, threshold } = this.settings.values;
+    return { layout, tables, straighten, threshold };
   }
 
   // -- the model
@@ -240,7 +223,7 @@ class ReadView {
     try {
       for (const file of files) {
         const count = await countPages(file, { ask: this.ask, signal });
-        const numbers = isPdf(file) ? pageNumbers(this.settings.pdf_pages, count) : [1];
+        const numbers = isPdf(file) ? pageNumbers(this.settings.values.pdf_pages, count) : [1];
         if (this.pages.length + added.length + numbers.length > MOST_PAGES) {
           throw new UserError(`There are more than ${MOST_PAGES} pages.`, { where: file.name, hint: "Read fewer at a time: “Pages of PDFs” in the settings chooses some." });
         }
@@ -299,7 +282,7 @@ class ReadView {
     this.#showPage();
     await this.keep();
     const read = this.pages.filter((page) => page.state === "done").length;
-    if (this.page?.state === "done") this.announcer.say(`Finished. ${count(read, "page")} read, ${count(this.page.figures().words, "word")} on this one.`);
+    if (this.page?.state === "done") this.announcer.say(`Finished. ${counted(read, "page")} read, ${counted(this.page.figures().words, "word")} on this one.`);
   }
 
   #next() {
@@ -334,7 +317,7 @@ class ReadView {
 
   /** @param {Page} page @param {HTMLCanvasElement} canvas @param {string} model @param {string} title @param {AbortSignal} signal */
   async #readCanvas(page, canvas, model, title, signal) {
-    const arriving = (this.arriving = new Arriving(canvas, this.settings.layout));
+    const arriving = (this.arriving = new Arriving(canvas, this.settings.values.layout));
     const { data } = pixelsOf(canvas);
     let drawn = performance.now();
     this.#say(page, "Finding the lines", 0, null);
@@ -376,14 +359,11 @@ class ReadView {
 
   #showQueue() {
     const list = byId("read-queue");
-    const focused = list.contains(document.activeElement) ? [...list.children].findIndex((row) => row.contains(document.activeElement)) : -1;
-    const inRow = focused >= 0 ? [...list.children[focused].querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement)) : 0;
     list.hidden = this.pages.length < 2;
-    list.replaceChildren(...this.pages.map((page) => h("li", { "data-state": page.state },
+    replaceRows(list, this.pages.map((page) => h("li", { "data-state": page.state },
       h("button", { type: "button", class: "read-open", "aria-current": page === this.page ? "true" : null, onclick: () => this.choose(page) },
         h("span", { class: "read-open-name", dir: "auto" }, page.name), h("span", { class: "read-open-state" }, stateOf(page))),
-      h("button", { type: "button", class: "quiet read-remove", "aria-label": `Remove ${page.name}`, title: "Remove", disabled: page.state === "reading", onclick: () => this.remove(page) }, "×"))));
-    if (focused >= 0) (list.children[Math.min(focused, this.pages.length - 1)]?.querySelectorAll("button")[inRow] ?? byId("read-files")).focus();
+      h("button", { type: "button", class: "quiet read-remove", "aria-label": `Remove ${page.name}`, title: "Remove", disabled: page.state === "reading", onclick: () => this.remove(page) }, "×"))), byId("read-files"));
     list.querySelector("[aria-current]")?.closest("li")?.scrollIntoView({ block: "nearest" });
   }
 
@@ -567,9 +547,7 @@ class ReadView {
     const pages = this.#scope();
     const text = await this.written(kind.format, pages);
     const name = (pages.length > 1 ? this.entry.title : pages[0].name).replace(/\.(png|jpe?g|gif|webp|avif|bmp|pdf)$/i, "");
-    const link = h("a", { href: URL.createObjectURL(new Blob([text], { type: `${kind.type};charset=utf-8` })), download: `${name}.${kind.suffix}` });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    saveFile(`${name}.${kind.suffix}`, new Blob([text], { type: `${kind.type};charset=utf-8` }));
   }
 
   // -- the history
@@ -668,7 +646,7 @@ function stateOf(page) {
   if (page.state === "reading") return "is being read";
   if (page.state === "failed") return "could not be read";
   const { words } = page.figures();
-  return `${words ? count(words, "word") : "no text"}${page.state === "stopped" ? ", stopped" : ""}`;
+  return `${words ? counted(words, "word") : "no text"}${page.state === "stopped" ? ", stopped" : ""}`;
 }
 
 /** @param {Page} page @param {HTMLCanvasElement | null} canvas */
@@ -678,6 +656,3 @@ function factsOf(page, canvas) {
   const straight = angle >= 0.2 ? `, ${angle >= 45 ? "turned" : "straightened"} by ${angle.toFixed(1)}°` : "";
   return `${canvas.width.toLocaleString("en")} × ${canvas.height.toLocaleString("en")} pixels${page.smaller ? ", a smaller copy" : ""}${straight}`;
 }
-
-/** @param {number} number @param {string} what */
-const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;

@@ -4,6 +4,7 @@
  * @typedef {{file: number, number: number, count: number, turns: number, state: import("./page.js").State, values: import("./page.js").Values | null, error?: Page["error"], model: string | null, smaller: boolean, edited: boolean, earlier: Page["earlier"]}} KeptPage `file` is its place among the files
  */
 import { UserError } from "../../shared/protocol.js";
+import { counted } from "../../shared/words.js";
 import { Page } from "./page.js";
 
 /** @param {Page[]} pages @returns {File[]} each once */
@@ -45,5 +46,5 @@ export function titleOf(pages) {
 /** @param {Page[]} pages */
 export function aboutOf(pages) {
   const words = pages.reduce((sum, page) => sum + page.figures().words, 0);
-  return `${pages.length} ${pages.length === 1 ? "page" : "pages"}, ${words.toLocaleString("en")} words`;
+  return `${counted(pages.length, "page")}, ${counted(words, "word")}`;
 }

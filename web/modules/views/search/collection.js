@@ -11,6 +11,7 @@
  * @typedef {{title: string, probe: string}} EmbeddedBy the model's title, and its vector of a fixed text as base64 float32
  */
 import { UserError } from "../../shared/protocol.js";
+import { counted } from "../../shared/words.js";
 
 const FORMAT = "pyapp.search";
 const VERSION = 1;
@@ -146,7 +147,7 @@ async function vectorsOf(files) {
 }
 
 /** @param {number} passages */
-export const aboutOf = (passages) => `${passages.toLocaleString("en")} passage${passages === 1 ? "" : "s"}`;
+export const aboutOf = (passages) => counted(passages, "passage");
 
 /** Notes that all passages of a text are here. @param {KeptText} one */
 export function finish(one) {

@@ -7,13 +7,15 @@
  * @typedef {import("./collection.js").KeptText} KeptText
  */
 import { UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
+import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, find, h, memory } from "../../page/dom.js";
+import { byId, find, h, replaceRows } from "../../page/dom.js";
 import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
+import { RememberedFields } from "../../page/remembered-fields.js";
 import { RunButton } from "../../page/run-button.js";
 import { isShown } from "../../page/shell.js";
 import { HistoryCard } from "../../history/history-card.js";
@@ -52,7 +54,7 @@ class SearchView {
     this.engine = app.engine;
     this.choice = app.choices.embed;
     buildSearch(view);
-    this.fields = { size: byId("search-size"), overlap: byId("search-overlap") };
+    this.settings = new RememberedFields("search-settings", { size: byId("search-size"), overlap: byId("search-overlap") }, INITIAL);
     this.prompts = { query: byId("search-query-prompt"), passage: byId("search-passage-prompt") };
     this.actions = { ...app.actions, models: () => models.open(this.choice) };
     this.announcer = new Announcer(byId("search-announcer"));
@@ -88,7 +90,7 @@ class SearchView {
       },
     }, this.actions, "Collections");
     this.card.details.append(this.texts);
-    this.#restoreSettings();
+    this.#rememberPrompts();
     new ModelCard(byId("search-model"), this.choice, models, this.announcer);
     this.choice.addEventListener("model", () => this.load());
     this.choice.addEventListener("models", () => this.#offer());
@@ -132,35 +134,21 @@ class SearchView {
     byId("compare").addEventListener("click", () => this.compare());
   }
 
-  #restoreSettings() {
-    const values = memory.get("search-settings", {});
-    /** @type {Record<string, any>} */
-    this.values = values !== null && typeof values === "object" ? values : {};
-    for (const [name, field] of Object.entries(this.fields)) {
-      field.value = String(this.#number(name));
-      field.addEventListener("change", () => {
-        if (!field.reportValidity()) return; // the browser names the limits; the last sound value counts
-        this.values[name] = Number(field.value);
-        memory.set("search-settings", this.values);
-      });
-    }
+  /** The prompts that the user writes are remembered, too, for each model. */
+  #rememberPrompts() {
+    const { values } = this.settings;
     for (const [name, field] of Object.entries(this.prompts)) {
       field.addEventListener("change", () => {
         const id = this.choice.model?.id ?? "";
-        this.values.prompts = { ...this.values.prompts, [id]: { ...this.values.prompts?.[id], [name]: field.value } };
-        memory.set("search-settings", this.values);
+        values.prompts = { ...values.prompts, [id]: { ...values.prompts?.[id], [name]: field.value } };
+        this.settings.store();
       });
     }
   }
 
-  /** A setting; a field with a wrong value counts as it was before. @param {string} name */
-  #number(name) {
-    return Number.isFinite(this.values[name]) ? this.values[name] : INITIAL[name];
-  }
-
   get options() {
-    const size = this.#number("size");
-    return { size, overlap: Math.min(this.#number("overlap"), Math.floor(size / 2)) };
+    const { size, overlap } = this.settings.values;
+    return { size, overlap: Math.min(overlap, Math.floor(size / 2)) };
   }
 
   /** What is put before a text. @param {"query" | "passage"} name */
@@ -221,7 +209,7 @@ class SearchView {
       if (this.choice.model?.id !== model.id) return;
       const { longest, probe, prompts: own } = /** @type {any} */ (known);
       this.known = { longest, probe, prompts: own, model: model.id };
-      const prompts = { ...own, ...model.prompts, ...this.values.prompts?.[model.id] };
+      const prompts = { ...own, ...model.prompts, ...this.settings.values.prompts?.[model.id] };
       this.prompts.query.value = prompts.query ?? "";
       this.prompts.passage.value = PASSAGE_PROMPTS.map((name) => prompts[name]).find((text) => text !== undefined) ?? "";
       byId("search-size").max = String(longest);
@@ -252,7 +240,7 @@ class SearchView {
     const { unfinished } = collection;
     if (!unfinished.length || this.growing === collection) return this.#tell("");
     const [{ name, text, rest = 0 }] = unfinished;
-    const what = unfinished.length > 1 ? `${count(unfinished.length, "text")} are only in part in the collection`
+    const what = unfinished.length > 1 ? `${counted(unfinished.length, "text")} are only in part in the collection`
       : `${name} is only in part in the collection (${Math.floor((100 * rest) / text.length)} %)`;
     const add = h("button", { type: "button", class: "quiet", onclick: () => this.#addTo(collection, unfinished) }, "Add the rest");
     this.#tell(`${what}: what is missing cannot be found. `, add);
@@ -305,19 +293,17 @@ class SearchView {
   /** The texts of the collection, each with a button that removes it. */
   #showTexts() {
     const { texts } = this.collection;
-    const focused = this.texts.contains(document.activeElement) ? [...this.texts.children].findIndex((row) => row.contains(document.activeElement)) : -1;
     this.texts.hidden = texts.length === 0;
-    this.texts.replaceChildren(...texts.map(({ name }, i) => h("li", {}, h("span", { class: "text-name", dir: "auto" }, name),
-      h("button", { type: "button", class: "quiet", "aria-label": `Remove ${name}`, title: "Remove", onclick: () => this.removeText(i) }, "×"))));
-    if (focused >= 0) (this.texts.children[Math.min(focused, texts.length - 1)]?.querySelector("button") ?? byId("search-files")).focus();
+    replaceRows(this.texts, texts.map(({ name }, i) => h("li", {}, h("span", { class: "text-name", dir: "auto" }, name),
+      h("button", { type: "button", class: "quiet", "aria-label": `Remove ${name}`, title: "Remove", onclick: () => this.removeText(i) }, "×"))), byId("search-files"));
   }
 
   #showEmpty() {
     const { collection } = this;
     const empty = byId("search-empty");
     empty.hidden = this.found.length > 0;
-    if (this.waiting.length) empty.textContent = `${count(this.waiting.length, "text")} will be embedded as soon as there is a model. Choose one: there is none in this page from the start.`;
-    else if (!collection.empty) empty.textContent = `${count(collection.texts.length, "text")} in ${count(collection.passages.length, "passage")}. Ask for what you look for.`;
+    if (this.waiting.length) empty.textContent = `${counted(this.waiting.length, "text")} will be embedded as soon as there is a model. Choose one: there is none in this page from the start.`;
+    else if (!collection.empty) empty.textContent = `${counted(collection.texts.length, "text")} in ${counted(collection.passages.length, "passage")}. Ask for what you look for.`;
     else if (this.choice.model) empty.textContent = "Add texts, then ask for what you look for: passages are found by their meaning, not by their words.";
     else empty.textContent = "Passages are found by their meaning, not by their words. No model for this comes with the page: choose one first, it is downloaded once. Then add texts.";
   }
@@ -411,7 +397,7 @@ class SearchView {
         if (this.growing === collection) await this.#save(collection);
         this.growing = null;
       }
-      if (whole) this.announcer.say(`${count(texts.length, "text")} added, ${count(collection.passages.length - before, "passage")}.`);
+      if (whole) this.announcer.say(`${counted(texts.length, "text")} added, ${counted(collection.passages.length - before, "passage")}.`);
     }, { fail: () => {}, retry: () => this.#addTo(collection, texts, replace) });
     await this.over;
     this.progress.hide();
@@ -534,7 +520,7 @@ class SearchView {
       this.found = collection.ranked(vector);
       this.#showEmpty();
       this.#showResults(PAGE);
-      this.announcer.say(`${count(Math.min(PAGE, this.found.length), "passage")} found.`);
+      this.announcer.say(`${counted(Math.min(PAGE, this.found.length), "passage")} found.`);
       await this.#mark(signal);
     }, { fail: () => {}, retry: () => this.find() });
     await this.over;
@@ -576,9 +562,6 @@ class SearchView {
     await this.over;
   }
 }
-
-/** @param {number} number @param {string} what */
-const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
 
 /** A collection's first name, of its first text or folder. @param {KeptText[]} texts */
 function titleOf(texts) {

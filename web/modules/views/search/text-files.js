@@ -13,7 +13,7 @@ const COMMAS = [",", ";", "\t"]; // between the cells of tables; the first line 
 const BLOCKS = "p, div, h1, h2, h3, h4, h5, h6, li, tr, blockquote, pre, section, article, header, footer, dt, dd, figcaption";
 
 /** Whether a file may hold a text. @param {File} file */
-export const isText = (file) => NAMES.test(file.name) || file.type.startsWith("text/");
+const isText = (file) => NAMES.test(file.name) || file.type.startsWith("text/");
 
 /**
  * @param {File[]} files @param {string} encoding of texts that are not in UTF-8 or UTF-16

@@ -1,6 +1,7 @@
 /**
  * Formats times of a recording, in figures and in words.
  */
+import { counted } from "../../shared/words.js";
 
 /** 0:07, 12:30, 1:02:03. @param {number} seconds */
 export function clock(seconds) {
@@ -14,7 +15,7 @@ export function clock(seconds) {
 /** For screen readers: "1 minute 5 seconds". @param {number} seconds */
 export function spoken(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
-  const parts = [[Math.floor(whole / 3600), "hour"], [Math.floor(whole / 60) % 60, "minute"], [whole % 60, "second"]];
-  const said = parts.filter(([count]) => count).map(([count, unit]) => `${count} ${unit}${count === 1 ? "" : "s"}`);
+  const units = { hour: Math.floor(whole / 3600), minute: Math.floor(whole / 60) % 60, second: whole % 60 };
+  const said = Object.entries(units).filter(([, number]) => number).map(([unit, number]) => counted(number, unit));
   return said.join(" ") || "0 seconds";
 }

@@ -4,6 +4,7 @@
 import { byId, h } from "../../page/dom.js";
 import { UserError } from "../../shared/protocol.js";
 import { showError } from "../../page/errors.js";
+import { saveFile } from "../../page/save-file.js";
 import { stem } from "./transcript-keeper.js";
 
 const FORMATS = [
@@ -39,7 +40,8 @@ export async function allFormats(engine, contents) {
 export function setUpDownloads(app, host, contents, sound) {
   const save = async (/** @type {() => File | Promise<File>} */ getFile) => {
     try {
-      download(await getFile());
+      const file = await getFile();
+      saveFile(file.name, file);
     } catch (error) {
       showError(byId("transcribe-error"), error, { ...app.actions, retry: () => save(getFile) });
     }
@@ -51,11 +53,4 @@ export function setUpDownloads(app, host, contents, sound) {
     if (!file) throw new UserError("The sound of this transcript is not stored.");
     return file;
   }) }, "Sound"));
-}
-
-/** @param {File} file */
-function download(file) {
-  const link = h("a", { href: URL.createObjectURL(file), download: file.name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }

@@ -4,6 +4,7 @@
  */
 import { present } from "../../shared/present.js";
 import { megabytes } from "../../shared/protocol.js";
+import { counted } from "../../shared/words.js";
 import { Announcer } from "../../page/announcer.js";
 import { byId, copyText, h } from "../../page/dom.js";
 import { Player } from "./player.js";
@@ -326,7 +327,7 @@ export class TranscriptSheet extends EventTarget {
 /** @param {Overview} overview */
 function factsOf({ duration, rate, channels }) {
   const kilohertz = (rate / 1000).toLocaleString(undefined, { maximumFractionDigits: 2 });
-  const tracks = channels === 1 ? "1 channel" : `${channels} channels`;
+  const tracks = counted(channels, "channel");
   return `${clock(duration)} · ${tracks} · ${kilohertz} kHz`;
 }
 

@@ -1,0 +1,241 @@
+"""What the interfaces for conversations share: messages, the prompt of a conversation, and its answer in parts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from starlette.requests import Request
+
+from pyapp.dataclass import dataclass
+from pyapp.errors import PyappError
+from pyapp.events import Done, Event, Token
+from pyapp.text.chat_template import ChatTemplate, sources
+from pyapp.text.options import SamplingOptions
+from pyapp.text.plain_chat import STOP, PlainChat
+from pyapp.text.thinking import THINKING_TAGS, ThinkingSplitter
+
+from .context import Context
+from .fields import Fields
+from .generation import Choice, Prompt, Running, note_done, submit
+from .problems import Problem, of_exception
+from .sampling import COMPLETIONS, Asked, Interface
+from .served import ServedModel
+from .tool_calls import Tools, ToolSplitter, joined
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+LOWEST = -9999.0  # what OpenAI sends for the logarithm of 0
+Added = tuple[str, str, list[dict[str, Any]]]  # thoughts, text, pieces of calls
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A conversation that a request wants to be continued. `name` is that of the model."""
+
+    name: str | None
+    messages: list[dict[str, Any]]
+    asked: Asked
+    tools: Tools
+    priority: int
+
+
+def parts_of(content: Any, at: str, *kinds: str) -> list[tuple[str, str]]:
+    """The (type, text) of the parts of a message's content, which are of these types; a string is one of the first."""
+    if isinstance(content, str):
+        return [(kinds[0], content)]
+    if content is None:
+        return []
+    if not isinstance(content, list):
+        raise Problem(f"{at}: must be a string or an array of parts", param=at, code="invalid_type")
+    found = []
+    for index, part in enumerate(content):
+        kind = part.get("type") if isinstance(part, dict) else None
+        text = part.get("text", part.get("refusal")) if isinstance(part, dict) else None
+        if kind not in kinds or not isinstance(text, str):
+            raise Problem(
+                f"{at}[{index}]: only parts of type {kinds[0]} are read here, not {kind!r:.40}",
+                param=f"{at}[{index}]", code="unsupported_content",
+            )  # fmt: skip
+        found.append((kind, text))
+    return found
+
+
+def text_of(content: Any, at: str) -> str:
+    """The text of a message's content: a string, or parts of type text."""
+    return "".join(text for _, text in parts_of(content, at, "text", "refusal"))
+
+
+def messages_of(fields: Fields, plain: Callable[[Any], Any] = lambda message: message) -> list[dict[str, Any]]:
+    """The messages, with contents as strings, as chat templates read them. `plain` brings those of other interfaces
+    into OpenAI's form.
+    """
+    given = fields.array("messages")
+    if given is None:
+        raise fields.missing("messages")
+    if not given:
+        raise fields.wrong("messages", "is empty")
+    found = []
+    for index, message in enumerate(map(plain, given)):
+        at = f"messages[{index}]"
+        if not isinstance(message, dict):
+            raise fields.wrong(at, "must be an object", "invalid_type")
+        role = message.get("role")
+        if role not in ROLES:
+            raise fields.wrong(f"{at}.role", f"must be one of {', '.join(ROLES)}, not {role!r:.40}")
+        if message.get("content") is None and role != "assistant":
+            raise fields.wrong(f"{at}.content", "is missing", "missing_required_parameter")
+        clean = {name: value for name, value in message.items() if value is not None}
+        clean |= {"role": "system" if role == "developer" else role}
+        clean["content"] = text_of(message.get("content"), f"{at}.content")
+        calls = clean.get("tool_calls", [])
+        if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+            raise fields.wrong(f"{at}.tool_calls", "must be an array of objects", "invalid_type")
+        if calls:
+            clean["tool_calls"] = [with_parsed_arguments(call) for call in calls]
+        found.append(clean)
+    return found
+
+
+def with_parsed_arguments(call: dict[str, Any]) -> dict[str, Any]:
+    """A call whose arguments are an object, as templates expect them; OpenAI sends their JSON."""
+    function = call.get("function")
+    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+        return call
+    try:
+        arguments = json.loads(function["arguments"])
+    except (ValueError, RecursionError):
+        return call
+    return {**call, "function": {**function, "arguments": arguments}}
+
+
+def chat_prompt(
+    model: ServedModel, messages: list[dict[str, Any]], asked: Asked, options: SamplingOptions, tools: Tools,
+    variables: dict[str, Any], interface: Interface = COMPLETIONS,
+) -> Prompt:  # fmt: skip
+    tokenizer = model.loaded.tokenizer
+    plain = not sources(tokenizer.settings)
+    template = PlainChat(tokenizer) if plain else ChatTemplate(tokenizer)
+    more = dict(variables)
+    goes_on = messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls")
+    if goes_on:
+        more |= {"add_generation_prompt": False, "continue_final_message": True}
+    try:
+        rendered = template.render(messages, tools.shown, **more)
+        model.runner.check_text(rendered)
+        ids = template.encode_guarded(template.render_guarded(messages, tools.shown, **more))
+    except PyappError as error:
+        raise of_exception(error, interface.names_in_conversation(error.where)) from error
+    if not ids:
+        at = interface.messages
+        raise Problem(f"{at}: the chat template gives no text for them", param=at)
+    if plain:
+        options = replace(options, stop=(*options.stop, STOP))
+    stops = asked.stops(tokenizer).union(() if asked.ignore_eos else template.stop_ids())
+    return Prompt(ids, options, stops, goes_on or plain, rendered, plain and not goes_on)
+
+
+def with_forced_call(fields: Fields, asked: Asked, tools: Tools, form: str = "response_format") -> Asked:
+    """The settings with the form of the call that the request forces; `form` is its field for other forms."""
+    if not tools.forced:
+        return asked
+    if asked.options.has_form:
+        raise fields.wrong("tool_choice", f"excludes {form}, regex and choice")
+    return replace(asked, options=replace(asked.options, json_schema=tools.schema()))
+
+
+def effort_variables(model: ServedModel, effort: str | None, param: str = "reasoning.effort") -> dict[str, Any]:
+    """What tells the model's template how much to think. Problem for a model that does not, or cannot be told: `param`
+    is the field that asks for it.
+    """
+    if effort is None:
+        return {}
+    template = "".join(sources(model.loaded.tokenizer.settings).values())
+    if "reasoning_effort" in template:
+        return {"reasoning_effort": effort}
+    if "enable_thinking" in template:
+        return {"enable_thinking": effort != "none"}
+    thinks = any(tag in template for tag in THINKING_TAGS)
+    if thinks == (effort != "none"):
+        return {}
+    what = "always reasons" if thinks else "does not reason"
+    raise Problem(f"{param}: the model {model.name!r} {what}", param=param, code="unsupported_parameter")
+
+
+async def begin_chat(
+    request: Request, context: Context, chat: Chat, variables: Callable[[ServedModel], dict[str, Any]],
+    count: int = 1, interface: Interface = COMPLETIONS,
+) -> tuple[ServedModel, Prompt, Running]:  # fmt: skip
+    """Has a model write `count` answers. `variables` gives what the template of a model gets beside the messages."""
+    context.check_length([message["content"] for message in chat.messages], interface.messages)
+    model = await context.model(request, chat.name, "generate")
+    options = chat.asked.of(model, context.settings)
+    prompt = await context.aside(
+        lambda: chat_prompt(model, chat.messages, chat.asked, options, chat.tools, variables(model), interface)
+    )
+    running = await submit(context, model, [prompt], count, interface.messages, chat.priority, interface=interface)
+    return model, prompt, running
+
+
+class AnswerParser:
+    """Divides the tokens of a chat answer into thoughts, text and calls."""
+
+    def __init__(self, prompt: Prompt, tools: Tools) -> None:
+        self._thinking, self._tools, self._plain = ThinkingSplitter(prompt.rendered), ToolSplitter(tools), prompt.plain
+        self._fresh = True
+
+    @property
+    def thinking(self) -> bool:
+        """Whether the text that comes next is a thought."""
+        return self._thinking.thinking
+
+    def take(self, request: Request, choice: Choice, event: Event, scored: bool) -> Added:
+        """What an event of its text adds to a choice. `scored`: its log-probabilities are kept."""
+        thought = text = ""
+        calls: list[dict[str, Any]] = []
+        if isinstance(event, Token):
+            choice.tokens += event.id is not None
+            if event.id is not None and scored:
+                choice.logprobs.append(event)
+            before = self.thinking
+            thought, text, calls = self.push(event.text)
+            choice.thought_tokens += event.id is not None and (before or self.thinking)
+        elif isinstance(event, Done):
+            thought, text, calls = self.finish()
+            note_done(request, choice, event)
+        choice.thoughts, choice.text = choice.thoughts + thought, choice.text + text
+        joined(choice.calls, calls)
+        if choice.calls and choice.reason == "stop":
+            choice.reason = "tool_calls"
+        return thought, text, calls
+
+    def push(self, text: str) -> Added:
+        """(thoughts, text, calls) that this text adds."""
+        thought, part = self._thinking.push(text)
+        if self._plain and self._fresh:  # the space after "Assistant:"
+            part = part.lstrip()
+            self._fresh = not part
+        shown, calls = self._tools.push(part)
+        return thought, shown, calls
+
+    def finish(self) -> Added:
+        thought, part = self._thinking.finish()
+        shown, calls = self._tools.push(part)
+        rest, more = self._tools.finish()
+        return thought, shown + rest, [*calls, *more]
+
+
+def named_logprobs(model: ServedModel, tokens: Sequence[Token]) -> list[dict[str, Any]]:
+    """`logprobs.content` of chat: tokens with their bytes."""
+
+    def entry(id: int, logprob: float | None) -> dict[str, Any]:
+        data = model.loaded.tokenizer.token_bytes(id)
+        return {"token": data.decode("utf-8", "replace"), "logprob": max(logprob or 0.0, LOWEST), "bytes": list(data)}
+
+    return [
+        entry(token.id, token.logprob)
+        | {"top_logprobs": [entry(other["id"], other["logprob"]) for other in token.top_logprobs or ()]}
+        for token in tokens
+        if token.id is not None
+    ]

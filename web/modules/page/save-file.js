@@ -1,0 +1,13 @@
+/**
+ * Gives files to the user.
+ */
+import { h } from "./dom.js";
+
+const KEPT = 60000; // ms for which the browser may read the file
+
+/** Saves a file where the browser saves downloads. @param {string} name @param {Blob} blob */
+export function saveFile(name, blob) {
+  const url = URL.createObjectURL(blob);
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), KEPT);
+}
