@@ -474,10 +474,10 @@ KERNEL(normalize_weights_backward,
 /* ---- Attention */
 
 /* Of the three kernels below: `texts` texts of `tokens` tokens each follow one another; row t of text b has the position
- * position[b] + t. A cache is (texts, kv_heads, capacity, head_dim) of the type float32 or float16, or uint8: then a row is
- * q8_0, head_dim int8 numbers and an f16 scale for each 32 of them. With a table (texts, parts) int32 it is (blocks,
- * kv_heads, capacity, head_dim), and part i of text b, the positions i * capacity ..., lies in block table[b, i] (paged
- * attention, Kwon et al. 2023, arXiv 2309.06180); without one, parts is 0 and blocks is not read. */
+ * position[b] + t. A cache is (texts, kv_heads, capacity, head_dim) of the type float32, float16 or, on CUDA, bfloat16; or
+ * uint8: then a row is q8_0, head_dim int8 numbers and an f16 scale for each 32 of them. With a table (texts, parts) int32 it
+ * is (blocks, kv_heads, capacity, head_dim), and part i of text b, the positions i * capacity ..., lies in block table[b, i]
+ * (paged attention, Kwon et al. 2023, arXiv 2309.06180); without one, parts is 0 or 1 and blocks is 0. */
 
 /* Rotary embedding of the first `rotated` columns of each head; the others are copied. table is (positions, rotated / 2, 2)
  * of cos and sin. x is (texts * tokens, heads, head_dim), tokens x_stride apart. interleaved 1 turns the pairs (2i, 2i + 1),

@@ -28,6 +28,7 @@ class Backend:
     cache_limit: int | None = None  # bytes of freed blocks that are kept for new storages; None: storage.CACHE_LIMIT
     own_workspaces = False  # whether kernels have working memory of their own, and write none of what is given
     keeps_softmax = False  # whether attention keeps what its gradient needs behind the result
+    bfloat16_caches = False  # whether attention reads caches in bfloat16
 
     def allocate(self, nbytes: int) -> Any:
         """The address of `nbytes` bytes, aligned to 64; None when there is no memory left."""

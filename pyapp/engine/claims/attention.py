@@ -35,7 +35,8 @@ def _heads(x: Tensor) -> Tensor:
 
 def _are_caches(keys: Tensor, values: Tensor) -> bool:
     """Whether kernels take these two, which have one shape and dtype."""
-    return keys.dtype in _CACHE_TYPES and keys.is_contiguous() and values.is_contiguous()
+    known = keys.dtype in _CACHE_TYPES or (keys.dtype is _dtype.bfloat16 and keys.device.backend.bfloat16_caches)
+    return known and keys.is_contiguous() and values.is_contiguous()
 
 
 def _starts(position: Tensor) -> Tensor:
