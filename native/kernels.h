@@ -485,6 +485,12 @@ KERNEL(normalize_weights_backward,
 KERNEL(rope_f32, "y x table position? | texts tokens heads head_dim rotated y_stride x_stride positions interleaved |")
 /* Writes x (texts * tokens, heads, head_dim), f32, to the cache. */
 KERNEL(cache_write, "cache x position table? | texts tokens heads head_dim capacity x_stride type parts blocks |")
+/* rope_f32 and cache_write in one, for CUDA alone. qkv is (texts * tokens, heads + 2 * kv_heads, head_dim), f32, tokens
+ * `stride` apart: queries, which are rotated in place, keys, which are written rotated, and values. Without a table nothing is
+ * rotated. */
+KERNEL(rotate_and_write,
+       "qkv table? position keys values block_table? | texts tokens heads kv_heads head_dim capacity stride rotated "
+       "positions interleaved type parts blocks |")
 /* y, q (texts * tokens, heads, head_dim), f32; k, v caches. Query head h reads kv head h / (heads / kv_heads). With causal 1,
  * row t sees the cached positions 0 .. position[b] + t; else all rows see 0 .. position[b] + tokens - 1; of these, with a
  * window, at most the last `window`. A score is softcap * tanh(q . k * scale / softcap), without softcap (0) q . k * scale,

@@ -330,8 +330,8 @@ VARIANT(cached_attention, 32 * type + CHOOSE(blocks > 0, 16, 0) + CHOOSE(tokens 
 #define COMPILED_FEW COMPILED(VARIED % 16 >= 1 && VARIED % 16 <= 8)
 
 template <int TYPE, bool PAGED>
-DEVICE bool attend_few_of(const cached &c, float *out, int64_t row, int64_t text, int64_t head, int from, int to, int last,
-                       int column0)
+DEVICE bool attend_few_of(const cached &c, float *out, int64_t row, int64_t text, int64_t head, int from, int to,
+                          int last, int column0)
 {
     const int64_t head_dim = c.dims;
     const int kind = DIMS_KIND, bytes = TYPE == TYPE_uint8 ? 8 : 16;
@@ -638,48 +638,35 @@ KERNEL(cached_attention,
         attend_prompts<false>(c, shared);
 }
 
-VARIANT(cache_write, 8) /* none of what cached_attention compiles */
+/* ---- Writing to a cache: a warp has 32 columns of a row */
 
-/* A warp for each 32 columns of a row. */
-KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
-{
-    const int64_t *d = record.dims, tokens = d[cache_write_tokens], heads = d[cache_write_heads],
-                  dims = d[cache_write_head_dim], capacity = d[cache_write_capacity], pieces = PARTS(dims, 32);
-    const int type = (int)d[cache_write_type];
-    const int64_t row_bytes = row_bytes_of(type, dims), units = d[cache_write_texts] * tokens * heads * pieces;
-    if (!row_bytes) {
-        report(KERNEL_BAD_ARGUMENT);
-        return;
-    }
-    const int32_t *const table = (const int32_t *)record.pointers[cache_write_table];
-    const int32_t *const position = (const int32_t *)record.pointers[cache_write_position];
-    const bool stop = failed;
-    FOR_EACH_BLOCK(block, PARTS(units, 4))
+/* Texts whose tokens are written. */
+struct written {
+    const int32_t *position, *table;
+    int64_t texts, tokens, heads, dims, capacity, parts, blocks, row_bytes;
+    int type;
+
+    /* How far texts may reach. */
+    DEVICE_MEMBER int64_t limit() const { return table ? capacity * parts : capacity; }
+    /* The row for a token of all and a head; NULL, and that is reported, where the table names no block. For whole warps. */
+    DEVICE_MEMBER char *row(const launch &record, int32_t *status, char *cache, int64_t token, int64_t head) const
     {
-        const int64_t unit = block * 4 + WARP, row = quotient(unit, pieces), token = quotient(row, heads);
-        const int64_t text = quotient(token, tokens), head = row - token * heads;
-        const int64_t column = (unit - row * pieces) * 32 + LANE;
-        const bool there = unit < units && column < dims;
-        const float *x = (const float *)record.pointers[cache_write_x] + token * d[cache_write_x_stride] + head * dims;
-        const float value = there ? x[column] : 0.0f;
-        const int64_t place = unit < units ? position[text] + token - text * tokens : 0;
-        /* After these loads, so that they and those of the check wait together. */
-        if (!are_inside(record, status, position, d[cache_write_texts], tokens,
-                        table ? capacity * d[cache_write_parts] : capacity) ||
-            __any_sync(EVERY_LANE, stop)) /* another warp may report meanwhile */
-            return;
-        const int64_t part = table ? quotient(place, capacity) : 0;
-        const int64_t own = table && unit < units ? table[text * d[cache_write_parts] + part] : text;
-        if (table && unit < units && (own < 0 || own >= d[cache_write_blocks])) {
+        const int64_t text = quotient(token, tokens), place = position[text] + token - text * tokens;
+        const int64_t part = table ? quotient(place, capacity) : 0, own = table ? table[text * parts + part] : text;
+        if (table && (own < 0 || own >= blocks)) {
             report(KERNEL_POSITION_RANGE);
-            return;
+            return nullptr;
         }
-        char *const to = (char *)record.pointers[cache_write_cache] +
-                         (unit < units ? ((own * heads + head) * capacity + place - part * capacity) * row_bytes : 0);
+        return cache + ((own * heads + head) * capacity + place - part * capacity) * row_bytes;
+    }
+    /* Each lane's number to a column of a row. */
+    DEVICE_MEMBER void store(char *to, int64_t column, float value) const
+    {
+        const bool there = column < dims;
         if (type != TYPE_uint8) {
             if (there)
                 store_float(to, column, type, value);
-            continue;
+            return;
         }
         const bool finite = __all_sync(EVERY_LANE, value - value == 0); /* rounded as ggml rounds q8_0 */
         const float scale = finite ? warp_reduce(fabsf(value), Larger()) / 127.0f : NOT_A_NUMBER;
@@ -692,5 +679,104 @@ KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
             to[dims + column / Q8_COLUMNS * 2] = (char)(half & 255);
             to[dims + column / Q8_COLUMNS * 2 + 1] = (char)(half >> 8);
         }
+    }
+};
+/* Of a record of `kernel`; table_slot and heads_slot are the names of two slots. */
+#define WRITTEN(kernel, table_slot, heads_slot)                                                                        \
+    written                                                                                                            \
+    {                                                                                                                  \
+        (const int32_t *)record.pointers[kernel##_position], (const int32_t *)record.pointers[kernel##_##table_slot],  \
+            record.dims[kernel##_texts], record.dims[kernel##_tokens], record.dims[kernel##_##heads_slot],             \
+            record.dims[kernel##_head_dim], record.dims[kernel##_capacity], record.dims[kernel##_parts],               \
+            record.dims[kernel##_blocks], row_bytes_of(record.dims[kernel##_type], record.dims[kernel##_head_dim]),    \
+            (int)record.dims[kernel##_type]                                                                            \
+    }
+
+VARIANT(cache_write, 8) /* none of what cached_attention compiles */
+
+KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
+{
+    const written to = WRITTEN(cache_write, table, heads);
+    const int64_t pieces = PARTS(to.dims, 32), units = to.texts * to.tokens * to.heads * pieces;
+    if (!to.row_bytes) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    const bool stop = failed;
+    FOR_EACH_BLOCK(block, PARTS(units, 4))
+    {
+        const int64_t unit = block * 4 + WARP, row = quotient(unit, pieces), token = quotient(row, to.heads);
+        const int64_t head = row - token * to.heads, column = (unit - row * pieces) * 32 + LANE;
+        if (unit >= units)
+            return;
+        const float *const x =
+            (const float *)record.pointers[cache_write_x] + token * record.dims[cache_write_x_stride] + head * to.dims;
+        const float value = column < to.dims ? x[column] : 0.0f;
+        /* After this load, so that it and those of the check wait together. Another warp may report meanwhile. */
+        if (!are_inside(record, status, to.position, to.texts, to.tokens, to.limit()) || __any_sync(EVERY_LANE, stop))
+            return;
+        char *const at = to.row(record, status, (char *)record.pointers[cache_write_cache], token, head);
+        if (!at)
+            return;
+        to.store(at, column, value);
+    }
+}
+
+VARIANT(rotate_and_write, 8)
+/* Warps of a token: for 32 pairs of a query each, then for 32 columns of a key, then of a value. */
+#define QUERY_PIECES PARTS(head_dim, 64)
+#define COLUMN_PIECES PARTS(head_dim, 32)
+#define TOKEN_PIECES (heads * QUERY_PIECES + 2 * kv_heads * COLUMN_PIECES)
+
+KERNEL(rotate_and_write, PARTS(texts *tokens *TOKEN_PIECES, 4), 128, 0)
+{
+    const int64_t *d = record.dims, heads = d[rotate_and_write_heads], head_dim = d[rotate_and_write_head_dim];
+    const int64_t rotated = d[rotate_and_write_rotated], kv_heads = d[rotate_and_write_kv_heads];
+    const bool interleaved = d[rotate_and_write_interleaved] != 0;
+    const float *const table = (const float *)record.pointers[rotate_and_write_table];
+    const written to = WRITTEN(rotate_and_write, block_table, kv_heads);
+    if (!to.row_bytes || rotated % 2 || rotated < 0 || rotated > head_dim || (!table && rotated)) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    const int64_t each = TOKEN_PIECES, units = to.texts * to.tokens * each;
+    const int64_t limit = table ? MIN(to.limit(), d[rotate_and_write_positions]) : to.limit();
+    const bool stop = failed;
+    FOR_EACH_BLOCK(block, PARTS(units, 4))
+    {
+        const int64_t unit = block * 4 + WARP, token = quotient(unit, each), at = unit - token * each;
+        if (unit >= units)
+            return;
+        const bool query = at < heads * QUERY_PIECES;
+        const int64_t own = query ? at : at - heads * QUERY_PIECES, pieces = query ? QUERY_PIECES : COLUMN_PIECES;
+        const int64_t head = quotient(own, pieces), number = (own - head * pieces) * 32 + LANE;
+        const bool key = !query && head < kv_heads;
+        /* Of a query a pair, of a key a column and the pair that it belongs to, of a value a column. */
+        const bool turned = query ? 2 * number < rotated : key && number < rotated;
+        const int64_t pair = query         ? number
+                             : interleaved ? number / 2
+                                           : number - (number < rotated / 2 ? 0 : rotated / 2);
+        const int64_t first = interleaved ? 2 * pair : pair, second = interleaved ? first + 1 : pair + rotated / 2;
+        float *const x = (float *)record.pointers[rotate_and_write_qkv] + token * d[rotate_and_write_stride] +
+                         (query ? head : heads + head) * head_dim;
+        const float a = turned ? x[first] : !query && number < head_dim ? x[number] : 0.0f;
+        const float b = turned ? x[second] : 0.0f;
+        const int64_t text = quotient(token, to.tokens), place = to.position[text] + token - text * to.tokens;
+        /* As in cache_write. */
+        if (!are_inside(record, status, to.position, to.texts, to.tokens, limit) || __any_sync(EVERY_LANE, stop))
+            return;
+        const float cosine = turned ? table[place * rotated + 2 * pair] : 0.0f;
+        const float sine = turned ? table[place * rotated + 2 * pair + 1] : 0.0f;
+        const float low = a * cosine - b * sine, high = a * sine + b * cosine;
+        if (query) {
+            if (turned)
+                x[first] = low, x[second] = high;
+            continue;
+        }
+        char *const cache = (char *)record.pointers[key ? rotate_and_write_keys : rotate_and_write_values];
+        char *const row = to.row(record, status, cache, token, key ? head : head - kv_heads);
+        if (!row)
+            return;
+        to.store(row, number, !turned ? a : number == first ? low : high);
     }
 }

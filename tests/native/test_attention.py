@@ -508,3 +508,68 @@ def test_blocks_outside_the_cache(
     strides: dict[str, Any] = {"y_stride": 8, "q_stride": 8, "causal": 1, "scale": 1.0, "kv_heads": 2}
     assert kernels.run("cached_attention", y=y, q=x, k=cache, v=cache, position=at, **sizes, **strides) == code
     assert (y == GUARD).all() == (code != OK)
+
+
+@pytest.mark.parametrize("name", EVERY_TYPE)
+@pytest.mark.parametrize("paged_by", [0, 4])
+@pytest.mark.parametrize(
+    "tokens, heads, kv_heads, dims, rotated, interleaved",
+    [(1, 4, 2, 64, 64, 0), (3, 2, 1, 72, 40, 1), (5, 3, 3, 33, 32, 0), (2, 4, 4, 130, 130, 1), (3, 2, 2, 48, 0, 0)],
+)
+def test_rotating_and_writing_in_one(
+    kernels: Kernels, name: str, paged_by: int, tokens: int, heads: int, kv_heads: int, dims: int, rotated: int,
+    interleaved: int,
+) -> None:  # fmt: skip
+    """Two texts: the bits of rope_f32 and cache_write."""
+    if not isinstance(kernels, EmulatedKernels):
+        assert kernels.run("rotate_and_write", texts=1) == BAD_ARGUMENT
+        return
+    code, convert = EVERY_TYPE[name]
+    width, capacity = (heads + 2 * kv_heads) * dims, 12
+    qkv = normal(2 * tokens, width + 3)
+    memory = convert(normal(6, kv_heads, paged_by or 2 * capacity, dims, seed=2))[0]
+    angles = normal(40, max(rotated // 2, 1), 2, seed=3)
+    caches, expected = [memory.copy(), memory.copy()], [memory.copy(), memory.copy()]
+    sizes: dict[str, Any] = {"texts": 2, "tokens": tokens, "head_dim": dims, "position": np.array([2, 7], np.int32)}
+    cache: dict[str, Any] = {"type": code, "capacity": paged_by or 2 * capacity}
+    if paged_by:
+        cache |= {"parts": 3, "blocks": 6}
+    table = np.array([[4, 0, 2], [1, 3, 5]], np.int32) if paged_by else None
+    own, rows = qkv.copy(), qkv.copy()
+    if rotated:
+        turning: dict[str, Any] = {"rotated": rotated, "positions": 40, "interleaved": interleaved, "table": angles}
+        strides = {"x_stride": width + 3, "y_stride": width + 3, "heads": heads + kv_heads}
+        assert kernels.run("rope_f32", y=rows, x=rows, **sizes, **turning, **strides) == OK
+    else:
+        turning = {"interleaved": interleaved}
+    for which, to in enumerate(expected):
+        x = np.ascontiguousarray(rows[:, (heads + which * kv_heads) * dims :][:, : kv_heads * dims])
+        more = {"heads": kv_heads, "x_stride": kv_heads * dims, "table": table}
+        assert kernels.run("cache_write", cache=to, x=x, **sizes, **cache, **more) == OK
+    turning["block_table"] = table
+    arguments = {"heads": heads, "kv_heads": kv_heads, "stride": width + 3, **sizes, **cache, **turning}
+    assert kernels.run("rotate_and_write", qkv=own, keys=caches[0], values=caches[1], **arguments) == OK
+    for found, wanted in zip(caches, expected, strict=True):
+        assert found.tobytes() == wanted.tobytes()
+    assert own[:, : heads * dims].tobytes() == rows[:, : heads * dims].tobytes()
+    assert own[:, heads * dims :].tobytes() == qkv[:, heads * dims :].tobytes()
+
+
+@pytest.mark.parametrize(
+    "wrong, code",
+    [({"position": 7}, POSITION_RANGE), ({"position": -1}, POSITION_RANGE), ({"positions": 2}, POSITION_RANGE),
+     ({"rotated": 3}, BAD_ARGUMENT), ({"rotated": 10}, BAD_ARGUMENT), ({"type": 99}, BAD_ARGUMENT),
+     ({"table": None}, BAD_ARGUMENT), ({"block_table": np.array([[0, 2]], np.int32), "position": 3}, POSITION_RANGE),
+     ({"block_table": np.array([[-1, 0]], np.int32)}, POSITION_RANGE)],
+)  # fmt: skip
+def test_rotating_and_writing_elsewhere_is_refused(kernels: Kernels, wrong: dict[str, Any], code: int) -> None:
+    if not isinstance(kernels, EmulatedKernels):
+        return
+    qkv, cache = normal(2, 4 * 8), np.full((2, 1, 4, 8), GUARD)
+    arguments: dict[str, Any] = {"texts": 1, "tokens": 2, "heads": 2, "kv_heads": 1, "head_dim": 8, "type": FLOAT32}
+    arguments |= {"capacity": 4, "stride": 32, "rotated": 8, "positions": 8, "table": normal(8, 4, 2)}
+    arguments |= {"block_table": np.array([[0, 1]], np.int32), "parts": 2, "blocks": 2, **wrong}
+    arguments["position"] = np.array([arguments.get("position", 1)], np.int32)
+    assert kernels.run("rotate_and_write", qkv=qkv, keys=cache, values=cache, **arguments) == code
+    if "block_table" not in wrong:
+        assert (cache == GUARD).all() and qkv.tobytes() == normal(2, 4 * 8).tobytes()
