@@ -120,16 +120,21 @@ DEVICE int64_t last_key(const cached &c, int64_t text, int64_t token)
 }
 DEVICE int64_t first_key(const cached &c, int64_t last) { return c.window && last > c.window ? last - c.window : 0; }
 
+/* The part that a key lies in. */
+DEVICE int part_of(const cached &c, int key)
+{
+    const int part = (int)((uint64_t)(uint32_t)key * c.inverse >> 32); /* or 1 less than it is */
+    return part + (key - part * (int)c.capacity >= (int)c.capacity);
+}
+
 /* The number of the cache's row for a key of a text; -1 where the table names no block of the cache. */
 template <bool PAGED> DEVICE int64_t row_of(const cached &c, int64_t text, int64_t kv_head, int key)
 {
     if (!PAGED)
         return (text * c.kv_heads + kv_head) * c.capacity + key;
-    const int capacity = (int)c.capacity;
-    int part = (int)((uint64_t)(uint32_t)key * c.inverse >> 32); /* key / capacity, or 1 less */
-    part += key - part * capacity >= capacity;
+    const int part = part_of(c, key);
     const int32_t block = __ldg(c.table + text * c.parts + part);
-    return (uint32_t)block < c.blocks ? (block * c.kv_heads + kv_head) * capacity + key - part * capacity : -1;
+    return (uint32_t)block < c.blocks ? (block * c.kv_heads + kv_head) * c.capacity + key - part * c.capacity : -1;
 }
 
 DEVICE float score_of(const cached &c, float product, float slope, int64_t key, int64_t last)
@@ -458,25 +463,38 @@ template <int ELEMENTS, bool IN_BLOCKS> struct prompt {
     static constexpr bool PAGED = IN_BLOCKS;
     static constexpr int TYPE = ELEMENTS;
     const cached &c;
-    int64_t text, head, kv_head;
+    int64_t text, head;
+    const int32_t *own_table; /* PAGED: of the text */
+    int64_t first_row;        /* of the key and value head; PAGED: its number */
     int rows, depth, second_depth, columns, segments;
     float slope, scale;
     halves_matrix keys, values;           /* of a cache of 16 bits */
     bool hides, query_fours, cache_fours; /* fours: float32, in whole fours that begin where 16 bytes do */
 
     DEVICE_MEMBER prompt(const cached &of, int64_t text_, int64_t head_)
-        : c(of), text(text_), head(head_), kv_head(head_ / of.group), rows((int)of.tokens), depth((int)of.dims),
-          second_depth(0), columns((int)of.dims), segments(1), scale(of.scale), hides(false)
+        : c(of), text(text_), head(head_), rows((int)of.tokens), depth((int)of.dims), second_depth(0),
+          columns((int)of.dims), segments(1), scale(of.scale), hides(false)
     {
-        const int64_t first = PAGED ? 0 : row_of<false>(c, text, kv_head, 0) * c.dims;
+        const int64_t kv_head = head / c.group;
+        own_table = PAGED ? c.table + text * c.parts : nullptr;
+        first_row = PAGED ? kv_head : row_of<false>(c, text, kv_head, 0);
         slope = c.slopes ? c.slopes[head] : 0.0f;
+        const int64_t first = PAGED ? 0 : first_row * c.dims;
         keys = halves_matrix{(const uint16_t *)c.k + first, c.dims};
         values = halves_matrix{(const uint16_t *)c.v + first, c.dims};
         query_fours = (uint64_t)c.q % 16 == 0 && (c.q_stride | c.dims) % 4 == 0;
         cache_fours = c.type == TYPE_float32 && ((uint64_t)c.k | (uint64_t)c.v) % 16 == 0 && c.dims % 4 == 0;
     }
-    /* Where a key's row begins, in numbers of a cache without scales. */
-    DEVICE_MEMBER int64_t place(int key) const { return row_of<PAGED>(c, text, kv_head, key) * c.dims; }
+    /* The number of a key's row, of a cache whose table is right. */
+    DEVICE_MEMBER int64_t place(int key) const
+    {
+        if (!PAGED)
+            return first_row + key;
+        const int part = part_of(c, key);
+        const uint32_t block = (uint32_t)__ldg(own_table + part), capacity = (uint32_t)c.capacity; /* all below 2^32 */
+        return (block * (uint32_t)c.kv_heads + (uint32_t)first_row) * capacity +
+               ((uint32_t)key - (uint32_t)part * capacity);
+    }
     DEVICE_MEMBER void select(int64_t) const {}
     DEVICE_MEMBER int last_key(int64_t row) const { return (int)::last_key(c, text, row); }
     DEVICE_MEMBER int first_key(int64_t row) const { return (int)::first_key(c, ::last_key(c, text, row)); }
@@ -508,11 +526,11 @@ template <int ELEMENTS, bool IN_BLOCKS> struct prompt {
     template <bool> DEVICE_MEMBER float row_at(int64_t row, int64_t column) const { return query(row)[column]; }
     template <bool> DEVICE_MEMBER float other_at(int64_t other, int64_t column) const
     {
-        return cached_number(c.k + row_of<PAGED>(c, text, kv_head, (int)other) * c.row_bytes, column, c.type, c.dims);
+        return cached_number(c.k + place((int)other) * c.row_bytes, column, c.type, c.dims);
     }
     DEVICE_MEMBER float value_at(int64_t other, int64_t column) const
     {
-        return cached_number(c.v + row_of<PAGED>(c, text, kv_head, (int)other) * c.row_bytes, column, c.type, c.dims);
+        return cached_number(c.v + place((int)other) * c.row_bytes, column, c.type, c.dims);
     }
     template <bool> DEVICE_MEMBER const float *row_floats(int64_t row) const
     {
@@ -520,11 +538,11 @@ template <int ELEMENTS, bool IN_BLOCKS> struct prompt {
     }
     template <bool> DEVICE_MEMBER const float *other_floats(int64_t other) const
     {
-        return cache_fours ? (const float *)c.k + place((int)other) : nullptr;
+        return cache_fours ? (const float *)c.k + place((int)other) * c.dims : nullptr;
     }
     DEVICE_MEMBER const float *value_floats(int64_t other) const
     {
-        return cache_fours ? (const float *)c.v + place((int)other) : nullptr;
+        return cache_fours ? (const float *)c.v + place((int)other) * c.dims : nullptr;
     }
     DEVICE_MEMBER void state(int64_t, const softmax_state &) const {}
     DEVICE_MEMBER void result(int64_t row, int64_t column, float value) const { own_y(row)[column] = value; }
@@ -632,7 +650,9 @@ KERNEL(cached_attention,
     const cached c = cached_of(record);
     if (COMPILED_PAGED && c.table) {
         /* Of all texts: blocks of threads must not find at different times that one is wrong. */
-        if (are_in_blocks(record, status, c.position, c.texts, c.tokens, c.capacity, c.table, c.parts, c.blocks))
+        if (c.blocks * c.kv_heads * c.capacity > UINT32_MAX) /* the number of a row */
+            report(KERNEL_BAD_ARGUMENT);
+        else if (are_in_blocks(record, status, c.position, c.texts, c.tokens, c.capacity, c.table, c.parts, c.blocks))
             attend_prompts<true>(c, shared);
     } else if (COMPILED_IN_ORDER)
         attend_prompts<false>(c, shared);

@@ -61,13 +61,13 @@ struct rows_in_order {
     DEVICE_MEMBER void find(int, int) {}
 };
 
-/* Rows that lie anywhere: Task::place(row) is the number where one begins. It takes a while, and a warp loads COUNT / 4 rows
- * of a tile; so each lane finds the place of one of these, before they are needed, and then asks the others. */
+/* Rows that lie anywhere among those of a matrix: Task::place(row) is the number of one there. It takes a while, and a warp
+ * loads COUNT / 4 rows of a tile; so each lane finds the place of one of these, before they are needed, and asks the others. */
 template <class Task, int DIMS, int COUNT> struct rows_in_blocks {
     static constexpr bool IN_BLOCKS = true;
     static constexpr int PIECES = DIMS / 8, TOGETHER = 32 / PIECES; /* rows that a warp loads at a time */
     const Task *task;
-    int64_t found;
+    uint32_t found;
 
     DEVICE_MEMBER explicit rows_in_blocks(const Task &of) : task(&of), found(0) {}
     /* For the tile of the rows from `first` on, those before `last`. */
@@ -75,10 +75,10 @@ template <class Task, int DIMS, int COUNT> struct rows_in_blocks {
     {
         const int own = LANE % (COUNT / 4), row = (own / TOGETHER * 4 + WARP) * TOGETHER + own % TOGETHER;
         if (first < last)
-            found = task->place(MIN(first + row, last - 1));
+            found = (uint32_t)task->place(MIN(first + row, last - 1));
     }
     /* Of this lane's row of those that are loaded at the i-th time; for whole warps. */
-    DEVICE_MEMBER int64_t at_step(int i) const { return __shfl_sync(EVERY_LANE, found, i * TOGETHER + LANE / PIECES); }
+    DEVICE_MEMBER uint32_t at_step(int i) const { return __shfl_sync(EVERY_LANE, found, i * TOGETHER + LANE / PIECES); }
 };
 
 template <class Task, int DIMS, int COUNT, bool PAGED> struct places_of {
@@ -108,7 +108,7 @@ DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last
             if (SWIZZLED && STEP % 8)
                 own = to + place_of_number<DIMS, COUNT, SWIZZLED>(row + i * STEP, column);
             if constexpr (Places::IN_BLOCKS)
-                start_copy(own, from + places.at_step(i), row + i * STEP < inside);
+                start_copy(own, from + (uint64_t)places.at_step(i) * (uint32_t)of.stride, row + i * STEP < inside);
             else {
                 start_copy(own, from, row + i * STEP < inside);
                 from += STEP * of.stride;
@@ -123,7 +123,7 @@ DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last
         uint16_t number = 0;
         if (row < there && column < columns) {
             if constexpr (Places::IN_BLOCKS)
-                number = of.p[places.task->place(first + row) + column];
+                number = of.p[places.task->place(first + row) * of.stride + column];
             else
                 number = of.p[(first + row) * of.stride + column];
         }
@@ -340,12 +340,12 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
         for (int i = 0; i < DIMS / 2; i++)
             out[m][i / 4][i % 4] = 0;
     }
-    typename places_of<Task, DIMS, KEYS_EACH, Task::PAGED>::type places(task), next_places(task);
-    next_places.find(first, last);
+    typename places_of<Task, DIMS, KEYS_EACH, Task::PAGED>::type places(task);
+    places.find(first, last);
     __syncthreads(); /* the block's tile before is done */
     if (first < last) {
         task.template load<DIMS, ROWS, GROUPS>(rows, row0);
-        load_rows<DIMS, KEYS_EACH, GROUPS>(keys, task.keys, first, last, task.depth, keys_aligned, next_places);
+        load_rows<DIMS, KEYS_EACH, GROUPS>(keys, task.keys, first, last, task.depth, keys_aligned, places);
         end_copies();
     }
     for (int start = first; start < last; start += KEYS_EACH) {
@@ -358,7 +358,7 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
             __syncthreads();
             if (start + KEYS_EACH < last)
                 load_rows<DIMS, KEYS_EACH, GROUPS>(keys, task.keys, start + KEYS_EACH, last, task.depth, keys_aligned,
-                                                   next_places);
+                                                   places);
             end_copies();
             if (!careful)
                 return;
@@ -370,10 +370,9 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
         wait_for_copies<0>();
         show_to_products();
         __syncthreads();
-        places = next_places;
-        next_places.find(start + KEYS_EACH, last); /* which waits while these copies are on their way */
         load_rows<DIMS, KEYS_EACH, GROUPS>(values, task.values, start, last, task.columns, values_aligned, places);
         end_copies();
+        places.find(start + KEYS_EACH, last); /* while products of this tile are computed */
         if (careful && (int)threadIdx.x < KEYS_EACH)
             odd[threadIdx.x] = 0;
         if constexpr (GROUPS) { /* products of one tile run while weights of the other are made */
