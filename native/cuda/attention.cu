@@ -496,6 +496,11 @@ template <int ELEMENTS, bool IN_BLOCKS> struct prompt {
                ((uint32_t)key - (uint32_t)part * capacity);
     }
     DEVICE_MEMBER void select(int64_t) const {}
+    /* In blocks keys are taken together however a prompt is cut, so that its rows do not depend on that. */
+    DEVICE_MEMBER int begin(int64_t row) const
+    {
+        return !PAGED ? first_key(row) : c.window ? first_key(row) & ~(KEYS_EACH - 1) : 0;
+    }
     DEVICE_MEMBER int last_key(int64_t row) const { return (int)::last_key(c, text, row); }
     DEVICE_MEMBER int first_key(int64_t row) const { return (int)::first_key(c, ::last_key(c, text, row)); }
     DEVICE_MEMBER void range(int64_t row, int64_t last_row, int64_t *first, int64_t *last) const

@@ -290,6 +290,7 @@ template <int ELEMENTS, int PASS, bool PLAIN> struct halves_forward : halves_pro
     using base_class = halves_problem<ELEMENTS>;
     using base_class::p;
     static constexpr bool PAGED = false;
+    DEVICE_MEMBER int begin(int row) const { return this->first_key(row); }
     uint16_t *y;
     int rows, depth, columns;
 

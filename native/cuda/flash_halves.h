@@ -12,6 +12,7 @@
  *     keys, values                           halves_matrix
  *     PAGED, place(key)                      PAGED: a key and its value lie where `place` says, not `stride` apart
  *     first_key(row), last_key(row)          the row sees the keys first_key .. last_key - 1
+ *     begin(row)                             the key to begin with where this is the first row: first_key(row) or before
  *     scale, plain                           plain: a score is product * scale, and scale > 0; else score(row, key, product)
  *     hides                                  whether score may hide a key (-INFINITE) that first_key and last_key do not
  *     load<DIMS, COUNT, SWIZZLED>(to, row)   COUNT rows as 16-bit numbers in shared memory (place_of_number)
@@ -268,8 +269,7 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
     uint16_t *const values = keys + KEYS_EACH * (GROUPS ? DIMS : WIDTH);
     const bool keys_aligned = task.keys.aligned(task.depth), values_aligned = task.values.aligned(task.columns);
     const int end = MIN(row0 + ROWS, task.rows), last = task.last_key(end - 1);
-    /* Keys that are taken together do not depend on which rows are. */
-    const int first = task.first_key(row0) / KEYS_EACH * KEYS_EACH;
+    const int first = task.begin(row0);
     const int all_first = task.first_key(end - 1), all_last = task.last_key(row0); /* what all rows see */
     const bool idle = !GROUPS && row0 + WARP * 16 >= task.rows;
     const float factor = PLAIN ? task.scale * LOG2_E : 1.0f; /* of a score, for a power of 2 */

@@ -403,8 +403,12 @@ def test_paged_caches(
     paging = {"table": table, "parts": parts, "blocks": 3 * parts, "capacity": size}
     run_checked(kernels, "cached_attention", "y", y=y, q=q, k=memory[0], v=memory[1], **sizes, **paging)
     run_checked(kernels, "cached_attention", "y", y=plain, q=q, k=place(k), v=place(v), capacity=150, **sizes)
-    np.testing.assert_allclose(y, plain, rtol=3e-5, atol=3e-6)
-    if (size == 64 and dims <= 64) or isinstance(kernels, EmulatedKernels):  # the same keys at a time: the same bits
+    if name == "bfloat16" and tokens > 8:  # by tensor cores, which round weights
+        np.testing.assert_allclose(y, plain, atol=0.02)
+    else:
+        np.testing.assert_allclose(y, plain, rtol=3e-5, atol=3e-6)
+    same = isinstance(kernels, EmulatedKernels) and (name != "bfloat16" or tokens <= 8)
+    if (size == 64 and dims <= 64 and name != "bfloat16") or same:  # the same keys at a time: the same bits
         assert y.tobytes() == plain.tobytes()
 
 
@@ -454,7 +458,10 @@ def test_prompts_in_blocks_and_pieces(
     assert np.abs(plain - expected).max() < bound * np.abs(expected).max()
     whole = attend(0, tokens, k=memory[0], v=memory[1], **paging)
     if isinstance(kernels, EmulatedKernels):
-        assert whole.tobytes() == plain.tobytes()
+        if window and by_halves:  # other keys are taken together
+            assert np.abs(whole - expected).max() < bound * np.abs(expected).max()
+        else:
+            assert whole.tobytes() == plain.tobytes()
         cuts = [0, 9, 74, 91, tokens]
         pieces = [
             attend(at, to - at, k=memory[0], v=memory[1], **paging) for at, to in zip(cuts, cuts[1:], strict=False)
