@@ -427,8 +427,9 @@ KERNEL(matmul_integer,
 
 /* ---- Normalization and softmax, row by row */
 
-/* y = x / sqrt(mean(x^2) + epsilon) * weight, for each row. */
-KERNEL(rms_norm_f32, "y x weight | rows columns y_stride x_stride | epsilon")
+/* y = x / sqrt(mean(x^2) + epsilon) * weight, for each row. weight_type: float16 or bfloat16, on CUDA alone; else the weight is
+ * f32. */
+KERNEL(rms_norm_f32, "y x weight | rows columns y_stride x_stride weight_type | epsilon")
 /* The gradients of rms_norm_f32. grad_weight (columns) is the sum over the rows. */
 KERNEL(rms_norm_backward_f32, "grad_x grad_weight x weight grad_y | rows columns | epsilon")
 /* y = (x - mean) / sqrt(variance + epsilon) * weight + bias, for each row. */

@@ -73,6 +73,23 @@ def test_served_texts_are_the_same_alone_and_in_company(kind: str, cache_type: s
     emulated.check()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_norms_of_16_bits_take_one_launch(dtype: str) -> None:
+    norm, x = nn.RMSNorm(64), pyapp.from_numpy(np.random.default_rng(1).standard_normal((3, 64), np.float32))
+    norm.weight.data.copy_(pyapp.arange(64) / 7 - 3)
+    with pyapp.no_grad():
+        expected = norm.to(dtype)(x).numpy()
+        norm.to(DEVICE)
+        there = x.to(DEVICE)
+        backend: Any = there.device.backend
+        count = 0 if emulated.REAL else len(backend.card.launched)
+        y = norm(there)
+        assert emulated.REAL or backend.card.launched[count:] == ["rms_norm_f32"]
+    assert y.dtype is pyapp.float32
+    np.testing.assert_allclose(y.cpu().numpy(), expected, rtol=1e-5, atol=1e-6)
+    emulated.check()
+
+
 @pytest.mark.parametrize("tokens, launches", [(1, 3), (20, 2)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_attention_over_blocks_has_few_launches(dtype: str, tokens: int, launches: int) -> None:
