@@ -23,6 +23,7 @@ from pyapp.engine import as_dtype, quant
 from pyapp.engine.gpu.sources import plans
 from pyapp.engine.launch import KERNELS, Recorder, capture_or_run
 from pyapp.engine.native import DIMS, POINTER_BYTES, POINTERS, RECORD_BYTES
+from pyapp.engine.ops.kv_cache import row_bytes
 from pyapp.models.llama2c import Config, Llama2c
 from pyapp.models.whisper import Whisper
 from pyapp.models.whisper.transformer import Config as WhisperConfig
@@ -43,6 +44,7 @@ LARGE_V3 = WhisperConfig(
 PROMPTS = (512, 4096)
 BATCHES = (1, 16)
 ATTENTION = (1024, 2048, 4096, 8192, 16384)  # tokens
+CACHED = {"prompt": (1, 128, 3968), "step": (16, 1, 1024)}  # texts, tokens of each, tokens before them
 BANDWIDTH = 3.35e12  # bytes a second: an H100's, by NVIDIA's data sheet; for --count
 CALLS = 10  # between two events
 
@@ -145,6 +147,28 @@ def attention_figures(tokens: int, runs: int) -> Iterator[Figure]:
             f"cuda/attention/{tokens}/{name}", "TFLOPS",
             _rates(_measured(runs, pyapp=(pyapp, ours), torch=(torch, other)), work * share),
         )  # fmt: skip
+
+
+def _cached(kind: str, texts: int, tokens: int, start: int, block: int | None, device: str) -> Call:
+    """Attention of 32 heads of 128 over caches of 8, contiguous or in blocks that lie in reversed order."""
+    length = start + tokens
+    parts = 1 if block is None else -(-length // block)
+    shape = texts * parts, 8, length if block is None else block, row_bytes(128) if kind == "uint8" else 128
+    keys, values = (pyapp.zeros(*shape, dtype=kind, device=device) for _ in range(2))
+    q, position = pyapp.randn(texts, tokens, 32, 128).to(device), pyapp.full((texts,), start, dtype="int32")
+    table = pyapp.arange(texts * parts - 1, -1, -1, dtype="int32").reshape(texts, parts).to(device)
+    blocks = None if block is None else table
+    return partial(pyapp.ops.cached_attention, q, keys, values, position.to(device), block_table=blocks)
+
+
+def cached_figures(kind: str, runs: int) -> Iterator[Figure]:
+    """A server's pass of a long prompt, and its step, over contiguous caches and over blocks of 32 tokens."""
+    for name, sizes in CACHED.items():
+        for where, block in (("contiguous", None), ("blocks", 32)):
+            call = _cached(kind, *sizes, block, "cuda")
+            with pyapp.no_grad():
+                samples = _measured(runs, pyapp=(pyapp, call))
+            yield Figure(f"cuda/cached/{name}/{'q8_0' if kind == 'uint8' else kind}/{where}", "ms", samples)
 
 
 def _fill(model: Any, kind: str) -> None:
@@ -355,6 +379,8 @@ def cases(runs: int, compiled: bool) -> dict[str, Callable[[], Iterator[Figure]]
             found[f"cuda/linear/{kind}/rows{rows}"] = partial(linear_figures, kind, rows, runs)
     for tokens in ATTENTION:
         found[f"cuda/attention/{tokens}"] = partial(attention_figures, tokens, runs)
+    for kind in ("float32", "float16", "bfloat16", "uint8"):
+        found[f"cuda/cached/{kind}"] = partial(cached_figures, kind, runs)
     for shape in LLAMAS:
         found[f"cuda/decode/{shape}"] = partial(decode_figures, shape, runs, compiled)
     found["cuda/whisper-large-v3"] = partial(whisper_figures, runs)
@@ -377,10 +403,13 @@ def launches_of(recorder: Recorder) -> int:
     found = 0
     for part in (bytes(part[1]) for part in recorder.parts if isinstance(part, tuple)):
         for at in range(0, len(part), RECORD_BYTES):
-            plan = plans()[names[int.from_bytes(part[at : at + 4], "little")]]
+            name = names[int.from_bytes(part[at : at + 4], "little")]
+            plan = plans()[name]
             start = at + 8 + POINTERS * POINTER_BYTES
             dims = memoryview(part)[start : start + 8 * DIMS].cast("q").tolist()
             wanted = sum(step.blocks(dims) > 0 for step in plan.steps)
+            if name in ("rope_f32", "cache_write"):  # three records of the CPU, which are one of CUDA
+                wanted = name == "rope_f32"
             found += wanted + (plan.check is not None and wanted > 0 and plan.check.blocks(dims) > 0)
     return found
 

@@ -427,8 +427,9 @@ KERNEL(matmul_integer,
 
 /* ---- Normalization and softmax, row by row */
 
-/* y = x / sqrt(mean(x^2) + epsilon) * weight, for each row. */
-KERNEL(rms_norm_f32, "y x weight | rows columns y_stride x_stride | epsilon")
+/* y = x / sqrt(mean(x^2) + epsilon) * weight, for each row. weight_type: float16 or bfloat16, on CUDA alone; else the weight is
+ * f32. */
+KERNEL(rms_norm_f32, "y x weight | rows columns y_stride x_stride weight_type | epsilon")
 /* The gradients of rms_norm_f32. grad_weight (columns) is the sum over the rows. */
 KERNEL(rms_norm_backward_f32, "grad_x grad_weight x weight grad_y | rows columns | epsilon")
 /* y = (x - mean) / sqrt(variance + epsilon) * weight + bias, for each row. */
@@ -474,10 +475,10 @@ KERNEL(normalize_weights_backward,
 /* ---- Attention */
 
 /* Of the three kernels below: `texts` texts of `tokens` tokens each follow one another; row t of text b has the position
- * position[b] + t. A cache is (texts, kv_heads, capacity, head_dim) of the type float32 or float16, or uint8: then a row is
- * q8_0, head_dim int8 numbers and an f16 scale for each 32 of them. With a table (texts, parts) int32 it is (blocks,
- * kv_heads, capacity, head_dim), and part i of text b, the positions i * capacity ..., lies in block table[b, i] (paged
- * attention, Kwon et al. 2023, arXiv 2309.06180); without one, parts is 0 and blocks is not read. */
+ * position[b] + t. A cache is (texts, kv_heads, capacity, head_dim) of the type float32, float16 or, on CUDA, bfloat16; or
+ * uint8: then a row is q8_0, head_dim int8 numbers and an f16 scale for each 32 of them. With a table (texts, parts) int32 it
+ * is (blocks, kv_heads, capacity, head_dim), and part i of text b, the positions i * capacity ..., lies in block table[b, i]
+ * (paged attention, Kwon et al. 2023, arXiv 2309.06180); without one, parts is 0 or 1 and blocks is 0. */
 
 /* Rotary embedding of the first `rotated` columns of each head; the others are copied. table is (positions, rotated / 2, 2)
  * of cos and sin. x is (texts * tokens, heads, head_dim), tokens x_stride apart. interleaved 1 turns the pairs (2i, 2i + 1),
@@ -485,6 +486,12 @@ KERNEL(normalize_weights_backward,
 KERNEL(rope_f32, "y x table position? | texts tokens heads head_dim rotated y_stride x_stride positions interleaved |")
 /* Writes x (texts * tokens, heads, head_dim), f32, to the cache. */
 KERNEL(cache_write, "cache x position table? | texts tokens heads head_dim capacity x_stride type parts blocks |")
+/* rope_f32 and cache_write in one, for CUDA alone. qkv is (texts * tokens, heads + 2 * kv_heads, head_dim), f32, tokens
+ * `stride` apart: queries, which are rotated in place, keys, which are written rotated, and values. Without a table nothing is
+ * rotated. */
+KERNEL(rotate_and_write,
+       "qkv table? position keys values block_table? | texts tokens heads kv_heads head_dim capacity stride rotated "
+       "positions interleaved type parts blocks |")
 /* y, q (texts * tokens, heads, head_dim), f32; k, v caches. Query head h reads kv head h / (heads / kv_heads). With causal 1,
  * row t sees the cached positions 0 .. position[b] + t; else all rows see 0 .. position[b] + tokens - 1; of these, with a
  * window, at most the last `window`. A score is softcap * tanh(q . k * scale / softcap), without softcap (0) q . k * scale,

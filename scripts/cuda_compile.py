@@ -43,8 +43,9 @@ def kernels_of(report: str) -> list[tuple[str, int, int, int]]:
     return found
 
 
-# Values of dims by which kernels choose their variants: numbers of rows, tokens, heads and columns; codes of types.
-SIZES_TRIED = (1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 64, 96, 128, 200, 256, 300)
+# Values of dims by which kernels choose their variants: numbers of rows, tokens, heads, columns and blocks; codes of
+# types.
+SIZES_TRIED = (0, 1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 64, 96, 128, 200, 256, 300)
 TYPES_TRIED = [CODES[kind] for kind in (float32, float16, bfloat16, uint8)]
 BLOCKS_TRIED = [kind.code for kind in BLOCK_TYPES.values()]  # the types of linear_blocks
 
@@ -68,6 +69,8 @@ def variants_of(kernel: str, variant: sources.Number) -> list[int]:
             dims.values[at] = value
         variant(dims)
     names, found = [at for at in dims.values if at != of_type], set()
+    if not dims.values:  # one, whatever the dims
+        return [variant(dims)]
     types = [0] if of_type not in dims.values else BLOCKS_TRIED if kernel == "linear_blocks" else TYPES_TRIED
     for kind, base in itertools.product(types, (1, 9, 33, 300)):
         for one, other in itertools.combinations_with_replacement(names, 2):

@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # Of CUDA's kernels, those with shared memory and functions of warps, at sizes that take seconds under sanitizers.
 EMULATED = {
     "masked_attention": "test_a_row_that_sees_nothing or test_fewer_workspaces",
-    "attention": "float16-3-2 or q8_0-3-2 or test_nan_and_infinite_scores",
+    "attention": "float16-3-2 or q8_0-3-2 or test_nan_and_infinite_scores or 20-2-1-33-bfloat16-5 or "
+    "3-2-1-72-40-1-4-q8_0",
     "linear": "test_sums_of_halves",
     "ctc": "test_all_paths and 3-label5",
     "loss": "test_cross_entropy_is_stable",

@@ -1,8 +1,8 @@
 /* Attention over a KV cache, and writing to it.
  *
  * A few tokens: the keys are split among warps (flash-decoding; Dao, Haziza, Massa and Sizov, 2023), each of which has one
- * head; then the parts are joined. More: tiles of 64 tokens (flash.h), float16
- * caches by tensor cores, with queries and weights as float16. */
+ * head; then the parts are joined. More: tiles of 64 tokens (flash.h), float16 and bfloat16 caches by tensor cores, with
+ * queries and weights of the cache's type. A cache in blocks is read through its table where it lies. */
 #include "flash_halves.h"
 #include "positions.h"
 
@@ -12,10 +12,10 @@ enum { Q8_COLUMNS = 32 };
  * for each Q8_COLUMNS of them. */
 DEVICE int64_t row_bytes_of(int64_t type, int64_t dims)
 {
-    return type == TYPE_float32   ? 4 * dims
-           : type == TYPE_float16 ? 2 * dims
-           : type == TYPE_uint8   ? dims + PARTS(dims, Q8_COLUMNS) * 2
-                                  : 0;
+    return type == TYPE_float32                            ? 4 * dims
+           : type == TYPE_float16 || type == TYPE_bfloat16 ? 2 * dims
+           : type == TYPE_uint8                            ? dims + PARTS(dims, Q8_COLUMNS) * 2
+                                                           : 0;
 }
 
 DEVICE float cached_number(const char *row, int64_t column, int type, int64_t dims)
@@ -26,16 +26,13 @@ DEVICE float cached_number(const char *row, int64_t column, int type, int64_t di
     return (float)((const int8_t *)row)[column] * f16_to_float((uint16_t)(scale[0] | scale[1] << 8));
 }
 
-/* Whether tokens at position[text] .. of every text lie within the cache, and so do the parts of the text up to there: as
- * are_inside. Without a table, a text is one part. */
-DEVICE bool are_cached(const launch &record, int32_t *status, const int32_t *position, int64_t texts, int64_t tokens,
-                       int64_t capacity, const int32_t *table, int64_t parts, int64_t blocks)
+/* Whether the parts of every text that it has come to lie in blocks of the cache; else that is reported. For whole warps. */
+DEVICE bool are_in_blocks(const launch &record, int32_t *status, const int32_t *position, int64_t texts, int64_t tokens,
+                          int64_t capacity, const int32_t *table, int64_t parts, int64_t blocks)
 {
-    if (!are_inside(record, status, position, texts, tokens, table ? capacity * parts : capacity))
-        return false;
     bool outside = false;
-#pragma unroll 1 /* without divisions, and no further than texts reach: every warp of every kernel does this */
-    for (int64_t text = 0; table && text < texts; text++) {
+#pragma unroll 1 /* without divisions, and no further than texts reach */
+    for (int64_t text = 0; text < texts; text++) {
         const int64_t end = position[text] + tokens;
 #pragma unroll 1
         for (int64_t part = LANE; part * capacity < end; part += 32) {
@@ -49,29 +46,24 @@ DEVICE bool are_cached(const launch &record, int32_t *status, const int32_t *pos
     return !outside;
 }
 
-/* The number of the cache's row for a position of a text; table may be NULL. */
-DEVICE int64_t row_at(const int32_t *table, int64_t parts, int64_t text, int64_t kv_heads, int64_t kv_head,
-                      int64_t capacity, int64_t position)
-{
-    if (!table)
-        return (text * kv_heads + kv_head) * capacity + position;
-    const int64_t part = quotient(position, capacity);
-    return (table[text * parts + part] * kv_heads + kv_head) * capacity + position - part * capacity;
-}
-
 DEVICE bool can_attend(const launch &record, int32_t *status)
 {
     const int64_t *d = record.dims, kv_heads = d[cached_attention_kv_heads];
     const int64_t heads = d[cached_attention_heads];
+    const bool paged = record.pointers[cached_attention_table] != nullptr;
     if (kv_heads <= 0 || heads < 0 || (heads != kv_heads && heads % kv_heads) || d[cached_attention_head_dim] > 4096 ||
-        !row_bytes_of(d[cached_attention_type], d[cached_attention_head_dim]) || d[cached_attention_window] < 0) {
+        !row_bytes_of(d[cached_attention_type], d[cached_attention_head_dim]) || d[cached_attention_window] < 0 ||
+        (!paged && d[cached_attention_blocks])) {
         report(KERNEL_BAD_ARGUMENT);
         return false;
     }
-    return are_cached(record, status, (const int32_t *)record.pointers[cached_attention_position],
-                      d[cached_attention_texts], d[cached_attention_tokens], d[cached_attention_capacity],
-                      (const int32_t *)record.pointers[cached_attention_table], d[cached_attention_parts],
-                      d[cached_attention_blocks]);
+    if (paged && d[cached_attention_blocks] <= 0) {
+        report(KERNEL_POSITION_RANGE);
+        return false;
+    }
+    return are_inside(record, status, (const int32_t *)record.pointers[cached_attention_position],
+                      d[cached_attention_texts], d[cached_attention_tokens],
+                      d[cached_attention_capacity] * (paged ? d[cached_attention_parts] : 1));
 }
 
 struct cached {
@@ -80,7 +72,9 @@ struct cached {
     const char *k, *v;
     float *y;
     int64_t texts, tokens, heads, kv_heads, group, dims, capacity, parts, y_stride, q_stride, window, row_bytes;
+    int64_t blocks;
     float scale, softcap;
+    uint32_t inverse; /* of a block's tokens */
     int type;
     bool causal;
 };
@@ -104,6 +98,8 @@ DEVICE cached cached_of(const launch &record)
     c.capacity = d[cached_attention_capacity];
     c.table = (const int32_t *)record.pointers[cached_attention_table];
     c.parts = d[cached_attention_parts];
+    c.blocks = d[cached_attention_blocks];
+    c.inverse = c.table ? 0xffffffffu / (uint32_t)c.capacity : 0;
     c.y_stride = d[cached_attention_y_stride];
     c.q_stride = d[cached_attention_q_stride];
     c.window = d[cached_attention_window];
@@ -124,10 +120,21 @@ DEVICE int64_t last_key(const cached &c, int64_t text, int64_t token)
 }
 DEVICE int64_t first_key(const cached &c, int64_t last) { return c.window && last > c.window ? last - c.window : 0; }
 
-/* Where a key's row begins in a cache, in bytes. */
-DEVICE int64_t place_of(const cached &c, int64_t text, int64_t head, int64_t key)
+/* The part that a key lies in. */
+DEVICE int part_of(const cached &c, int key)
 {
-    return row_at(c.table, c.parts, text, c.kv_heads, head / c.group, c.capacity, key) * c.row_bytes;
+    const int part = (int)((uint64_t)(uint32_t)key * c.inverse >> 32); /* or 1 less than it is */
+    return part + (key - part * (int)c.capacity >= (int)c.capacity);
+}
+
+/* The number of the cache's row for a key of a text; -1 where the table names no block of the cache. */
+template <bool PAGED> DEVICE int64_t row_of(const cached &c, int64_t text, int64_t kv_head, int key)
+{
+    if (!PAGED)
+        return (text * c.kv_heads + kv_head) * c.capacity + key;
+    const int part = part_of(c, key);
+    const int32_t block = __ldg(c.table + text * c.parts + part);
+    return (uint32_t)block < c.blocks ? (block * c.kv_heads + kv_head) * c.capacity + key - part * c.capacity : -1;
 }
 
 DEVICE float score_of(const cached &c, float product, float slope, int64_t key, int64_t last)
@@ -150,7 +157,7 @@ enum { PIECE = 8, PART_COLUMNS = 32 * PIECE, PART_WARPS = 4 };
 /* Columns first .. first + 7 of a row, as stored; zeros where they are not there. ALIGNED: rows begin
  * where 16 bytes (q8_0: 8) do, and have whole pieces. */
 template <int TYPE, bool ALIGNED> struct stored_piece {
-    static constexpr int WORDS = TYPE == TYPE_float32 ? 8 : TYPE == TYPE_float16 ? 4 : 2;
+    static constexpr int WORDS = TYPE == TYPE_float32 ? 8 : TYPE == TYPE_uint8 ? 2 : 4;
     uint32_t words[WORDS];
     float scale;
 
@@ -179,7 +186,7 @@ template <int TYPE, bool ALIGNED> struct stored_piece {
                 if (there && first + i < dims) {
                     if (TYPE == TYPE_float32)
                         words[i % WORDS] = ((const uint32_t *)row)[first + i];
-                    else if (TYPE == TYPE_float16)
+                    else if (TYPE != TYPE_uint8)
                         words[i / 2 % WORDS] |= (uint32_t)((const uint16_t *)row)[first + i] << i % 2 * 16;
                     else
                         words[i / 4 % WORDS] |= (uint32_t)((const uint8_t *)row)[first + i] << i % 4 * 8;
@@ -192,9 +199,9 @@ template <int TYPE, bool ALIGNED> struct stored_piece {
     }
     DEVICE_MEMBER float at(int i) const
     {
-        return TYPE == TYPE_float32   ? __int_as_float((int)words[i % WORDS])
-               : TYPE == TYPE_float16 ? half_of<TYPE_float16>(words[i / 2 % WORDS], i % 2)
-                                      : scale * (float)(int8_t)(words[i / 4 % WORDS] >> i % 4 * 8);
+        return TYPE == TYPE_float32 ? __int_as_float((int)words[i % WORDS])
+               : TYPE != TYPE_uint8 ? half_of<TYPE>(words[i / 2 % WORDS], i % 2)
+                                    : scale * (float)(int8_t)(words[i / 4 % WORDS] >> i % 4 * 8);
     }
 };
 
@@ -218,15 +225,18 @@ DEVICE int part_keys(const cached &c, int keys, int splits)
 /* Keys from .. to - 1 of a token that sees those before `last`, for one head, by a warp. To `out`: the largest score, the sum of
  * the weights, and the sums of the values' columns from column0 on. Each lane has the same columns of keys and values: the
  * loads of both are under way at the same time, and scores never leave the registers. LONG: for heads of more pieces than
- * lanes. PLAIN: pieces are aligned, and there is no table. */
-template <int TYPE, int LANES, bool LONG, bool PLAIN>
-DEVICE void attend_part(const cached &c, float *out, int64_t row, int64_t text, int64_t head, int from, int to,
+ * lanes. ALIGNED: pieces are. PAGED: keys lie in blocks; each lane finds the place of one of the next keys. False where the
+ * table names no block. */
+template <int TYPE, int LANES, bool LONG, bool ALIGNED, bool PAGED>
+DEVICE bool attend_part(const cached &c, float *out, int64_t row, int64_t text, int64_t head, int from, int to,
                         int last, int column0)
 {
-    constexpr int ABREAST = 32 / LANES, LOADS = LOADS_OF(TYPE);
+    constexpr int ABREAST = 32 / LANES, LOADS = LOADS_OF(TYPE), TOGETHER = ABREAST * LOADS;
     const int own = LANE / LANES, place = LANE % LANES * PIECE, column = column0 + place, dims = (int)c.dims;
     const int64_t kv_head = small_quotient((int)head, (int)c.group);
-    const int64_t cache = (text * c.kv_heads + kv_head) * c.capacity; /* without a table */
+    const int64_t cache = row_of<false>(c, text, kv_head, 0); /* without a table */
+    const auto find = [&](int start) { return row_of<PAGED>(c, text, kv_head, MIN(start + LANE % TOGETHER, to - 1)); };
+    int64_t found = PAGED ? find(from) : 0;
     const float *const q = c.q + row * c.q_stride + head * c.dims;
     const float slope = c.slopes ? c.slopes[head] : 0.0f;
     float query[PIECE], sums[PIECE] = {0};
@@ -235,17 +245,21 @@ DEVICE void attend_part(const cached &c, float *out, int64_t row, int64_t text, 
     for (int i = 0; i < PIECE; i++)
         query[i] = !LONG && place + i < dims ? q[place + i] : 0.0f;
 #pragma unroll 1
-    for (int start = from; start < to; start += ABREAST * LOADS) {
-        stored_piece<TYPE, PLAIN> keys[LOADS], values[LOADS];
+    for (int start = from; start < to; start += TOGETHER) {
+        stored_piece<TYPE, ALIGNED> keys[LOADS], values[LOADS];
         float scores[LOADS], most = -INFINITE;
+        const int64_t rows = found;
+        if (PAGED) {
+            if (__any_sync(EVERY_LANE, rows < 0))
+                return false;
+            found = find(start + TOGETHER);
+        }
 #pragma unroll
         for (int u = 0; u < LOADS; u++) {
             const int key = start + u * ABREAST + own;
             const bool there = key < to;
-            const int64_t at =
-                (PLAIN ? cache + key
-                       : row_at(c.table, c.parts, text, c.kv_heads, kv_head, c.capacity, there ? key : from)) *
-                c.row_bytes;
+            const int64_t row_number = PAGED ? __shfl_sync(EVERY_LANE, rows, u * ABREAST + own) : cache + key;
+            const int64_t at = row_number * c.row_bytes;
             if (LONG) {
                 scores[u] = 0;
                 for (int first = place; first < dims; first += PART_COLUMNS) {
@@ -305,44 +319,63 @@ DEVICE void attend_part(const cached &c, float *out, int64_t row, int64_t text, 
     for (int i = 0; i < PIECE; i++)
         if (own == 0 && column + i < dims)
             out[2 + column + i] = sums[i];
+    return true;
 }
 
 #define DIMS_KIND ((head_dim > 64) + (head_dim > 128) + (head_dim > 256))
 #define FEW_KIND CHOOSE(tokens <= FEW_TOKENS, 1 + DIMS_KIND, 0)
-#define TILE_CLASS CHOOSE(type == TYPE_float16, HALVES_CLASS(head_dim), 0)
+#define TILE_CLASS                                                                                                     \
+    CHOOSE(type == TYPE_float16, HALVES_CLASS(head_dim), CHOOSE(type == TYPE_bfloat16, HALVES_CLASS(head_dim), 0))
 #define TILE_KIND CHOOSE(TILE_CLASS == 0, 0, 8 + TILE_CLASS)
-VARIANT(cached_attention, 16 * type + CHOOSE(tokens <= FEW_TOKENS, FEW_KIND, TILE_KIND))
-#define COMPILED_TYPE(type) COMPILED(VARIED / 16 == TYPE_##type)
+VARIANT(cached_attention, 32 * type + CHOOSE(blocks > 0, 16, 0) + CHOOSE(tokens <= FEW_TOKENS, FEW_KIND, TILE_KIND))
+#define COMPILED_TYPE(type) COMPILED(VARIED / 32 == TYPE_##type)
+#define COMPILED_PAGED COMPILED(VARIED / 16 % 2 == 1)
+#define COMPILED_IN_ORDER COMPILED(VARIED / 16 % 2 == 0)
 #define COMPILED_KIND(kind) COMPILED(VARIED % 16 == (kind))
 #define COMPILED_FEW COMPILED(VARIED % 16 >= 1 && VARIED % 16 <= 8)
 
-template <int TYPE>
-DEVICE void attend_few(const cached &c, float *out, int64_t row, int64_t text, int64_t head, int from, int to, int last,
-                       int column0)
+template <int TYPE, bool PAGED>
+DEVICE bool attend_few_of(const cached &c, float *out, int64_t row, int64_t text, int64_t head, int from, int to,
+                          int last, int column0)
 {
     const int64_t head_dim = c.dims;
     const int kind = DIMS_KIND, bytes = TYPE == TYPE_uint8 ? 8 : 16;
-    const bool plain =
-        !c.table && ((uint64_t)c.k | (uint64_t)c.v | (uint64_t)c.row_bytes) % bytes == 0 && c.dims % PIECE == 0;
+    const bool aligned = ((uint64_t)c.k | (uint64_t)c.v | (uint64_t)c.row_bytes) % bytes == 0 && c.dims % PIECE == 0;
 #define ATTEND(lanes, is_long)                                                                                         \
-    (plain ? attend_part<TYPE, lanes, is_long, true>(c, out, row, text, head, from, to, last, column0)                 \
-           : attend_part<TYPE, lanes, is_long, false>(c, out, row, text, head, from, to, last, column0))
+    return aligned ? attend_part<TYPE, lanes, is_long, true, PAGED>(c, out, row, text, head, from, to, last, column0)  \
+                   : attend_part<TYPE, lanes, is_long, false, PAGED>(c, out, row, text, head, from, to, last, column0)
     if (COMPILED_KIND(1) && kind == 0)
         ATTEND(8, false);
-    else if (COMPILED_KIND(2) && kind == 1)
+    if (COMPILED_KIND(2) && kind == 1)
         ATTEND(16, false);
-    else if (COMPILED_KIND(3) && kind == 2)
+    if (COMPILED_KIND(3) && kind == 2)
         ATTEND(32, false);
-    else if (COMPILED_KIND(4) && kind == 3)
+    if (COMPILED_KIND(4) && kind == 3)
         ATTEND(32, true);
+    return true;
+}
+
+template <bool PAGED>
+DEVICE bool attend_few(const cached &c, float *out, int64_t row, int64_t text, int64_t head, int from, int to, int last,
+                       int column0)
+{
+    if (COMPILED_TYPE(float16) && c.type == TYPE_float16)
+        return attend_few_of<TYPE_float16, PAGED>(c, out, row, text, head, from, to, last, column0);
+    if (COMPILED_TYPE(bfloat16) && c.type == TYPE_bfloat16)
+        return attend_few_of<TYPE_bfloat16, PAGED>(c, out, row, text, head, from, to, last, column0);
+    if (COMPILED_TYPE(float32) && c.type == TYPE_float32)
+        return attend_few_of<TYPE_float32, PAGED>(c, out, row, text, head, from, to, last, column0);
+    if (COMPILED_TYPE(uint8) && c.type == TYPE_uint8)
+        return attend_few_of<TYPE_uint8, PAGED>(c, out, row, text, head, from, to, last, column0);
+    return true;
 }
 
 SCRATCH(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 4 * texts * tokens * heads * SPLITS * (head_dim + 2), 0))
 STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, PARTS(texts *tokens *heads *SPLITS *PARTS(head_dim, 256), 4), 0),
      128, 0)
 {
-    const bool stop = failed; /* this load and that of the position wait together */
-    if (!can_attend(record, status) || stop || !COMPILED_FEW)
+    const bool stop = failed; /* this load and that of the position wait together; other warps may report meanwhile */
+    if (!can_attend(record, status) || __any_sync(EVERY_LANE, stop) || !COMPILED_FEW)
         return;
     const cached c = cached_of(record);
     const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads;
@@ -361,12 +394,15 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, PARTS(texts *tokens *head
             continue; /* cached_attention_step2 knows */
         const int to = MIN(from + each, last);
         float *const out = (float *)scratch + ((int64_t)(row * (int)heads + head) * splits + split) * (c.dims + 2);
-        if (COMPILED_TYPE(float16) && c.type == TYPE_float16)
-            attend_few<TYPE_float16>(c, out, row, text, head, from, to, last, column0);
-        else if (COMPILED_TYPE(float32) && c.type == TYPE_float32)
-            attend_few<TYPE_float32>(c, out, row, text, head, from, to, last, column0);
-        else if (COMPILED_TYPE(uint8))
-            attend_few<TYPE_uint8>(c, out, row, text, head, from, to, last, column0);
+        bool right = true;
+        if (COMPILED_PAGED && c.table)
+            right = attend_few<true>(c, out, row, text, head, from, to, last, column0);
+        else if (COMPILED_IN_ORDER)
+            right = attend_few<false>(c, out, row, text, head, from, to, last, column0);
+        if (!right) {
+            report(KERNEL_POSITION_RANGE);
+            return;
+        }
     }
 }
 
@@ -421,32 +457,55 @@ STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0),
 
 /* ---- Tiles of tokens */
 
-/* Of a text and head; what flash_floats and flash_forward ask for. */
-struct prompt {
+/* Of a text and head; what flash_floats and flash_forward ask for. ELEMENTS: those of a cache of 16 bits. */
+template <int ELEMENTS, bool IN_BLOCKS> struct prompt {
     static constexpr bool ONLINE = true, SECOND = false;
-    static constexpr int TYPE = TYPE_float16;
+    static constexpr bool PAGED = IN_BLOCKS;
+    static constexpr int TYPE = ELEMENTS;
     const cached &c;
     int64_t text, head;
+    const int32_t *own_table; /* PAGED: of the text */
+    int64_t first_row;        /* of the key and value head; PAGED: its number */
     int rows, depth, second_depth, columns, segments;
     float slope, scale;
-    halves_matrix keys, values; /* of a float16 cache without a table */
-    bool hides;
+    halves_matrix keys, values;           /* of a cache of 16 bits */
+    bool hides, query_fours, cache_fours; /* fours: float32, in whole fours that begin where 16 bytes do */
 
     DEVICE_MEMBER prompt(const cached &of, int64_t text_, int64_t head_)
         : c(of), text(text_), head(head_), rows((int)of.tokens), depth((int)of.dims), second_depth(0),
           columns((int)of.dims), segments(1), scale(of.scale), hides(false)
     {
-        const int64_t cache = (text * c.kv_heads + head / c.group) * c.capacity * c.row_bytes;
+        const int64_t kv_head = head / c.group;
+        own_table = PAGED ? c.table + text * c.parts : nullptr;
+        first_row = PAGED ? kv_head : row_of<false>(c, text, kv_head, 0);
         slope = c.slopes ? c.slopes[head] : 0.0f;
-        keys = halves_matrix{(const uint16_t *)(c.k + cache), c.dims};
-        values = halves_matrix{(const uint16_t *)(c.v + cache), c.dims};
+        const int64_t first = PAGED ? 0 : first_row * c.dims;
+        keys = halves_matrix{(const uint16_t *)c.k + first, c.dims};
+        values = halves_matrix{(const uint16_t *)c.v + first, c.dims};
+        query_fours = (uint64_t)c.q % 16 == 0 && (c.q_stride | c.dims) % 4 == 0;
+        cache_fours = c.type == TYPE_float32 && ((uint64_t)c.k | (uint64_t)c.v) % 16 == 0 && c.dims % 4 == 0;
+    }
+    /* The number of a key's row, of a cache whose table is right. */
+    DEVICE_MEMBER int64_t place(int key) const
+    {
+        if (!PAGED)
+            return first_row + key;
+        const int part = part_of(c, key);
+        const uint32_t block = (uint32_t)__ldg(own_table + part), capacity = (uint32_t)c.capacity; /* all below 2^32 */
+        return (block * (uint32_t)c.kv_heads + (uint32_t)first_row) * capacity +
+               ((uint32_t)key - (uint32_t)part * capacity);
     }
     DEVICE_MEMBER void select(int64_t) const {}
+    /* In blocks keys are taken together however a prompt is cut, so that its rows do not depend on that. */
+    DEVICE_MEMBER int begin(int64_t row) const
+    {
+        return !PAGED ? first_key(row) : c.window ? first_key(row) & ~(KEYS_EACH - 1) : 0;
+    }
     DEVICE_MEMBER int last_key(int64_t row) const { return (int)::last_key(c, text, row); }
     DEVICE_MEMBER int first_key(int64_t row) const { return (int)::first_key(c, ::last_key(c, text, row)); }
     DEVICE_MEMBER void range(int64_t row, int64_t last_row, int64_t *first, int64_t *last) const
     {
-        *first = first_key(row);
+        *first = first_key(row) / FLOATS_OTHERS * FLOATS_OTHERS; /* so that results do not depend on the first row */
         *last = last_key(last_row);
     }
     DEVICE_MEMBER bool whole(int64_t row, int64_t last_row, int64_t other, int64_t last_other) const
@@ -472,24 +531,36 @@ struct prompt {
     template <bool> DEVICE_MEMBER float row_at(int64_t row, int64_t column) const { return query(row)[column]; }
     template <bool> DEVICE_MEMBER float other_at(int64_t other, int64_t column) const
     {
-        return cached_number(c.k + place_of(c, text, head, other), column, c.type, c.dims);
+        return cached_number(c.k + place((int)other) * c.row_bytes, column, c.type, c.dims);
     }
     DEVICE_MEMBER float value_at(int64_t other, int64_t column) const
     {
-        return cached_number(c.v + place_of(c, text, head, other), column, c.type, c.dims);
+        return cached_number(c.v + place((int)other) * c.row_bytes, column, c.type, c.dims);
+    }
+    template <bool> DEVICE_MEMBER const float *row_floats(int64_t row) const
+    {
+        return query_fours ? query(row) : nullptr;
+    }
+    template <bool> DEVICE_MEMBER const float *other_floats(int64_t other) const
+    {
+        return cache_fours ? (const float *)c.k + place((int)other) * c.dims : nullptr;
+    }
+    DEVICE_MEMBER const float *value_floats(int64_t other) const
+    {
+        return cache_fours ? (const float *)c.v + place((int)other) * c.dims : nullptr;
     }
     DEVICE_MEMBER void state(int64_t, const softmax_state &) const {}
     DEVICE_MEMBER void result(int64_t row, int64_t column, float value) const { own_y(row)[column] = value; }
 
-    /* Rows as float16, which numbers that are too large are clamped to. */
+    /* Rows as numbers of 16 bits, which those that are too large are clamped to. */
     template <int DIMS, int COUNT, bool SWIZZLED> DEVICE_MEMBER void load(uint16_t *to, int row0) const
     {
-        const bool aligned = (uint64_t)c.q % 16 == 0 && c.q_stride % 4 == 0 && c.dims % 4 == 0;
+        const float most = ELEMENTS == TYPE_float16 ? 65504.0f : 0x1.fep127f;
 #pragma unroll 4
         for (int i = (int)threadIdx.x; i < COUNT * DIMS / 4; i += FLASH_THREADS) {
             const int row = i / (DIMS / 4), column = i % (DIMS / 4) * 4;
             float x[4] = {0, 0, 0, 0};
-            if (aligned && row0 + row < rows && column < depth) {
+            if (query_fours && row0 + row < rows && column < depth) {
                 const four_floats four(query(row0 + row) + column);
                 for (int e = 0; e < 4; e++)
                     x[e] = four.x[e];
@@ -498,7 +569,7 @@ struct prompt {
                     x[e] = column + e < depth ? query(row0 + row)[column + e] : 0.0f;
             }
             for (int e = 0; e < 4; e++)
-                x[e] = x[e] - x[e] == 0 ? fminf(fmaxf(x[e], -65504.0f), 65504.0f) : x[e];
+                x[e] = x[e] - x[e] == 0 ? fminf(fmaxf(x[e], -most), most) : x[e];
             *(uint2 *)(to + place_of_number<DIMS, COUNT, SWIZZLED>(row, column)) =
                 uint2{pair_of<TYPE>(x[0], x[1]), pair_of<TYPE>(x[2], x[3])};
         }
@@ -517,23 +588,59 @@ struct prompt {
     }
 };
 
-template <int DIMS, bool PLAIN, int ROWS> DEVICE void attend_tiles(const cached &c, uint16_t *shared)
+template <class Task, int DIMS, bool PLAIN, int ROWS> DEVICE void attend_tiles(const cached &c, uint16_t *shared)
 {
     const int64_t units = c.texts * c.heads, tiles = PARTS(c.tokens, ROWS);
     FOR_EACH_BLOCK(i, units * tiles)
     {
         const unit_and_tile at(i, units, tiles, true);
-        const prompt task(c, at.unit / c.heads, at.unit % c.heads);
-        flash_forward<prompt, DIMS, PLAIN, ROWS>(task, (int)at.tile * ROWS, shared);
+        const Task task(c, at.unit / c.heads, at.unit % c.heads);
+        flash_forward<Task, DIMS, PLAIN, ROWS>(task, (int)at.tile * ROWS, shared);
     }
 }
-template <int DIMS, bool PLAIN> DEVICE void attend_halves(const cached &c, uint16_t *shared)
+template <class Task, int DIMS, bool PLAIN> DEVICE void attend_halves(const cached &c, uint16_t *shared)
 {
     const int64_t units = c.texts * c.heads;
     if constexpr (PLAIN && DIMS <= 128)
         if (HALVES_ROWS(units, c.tokens, DIMS) == 128)
-            return attend_tiles<DIMS, PLAIN, 128>(c, shared);
-    attend_tiles<DIMS, PLAIN, 64>(c, shared);
+            return attend_tiles<Task, DIMS, PLAIN, 128>(c, shared);
+    attend_tiles<Task, DIMS, PLAIN, 64>(c, shared);
+}
+/* By tensor cores. */
+template <int TYPE, bool PAGED> DEVICE void attend_halves(const cached &c, uint16_t *shared)
+{
+    const bool plain = !c.slopes && c.softcap == 0 && c.scale > 0;
+#define HALVES(number, longest)                                                                                        \
+    if (COMPILED_KIND(8 + number) && c.dims <= longest)                                                                \
+        return plain ? attend_halves<prompt<TYPE, PAGED>, longest, true>(c, shared)                                    \
+                     : attend_halves<prompt<TYPE, PAGED>, longest, false>(c, shared);
+    HALVES(1, 64)
+    HALVES(2, 128)
+    HALVES(3, 256)
+}
+/* In float32. */
+template <bool PAGED> DEVICE void attend_floats(const cached &c, float *shared)
+{
+    const int64_t tiles = PARTS(c.tokens, FLASH_ROWS), chunks = PARTS(c.dims, FLASH_COLUMNS);
+    FOR_EACH_BLOCK(i, c.texts * c.heads * tiles * chunks)
+    {
+        const int64_t chunk = i % chunks, tile = tiles - 1 - i / chunks % tiles, unit = i / chunks / tiles;
+        prompt<TYPE_float16, PAGED> task(c, unit / c.heads, unit % c.heads); /* the longest first */
+        flash_floats(task, tile * FLASH_ROWS, chunk * FLASH_COLUMNS, shared);
+    }
+}
+template <bool PAGED> DEVICE void attend_prompts(const cached &c, float *shared)
+{
+#if HAS_TENSOR_CORES
+    if (COMPILED(VARIED % 16 > 8) && c.dims <= HALVES_MOST) {
+        if (COMPILED_TYPE(float16) && c.type == TYPE_float16)
+            return attend_halves<TYPE_float16, PAGED>(c, (uint16_t *)shared);
+        if (COMPILED_TYPE(bfloat16) && c.type == TYPE_bfloat16)
+            return attend_halves<TYPE_bfloat16, PAGED>(c, (uint16_t *)shared);
+    }
+    if (COMPILED_KIND(0))
+#endif
+        attend_floats<PAGED>(c, shared);
 }
 
 KERNEL(cached_attention,
@@ -546,65 +653,45 @@ KERNEL(cached_attention,
     if (!can_attend(record, status) || failed || !COMPILED(VARIED % 16 == 0 || VARIED % 16 > 8))
         return;
     const cached c = cached_of(record);
-#if HAS_TENSOR_CORES
-    if (COMPILED(VARIED % 16 > 8) && c.type == TYPE_float16 && c.dims <= HALVES_MOST && !c.table) {
-        const bool plain = !c.slopes && c.softcap == 0 && c.scale > 0;
-#define HALVES(number, longest)                                                                                        \
-    if (COMPILED_KIND(8 + number) && c.dims <= longest)                                                                \
-        return plain ? attend_halves<longest, true>(c, (uint16_t *)shared)                                             \
-                     : attend_halves<longest, false>(c, (uint16_t *)shared);
-        HALVES(1, 64)
-        HALVES(2, 128)
-        HALVES(3, 256)
-    }
-#endif
-    /* Rows in blocks have no common distance, which copies of whole tiles need. */
-    const int64_t tiles = PARTS(c.tokens, FLASH_ROWS), chunks = PARTS(c.dims, FLASH_COLUMNS);
-    FOR_EACH_BLOCK(i, c.texts * c.heads * tiles * chunks)
-    {
-        const int64_t chunk = i % chunks, tile = tiles - 1 - i / chunks % tiles, unit = i / chunks / tiles;
-        prompt task(c, unit / c.heads, unit % c.heads); /* the longest first */
-        flash_floats(task, tile * FLASH_ROWS, chunk * FLASH_COLUMNS, shared);
-    }
+    if (COMPILED_PAGED && c.table) {
+        /* Of all texts: blocks of threads must not find at different times that one is wrong. */
+        if (c.blocks * c.kv_heads * c.capacity > UINT32_MAX) /* the number of a row */
+            report(KERNEL_BAD_ARGUMENT);
+        else if (are_in_blocks(record, status, c.position, c.texts, c.tokens, c.capacity, c.table, c.parts, c.blocks))
+            attend_prompts<true>(c, shared);
+    } else if (COMPILED_IN_ORDER)
+        attend_prompts<false>(c, shared);
 }
 
-VARIANT(cache_write, 8) /* none of what cached_attention compiles */
+/* ---- Writing to a cache: a warp has 32 columns of a row */
 
-/* A warp for each 32 columns of a row. */
-KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
-{
-    const int64_t *d = record.dims, tokens = d[cache_write_tokens], heads = d[cache_write_heads],
-                  dims = d[cache_write_head_dim], pieces = PARTS(dims, 32);
-    const int type = (int)d[cache_write_type];
-    const int64_t row_bytes = row_bytes_of(type, dims), units = d[cache_write_texts] * tokens * heads * pieces;
-    if (!row_bytes) {
-        report(KERNEL_BAD_ARGUMENT);
-        return;
-    }
-    const int32_t *const table = (const int32_t *)record.pointers[cache_write_table];
-    const int32_t *const position = (const int32_t *)record.pointers[cache_write_position];
-    const bool stop = failed;
-    FOR_EACH_BLOCK(block, PARTS(units, 4))
+/* Texts whose tokens are written. */
+struct written {
+    const int32_t *position, *table;
+    int64_t texts, tokens, heads, dims, capacity, parts, blocks, row_bytes;
+    int type;
+
+    /* How far texts may reach. */
+    DEVICE_MEMBER int64_t limit() const { return table ? capacity * parts : capacity; }
+    /* The row for a token of all and a head; NULL, and that is reported, where the table names no block. For whole warps. */
+    DEVICE_MEMBER char *row(const launch &record, int32_t *status, char *cache, int64_t token, int64_t head) const
     {
-        const int64_t unit = block * 4 + WARP, row = quotient(unit, pieces), token = quotient(row, heads);
-        const int64_t text = quotient(token, tokens), head = row - token * heads;
-        const int64_t column = (unit - row * pieces) * 32 + LANE;
-        const bool there = unit < units && column < dims;
-        const float *x = (const float *)record.pointers[cache_write_x] + token * d[cache_write_x_stride] + head * dims;
-        const float value = there ? x[column] : 0.0f;
-        const int64_t place = unit < units ? position[text] + token - text * tokens : 0;
-        /* After these loads, so that they and those of the check wait together. */
-        if (!are_cached(record, status, position, d[cache_write_texts], tokens, d[cache_write_capacity], table,
-                        d[cache_write_parts], d[cache_write_blocks]) ||
-            stop)
-            return;
-        char *to = (char *)record.pointers[cache_write_cache];
-        if (unit < units)
-            to += row_at(table, d[cache_write_parts], text, heads, head, d[cache_write_capacity], place) * row_bytes;
+        const int64_t text = quotient(token, tokens), place = position[text] + token - text * tokens;
+        const int64_t part = table ? quotient(place, capacity) : 0, own = table ? table[text * parts + part] : text;
+        if (table && (own < 0 || own >= blocks)) {
+            report(KERNEL_POSITION_RANGE);
+            return nullptr;
+        }
+        return cache + ((own * heads + head) * capacity + place - part * capacity) * row_bytes;
+    }
+    /* Each lane's number to a column of a row. */
+    DEVICE_MEMBER void store(char *to, int64_t column, float value) const
+    {
+        const bool there = column < dims;
         if (type != TYPE_uint8) {
             if (there)
                 store_float(to, column, type, value);
-            continue;
+            return;
         }
         const bool finite = __all_sync(EVERY_LANE, value - value == 0); /* rounded as ggml rounds q8_0 */
         const float scale = finite ? warp_reduce(fabsf(value), Larger()) / 127.0f : NOT_A_NUMBER;
@@ -617,5 +704,104 @@ KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
             to[dims + column / Q8_COLUMNS * 2] = (char)(half & 255);
             to[dims + column / Q8_COLUMNS * 2 + 1] = (char)(half >> 8);
         }
+    }
+};
+/* Of a record of `kernel`; table_slot and heads_slot are the names of two slots. */
+#define WRITTEN(kernel, table_slot, heads_slot)                                                                        \
+    written                                                                                                            \
+    {                                                                                                                  \
+        (const int32_t *)record.pointers[kernel##_position], (const int32_t *)record.pointers[kernel##_##table_slot],  \
+            record.dims[kernel##_texts], record.dims[kernel##_tokens], record.dims[kernel##_##heads_slot],             \
+            record.dims[kernel##_head_dim], record.dims[kernel##_capacity], record.dims[kernel##_parts],               \
+            record.dims[kernel##_blocks], row_bytes_of(record.dims[kernel##_type], record.dims[kernel##_head_dim]),    \
+            (int)record.dims[kernel##_type]                                                                            \
+    }
+
+VARIANT(cache_write, 8) /* none of what cached_attention compiles */
+
+KERNEL(cache_write, PARTS(texts *tokens *heads *PARTS(head_dim, 32), 4), 128, 0)
+{
+    const written to = WRITTEN(cache_write, table, heads);
+    const int64_t pieces = PARTS(to.dims, 32), units = to.texts * to.tokens * to.heads * pieces;
+    if (!to.row_bytes) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    const bool stop = failed;
+    FOR_EACH_BLOCK(block, PARTS(units, 4))
+    {
+        const int64_t unit = block * 4 + WARP, row = quotient(unit, pieces), token = quotient(row, to.heads);
+        const int64_t head = row - token * to.heads, column = (unit - row * pieces) * 32 + LANE;
+        if (unit >= units)
+            return;
+        const float *const x =
+            (const float *)record.pointers[cache_write_x] + token * record.dims[cache_write_x_stride] + head * to.dims;
+        const float value = column < to.dims ? x[column] : 0.0f;
+        /* After this load, so that it and those of the check wait together. Another warp may report meanwhile. */
+        if (!are_inside(record, status, to.position, to.texts, to.tokens, to.limit()) || __any_sync(EVERY_LANE, stop))
+            return;
+        char *const at = to.row(record, status, (char *)record.pointers[cache_write_cache], token, head);
+        if (!at)
+            return;
+        to.store(at, column, value);
+    }
+}
+
+VARIANT(rotate_and_write, 8)
+/* Warps of a token: for 32 pairs of a query each, then for 32 columns of a key, then of a value. */
+#define QUERY_PIECES PARTS(head_dim, 64)
+#define COLUMN_PIECES PARTS(head_dim, 32)
+#define TOKEN_PIECES (heads * QUERY_PIECES + 2 * kv_heads * COLUMN_PIECES)
+
+KERNEL(rotate_and_write, PARTS(texts *tokens *TOKEN_PIECES, 4), 128, 0)
+{
+    const int64_t *d = record.dims, heads = d[rotate_and_write_heads], head_dim = d[rotate_and_write_head_dim];
+    const int64_t rotated = d[rotate_and_write_rotated], kv_heads = d[rotate_and_write_kv_heads];
+    const bool interleaved = d[rotate_and_write_interleaved] != 0;
+    const float *const table = (const float *)record.pointers[rotate_and_write_table];
+    const written to = WRITTEN(rotate_and_write, block_table, kv_heads);
+    if (!to.row_bytes || rotated % 2 || rotated < 0 || rotated > head_dim || (!table && rotated)) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    const int64_t each = TOKEN_PIECES, units = to.texts * to.tokens * each;
+    const int64_t limit = table ? MIN(to.limit(), d[rotate_and_write_positions]) : to.limit();
+    const bool stop = failed;
+    FOR_EACH_BLOCK(block, PARTS(units, 4))
+    {
+        const int64_t unit = block * 4 + WARP, token = quotient(unit, each), at = unit - token * each;
+        if (unit >= units)
+            return;
+        const bool query = at < heads * QUERY_PIECES;
+        const int64_t own = query ? at : at - heads * QUERY_PIECES, pieces = query ? QUERY_PIECES : COLUMN_PIECES;
+        const int64_t head = quotient(own, pieces), number = (own - head * pieces) * 32 + LANE;
+        const bool key = !query && head < kv_heads;
+        /* Of a query a pair, of a key a column and the pair that it belongs to, of a value a column. */
+        const bool turned = query ? 2 * number < rotated : key && number < rotated;
+        const int64_t pair = query         ? number
+                             : interleaved ? number / 2
+                                           : number - (number < rotated / 2 ? 0 : rotated / 2);
+        const int64_t first = interleaved ? 2 * pair : pair, second = interleaved ? first + 1 : pair + rotated / 2;
+        float *const x = (float *)record.pointers[rotate_and_write_qkv] + token * d[rotate_and_write_stride] +
+                         (query ? head : heads + head) * head_dim;
+        const float a = turned ? x[first] : !query && number < head_dim ? x[number] : 0.0f;
+        const float b = turned ? x[second] : 0.0f;
+        const int64_t text = quotient(token, to.tokens), place = to.position[text] + token - text * to.tokens;
+        /* As in cache_write. */
+        if (!are_inside(record, status, to.position, to.texts, to.tokens, limit) || __any_sync(EVERY_LANE, stop))
+            return;
+        const float cosine = turned ? table[place * rotated + 2 * pair] : 0.0f;
+        const float sine = turned ? table[place * rotated + 2 * pair + 1] : 0.0f;
+        const float low = a * cosine - b * sine, high = a * sine + b * cosine;
+        if (query) {
+            if (turned)
+                x[first] = low, x[second] = high;
+            continue;
+        }
+        char *const cache = (char *)record.pointers[key ? rotate_and_write_keys : rotate_and_write_values];
+        char *const row = to.row(record, status, cache, token, key ? head : head - kv_heads);
+        if (!row)
+            return;
+        to.store(row, number, !turned ? a : number == first ? low : high);
     }
 }

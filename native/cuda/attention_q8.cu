@@ -100,6 +100,12 @@ struct packed_task {
         return seen(product * group[other % BAND] * scale);
     }
     DEVICE_MEMBER float weight(int64_t, int64_t, float, float) const { return 0; }
+    template <bool> DEVICE_MEMBER const float *row_floats(int64_t row) const
+    {
+        return (uint64_t)q % 16 == 0 && (q_stride | depth) % 4 == 0 ? q + row * q_stride : nullptr;
+    }
+    template <bool> DEVICE_MEMBER const float *other_floats(int64_t) const { return nullptr; }
+    DEVICE_MEMBER const float *value_floats(int64_t) const { return nullptr; }
     template <bool> DEVICE_MEMBER float row_at(int64_t row, int64_t column) const { return q[row * q_stride + column]; }
     template <bool> DEVICE_MEMBER float other_at(int64_t key, int64_t column) const
     {

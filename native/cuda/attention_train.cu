@@ -128,6 +128,7 @@ template <int PASS> struct whole_attention {
     float *again;        /* y in float32 */
     int64_t batch, head; /* OF_KEYS: the first head of the group */
     int64_t kv_head, own_head, rows, depth, second_depth, columns, segments;
+    bool fours; /* of all vectors: float32, in whole fours that begin where 16 bytes do */
 
     DEVICE_MEMBER whole_attention(const problem &of, void *y, float *scratch, int64_t batch_, int64_t head_)
         : p(of), to(y), again(scratch), batch(batch_), own_head(head_)
@@ -140,6 +141,9 @@ template <int PASS> struct whole_attention {
         depth = p.head_dim;
         second_depth = p.value_dim;
         columns = SECOND ? p.head_dim : p.value_dim;
+        fours =
+            p.type == TYPE_float32 && ((uint64_t)p.q | (uint64_t)p.k | (uint64_t)p.v | (uint64_t)p.grad_y) % 16 == 0 &&
+            (p.q_batch | p.q_token | p.k_batch | p.k_token | p.v_batch | p.v_token | p.head_dim | p.value_dim) % 4 == 0;
     }
     DEVICE_MEMBER void select(int64_t segment) { head += OF_KEYS && segment; }
     DEVICE_MEMBER void range(int64_t row, int64_t last_row, int64_t *first, int64_t *last) const
@@ -173,6 +177,32 @@ template <int PASS> struct whole_attention {
         if (p.softcap != 0)
             factor *= p.softcap * slope_of_capped(product * p.scale);
         return weight * (second - own[2]) * factor;
+    }
+    template <bool OF_SECOND> DEVICE_MEMBER const float *query_floats(int64_t token) const
+    {
+        return !fours      ? nullptr
+               : OF_SECOND ? (const float *)p.grad_y + query_row(p, batch, token, head) * p.value_dim
+                           : (const float *)p.q + q_at(p, batch, token, head);
+    }
+    template <bool OF_SECOND> DEVICE_MEMBER const float *key_floats(int64_t key) const
+    {
+        return !fours      ? nullptr
+               : OF_SECOND ? (const float *)p.v + v_at(p, batch, key, kv_head)
+                           : (const float *)p.k + k_at(p, batch, key, kv_head);
+    }
+    template <bool OF_SECOND> DEVICE_MEMBER const float *row_floats(int64_t row) const
+    {
+        return OF_KEYS ? key_floats<OF_SECOND>(row) : query_floats<OF_SECOND>(row);
+    }
+    template <bool OF_SECOND> DEVICE_MEMBER const float *other_floats(int64_t other) const
+    {
+        return OF_KEYS ? query_floats<OF_SECOND>(other) : key_floats<OF_SECOND>(other);
+    }
+    DEVICE_MEMBER const float *value_floats(int64_t other) const
+    {
+        return PASS == GRAD_V ? query_floats<true>(other)
+               : SECOND       ? other_floats<false>(other)
+                              : key_floats<true>(other);
     }
     template <bool OF_SECOND> DEVICE_MEMBER float query_at(int64_t token, int64_t column) const
     {
@@ -259,6 +289,8 @@ template <int ELEMENTS> struct halves_problem {
 template <int ELEMENTS, int PASS, bool PLAIN> struct halves_forward : halves_problem<ELEMENTS> {
     using base_class = halves_problem<ELEMENTS>;
     using base_class::p;
+    static constexpr bool PAGED = false;
+    DEVICE_MEMBER int begin(int row) const { return this->first_key(row); }
     uint16_t *y;
     int rows, depth, columns;
 

@@ -20,7 +20,9 @@
  *     weight(row, other, score, product, second)   not ONLINE
  *     result(row, column, value)
  *     state(row, largest, total)             ONLINE, once for each row
- *     row_at<second>(row, column), other_at<second>(other, column), value_at(other, column) */
+ *     row_at<second>(row, column), other_at<second>(other, column), value_at(other, column)
+ *     row_floats<second>(row), other_floats<second>(other), value_floats(other)    where these numbers lie, if they are
+ *                       float32, in whole fours that begin where 16 bytes do; else NULL, for all rows or others */
 #ifndef PYAPP_FLASH_H
 #define PYAPP_FLASH_H
 #include "tensor_cores.h"
@@ -77,6 +79,31 @@ struct four_floats {
     }
 };
 
+/* COUNT rows of up to COLUMNS numbers to shared memory, those from `first` on and before `last`; zeros in place of others, and
+ * up to whole fours. floats(row): where they lie, or NULL; number(row, column). */
+template <int COUNT, int COLUMNS, int WIDTH, class Floats, class Number>
+DEVICE void load_floats(float *to, int64_t first, int64_t last, int columns, Floats floats, Number number)
+{
+    if (floats(first)) {
+        constexpr int THREADS = COLUMNS / 4;
+        const int column = (int)threadIdx.x % THREADS * 4;
+#pragma unroll 4
+        for (int r = (int)threadIdx.x / THREADS; r < COUNT; r += FLASH_THREADS / THREADS) {
+            float4 four = {0, 0, 0, 0};
+            if (first + r < last && column < columns)
+                four = *(const float4 *)(floats(first + r) + column);
+            if (column < columns)
+                *(float4 *)(to + r * WIDTH + column) = four;
+        }
+        return;
+    }
+    const int padded = PARTS(columns, 4) * 4;
+    for (int i = (int)threadIdx.x; i < COUNT * padded; i += FLASH_THREADS) {
+        const int r = i / padded, c = i % padded;
+        to[r * WIDTH + c] = first + r < last && c < columns ? number(first + r, c) : 0.0f;
+    }
+}
+
 /* sums (4, 4) += the product of the task's rows and others, in pieces of FLOATS_DEPTH columns. */
 template <bool SECOND, class Task>
 DEVICE void multiply_floats(const Task &task, float sums[4][4], float *a, float *b, int64_t row0, int64_t start,
@@ -85,16 +112,20 @@ DEVICE void multiply_floats(const Task &task, float sums[4][4], float *a, float 
     const int y = (int)threadIdx.x / 8, x = (int)threadIdx.x % 8;
     for (int64_t at = 0; at < depth; at += FLOATS_DEPTH) {
         const int there = (int)smaller(depth - at, FLOATS_DEPTH), padded = (int)PARTS(there, 4) * 4;
-        for (int i = (int)threadIdx.x; i < FLASH_ROWS * padded; i += FLASH_THREADS) {
-            const int r = i / padded, c = i % padded;
-            a[r * FLOATS_ROW + c] =
-                row0 + r < task.rows && c < there ? task.template row_at<SECOND>(row0 + r, at + c) : 0.0f;
-        }
-        for (int i = (int)threadIdx.x; i < FLOATS_OTHERS * padded; i += FLASH_THREADS) {
-            const int r = i / padded, c = i % padded;
-            b[r * FLOATS_ROW + c] =
-                start + r < last && c < there ? task.template other_at<SECOND>(start + r, at + c) : 0.0f;
-        }
+        load_floats<FLASH_ROWS, FLOATS_DEPTH, FLOATS_ROW>(
+            a, row0, task.rows, there,
+            [&](int64_t row) {
+                const float *const floats = task.template row_floats<SECOND>(row);
+                return floats ? floats + at : floats;
+            },
+            [&](int64_t row, int column) { return task.template row_at<SECOND>(row, at + column); });
+        load_floats<FLOATS_OTHERS, FLOATS_DEPTH, FLOATS_ROW>(
+            b, start, last, there,
+            [&](int64_t other) {
+                const float *const floats = task.template other_floats<SECOND>(other);
+                return floats ? floats + at : floats;
+            },
+            [&](int64_t other, int column) { return task.template other_at<SECOND>(other, at + column); });
         __syncthreads();
         if (row0 + WARP * 16 < task.rows)
             for (int k = 0; k < padded; k += 4)
@@ -124,7 +155,7 @@ template <class Task> DEVICE void flash_floats(Task &task, int64_t row0, int64_t
                   "the shared memory");
     const int y = (int)threadIdx.x / 8, x = (int)threadIdx.x % 8;
     const int64_t last_row = smaller(row0 + FLASH_ROWS, task.rows) - 1;
-    const int columns = (int)smaller(task.columns - column0, FLASH_COLUMNS), padded = (int)PARTS(columns, 4) * 4;
+    const int columns = (int)smaller(task.columns - column0, FLASH_COLUMNS);
     const bool idle = row0 + WARP * 16 >= task.rows;
     float out[4][4][4] = {{{0}}}; /* row, j, column */
     softmax_state states[4] = {{-INFINITE, 0}, {-INFINITE, 0}, {-INFINITE, 0}, {-INFINITE, 0}};
@@ -136,11 +167,13 @@ template <class Task> DEVICE void flash_floats(Task &task, int64_t row0, int64_t
             const int64_t last_other = smaller(start + FLOATS_OTHERS, last) - 1;
             const bool whole = task.whole(row0, last_row, start, last_other);
             float scores[4][4] = {{0}}, second[4][4] = {{0}};
-            for (int i = (int)threadIdx.x; i < FLOATS_OTHERS * padded; i += FLASH_THREADS) {
-                const int r = i / padded, c = i % padded;
-                values[r * VALUES_ROW + c] =
-                    start + r < last && c < columns ? task.value_at(start + r, column0 + c) : 0.0f;
-            }
+            load_floats<FLOATS_OTHERS, FLASH_COLUMNS, VALUES_ROW>(
+                values, start, last, columns,
+                [&](int64_t other) {
+                    const float *const floats = task.value_floats(other);
+                    return floats ? floats + column0 : floats;
+                },
+                [&](int64_t other, int column) { return task.value_at(other, column0 + column); });
             multiply_floats<false>(task, scores, a, b, row0, start, last, task.depth);
             if constexpr (Task::SECOND)
                 multiply_floats<true>(task, second, a, b, row0, start, last, task.second_depth);

@@ -10,7 +10,9 @@
  *     TYPE                                   of the keys and values
  *     rows, depth, columns                   how many; numbers of a key, and of a value
  *     keys, values                           halves_matrix
+ *     PAGED, place(key)                      PAGED: a key and its value lie where `place` says, not `stride` apart
  *     first_key(row), last_key(row)          the row sees the keys first_key .. last_key - 1
+ *     begin(row)                             the key to begin with where this is the first row: first_key(row) or before
  *     scale, plain                           plain: a score is product * scale, and scale > 0; else score(row, key, product)
  *     hides                                  whether score may hide a key (-INFINITE) that first_key and last_key do not
  *     load<DIMS, COUNT, SWIZZLED>(to, row)   COUNT rows as 16-bit numbers in shared memory (place_of_number)
@@ -52,33 +54,81 @@ template <int DIMS, int COUNT, bool SWIZZLED> DEVICE int place_of_number(int row
     return SWIZZLED ? swizzled(row, column, COUNT) : row * PADDED_ROW(DIMS) + column;
 }
 
+/* Rows that follow one another, `stride` apart. */
+struct rows_in_order {
+    static constexpr bool IN_BLOCKS = false;
+    rows_in_order() = default;
+    template <class Task> DEVICE_MEMBER explicit rows_in_order(const Task &) {}
+    DEVICE_MEMBER void find(int, int) {}
+};
+
+/* Rows that lie anywhere among those of a matrix: Task::place(row) is the number of one there. It takes a while, and a warp
+ * loads COUNT / 4 rows of a tile; so each lane finds the place of one of these, before they are needed, and asks the others. */
+template <class Task, int DIMS, int COUNT> struct rows_in_blocks {
+    static constexpr bool IN_BLOCKS = true;
+    static constexpr int PIECES = DIMS / 8, TOGETHER = 32 / PIECES; /* rows that a warp loads at a time */
+    const Task *task;
+    uint32_t found;
+
+    DEVICE_MEMBER explicit rows_in_blocks(const Task &of) : task(&of), found(0) {}
+    /* For the tile of the rows from `first` on, those before `last`. */
+    DEVICE_MEMBER void find(int first, int last)
+    {
+        const int own = LANE % (COUNT / 4), row = (own / TOGETHER * 4 + WARP) * TOGETHER + own % TOGETHER;
+        if (first < last)
+            found = (uint32_t)task->place(MIN(first + row, last - 1));
+    }
+    /* Of this lane's row of those that are loaded at the i-th time; for whole warps. */
+    DEVICE_MEMBER uint32_t at_step(int i) const { return __shfl_sync(EVERY_LANE, found, i * TOGETHER + LANE / PIECES); }
+};
+
+template <class Task, int DIMS, int COUNT, bool PAGED> struct places_of {
+    using type = rows_in_order;
+};
+template <class Task, int DIMS, int COUNT> struct places_of<Task, DIMS, COUNT, true> {
+    using type = rows_in_blocks<Task, DIMS, COUNT>;
+};
+
 /* COUNT rows from `first` on, those before `last`, with `columns` numbers, padded with zeros to DIMS. */
-template <int DIMS, int COUNT, bool SWIZZLED = false>
-DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last, int columns, bool aligned)
+template <int DIMS, int COUNT, bool SWIZZLED = false, class Places = rows_in_order>
+DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last, int columns, bool aligned,
+                      const Places &places = Places())
 {
     const int there = MIN(last - first, COUNT);
     if (aligned) {
         constexpr int PIECES = DIMS / 8, STEP = FLASH_THREADS / PIECES;
         const int row = (int)threadIdx.x / PIECES, column = (int)threadIdx.x % PIECES * 8;
         const int inside = column < columns ? there : 0;
-        const uint16_t *from = of.p + (first + row) * of.stride + column;
+        const uint16_t *from = of.p + column;
+        if constexpr (!Places::IN_BLOCKS)
+            from += (first + row) * of.stride;
         /* All rows of a thread are swizzled alike, but for steps of 4 rows. */
         uint16_t *own = to + place_of_number<DIMS, COUNT, SWIZZLED>(row, column);
 #pragma unroll
         for (int i = 0; i < COUNT / STEP; i++) {
             if (SWIZZLED && STEP % 8)
                 own = to + place_of_number<DIMS, COUNT, SWIZZLED>(row + i * STEP, column);
-            start_copy(own, from, row + i * STEP < inside);
+            if constexpr (Places::IN_BLOCKS)
+                start_copy(own, from + (uint64_t)places.at_step(i) * (uint32_t)of.stride, row + i * STEP < inside);
+            else {
+                start_copy(own, from, row + i * STEP < inside);
+                from += STEP * of.stride;
+            }
             own += STEP * (SWIZZLED ? SWIZZLED_COLUMNS : PADDED_ROW(DIMS));
-            from += STEP * of.stride;
         }
         return;
     }
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < COUNT * DIMS; i += FLASH_THREADS) {
         const int row = i / DIMS, column = i % DIMS;
-        to[place_of_number<DIMS, COUNT, SWIZZLED>(row, column)] =
-            row < there && column < columns ? of.p[(first + row) * of.stride + column] : (uint16_t)0;
+        uint16_t number = 0;
+        if (row < there && column < columns) {
+            if constexpr (Places::IN_BLOCKS)
+                number = of.p[places.task->place(first + row) * of.stride + column];
+            else
+                number = of.p[(first + row) * of.stride + column];
+        }
+        to[place_of_number<DIMS, COUNT, SWIZZLED>(row, column)] = number;
     }
 }
 
@@ -218,7 +268,8 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
     uint16_t *const rows = shared, *const keys = rows + ROWS * (GROUPS ? DIMS : WIDTH);
     uint16_t *const values = keys + KEYS_EACH * (GROUPS ? DIMS : WIDTH);
     const bool keys_aligned = task.keys.aligned(task.depth), values_aligned = task.values.aligned(task.columns);
-    const int end = MIN(row0 + ROWS, task.rows), first = task.first_key(row0), last = task.last_key(end - 1);
+    const int end = MIN(row0 + ROWS, task.rows), last = task.last_key(end - 1);
+    const int first = task.begin(row0);
     const int all_first = task.first_key(end - 1), all_last = task.last_key(row0); /* what all rows see */
     const bool idle = !GROUPS && row0 + WARP * 16 >= task.rows;
     const float factor = PLAIN ? task.scale * LOG2_E : 1.0f; /* of a score, for a power of 2 */
@@ -255,8 +306,8 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
         }
         if (__any_sync(EVERY_LANE, rises))
 #pragma unroll
-            for (int h = 0; h < 2; h++) {
-                const float next = fmaxf(base[m][h], most[h]);
+            for (int h = 0; h < 2; h++) { /* of a row that rises itself: its result depends on no other row */
+                const float next = most[h] > base[m][h] + MOST_RISE ? most[h] : base[m][h];
                 const float correction = base[m][h] == -INFINITE ? 0.0f : power_of_2(base[m][h] - next);
                 base[m][h] = next;
                 total[m][h] *= correction;
@@ -289,10 +340,12 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
         for (int i = 0; i < DIMS / 2; i++)
             out[m][i / 4][i % 4] = 0;
     }
+    typename places_of<Task, DIMS, KEYS_EACH, Task::PAGED>::type places(task);
+    places.find(first, last);
     __syncthreads(); /* the block's tile before is done */
     if (first < last) {
         task.template load<DIMS, ROWS, GROUPS>(rows, row0);
-        load_rows<DIMS, KEYS_EACH, GROUPS>(keys, task.keys, first, last, task.depth, keys_aligned);
+        load_rows<DIMS, KEYS_EACH, GROUPS>(keys, task.keys, first, last, task.depth, keys_aligned, places);
         end_copies();
     }
     for (int start = first; start < last; start += KEYS_EACH) {
@@ -304,7 +357,8 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
             show_to_products();
             __syncthreads();
             if (start + KEYS_EACH < last)
-                load_rows<DIMS, KEYS_EACH, GROUPS>(keys, task.keys, start + KEYS_EACH, last, task.depth, keys_aligned);
+                load_rows<DIMS, KEYS_EACH, GROUPS>(keys, task.keys, start + KEYS_EACH, last, task.depth, keys_aligned,
+                                                   places);
             end_copies();
             if (!careful)
                 return;
@@ -316,8 +370,9 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
         wait_for_copies<0>();
         show_to_products();
         __syncthreads();
-        load_rows<DIMS, KEYS_EACH, GROUPS>(values, task.values, start, last, task.columns, values_aligned);
+        load_rows<DIMS, KEYS_EACH, GROUPS>(values, task.values, start, last, task.columns, values_aligned, places);
         end_copies();
+        places.find(start + KEYS_EACH, last); /* while products of this tile are computed */
         if (careful && (int)threadIdx.x < KEYS_EACH)
             odd[threadIdx.x] = 0;
         if constexpr (GROUPS) { /* products of one tile run while weights of the other are made */

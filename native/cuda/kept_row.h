@@ -2,7 +2,7 @@
  * block. */
 #ifndef PYAPP_KEPT_ROW_H
 #define PYAPP_KEPT_ROW_H
-#include "gpu.h"
+#include "vectors.h"
 
 enum { KEPT = 4 /* fours of a thread */, ROW_THREADS = 512, ROW_WARPS = ROW_THREADS / 32 };
 #define WARP_COLUMNS 512
@@ -47,6 +47,20 @@ template <bool OF_WARP, int FOURS = KEPT> struct kept_row {
             if (place(i) < columns)
                 four = *(const float4 *)(p + place(i));
             x[4 * i] = four.x, x[4 * i + 1] = four.y, x[4 * i + 2] = four.z, x[4 * i + 3] = four.w;
+        }
+    }
+    /* The same of 16-bit numbers. */
+    DEVICE_MEMBER void load_halves(const uint16_t *p, int64_t columns, int type)
+    {
+#pragma unroll
+        for (int i = 0; i < FOURS; i++) {
+            uint2 four = {0, 0};
+            if (place(i) < columns)
+                four = *(const uint2 *)(p + place(i));
+            float values[8];
+            floats_of<2>(values, uint4{four.x, four.y, 0, 0}, type);
+            for (int k = 0; k < 4; k++)
+                x[4 * i + k] = values[k];
         }
     }
     DEVICE_MEMBER void store(float *p, int64_t columns) const

@@ -13,7 +13,9 @@ DEVICE float inverse_rms(const float *x, int64_t columns, float epsilon)
 template <bool OF_WARP> DEVICE void rms_norm_row(const launch &record, int64_t row)
 {
     const int64_t *d = record.dims, columns = d[rms_norm_f32_columns];
-    const float *weight = (const float *)record.pointers[rms_norm_f32_weight];
+    const void *weight = record.pointers[rms_norm_f32_weight];
+    const bool halves = type_in(d[rms_norm_f32_weight_type], TYPES_HALF);
+    const int type = halves ? (int)d[rms_norm_f32_weight_type] : TYPE_float32;
     const float epsilon = record.floats[rms_norm_f32_epsilon];
     const float *x = (const float *)record.pointers[rms_norm_f32_x] + row * d[rms_norm_f32_x_stride];
     float *y = (float *)record.pointers[rms_norm_f32_y] + row * d[rms_norm_f32_y_stride], sum = 0;
@@ -21,7 +23,10 @@ template <bool OF_WARP> DEVICE void rms_norm_row(const launch &record, int64_t r
                  columns)) {
         kept_row<OF_WARP> own, factors;
         own.load(x, columns);
-        factors.load(weight, columns);
+        if (halves)
+            factors.load_halves((const uint16_t *)weight, columns, type);
+        else
+            factors.load((const float *)weight, columns);
         for (float value : own.x)
             sum += value * value;
         const float inverse = 1.0f / sqrtf(row_sum<OF_WARP>(sum) / (float)columns + epsilon);
@@ -33,7 +38,7 @@ template <bool OF_WARP> DEVICE void rms_norm_row(const launch &record, int64_t r
     }
     FOR_ROW(i, columns) sum += x[i] * x[i];
     const float inverse = 1.0f / sqrtf(row_sum<OF_WARP>(sum) / (float)columns + epsilon);
-    FOR_ROW(i, columns) y[i] = x[i] * inverse * weight[i];
+    FOR_ROW(i, columns) y[i] = x[i] * inverse * load_float(weight, i, type);
 }
 
 KERNEL(rms_norm_f32, ROW_BLOCKS, 512, 0)

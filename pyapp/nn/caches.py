@@ -211,7 +211,7 @@ class FixedCache(_LayerCache):
 
     dtype "float16" halves the memory of "float32"; "q8_0" takes little more than a quarter, and `keys` and `values` are
     uint8 (KV, capacity, row_bytes(D)) (engine/ops/kv_cache.py). What is written is rounded, queries and results are
-    float32.
+    float32. "bfloat16" is for CUDA; on other devices attention to it runs op by op, and a Graph cannot record it.
 
     `write`, `attend` and `rotary_attention` take the position from a tensor and do not change `length`, so a Graph can
     replay them; an earlier position takes the text back. `append` advances `length` and returns views of the memory,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,19 @@ import pytest
 import pyapp
 from pyapp import Tensor, nn, optim
 from pyapp.engine import capture
+from pyapp.models import load_model
 from pyapp.models.llama2c import Config, Llama2c
 from pyapp.models.whisper import Whisper
 from pyapp.nn import functional as F
 from pyapp.nn import quantize
+from pyapp.serve.scheduler import Scheduler
 from pyapp.text.generate import Session
 from pyapp.text.options import SamplingOptions
 from pyapp.text.sampling import Sampler
 from tests.models.test_whisper import make
 from tests.models.whisper_model import CONFIGS, inputs
+from tests.serve.test_scheduler import PROMPTS, Client, run
+from tests.text.chat_model import write_chat_model
 
 from . import emulated
 
@@ -47,6 +52,65 @@ def story(model: Llama2c) -> tuple[list[np.ndarray], list[int]]:
         tokens.append(token)
         logits = session.step(token)
     return found, tokens
+
+
+@pytest.mark.parametrize("kind, cache_type", [("float32", "f32"), ("bfloat16", "f16"), ("float16", "q8_0")])
+def test_served_texts_are_the_same_alone_and_in_company(kind: str, cache_type: str, tmp_path: Path) -> None:
+    """Prompts are read from a cache in blocks, a piece at a time, and by tensor cores where it has 16 bits."""
+    write_chat_model(tmp_path / "model", dim=32)
+    loaded = load_model(tmp_path / "model")
+    loaded.model.to(kind)
+    loaded.model.to(DEVICE)
+    settings: dict[str, Any] = {"context": 400, "cache_type": cache_type}
+    alone = []
+    for prompt in PROMPTS[:5]:
+        client = Client(loaded, prompt, max_new_tokens=5)
+        run(Scheduler(loaded.model, loaded.tokenizer, rows=1, **settings), client)
+        alone.append(client.scored)
+    clients = [Client(loaded, prompt, max_new_tokens=5) for prompt in PROMPTS[:5]]
+    run(Scheduler(loaded.model, loaded.tokenizer, rows=5, **settings), *clients)
+    assert [client.scored for client in clients] == alone
+    emulated.check()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_norms_of_16_bits_take_one_launch(dtype: str) -> None:
+    norm, x = nn.RMSNorm(64), pyapp.from_numpy(np.random.default_rng(1).standard_normal((3, 64), np.float32))
+    norm.weight.data.copy_(pyapp.arange(64) / 7 - 3)
+    with pyapp.no_grad():
+        expected = norm.to(dtype)(x).numpy()
+        norm.to(DEVICE)
+        there = x.to(DEVICE)
+        backend: Any = there.device.backend
+        count = 0 if emulated.REAL else len(backend.card.launched)
+        y = norm(there)
+        assert emulated.REAL or backend.card.launched[count:] == ["rms_norm_f32"]
+    assert y.dtype is pyapp.float32
+    np.testing.assert_allclose(y.cpu().numpy(), expected, rtol=1e-5, atol=1e-6)
+    emulated.check()
+
+
+@pytest.mark.parametrize("tokens, launches", [(1, 3), (20, 2)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_attention_over_blocks_has_few_launches(dtype: str, tokens: int, launches: int) -> None:
+    """Two texts in blocks: the numbers of the CPU, where a cache in bfloat16 is read op by op."""
+    rng = np.random.default_rng(1)
+    qkv = rng.standard_normal((2, tokens, (4 + 2 * 2) * 16), np.float32)
+    table, angles = np.array([[3, 1], [0, 2]], np.int32), rng.standard_normal((64, 8, 2), np.float32)
+    found = []
+    for device in ("cpu", DEVICE):
+        cache = [pyapp.zeros(4, 2, 32, 16, dtype=dtype, device=device) for _ in range(2)]
+        arguments = [pyapp.from_numpy(x).to(device) for x in (angles, np.array([5, 11], np.int32))]
+        own, blocks = pyapp.from_numpy(qkv.copy()).to(device), pyapp.from_numpy(table).to(device)
+        backend: Any = own.device.backend
+        before = [] if device == "cpu" or emulated.REAL else list(backend.card.launched)
+        y = pyapp.ops.cached_self_attention(own, *arguments, *cache, block_table=blocks)
+        if device != "cpu" and not emulated.REAL:
+            assert len(backend.card.launched) - len(before) == launches
+        found.append([x.cpu().float().numpy() for x in (y, *cache)])
+    for ours, expected in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, expected, atol=0.02 if dtype == "bfloat16" else 1e-5)
+    emulated.check()
 
 
 @pytest.mark.parametrize("kind", [None, "q8_0", "q4_0", "q5_1", "float16", "bfloat16"])

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyapp.engine.device import Backend, HiddenAddress, as_device, register
 from pyapp.engine.launch import KERNELS
-from pyapp.engine.native import IN_BROWSER, POINTER_BYTES, RECORD_BYTES, library
+from pyapp.engine.native import HOST_KERNELS, IN_BROWSER, POINTER_BYTES, RECORD_BYTES, library
 
 DISTANCE = 1 << 31 if IN_BROWSER else 1 << 50
 ALIGNMENT, SLACK = 64, 1024  # bytes; kernels may read a little past the end where kernels.h says so
@@ -27,7 +27,7 @@ class Mirror(Backend):
     host_visible = False
 
     def __init__(self) -> None:
-        self.kernels = set(KERNELS)
+        self.kernels = set(HOST_KERNELS)
         self.blocks: dict[int, tuple[int, Any]] = {}  # real address: (bytes, the memory)
         self.sorted: list[int] = []
         self.ran: list[str] = []  # the kernels that were run

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from tests.native.checks import assert_guarded, normal, run_checked, strided
-from tests.native.kernels import OK, SIZES, Kernels, unaligned
+from tests.native.emulated import EmulatedKernels
+from tests.native.kernels import BAD_ARGUMENT, OK, SIZES, TYPES, Kernels, aligned, store_as, unaligned, values_of
 
 SHAPES = [(0, 5), (1, 1), (1, 3), (3, 4), (4, 31), (7, 33), (33, 288), (2, 4097)]
 EPSILON = 1e-5
@@ -47,6 +50,24 @@ def test_rms_norm_of_aligned_rows(kernels: Kernels, rows: int, columns: int) -> 
     strides = {"rows": rows, "columns": columns, "y_stride": columns, "x_stride": columns, "epsilon": EPSILON}
     run_checked(kernels, "rms_norm_f32", "y", y=y, x=x, weight=weight, **strides)
     np.testing.assert_allclose(y, rms_norm(x, weight), rtol=2e-6, atol=1e-30)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("rows, columns, place", [(3, 64, aligned), (2, 2048, aligned), (3, 33, unaligned)])
+def test_rms_norm_by_a_weight_of_16_bits(
+    kernels: Kernels, name: str, rows: int, columns: int, place: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    """CUDA alone has it: the bits of the same weight in float32."""
+    x, halves = place(normal(rows, columns, scale=3)), place(store_as(name, normal(columns, seed=4)))
+    sizes = {"rows": rows, "columns": columns, "y_stride": columns, "x_stride": columns, "epsilon": EPSILON}
+    y, expected = (place(np.zeros((rows, columns), np.float32)) for _ in range(2))
+    if not isinstance(kernels, EmulatedKernels):
+        assert kernels.run("rms_norm_f32", y=y, x=x, weight=halves, weight_type=TYPES[name], **sizes) == BAD_ARGUMENT
+        return
+    run_checked(kernels, "rms_norm_f32", "y", y=y, x=x, weight=halves, weight_type=TYPES[name], **sizes)
+    weight = place(values_of(name, halves).astype(np.float32))
+    run_checked(kernels, "rms_norm_f32", "y", y=expected, x=x, weight=weight, **sizes)
+    assert y.tobytes() == expected.tobytes()
 
 
 def test_rms_norm_in_place_and_special_rows(kernels: Kernels) -> None:

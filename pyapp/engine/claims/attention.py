@@ -22,6 +22,7 @@ _F32 = _dtype.float32
 _I32 = _dtype.int32
 
 _ROPE, _CACHE_WRITE, _ATTENTION = K["rope_f32"], K["cache_write"], K["cached_attention"]
+_ROTATE_AND_WRITE = K["rotate_and_write"]
 _CACHE_TYPES = (_F32, _dtype.float16, _dtype.uint8)
 
 
@@ -35,7 +36,8 @@ def _heads(x: Tensor) -> Tensor:
 
 def _are_caches(keys: Tensor, values: Tensor) -> bool:
     """Whether kernels take these two, which have one shape and dtype."""
-    return keys.dtype in _CACHE_TYPES and keys.is_contiguous() and values.is_contiguous()
+    known = keys.dtype in _CACHE_TYPES or (keys.dtype is _dtype.bfloat16 and keys.device.backend.bfloat16_caches)
+    return known and keys.is_contiguous() and values.is_contiguous()
 
 
 def _starts(position: Tensor) -> Tensor:
@@ -160,7 +162,7 @@ def _cached_self_attention(
     qkv: Tensor, table: Tensor | None, position: Tensor, keys: Tensor, values: Tensor, size: int, interleaved: bool,
     scale: float, window: int | None, softcap: float | None, slopes: Tensor | None, block_table: Tensor | None,
 ) -> Any:  # fmt: skip
-    """Four records in one call: rotate q and k in place, write k and v into the cache, attend."""
+    """Several records in one call: rotate q and k, write k and v into the cache, attend."""
     if not (qkv.dtype is _F32 and _are_caches(keys, values) and position.dtype is _I32):
         return NotImplemented
     if table is not None and not is_plain(table):
@@ -171,30 +173,36 @@ def _cached_self_attention(
     (texts, kv_heads, capacity), paging = _cache_sizes(keys, block_table)
     blocks = _table(block_table)
     tokens, heads, code = rows // max(texts, 1), width // size - 2 * kv_heads, CODES[keys.dtype]
-    new_keys = Part(qkv, heads * size * 4)
-    new_values = Part(new_keys, kv_heads * size * 4)
     y = empty_contiguous((*lead, heads * size), _F32, qkv.device)
-    records: list[tuple[Any, ...]] = [
-        (
-            _CACHE_WRITE, keys, new_keys, position, blocks, texts, tokens, kv_heads, size, capacity, stride, code,
-            *paging,
-        ),
-        (
-            _CACHE_WRITE, values, new_values, position, blocks, texts, tokens, kv_heads, size, capacity, stride, code,
-            *paging,
-        ),
-        (
-            _ATTENTION, y, qkv, keys, values, position, slopes, blocks, texts, tokens, heads, kv_heads, size, capacity,
-            heads * size, stride, 1, window or 0, code, *paging, scale, softcap or 0.0,
-        ),
-    ]  # fmt: skip
-    if table is not None:
-        rotation = (
-            _ROPE, qkv, qkv, table, position, texts, tokens, heads + kv_heads, size, 2 * table.shape[1], stride,
-            stride, table.shape[0], int(interleaved),
-        )  # fmt: skip
-        records.insert(0, rotation)
-    launch_all(rows * heads * size >> 2, *records)
+    angles, rotated = (0, 0) if table is None else (table.shape[0], 2 * table.shape[1])
+    if _ROTATE_AND_WRITE.name in qkv.device.backend.kernels:
+        written: list[tuple[Any, ...]] = [
+            (
+                _ROTATE_AND_WRITE, qkv, table, position, keys, values, blocks, texts, tokens, heads, kv_heads, size,
+                capacity, stride, rotated, angles, int(interleaved), code, *paging,
+            )
+        ]  # fmt: skip
+    else:
+        new_keys = Part(qkv, heads * size * 4)
+        new_values = Part(new_keys, kv_heads * size * 4)
+        written = [
+            (
+                _CACHE_WRITE, cache, new, position, blocks, texts, tokens, kv_heads, size, capacity, stride, code,
+                *paging,
+            )
+            for cache, new in ((keys, new_keys), (values, new_values))
+        ]  # fmt: skip
+        if table is not None:
+            rotation = (
+                _ROPE, qkv, qkv, table, position, texts, tokens, heads + kv_heads, size, rotated, stride, stride,
+                angles, int(interleaved),
+            )  # fmt: skip
+            written.insert(0, rotation)
+    attention = (
+        _ATTENTION, y, qkv, keys, values, position, slopes, blocks, texts, tokens, heads, kv_heads, size, capacity,
+        heads * size, stride, 1, window or 0, code, *paging, scale, softcap or 0.0,
+    )  # fmt: skip
+    launch_all(rows * heads * size >> 2, *written, attention)
     qkv.storage.version += 1
     keys.storage.version += 1
     values.storage.version += 1

@@ -37,12 +37,15 @@ def _widened(x: Tensor, weight: Tensor | None) -> Tensor | None:
 
 @claims("_rms_norm")
 def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Any:
-    weight = _widened(x, weight)  # type: ignore[assignment]
-    if x.dtype is not _F32 or not is_plain(weight):
+    as_it_is = x.device.backend.norms_by_halves and weight.dtype in _WIDEN and weight.is_contiguous()
+    if not as_it_is:
+        weight = _widened(x, weight)  # type: ignore[assignment]
+    if x.dtype is not _F32 or not (as_it_is or is_plain(weight)):
         return _normalize(x, weight, None, epsilon)
     x, rows, columns, stride = rows_of(x)
     y = empty_contiguous(x.shape, _F32, x.device)
-    _RMS_NORM.launch(rows * columns >> 10, y, x, weight, rows, columns, columns, stride, epsilon)
+    kind = CODES[weight.dtype]
+    _RMS_NORM.launch(rows * columns >> 10, y, x, weight, rows, columns, columns, stride, kind, epsilon)
     return y
 
 

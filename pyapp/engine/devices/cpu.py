@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ..device import Backend
-from ..native import SIGNATURES, library
+from ..native import HOST_KERNELS, library
 
 
 class Cpu(Backend):
     """The native library, on as many threads as `set_num_threads` says."""
 
     host_visible = True
-    kernels = SIGNATURES.keys()
+    kernels = HOST_KERNELS
 
     def allocate(self, nbytes: int) -> int | None:
         return library.pyapp_allocate(nbytes) or None

@@ -106,6 +106,8 @@ class Cuda(Backend):
     own_workspaces = True
     tensor_cores = True
     counts_use = True
+    bfloat16_caches = True
+    norms_by_halves = True
 
     def __init__(self, card: Card, index: int | None = None) -> None:
         self.card = card

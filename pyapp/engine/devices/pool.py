@@ -13,7 +13,7 @@ from typing import Any
 
 from ...errors import KernelError
 from ..device import Backend, Device, HiddenAddress
-from ..native import RECORD_BYTES, SIGNATURE, SIGNATURES
+from ..native import HOST_KERNELS, RECORD_BYTES, SIGNATURE
 from ..storage import Storage
 
 ALIGNMENT = 64  # bytes
@@ -90,7 +90,7 @@ class Threads(Backend):
     """
 
     host_visible = False
-    kernels = SIGNATURES.keys()
+    kernels = HOST_KERNELS
 
     def __init__(self, pool: Any) -> None:
         if pool.signature != SIGNATURE:
