@@ -438,7 +438,6 @@ def test_no_network(monkeypatch: pytest.MonkeyPatch, remote: Any) -> None:
             action()
         for word in ("cannot be reached", f"127.0.0.1:{port}", "HTTPS_PROXY", "HF_ENDPOINT", "give its path"):
             assert word in str(caught.value)
-            assert word in str(caught.value)
         assert "Errno" not in str(caught.value)
 
 

@@ -70,8 +70,8 @@ def read_text(file: str) -> str:
         return data.decode("utf-8-sig")
     except OSError as error:
         raise click.BadParameter(
-            f"{named(file)}: {(error.strerror or str(error)).lower()}. Give a file of texts, or - to read them from stdin; "
-            "--model is the model.",
+            f"{named(file)}: {(error.strerror or str(error)).lower()}. Give a file of texts, or - to read them from "
+            "stdin; --model is the model.",
             param_hint="FILE",
         ) from None
     except UnicodeDecodeError as error:
