@@ -309,6 +309,9 @@ def vmap(
 
         pairs = _sizes(args, in_dims if isinstance(in_dims, int) else tuple(in_dims))
         pairs += [(leaf, 0 if isinstance(leaf, Tensor) else None) for leaf in _leaves(kwargs)] if kwargs else []
+        for leaf, dim in pairs:
+            if dim is not None and not -leaf.ndim <= dim < leaf.ndim:
+                raise ValueError(f"vmap: in_dims {dim} of {describe(leaf)}, which has {leaf.ndim} dims")
         counts = {leaf.shape[dim] for leaf, dim in pairs if dim is not None}
         if len(counts) != 1:
             raise ValueError(f"vmap: the arguments have {sorted(counts) or 'no'} examples, not one number")

@@ -458,6 +458,60 @@ def test_closed_streams(command: str, code: int) -> None:
         assert b"stdin is closed" in done.stderr or b"pipe it in" in done.stderr
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [("models",), ("models", "--json"), ("generate", "-n", "2"), ("--help",)])
+@pytest.mark.parametrize("unbuffered", [False, True])
+def test_a_full_disk_behind_stdout(arguments: tuple[str, ...], unbuffered: bool) -> None:
+    changes = {"PYTHONUNBUFFERED": "1" if unbuffered else ""}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "pyapp", *arguments], stdout=full, stderr=subprocess.PIPE, timeout=60,
+            env=environment(**changes), text=True,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "error: standard output: no space left on device",
+        "  Free some space, or send the output to another place",
+    ]
+
+
+def test_a_file_that_may_not_grow_is_named(model: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.gguf"
+    done = shell(f"ulimit -f 1; pyapp quantize {model} {target} -t q8_0")
+    assert done.returncode == 1 and f"error: {target}: file too large".encode() in done.stderr
+    assert not target.exists() and os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("inspect", ""), ("quantize", "", "out.gguf", "-t", "q8_0"), ("transcribe", ""), ("read", ""),
+        ("classify-image", "", "-m", "none"), ("generate", "MODEL", "--tokenizer", ""), ("embed", "", "-m", "none"),
+    ],
+)  # fmt: skip
+def test_an_empty_name_is_not_the_present_folder(here: Here, model: Path, arguments: tuple[str, ...]) -> None:
+    code, _, error = here(*(str(model) if argument == "MODEL" else argument for argument in arguments))
+    assert code in (1, 2) and '"": no such file or directory' in error
+
+
+def test_pictures_are_looked_for_before_the_model(here: Here, tmp_path: Path) -> None:
+    for command in ("detect", "caption", "read", "segment", "classify-image", "embed-image"):
+        code, _, error = here(command, str(tmp_path / "none.png"), "-m", str(tmp_path / "no model"))
+        assert code == 1 and f"{tmp_path / 'none.png'}: no such file or directory" in error
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [("cat.jpg", "name it cat.png"), ("none/cat.png", "there is no folder 'none'"), (".", "is a directory")],
+)
+def test_where_imagined_pictures_go_is_checked_first(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, error = here("imagine", "a cat", "-m", str(tmp_path / "no model"), "-o", output)
+    assert code == 2 and told in error
+
+
 def test_a_file_is_not_written_to_as_stdout(model: Path, tmp_path: Path) -> None:
     """Where stdout is closed, the next file that is opened would have its number."""
     target = tmp_path / "out.gguf"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from ..engine import autograd as _autograd
 from ..engine.anomalies import set_anomalies
-from ..engine.autograd import backward, enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled
+from ..engine.autograd import backward, enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from ..engine.autograd_function import Function, once_differentiable
 from ..engine.gradcheck import gradcheck, gradgradcheck
 from ..engine.recompute import checkpoint, checkpoint_sequential
@@ -15,6 +16,35 @@ __all__ = [
     "Function", "backward", "checkpoint", "checkpoint_sequential", "enable_grad", "grad", "gradcheck", "gradgradcheck",
     "is_grad_enabled", "no_grad", "once_differentiable", "set_grad_enabled",
 ]  # fmt: skip
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    *,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """Gradients of `outputs` with respect to `inputs`, as torch.autograd.grad. It does not change the `grad` of leaves;
+    intermediate tensors that retain their `grad` get it.
+
+    An unused input raises an error; it gives None with `allow_unused`, zeros with `materialize_grads`. With
+    `is_grads_batched` each of `grad_outputs` has a first dim more, of as many rows as the gradients have then.
+    """
+    if not is_grads_batched:
+        return _autograd.grad(
+            outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads=materialize_grads
+        )
+    from .functional import grads_of_rows
+
+    return grads_of_rows(
+        outputs, inputs, grad_outputs, create_graph if retain_graph is None else retain_graph,
+        create_graph=create_graph, allow_unused=allow_unused, materialize_grads=materialize_grads,
+    )  # fmt: skip
 
 
 class set_detect_anomaly:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import func as _func
 from ..engine.autograd import enable_grad, grad
-from ..engine.ops import zeros_like
+from ..engine.ops import stack, zeros_like
 from ..engine.tensor import Tensor
 from ..engine.user_errors import describe
 
@@ -130,3 +130,19 @@ def vhp(
 hvp = vhp  # the matrix is symmetric
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+
+def grads_of_rows(
+    outputs: Any, inputs: Any, grad_outputs: Any, kept: bool, **settings: Any
+) -> tuple[Tensor | None, ...]:
+    """`grad` for each row of `grad_outputs`, stacked. `kept`: whether the graph stays after the last one."""
+    weights = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or ())
+    counts = {weight.shape[0] if isinstance(weight, Tensor) and weight.ndim else 0 for weight in weights}
+    if len(counts) != 1 or not max(counts):
+        raise ValueError(f"grad: the grad_outputs have {sorted(counts) or 'no'} rows, expected one number of them")
+    count = counts.pop()
+    rows = [
+        grad(outputs, inputs, [weight.select(0, i) for weight in weights], kept or i + 1 < count, **settings)
+        for i in range(count)
+    ]
+    return tuple(None if parts[0] is None else stack(list(parts)) for parts in zip(*rows, strict=True))

@@ -34,6 +34,7 @@ from pyapp.cli.running import (
     json_option,
     model_or_server,
     open_closed_streams,
+    output_error,
     server_option,
     show_text_only,
     silence,
@@ -103,7 +104,7 @@ def _run(arguments: Sequence[str], color: bool | None) -> int:
         from pyapp.tasks import error_event
 
         logging.getLogger("pyapp").debug("failed", exc_info=True)
-        View().show(error_event(error))
+        View().show(error_event(output_error(error, output)))
         return 1
 
 

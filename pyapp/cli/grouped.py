@@ -216,5 +216,10 @@ def read_schema(text: str) -> Any:
                 raise click.BadParameter(f"{text} has more than {FILE_LIMIT:,} bytes.", param_hint="--json-schema")
             text = path.read_text(encoding="utf-8-sig")
         return json.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise click.BadParameter(
+            f"{text:.200}: {why}. Give a JSON schema, or its file.", param_hint="--json-schema"
+        ) from None
+    except (ValueError, RecursionError) as error:
         raise click.BadParameter(f"no JSON schema: {error!s:.200}", param_hint="--json-schema") from None

@@ -279,7 +279,7 @@ def caption(
 @click.option(
     "-o",
     "--output",
-    type=click.Path(),
+    type=click.Path(dir_okay=False),
     default="imagined.png",
     show_default=True,
     help="The PNG file; of several prompts, NAME-1.png, NAME-2.png …",
@@ -311,6 +311,12 @@ def imagine(
 
     use_threads(threads)
     path = Path(output)
+    if path.suffix.lower() not in ("", ".png"):
+        raise click.BadParameter(
+            f"{output}: pictures are written as PNG: name it {path.with_suffix('.png').name}.", param_hint="--output"
+        )
+    if not path.parent.is_dir():  # before a model draws for minutes
+        raise click.BadParameter(f"there is no folder {str(path.parent)!r} to write to.", param_hint="--output")
     several = len(prompts) > 1
     targets = [path.with_stem(f"{path.stem}-{i + 1}") if several else path for i in range(len(prompts))]
 

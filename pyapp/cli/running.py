@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import os
 import select
@@ -13,6 +14,7 @@ from typing import Any, BinaryIO, TextIO
 import click
 
 from pyapp.cli.views import View, plain
+from pyapp.errors import PyappError
 from pyapp.events import Cancel
 from pyapp.interrupts import STOPPED
 
@@ -127,6 +129,24 @@ def silence(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     except (OSError, ValueError):  # not a file of the system
         pass
+
+
+def output_error(error: Exception, stream: TextIO) -> Exception:
+    """The error to show: where `error` is of a write to standard output (`stream`), one that says so. What is left for
+    the stream is given up then, so that it does not fail a second time at exit.
+    """
+    if not isinstance(error, OSError) or error.filename is not None:
+        return error
+    lost = error if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else None  # files have names
+    try:
+        stream.flush()
+    except OSError as failed:
+        silence(stream)
+        lost = failed
+    if lost is None:
+        return error
+    hint = "Free some space, or send the output to another place"
+    return PyappError((lost.strerror or str(lost)).lower(), where="standard output", hint=hint)
 
 
 class _Stdin(io.RawIOBase):

@@ -48,7 +48,7 @@ def chosen_model(model: str | None, server: str | None) -> Any:
 
 def named(file: str) -> str:
     """What messages call FILE."""
-    return "stdin" if file == "-" else file
+    return "stdin" if file == "-" else file or '""'
 
 
 def read_lines(file: str) -> list[str]:
@@ -71,8 +71,8 @@ def read_text(file: str) -> str:
         return data.decode("utf-8-sig")
     except OSError as error:
         raise click.BadParameter(
-            f"{file}: {(error.strerror or str(error)).lower()}. Give a file of texts, or - to read them from stdin; "
-            "--model is the model.",
+            f"{named(file)}: {(error.strerror or str(error)).lower()}. Give a file of texts, or - to read them from "
+            "stdin; --model is the model.",
             param_hint="FILE",
         ) from None
     except UnicodeDecodeError as error:

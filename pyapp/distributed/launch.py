@@ -66,7 +66,7 @@ def run(
     gets the lines that the processes and mpirun write to stderr, and last the name of that rank.
     """
     if not Path(script).is_file():
-        raise ProcessError("there is no such file", where=script)
+        raise ProcessError("there is no such file", where=script or '""')
     return _run([script, *arguments], processes, hosts, say, os.environ)
 
 

@@ -1,8 +1,9 @@
 """Probability distributions, by torch.distributions' names. Each has sample, rsample if it is differentiable, log_prob,
-entropy, mean and variance; kl_divergence takes two of the same kind. Arguments are not checked (`validate_args` has no
-effect).
+entropy, mean and variance; kl_divergence takes two of the same kind. Parameters and values are checked, as in torch,
+unless validate_args is False.
 """
 
+from . import constraints as constraints
 from . import transforms as transforms
 from .continuous import Cauchy, Exponential, Gumbel, Laplace, LogNormal, Normal, Uniform
 from .discrete import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson

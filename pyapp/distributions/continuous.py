@@ -7,6 +7,7 @@ from typing import Any
 
 from ..engine.ops import erf, erfinv, full_like, rand, randn, where
 from ..engine.tensor import Tensor
+from .constraints import interval, nonnegative, positive, real
 from .distribution import Distribution, as_tensors
 
 EULER = 0.57721566490153286060
@@ -22,10 +23,12 @@ class _LocationScale(Distribution):
     """Base of distributions that are shifted by `loc` and scaled by `scale`."""
 
     has_rsample = True
+    arg_constraints = {"loc": real, "scale": positive}
+    support: Any = real
 
-    def __init__(self, loc: Any, scale: Any, validate_args: Any = None) -> None:
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self.loc, self.scale = as_tensors(loc, scale)
-        super().__init__(self.loc.shape)
+        super().__init__(self.loc.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -54,9 +57,11 @@ class Normal(_LocationScale):
         return self.loc + randn(self._extended_shape(sample_shape), dtype=self.loc.dtype) * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return -((value - self.loc) ** 2) / (2 * self.variance) - self.scale.log() - math.log(math.sqrt(2 * math.pi))
 
     def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return 0.5 * (1 + erf((value - self.loc) * self.scale.reciprocal() / math.sqrt(2)))
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -68,6 +73,8 @@ class Normal(_LocationScale):
 
 class LogNormal(Normal):
     """The distribution of exp(x) for normal x."""
+
+    support = positive
 
     @property
     def mean(self) -> Tensor:
@@ -90,11 +97,13 @@ class LogNormal(Normal):
         return super().rsample(sample_shape).exp()
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         logarithm = value.log()
-        return Normal(self.loc, self.scale).log_prob(logarithm) - logarithm
+        return Normal(self.loc, self.scale, validate_args=False).log_prob(logarithm) - logarithm
 
     def cdf(self, value: Tensor) -> Tensor:
-        return super().cdf(value.log())
+        self._validate_sample(value)
+        return 0.5 * (1 + erf(self._standard(value.log()) / math.sqrt(2)))
 
     def icdf(self, value: Tensor) -> Tensor:
         return super().icdf(value).exp()
@@ -115,9 +124,11 @@ class Laplace(_LocationScale):
         return self.loc - self.scale * u.sign() * (-u.abs()).log1p()
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return -(2 * self.scale).log() - (value - self.loc).abs() / self.scale
 
     def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         x = value - self.loc
         return 0.5 - 0.5 * x.sign() * (-x.abs() / self.scale).expm1()
 
@@ -145,9 +156,11 @@ class Cauchy(_LocationScale):
         return self.loc + ((u - 0.5) * math.pi).tan() * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return -math.log(math.pi) - self.scale.log() - self._standard(value).square().log1p()
 
     def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return self._standard(value).atan() / math.pi + 0.5
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -177,6 +190,7 @@ class Gumbel(_LocationScale):
         return self.loc - self.scale * (-u.log()).log()
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         y = (self.loc - value) / self.scale
         return y - y.exp() - self.scale.log()
 
@@ -188,10 +202,12 @@ class Exponential(Distribution):
     """The distribution of times between events of a given rate."""
 
     has_rsample = True
+    arg_constraints = {"rate": positive}
+    support = nonnegative
 
-    def __init__(self, rate: Any, validate_args: Any = None) -> None:
+    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
         (self.rate,) = as_tensors(rate)
-        super().__init__(self.rate.shape)
+        super().__init__(self.rate.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -205,9 +221,11 @@ class Exponential(Distribution):
         return -(-_uniform(self.rate, self._extended_shape(sample_shape))).log1p() / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return self.rate.log() - self.rate * value
 
     def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return 1 - (-self.rate * value).exp()
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -221,10 +239,17 @@ class Uniform(Distribution):
     """Uniform from `low` up to `high`."""
 
     has_rsample = True
+    arg_constraints = {"low": real, "high": real}
 
-    def __init__(self, low: Any, high: Any, validate_args: Any = None) -> None:
+    @property
+    def support(self) -> Any:
+        return interval(self.low, self.high)
+
+    def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
         self.low, self.high = as_tensors(low, high)
-        super().__init__(self.low.shape)
+        super().__init__(self.low.shape, validate_args=validate_args)
+        if self._checks() and not bool((self.low < self.high).all()):
+            raise ValueError("Uniform: low must be below high")
 
     @property
     def mean(self) -> Tensor:
@@ -238,10 +263,12 @@ class Uniform(Distribution):
         return self.low + rand(self._extended_shape(sample_shape), dtype=self.low.dtype) * (self.high - self.low)
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         inside = (value >= self.low).logical_and(value < self.high)
         return where(inside, -(self.high - self.low).log(), -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return ((value - self.low) / (self.high - self.low)).clamp(0, 1)
 
     def icdf(self, value: Tensor) -> Tensor:

@@ -8,10 +8,12 @@ from typing import Any
 from ..engine import no_grad
 from ..engine.dtype import int64
 from ..engine.lazy import np
-from ..engine.ops import as_tensor, log_softmax, multinomial, rand, randint, softmax
+from ..engine.ops import arange, as_tensor, log_softmax, multinomial, rand, randint, softmax
 from ..engine.ops.embedding_lookup import one_hot
 from ..engine.tensor import Tensor
 from ..engine.user_errors import describe
+from .constraints import boolean, integer_interval, nonnegative, nonnegative_integer, real, simplex, unit_interval
+from .constraints import one_hot as one_hot_vectors
 from .distribution import Distribution, as_tensors
 
 
@@ -30,11 +32,16 @@ def _drawn(draw: Callable[[Any], Any], like: Tensor) -> Tensor:
 class _Binary(Distribution):
     """Base of distributions with one probability, or its logit."""
 
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
+    arg_constraints = {"probs": unit_interval, "logits": real}
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         given = _one_of(type(self).__name__, probs, logits)
         self._by_logits = probs is None
         self._given = given
-        super().__init__(given.shape)
+        super().__init__(given.shape, validate_args=validate_args)
+
+    def _given_names(self) -> tuple[str, ...]:
+        return ("logits",) if self._by_logits else ("probs",)
 
     @property
     def probs(self) -> Tensor:
@@ -50,6 +57,8 @@ class _Binary(Distribution):
 
 class Bernoulli(_Binary):
     """1 with the given probability, else 0."""
+
+    support = boolean
 
     @property
     def mean(self) -> Tensor:
@@ -68,15 +77,22 @@ class Bernoulli(_Binary):
             return (rand(self._extended_shape(sample_shape)) < self.probs).to(self._given.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return self._expected(value)
+
+    def _expected(self, value: Tensor) -> Tensor:
+        """log_prob, linear in the value."""
         logits = self.logits
         return value * logits - logits.clamp(0) - (-logits.abs()).exp().log1p()
 
     def entropy(self) -> Tensor:
-        return -self.log_prob(self.probs)
+        return -self._expected(self.probs)
 
 
 class Geometric(_Binary):
     """The number of failures before the first success."""
+
+    support = nonnegative_integer
 
     @property
     def mean(self) -> Tensor:
@@ -92,6 +108,7 @@ class Geometric(_Binary):
             return (u.log() / (-self.probs).log1p()).floor().to(self._given.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return value * (-self.probs).log1p() + self.probs.log()
 
     def entropy(self) -> Tensor:
@@ -102,11 +119,17 @@ class Binomial(_Binary):
     """How many of `total_count` trials have the outcome 1."""
 
     def __init__(
-        self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: Any = None
+        self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:  # fmt: skip
-        super().__init__(probs, logits)
+        super().__init__(probs, logits, validate_args)
         self.total_count, self._given = as_tensors(total_count, self._given)
         self._batch_shape = tuple(self._given.shape)
+        if self._checks():
+            self._require("total_count", nonnegative_integer, self.total_count)
+
+    @property
+    def support(self) -> Any:
+        return integer_interval(0, self.total_count)
 
     @property
     def mean(self) -> Tensor:
@@ -123,6 +146,7 @@ class Binomial(_Binary):
             return _drawn(lambda draws: draws.binomial(counts, self.probs.cpu().numpy(), shape), self._given)
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         n, logits = self.total_count, self.logits
         ways = (n + 1).lgamma() - (value + 1).lgamma() - (n - value + 1).lgamma()
         return ways + value * logits - n * (logits.clamp(0) + (-logits.abs()).exp().log1p())
@@ -131,9 +155,12 @@ class Binomial(_Binary):
 class Poisson(Distribution):
     """The number of events at a mean rate."""
 
-    def __init__(self, rate: Any, validate_args: Any = None) -> None:
+    arg_constraints = {"rate": nonnegative}
+    support = nonnegative_integer
+
+    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
         (self.rate,) = as_tensors(rate)
-        super().__init__(self.rate.shape)
+        super().__init__(self.rate.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -149,19 +176,29 @@ class Poisson(Distribution):
             return _drawn(lambda draws: draws.poisson(self.rate.cpu().numpy(), shape), self.rate)
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return value.xlogy(self.rate) - self.rate - (value + 1).lgamma()
 
 
 class Categorical(Distribution):
     """One of the classes of the last dim, by weights, which need not sum to 1, or by logits."""
 
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
+    arg_constraints = {"probs": simplex, "logits": real}
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         given = _one_of(type(self).__name__, probs, logits)
         if not given.ndim:
             raise ValueError(f"{type(self).__name__}: takes at least one dim, of classes, got {describe(given)}")
         self._probs = None if probs is None else given / given.sum(-1, keepdim=True)
         self._logits = None if logits is None else log_softmax(given, -1)
-        super().__init__(given.shape[:-1])
+        super().__init__(given.shape[:-1], validate_args=validate_args)
+
+    def _given_names(self) -> tuple[str, ...]:
+        return ("logits",) if self._probs is None else ("probs",)
+
+    @property
+    def support(self) -> Any:
+        return integer_interval(0, self._num_events - 1)
 
     @property
     def probs(self) -> Tensor:
@@ -194,7 +231,17 @@ class Categorical(Distribution):
     def sample(self, sample_shape: Any = ()) -> Tensor:
         return self._classes(tuple(sample_shape))
 
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All classes: (classes, *batch_shape), or with dims of 1 without `expand`."""
+        count = self._num_events
+        classes = arange(count, device=self.logits.device).reshape(count, *(1,) * len(self._batch_shape))
+        return classes.expand(count, *self._batch_shape) if expand else classes
+
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return self._log_prob_of(value)
+
+    def _log_prob_of(self, value: Tensor) -> Tensor:
         index = value.to(int64).unsqueeze(-1)
         shape = (*value.shape[: max(value.ndim - len(self._batch_shape), 0)], *self._batch_shape)
         logits = self.logits.expand(*shape, self._num_events)
@@ -208,8 +255,12 @@ class Categorical(Distribution):
 class OneHotCategorical(Categorical):
     """Categorical with one-hot vectors as values."""
 
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
-        super().__init__(probs, logits)
+    @property
+    def support(self) -> Any:
+        return one_hot_vectors
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        super().__init__(probs, logits, validate_args)
         self._event_shape = (self._num_events,)
 
     @property
@@ -224,4 +275,9 @@ class OneHotCategorical(Categorical):
         return one_hot(self._classes(tuple(sample_shape)), self._num_events).to(self.probs.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return super().log_prob(value.argmax(-1))
+        self._validate_sample(value)
+        return self._log_prob_of(value.argmax(-1))
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All one-hot vectors: (classes, *batch_shape, classes), or with dims of 1 without `expand`."""
+        return one_hot(super().enumerate_support(expand), self._num_events).to(self.probs.dtype)

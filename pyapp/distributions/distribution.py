@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..engine import no_grad
 from ..engine.dtype import Default
-from ..engine.ops import broadcast_tensors, tensor
+from ..engine.launch import recorder
+from ..engine.ops import as_tensor, broadcast_tensors, tensor
 from ..engine.tensor import Tensor
+from .constraints import Constraint
 
 Shape = tuple[int, ...]
 
@@ -26,9 +29,50 @@ class Distribution:
     """
 
     has_rsample = False
+    arg_constraints: Mapping[str, Constraint] = {}  # of the parameters, by their names
+    support: Any = None  # the Constraint of values, or a property that gives it; None: not checked
+    _validate_args = True
 
-    def __init__(self, batch_shape: Any = (), event_shape: Any = (), validate_args: Any = None) -> None:
+    def __init__(self, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None) -> None:
+        """`validate_args`: whether parameters, and values of log_prob and cdf, are checked: ValueError for those that
+        the distribution does not have. By default they are (`set_default_validate_args`), but not while a Graph is
+        captured, since checks read them.
+        """
         self._batch_shape, self._event_shape = tuple(batch_shape), tuple(event_shape)
+        if validate_args is not None:
+            self._validate_args = bool(validate_args)
+        if self._checks():
+            for name, constraint in self.arg_constraints.items():
+                if name in self._given_names():
+                    self._require(name, constraint, getattr(self, name))
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Whether distributions that are made from now on are checked."""
+        Distribution._validate_args = bool(value)
+
+    def _checks(self) -> bool:
+        return self._validate_args and recorder() is None
+
+    def _given_names(self) -> Collection[str]:
+        """The parameters that the caller gave; others follow from them."""
+        return self.arg_constraints
+
+    def _require(self, what: str, constraint: Constraint, value: Any) -> None:
+        with no_grad():
+            found = as_tensor(value).detach()
+            holds = constraint.check(found)
+            if not bool(holds.all()):
+                if holds.shape != found.shape[: holds.ndim]:  # limits of more dims than the value
+                    found = broadcast_tensors(found, holds)[0]
+                wrong = found[holds.logical_not()].reshape(-1)[:4].tolist()
+                shown = ", ".join(f"{number:g}" for number in wrong)
+                raise ValueError(f"{type(self).__name__}: {what} must be {constraint.text}; got {shown}")
+
+    def _validate_sample(self, value: Any) -> None:
+        """ValueError for values that the distribution does not give."""
+        if self.support is not None and self._checks():
+            self._require("the value", self.support, value)
 
     @property
     def batch_shape(self) -> Shape:
@@ -96,7 +140,7 @@ class Independent(Distribution):
     """A batch of distributions with its last dims as part of the event."""
 
     def __init__(
-        self, base_distribution: Distribution, reinterpreted_batch_ndims: int, validate_args: Any = None
+        self, base_distribution: Distribution, reinterpreted_batch_ndims: int, validate_args: bool | None = None
     ) -> None:
         self.base_dist, self.reinterpreted_batch_ndims = base_distribution, reinterpreted_batch_ndims
         self.has_rsample = base_distribution.has_rsample
@@ -104,7 +148,7 @@ class Independent(Distribution):
         if reinterpreted_batch_ndims > len(batch):
             raise ValueError(f"Independent: {base_distribution} has fewer than {reinterpreted_batch_ndims} batch dims")
         at = len(batch) - reinterpreted_batch_ndims
-        super().__init__(batch[:at], batch[at:] + base_distribution.event_shape)
+        super().__init__(batch[:at], batch[at:] + base_distribution.event_shape, validate_args)
 
     @property
     def mean(self) -> Tensor:

@@ -11,6 +11,7 @@ from ..engine.numpy_arrays import array_of, tensor_of
 from ..engine.ops import digamma, full_like, lgamma, rand, randn, where
 from ..engine.ops.elementwise.exponential import xlogy
 from ..engine.tensor import Tensor
+from .constraints import nonnegative, positive, real, simplex, unit_interval
 from .distribution import Distribution, as_tensors
 
 
@@ -38,9 +39,12 @@ def draw_gamma(concentration: Tensor, shape: tuple[int, ...]) -> Tensor:
 class Gamma(Distribution):
     """The gamma distribution with a concentration (shape) and a rate."""
 
-    def __init__(self, concentration: Any, rate: Any, validate_args: Any = None) -> None:
+    arg_constraints = {"concentration": positive, "rate": positive}
+    support = nonnegative
+
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
         self.concentration, self.rate = as_tensors(concentration, rate)
-        super().__init__(self.concentration.shape)
+        super().__init__(self.concentration.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -59,6 +63,7 @@ class Gamma(Distribution):
             return draw_gamma(self.concentration, self._extended_shape(sample_shape)) / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         a, b = self.concentration, self.rate
         return xlogy(a, b) + xlogy(a - 1, value) - b * value - lgamma(a)
 
@@ -70,9 +75,9 @@ class Gamma(Distribution):
 class Chi2(Gamma):
     """The distribution of the sum of the squares of `df` normal numbers."""
 
-    def __init__(self, df: Any, validate_args: Any = None) -> None:
+    def __init__(self, df: Any, validate_args: bool | None = None) -> None:
         (df,) = as_tensors(df)
-        super().__init__(0.5 * df, 0.5)
+        super().__init__(0.5 * df, 0.5, validate_args)
 
     @property
     def df(self) -> Tensor:
@@ -82,11 +87,14 @@ class Chi2(Gamma):
 class Dirichlet(Distribution):
     """The distribution of vectors (..., K) of probabilities, with concentrations (..., K)."""
 
-    def __init__(self, concentration: Tensor, validate_args: Any = None) -> None:
+    arg_constraints = {"concentration": positive}
+    support = simplex
+
+    def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
         if concentration.ndim < 1:
             raise ValueError("Dirichlet: takes concentrations of at least one dim")
         self.concentration = concentration
-        super().__init__(concentration.shape[:-1], concentration.shape[-1:])
+        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -103,6 +111,7 @@ class Dirichlet(Distribution):
             return drawn / drawn.sum(-1, keepdim=True)
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         a = self.concentration
         return xlogy(a - 1, value).sum(-1) + lgamma(a.sum(-1)) - lgamma(a).sum(-1)
 
@@ -115,9 +124,12 @@ class Dirichlet(Distribution):
 class Beta(Distribution):
     """The beta distribution of probabilities, with two concentrations."""
 
-    def __init__(self, concentration1: Any, concentration0: Any, validate_args: Any = None) -> None:
+    arg_constraints = {"concentration1": positive, "concentration0": positive}
+    support = unit_interval
+
+    def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
         self.concentration1, self.concentration0 = as_tensors(concentration1, concentration0)
-        super().__init__(self.concentration1.shape)
+        super().__init__(self.concentration1.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -135,6 +147,7 @@ class Beta(Distribution):
             return first / (first + second)
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         a, b = self.concentration1, self.concentration0
         return xlogy(a - 1, value) + xlogy(b - 1, 1 - value) + lgamma(a + b) - lgamma(a) - lgamma(b)
 
@@ -147,9 +160,12 @@ class Beta(Distribution):
 class StudentT(Distribution):
     """Student's t distribution of `df` degrees of freedom, shifted by `loc` and scaled by `scale`."""
 
-    def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: Any = None) -> None:
+    arg_constraints = {"df": positive, "loc": real, "scale": positive}
+    support = real
+
+    def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None) -> None:
         self.df, self.loc, self.scale = as_tensors(df, loc, scale)
-        super().__init__(self.df.shape)
+        super().__init__(self.df.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -167,6 +183,7 @@ class StudentT(Distribution):
             return self.loc + self.scale * randn(shape, dtype=self.loc.dtype) * (self.df / squares).sqrt()
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         y = (value - self.loc) / self.scale
         size = self.scale.log() + 0.5 * self.df.log() + 0.5 * math.log(math.pi)
         size = size + lgamma(0.5 * self.df) - lgamma(0.5 * (self.df + 1))

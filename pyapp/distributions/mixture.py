@@ -15,7 +15,7 @@ class MixtureSameFamily(Distribution):
     """One of the distributions of the last dim of `component_distribution`'s batch, which a Categorical draws."""
 
     def __init__(
-        self, mixture_distribution: Categorical, component_distribution: Distribution, validate_args: Any = None
+        self, mixture_distribution: Categorical, component_distribution: Distribution, validate_args: bool | None = None
     ) -> None:  # fmt: skip
         shape = component_distribution.batch_shape
         if not isinstance(mixture_distribution, Categorical) or not shape:
@@ -26,7 +26,7 @@ class MixtureSameFamily(Distribution):
                 f"of the distributions {shape[-1]}"
             )
         self.mixture_distribution, self.component_distribution = mixture_distribution, component_distribution
-        super().__init__(shape[:-1], component_distribution.event_shape)
+        super().__init__(shape[:-1], component_distribution.event_shape, validate_args)
 
     def _weights(self) -> Tensor:
         """The probabilities (…, components), with a dim of 1 for each of the event's."""

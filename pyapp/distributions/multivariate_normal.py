@@ -8,6 +8,7 @@ from typing import Any
 from ..engine.ops import cholesky, inverse, randn, solve_triangular
 from ..engine.tensor import Tensor
 from ..engine.user_errors import describe
+from .constraints import real
 from .distribution import Distribution
 
 
@@ -17,10 +18,12 @@ class MultivariateNormal(Distribution):
     """
 
     has_rsample = True
+    arg_constraints = {"loc": real}
+    support = real
 
     def __init__(
         self, loc: Tensor, covariance_matrix: Tensor | None = None, precision_matrix: Tensor | None = None,
-        scale_tril: Tensor | None = None, validate_args: Any = None,
+        scale_tril: Tensor | None = None, validate_args: bool | None = None,
     ) -> None:  # fmt: skip
         given = [m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None]
         if len(given) != 1 or loc.ndim < 1 or given[0].shape[-1] != loc.shape[-1]:
@@ -33,7 +36,7 @@ class MultivariateNormal(Distribution):
         size = loc.shape[-1]
         batch = (loc.unsqueeze(-1) + scale_tril).shape[:-2]
         self.loc, self.scale_tril = loc.expand(*batch, size), scale_tril.expand(*batch, size, size)
-        super().__init__(batch, (size,))
+        super().__init__(batch, (size,), validate_args)
 
     @property
     def covariance_matrix(self) -> Tensor:
@@ -59,6 +62,7 @@ class MultivariateNormal(Distribution):
         return self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         difference = (value - self.loc).unsqueeze(-1)
         factor = self.scale_tril.expand(*difference.shape[:-2], *self.scale_tril.shape[-2:])
         distance = solve_triangular(factor, difference, upper=False).squeeze(-1).square().sum(-1)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..engine.ops import softplus, where
 from ..engine.tensor import Tensor
+from .constraints import nonnegative
 from .continuous import Normal
 from .distribution import Distribution, sum_last
 
@@ -118,13 +119,13 @@ class TransformedDistribution(Distribution):
     draw are kept, so that its log_prob is not affected by rounding in the inverse.
     """
 
-    def __init__(self, base_distribution: Distribution, transforms: Any, validate_args: Any = None) -> None:
+    def __init__(self, base_distribution: Distribution, transforms: Any, validate_args: bool | None = None) -> None:
         self.base_dist = base_distribution
         self.transforms = [transforms] if isinstance(transforms, Transform) else list(transforms)
         self.has_rsample = base_distribution.has_rsample
         self._whole = ComposeTransform(self.transforms)
         self._last: tuple[Tensor, Tensor] | None = None
-        super().__init__(base_distribution.batch_shape, base_distribution.event_shape)
+        super().__init__(base_distribution.batch_shape, base_distribution.event_shape, validate_args)
 
     def _made_of(self, x: Tensor) -> Tensor:
         y = self._whole(x)
@@ -150,10 +151,11 @@ class HalfNormal(Distribution):
     """The absolute value of a normal number of mean 0."""
 
     has_rsample = True
+    support = nonnegative
 
-    def __init__(self, scale: Any, validate_args: Any = None) -> None:
-        self._base = Normal(0.0, scale)
-        super().__init__(self._base.batch_shape)
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        self._base = Normal(0.0, scale, validate_args)
+        super().__init__(self._base.batch_shape, validate_args=validate_args)
 
     @property
     def scale(self) -> Tensor:
@@ -171,9 +173,11 @@ class HalfNormal(Distribution):
         return self._base.rsample(sample_shape).abs()
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return where(value >= 0, self._base.log_prob(value) + math.log(2), -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return 2 * self._base.cdf(value) - 1
 
     def entropy(self) -> Tensor:

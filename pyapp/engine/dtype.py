@@ -114,11 +114,22 @@ def set_default_dtype(d: object) -> None:
     Default.dtype = found
 
 
+# torch's older names of tensors of a dtype.
+TYPED = {
+    "FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16", "BFloat16Tensor": "bfloat16",
+    "LongTensor": "int64", "IntTensor": "int32", "ShortTensor": "int16", "CharTensor": "int8", "ByteTensor": "uint8",
+    "BoolTensor": "bool",
+}  # fmt: skip
+
+
 def of_number(value: object) -> DType:
-    """PyTorch's dtype of a Python number."""
+    """PyTorch's dtype of a Python number, or one of NumPy's of the same category."""
     if isinstance(value, bool):
         return bool_
-    return int64 if isinstance(value, int) else Default.dtype
+    if isinstance(value, int):
+        return int64
+    kind = getattr(getattr(value, "dtype", None), "kind", "f")
+    return bool_ if kind == "b" else int64 if kind in ("i", "u") else Default.dtype
 
 
 def promote(a: DType, b: DType) -> DType:

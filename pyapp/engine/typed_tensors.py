@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .dtype import DType, as_dtype
-from .ops.create import TYPED, construct
+from .dtype import TYPED, DType, as_dtype
+from .ops.create import construct
 from .tensor import Tensor
 
 

@@ -82,6 +82,8 @@ def open_sink(target: AnySink) -> Iterator[IO[bytes]]:
         if error.filename is not None and str(error.filename).endswith(".partial"):
             error.filename = str(path)
             del error.filename2  # None would be told
+        elif error.filename is None and not isinstance(error, PyappError):  # a write that failed does not say where
+            error.filename = str(path)
         with full_disk_named(path):
             raise
 

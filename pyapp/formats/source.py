@@ -104,6 +104,8 @@ class FileSource:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, mapping: bool = True) -> None:
+        if not os.fspath(path):  # Path would make the present folder of it
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "")
         self.path = Path(path)
         self.name = str(self.path)
         self._file = open_regular(self.path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from pyapp.errors import DownloadError, ModelNotFoundError, PyappError
 
@@ -67,7 +68,7 @@ def _of_status(status: int, repo: str, host: str) -> DownloadError | ModelNotFou
 def _of_connection(error: Exception, host: str) -> DownloadError:
     import httpx2
 
-    text = str(error) or type(error).__name__
+    text = re.sub(r"\[Errno -?\d+\] ", "", str(error)) or type(error).__name__
     network = f"Check your connection; behind a proxy set HTTPS_PROXY, for a mirror set HF_ENDPOINT, {ELSEWHERE}"
     if isinstance(error, httpx2.ProxyError):
         proxies = ", ".join(name for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY") if os.environ.get(name))

@@ -16,7 +16,7 @@ from pyapp.nn.encoders import Pooler, first_token
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.vision import ImageHead, ImageModel, PatchEmbeddings, PatchLayers, check_pictures, token, with_tokens
 
-from .loading.pictures_config import PatchConfig
+from .loading.pictures_config import PooledConfig
 
 MODEL_TYPES = ("deit",)
 BASE = "deit"  # the encoder's name in files with a head
@@ -24,7 +24,7 @@ IGNORED = r"(deit\.)?embeddings\.mask_token"  # of the first training
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(PatchConfig):
+class Config(PooledConfig):
     """The hyper-parameters, by the names of config.json. teacher: whether the file has a head for each token, whose
     mean counts.
     """
@@ -68,7 +68,9 @@ class Deit(ImageModel):
             config.hidden_act, config.layer_norm_eps, config.qkv_bias,
         )  # fmt: skip
         self.layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-        self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
+        self.pooler: Pooler | None = None
+        if pooler:
+            self.pooler = Pooler(config.hidden_size, config.pooler_output_size, config.pooler_act)
 
     @property
     def pixels(self) -> tuple[int, int]:

@@ -380,8 +380,15 @@ def empty_model(module: Any, kind: Any, checkpoint: Checkpoint, settings: Mappin
         with skip_initialization():
             model = kind(config)
     except ModelError as error:
-        raise ModelError(error.what, where=error.where or checkpoint.source.name, hint=error.hint) from error
+        raise ModelError(error.what, where=error.where or settings_name(checkpoint), hint=error.hint) from error
     return config, model, stored_parameters(module, config, model, checkpoint)
+
+
+def settings_name(checkpoint: Checkpoint) -> str:
+    """What errors of a configuration name: the config.json beside the weights, where these have none."""
+    path = getattr(checkpoint.source, "path", None)
+    beside = None if path is None or "model_type" in checkpoint.config else Path(path).with_name("config.json")
+    return str(beside) if beside is not None and beside.is_file() else checkpoint.source.name
 
 
 def stored_parameters(module: Any, config: Any, model: Any, checkpoint: Checkpoint) -> Mapping[str, Any]:

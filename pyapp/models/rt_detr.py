@@ -177,7 +177,7 @@ class PlacesOfMap(Module):
         self.layers = ModuleList(
             PlacesLayer(
                 config.encoder_hidden_dim, config.encoder_attention_heads, config.encoder_ffn_dim,
-                config.encoder_activation_function,
+                config.encoder_activation_function, epsilon=config.layer_norm_eps,
             )
             for _ in range(config.encoder_layers)
         )  # fmt: skip

@@ -29,6 +29,7 @@ MODEL_TYPES = ("sam",)
 BASE = ""
 IGNORED = r"prompt_encoder\.shared_embedding\.positional_embedding"  # the same as shared_image_embedding's
 EPSILON = 1e-6  # of the norms of maps
+LAYER_RATE = 2  # of the layers' attention, whatever the configuration says of the last one's
 SMALLER = 4  # a mask has a quarter as many pixels a side as the picture
 
 
@@ -68,6 +69,8 @@ class PromptConfig:
     """The fields of prompt_encoder_config."""
 
     hidden_size: int = 256
+    image_size: int | None = None
+    patch_size: int | None = None
     mask_input_channels: int = 16
     hidden_act: str = "gelu"
     layer_norm_eps: float = 1e-6
@@ -95,8 +98,10 @@ class MaskConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        inner = self.hidden_size // self.attention_downsample_rate
-        require(inner % self.num_attention_heads == 0, f"{self.num_attention_heads} heads do not divide {inner}")
+        for rate in (LAYER_RATE, self.attention_downsample_rate):
+            inner = self.hidden_size // rate
+            fits = inner > 0 and inner % self.num_attention_heads == 0
+            require(fits, f"{self.num_attention_heads} heads do not divide {inner}")
         require(self.hidden_size % 8 == 0, f"hidden_size is {self.hidden_size}, expected a multiple of 8")
         require(max(self.mlp_dim, self.iou_head_hidden_dim) <= WIDEST, "the mask decoder is too wide")
         require(max(self.num_multimask_outputs, self.iou_head_depth) <= 64, "the mask decoder is implausible")
@@ -124,6 +129,13 @@ class Config:
         prompt, mask = read_config(PromptConfig, parts[1]), read_config(MaskConfig, parts[2])
         widths = {vision.output_channels, 2 * vision.num_pos_feats, prompt.hidden_size, mask.hidden_size}
         require(len(widths) == 1, f"the parts have several widths: {', '.join(map(str, sorted(widths)))}")
+        for name in ("image_size", "patch_size"):
+            sides, given = getattr(vision, name), getattr(prompt, name)
+            require(
+                given is None or sides == (given, given),
+                f"{name} is {given} in prompt_encoder_config and {' x '.join(map(str, sides))} in vision_config",
+            )
+        require(values.get("tie_word_embeddings") is not False, "SAM with tie_word_embeddings false is not supported")
         return cls(vision, prompt, mask, dict(values))
 
     def to_dict(self) -> dict[str, Any]:
@@ -353,7 +365,7 @@ class TwoWayLayer(Module):
 
     def __init__(self, config: MaskConfig, first: bool) -> None:
         super().__init__()
-        self.first, rate = first, config.attention_downsample_rate
+        self.first, rate = first, LAYER_RATE
         self.self_attn = DecoderAttention(config, 1)
         self.cross_attn_token_to_image = DecoderAttention(config, rate)
         self.mlp = FeedForward(config.hidden_size, config.mlp_dim, config.hidden_act)

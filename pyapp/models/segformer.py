@@ -36,6 +36,7 @@ class Config(PictureConfig):
     strides: tuple[int, ...] = (4, 2, 2, 2)
     num_attention_heads: tuple[int, ...] = (1, 2, 5, 8)
     mlp_ratios: tuple[int, ...] = (4, 4, 4, 4)
+    num_encoder_blocks: int | None = None
     hidden_act: str = "gelu"
     decoder_hidden_size: int = 256
 
@@ -43,6 +44,10 @@ class Config(PictureConfig):
         super().__post_init__()
         check_stages(self.hidden_sizes, self.depths)
         stages = len(self.depths)
+        require(
+            self.num_encoder_blocks in (None, stages),
+            f"num_encoder_blocks is {self.num_encoder_blocks}, depths has {stages} numbers",
+        )
         for name, most in (
             ("sr_ratios", 64), ("patch_sizes", 64), ("strides", 64), ("num_attention_heads", 1 << 12),
             ("mlp_ratios", 64),

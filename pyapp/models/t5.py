@@ -43,6 +43,8 @@ class Config:
     relative_attention_max_distance: int = 128
     layer_norm_epsilon: float = 1e-6
     feed_forward_proj: str = "relu"
+    dense_act_fn: str | None = None
+    is_gated_act: bool | None = None
     tie_word_embeddings: bool = True
     scale_decoder_outputs: bool | None = None
     pad_token_id: int = 0
@@ -80,13 +82,15 @@ class Config:
     @property
     def gated(self) -> bool:
         """Whether the feed-forward parts have a gate."""
-        return self.feed_forward_proj.startswith("gated-")
+        return self.feed_forward_proj.startswith("gated-") if self.is_gated_act is None else self.is_gated_act
 
     @property
     def activation(self) -> str:
-        """The activation of the feed-forward parts."""
+        """The activation of the feed-forward parts. transformers writes it beside the name of both, and believes it."""
+        if self.dense_act_fn is not None:
+            return self.dense_act_fn
         name = self.feed_forward_proj.removeprefix("gated-")
-        return "gelu_new" if self.gated and name == "gelu" else name
+        return "gelu_new" if self.feed_forward_proj == "gated-gelu" else name
 
     @property
     def scaled(self) -> bool:
@@ -308,13 +312,14 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 def _to_gguf(config: Config) -> dict[str, Any]:
     plain = (
-        config.feed_forward_proj in ("relu", "gated-gelu")
+        (config.gated, config.activation) in ((False, "relu"), (True, "gelu_new"))
         and config.relative_attention_max_distance == LLAMA_CPP_DISTANCE
         and config.scaled == config.tie_word_embeddings
     )
     require(
         plain,
-        f"llama.cpp has no T5 with feed_forward_proj {config.feed_forward_proj!r:.40}, relative_attention_max_distance "
+        f"llama.cpp has no T5 with feed_forward_proj {config.feed_forward_proj!r:.40} (dense_act_fn "
+        f"{config.activation!r:.40}, is_gated_act {config.gated}), relative_attention_max_distance "
         f"{config.relative_attention_max_distance} and scale_decoder_outputs {config.scaled} "
         f"(tie_word_embeddings {config.tie_word_embeddings})",
         "Write safetensors",
@@ -354,6 +359,8 @@ GGUF = Gguf(
         "relative_attention_num_buckets": "attention.relative_buckets_count",
         "decoder_start_token_id": "decoder_start_token_id",
     },
-    read=_from_gguf, write=_to_gguf, unsaid=("num_decoder_layers", "scale_decoder_outputs"), encoder="t5encoder",
+    read=_from_gguf, write=_to_gguf,
+    unsaid=("num_decoder_layers", "scale_decoder_outputs", "feed_forward_proj", "dense_act_fn", "is_gated_act"),
+    encoder="t5encoder",
 )  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {"seq2seq-lm": T5, "features": T5Encoder}

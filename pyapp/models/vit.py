@@ -14,7 +14,7 @@ from pyapp.nn.encoders import Pooler
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.vision import ImageHead, ImageModel, PatchEmbeddings, PatchLayers, check_pictures, token, with_tokens
 
-from .loading.pictures_config import PatchConfig
+from .loading.pictures_config import PooledConfig
 
 MODEL_TYPES = ("vit",)
 BASE = "vit"  # the encoder's name in files with a head
@@ -22,7 +22,7 @@ IGNORED = r"(vit\.)?embeddings\.mask_token"  # of the first training
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(PatchConfig):
+class Config(PooledConfig):
     """The hyper-parameters, by the names of config.json."""
 
     model_type = MODEL_TYPES[0]
@@ -55,7 +55,9 @@ class Vit(ImageModel):
             config.hidden_act, config.layer_norm_eps, config.qkv_bias,
         )  # fmt: skip
         self.layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-        self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
+        self.pooler: Pooler | None = None
+        if pooler:
+            self.pooler = Pooler(config.hidden_size, config.pooler_output_size, config.pooler_act)
 
     @property
     def pixels(self) -> tuple[int, int]:

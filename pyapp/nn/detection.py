@@ -106,14 +106,16 @@ class PlacesLayer(Module):
     norm: after them, or before each part (`first`).
     """
 
-    def __init__(self, width: int, heads: int, inner: int, activation: str, first: bool = False) -> None:
+    def __init__(
+        self, width: int, heads: int, inner: int, activation: str, first: bool = False, epsilon: float = 1e-5
+    ) -> None:
         super().__init__()
         self.first = first
         self.self_attn = PositionedAttention(width, heads)
-        self.self_attn_layer_norm = LayerNorm(width)
+        self.self_attn_layer_norm = LayerNorm(width, epsilon)
         self.fc1 = Linear(width, inner)
         self.fc2 = ResidualLinear(inner, width)
-        self.final_layer_norm = LayerNorm(width)
+        self.final_layer_norm = LayerNorm(width, epsilon)
         self.activation = activation_named(activation)
 
     def feed_forward(self, x: Tensor, residual: Tensor) -> Tensor:

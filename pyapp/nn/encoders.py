@@ -188,15 +188,16 @@ class BertLayers(Module):
 
 
 class Pooler(Module):
-    """tanh(dense(x)) of a text's first token."""
+    """activation(dense(x)) of a text's first token. `outputs` is their number P; None: as many as inputs."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, outputs: int | None = None, activation: str = "tanh") -> None:
         super().__init__()
-        self.dense = Linear(width, width)
+        self.dense = Linear(width, width if outputs is None else outputs)
+        self.activation = activation_named(activation)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (B, T, D) → (B, D)."""
-        return ops.tanh(self.dense(first_token(x)))
+        """x (B, T, D) → (B, P)."""
+        return self.activation(self.dense(first_token(x)))
 
 
 def first_token(x: Tensor) -> Tensor:

@@ -145,6 +145,10 @@ class CyclicLR(LRScheduler):
             group["initial_lr"] = rate
         super().__init__(optimizer, last_epoch)
 
+    def state_dict(self) -> dict[str, Any]:
+        """As that of all; torch has the settings of a scale_fn that is an object there."""
+        return super().state_dict() | {"_scale_fn_ref": None, "_scale_fn_custom": None}
+
     def get_lr(self) -> list[float]:
         cycle = floor(1 + self.last_epoch / self._size)
         at = 1 + self.last_epoch / self._size - cycle

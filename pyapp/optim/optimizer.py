@@ -92,11 +92,15 @@ class Optimizer:
             self.add_param_group(group)
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Adds a group. TypeError for anything but float32 or float64 leaf tensors, ValueError for a parameter that is
-        in a group already.
+        """Adds a group; of named parameters also their `param_names`. TypeError for anything but float32 or float64
+        leaf tensors, ValueError for a parameter that is in a group already.
         """
         params = group["params"]
-        params = [params] if isinstance(params, Tensor) else [p[1] if isinstance(p, tuple) else p for p in params]
+        given = [params] if isinstance(params, Tensor) else list(params)
+        names = [p[0] for p in given if isinstance(p, tuple)]
+        params = [p[1] if isinstance(p, tuple) else p for p in given]
+        if names and len(names) < len(given):
+            raise ValueError(f"{type(self).__name__}: {len(names)} of {len(given)} parameters of a group have names")
         known = {id(parameter) for other in self.param_groups for parameter in other["params"]}
         for parameter in params:
             if not isinstance(parameter, Tensor):
@@ -110,6 +114,8 @@ class Optimizer:
                 raise ValueError(f"{type(self).__name__}: a parameter {describe(parameter)} is in two groups")
             known.add(id(parameter))
         merged = {**self.defaults, **group, "params": params}
+        if names:
+            merged["param_names"] = names
         self._check(merged)
         self.param_groups.append(merged)
 

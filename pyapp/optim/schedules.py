@@ -21,8 +21,12 @@ Shape = Callable[[Any], float]
 
 class LRScheduler:
     """Base of the schedules: sets `lr` of every group to the result of `get_lr()`, at once and at each `step()`.
-    `last_epoch` counts the steps taken; as an argument, it is the step after which a schedule continues. User-defined
-    schedules define get_lr, or pass `shape`, the factor of each group's first rate.
+    `last_epoch` counts the steps taken; as an argument, it is the step after which a schedule continues, with the rate
+    that the optimiser has. User-defined schedules define get_lr, or pass `shape`, the factor of each group's first
+    rate.
+
+    Where another schedule of the optimiser, or the user, has changed a rate, schedules whose factors can be multiplied
+    change that rate by their own step (`moved`), as in torch. The others set theirs.
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1, *, shape: Shape | None = None) -> None:
@@ -30,19 +34,45 @@ class LRScheduler:
             raise TypeError(f"{type(self).__name__}: takes an optimiser first, got {type(optimizer).__name__}")
         self.optimizer = optimizer
         self.shape = shape
-        for group in optimizer.param_groups:
+        for i, group in enumerate(optimizer.param_groups):
+            if last_epoch >= 0 and "initial_lr" not in group:
+                raise KeyError(
+                    f"{type(self).__name__}: group {i} of the optimiser has no 'initial_lr', which last_epoch "
+                    f"{last_epoch} needs: load the optimiser's state first"
+                )
             group.setdefault("initial_lr", group["lr"])
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch: float = last_epoch + 1
-        self._apply()
+        resumed = last_epoch >= 0 and self.goes_on
+        self._set(self._present() if resumed else self.moved(self._present(), last_epoch))
 
     def step(self, epoch: float | None = None) -> None:
         """Sets the rate of the next step, or of the given step. Before each replay of a Graph it does so again."""
         run_at_replays(lambda: self._step(epoch))
 
     def _step(self, epoch: float | None) -> None:
-        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        self._apply()
+        before, present = self.last_epoch, self._present()
+        self.last_epoch = before + 1 if epoch is None else epoch
+        changed = epoch is None and present != self._planned
+        self._set(self.moved(present, before) if changed else self.get_lr())
+
+    def factors(self, step: float) -> list[float] | None:
+        """What each group's rate (beyond `floor`) is multiplied by at a step; None: the rates do not follow from it."""
+        return None if self.shape is None else [self.shape(step)] * len(self.base_lrs)
+
+    floor = 0.0
+    goes_on = False  # whether a schedule that is made to continue begins with the present rate, as it is
+
+    def moved(self, rates: Sequence[float], before: float) -> list[float]:
+        """The rates at `last_epoch`, where `rates` were those at the step `before` (-1: before the first)."""
+        found, now = self.get_lr(), self.factors(self.last_epoch)
+        then = [1.0] * len(found) if before < 0 else self.factors(before)
+        if now is None or then is None:
+            return found
+        return [
+            self.floor + (rate - self.floor) * (factor / old) if old else own
+            for rate, own, factor, old in zip(rates, found, now, then, strict=True)
+        ]
 
     def get_lr(self) -> list[float]:
         """The rate of each group at `last_epoch`."""
@@ -52,20 +82,32 @@ class LRScheduler:
         return [base * factor for base in self.base_lrs]
 
     def get_last_lr(self) -> list[float]:
-        """The present rate of each group."""
+        """The rate of each group as it was set last."""
+        return list(self._last_lr)
+
+    def _present(self) -> list[float]:
         return [group["lr"] for group in self.optimizer.param_groups]
 
-    def _apply(self) -> None:
-        for group, rate in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
+    def _set(self, rates: list[float]) -> None:
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
+        self._last_lr = list(rates)
+        multiplied = type(self).moved is not LRScheduler.moved or self.factors(self.last_epoch) is not None
+        self._planned = self.get_lr() if multiplied else self._last_lr  # what they are if nobody changes them
 
     def state_dict(self) -> dict[str, Any]:
-        return {"step": self.last_epoch}
+        """The step and the rates, by torch's names."""
+        return {
+            "last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs), "_last_lr": self.get_last_lr(),
+            "_step_count": int(self.last_epoch) + 1,
+        }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a state of state_dict, or of torch."""
-        self.last_epoch = state["step"] if "step" in state else state["last_epoch"]
-        self._apply()
+        """Restores a state of state_dict, or of torch, and sets the rates that it has."""
+        own = state if {"last_epoch", "step"} & {*state} else state["_schedulers"][0]  # torch's ChainedScheduler
+        self.last_epoch = own["step"] if "step" in own else own["last_epoch"]
+        planned = self.get_lr()  # of some schedules also the momentum
+        self._set([float(rate) for rate in state["_last_lr"]] if "_last_lr" in state else planned)
 
 
 def per_group(name: str, optimizer: Optimizer, value: Any, what: str) -> list[Any]:
@@ -87,20 +129,29 @@ class LambdaLR(LRScheduler):
     def get_lr(self) -> list[float]:
         return [base * shape(self.last_epoch) for base, shape in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
+    def state_dict(self) -> dict[str, Any]:
+        """As that of all; torch has the settings of objects with functions there."""
+        return super().state_dict() | {"lr_lambdas": [None] * len(self.lr_lambdas)}
+
 
 class MultiplicativeLR(LRScheduler):
     """Multiplies the rate by `lr_lambda(step)` at each step after the first: one function, or one for each group."""
+
+    goes_on = True
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Shape | Sequence[Shape], last_epoch: int = -1) -> None:
         self.lr_lambdas = per_group("MultiplicativeLR", optimizer, lr_lambda, "functions")
         super().__init__(optimizer, last_epoch)
 
+    def factors(self, step: float) -> list[float]:
+        steps = range(1, int(step) + 1)
+        return [prod(factor(at) for at in steps) for factor in self.lr_lambdas]
+
     def get_lr(self) -> list[float]:
-        steps = range(1, int(self.last_epoch) + 1)
-        return [
-            base * prod(factor(step) for step in steps)
-            for base, factor in zip(self.base_lrs, self.lr_lambdas, strict=True)
-        ]
+        return [base * factor for base, factor in zip(self.base_lrs, self.factors(self.last_epoch), strict=True)]
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"lr_lambdas": [None] * len(self.lr_lambdas)}
 
 
 class StepLR(LRScheduler):
@@ -125,6 +176,8 @@ class MultiStepLR(LRScheduler):
 class ExponentialLR(LRScheduler):
     """Multiplies the rate by `gamma` after every step."""
 
+    goes_on = True
+
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         super().__init__(optimizer, last_epoch, shape=lambda step: gamma**step)
 
@@ -133,6 +186,8 @@ class LinearLR(LRScheduler):
     """Multiplies the first rate by a factor that changes linearly from `start_factor` to `end_factor` over
     `total_iters` steps, then stays constant.
     """
+
+    goes_on = True
 
     def __init__(
         self,
@@ -158,6 +213,10 @@ class _Annealing(LRScheduler):
         self.eta_min, self._share = eta_min, shape
         super().__init__(optimizer, last_epoch)
 
+    @property
+    def floor(self) -> float:  # type: ignore[override]
+        return self.eta_min
+
     def get_lr(self) -> list[float]:
         share = self._share(self.last_epoch)
         return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
@@ -166,10 +225,15 @@ class _Annealing(LRScheduler):
 class CosineAnnealingLR(_Annealing):
     """Half a cosine from the first rate to `eta_min` at step `T_max`, then up again."""
 
+    goes_on = True
+
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         if T_max < 1:
             raise ValueError(f"CosineAnnealingLR: T_max must be at least 1, got {T_max}")
         super().__init__(optimizer, eta_min, last_epoch, lambda step: 0.5 * (1 + cos(pi * step / T_max)))
+
+    def factors(self, step: float) -> list[float]:
+        return [self._share(step)] * len(self.base_lrs)
 
 
 class ConstantLR(LRScheduler):
@@ -183,6 +247,8 @@ class ConstantLR(LRScheduler):
 
 class PolynomialLR(LRScheduler):
     """Multiplies the first rate by (1 - step / total_iters) ** power, which is 0 at `total_iters`."""
+
+    goes_on = True
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         if total_iters < 1:
@@ -201,13 +267,24 @@ class CosineAnnealingWarmRestarts(_Annealing):
         if T_0 < 1 or T_mult < 1:
             raise ValueError(f"CosineAnnealingWarmRestarts: T_0 and T_mult must be at least 1, got {T_0}, {T_mult}")
 
+        self.T_0, self.T_mult = T_0, T_mult
+
         def share(step: float) -> float:
-            length = T_0
-            while step >= length:
-                step, length = step - length, length * T_mult
-            return 0.5 * (1 + cos(pi * step / length))
+            done, length = self._place(step)
+            return 0.5 * (1 + cos(pi * done / length))
 
         super().__init__(optimizer, eta_min, last_epoch, share)
+
+    def _place(self, step: float) -> tuple[float, int]:
+        """(steps since the last restart, steps until the next one after it)."""
+        length = self.T_0
+        while step >= length:
+            step, length = step - length, length * self.T_mult
+        return step, length
+
+    def state_dict(self) -> dict[str, Any]:
+        done, length = self._place(self.last_epoch)
+        return super().state_dict() | {"T_cur": done, "T_i": length}
 
 
 class SequentialLR(LRScheduler):
@@ -226,13 +303,27 @@ class SequentialLR(LRScheduler):
                 f"got {len(milestones)}"
             )
         self.schedulers, self.milestones = list(schedulers), list(milestones)
+        if last_epoch < 0:
+            for group in optimizer.param_groups:  # the schedules were made before, each with its first rate
+                group["lr"] = group.get("initial_lr", group["lr"])
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def _current(self) -> tuple[LRScheduler, int]:
+        """The schedule of `last_epoch`, set to its step, and where it began."""
         which = bisect_right(self.milestones, self.last_epoch)
-        current = self.schedulers[which]
-        current.last_epoch = self.last_epoch - (self.milestones[which - 1] if which else 0)
-        return current.get_lr()
+        start = self.milestones[which - 1] if which else 0
+        self.schedulers[which].last_epoch = self.last_epoch - start
+        return self.schedulers[which], start
+
+    def get_lr(self) -> list[float]:
+        return self._current()[0].get_lr()
+
+    def moved(self, rates: Sequence[float], before: float) -> list[float]:
+        current, start = self._current()
+        return current.get_lr() if 0 < start == self.last_epoch else current.moved(rates, before - start)
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"_schedulers": [schedule.state_dict() for schedule in self.schedulers]}
 
 
 class ChainedScheduler(LRScheduler):
@@ -242,7 +333,21 @@ class ChainedScheduler(LRScheduler):
         self.schedulers = list(schedulers)
         if not self.schedulers or any(s.optimizer is not (optimizer or s.optimizer) for s in self.schedulers):
             raise ValueError("ChainedScheduler: takes at least one schedule, all of one optimiser")
-        super().__init__(self.schedulers[0].optimizer, int(self.schedulers[0].last_epoch) - 1)
+        found = self.schedulers[0].optimizer
+        if self.schedulers[0].last_epoch == 0:
+            for group in found.param_groups:  # the schedules were made before, each with its first rate
+                group["lr"] = group.get("initial_lr", group["lr"])
+        super().__init__(found, int(self.schedulers[0].last_epoch) - 1)
+
+    def moved(self, rates: Sequence[float], before: float) -> list[float]:
+        found = list(rates)
+        for schedule in self.schedulers:
+            schedule.last_epoch = self.last_epoch
+            found = schedule.moved(found, before)
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"_schedulers": [schedule.state_dict() for schedule in self.schedulers]}
 
     def get_lr(self) -> list[float]:
         rates = list(self.base_lrs)

@@ -56,7 +56,7 @@ def error_event(error: Exception) -> Error:
     if isinstance(error, MemoryError):
         return Error("there is not enough memory", hint="Close other programs or tabs, or take a smaller model")
     if isinstance(error, OSError) and error.strerror:
-        name = None if error.filename is None else str(error.filename)
+        name = None if error.filename is None else str(error.filename) or '""'
         return Error(error.strerror.lower(), name, "Check the name and your access rights" if name else None)
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "pyapp":
         return Error(f"the Python package {error.name.partition('.')[0]!r} is missing", hint=INSTALL_AGAIN)

@@ -6,6 +6,7 @@ A picture is a file (a path, bytes, a ByteSource) or a tensor uint8 (height, wid
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
@@ -42,6 +43,13 @@ def _batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[tu
 def _listed(images: Any) -> list[Any]:
     """One picture, or several, as a list."""
     return list(images) if isinstance(images, list | tuple) else [images]
+
+
+def check_files(images: Any, *_: Any) -> None:
+    """OSError for a picture whose file is not there."""
+    for image in _listed(images):
+        if isinstance(image, str | os.PathLike):
+            os.stat(image)
 
 
 def label_images(loaded: Any, images: Sequence[Any], *, top: int | None = 5, batch_size: int = BATCH_SIZE) -> Work:
@@ -291,11 +299,11 @@ def drawn_texts(loaded: Any, prompts: Sequence[str], **options: Any) -> Work:
     yield Done("complete", {"count": len(prompts), "steps": drawing.steps})
 
 
-classify_images = stream_of("classify-image", label_images, remote=False)
-match_images = stream_of("match-image", match_labels, remote=False)
+classify_images = stream_of("classify-image", label_images, remote=False, check=check_files)
+match_images = stream_of("match-image", match_labels, remote=False, check=check_files)
 imagine = stream_of("imagine", drawn_texts, remote=False)
-detect_objects = stream_of("detect", find_objects, remote=False)
-segment_images = stream_of("segment", label_areas, remote=False)
-cut_out_objects = stream_of("cut-out", cut_out, remote=False)
-embed_images = stream_of("embed-image", vectors_of_images, remote=False)
-read_images = stream_of("image-to-text", texts_of_images, remote=False)
+detect_objects = stream_of("detect", find_objects, remote=False, check=check_files)
+segment_images = stream_of("segment", label_areas, remote=False, check=check_files)
+cut_out_objects = stream_of("cut-out", cut_out, remote=False, check=check_files)
+embed_images = stream_of("embed-image", vectors_of_images, remote=False, check=check_files)
+read_images = stream_of("image-to-text", texts_of_images, remote=False, check=check_files)

@@ -24,7 +24,7 @@ from pyapp.vision.page.layout import Layout, layout_steps, whole_line
 from pyapp.vision.page.writers import plain_text
 from pyapp.vision.resampling import resize
 
-from .pictures import BATCH_SIZE, texts_of_images
+from .pictures import BATCH_SIZE, check_files, texts_of_images
 from .text_batches import Work
 from .texts import stream_of
 
@@ -315,4 +315,4 @@ def _values(page: Layout, lines: Mapping[tuple[int, int], TextLine], shape: tupl
             "angle": round(page.angle, 2)}  # fmt: skip
 
 
-read = stream_of("read", read_pages, remote=False)
+read = stream_of("read", read_pages, remote=False, check=check_files)

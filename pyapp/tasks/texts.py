@@ -343,9 +343,11 @@ async def _stream(
         await breath.take()
 
 
-def stream_of(name: str, work: Callable[..., Work], remote: bool = True) -> Callable[..., Events]:
+def stream_of(
+    name: str, work: Callable[..., Work], remote: bool = True, check: Callable[..., None] | None = None
+) -> Callable[..., Events]:
     """The stream of a task: arguments and options of `work`, and those of every stream here. remote: whether a server's
-    model may do the work.
+    model may do the work. check: gets the arguments before the model is loaded, and raises what is wrong with them.
     """
 
     @task
@@ -355,6 +357,8 @@ def stream_of(name: str, work: Callable[..., Work], remote: bool = True) -> Call
     ) -> Events:  # fmt: skip
         if isinstance(model, Remote) and not remote:
             raise OptionError("a server's models do not do this", where="model")
+        if check is not None:
+            check(*arguments)
         async with aclosing(_stream(name, work, arguments, model, key, dtype, cancel, options)) as events:
             async for event in events:
                 yield event

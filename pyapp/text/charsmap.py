@@ -34,6 +34,14 @@ class CharsMap:
         self._units = array("I", data[4 : 4 + size])
         self._replacements = data[4 + size :]
 
+    def check(self, where: str) -> None:
+        """FileFormatError for replacements that are not UTF-8."""
+        try:
+            self._replacements.decode()
+        except UnicodeDecodeError as error:
+            what = f"the table of its normaliser is damaged: {error.reason} at byte {error.start}"
+            raise FileFormatError(what, where=where, hint="Download it again") from error
+
     def normalize(self, text: str) -> str:
         data = text.encode("utf-8", "replace")
         found = bytearray()
@@ -116,6 +124,25 @@ class TextNormalizer:
         return self._charsmap.normalize(text)
 
 
+def _decoded(table: str, where: str) -> bytes:
+    try:
+        return base64.b64decode(table, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise FileFormatError("its precompiled_charsmap is not base64", where=where) from error
+
+
+def check_charsmaps(normalizer: Any, where: str) -> None:
+    """FileFormatError for a damaged table in a normaliser of a tokenizer.json: a library could end on it."""
+    if not isinstance(normalizer, Mapping):
+        return
+    steps = normalizer.get("normalizers")
+    for step in steps if isinstance(steps, list) else ():
+        check_charsmaps(step, where)
+    table = normalizer.get("precompiled_charsmap") if normalizer.get("type") == KIND else None
+    if isinstance(table, str) and table:
+        CharsMap(_decoded(table, where), where).check(where)
+
+
 def take_charsmap(json_text: str) -> tuple[str, TextNormalizer | None]:
     """A tokenizer.json without its normaliser's charsmap and the steps before it, and what does their work."""
     if f'"{KIND}"' not in json_text:
@@ -132,10 +159,7 @@ def take_charsmap(json_text: str) -> tuple[str, TextNormalizer | None]:
     table = steps[0].get("precompiled_charsmap") if steps and steps[0].get("type") == KIND else None
     if not isinstance(table, str) or not table:
         return json_text, None
-    try:
-        data = base64.b64decode(table, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise FileFormatError("its precompiled_charsmap is not base64", where="tokenizer.json") from error
+    data = _decoded(table, "tokenizer.json")
     document["normalizer"] = {"type": "Sequence", "normalizers": steps[1:]} if len(steps) > 1 else None
     names = [entry["content"] for entry in document.get("added_tokens") or [] if not entry.get("normalized")]
     return json.dumps(document, ensure_ascii=False), TextNormalizer(CharsMap(data), names, before)

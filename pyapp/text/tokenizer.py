@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, overload
 
 from pyapp.errors import FileFormatError, ModelError, OptionError, PyappError
 from pyapp.formats.safe_json import malformed, parse_json
 from pyapp.formats.sink import AnySink, open_sink
 from pyapp.text import encoding as encodings
+from pyapp.text.charsmap import check_charsmaps
 from pyapp.text.encoding import BatchEncoding, Encoding, Span, Tokens
 from pyapp.text.gguf_metadata import GGUF_ROLES, gguf_metadata
 from pyapp.text.llama2c_vocabulary import BOS, EOS, tokenizer_document
@@ -43,15 +45,17 @@ class Backend(Protocol):
 class NativeBackend:
     """The `tokenizers` library."""
 
-    def __init__(self, json_text: str) -> None:
+    def __init__(self, json_text: str, where: str = "tokenizer.json") -> None:
         try:
             from tokenizers import Tokenizer as Native
         except ImportError as error:
             raise PyappError("the Python package `tokenizers` is missing", hint="pip install tokenizers") from error
         try:
             self._native = Native.from_str(json_text)
-        except Exception as error:  # the library raises plain Exception
-            raise ModelError(f"the tokenizers library refuses it: {error!s:.200}", where="tokenizer.json") from error
+        except BaseException as error:
+            _only_of_the_library(error)
+            raise ModelError(f"the tokenizers library refuses it: {error!s:.200}", where=where) from error
+        self._where = where
         # Some documents say how the texts of one batch were padded and cut. Only `Tokenizer` does that, when asked to.
         self._native.no_padding()
         self._native.no_truncation()
@@ -67,12 +71,16 @@ class NativeBackend:
         try:
             return self._native.encode(text, add_special_tokens=False)
         except BaseException as error:
-            # The library's failures in Rust, such as a search that takes too long, are no Exceptions.
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-                raise
-            raise ModelError(
-                f"the tokenizers library gives no tokens: {error!s:.200}", where="tokenizer.json"
-            ) from error
+            _only_of_the_library(error)
+            raise ModelError(f"the tokenizers library gives no tokens: {error!s:.200}", where=self._where) from error
+
+
+def _only_of_the_library(error: BaseException) -> None:
+    """Raises what the library did not cause. Its failures in Rust, such as a search that takes too long, are no
+    Exceptions.
+    """
+    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        raise error
 
 
 _backend_factory: Callable[[str], Backend] = NativeBackend
@@ -129,6 +137,7 @@ class Tokenizer:
             self._pieces: Sequence[str | None] = pieces if len(pieces) < LARGE else PieceTable(pieces)
             self._decoder = PieceDecoder(document.get("decoder"), where)
             check_patterns(document, where)
+            check_charsmaps(document.get("normalizer"), where)
             control = ControlTokens(document, settings, pieces, where)
         except PyappError:
             raise
@@ -166,7 +175,8 @@ class Tokenizer:
         self._where = where
         self._backend: Backend | None = None
         self._plain_backend: Backend | None = None
-        self._factory = _backend_factory
+        ours = _backend_factory is NativeBackend
+        self._factory = partial(NativeBackend, where=where) if ours else _backend_factory
         self._cache: dict[int, bytes | None] = {}
 
     @classmethod

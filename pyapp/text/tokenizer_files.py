@@ -8,6 +8,7 @@ tokenizer's class where the others do not name it.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -75,6 +76,8 @@ def load_tokenizer(files: TokenizerSource | Mapping[str, TokenizerSource], name:
         found: dict[str, TokenizerSource] = dict(files)
         where = name or "tokenizer"
     elif isinstance(files, str | os.PathLike):
+        if not os.fspath(files):  # Path would make the present folder of it
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "")
         found = dict(beside(Path(files)))
         where = os.fspath(files)
     else:

@@ -40,7 +40,7 @@ def save(path: Path, trainer: Trainer, settings: Mapping[str, Any]) -> None:
         "held_out": trainer.held_out,
         "optimizer": numbers,
         "schedule": trainer.schedule.state_dict(),
-        "random": [default_generator.seed, default_generator.offset],
+        "random": [default_generator.initial_seed(), default_generator.offset],
     }
     write_safetensors(path, tensors, {"settings": json.dumps(settings), "training": json.dumps(state)})
 

@@ -87,7 +87,7 @@ class Run:
         state = {
             "step": self.step,
             "values": self.values,
-            "random": [default_generator.seed, default_generator.offset],
+            "random": [default_generator.initial_seed(), default_generator.offset],
             "parts": {name: part.state_dict() for name, part in self._parts.items()},
         }
         save(state, self.checkpoint)

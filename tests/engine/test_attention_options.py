@@ -42,3 +42,21 @@ def test_rotary_positions(name: str, rotated: int) -> None:
     at = int32_tensor([5, 2, 8, 0])
     found = ops.rope(q[0, at.numpy()], table, at, interleaved=False).numpy()
     np.testing.assert_allclose(found, GOLDEN[name][0, at.numpy()], rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("enable_gqa", [False, True])
+@pytest.mark.parametrize("kind", ["bool", "float32"])
+def test_a_mask_counts_beside_is_causal(kind: str, enable_gqa: bool) -> None:
+    """As torch 2.13 computes it: what either hides is hidden, also with fewer queries than keys."""
+    q, k, v = (pyapp.from_numpy(x).transpose(1, 2) for x in inputs())
+    q = q[:, :, :5] if enable_gqa else q[:, :KV_HEADS, :5]
+    earlier = pyapp.ones(5, TOKENS, dtype="bool").tril()
+    mask = pyapp.from_numpy(np.random.RandomState(3).randn(5, TOKENS) > -0.5)
+    mask[:, 0] = True
+    both = mask & earlier
+    if kind == "float32":
+        mask, both = (pyapp.zeros(5, TOKENS).masked_fill(~part, float("-inf")) for part in (mask, both))
+    attend = nn.functional.scaled_dot_product_attention
+    found = attend(q, k, v, attn_mask=mask, is_causal=True, enable_gqa=enable_gqa)
+    wanted = attend(q, k, v, attn_mask=both, enable_gqa=enable_gqa)
+    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-6)

@@ -335,3 +335,17 @@ def test_steps_have_the_gradient_0_even_of_what_is_no_number(name: str) -> None:
 
 def test_hardshrink_is_a_method() -> None:
     assert tensor([-1.0, 0.25, 0.75]).hardshrink().tolist() == [-1, 0, 0.75]
+
+
+def test_gradients_for_several_rows_at_once() -> None:
+    x = pyapp.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x**2 * pyapp.tensor([1.0, 1.0, 2.0])
+    (found,) = pyapp.autograd.grad(y, x, pyapp.eye(3), retain_graph=True, is_grads_batched=True)
+    assert found.tolist() == [[2.0, 0.0, 0.0], [0.0, 4.0, 0.0], [0.0, 0.0, 12.0]]
+    unused = pyapp.ones(2, requires_grad=True)
+    found, none = pyapp.autograd.grad(
+        [y, y.sum()], [x, unused], [pyapp.eye(3)[:2], pyapp.zeros(2)], is_grads_batched=True, allow_unused=True
+    )
+    assert none is None and found.shape == (2, 3)
+    with pytest.raises(ValueError, match=r"have \[2, 3\] rows"):
+        pyapp.autograd.grad([x * 2, x * 3], x, [pyapp.ones(2, 3), pyapp.ones(3, 3)], is_grads_batched=True)

@@ -91,3 +91,12 @@ def test_uniform_and_normal_take_torchs_names() -> None:
     assert pyapp.zeros(50).normal_(mean=100, std=0.0).tolist() == [100] * 50
     x = pyapp.zeros(50).uniform_(**{"from": 3, "to": 4})
     assert 3 <= x.min().item() and x.max().item() < 4
+
+
+def test_a_generator_tells_and_draws_its_seed() -> None:
+    generator = Generator().manual_seed(5)
+    assert generator.initial_seed() == 5
+    drawn = generator.seed()
+    first = pyapp.rand(4, generator=generator)
+    assert drawn == generator.initial_seed()
+    assert first.equal(pyapp.rand(4, generator=Generator().manual_seed(drawn)))

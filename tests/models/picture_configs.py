@@ -46,7 +46,7 @@ _RT_DETR = {
 }
 
 CONFIGS: dict[str, dict[str, Any]] = {
-    "vit": {"model_type": "vit", **_SIZES, **_LABELS, "image_size": [12, 8]},
+    "vit": {"model_type": "vit", **_SIZES, **_LABELS, "image_size": [12, 8], "pooler_output_size": 10},
     "deit": {"model_type": "deit", **_SIZES, **_LABELS},
     "deit_teacher": {"model_type": "deit", **_SIZES, **_LABELS, "qkv_bias": False},
     "beit": {"model_type": "beit", **_SIZES, **_LABELS, "use_relative_position_bias": True},
@@ -117,7 +117,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "rt_detr_resnet", "embedding_size": 6, "hidden_sizes": [8, 16, 24, 32], "depths": [2, 1, 1, 1],
         "out_features": ["stage2", "stage3", "stage4"],
     }},
-    "rt_detr_basic": _RT_DETR | {"hidden_expansion": 0.5, "backbone_config": {
+    "rt_detr_basic": _RT_DETR | {"hidden_expansion": 0.5, "layer_norm_eps": 0.1, "backbone_config": {
         "model_type": "rt_detr_resnet", "embedding_size": 8, "hidden_sizes": [8, 16, 24, 32], "depths": [2, 1, 1, 1],
         "layer_type": "basic", "out_features": ["stage2", "stage3", "stage4"],
     }},

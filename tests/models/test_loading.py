@@ -222,6 +222,15 @@ def test_hostile_configurations(name: str, changed: dict[str, Any], told: str, t
         load(tmp_path / "model.safetensors", name, **changed)
 
 
+def test_errors_of_a_configuration_name_its_file(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "model.safetensors", {"a": pyapp.ones(1)})
+    with pytest.raises(ModelError, match=r"model\.safetensors: the activation 'exec'"):  # there is no other file
+        load(tmp_path / "model.safetensors", "llama", hidden_act="exec")
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"config\.json: the activation 'exec'"):
+        load(tmp_path / "model.safetensors", "llama", hidden_act="exec")
+
+
 @pytest.mark.native_only
 def test_index_is_what_the_modules_say() -> None:
     from scripts.model_index import TARGET, source

@@ -212,3 +212,24 @@ def test_backbones_of_detectors() -> None:
     ):  # fmt: skip
         with pytest.raises(ModelError, match=message):
             read(config | change)
+
+
+def test_the_layers_of_sam_have_half_the_channels_whatever_the_last_has() -> None:
+    decoder = CONFIGS["sam"]["mask_decoder_config"] | {"attention_downsample_rate": 4}
+    model = module_of("sam").TASKS["mask-generation"](
+        module_of("sam").Config.from_dict(CONFIGS["sam"] | {"mask_decoder_config": decoder})
+    )
+    found = {key: tuple(value.shape) for key, value in model.mask_decoder.transformer.named_parameters()}
+    assert found["layers.0.cross_attn_token_to_image.q_proj.weight"] == (4, 8)
+    assert found["final_attn_token_to_image.q_proj.weight"] == (2, 8)
+
+
+def test_parts_that_contradict_each_other_are_named() -> None:
+    for name, change, message in (
+        ("sam", {"prompt_encoder_config": CONFIGS["sam"]["prompt_encoder_config"] | {"image_size": 24}}, "image_size"),
+        ("sam", {"tie_word_embeddings": False}, "tie_word_embeddings"),
+        ("segformer", {"num_encoder_blocks": 2}, "num_encoder_blocks is 2"),
+        ("vit", {"pooler_act": "cosine"}, "'cosine'"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            make(name, TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]][0], **change)

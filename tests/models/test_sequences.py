@@ -234,3 +234,17 @@ def test_hostile_configurations_and_shapes_are_refused() -> None:
         model(pyapp.ones(1, 41, dtype="int32"), ids[:1])
     with pytest.raises(ArgumentError, match="a mask is"):
         model(ids, ids, mask[:1])
+
+
+def test_the_activation_beside_the_name_of_both_counts() -> None:
+    """T5's feed_forward_proj names gate and activation; transformers writes both beside it, and reads them there."""
+    ids, mask = sources()
+    for form, same in (
+        ({"dense_act_fn": "silu"}, {"feed_forward_proj": "gated-silu"}),
+        ({"feed_forward_proj": "gelu", "dense_act_fn": "gelu_new", "is_gated_act": True}, {}),
+    ):
+        with pyapp.no_grad():
+            found, wanted = (
+                make("flan_t5", **change)(ids, pyapp.tensor(TEXTS), mask).numpy() for change in (form, same)
+            )
+        np.testing.assert_array_equal(found, wanted)

@@ -176,6 +176,15 @@ def test_a_configuration_that_does_not_fit_is_told(changes: dict[str, Any], mess
         load_speech_model(write_folder(tmp_path, **changes))
 
 
+def test_a_head_of_its_own_is_refused(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path, tie_word_embeddings=False)
+    load_speech_model(folder)  # the file has none
+    tensors = pyapp.load(folder / "model.safetensors")
+    write_safetensors(folder / "model.safetensors", tensors | {"proj_out.weight": pyapp.ones(8, 8)})
+    with pytest.raises(ModelError, match="tie_word_embeddings"):
+        load_speech_model(folder)
+
+
 def test_a_missing_tensor_is_told(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no tensor 'decoder.ln.weight'"):
         load_speech_model(write_folder(tmp_path, "model.decoder.layer_norm.weight"))

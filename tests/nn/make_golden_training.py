@@ -1,4 +1,5 @@
-"""Makes golden_training.npz: results of torch's layers, losses, optimisers and schedulers. Run with the extra `oracle`:
+"""Makes golden_training.npz and golden_schedules.npz: results of torch's layers, losses, optimisers and schedulers. Run
+with the extra `oracle`:
 
 python -m tests.nn.make_golden_training
 """
@@ -14,12 +15,16 @@ import torch
 
 from tests.nn.cases import SHAPES, STEPS, gradient, start
 from tests.nn.training_cases import (
+    CHANGED_AT,
+    CHANGED_TO,
     LOSSES,
     METRICS,
     MODULES,
     MOMENT_OPTIMIZERS,
+    SCHEDULE_PAIRS,
     SCHEDULE_STEPS,
     SCHEDULES,
+    SCHEDULES_OF_PAIRS,
     Case,
     values,
 )
@@ -136,6 +141,25 @@ def schedules(cases: dict[str, Any]) -> None:
         golden[f"{name}/rates"] = np.array(rates)
 
 
+def changed_rates() -> None:
+    """The rates of two schedules that are both stepped, and of schedules whose rate the user has changed."""
+    plans = torch.optim.lr_scheduler
+    every = dict(SCHEDULE_PAIRS) | {f"changed {name}": (name,) for name in SCHEDULES_OF_PAIRS}
+    for case, names in every.items():
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.3, momentum=0.9)
+        chosen = [SCHEDULES_OF_PAIRS[name] for name in names]
+        schedules = [getattr(plans, kind)(optimizer, **settings) for kind, settings in chosen]
+        rates = []
+        for step in range(SCHEDULE_STEPS):
+            if step == CHANGED_AT and case.startswith("changed"):
+                optimizer.param_groups[0]["lr"] = CHANGED_TO
+            optimizer.step()
+            for schedule, (kind, _) in zip(schedules, chosen, strict=True):
+                schedule.step(*([METRICS[step]] if kind == "ReduceLROnPlateau" else []))
+            rates.append(optimizer.param_groups[0]["lr"])
+        golden[f"{case}/rates together"] = np.array(rates)
+
+
 def save(file: str) -> None:
     """One array and an index: hundreds of entries would be mostly headers."""
     index = json.dumps({name: array.shape for name, array in golden.items()}, separators=(",", ":"))
@@ -151,3 +175,6 @@ if __name__ == "__main__":
     optimizers(MOMENT_OPTIMIZERS)
     schedules(SCHEDULES)
     save("golden_training.npz")
+    golden.clear()
+    changed_rates()
+    save("golden_schedules.npz")

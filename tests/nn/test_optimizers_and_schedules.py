@@ -16,9 +16,19 @@ from pyapp.nn import init
 from tests.nn.cases import SHAPES, STEPS, gradient, start
 from tests.nn.module_cases import OPTIMIZERS
 from tests.nn.module_cases import SCHEDULES as MORE_SCHEDULES
-from tests.nn.training_cases import METRICS, MOMENT_OPTIMIZERS, SCHEDULE_STEPS, SCHEDULES, load_golden
+from tests.nn.training_cases import (
+    CHANGED_AT,
+    CHANGED_TO,
+    METRICS,
+    MOMENT_OPTIMIZERS,
+    SCHEDULE_PAIRS,
+    SCHEDULE_STEPS,
+    SCHEDULES,
+    SCHEDULES_OF_PAIRS,
+    load_golden,
+)
 
-GOLDEN = load_golden() | load_golden("golden_modules.npz")
+GOLDEN = load_golden() | load_golden("golden_modules.npz") | load_golden("golden_schedules.npz")
 MOMENT_OPTIMIZERS |= OPTIMIZERS
 SCHEDULES |= MORE_SCHEDULES
 
@@ -75,6 +85,54 @@ def test_rates_are_those_of_torch(name: str) -> None:
         rates.append([group["lr"], group["momentum"]])
         schedule.step(*([METRICS[step]] if kind == "ReduceLROnPlateau" else []))
     np.testing.assert_allclose(rates, GOLDEN[f"{name}/rates"], rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("case", [*SCHEDULE_PAIRS, *(f"changed {name}" for name in SCHEDULES_OF_PAIRS)])
+def test_rates_that_others_change_too_are_those_of_torch(case: str) -> None:
+    """Two schedules of one optimiser, or a rate that the user sets: most schedules multiply what is there."""
+    optimizer = optim.SGD([nn.Parameter(zeros(1))], lr=0.3, momentum=0.9)
+    names = SCHEDULE_PAIRS.get(case, (case.removeprefix("changed "),))
+    schedules = []
+    for kind, settings in (SCHEDULES_OF_PAIRS[name] for name in names):
+        schedules.append(getattr(optim.lr_scheduler, kind)(optimizer, **settings))
+    rates = []
+    for step in range(SCHEDULE_STEPS):
+        if step == CHANGED_AT and case.startswith("changed"):
+            optimizer.param_groups[0]["lr"] = CHANGED_TO
+        for schedule in schedules:
+            schedule.step(*([METRICS[step]] if isinstance(schedule, optim.lr_scheduler.ReduceLROnPlateau) else []))
+        rates.append(optimizer.param_groups[0]["lr"])
+    np.testing.assert_allclose(rates, GOLDEN[f"{case}/rates together"], rtol=1e-5, atol=1e-9)
+
+
+def test_states_of_schedules_have_what_torch_reads() -> None:
+    """Keys that torch's load_state_dict takes over, or takes out first."""
+    optimizer = optim.SGD([nn.Parameter(zeros(1))], lr=1.0, momentum=0.9)
+    plans = optim.lr_scheduler
+    common = {"last_epoch", "base_lrs", "_last_lr", "_step_count"}
+    restarts = plans.CosineAnnealingWarmRestarts(optimizer, 3, 2)
+    for _ in range(5):
+        restarts.step()
+    assert restarts.state_dict() == {
+        "last_epoch": 5, "base_lrs": [1.0], "_last_lr": [optimizer.param_groups[0]["lr"]], "_step_count": 6,
+        "T_cur": 2, "T_i": 6,
+    }  # fmt: skip
+    assert set(plans.LambdaLR(optimizer, lambda step: 1.0).state_dict()) == common | {"lr_lambdas"}
+    cycle = plans.CyclicLR(optimizer, 0.1, 1.0)
+    assert set(cycle.state_dict()) == common | {"_scale_fn_ref", "_scale_fn_custom"}
+    chain = plans.ChainedScheduler([plans.ConstantLR(optimizer), plans.ExponentialLR(optimizer, 0.9)])
+    state = chain.state_dict()
+    assert set(state) == common | {"_schedulers"} and [set(own) for own in state["_schedulers"]] == [common] * 2
+    chain.load_state_dict({"_last_lr": [0.5], "_schedulers": [{"last_epoch": 7}, {"last_epoch": 7}]})  # torch's
+    assert (chain.last_epoch, optimizer.param_groups[0]["lr"]) == (7, 0.5)
+
+
+def test_a_schedule_that_continues_needs_the_first_rate() -> None:
+    optimizer = optim.SGD([nn.Parameter(zeros(1))], lr=1.0)
+    with pytest.raises(KeyError, match="initial_lr"):
+        optim.lr_scheduler.StepLR(optimizer, 3, last_epoch=2)
+    optimizer.param_groups[0] |= {"initial_lr": 1.0, "lr": 0.5}
+    assert optim.lr_scheduler.ExponentialLR(optimizer, 0.9, last_epoch=2).get_last_lr() == [0.5]
 
 
 def test_schedules_continue_from_their_state() -> None:
@@ -285,7 +343,7 @@ def test_schedules_at_once() -> None:
         chain.step()
     assert rates == pytest.approx([0.1, 0.05, 0.25, 0.125])
     again = plans.MultiplicativeLR(optimizer, lambda step: 0.5, last_epoch=1)
-    assert again.get_last_lr() == [0.25]
+    assert again.get_last_lr() == pytest.approx([0.0625])
 
 
 def test_manners_of_torch_are_taken() -> None:

@@ -197,6 +197,20 @@ SCHEDULES: dict[str, tuple[str, dict[str, Any]]] = {
         {"mode": "max", "patience": 1, "threshold": 0.05, "threshold_mode": "abs", "min_lr": 0.02},
     ),
 }  # fmt: skip
+# Two schedules of an optimiser that are both stepped.
+SCHEDULE_PAIRS: dict[str, tuple[str, str]] = {
+    "warm-up, exponential": ("linear", "exponential"), "cosine, warm-up": ("cosine", "linear"),
+    "steps, constant": ("steps", "constant"), "polynomial, multiplied": ("polynomial", "multiplied"),
+    "warm-up, plateau": ("linear", "plateau"),
+}  # fmt: skip
+SCHEDULES_OF_PAIRS: dict[str, tuple[str, dict[str, Any]]] = SCHEDULES | {
+    "constant": ("ConstantLR", {"factor": 0.4, "total_iters": 5}),
+    "polynomial": ("PolynomialLR", {"total_iters": 24, "power": 2.0}),
+    "multiplied": ("MultiplicativeLR", {"lr_lambda": lambda step: 0.95}),
+    "restarts": ("CosineAnnealingWarmRestarts", {"T_0": 4, "T_mult": 2}),
+    "factors": ("LambdaLR", {"lr_lambda": lambda step: 1 / (step + 1)}),
+}
+CHANGED_AT, CHANGED_TO = 4, 0.07  # the user sets the rate of an optimiser before this step
 SCHEDULE_STEPS = 19
 METRICS = [1.0, 0.9, 0.95, 0.91, 0.93, 0.92, 0.9, 0.6, 0.6, 0.7, 0.7, 0.7, 0.8, 0.9, 1.1, 1.1, 1.2, 1.1, 1.1]
 

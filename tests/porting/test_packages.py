@@ -134,6 +134,11 @@ def test_errors_of_functions() -> None:
             call()
 
 
+def test_vmap_names_a_dim_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match=r"in_dims 2 of float32\[3, 2\]"):
+        pyapp.vmap(lambda x: x, in_dims=2)(pyapp.ones(3, 2))
+
+
 def test_vmap_draws_other_numbers_for_each_example_or_the_same() -> None:
     pyapp.manual_seed(0)
     drawn = pyapp.vmap(lambda a: a + pyapp.rand(()), randomness="different")(pyapp.zeros(4))

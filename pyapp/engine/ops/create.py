@@ -11,7 +11,7 @@ from .. import quant
 from ..autograd import no_grad
 from ..declare import function, method
 from ..device import cpu
-from ..dtype import Default, DType, as_dtype, of_number
+from ..dtype import TYPED, Default, DType, as_dtype, of_number
 from ..element_types import CODES
 from ..launch import KERNELS, Part
 from ..lazy import np
@@ -183,6 +183,7 @@ def arange(
     """start, start + step, … below end; int64 for ints, float32 otherwise."""
     if end is None:
         start, end = 0, start
+    start, end, step = (v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step))
     if step == 0:
         raise ValueError("arange: step is 0")
     if (end - start) * step < 0:
@@ -286,13 +287,6 @@ def range(
     count = int(np.floor((end - start) / step)) + 1
     values = start + np.arange(count, dtype="float64") * step
     return tensor(values, dtype=dtype or _dtype.Default.dtype, device=device, requires_grad=requires_grad)
-
-
-TYPED = {
-    "FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16", "BFloat16Tensor": "bfloat16",
-    "LongTensor": "int64", "IntTensor": "int32", "ShortTensor": "int16", "CharTensor": "int8", "ByteTensor": "uint8",
-    "BoolTensor": "bool",
-}  # fmt: skip
 
 
 def construct(args: tuple[Any, ...], kind: DType) -> Tensor:

@@ -34,7 +34,7 @@ class Generator:
     def manual_seed(self, seed: int) -> Generator:
         """Restarts the sequence with `seed` (64 bits)."""
         stop_capture("a generator is seeded")
-        self.seed = int(seed) & 0xFFFFFFFFFFFFFFFF
+        self._seed = int(seed) & 0xFFFFFFFFFFFFFFFF
         self.offset = 0
         return self
 
@@ -44,23 +44,28 @@ class Generator:
         return check_device(None)
 
     def initial_seed(self) -> int:
-        return self.seed
+        """The seed that was set last."""
+        return self._seed
+
+    def seed(self) -> int:
+        """Restarts the sequence with a seed of the system's randomness, and returns the seed."""
+        return self.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1).initial_seed()
 
     def clone_state(self) -> Generator:
         """A copy of the generator with the same state."""
-        made = Generator(self.seed)
+        made = Generator(self._seed)
         made.offset = self.offset
         return made
 
     def get_state(self) -> tuple[int, int]:
         """The complete state: (seed, offset)."""
-        return self.seed, self.offset
+        return self._seed, self.offset
 
     def set_state(self, state: tuple[int, int]) -> None:
         """Restores (seed, offset) of `get_state`. TypeError for anything else."""
         if not isinstance(state, (tuple, list)) or len(state) != 2 or not all(isinstance(n, int) for n in state):
             raise TypeError(f"set_state: takes (seed, offset) of get_state(), not {state!r:.60}")
-        self.seed, self.offset = int(state[0]), int(state[1])
+        self._seed, self.offset = int(state[0]), int(state[1])
 
     def fill(self, kernel: Any, target: Tensor) -> None:
         """Fills a dense float32 tensor and advances the state. A Graph draws other numbers at each replay, those that
@@ -71,7 +76,7 @@ class Generator:
             state = self._replayed(recording).on(target.device, self)
             if state is not None:
                 offset -= recording.shared["random", id(self)].offset
-        kernel.launch(count >> 8, target, state, count, _signed(self.seed), offset)
+        kernel.launch(count >> 8, target, state, count, _signed(self._seed), offset)
         self.offset += (count + 3) // 4
 
     def _replayed(self, recording: Recorder) -> _Replayed:
@@ -92,13 +97,13 @@ class _Replayed:
     much as the function has drawn."""
 
     def __init__(self, generator: Generator) -> None:
-        self.generator, self.seed, self.offset = generator, generator.seed, generator.offset
+        self.generator, self.seed, self.offset = generator, generator.initial_seed(), generator.offset
         self.total = 0  # blocks that the function draws; known when it has ended
         self.tensors: dict[Any, Tensor] = {}
 
     def on(self, device: Any, generator: Generator) -> Tensor | None:
         """The state (2,) int64 in a device's memory; None where the recording ends, since another seed was set."""
-        if generator.seed != self.seed or generator.offset < self.offset:
+        if generator.initial_seed() != self.seed or generator.offset < self.offset:
             stop_capture("random numbers are drawn after a new seed was set")
             return None
         found = self.tensors.get(device)
@@ -113,7 +118,7 @@ class _Replayed:
     def advance(self) -> None:
         generator = self.generator
         for tensor in self.tensors.values():
-            tensor.assign_constants((_signed(generator.seed), generator.offset))
+            tensor.assign_constants((_signed(generator.initial_seed()), generator.offset))
         generator.offset += self.total
 
 
@@ -342,11 +347,7 @@ def _bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) 
 @function()
 def seed() -> int:
     """Seeds the default generator with the system's randomness, and returns the seed."""
-    import secrets
-
-    found = secrets.randbits(63)
-    default_generator.manual_seed(found)
-    return found
+    return default_generator.seed()
 
 
 @function()

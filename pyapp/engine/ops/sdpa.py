@@ -73,13 +73,11 @@ def scaled_dot_product_attention(
 
     query (..., H, L, E), key (..., H, S, E), value (..., H, S, Ev) → (..., H, L, Ev); with `enable_gqa` key and
     value may have fewer heads, each for a group of the query's. attn_mask: bool, True where attention is allowed, or
-    added to the scores.
+    added to the scores; with `is_causal` both count.
     `softcap` c limits scores to c tanh(score / c) (Gemma 2); `window` w (or (before, after), -1: no limit) hides keys
     that are further away. scale defaults to 1 / sqrt(E). A row without any visible key gives 0, as in torch.
     """
     _check(query, key, value, enable_gqa)
-    if is_causal and attn_mask is not None:
-        raise ValueError("scaled_dot_product_attention: give attn_mask or is_causal, not both")
     factor = 1.0 / sqrt(query.shape[-1] or 1) if scale is None else scale
     tokens, keys = query.shape[-2], key.shape[-2]
     if not dropout_p and _has_heads(query, key, value, attn_mask, enable_gqa):

@@ -22,7 +22,14 @@ from pyapp.formats.safe_json import parse_json
 from pyapp.formats.sentencepiece_model import read_sentencepiece_model
 from pyapp.formats.source import close_source, read_whole
 from pyapp.hub.resolver import choose_files, choose_model
-from pyapp.models.load import is_llama_cpps, module_of, read_settings, settings_of, stored_parameters
+from pyapp.models.load import (
+    is_llama_cpps,
+    module_of,
+    read_settings,
+    settings_name,
+    settings_of,
+    stored_parameters,
+)
 from pyapp.models.sentences import (
     MODULES,
     Dense,
@@ -251,7 +258,7 @@ def build(
         with skip_initialization():
             model: Module = module.TASKS[task](config)
     except ModelError as error:
-        raise ModelError(error.what, where=error.where or where, hint=error.hint) from error
+        raise ModelError(error.what, where=error.where or settings_name(checkpoint), hint=error.hint) from error
     if task in FEATURES:
         _drop_pooler(model, checkpoint)
 

@@ -115,6 +115,14 @@ class PatchConfig(PictureConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PooledConfig(PatchConfig):
+    """The fields of a Vision Transformer with a layer over its class token."""
+
+    pooler_output_size: int | None = None
+    pooler_act: str = "tanh"
+
+
+@dataclass(frozen=True, kw_only=True)
 class WindowConfig(PictureConfig):
     """The fields of Swin, and of encoders like it."""
 

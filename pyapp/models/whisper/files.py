@@ -128,6 +128,10 @@ def build_whisper(
     prefix = "model." if any(name.startswith("model.encoder.") for name in checkpoint.tensors) else ""
     names = {name: name for name in checkpoint.tensors}
     if config is not None:
+        if config.get("tie_word_embeddings") is False and "proj_out.weight" in checkpoint.tensors:
+            raise ModelError(
+                "tie_word_embeddings is false: Whisper with a head of its own (proj_out) is not supported", where=where
+            )
         model = Whisper.empty(config_from_hugging_face(config))
         ours = {part for name, *_ in slots(model) for part in parts(name) if part} | {"encoder.positional_embedding"}
         theirs = {part: hugging_face_name(part)[0 if prefix else len("model.") :] for part in ours}

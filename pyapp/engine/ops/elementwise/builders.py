@@ -42,7 +42,7 @@ def binary(
         kind = common_dtype(a, b)
         if name == "sub":
             _refuse_bool("sub", "use logical_xor, or ~ to invert a mask", a, b)
-        if name.startswith("bitwise") and kind.is_floating_point:
+        if name.startswith(("bitwise", "gcd", "lcm")) and kind.is_floating_point:
             raise UnsupportedTypeError(f"{name}: takes integers or bools, not {describe(a)} and {describe(b)}")
         if out == "floats alone" and not kind.is_floating_point:
             raise UnsupportedTypeError(f"{name}: takes floating-point tensors, not {describe(a)} and {describe(b)}")

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...declare import function, method
 from ...device import Device
-from ...dtype import ALIASES, DTYPES, as_dtype
+from ...dtype import ALIASES, DTYPES, TYPED, as_dtype
 from ...launch import refuse_capture
 from ...numpy_arrays import array_of, tensor_of
 from ...op import op, primitive
@@ -137,8 +137,11 @@ for _name, _target in _CONVERSIONS.items():
 
 @method("type")
 def _type(x: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """The dtype's name, or x converted."""
-    return f"pyapp.{x.dtype.name}" if dtype is None else x.to(dtype)
+    """The dtype's name, or x converted: to a dtype, or by torch's older names, "torch.LongTensor" or LongTensor."""
+    if dtype is None:
+        return f"pyapp.{x.dtype.name}"
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")
+    return x.to(TYPED.get(name.removeprefix("torch."), dtype))
 
 
 @method()

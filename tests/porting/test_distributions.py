@@ -1,0 +1,88 @@
+"""Checks of distributions' parameters and values: those of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import pyapp
+from pyapp import distributions as D
+from pyapp import tensor
+from tests.together import check_each
+
+NAN = float("nan")
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "scale 0": (lambda: D.Normal(pyapp.zeros(2), tensor([1.0, 0.0])), "Normal: scale must be above 0; got 0"),
+    "loc NaN": (lambda: D.Normal(NAN, 1.0), "loc must be numbers, not NaN"),
+    "half normal": (lambda: D.HalfNormal(-1.0), "scale must be above 0; got -1"),
+    "probability": (lambda: D.Bernoulli(tensor(1.5)), "probs must be from 0 to 1; got 1.5"),
+    "weight": (lambda: D.Categorical(tensor([-0.5, 0.5, 1.0])), "probs must be vectors of numbers from 0"),
+    "concentration": (lambda: D.Gamma(-1.0, 1.0), "concentration must be above 0"),
+    "rate": (lambda: D.Exponential(0.0), "rate must be above 0"),
+    "count": (lambda: D.Binomial(-1, tensor(0.5)), "total_count must be whole numbers from 0; got -1"),
+    "limits": (lambda: D.Uniform(1.0, 0.0), "low must be below high"),
+    "mean": (lambda: D.MultivariateNormal(tensor([NAN, 0.0]), pyapp.eye(2)), "loc must be numbers"),
+    "value NaN": (lambda: D.Normal(0.0, 1.0).log_prob(tensor(NAN)), "the value must be numbers, not NaN"),
+    "outside": (lambda: D.Uniform(0.0, 1.0).log_prob(tensor(2.0)), "the value must be from 0 to 1; got 2"),
+    "outside one of two": (
+        lambda: D.Uniform(pyapp.zeros(2), tensor([1.0, 2.0])).log_prob(tensor(1.5)), "from its own limit to its own"
+    ),
+    "class": (lambda: D.Categorical(pyapp.ones(2)).log_prob(tensor(2)), "whole numbers from 0 to 1; got 2"),
+    "no vector of one": (lambda: D.OneHotCategorical(pyapp.ones(3)).log_prob(pyapp.ones(3)), "zeros and a single 1"),
+    "half an event": (lambda: D.Poisson(2.0).log_prob(tensor(0.5)), "whole numbers from 0; got 0.5"),
+    "too many": (lambda: D.Binomial(3, tensor(0.5)).log_prob(tensor(4.0)), "whole numbers from 0 to 3"),
+    "negative": (lambda: D.LogNormal(0.0, 1.0).cdf(tensor(-1.0)), "the value must be above 0"),
+    "neither 0 nor 1": (lambda: D.Bernoulli(0.5).log_prob(tensor(0.5)), "the value must be 0 or 1"),
+    "sum": (lambda: D.Dirichlet(pyapp.ones(3)).log_prob(tensor([0.5, 0.6, 0.2])), "whose sum is 1"),
+    "beta": (lambda: D.Beta(1.0, 1.0).log_prob(tensor(1.5)), "from 0 to 1"),
+}  # fmt: skip
+
+
+def test_what_a_distribution_does_not_have_is_refused() -> None:
+    def check(name: str) -> None:
+        make, message = REFUSED[name]
+        with pytest.raises(ValueError, match=message):
+            make()
+
+    check_each(check, [(name,) for name in REFUSED])
+
+
+def test_limits_belong_to_the_values() -> None:
+    assert D.Uniform(0.0, 1.0).log_prob(tensor(1.0)).item() == -float("inf")  # torch's, too
+    assert D.Poisson(0.0).log_prob(tensor(0.0)).item() == 0
+    assert D.Exponential(2.0).log_prob(tensor(0.0)).item() == pytest.approx(0.6931472)
+    assert D.Binomial(tensor([3.0, 4.0]), tensor([0.5, 0.5])).log_prob(tensor([3.0, 0.0])).exp().tolist() == (
+        pytest.approx([0.125, 0.0625])
+    )
+    assert D.Bernoulli(tensor(0.25)).entropy().item() == pytest.approx(0.5623351)
+
+
+def test_checks_can_be_left_out() -> None:
+    assert D.Normal(0.0, -1.0, validate_args=False).scale.item() == -1
+    assert D.Uniform(0.0, 1.0, validate_args=False).log_prob(tensor(2.0)).item() == -float("inf")
+    D.Distribution.set_default_validate_args(False)
+    try:
+        assert D.Normal(0.0, -1.0).scale.item() == -1
+    finally:
+        D.Distribution.set_default_validate_args(True)
+    with pytest.raises(ValueError, match="scale"):
+        D.Normal(0.0, -1.0)
+
+
+def test_checks_do_not_end_the_capture_of_a_graph() -> None:
+    @pyapp.compile
+    def scores(mean: pyapp.Tensor, value: pyapp.Tensor) -> pyapp.Tensor:
+        return D.Normal(mean, 2.0).log_prob(value)
+
+    expected = D.Normal(0.0, 2.0).log_prob(pyapp.ones(3)).tolist()
+    for _ in range(4):
+        assert scores(pyapp.zeros(3), pyapp.ones(3)).tolist() == pytest.approx(expected)
+    assert scores.reason is None
+
+
+def test_all_values_of_classes() -> None:
+    assert D.Categorical(pyapp.ones(2, 3)).enumerate_support().tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert D.Categorical(pyapp.ones(2, 3)).enumerate_support(expand=False).shape == (3, 1)
+    assert D.OneHotCategorical(pyapp.ones(2)).enumerate_support().tolist() == [[1.0, 0.0], [0.0, 1.0]]

@@ -1,0 +1,64 @@
+"""What the `tokenizers` library does not survive: tables that it ends on are refused before, and its failures are
+errors of the tokenizer.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pyapp.errors import FileFormatError, ModelError
+from pyapp.text.tokenizer import NativeBackend, Tokenizer
+
+WHERE = "folder/tokenizer.json"
+TABLES = {
+    "too short": b"\0\0\0",
+    "its trie is missing": struct.pack("<I", 1000),
+    "a trie of no whole words": struct.pack("<I", 6) + bytes(6),
+    "replacements that are no text": struct.pack("<I", 4) + bytes(4) + b"\xff\0",
+}
+
+
+def document(table: str, nested: bool = False) -> dict[str, Any]:
+    step: dict[str, Any] = {"type": "Precompiled", "precompiled_charsmap": table}
+    normalizer = {"type": "Sequence", "normalizers": [{"type": "NFKC"}, step]} if nested else step
+    return {
+        "normalizer": normalizer, "added_tokens": [],
+        "model": {"type": "WordLevel", "vocab": {"a": 0, "[UNK]": 1}, "unk_token": "[UNK]"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("name", [*TABLES, "not base64"])
+def test_damaged_tables_of_normalisers(name: str, nested: bool) -> None:
+    table = base64.b64encode(TABLES[name]).decode() if name in TABLES else "?!"
+    with pytest.raises(FileFormatError, match=r"^folder/tokenizer\.json: .*(damaged|base64)"):
+        Tokenizer(document(table, nested), where=WHERE)
+
+
+def test_tables_without_entries_and_none_at_all() -> None:
+    for table in (base64.b64encode(struct.pack("<I", 0) + b"ok\0").decode(), "", None):
+        assert Tokenizer(document(table), where=WHERE).vocab_size == 2  # type: ignore[arg-type]
+
+
+class PanicException(BaseException):
+    """As the library's failures in Rust are: no Exception."""
+
+
+@pytest.mark.parametrize("error", [PanicException("a table"), ValueError("a table"), KeyboardInterrupt()])
+def test_failures_of_the_library_are_errors(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail(text: str) -> Any:
+        raise error
+
+    monkeypatch.setitem(sys.modules, "tokenizers", SimpleNamespace(Tokenizer=SimpleNamespace(from_str=fail)))
+    if isinstance(error, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):
+            NativeBackend("{}", where=WHERE)
+        return
+    with pytest.raises(ModelError, match=r"^folder/tokenizer\.json: the tokenizers library refuses it: a table"):
+        NativeBackend("{}", where=WHERE)
