@@ -114,7 +114,7 @@ export class TranscribeView {
       this.takeAddress(text);
     });
     this.view.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.#toggle();
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !event.repeat) this.#toggle();
     });
     this.choice.addEventListener("models", () => this.#showModels());
     /** Of the last load. @type {HTMLElement | null} */
@@ -234,12 +234,13 @@ export class TranscribeView {
     return this.takeAll(files);
   }
 
-  /** Transcribes one recording, or several one after the other. @param {File[]} files */
+  /** Transcribes one recording, or several one after the other. While some wait, others wait behind them. @param {File[]} files */
   async takeAll(files) {
+    if (this.queue?.running) return this.queue.add(files);
     byId("queue").hidden = files.length < 2;
     if (files.length < 2) return files.length ? this.take(files[0]) : undefined;
     const queue = (this.queue = new RecordingQueue(files));
-    for (const [number, file] of files.entries()) {
+    for (const [number, file] of queue.files.entries()) { // it grows
       queue.show(number, "transcribing…");
       await this.#settle();
       this.queue = queue; // #settle ends a queue
@@ -649,11 +650,27 @@ class RecordingQueue {
   constructor(files) {
     /** The entries that were made. @type {string[]} */
     this.ids = [];
-    this.states = files.map(() => h("span", { class: "queue-state" }, "waiting"));
-    /** Numbers of the recordings that are not begun. */
-    this.unbegun = new Set(files.keys());
-    byId("queue-list").replaceChildren(...files.map(({ name }, number) => h("li", {}, name, this.states[number])));
+    /** @type {File[]} */
+    this.files = [];
+    /** @type {HTMLElement[]} */
+    this.states = [];
+    /** Numbers of the recordings that are not begun. @type {Set<number>} */
+    this.unbegun = new Set();
+    this.running = true;
+    byId("queue-list").replaceChildren();
     byId("queue-save").hidden = true;
+    this.add(files);
+  }
+
+  /** @param {File[]} files that wait behind the others */
+  add(files) {
+    for (const file of files) {
+      this.unbegun.add(this.files.length);
+      const state = h("span", { class: "queue-state" }, "waiting");
+      this.files.push(file);
+      this.states.push(state);
+      byId("queue-list").append(h("li", {}, file.name, state));
+    }
   }
 
   /** @param {number} number @param {string} state */
@@ -669,6 +686,7 @@ class RecordingQueue {
 
   /** @param {() => void} save */
   end(save) {
+    this.running = false;
     for (const number of this.unbegun) this.states[number].textContent = "not transcribed";
     this.unbegun.clear();
     byId("queue-save").hidden = this.ids.length === 0;
