@@ -131,6 +131,7 @@ class ReadView {
     });
     byId("read-camera").addEventListener("click", () => this.#try(() => this.camera.open()));
     this.camera.addEventListener("taken", ({ detail }) => this.add([detail]));
+    this.camera.addEventListener("lost", () => showError(this.slot, new UserError("The camera has stopped.", { hint: "Connect it, or permit it again; or choose a picture." }), this.actions));
     byId("read-start").addEventListener("click", () => this.pressed());
     this.view.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !event.repeat && !this.button.running && this.page) this.pressed();

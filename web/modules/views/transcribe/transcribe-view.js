@@ -519,6 +519,7 @@ export class TranscribeView {
     this.button.setLabel("Transcribe again");
     const recording = { name, wav, original: wav, overview };
     this.sheet.show(recording);
+    if (live.lost && live.microphone.source === "microphone") this.sheet.event({ type: "notice", what: "the microphone was disconnected, or may not be used any more", hint: "the recording ends there" });
     this.keeper.setSound(recording);
   }
 
