@@ -248,11 +248,18 @@ def test_pages_of_pdfs_wait_in_a_queue(read: ReadPage, letter: Path, tmp_path: P
     page.get_by_role("button", name=f"Remove {names[1]}").click()
 
     # What somebody types while the others are read goes on when they are.
+    page.evaluate(
+        "pyappPage.read.engine.call = async function (name, ...rest) {"
+        " if (name === 'read') await new Promise((resolve) => { globalThis.goOn = resolve; });"
+        " return Object.getPrototypeOf(this).call.call(this, name, ...rest) }, 1"
+    )
+    read.give(letter)
+    read.until("Boolean(globalThis.goOn)")
     read.queue.nth(0).locator(".read-open").click()
     page.get_by_role("button", name="Edit text").click()
     page.keyboard.press("Home")
     page.keyboard.type("My ")
-    read.give(letter)
+    page.evaluate("goOn(), delete globalThis.goOn, delete pyappPage.read.engine.call")
     read.until(f"pyappPage.read.pages.length === 3 && pyappPage.read.pages[2].state === 'done' && {DONE}")
     page.keyboard.type("own ")
     assert read.values()["regions"][0]["lines"][0]["text"].startswith("My own The quick")

@@ -39,7 +39,9 @@ export class Camera extends EventTarget {
     this.video.srcObject = this.stream;
     byId("read-camera-panel").hidden = false;
     byId("read-take").focus();
-    await this.video.play();
+    await this.video.play().catch((error) => {
+      if (this.stream) throw error; // else it was closed before it began
+    });
   }
 
   /** Hands the picture of this moment over. */
