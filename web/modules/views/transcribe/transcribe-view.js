@@ -242,8 +242,8 @@ export class TranscribeView {
     const queue = (this.queue = new RecordingQueue(files));
     for (const [number, file] of queue.files.entries()) { // it grows
       queue.show(number, "transcribing…");
-      await this.#settle();
-      this.queue = queue; // #settle ends a queue
+      await this.#settle(queue);
+      if (this.queue !== queue) break; // other work has begun meanwhile
       const before = this.keeper.entry;
       const outcome = await this.#take(file);
       queue.show(number, outcome === "complete" ? "done" : outcome === "cancelled" ? "stopped" : this.slot.querySelector("strong")?.textContent ?? "failed");
@@ -282,9 +282,9 @@ export class TranscribeView {
     return this.#start(text.trim(), fetched, () => this.takeAddress(text));
   }
 
-  /** Ends the running work before new work begins. */
-  async #settle() {
-    this.queue = null;
+  /** Ends the running work before new work begins. @param {RecordingQueue | null} [queue] that the new work is of */
+  async #settle(queue = null) {
+    this.queue = queue;
     await this.recordButton.interrupt();
     await this.tabButton.interrupt();
     await this.button.interrupt();
