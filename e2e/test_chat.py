@@ -255,6 +255,62 @@ def test_nothing_is_lost_on_reload(chat: ChatPage, files: list[Path]) -> None:
     chat.field.fill("")
 
 
+def test_what_is_typed_while_an_answer_ends(chat: ChatPage, files: list[Path]) -> None:
+    """The message that is edited keeps its field and the cursor; each tab has its own draft."""
+    page = chat.page
+    chat.use(files).settings(temperature=0, max_new_tokens=480)
+    chat.field.fill("First")
+    chat.field.press("Enter")
+    chat.until("pyappPage.chat.conversation.path.length === 2")
+    chat.turn(0).get_by_role("button", name="Edit").click()
+    page.keyboard.press("End")
+    page.keyboard.type(" and")
+    page.evaluate("pyappPage.chat.button.interrupt().then(() => pyappPage.chat.over)")
+    page.keyboard.type(" more")
+    expect(chat.turn(0).locator("textarea")).to_have_value("First and more")
+    page.keyboard.press("Escape")
+    expect(chat.turn(0).get_by_role("button", name="Edit")).to_be_focused()
+    chat.field.fill("mine")
+    page.evaluate("localStorage.setItem('pyapp.chat-drafts', JSON.stringify({ draft: 'of another tab' }))")
+    page.reload()
+    chat.wait_ready()
+    chat.field.wait_for()
+    page.evaluate("pyappPage.chat.ready")
+    expect(chat.field).to_have_value("mine")
+    chat.field.fill("")
+
+
+def test_messages_without_an_answer(chat: ChatPage, files: list[Path], tmp_path: Path) -> None:
+    """They reach the model with the next one, as templates want it, and are in the file that comes back."""
+    page = chat.page
+    chat.use(files).settings(**GREEDY)
+    page.evaluate("pyappPage.chat.conversation.add('user', 'Hello')")
+    answer = chat.say("fox")
+    assert answer == native_answer(files, [{"role": "user", "content": "Hello\n\nfox"}])
+    assert page.evaluate("pyappPage.chat.conversation.path.map(({ role }) => role)") == ["user", "user", "assistant"]
+    page.evaluate("pyappPage.chat.begin()")
+    chat.say("Another one")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export all").click()
+    saved = tmp_path / "all.json"
+    download.value.save_as(saved)
+    rows, note = page.locator(".history-row"), page.locator("#history-conversation .history-note")
+    count = rows.count()
+    for number in (1, 2):
+        rows.first.get_by_role("button", name="Delete").dblclick()  # deletes one
+        expect(rows).to_have_count(count - number)
+    for title, left in (("Hello", count - 1), ("Another one", count)):
+        expect(note).to_contain_text(f"“{title}” is deleted.")
+        note.get_by_role("button", name="Undo").click()
+        expect(rows).to_have_count(left)
+    expect(rows.filter(has_text="Another one").locator(".history-open")).to_be_focused()
+    page.evaluate(
+        "(id) => pyappPage.chat.store.remove(id)", page.evaluate("pyappPage.chat.store.list().then((all) => all[1].id)")
+    )
+    page.locator("#history-conversation .history-import").set_input_files(saved)
+    expect(note).to_contain_text("1 imported")
+
+
 def test_export_delete_undo_import(chat: ChatPage, files: list[Path], tmp_path: Path) -> None:
     page = chat.page
     chat.use(files).settings(**GREEDY)

@@ -128,6 +128,7 @@ def test_wrong_files_are_refused_in_words(story: StoryPage, tmp_path: Path, brok
         (["tokenizer.bin"], "no checkpoint"),
         (["a.bin", "b.bin", "tokenizer.bin"], "2 files"),
         (["empty.bin", "tokenizer.bin"], "empty"),
+        (["empty.safetensors"], "This file is empty."),
         (["net.onnx"], "an ONNX model, which no view loads"),
     ],
 )
@@ -203,6 +204,8 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
     expect(overlay).to_be_hidden()
     give("drop", ("letter.docx", "", b"no"))
     expect(refused).to_contain_text("This is a document")
+    give("drop", ("letter - Shortcut.lnk", "", b"no"))
+    expect(refused).to_contain_text("This is a shortcut")
     give("drop", ("game.xyz", "", b"no"))
     expect(refused).to_contain_text("cannot use this kind of file")
     give("drop", ("fox.txt", "text/plain", b"\0\xff"))

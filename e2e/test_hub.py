@@ -129,8 +129,16 @@ def test_download_use_keep_and_delete(visit: StoryPage, hub: FakeHub, foxes: Hub
     visit.write("the fox")
     assert len(hub.requests) == asked, "downloaded again"
     visit.page.locator("#open-storage").click()
-    visit.page.get_by_role("button", name="Delete foxes").click()
-    expect(visit.page.locator(".kept-row")).to_have_count(0)
+    row = visit.page.locator(".kept-row")
+    everything = visit.page.locator("#storage-clear")
+    everything.click()  # once is no wish to lose gigabytes
+    expect(everything).to_have_text("Delete all these files? Press again")
+    row.get_by_role("button", name="Delete foxes").focus()
+    expect(everything).to_have_text("Delete all")
+    expect(row).to_have_count(1)
+    for _ in range(2):
+        everything.click()
+    expect(row).to_have_count(0)
     visit.close_dialog()
     expect(visit.page.locator("#model-name")).to_have_text("Little stories")
     visit.write("One day")

@@ -79,6 +79,19 @@ def test_cells(lab: LabPage) -> None:
     assert [lab.state(number) for number in range(1, 7)] == ["done"] * 5 + ["failed"]
 
 
+def test_deleted_cells_come_back(lab: LabPage) -> None:
+    lab.write("1", "2", "3")
+    lab.cell(2).get_by_role("button", name="Delete").dblclick()  # deletes one
+    expect(lab.cells).to_have_count(2)
+    lab.cell(1).get_by_role("button", name="Delete").click()
+    expect(lab.note).to_contain_text("2 cells are deleted.")
+    for left in (2, 3):
+        lab.note.get_by_role("button", name="Undo").click()
+        expect(lab.cells).to_have_count(left)
+    assert lab.page.evaluate("pyappPage.lab.cells.map(({ source }) => source)") == ["1", "2", "3"]
+    expect(lab.note).to_be_hidden()
+
+
 def test_a_profile_of_a_cell(lab: LabPage) -> None:
     (outputs,) = lab.run(
         "from pyapp import lab, nn, ones\nfrom pyapp.profiler import profile\n"
@@ -276,6 +289,15 @@ def test_notebooks_in_and_out(lab: LabPage, tmp_path: Path) -> None:
     assert again["nbformat"] == 4 and again["metadata"]["title"] == "mine"
     assert [cell["cell_type"] for cell in again["cells"]] == ["markdown", "code"]
     assert again["cells"][1]["outputs"][0]["data"] == {"text/plain": "21"}
+    # A line of a text that would begin a cell.
+    text = "Before\n%%time is a magic"
+    lab.page.evaluate("(source) => pyappPage.lab.open({ title: 'magic', cells: [{ kind: 'text', source }] })", text)
+    (tmp_path / "magic.py").write_text(saved(lab.page, "#lab-save-py"))
+    lab.page.locator("#lab-open").set_input_files([tmp_path / "magic.py"])
+    lab.until("pyappPage.lab.entry !== null")
+    assert lab.page.evaluate("pyappPage.lab.cells.map(({ kind, source }) => [kind, source])") == [["text", text]]
+    lab.page.locator("#lab-open").set_input_files(path)
+    expect(lab.page.locator("#lab-name")).to_have_value("mine")
     (tmp_path / "bad.ipynb").write_text('{"nbformat": 3, "worksheets": []}')
     lab.page.locator("#lab-open").set_input_files(tmp_path / "bad.ipynb")
     expect(lab.error).to_contain_text("It has version 3")

@@ -60,6 +60,29 @@ def test_microphone(microphone: TranscribePage, dist: Path) -> None:
     page.evaluate("Object.defineProperty(pyappPage.transcribe, 'windowTime', { value: Infinity, writable: true }), 1")
 
 
+def test_a_microphone_that_is_unplugged(microphone: TranscribePage) -> None:
+    """The recording ends, is kept, and says why."""
+    page = microphone.page
+    page.evaluate(
+        "globalThis.ask = navigator.mediaDevices.getUserMedia;"
+        "navigator.mediaDevices.getUserMedia = async function (...wanted) {"
+        " globalThis.stream = await ask.apply(this, wanted); return stream }, 1"
+    )
+    page.get_by_role("button", name="Record", exact=True).click()
+    microphone.until("pyappPage.transcribe.recording")
+    page.evaluate("location.hash = '#story'")
+    page.keyboard.press("Escape")  # stops nothing that is not seen
+    page.evaluate("location.hash = '#transcribe'")
+    page.wait_for_timeout(600)
+    expect(page.locator("#record")).to_have_text("Stop")
+    page.evaluate("stream.getAudioTracks()[0].dispatchEvent(new Event('ended'))")
+    expect(page.get_by_role("button", name="Record", exact=True)).to_be_visible()
+    microphone.wait_done()
+    expect(microphone.notes).to_contain_text("The microphone was disconnected")
+    assert microphone.player("duration") > 0.5
+    page.evaluate("navigator.mediaDevices.getUserMedia = ask, 1")
+
+
 def test_live_text_of_a_slow_model_can_be_read_once_more(microphone: TranscribePage) -> None:
     """It stays, a button tells how long the other pass takes, and a reload shows the button again."""
     page = microphone.page

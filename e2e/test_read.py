@@ -191,6 +191,13 @@ def test_a_page_is_read_as_natively_and_corrected_by_hand(read: ReadPage, table:
     read.button.click()
     read.until(f"pyappPage.read.page.earlier && {DONE}")
     assert read.values()["text"] == expected["text"]
+    page.get_by_role("button", name="Edit text").click()
+    page.locator("#read-text textarea").first.fill("Another correction")
+    page.get_by_role("button", name="Done editing").click()
+    for first, title in (("Corrected, 7", "A list of things & more"), (cells[0]["text"], "Another correction")):
+        page.get_by_role("button", name="Back to the edited text").click()
+        expect(read.cells.first).to_have_text(first)
+        expect(read.lines.first).to_have_text(title)
     page.get_by_role("button", name="Back to the edited text").click()
     expect(read.cells.first).to_have_text("Corrected, 7")
 
@@ -226,9 +233,38 @@ def test_pages_of_pdfs_wait_in_a_queue(read: ReadPage, letter: Path, tmp_path: P
     read.queue.nth(1).locator(".read-open").press("Enter")
     expect(page.locator("#read-name")).to_have_text(names[1])
     expect(read.lines).to_have_text(["The first page of all"])
-    page.get_by_role("button", name=f"Remove {names[1]}").click()
+    page.get_by_role("button", name=f"Remove {names[1]}").dblclick()  # removes one
     expect(read.queue).to_have_count(2)
     expect(page.locator("#read-name")).to_have_text(names[2])
+    removed = page.locator("#read-removed")
+    page.get_by_role("button", name="Remove letter.png").click()
+    expect(removed).to_contain_text("letter.png is removed.")
+    for name in ("letter.png", names[1]):
+        removed.get_by_role("button", name="Undo").click()
+        expect(page.locator("#read-name")).to_have_text(name)
+    expect(read.queue.nth(1).locator(".read-open")).to_be_focused()
+    expect(removed).to_be_hidden()
+    assert read.state("pages.map(({ name }) => name)") == names
+    page.get_by_role("button", name=f"Remove {names[1]}").click()
+
+    # What somebody types while the others are read goes on when they are.
+    page.evaluate(
+        "pyappPage.read.engine.call = async function (name, ...rest) {"
+        " if (name === 'read') await new Promise((resolve) => { globalThis.goOn = resolve; });"
+        " return Object.getPrototypeOf(this).call.call(this, name, ...rest) }, 1"
+    )
+    read.give(letter)
+    read.until("Boolean(globalThis.goOn)")
+    read.queue.nth(0).locator(".read-open").click()
+    page.get_by_role("button", name="Edit text").click()
+    page.keyboard.press("Home")
+    page.keyboard.type("My ")
+    page.evaluate("goOn(), delete globalThis.goOn, delete pyappPage.read.engine.call")
+    read.until(f"pyappPage.read.pages.length === 3 && pyappPage.read.pages[2].state === 'done' && {DONE}")
+    page.keyboard.type("own ")
+    assert read.values()["regions"][0]["lines"][0]["text"].startswith("My own The quick")
+    page.get_by_role("button", name="Remove letter.png").last.click()
+    expect(read.queue).to_have_count(2)
 
     # Stop keeps what was read; the rest waits, and is read when the user wants it.
     page.evaluate(
@@ -361,6 +397,7 @@ def test_wrong_files_are_refused_in_words(read: ReadPage, letter: Path, tmp_path
         "empty.jpg": (b"", "empty"),
         "none.webp": (b"no picture", "cannot be decoded"),
         "scan.tiff": (b"II*\0", "This kind of picture cannot be read here."),
+        "phone.jpg": (b"\0\0\0\x24ftypheic" + bytes(40), "This is a HEIC picture"),
         "broken.pdf": (pdf("Broken")[:150], "damaged"),
         "none.pdf": (b"no PDF", "damaged"),
     }
@@ -370,7 +407,7 @@ def test_wrong_files_are_refused_in_words(read: ReadPage, letter: Path, tmp_path
         expect(read.error).to_contain_text(says)
         expect(read.error).to_contain_text(name)
     (tmp_path / "two.pdf").write_bytes(pdf("One", "Two"))
-    for pages, says in (("first", "names no pages"), ("7", "has only 2 pages")):
+    for pages, says in (("first", "names no pages"), ("2-1", "“2-1” names no pages"), ("7", "has only 2 pages")):
         read.page.locator("#read-pdf-pages").fill(pages)
         read.page.locator("#read-pdf-pages").blur()
         read.give(tmp_path / "two.pdf")
@@ -427,7 +464,12 @@ def test_pictures_are_turned_pasted_and_taken(read: ReadPage, letter: Path, tmp_
     page.locator("#read-camera").click()
     expect(read.error).to_contain_text("may not use the camera")
     page.context.grant_permissions(["camera"])
-    page.locator("#read-camera").click()
+    page.evaluate(
+        "globalThis.tracks = []; globalThis.ask = navigator.mediaDevices.getUserMedia;"
+        "navigator.mediaDevices.getUserMedia = async function (...wanted) {"
+        " const stream = await ask.apply(this, wanted); tracks.push(...stream.getTracks()); return stream }, 1"
+    )
+    page.locator("#read-camera").dblclick()  # asks for one stream: another would film for ever
     page.wait_for_function("() => document.getElementById('read-video').videoWidth > 0")
     page.locator("#read-take").click()
     read.until(f"pyappPage.read.pages.length === 1 && {DONE}")
@@ -435,6 +477,13 @@ def test_pictures_are_turned_pasted_and_taken(read: ReadPage, letter: Path, tmp_
     page.locator("#read-camera-close").click()
     expect(page.locator("#read-camera-panel")).to_be_hidden()
     expect(page.locator("#read-camera")).to_be_focused()
+    assert page.evaluate("tracks.map(({ readyState }) => readyState)") == ["ended"]
+    page.locator("#read-camera").click()
+    page.wait_for_function("() => tracks.length === 2 && pyappPage.read.camera.stream")
+    page.evaluate("tracks[1].dispatchEvent(new Event('ended'))")  # it was unplugged
+    expect(read.error).to_contain_text("The camera has stopped.")
+    expect(page.locator("#read-camera-panel")).to_be_hidden()
+    page.evaluate("navigator.mediaDevices.getUserMedia = ask, 1")
     page.locator("#read-camera").click()
     expect(page.locator("#read-camera-panel")).to_be_visible()
     page.evaluate("location.hash = '#story'")  # the camera goes off where its picture is not seen

@@ -142,6 +142,25 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     page.locator("#compare-two").fill("we baked bread.")
     page.locator("#compare").click()
     expect(page.locator("#compare-result")).to_contain_text("100 % alike")
+    page.locator("#compare").dblclick()  # the second half waits for the first
+    expect(page.locator("#compare-result")).to_contain_text("100 % alike")
+
+    # What is removed comes back, with its vectors.
+    names = search.state("collection.texts.map(({ name }) => name)")
+    page.get_by_role("button", name=f"Remove {names[0]}").dblclick()  # removes one
+    expect(search.note).to_contain_text(f"{names[0]} is removed.")
+    assert search.state("collection.texts.map(({ name }) => name)") == names[1:]
+    page.get_by_role("button", name=f"Remove {names[1]}").click()
+    for name in (names[1], names[0]):
+        expect(search.note).to_contain_text(f"{name} is removed.")
+        search.note.get_by_role("button", name="Undo").click()
+        expect(page.get_by_role("button", name=f"Remove {name}")).to_be_focused()
+    assert search.state("collection.texts.map(({ name }) => name)") == names
+    search.ask(question)
+    np.testing.assert_allclose([result["score"] for result in search.state("found")], np.sort(scores)[::-1], atol=2e-4)
+    assert search.marked()[:3] == marked
+    vectors = np.array(search.state("collection.vectors && [...pyappPage.search.collection.vectors]"))
+    page.locator("#search-paste").fill("I was about to add this.")
 
     # It is there after a reload, with the model, and nothing is downloaded or embedded again.
     page.get_by_role("button", name="Rename animals.txt").click()
@@ -154,6 +173,7 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     page.locator("#search-question").wait_for()
     search.state("ready")
     expect(page.locator("#history-collection .history-open")).to_contain_text("Notes")
+    expect(page.locator("#search-paste")).to_have_value("I was about to add this.")
     search.ask(question)
     assert search.marked()[:3] == marked and len(hub.requests) == asked
 

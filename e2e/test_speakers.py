@@ -75,6 +75,14 @@ def test_speakers(
     field.fill("nobody")
     field.press("Escape")
     expect(names).to_have_text(["Speaker 1", "Ann <b>"])
+    # Two that were one by mistake are two again.
+    names.nth(1).click()
+    field.fill("Speaker 1")
+    field.press("Enter")
+    assert [segment["speaker"] for segment in transcribe.segments()] == ["Speaker 1", "Speaker 1"]
+    page.locator("#undo-edit").click()
+    expect(names).to_have_text(["Speaker 1", "Ann <b>"])
+    assert {word["speaker"] for word in transcribe.segments()[1]["words"]} == {"Ann <b>"}
     assert transcribe.save("txt") == f"Speaker 1: {SAID[0]}\nAnn <b>: {SAID[1]}\n"
     assert "<v Ann &lt;b&gt;>" in transcribe.save("vtt")
     assert json.loads(transcribe.save("json"))["segments"][1]["words"][0]["speaker"] == "Ann <b>"

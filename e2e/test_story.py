@@ -210,6 +210,79 @@ def test_everything_by_keyboard(story: StoryPage) -> None:
     assert page.evaluate("document.activeElement.id") == "choose-model"
 
 
+def test_what_is_typed_stays(story: StoryPage) -> None:
+    """An opening can be undone; a reload brings the words back, and the view, after the link to the content, too."""
+    page, field = story.page, story.page.locator("#prompt")
+    field.fill("My own words")
+    page.locator(".chip").nth(1).click()
+    expect(field).to_have_value("Long ago, there was a young dragon")
+    page.keyboard.press("Control+z")
+    expect(field).to_have_value("My own words")
+    page.locator(".chip").first.click()
+    page.keyboard.type(" hen")
+    page.evaluate("location.hash = '#chat'")
+    page.wait_for_function("() => pyappPage.chat !== undefined")
+    page.locator(".skip-link").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("[document.activeElement.id, location.hash]") == ["main", "#chat"]
+    page.locator("#chat-model").get_by_role("button", name="Choose another model").click()
+    story.models_opened()
+    page.go_back()  # as the way out of a dialog, on telephones
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    expect(page.locator("#view-story")).to_be_visible()
+    locale = page.context.new_cdp_session(page)
+    locale.send("Emulation.setLocaleOverride", {"locale": "de-DE"})
+    page.reload()
+    story.wait_ready()
+    expect(field).to_have_value("Once upon a time, there was a little hen")
+    page.evaluate("pyappPage.story.output.show({ prompt: '', text: 'Old', seed: 1, reason: 'length', tokens: 1234 })")
+    assert story.metric("tokens") == "1,234"  # as the whole page is in English: 1.234 would be another number
+    locale.send("Emulation.setLocaleOverride")
+    locale.detach()
+
+
+def test_keys_stop_only_what_is_meant(story: StoryPage) -> None:
+    """Enter presses once, however long it is held; Escape stops no work of another view, nor while letters are
+    composed.
+    """
+    page = story.page
+    story.settings(max_new_tokens=16).write("One day")
+    page.get_by_role("button", name="Go on").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#story-text")).to_be_focused()  # the button goes away
+    story.until("pyappPage.story.output.ids.length === 32 && !pyappPage.story.button.running")
+    # A model that needs half a second for a story of one word.
+    page.evaluate(
+        "pyappPage.app.engine.call = async function (name, params, more) {"
+        " if (name !== 'generate') return Object.getPrototypeOf(this).call.call(this, name, params, more);"
+        " more.onEvent({ type: 'token', text: ' end', id: 1 });"
+        " await new Promise((resolve) => { globalThis.answer = resolve; more.signal.onabort = resolve; });"
+        " return { type: 'done', reason: more.signal.aborted ? 'cancelled' : 'stop' } }, 1"
+    )
+    for place, keys in (("#generate", ["Enter"]), ("#prompt", ["Control", "Enter"])):
+        page.locator(place).focus()
+        for key in (*keys, *keys[-1:] * 4):
+            page.keyboard.down(key)
+        for key in keys:
+            page.keyboard.up(key)
+        page.evaluate(
+            "document.body.dispatchEvent("
+            "new KeyboardEvent('keydown', { key: 'Escape', isComposing: true, bubbles: true }))"
+        )
+        page.evaluate("location.hash = '#search'")
+        page.wait_for_function("() => pyappPage.search !== undefined")
+        page.keyboard.press("Escape")
+        page.evaluate("location.hash = '#story'")
+        expect(story.generate_button).to_have_text("Stop")
+        story.until("globalThis.answer && (answer(), delete globalThis.answer)")
+        expect(page.locator("#ending")).to_have_text("The story is finished.")
+    story.generate_button.click()
+    story.until("Boolean(globalThis.answer)")
+    page.keyboard.press("Escape")
+    expect(page.locator("#ending")).to_have_text("You stopped it here.")
+    page.evaluate("delete pyappPage.app.engine.call")
+
+
 def test_screen_readers_hear_the_beginning_and_the_end(story: StoryPage) -> None:
     page = story.page
     page.evaluate(
@@ -246,7 +319,7 @@ def test_a_story_goes_on_and_is_kept(story: StoryPage) -> None:
     expect(rows.nth(1)).to_be_visible()  # the list is read after the panel opens
     rows.nth(1).locator(".history-open").click()
     story.until(f"pyappPage.story.output.text.length === {len(whole)}")
-    assert story.text() == whole
+    assert story.text() == whole and story.metric("tokens") == "32"
     rows.nth(1).get_by_role("button", name="Delete").click()
     expect(page.locator("#sheet-empty")).to_be_visible()
     page.locator("#history-story").get_by_role("button", name="Undo").click()

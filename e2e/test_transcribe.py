@@ -309,6 +309,7 @@ def test_silence_has_no_speech(transcribe: TranscribePage, tmp_path: Path) -> No
         ("talk.ogg", b"", "empty"),
         ("nothing.wav", None, "empty"),
         ("notes.pdf", b"%PDF-1.7 and so on", "could not be read as sound"),
+        ("cut.mp4", b"\0\0\0\x18ftypisom\0\0\2\0isomiso2\0\1\0\0mdat" + bytes(9000), "could not be read as sound"),
     ],
 )
 def test_unreadable_recordings_are_refused_in_words(
@@ -428,13 +429,16 @@ def test_a_queue_that_is_stopped_while_it_reads(transcribe: TranscribePage, tmp_
           const { transcribe } = pyappPage;
           const bytes = Uint8Array.from(atob(sound), (character) => character.charCodeAt(0));
           const taken = transcribe.takeAll(["one.wav", "two.wav"].map((name) => new File([bytes], name)));
+          transcribe.takeAll([new File([bytes], "three.wav")]); // waits behind them
           while (!transcribe.button.running) await new Promise((resolve) => setTimeout(resolve));
           transcribe.button.stop();
           await taken;
         }""",
         sound,
     )
-    expect(transcribe.page.locator("#queue-list")).to_contain_text(re.compile("one.*stopped.*two.*not transcribed"))
+    expect(transcribe.page.locator("#queue-list")).to_contain_text(
+        re.compile("one.*stopped.*two.*not transcribed.*three.*not transcribed")
+    )
     expect(transcribe.page.locator("#queue-save")).to_be_hidden()
     assert transcribe.page.locator("[role=alert]:visible").count() == 0
 

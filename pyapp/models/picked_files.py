@@ -83,5 +83,6 @@ def _sharded(files: Mapping[str, ByteSource], index: str) -> tuple[ShardedFile, 
     shards = shard_names(files[index])
     missing = [name for name in (CONFIG, *shards) if name not in files]
     if missing:
-        raise ModelError(f"the files {', '.join(missing)[:300]} are missing", where=index, hint=HINT)
+        what = f"the files {', '.join(missing)[:300]} are" if len(missing) > 1 else f"the file {missing[0]} is"
+        raise ModelError(f"{what} missing", where=index, hint=HINT)
     return ShardedFile(files[index], shards=files.__getitem__), {index, *shards}

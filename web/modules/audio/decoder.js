@@ -66,6 +66,7 @@ async function decodeStreamed(file, { signal, onProgress }) {
   try {
     if (!(await input.canRead())) return null;
     const track = await input.getPrimaryAudioTrack();
+    if (!track && !(await input.getPrimaryVideoTrack())) throw unreadable(file, "no tracks"); // its end may be missing, which lists them
     if (!track) throw new UserError("There is no sound in this file.", { where: file.name, hint: "Choose a recording, or a video with sound." });
     if (!(await track.canDecode())) return null;
     const duration = await track.getDurationFromMetadata().catch(/** @returns {null} */ () => null);

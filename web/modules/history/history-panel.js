@@ -1,7 +1,7 @@
 /**
  * The list of a view's history: open, rename, delete with undo, the size, everything as one file, and back from it.
  */
-import { h } from "../page/dom.js";
+import { h, single } from "../page/dom.js";
 import { clearError, showError } from "../page/errors.js";
 import { saveFile } from "../page/save-file.js";
 import { present } from "../shared/present.js";
@@ -9,6 +9,7 @@ import { UserError, megabytes } from "../shared/protocol.js";
 import { zipOf } from "./zip.js";
 
 const IMPORT_LIMIT = 512 * 2 ** 20; // bytes
+const UNDO_LIMIT = 100e6; // bytes of deleted entries that can come back; the last one always can
 
 /**
  * @typedef {import("./history-store.js").HistoryEntry} HistoryEntry
@@ -27,6 +28,8 @@ export class HistoryPanel {
     /** @type {string | null} */
     this.current = null;
     this.renders = 0;
+    /** What was deleted in this visit, the last one at the end. @type {HistoryItem[]} */
+    this.deleted = [];
     const { begin, oneFile } = actions;
     this.begin = begin ? h("button", { type: "button", class: "secondary history-begin", onclick: () => begin.run() }, begin.label) : null;
     this.items = h("ul", { class: "history-list" });
@@ -79,7 +82,7 @@ export class HistoryPanel {
       h("button", { type: "button", class: "history-open", "aria-current": shown ? "true" : null, "data-key": `open ${id}`, onclick: () => this.#open(id) },
         h("span", { class: "history-title", dir: "auto" }, title || "Untitled"), h("span", { class: "history-facts" }, facts)),
       h("button", { type: "button", class: "quiet", "aria-label": `Rename ${title || "Untitled"}`, title: "Rename", "data-key": `rename ${id}`, onclick: (/** @type {any} */ event) => this.#rename(entry, event.target.closest("li")) }, "✎"),
-      h("button", { type: "button", class: "quiet", "aria-label": `Delete ${title || "Untitled"}`, title: "Delete", "data-key": `delete ${id}`, onclick: () => this.#remove(id) }, "×"));
+      h("button", { type: "button", class: "quiet", "aria-label": `Delete ${title || "Untitled"}`, title: "Delete", "data-key": `delete ${id}`, onclick: single(() => this.#remove(id)) }, "×"));
   }
 
   /** @param {string} id */
@@ -130,18 +133,29 @@ export class HistoryPanel {
       await this.actions.removed?.(id);
       await this.render(id === this.current ? null : this.current);
       if (!item) return;
-      const undo = h("button", { type: "button", class: "quiet", onclick: () => this.#restore(item) }, "Undo");
-      this.note.replaceChildren(`“${item.entry.title || "Untitled"}” is deleted. `, undo);
-      undo.focus();
+      this.deleted.push(item);
+      while (this.deleted.length > 1 && this.deleted.reduce((sum, { entry }) => sum + entry.bytes, 0) > UNDO_LIMIT) this.deleted.shift();
+      this.#offerUndo();
     });
+  }
+
+  /** Offers to bring back what was deleted last. @param {string} [said] before that */
+  #offerUndo(said = "") {
+    const item = this.deleted.at(-1);
+    if (!item) return this.note.replaceChildren(said);
+    const undo = h("button", { type: "button", class: "quiet", onclick: () => this.#restore(item) }, "Undo");
+    this.note.replaceChildren(`${said} “${item.entry.title || "Untitled"}” is deleted. `.trimStart(), undo);
+    undo.focus();
   }
 
   /** @param {HistoryItem} item */
   async #restore(item) {
     await this.#do(async () => {
       await this.store.restore(item);
-      this.note.replaceChildren("It is back.");
+      this.deleted = this.deleted.filter((other) => other !== item);
       await this.render();
+      /** @type {HTMLElement | null} */ (this.items.querySelector(`[data-key="open ${item.entry.id}"]`))?.focus(); // the button that was pressed goes away
+      this.#offerUndo("It is back.");
     });
   }
 
@@ -164,7 +178,7 @@ export class HistoryPanel {
       }
       const { actions } = this;
       const whole = actions.oneFile ? await actions.oneFile.to(items) : await this.#zip(items, actions.filesOf);
-      saveFile(`${actions.name}-${new Date().toISOString().slice(0, 10)}.${actions.oneFile ? "json" : "zip"}`, whole);
+      saveFile(`${actions.name}-${dayOf(Date.now())}.${actions.oneFile ? "json" : "zip"}`, whole);
       this.note.textContent = `${entries.length} exported, ${megabytes(whole.size)}.`;
     });
   }
@@ -204,7 +218,10 @@ export class HistoryPanel {
 }
 
 /** "2026-11-22 Weather". @param {HistoryEntry} entry */
-const folderOf = ({ created, title }) => `${new Date(created).toISOString().slice(0, 10)} ${(title || "Untitled").replace(/\.[^.]{1,5}$/, "").replaceAll("/", "_").slice(0, 80)}`;
+const folderOf = ({ created, title }) => `${dayOf(created)} ${(title || "Untitled").replace(/\.\w{1,5}$/, "").replaceAll("/", "_").slice(0, 80)}`;
+
+/** The day where the user is: 2026-11-22, as Swedish writes it. @param {number} time */
+const dayOf = (time) => new Date(time).toLocaleDateString("sv");
 
 /** @param {number} time */
 function whenOf(time) {

@@ -40,7 +40,7 @@ export async function zipOf(files, onProgress = () => {}) {
 
 /** The path, or with a number if it is taken; without what file systems refuse. @param {string} path @param {Set<string>} names */
 function freeName(path, names) {
-  const safe = path.split("/").map((part) => part.replace(/[\\:*?"<>|\u0000-\u001f]/g, "_").replace(/^\.+/, "_").trim() || "_").join("/");
+  const safe = path.split("/").map((part) => part.replace(/[\\:*?"<>|\u0000-\u001f]/g, "_").replace(/^\.+/, "_").replace(/[. ]+$/, "").trim() || "_").join("/");
   const ending = /\.[^./]{1,5}$/.exec(safe)?.[0] ?? "";
   const stem = safe.slice(0, safe.length - ending.length);
   for (let number = 1; ; number += 1) {

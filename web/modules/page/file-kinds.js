@@ -14,6 +14,7 @@ const NOTEBOOK = /\.(ipynb|py)$/i;
 /** Other kinds of files, and what to do with them. @type {{name: RegExp, type: RegExp, what: string, hint: string}[]} */
 const OTHERS = [
   { name: /\.(docx?|xlsx?|pptx?|odt|ods|odp|rtf|epub)$/i, type: /^application\/(rtf|msword|epub\+zip|vnd\.(ms-|openxmlformats|oasis))/, what: "a document", hint: "Save it as plain text or PDF, then drop that." },
+  { name: /\.(lnk|url|webloc|desktop)$/i, type: /^application\/x-ms-shortcut$/, what: "a shortcut", hint: "Drop the file that it leads to." },
   { name: /\.(zip|tar|tgz|gz|bz2|xz|7z|rar|zst)$/i, type: /^application\/(zip|gzip|x-(tar|gzip|zip-compressed|7z-compressed|bzip2?|xz|rar-compressed)|vnd\.rar)$/, what: "an archive", hint: "Unpack it, then drop what is in it." },
 ];
 const HEADER_BYTES = 1 << 20; // of a GGUF file: its architecture comes long before this

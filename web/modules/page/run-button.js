@@ -28,8 +28,11 @@ export class RunButton {
       event.preventDefault();
       event.stopImmediatePropagation();
     }, { capture: true });
+    const view = /** @type {HTMLElement | null} */ (button.closest(".view"));
     document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && this.running && !document.querySelector("dialog[open]")) this.stop();
+      // Work of a view that is not shown goes on; so does it when Escape closes something else, or takes back letters of an input method.
+      const meant = event.key === "Escape" && !event.isComposing && !event.defaultPrevented && !view?.hidden && !document.querySelector("dialog[open]");
+      if (meant && this.running) this.stop();
     });
     app.engine.addEventListener("silent", () => this.running && this.#silent());
     app.engine.addEventListener("answering", () => this.running && clearError(slot));

@@ -1,5 +1,5 @@
 /**
- * The frame of the page: colours, closing of dialogs, files dropped anywhere.
+ * The frame of the page: colours, keys, closing of dialogs, files dropped anywhere.
  */
 import { byId, find } from "./dom.js";
 
@@ -29,6 +29,18 @@ export function setUpTheme() {
     show();
   });
   show();
+}
+
+/** Enter presses once, however long it is held down, and the link to the content leaves the address of the view alone. */
+export function setUpKeys() {
+  addEventListener("keydown", (event) => {
+    const pressed = /** @type {Element} */ (event.target).closest?.("button, input, summary");
+    if (event.key === "Enter" && event.repeat && pressed) event.preventDefault();
+  }, { capture: true });
+  find(document, ".skip-link").addEventListener("click", (event) => {
+    event.preventDefault();
+    byId("main").focus();
+  });
 }
 
 /** @param {HTMLElement} view */

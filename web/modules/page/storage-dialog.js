@@ -13,7 +13,15 @@ export class StorageDialog {
     this.app = app;
     this.dialog = byId("storage-dialog");
     byId("open-storage").addEventListener("click", () => this.open());
-    byId("storage-clear").addEventListener("click", () => this.#do(() => this.app.engine.call("storage.clear")));
+    const clear = byId("storage-clear");
+    clear.addEventListener("click", () => {
+      if (clear.dataset.sure) this.#do(() => this.app.engine.call("storage.clear"));
+      else { // it may be gigabytes, and nothing brings them back
+        clear.dataset.sure = "asked";
+        clear.textContent = "Delete all these files? Press again";
+      }
+    });
+    clear.addEventListener("blur", () => this.#calm());
     app.actions.storage = () => this.open();
   }
 
@@ -23,7 +31,14 @@ export class StorageDialog {
     await this.render();
   }
 
+  /** The button that deletes all has to be pressed twice again. */
+  #calm() {
+    delete byId("storage-clear").dataset.sure;
+    byId("storage-clear").textContent = "Delete all";
+  }
+
   async render() {
+    this.#calm();
     byId("storage-clear").disabled = true;
     try {
       const { kept, usage, quota } = await this.app.engine.call("storage.list");

@@ -4,7 +4,7 @@
  */
 import { importPart, loadStyle } from "../shared/site-parts.js";
 import { StoryView } from "../views/story/story-view.js";
-import { byId, h } from "./dom.js";
+import { byId, closeDialogs, h } from "./dom.js";
 import { failedPart, showError } from "./errors.js";
 
 /**
@@ -87,7 +87,9 @@ export class Views {
     byId("views").addEventListener("click", () => this.#remember()); // before the browser goes there
     addEventListener("hashchange", () => {
       const wanted = named() ?? (location.hash === "" ? VIEWS[0] : null); // other hashes are targets within the view
-      if (wanted) this.#show(wanted);
+      if (!wanted) return;
+      closeDialogs(); // by Back, which on telephones is the way out of one
+      this.#show(wanted);
     });
     this.#show(this.shown);
   }

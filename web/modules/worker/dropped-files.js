@@ -16,6 +16,8 @@ export function sortFiles(picked, task) {
   if (onnx && files.length === 1) {
     throw new UserError("This is an ONNX model, which no view loads.", { where: onnx.name, hint: "Cells of the Lab run it: choose it there below Files, then pyapp.onnx.load(name) reads it." });
   }
+  const whole = files.filter(({ file }) => file.size > 0);
+  if (!whole.length) throw new UserError("This file is empty.", { where: files[0]?.name, hint: "Choose the complete file." });
   const model = { transcribe: speechModel, chat: textModel, generate: storyModel, embed: embedder, read: reader }[task](files);
   const empty = model.files.find(({ file }) => file.size === 0);
   if (empty) throw new UserError("This file is empty.", { where: empty.file.name, hint: "Choose the complete file." });

@@ -268,12 +268,15 @@ class ChatView {
     else this.#toEnd();
   }
 
-  /** Shows all turns anew. */
+  /** Shows the turns. Those that are shown stay where they are: one may be edited, or a part of it selected. */
   render() {
     const { conversation } = this;
     const { path } = conversation;
-    this.items = new Map(path.map((turn) => [turn.id, this.#item(turn, turn === path.at(-1))]));
-    byId("chat-turns").replaceChildren(...[...this.items.values()].map(({ element }) => element));
+    const items = new Map(path.map((turn) => [turn.id, this.#item(turn, turn === path.at(-1))]));
+    for (const [id, item] of this.items) if (items.get(id) !== item) item.element.remove();
+    this.items = items;
+    const list = byId("chat-turns");
+    for (const [i, { element }] of [...items.values()].entries()) if (list.children[i] !== element) list.insertBefore(element, list.children[i] ?? null);
     byId("chat-empty").hidden = path.length > 0;
     const unanswered = path.at(-1)?.role === "user" && !this.button.running;
     byId("chat-answer").hidden = !unanswered;
@@ -282,18 +285,20 @@ class ChatView {
   /** @param {Turn} turn @param {boolean} last */
   #item(turn, last) {
     const versions = this.conversation.versions(turn);
-    return new TurnItem(turn, {
+    const context = {
       versions, last, place: turn.id,
-      edit: (text) => this.#say(text, turn.parent, turn.id),
+      edit: (/** @type {string} */ text) => this.#say(text, turn.parent, turn.id),
       regenerate: () => this.answer(turn.parent),
       goOn: () => this.answer(turn.parent, turn),
-      show: async (step) => {
+      show: async (/** @type {number} */ step) => {
         await this.button.interrupt();
         this.conversation.show(versions[versions.indexOf(turn) + step]);
         this.render();
         await this.save();
       },
-    });
+    };
+    const shown = this.items.get(turn.id);
+    return shown?.turn === turn ? shown.update(context) : new TurnItem(turn, context);
   }
 
   /** Sends what is in the field. */

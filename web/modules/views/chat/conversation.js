@@ -103,12 +103,20 @@ export class Conversation {
     this.leaf = last.id;
   }
 
-  /** The messages up to a turn, for the model. @param {Turn | null} last null: none */
+  /**
+   * The messages up to a turn, for the model. One that was not answered and the next are one message: the templates of many
+   * models want the sides to take turns.
+   * @param {Turn | null} last null: none
+   */
   messages(last) {
     const path = this.path;
-    const shown = (last ? path.slice(0, path.indexOf(last) + 1) : []).map(({ role, text, thoughts }) => ({
-      role, content: text, ...(thoughts && { reasoning_content: thoughts }),
-    }));
+    /** @type {{role: string, content: string, reasoning_content?: string}[]} */
+    const shown = [];
+    for (const { role, text, thoughts } of last ? path.slice(0, path.indexOf(last) + 1) : []) {
+      const before = shown.at(-1);
+      if (before?.role === role) before.content += `\n\n${text}`;
+      else shown.push({ role, content: text, ...(thoughts && { reasoning_content: thoughts }) });
+    }
     return this.system.trim() ? [{ role: "system", content: this.system }, ...shown] : shown;
   }
 
@@ -181,7 +189,8 @@ function checked(record, where) {
     need(turn !== null && typeof turn === "object" && text(turn.id) && text(turn.text) && ROLES.includes(turn.role) && time(turn.created), `Turn ${index + 1} has no id, text, role or time.`);
     need(!known.has(turn.id), `Turn ${index + 1} is there twice.`);
     const role = turn.parent === null ? null : known.get(turn.parent)?.role;
-    need(turn.parent === null ? turn.role === "user" : role !== undefined && role !== turn.role, `Turn ${index + 1} does not follow a turn of the other side.`);
+    // A message follows an answer, or one that was not answered; an answer follows a message.
+    need(role === null ? turn.role === "user" : role !== undefined && (turn.role === "user" || role === "user"), `Turn ${index + 1} does not follow a turn of the other side.`);
     const { parent, role: own, thoughts, model, reason } = turn;
     known.set(turn.id, {
       id: turn.id, parent, role: own, text: turn.text, created: turn.created,

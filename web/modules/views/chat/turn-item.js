@@ -12,17 +12,22 @@ const ENDINGS = {
   cancelled: "You stopped it here.",
 };
 const CUT = "Cut off here: the page was closed, or the engine stopped.";
-const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+/**
+ * @typedef {{edit: (text: string) => void, regenerate: () => void, goOn: () => void, show: (step: number) => void,
+ *   versions: import("./conversation.js").Turn[], last: boolean, place: string}} Context `place`: of the draft of an edit
+ */
 
 export class TurnItem {
-  /**
-   * @param {import("./conversation.js").Turn} turn
-   * @param {{edit: (text: string) => void, regenerate: () => void, goOn: () => void, show: (step: number) => void,
-   *   versions: import("./conversation.js").Turn[], last: boolean, place: string}} context `place`: of the draft of an edit
-   */
+  /** @param {import("./conversation.js").Turn} turn @param {Context} context */
   constructor(turn, context) {
     this.turn = turn;
     this.context = context;
+    /** Whether a field is in place of the text. */
+    this.editing = false;
+    /** What the shown foot says: it is made again when that changes. */
+    this.said = "";
     const mine = turn.role === "user";
     const who = mine ? "You" : (turn.model ?? "Assistant");
     this.text = h("div", { class: "turn-text", dir: "auto" });
@@ -35,12 +40,22 @@ export class TurnItem {
     if (mine && drafts.get(context.place)) this.edit();
   }
 
+  /** As it is from now on. @param {Context} context @returns {this} */
+  update(context) {
+    this.context = context;
+    if (!this.editing) this.refresh();
+    return this;
+  }
+
   /** Shows the text so far. @param {boolean} [writing] whether the answer is being written */
   refresh(writing = false) {
+    const { turn, context: { versions, last } } = this;
     this.element.dataset.state = writing ? "writing" : "done";
-    if (this.answer) this.answer.show(this.turn);
-    if (writing) this.foot.replaceChildren();
-    else this.foot.replaceChildren(...this.#foot());
+    if (this.answer) this.answer.show(turn);
+    const said = JSON.stringify([writing, versions.indexOf(turn), versions.length, last, turn.text !== "", turn.reason, turn.figures]);
+    if (said === this.said) return;
+    this.said = said;
+    this.foot.replaceChildren(...(writing ? [] : this.#foot()));
   }
 
   #foot() {
@@ -75,9 +90,12 @@ export class TurnItem {
   /** A field in place of the text. What is typed is kept until it is sent or given up. */
   edit() {
     const { context, turn } = this;
+    this.editing = true;
+    this.said = "";
     const field = h("textarea", { dir: "auto", rows: Math.min(12, turn.text.split("\n").length + 1), "aria-label": "Edit your message" });
     field.value = drafts.get(context.place) || turn.text;
     const close = () => {
+      this.editing = false;
       drafts.set(context.place, "");
       this.text.textContent = turn.text;
       this.refresh();

@@ -6,7 +6,7 @@
  *   drawn: (field: string, pixels: number[], answers: OutputList, cell: CellItem) => void, open: (output: import("./output-list.js").Output) => void,
  *   complete: import("./editor.js").EditorActions["complete"], signature: import("./editor.js").EditorActions["signature"]}} CellActions
  */
-import { find, h } from "../../page/dom.js";
+import { find, h, single } from "../../page/dom.js";
 import { present } from "../../shared/present.js";
 import { MarkdownText } from "../chat/markdown.js";
 import { Editor } from "./editor.js";
@@ -35,7 +35,7 @@ export class CellItem {
     if (data.kind === "text") present(this.runButton.firstChild, "the button's sign").textContent = "✎";
     this.buttons = [
       this.#button("Move up", "↑", () => actions.move(this, -1)), this.#button("Move down", "↓", () => actions.move(this, 1)),
-      this.#button("Delete", "×", () => actions.remove(this)),
+      this.#button("Delete", "×", single(() => actions.remove(this))),
     ];
     const head = h("div", { class: "cell-head" }, this.runButton, this.number, this.time, h("span", { class: "cell-buttons" }, ...this.buttons));
     const add = h("div", { class: "cell-add" },
@@ -53,7 +53,7 @@ export class CellItem {
     this.place(1);
   }
 
-  /** @param {string} label @param {string} sign @param {() => void} onclick */
+  /** @param {string} label @param {string} sign @param {(event: MouseEvent) => void} onclick */
   #button(label, sign, onclick) {
     return h("button", { type: "button", class: "cell-button", title: label, onclick }, h("span", { "aria-hidden": "true" }, sign), h("span", { class: "visually-hidden cell-label" }, label));
   }

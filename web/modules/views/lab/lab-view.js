@@ -8,6 +8,7 @@ import { byId, find, h, memory, tabMemory } from "../../page/dom.js";
 import { clearRestartError, clearError, showError } from "../../page/errors.js";
 import { saveFile } from "../../page/save-file.js";
 import { hostsIn } from "../../shared/lab-hosts.js";
+import { present } from "../../shared/present.js";
 import { UserError, megabytes } from "../../shared/protocol.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { siteUrl } from "../../shared/site.js";
@@ -47,6 +48,8 @@ class LabView {
     this.cells = [];
     /** Cells that wait for their turn. @type {CellItem[]} */
     this.queue = [];
+    /** Deleted cells of this notebook, the last one at the end. @type {{at: number, data: import("./notebook-files.js").CellData}[]} */
+    this.deleted = [];
     /** @type {CellItem | null} */
     this.runningCell = null;
     this.runs = 0;
@@ -177,6 +180,7 @@ class LabView {
     await this.#leave();
     this.entry = entry;
     this.#setTitle(title);
+    this.deleted = [];
     this.cells = cells.map((cell) => this.#item({ ...cell, count: null }));
     byId("lab-cells").replaceChildren(...this.cells.map(({ element }) => element));
     this.#place();
@@ -341,7 +345,22 @@ class LabView {
     this.#place();
     this.changed();
     (this.cells[at] ?? this.cells[at - 1]).element.focus();
-    if (data.source.trim()) this.#note("A cell is deleted.", () => this.#insert(at, data.kind, data).element.focus());
+    if (!data.source.trim()) return;
+    this.deleted.push({ at, data });
+    this.#offerUndo();
+  }
+
+  /** Offers to bring back the cell that was deleted last. */
+  #offerUndo() {
+    const { length } = this.deleted;
+    if (length) this.#note(length === 1 ? "A cell is deleted." : `${length} cells are deleted.`, () => this.#bringBack());
+  }
+
+  #bringBack() {
+    const { at, data } = present(this.deleted.pop(), "the deleted cell");
+    const cell = this.#insert(Math.min(at, this.cells.length), data.kind, data);
+    this.#offerUndo();
+    cell.element.focus();
   }
 
   #place() {

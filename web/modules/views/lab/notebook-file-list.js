@@ -1,7 +1,7 @@
 /**
  * The files beside a notebook: those that its cells wrote, and those that were added.
  */
-import { h } from "../../page/dom.js";
+import { h, single } from "../../page/dom.js";
 import { saveFile } from "../../page/save-file.js";
 import { megabytes } from "../../shared/protocol.js";
 
@@ -39,7 +39,7 @@ export class NotebookFileList {
     this.list.replaceChildren(...files.map(([name, blob]) => h("li", {},
       h("button", { type: "button", class: "lab-file", title: "Save to this device", onclick: () => saveFile(lastPart(name), blob) },
         h("span", { class: "lab-file-name" }, name), h("span", { class: "row-size" }, megabytes(blob.size))),
-      h("button", { type: "button", class: "quiet", "aria-label": `Delete ${name}`, title: "Delete", onclick: () => this.actions.remove(name) }, "×"))));
+      h("button", { type: "button", class: "quiet", "aria-label": `Delete ${name}`, title: "Delete", onclick: single(() => this.actions.remove(name)) }, "×"))));
   }
 }
 

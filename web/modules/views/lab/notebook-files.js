@@ -63,6 +63,8 @@ function uncommented(lines) {
 export function toScript({ cells }) {
   return cells.map(({ kind, source }) => {
     const lines = source.split("\n");
+    // As comments, such lines would begin cells.
+    if (kind === "text" && /^\s*%%/m.test(source) && !source.includes('"""')) return `# %% [markdown]\n"""\n${source}\n"""`;
     if (kind === "text") return ["# %% [markdown]", ...lines.map((line) => `# ${line}`.trimEnd())].join("\n");
     return `# %%\n${source}`;
   }).join("\n\n") + "\n";

@@ -4,12 +4,14 @@
 import { UserError, nameOf } from "../../shared/protocol.js";
 import { byId } from "../../page/dom.js";
 
-/** Fires "taken" (detail: the File). */
+/** Fires "taken" (detail: the File), "lost" (the camera was unplugged, or its permission taken back). */
 export class Camera extends EventTarget {
   constructor() {
     super();
     /** @type {MediaStream | null} */
     this.stream = null;
+    /** Whether the browser is being asked: each answer would be a stream of its own. */
+    this.asking = false;
     this.count = 0;
     this.video = byId("read-video");
     byId("read-take").addEventListener("click", () => this.take());
@@ -20,17 +22,26 @@ export class Camera extends EventTarget {
   }
 
   async open() {
-    if (this.stream) return;
+    if (this.stream || this.asking) return;
+    this.asking = true;
     try {
       this.stream = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment", width: { ideal: 4096 }, height: { ideal: 3072 } } });
     } catch (error) {
       throw refusal(error);
+    } finally {
+      this.asking = false;
     }
+    this.stream.getVideoTracks()[0].addEventListener("ended", () => {
+      this.close();
+      this.dispatchEvent(new Event("lost"));
+    });
     if (this.view.hidden) return this.close(); // left while the browser asked
     this.video.srcObject = this.stream;
     byId("read-camera-panel").hidden = false;
     byId("read-take").focus();
-    await this.video.play();
+    await this.video.play().catch((error) => {
+      if (this.stream) throw error; // else it was closed before it began
+    });
   }
 
   /** Hands the picture of this moment over. */

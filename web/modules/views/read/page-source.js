@@ -14,6 +14,11 @@ const READ_PIXELS = 1 << 24;
 const HEAD = 1 << 20; // bytes in which the size of a picture is said
 const KNOWN = "PNG, JPEG, WebP, GIF, BMP and AVIF can be read.";
 const UNKNOWN = /\.(tiff?|heic|heif|svg|ico)$/i; // not known to most browsers
+/** What files begin with that are no pictures that browsers know, whatever they are called. */
+const BEGINNINGS = [
+  { begins: /^.{4}ftyp(hei|hev|mif1|msf1)/s, what: "a HEIC picture, as iPhones take them" }, { begins: /^(II\*\0|MM\0\*)/, what: "a TIFF picture" },
+  { begins: /^%PDF/, what: "a PDF" }, { begins: /^\s*<(!doctype )?html/i, what: "a web page" },
+];
 
 /** The PDF that is open, the only one: each has a thread. @type {{file: File, pdf: PdfFile} | null} */
 let open = null;
@@ -113,6 +118,9 @@ async function decode(file) {
   } catch (error) {
     console.debug(error);
     if (UNKNOWN.test(file.name)) throw new UserError("This kind of picture cannot be read here.", { where: file.name, hint: "Save it as PNG or JPEG, then drop that." });
+    const head = new TextDecoder("latin1").decode((await headOf(file)).subarray(0, 32));
+    const found = BEGINNINGS.find(({ begins }) => begins.test(head));
+    if (found) throw new UserError(`This is ${found.what}, whatever its name says.`, { where: file.name, hint: found.what === "a PDF" ? "Give it a name that ends in .pdf." : "Save it as PNG or JPEG, then drop that." });
     throw new UserError("This picture cannot be decoded.", { where: file.name, hint: `It may be damaged. ${KNOWN}` });
   }
   checkSize(bitmap, file);
@@ -159,6 +167,7 @@ export function pageNumbers(text, count) {
     const [, first, dash, last] = /^\s*(\d+)\s*(?:(-)\s*(\d*))?\s*$/.exec(part) ?? [];
     if (first === undefined) throw new UserError(`“${part.trim()}” names no pages.`, { where: "pdf_pages", hint: "Write them like 1-3, 7." });
     const end = dash ? Math.min(Number(last || count), count) : Number(first);
+    if (Number(first) < 1 || (last && Number(last) < Number(first))) throw new UserError(`“${part.trim()}” names no pages.`, { where: "pdf_pages", hint: "Pages count from 1, the first one comes first, like 1-3, 7." });
     for (let number = Number(first); number <= end; number += 1) if (number >= 1 && number <= count) found.add(number);
   }
   if (!found.size) throw new UserError(`The PDF has only ${counted(count, "page")}.`, { where: "pdf_pages", hint: "Change “Pages of PDFs” in the settings." });

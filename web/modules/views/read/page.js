@@ -62,10 +62,12 @@ export class Page {
     this.edited = false;
   }
 
-  /** Brings the earlier text back. */
+  /** Brings the earlier text back. Where the present one was edited too, they change places. */
   goBack() {
     if (!this.earlier) return;
-    Object.assign(this, this.earlier, { earlier: null, edits: [], edited: true, state: "done", error: null });
+    const { values, model, turns } = this;
+    const earlier = values && this.edited ? { values, model, turns } : null;
+    Object.assign(this, this.earlier, { earlier, edits: [], edited: true, state: "done", error: null });
   }
 
   /** Changes the text of a line or a cell. @param {Edit} edit with the new text */

@@ -5,11 +5,12 @@
  * @typedef {import("../../shared/protocol.js").TaskEvent} TaskEvent
  * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
  */
+import { present } from "../../shared/present.js";
 import { Cancelled, UserError } from "../../shared/protocol.js";
 import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, copyText, find, h, replaceRows, tabMemory } from "../../page/dom.js";
+import { byId, copyText, find, h, replaceRows, single, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
@@ -93,6 +94,8 @@ class ReadView {
     /** Its picture. @type {HTMLCanvasElement | null} */
     this.canvas = null;
     this.editing = false;
+    /** Pages that were removed from the queue, the last one at the end. @type {{page: Page, at: number}[]} */
+    this.removed = [];
     /** Whether the page that is being read is shown: until the user looks at another one. */
     this.follows = true;
     /** What arrives of the page that is being read. @type {Arriving | null} */
@@ -134,9 +137,10 @@ class ReadView {
     });
     byId("read-camera").addEventListener("click", () => this.#try(() => this.camera.open()));
     this.camera.addEventListener("taken", ({ detail }) => this.add([detail]));
+    this.camera.addEventListener("lost", () => showError(this.slot, new UserError("The camera has stopped.", { hint: "Connect it, or permit it again; or choose a picture." }), this.actions));
     byId("read-start").addEventListener("click", () => this.pressed());
     this.view.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && event.ctrlKey && !this.button.running && this.page) this.pressed();
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !event.repeat && !this.button.running && this.page) this.pressed();
     });
     byId("read-turn").addEventListener("click", () => this.turn());
     byId("read-edit").addEventListener("click", () => this.edit(!this.editing));
@@ -279,7 +283,7 @@ class ReadView {
     this.progress.hide();
     this.#label();
     this.#showQueue();
-    this.#showPage();
+    if (!this.editing) this.#showPage(); // what somebody types goes on
     await this.keep();
     const read = this.pages.filter((page) => page.state === "done").length;
     if (this.page?.state === "done") this.announcer.say(`Finished. ${counted(read, "page")} read, ${counted(this.page.figures().words, "word")} on this one.`);
@@ -363,7 +367,7 @@ class ReadView {
     replaceRows(list, this.pages.map((page) => h("li", { "data-state": page.state },
       h("button", { type: "button", class: "read-open", "aria-current": page === this.page ? "true" : null, onclick: () => this.choose(page) },
         h("span", { class: "read-open-name", dir: "auto" }, page.name), h("span", { class: "read-open-state" }, stateOf(page))),
-      h("button", { type: "button", class: "quiet read-remove", "aria-label": `Remove ${page.name}`, title: "Remove", disabled: page.state === "reading", onclick: () => this.remove(page) }, "×"))), byId("read-files"));
+      h("button", { type: "button", class: "quiet read-remove", "aria-label": `Remove ${page.name}`, title: "Remove", disabled: page.state === "reading", onclick: single(() => this.remove(page)) }, "×"))), byId("read-files"));
     list.querySelector("[aria-current]")?.closest("li")?.scrollIntoView({ block: "nearest" });
   }
 
@@ -377,10 +381,29 @@ class ReadView {
   async remove(page) {
     const at = this.pages.indexOf(page);
     this.pages.splice(at, 1);
+    this.removed.push({ page, at });
     this.#showQueue();
+    this.#offerUndo();
     if (this.page === page) await this.show(this.pages[Math.min(at, this.pages.length - 1)] ?? null);
     if (this.pages.length) await this.keep();
     else await this.begin();
+  }
+
+  /** Offers to bring back the page that was removed last. */
+  #offerUndo() {
+    const last = this.removed.at(-1);
+    byId("read-removed").hidden = !last;
+    byId("read-removed").replaceChildren(...(last ? [`${last.page.name} is removed. `, h("button", { type: "button", class: "quiet", onclick: () => this.#bringBack() }, "Undo")] : []));
+  }
+
+  async #bringBack() {
+    const { page, at } = present(this.removed.pop(), "the removed page");
+    this.pages.splice(at, 0, page);
+    this.#offerUndo();
+    await this.choose(page);
+    find(byId("read-queue"), "[aria-current]").focus(); // the button that was pressed goes away
+    this.#label();
+    await this.keep();
   }
 
   // -- the page that is shown
@@ -600,6 +623,8 @@ class ReadView {
     this.kept = undefined;
     this.entry = entry;
     this.pages = pages;
+    this.removed = [];
+    this.#offerUndo();
     await this.show(pages[0] ?? null);
     this.#label();
     await this.card.refresh(entry.id);

@@ -102,8 +102,11 @@ export class Collection {
     this.passages = [...this.passages, ...found.map(({ text, start, end }) => ({ text, start, end }))];
   }
 
-  /** Removes a text with its passages. @param {number} index */
+  /** Removes a text with its passages. @param {number} index @returns {() => number} brings it back, and says where it is */
   remove(index) {
+    const { by, dimensions } = this;
+    const [one, own] = [this.texts[index], this.passages.map((passage, from) => ({ passage, from })).filter(({ passage }) => passage.text === index)];
+    const ownVectors = own.map(({ from }) => this.vectors.slice(from * dimensions, (from + 1) * dimensions));
     const kept = this.passages.map((passage, from) => ({ passage, from })).filter(({ passage }) => passage.text !== index);
     const vectors = new Float32Array(kept.length * this.dimensions);
     kept.forEach(({ from }, i) => vectors.set(this.vectors.subarray(from * this.dimensions, (from + 1) * this.dimensions), i * this.dimensions));
@@ -111,6 +114,22 @@ export class Collection {
     this.vectors = vectors;
     this.texts = this.texts.filter((_, i) => i !== index);
     this.characters.clear();
+    return () => {
+      const at = Math.min(index, this.texts.length);
+      this.texts = [...this.texts.slice(0, at), one, ...this.texts.slice(at)];
+      this.passages = this.passages.map((passage) => ({ ...passage, text: passage.text + (passage.text >= at ? 1 : 0) }));
+      this.characters.clear();
+      if (by !== this.by) { // another model has made the vectors meanwhile
+        if (one.text.trim()) one.rest = 0;
+        return at;
+      }
+      this.passages.push(...own.map(({ passage }) => ({ ...passage, text: at })));
+      const vectors = new Float32Array(this.passages.length * dimensions);
+      vectors.set(this.vectors);
+      ownVectors.forEach((vector, i) => vectors.set(vector, this.vectors.length + i * dimensions));
+      this.vectors = vectors;
+      return at;
+    };
   }
 
   /** All passages with their cosine to a vector of length 1, the nearest first. @param {Float32Array} question */

@@ -6,11 +6,12 @@
  * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
  * @typedef {import("./collection.js").KeptText} KeptText
  */
+import { present } from "../../shared/present.js";
 import { UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
 import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, find, h, replaceRows } from "../../page/dom.js";
+import { byId, find, h, replaceRows, single, tabMemory } from "../../page/dom.js";
 import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
@@ -26,6 +27,7 @@ import { buildSearch } from "./search-parts.js";
 import { readTexts } from "./text-files.js";
 
 const PAGE = 10; // results at a time
+const PASTED = "search-paste"; // what is in the field for a pasted text
 const MODEL_FILES = /\.(gguf|safetensors)$|^(config|tokenizer)\.json$/i;
 /** @type {Record<string, number>} */
 const INITIAL = { size: 200, overlap: 40 }; // tokens
@@ -75,6 +77,8 @@ class SearchView {
     this.found = [];
     this.texts = h("ul", { class: "text-list", id: "text-list", "aria-label": "Texts of this collection", hidden: true });
     this.shown = PAGE;
+    /** Texts that were removed from the shown collection, the last one at the end. @type {{name: string, back: () => number}[]} */
+    this.removed = [];
     /** To which texts are being added. @type {Collection | null} */
     this.growing = null;
     this.card = new HistoryCard(find(view, ".workspace-side"), this.store, {
@@ -127,9 +131,12 @@ class SearchView {
       });
     }
     byId("search-add").addEventListener("click", () => this.addPasted());
+    const paste = byId("search-paste");
+    paste.value = tabMemory.get(PASTED) ?? "";
+    paste.addEventListener("input", () => tabMemory.set(PASTED, paste.value));
     byId("search-more").addEventListener("click", () => this.#showResults(this.shown + PAGE));
     addEventListener("beforeunload", (event) => {
-      if (this.collection.passages.length && this.store.loses(this.collection.entry)) event.preventDefault(); // the browser asks whether to leave
+      if (this.waiting.length || (this.collection.passages.length && this.store.loses(this.collection.entry))) event.preventDefault(); // the browser asks whether to leave
     });
     byId("compare").addEventListener("click", () => this.compare());
   }
@@ -280,6 +287,7 @@ class SearchView {
 
   /** @param {Collection} collection */
   #show(collection) {
+    if (collection !== this.collection) this.removed = [];
     this.collection = collection;
     this.found = [];
     this.results.clear();
@@ -295,7 +303,7 @@ class SearchView {
     const { texts } = this.collection;
     this.texts.hidden = texts.length === 0;
     replaceRows(this.texts, texts.map(({ name }, i) => h("li", {}, h("span", { class: "text-name", dir: "auto" }, name),
-      h("button", { type: "button", class: "quiet", "aria-label": `Remove ${name}`, title: "Remove", onclick: () => this.removeText(i) }, "×"))), byId("search-files"));
+      h("button", { type: "button", class: "quiet", "aria-label": `Remove ${name}`, title: "Remove", onclick: single(() => this.removeText(i)) }, "×"))), byId("search-files"));
   }
 
   #showEmpty() {
@@ -340,12 +348,16 @@ class SearchView {
   }
 
   async addPasted() {
-    const text = byId("search-paste").value;
-    if (!text.trim()) return byId("search-paste").focus();
+    const field = byId("search-paste");
+    const text = field.value;
+    if (!text.trim()) return field.focus();
     if (this.#has({ text })) return this.#tell("This text is already in the collection.");
     const name = text.trim().split("\n")[0].slice(0, 40);
     const one = { name, text };
-    if (await this.addTexts([one]) || this.collection.texts.includes(one)) byId("search-paste").value = "";
+    if (!(await this.addTexts([one])) && !this.collection.texts.includes(one)) return;
+    if (field.value !== text) return; // the next one is being written
+    field.value = "";
+    tabMemory.set(PASTED, null);
   }
 
   /** Whether a text is in the collection, or waits for a model. @param {{text: string}} one */
@@ -460,10 +472,33 @@ class SearchView {
   /** @param {number} index */
   async removeText(index) {
     await this.button.interrupt();
-    this.collection.remove(index);
-    await this.#save(this.collection);
-    this.#show(this.collection);
+    const { collection } = this;
+    const { name } = collection.texts[index];
+    this.removed.push({ name, back: collection.remove(index) });
+    await this.#changed(collection);
+    this.#offerUndo();
+  }
+
+  /** @param {Collection} collection whose texts have changed */
+  async #changed(collection) {
+    await this.#save(collection);
+    this.#show(collection);
     await this.card.refresh(this.collection.id);
+  }
+
+  /** Offers to bring back the text that was removed last. */
+  #offerUndo() {
+    const last = this.removed.at(-1);
+    if (!last) return;
+    const undo = h("button", { type: "button", class: "quiet", onclick: async () => {
+      await this.button.interrupt();
+      const at = present(this.removed.pop(), "the removed text").back();
+      await this.#changed(this.collection);
+      find(this.texts.children[at], "button").focus(); // the button that was pressed goes away
+      this.announcer.say(`${last.name} is back.`);
+      this.#offerUndo();
+    } }, "Undo");
+    this.#tell(`${last.name} is removed. `, undo);
   }
 
   /** @param {Collection} collection */
@@ -554,6 +589,7 @@ class SearchView {
     const texts = fields.map(({ value }) => value.trim());
     const result = byId("compare-result");
     result.textContent = "";
+    if (this.button.running) return void (result.textContent = "The model is at work. Compare when it is done, or press Stop first.");
     this.over = this.button.run(async (signal) => {
       const [one, two] = await this.#embed(texts, this.prompt("passage"), signal);
       const score = cosine(one, two);

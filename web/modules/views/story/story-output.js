@@ -13,7 +13,7 @@ const ENDINGS = {
   stop_string: "Stopped at a stop text.",
   cancelled: "You stopped it here.",
 };
-const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 export class StoryOutput {
   constructor() {
@@ -21,7 +21,9 @@ export class StoryOutput {
     this.announcer = new Announcer(byId("announcer"));
     /** @type {number[]} the token ids in order; tests compare them */
     this.ids = [];
-    /** How many there were when the shown text began. */
+    /** How many tokens were written at an earlier visit. */
+    this.earlier = 0;
+    /** How many ids there were when the shown text began. */
     this.before = 0;
     /** When the first token came. @type {number | null} */
     this.firstToken = null;
@@ -37,6 +39,7 @@ export class StoryOutput {
     this.sheet.dataset.state = "waiting";
     if (!further) {
       this.ids = [];
+      this.earlier = 0;
       byId("story-prompt").textContent = prompt;
       byId("story-output").textContent = "";
     }
@@ -57,6 +60,7 @@ export class StoryOutput {
     byId("story-output").textContent = text;
     this.sheet.dataset.state = "done";
     byId("sheet-foot").hidden = false;
+    this.earlier = tokens;
     byId("metric-tokens").textContent = whole.format(tokens);
     this.#ending(reason);
   }
@@ -100,7 +104,7 @@ export class StoryOutput {
       this.announcer.add(this.pending);
       this.pending = "";
     }
-    byId("metric-tokens").textContent = whole.format(this.ids.length);
+    byId("metric-tokens").textContent = whole.format(this.tokens);
     const seconds = this.firstToken === null ? 0 : (performance.now() - this.firstToken) / 1000;
     if (seconds > 0.2 && !this.measured) this.#speed((this.ids.length - this.before - 1) / seconds);
   }
@@ -128,7 +132,7 @@ export class StoryOutput {
     const nothing = this.firstToken === null && !this.written;
     this.sheet.dataset.state = nothing && reason !== "stop" ? "empty" : "done";
     byId("sheet-foot").hidden = nothing;
-    byId("metric-tokens").textContent = whole.format(this.ids.length);
+    byId("metric-tokens").textContent = whole.format(this.tokens);
     this.#ending(reason);
     const words = byId("story-output").textContent.split(/\s+/).filter(Boolean).length;
     this.announcer.say(`${ENDINGS[reason] ?? "The end."} ${words} words.`);
@@ -148,6 +152,11 @@ export class StoryOutput {
   /** What was written, without the prompt. */
   get written() {
     return byId("story-output").textContent + this.pending;
+  }
+
+  /** How many tokens were written. */
+  get tokens() {
+    return this.earlier + this.ids.length;
   }
 
   get text() {

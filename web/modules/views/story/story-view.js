@@ -17,6 +17,7 @@ import { StoryOutput } from "./story-output.js";
 const OPENINGS = ["Once upon a time, there was a little", "Long ago, there was a young dragon", "Mia was a clever"];
 const SAVE_INTERVAL = 2000; // ms between two saves of a story that is being written
 const SHOWN = "story-shown"; // the story that a reload of this tab shows again
+const WRITTEN = "story-prompt"; // what is in the field
 const LETTERS = 2; // per token, fewer than there are: so much of a long text, times the context, is read again to go on
 
 /**
@@ -80,12 +81,13 @@ export class StoryView {
     this.prompt.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
         event.preventDefault();
-        byId("story-form").requestSubmit();
+        if (!event.repeat) byId("story-form").requestSubmit();
       }
     });
     this.prompt.addEventListener("input", () => {
       this.#fit();
       this.promptNote.replaceChildren();
+      tabMemory.set(WRITTEN, this.prompt.value);
     });
     byId("copy").addEventListener("click", () => copyText(byId("copy"), this.output.text, byId("story-text")));
     byId("go-on").addEventListener("click", () => this.goOn());
@@ -97,14 +99,17 @@ export class StoryView {
   }
 
   #fillPrompt() {
-    this.prompt.value = memory.get("prompt", OPENINGS[0]);
-    byId("openings").append(...OPENINGS.map((text) => h("button", { type: "button", class: "chip", onclick: () => {
-      this.prompt.value = text;
-      this.#fit();
-      this.prompt.focus();
-    } }, `${text.replace(/,$/, "")}…`)));
+    this.prompt.value = tabMemory.get(WRITTEN) ?? memory.get("prompt", OPENINGS[0]);
+    byId("openings").append(...OPENINGS.map((text) => h("button", { type: "button", class: "chip", onclick: () => this.#begins(text) }, `${text.replace(/,$/, "")}…`)));
     this.#fit();
     this.view.addEventListener("shown", () => this.#fit());
+  }
+
+  /** Puts another beginning in place of what is in the field, which can undo it. @param {string} text */
+  #begins(text) {
+    this.prompt.focus();
+    this.prompt.select();
+    document.execCommand("insertText", false, text);
   }
 
   /** Makes the field as tall as its text, up to the limit of the style. */
@@ -161,7 +166,9 @@ export class StoryView {
    * @param {boolean} further whether it continues the shown story
    */
   #write(prompt, read, options, further) {
+    const below = byId("sheet-foot").contains(document.activeElement); // it is hidden until the first word
     this.output.begin(prompt, options.seed, further);
+    if (below) byId("story-text").focus({ preventScroll: true });
     if (!this.engine.about) this.output.progress.show("Starting the engine…");
     return this.button.run(async (signal) => {
       await this.app.listed(signal);
@@ -191,11 +198,11 @@ export class StoryView {
     const { story, entry, output } = this;
     const { written } = output;
     if (!story || !entry || !written || (written === story.text && story.reason === this.savedReason)) return;
-    [story.text, story.tokens] = [written, output.ids.length || story.tokens];
+    [story.text, story.tokens] = [written, output.tokens];
     this.saved = performance.now();
     this.savedReason = story.reason;
     entry.title ||= titleOf(story.prompt + story.text);
-    entry.about = `${(story.prompt + story.text).split(/\s+/).filter(Boolean).length.toLocaleString()} words`;
+    entry.about = `${(story.prompt + story.text).split(/\s+/).filter(Boolean).length.toLocaleString("en")} words`;
     try {
       await this.store.put(entry, story);
       if (this.entry === entry) tabMemory.set(SHOWN, entry.id); // a new one, if another tab changed it
@@ -238,9 +245,7 @@ export class StoryView {
     if (found === null) throw new UserError("This file is no text.", { where: file.name, hint: "Save it as plain text, then drop it again." });
     const text = found.text.trim();
     if (!text) throw new UserError("There is no text in this file.", { where: file.name, hint: "Drop a text that begins a story." });
-    this.prompt.focus();
-    this.prompt.select();
-    document.execCommand("insertText", false, text);
+    this.#begins(text);
     this.promptNote.replaceChildren(...(found.assumed ? [encodingNote([file.name], async () => {
       await this.drop([file]);
       this.promptNote.querySelector("select")?.focus(); // where the reader was

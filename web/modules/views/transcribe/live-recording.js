@@ -26,9 +26,11 @@ export class LiveRecording {
     /** Whether the engine still gets all of the sound. */
     this.heard = true;
     this.finishing = false;
+    /** Whether the sound ended by itself. */
+    this.lost = false;
     /** @type {Promise<void>} */
     this.closed = new Promise((resolve) => (this.close = resolve));
-    this.microphone = new Microphone((block) => this.#take(block), () => this.finish(), source);
+    this.microphone = new Microphone((block) => this.#take(block), () => this.#lose(), source);
   }
 
   /** Starts the microphone. Resolves when it records. */
@@ -63,6 +65,11 @@ export class LiveRecording {
     if (this.id === null) return; // the engine does not listen yet
     const samples = joined(this.waiting.splice(0));
     if (samples.length && this.heard) this.engine.aside("push", { id: this.id, samples }, [samples.buffer]);
+  }
+
+  #lose() {
+    this.lost = !this.finishing;
+    this.finish();
   }
 
   /** Ends the recording. The sound so far is still transcribed. */

@@ -114,7 +114,7 @@ export class TranscribeView {
       this.takeAddress(text);
     });
     this.view.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.#toggle();
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !event.repeat) this.#toggle();
     });
     this.choice.addEventListener("models", () => this.#showModels());
     /** Of the last load. @type {HTMLElement | null} */
@@ -234,15 +234,16 @@ export class TranscribeView {
     return this.takeAll(files);
   }
 
-  /** Transcribes one recording, or several one after the other. @param {File[]} files */
+  /** Transcribes one recording, or several one after the other. While some wait, others wait behind them. @param {File[]} files */
   async takeAll(files) {
+    if (this.queue?.running) return this.queue.add(files);
     byId("queue").hidden = files.length < 2;
     if (files.length < 2) return files.length ? this.take(files[0]) : undefined;
     const queue = (this.queue = new RecordingQueue(files));
-    for (const [number, file] of files.entries()) {
+    for (const [number, file] of queue.files.entries()) { // it grows
       queue.show(number, "transcribing…");
-      await this.#settle();
-      this.queue = queue; // #settle ends a queue
+      await this.#settle(queue);
+      if (this.queue !== queue) break; // other work has begun meanwhile
       const before = this.keeper.entry;
       const outcome = await this.#take(file);
       queue.show(number, outcome === "complete" ? "done" : outcome === "cancelled" ? "stopped" : this.slot.querySelector("strong")?.textContent ?? "failed");
@@ -281,9 +282,9 @@ export class TranscribeView {
     return this.#start(text.trim(), fetched, () => this.takeAddress(text));
   }
 
-  /** Ends the running work before new work begins. */
-  async #settle() {
-    this.queue = null;
+  /** Ends the running work before new work begins. @param {RecordingQueue | null} [queue] that the new work is of */
+  async #settle(queue = null) {
+    this.queue = queue;
     await this.recordButton.interrupt();
     await this.tabButton.interrupt();
     await this.button.interrupt();
@@ -518,6 +519,7 @@ export class TranscribeView {
     this.button.setLabel("Transcribe again");
     const recording = { name, wav, original: wav, overview };
     this.sheet.show(recording);
+    if (live.lost && live.microphone.source === "microphone") this.sheet.event({ type: "notice", what: "the microphone was disconnected, or may not be used any more", hint: "the recording ends there" });
     this.keeper.setSound(recording);
   }
 
@@ -649,11 +651,27 @@ class RecordingQueue {
   constructor(files) {
     /** The entries that were made. @type {string[]} */
     this.ids = [];
-    this.states = files.map(() => h("span", { class: "queue-state" }, "waiting"));
-    /** Numbers of the recordings that are not begun. */
-    this.unbegun = new Set(files.keys());
-    byId("queue-list").replaceChildren(...files.map(({ name }, number) => h("li", {}, name, this.states[number])));
+    /** @type {File[]} */
+    this.files = [];
+    /** @type {HTMLElement[]} */
+    this.states = [];
+    /** Numbers of the recordings that are not begun. @type {Set<number>} */
+    this.unbegun = new Set();
+    this.running = true;
+    byId("queue-list").replaceChildren();
     byId("queue-save").hidden = true;
+    this.add(files);
+  }
+
+  /** @param {File[]} files that wait behind the others */
+  add(files) {
+    for (const file of files) {
+      this.unbegun.add(this.files.length);
+      const state = h("span", { class: "queue-state" }, "waiting");
+      this.files.push(file);
+      this.states.push(state);
+      byId("queue-list").append(h("li", {}, file.name, state));
+    }
   }
 
   /** @param {number} number @param {string} state */
@@ -669,6 +687,7 @@ class RecordingQueue {
 
   /** @param {() => void} save */
   end(save) {
+    this.running = false;
     for (const number of this.unbegun) this.states[number].textContent = "not transcribed";
     this.unbegun.clear();
     byId("queue-save").hidden = this.ids.length === 0;

@@ -209,7 +209,7 @@ export class TranscriptSheet extends EventTarget {
 
   #count() {
     const words = this.transcript.text.split(/\s+/).filter(Boolean).length;
-    byId("metric-words").textContent = words.toLocaleString();
+    byId("metric-words").textContent = words.toLocaleString("en");
     return words;
   }
 
@@ -326,7 +326,7 @@ export class TranscriptSheet extends EventTarget {
 
 /** @param {Overview} overview */
 function factsOf({ duration, rate, channels }) {
-  const kilohertz = (rate / 1000).toLocaleString(undefined, { maximumFractionDigits: 2 });
+  const kilohertz = (rate / 1000).toLocaleString("en", { maximumFractionDigits: 2 });
   const tracks = counted(channels, "channel");
   return `${clock(duration)} · ${tracks} · ${kilohertz} kHz`;
 }

@@ -29,7 +29,7 @@ export class Transcript extends EventTarget {
     this.partialStart = 0;
     /** The segment that the last edit is of, until a field gets the focus. @type {Segment | null} */
     this.edited = null;
-    /** What the edits replaced, the last one at the end. @type {{index: number, text: string, words: Word[] | null | undefined}[]} */
+    /** What the edits replaced, the last one at the end. @type {({index: number, text: string, words: Word[] | null | undefined} | {speakers: (string | undefined)[][]})[]} */
     this.edits = [];
     list.addEventListener("click", ({ target }) => this.#clicked(/** @type {HTMLElement} */ (target)));
     list.addEventListener("keydown", (event) => this.#pressed(event));
@@ -181,6 +181,7 @@ export class Transcript extends EventTarget {
 
   /** Gives a speaker another name, everywhere. @param {string} old @param {string} name */
   rename(old, name) {
+    this.edits.push({ speakers: this.segments.map(({ speaker, words }) => [speaker, ...(words ?? []).map((word) => word.speaker)]) });
     for (const segment of this.segments) {
       if (segment.speaker === old) segment.speaker = name;
       for (const word of segment.words ?? []) if (word.speaker === old) word.speaker = name;
@@ -242,10 +243,11 @@ export class Transcript extends EventTarget {
     return [...this.list.children].findIndex((row) => row.contains(element));
   }
 
-  /** Takes the last edit back: all that was typed into a segment since it was entered. */
+  /** Takes the last edit back: all that was typed into a segment since it was entered, or the name of a speaker. */
   undo() {
     const edit = this.edits.pop();
     if (!edit) return;
+    if ("speakers" in edit) return this.#renameBack(edit.speakers);
     const segment = this.segments[edit.index];
     [segment.text, segment.words] = [edit.text, edit.words];
     const row = this.list.children[edit.index];
@@ -253,6 +255,20 @@ export class Transcript extends EventTarget {
     this.edited = null;
     row.scrollIntoView({ block: "nearest" });
     if (!this.edits.length) row.querySelector("textarea")?.focus(); // the button that was pressed goes away
+    this.dispatchEvent(new CustomEvent("edited"));
+  }
+
+  /** @param {(string | undefined)[][]} speakers of each segment and of its words */
+  #renameBack(speakers) {
+    for (const [i, [speaker, ...ofWords]] of speakers.entries()) {
+      const segment = this.segments[i];
+      if (speaker) segment.speaker = speaker;
+      segment.words?.forEach((word, at) => ofWords[at] && (word.speaker = ofWords[at]));
+    }
+    this.list.replaceChildren(...this.segments.map((segment, i) => this.#row(segment, this.segments[i - 1])), ...(this.partialRow ? [this.partialRow] : []));
+    const name = this.list.querySelector(".speaker");
+    if (name) this.#makeCurrent(/** @type {HTMLElement} */ (name));
+    if (!this.edits.length) /** @type {HTMLElement | null} */ (name)?.focus(); // the button that was pressed goes away
     this.dispatchEvent(new CustomEvent("edited"));
   }
 
