@@ -1,4 +1,4 @@
-"""Keras' optimisers themselves, each with its update: one kernel for each weight (ElementProgram), where elementwise."""
+"""Keras' optimisers themselves: one kernel for each weight (ElementProgram) where the update is elementwise."""
 
 from __future__ import annotations
 
