@@ -361,6 +361,8 @@ def test_settings_are_remembered(search: SearchPage) -> None:
         found: list[str] = page.evaluate(shown)
         return found
 
+    page.evaluate("localStorage.removeItem('pyapp.search-settings')")  # other tests change them, too
+    assert after_reload() == ["200", "40", '{"size":200,"overlap":40}']
     change(64)
     change(5)  # below the limit: the last sound value counts
     assert after_reload() == ["64", "40", '{"size":64,"overlap":32}']
