@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..engine import Tensor, ops
+from ..train.confusion_metrics import *  # noqa: F403
 from ..train.metrics import *  # noqa: F403
 from ..train.metrics import (
     BinaryAccuracy,
