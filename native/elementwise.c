@@ -134,10 +134,7 @@ BINARY_KERNEL(div_f32, vector_div)
 BINARY_KERNEL(maximum_f32, vector_maximum)
 BINARY_KERNEL(minimum_f32, vector_minimum)
 
-/* Functions of one element ----------------------------------------------------------------------------------------- */
-
-/* Gated activation of Shazeer, GLU Variants Improve Transformer (2020)
- * ------------------------------------------------ */
+/* Gated activation (Shazeer, GLU Variants Improve Transformer, 2020) ----------------------------------------------- */
 
 KERNEL(silu_mul_f32)
 {

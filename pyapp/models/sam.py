@@ -30,7 +30,6 @@ BASE = ""
 IGNORED = r"prompt_encoder\.shared_embedding\.positional_embedding"  # the same as shared_image_embedding's
 EPSILON = 1e-6  # of the norms of maps
 LAYER_RATE = 2  # of the layers' attention, whatever the configuration says of the last one's
-SMALLER = 4  # a mask has a quarter as many pixels a side as the picture
 
 
 @dataclass(frozen=True, kw_only=True)
