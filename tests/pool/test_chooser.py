@@ -28,6 +28,7 @@ function spend(runs, alone, together, key = 1) {
   return (now - before) / runs;
 }
 const found = {
+  atFirst: spend(200, 1, 0.55, 5),
   free: spend(2000, 1, 0.55, 1),
   busy: spend(2000, 1, 4, 2),
   hopeless: spend(2000, 1, 50, 3),
@@ -47,7 +48,7 @@ def test_a_busy_machine_is_hardly_slower_than_one_thread() -> None:
     command = ["node", "--input-type=module", "-e", PROGRAM, MODULE.read_text()]
     done = subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
     found = json.loads(done.stdout)
-    assert found["free"] < 0.6, found
+    assert found["free"] < 0.56 and found["atFirst"] < 0.58, found  # a slower way is tried briefly
     assert found["busy"] < 1.1 and found["hopeless"] < 1.4, found
     assert found["becomesBusy"] < 1.2 * 1.1 and found["becomesFree"] < 0.85, found
     assert found["returned"] == "result" and found["sharesFirst"] == 1
