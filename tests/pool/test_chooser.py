@@ -48,7 +48,7 @@ def test_a_busy_machine_is_hardly_slower_than_one_thread() -> None:
     command = ["node", "--input-type=module", "-e", PROGRAM, MODULE.read_text()]
     done = subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
     found = json.loads(done.stdout)
-    assert found["free"] < 0.56 and found["atFirst"] < 0.58, found  # a slower way is tried briefly
+    assert found["free"] < 0.56 and found["atFirst"] < 0.565, found  # a slower way is tried briefly
     assert found["busy"] < 1.1 and found["hopeless"] < 1.4, found
     assert found["becomesBusy"] < 1.2 * 1.1 and found["becomesFree"] < 0.85, found
     assert found["returned"] == "result" and found["sharesFirst"] == 1
