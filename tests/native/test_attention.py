@@ -471,6 +471,32 @@ def test_prompts_in_blocks_and_pieces(
         np.testing.assert_allclose(whole, plain, rtol=3e-5, atol=3e-6)
 
 
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_a_prompt_in_blocks_is_the_same_in_company(kernels: Kernels, name: str) -> None:
+    """CUDA takes 128 rows at a time where there are many heads and texts, else 64."""
+    if not has_caches(kernels, name):
+        return
+    code, convert = EVERY_TYPE[name]
+    tokens, heads, kv_heads, dims, size, parts = 10, 130, 2, 64, 32, 3
+    q, y = aligned(normal(2 * tokens, heads, dims, seed=1)), np.full((2 * tokens, heads, dims), GUARD)
+    (k, keys), (v, values) = (convert(normal(2, kv_heads, size * parts, dims, seed=seed)) for seed in (2, 3))
+    table = np.array([[4, 0, 2], [1, 3, 5]], np.int32)
+    caches = {which: aligned(paged(cache, table, size, 6)) for which, cache in (("k", k), ("v", v))}
+    sizes: dict[str, Any] = {"type": code, "tokens": tokens, "heads": heads, "kv_heads": kv_heads, "head_dim": dims}
+    sizes |= {"y_stride": heads * dims, "q_stride": heads * dims, "causal": 1, "scale": 0.125}
+    sizes |= {"parts": parts, "blocks": 6, "capacity": size, **caches}
+    starts = np.array([60, 3], np.int32)
+    run_checked(kernels, "cached_attention", "y", y=y, q=q, texts=2, position=starts, table=table, **sizes)
+    bound = {"float16": 1e-3, "bfloat16": 8e-3}[name]
+    for text in range(2):
+        rows = slice(text * tokens, (text + 1) * tokens)
+        expected = attention(q[rows], keys[text], values[text], int(starts[text]), True, 0.125)
+        assert np.abs(y[rows] - expected).max() < bound * np.abs(expected).max()
+        own, at, places = np.full((tokens, heads, dims), GUARD), starts[text : text + 1], table[text : text + 1].copy()
+        run_checked(kernels, "cached_attention", "y", y=own, q=q[rows], texts=1, position=at, table=places, **sizes)
+        assert own.tobytes() == y[rows].tobytes()
+
+
 @pytest.mark.parametrize("tokens", [1, 8, 30])
 def test_a_table_without_blocks(kernels: Kernels, tokens: int) -> None:
     y, x, cache = np.full((tokens, 2, 4), GUARD), normal(tokens, 2, 4), np.zeros((1, 2, 8, 4), np.float32)
