@@ -413,7 +413,7 @@ class ReadView {
   #offerUndo() {
     const last = this.removed.at(-1);
     byId("read-removed").hidden = !last;
-    byId("read-removed").replaceChildren(...(last ? [`${last.page.name} is removed. `, h("button", { type: "button", class: "quiet", onclick: () => this.#bringBack() }, "Undo")] : []));
+    byId("read-removed").replaceChildren(...(last ? [`“${last.page.name}” is removed. `, h("button", { type: "button", class: "quiet", onclick: () => this.#bringBack() }, "Undo")] : []));
   }
 
   async #bringBack() {

@@ -512,7 +512,7 @@ class SearchView {
       this.announcer.say(`${last.name} is back.`);
       this.#offerUndo();
     } }, "Undo");
-    byId("search-note").append(` ${last.name} is removed. `, undo);
+    byId("search-note").append(` “${last.name}” is removed. `, undo);
     byId("search-note").hidden = false;
   }
 
