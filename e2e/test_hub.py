@@ -289,7 +289,7 @@ def test_a_hub_address_must_be_one(visit: StoryPage) -> None:
         field.fill(wrong)
         field.blur()
         expect(visit.page.locator("#hub-error")).to_contain_text("https://")
-    field.fill("https://mirror.example.org/models")
+    field.fill("https://mirror.example.org/models?download=1#top")
     field.blur()
     expect(visit.page.locator("#hub-error")).to_be_empty()
     assert visit.page.evaluate("pyappPage.app.hub") == "https://mirror.example.org/models/"

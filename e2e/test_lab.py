@@ -84,7 +84,7 @@ def test_deleted_cells_come_back(lab: LabPage) -> None:
     lab.cell(2).get_by_role("button", name="Delete").dblclick()  # deletes one
     expect(lab.cells).to_have_count(2)
     lab.cell(1).get_by_role("button", name="Delete").click()
-    expect(lab.note).to_contain_text("2 cells are deleted.")
+    expect(lab.note).to_contain_text("A cell is deleted, and before it 1 more.")
     for left in (2, 3):
         lab.note.get_by_role("button", name="Undo").click()
         expect(lab.cells).to_have_count(left)

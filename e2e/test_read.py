@@ -238,7 +238,7 @@ def test_pages_of_pdfs_wait_in_a_queue(read: ReadPage, letter: Path, tmp_path: P
     expect(page.locator("#read-name")).to_have_text(names[2])
     removed = page.locator("#read-removed")
     page.get_by_role("button", name="Remove letter.png").click()
-    expect(removed).to_contain_text("letter.png is removed.")
+    expect(removed).to_contain_text("“letter.png” is removed.")
     for name in ("letter.png", names[1]):
         removed.get_by_role("button", name="Undo").click()
         expect(page.locator("#read-name")).to_have_text(name)

@@ -148,11 +148,11 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     # What is removed comes back, with its vectors.
     names = search.state("collection.texts.map(({ name }) => name)")
     page.get_by_role("button", name=f"Remove {names[0]}").dblclick()  # removes one
-    expect(search.note).to_contain_text(f"{names[0]} is removed.")
+    expect(search.note).to_contain_text(f"“{names[0]}” is removed.")
     assert search.state("collection.texts.map(({ name }) => name)") == names[1:]
     page.get_by_role("button", name=f"Remove {names[1]}").click()
     for name in (names[1], names[0]):
-        expect(search.note).to_contain_text(f"{name} is removed.")
+        expect(search.note).to_contain_text(f"“{name}” is removed.")
         search.note.get_by_role("button", name="Undo").click()
         expect(page.get_by_role("button", name=f"Remove {name}")).to_be_focused()
     assert search.state("collection.texts.map(({ name }) => name)") == names

@@ -375,6 +375,12 @@ def test_a_story_that_cannot_be_kept_stays_and_the_oldest_can_be_deleted(story: 
     assert page.evaluate(leaving) is False  # the browser asks whether to leave
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     assert page.evaluate(leaving) is False
+    notice = page.locator("#page-notice")  # nor does a new version come in the middle
+    update = "navigator.serviceWorker.dispatchEvent(new MessageEvent('message', { data: { notice: 'update-ready' } }))"
+    story.until(f"{update} && document.querySelector('#page-notice button') !== null")
+    notice.get_by_role("button", name="Reload to use it").click()
+    expect(notice).to_contain_text("Something would be lost now")
+    page.evaluate("document.getElementById('page-notice').replaceChildren()")
     page.get_by_role("button", name="Another", exact=True).click()
     story.until("pyappPage.story.output.ids.length === 16 && !pyappPage.story.button.running")
     page.evaluate("navigator.storage.estimate = async () => ({ usage: 0, quota: 100 }); 1")

@@ -333,6 +333,7 @@ function parseHub(text) {
     const url = new URL(text.trim());
     const local = url.protocol === "http:" && ["localhost", "127.0.0.1"].includes(url.hostname);
     if (url.protocol !== "https:" && !local && url.origin !== location.origin) return null;
+    url.search = url.hash = ""; // the paths of files come behind it
     return url.href.endsWith("/") ? url.href : `${url.href}/`;
   } catch {
     return null;

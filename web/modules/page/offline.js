@@ -55,10 +55,15 @@ export function keepOffline() {
 }
 
 function showUpdate() {
+  const later = h("span", {});
   const reload = () => {
+    if (!dispatchEvent(new Event("beforeunload", { cancelable: true }))) { // who then stays would have this page with the files of another
+      later.textContent = " Something would be lost now: reload when it is finished and stored.";
+      return;
+    }
     navigator.serviceWorker.controller?.postMessage({ method: "switch" });
     navigator.serviceWorker.addEventListener("message", ({ data }) => data.notice === "switched" && location.reload());
     setTimeout(() => location.reload(), SWITCH_PATIENCE);
   };
-  byId("page-notice").replaceChildren("A new version of this page is available.", h("button", { type: "button", class: "quiet", onclick: reload }, "Reload to use it"));
+  byId("page-notice").replaceChildren("A new version of this page is available.", h("button", { type: "button", class: "quiet", onclick: reload }, "Reload to use it"), later);
 }

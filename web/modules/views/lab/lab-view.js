@@ -8,7 +8,6 @@ import { byId, find, h, memory, tabMemory } from "../../page/dom.js";
 import { clearRestartError, clearError, showError } from "../../page/errors.js";
 import { saveFile } from "../../page/save-file.js";
 import { hostsIn } from "../../shared/lab-hosts.js";
-import { present } from "../../shared/present.js";
 import { UserError, megabytes } from "../../shared/protocol.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { siteUrl } from "../../shared/site.js";
@@ -48,7 +47,7 @@ class LabView {
     this.cells = [];
     /** Cells that wait for their turn. @type {CellItem[]} */
     this.queue = [];
-    /** Deleted cells of this notebook, the last one at the end. @type {{at: number, data: import("./notebook-files.js").CellData}[]} */
+    /** Cells and files that were deleted from this notebook, the last one at the end. @type {{what: string, back: () => unknown}[]} */
     this.deleted = [];
     /** @type {CellItem | null} */
     this.runningCell = null;
@@ -66,7 +65,7 @@ class LabView {
     this.card = new HistoryCard(find(view, ".workspace-side"), this.store, {
       name: "notebooks",
       open: (item) => this.#openStored(item),
-      filesOf: async ({ entry, content, files }) => [{ name: `${entry.title || "notebook"}.ipynb`, blob: new Blob([toJupyter({ title: entry.title, cells: content.cells })]) }, ...files],
+      filesOf: async ({ entry, content, files }) => [{ name: `${(entry.title || "notebook").replaceAll("/", "_")}.ipynb`, blob: new Blob([toJupyter({ title: entry.title, cells: content.cells })]) }, ...files],
       renamed: (id, title) => this.entry?.id === id && this.#setTitle((this.entry.title = title)),
       removed: (id) => this.#removed(id),
       flush: () => this.#save(),
@@ -272,7 +271,7 @@ class LabView {
       this.files.set(name, null);
       this.filesChanged = true;
       this.changed();
-      this.#note(`${name} is deleted.`, blob && (() => this.addFiles([new File([blob], name)])));
+      if (blob) this.#deleted(name, () => this.addFiles([new File([blob], name)]));
     });
   }
 
@@ -346,21 +345,23 @@ class LabView {
     this.changed();
     (this.cells[at] ?? this.cells[at - 1]).element.focus();
     if (!data.source.trim()) return;
-    this.deleted.push({ at, data });
+    this.#deleted("A cell", () => this.#insert(Math.min(at, this.cells.length), data.kind, data).element.focus());
+  }
+
+  /** Offers to bring back what is deleted, and then what was before it. @param {string} what @param {() => unknown} back */
+  #deleted(what, back) {
+    this.deleted.push({ what, back });
     this.#offerUndo();
   }
 
-  /** Offers to bring back the cell that was deleted last. */
   #offerUndo() {
-    const { length } = this.deleted;
-    if (length) this.#note(length === 1 ? "A cell is deleted." : `${length} cells are deleted.`, () => this.#bringBack());
-  }
-
-  #bringBack() {
-    const { at, data } = present(this.deleted.pop(), "the deleted cell");
-    const cell = this.#insert(Math.min(at, this.cells.length), data.kind, data);
-    this.#offerUndo();
-    cell.element.focus();
+    const last = this.deleted.at(-1);
+    if (!last) return;
+    this.#note(`${last.what} is deleted${this.deleted.length > 1 ? `, and before it ${this.deleted.length - 1} more` : ""}.`, async () => {
+      this.deleted.pop();
+      await last.back();
+      this.#offerUndo();
+    });
   }
 
   #place() {

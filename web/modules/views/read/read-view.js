@@ -393,7 +393,7 @@ class ReadView {
   #offerUndo() {
     const last = this.removed.at(-1);
     byId("read-removed").hidden = !last;
-    byId("read-removed").replaceChildren(...(last ? [`${last.page.name} is removed. `, h("button", { type: "button", class: "quiet", onclick: () => this.#bringBack() }, "Undo")] : []));
+    byId("read-removed").replaceChildren(...(last ? [`“${last.page.name}” is removed. `, h("button", { type: "button", class: "quiet", onclick: () => this.#bringBack() }, "Undo")] : []));
   }
 
   async #bringBack() {
@@ -645,7 +645,7 @@ class ReadView {
   async #exported(item) {
     const pages = pagesOf(item).filter((page) => page.read);
     const texts = await Promise.all(FORMATS.filter(({ format }) => ["text", "json", "hocr"].includes(format)).map(async ({ format, suffix, type }) =>
-      ({ name: `${item.entry.title}.${suffix}`, blob: new Blob([await this.written(format, pages)], { type }) })));
+      ({ name: `${item.entry.title.replaceAll("/", "_")}.${suffix}`, blob: new Blob([await this.written(format, pages)], { type }) })));
     return [...texts, ...item.files.map(({ name, blob }) => ({ name: name.replace(/^\d+\//, ""), blob }))];
   }
 }

@@ -486,7 +486,7 @@ class SearchView {
     await this.card.refresh(this.collection.id);
   }
 
-  /** Offers to bring back the text that was removed last. */
+  /** Offers to bring back the text that was removed last, behind what else there is to say. */
   #offerUndo() {
     const last = this.removed.at(-1);
     if (!last) return;
@@ -498,7 +498,8 @@ class SearchView {
       this.announcer.say(`${last.name} is back.`);
       this.#offerUndo();
     } }, "Undo");
-    this.#tell(`${last.name} is removed. `, undo);
+    byId("search-note").append(` “${last.name}” is removed. `, undo);
+    byId("search-note").hidden = false;
   }
 
   /** @param {Collection} collection */
