@@ -45,3 +45,12 @@ def test_what_has_no_distances() -> None:
     with pytest.raises(ValueError, match="not rows of one length"):
         pyapp.cdist(pyapp.ones(3), pyapp.ones(3))
     assert pyapp.cdist(pyapp.ones(0, 3), pyapp.ones(30, 3)).shape == (0, 30)
+
+
+def test_pairs_are_a_triangle_of_all_distances(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = rows(30, 0)[0]
+    monkeypatch.setattr(distances, "DIFFERENCES", 30 * 6 * 4)  # four rows of the table at once
+    whole = pyapp.cdist(x, x, compute_mode=distances.MODES[2])
+    np.testing.assert_array_equal(pyapp.pdist(x).numpy(), whole.numpy()[np.triu_indices(30, 1)])
+    with pytest.raises(ValueError, match=r"pdist: takes rows \(N, M\)"):
+        pyapp.pdist(rows(3, 0))

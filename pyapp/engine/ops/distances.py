@@ -53,6 +53,8 @@ def _by_product(a: Tensor, b: Tensor) -> Tensor:
 
 @function()
 def pdist(x: Tensor, p: float = 2.0) -> Tensor:
-    """Distances of all pairs of rows."""
+    """Distances of all pairs of rows (N, M) → (N (N - 1) / 2,)."""
+    if x.ndim != 2:
+        raise ValueError(f"pdist: takes rows (N, M), not {describe(x)}")
     rows, columns = triu_indices(x.shape[0], x.shape[0], 1)
-    return (x[rows] - x[columns]).norm(p, -1)
+    return cdist(x, x, p, MODES[2])[rows, columns]
