@@ -203,6 +203,16 @@ def test_the_event_loop_runs_between_tokens(tokenizer: Tokenizer, monkeypatch: p
             ModuleNotFoundError("No module named 'a'", name="a.b"),
             ("the Python package 'a' is missing", None, "Install pyapp again"),
         ),
+        (
+            ImportError("advice\n\nOriginal error was: lib.so: failed to map segment from shared object"),
+            ("there is not enough memory", None, "smaller model"),
+        ),
+        (
+            ImportError("advice\nOriginal error was: libx.so.1: cannot open shared object file"),
+            ("a Python package cannot be loaded: libx.so.1: cannot open", None, "Install pyapp again"),
+        ),
+        (ImportError("no name x", name="pyapp.a"), ("unexpected ImportError: no name x", ".py:", "please report")),
+        (RuntimeError("can't start new thread"), ("the system starts no more threads", None, "ulimit")),
         (ZeroDivisionError("by zero"), ("unexpected ZeroDivisionError: by zero", ".py:", "please report")),
     ],
 )

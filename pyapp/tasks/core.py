@@ -55,11 +55,20 @@ def error_event(error: Exception) -> Error:
         return Error(error.what, error.where, error.hint)
     if isinstance(error, MemoryError):
         return Error("there is not enough memory", hint="Close other programs or tabs, or take a smaller model")
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":  # Python's own, by no other type
+        return Error(
+            "the system starts no more threads", hint="Close other programs, or raise the limits: ulimit -v, -u"
+        )
     if isinstance(error, OSError) and error.strerror:
         name = None if error.filename is None else str(error.filename) or '""'
         return Error(error.strerror.lower(), name, "Check the name and your access rights" if name else None)
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "pyapp":
         return Error(f"the Python package {error.name.partition('.')[0]!r} is missing", hint=INSTALL_AGAIN)
+    if isinstance(error, ImportError) and not (error.name or "").startswith("pyapp"):
+        reason = (str(error).strip().splitlines() or ["no reason is given"])[-1].removeprefix("Original error was: ")
+        if "failed to map segment" in reason or "cannot allocate memory" in reason.lower():
+            return error_event(MemoryError())
+        return Error(f"a Python package cannot be loaded: {reason}", hint=INSTALL_AGAIN)
     frames = reversed(traceback.extract_tb(error.__traceback__))
     ours = (entry for entry in frames if "pyapp" in Path(entry.filename).parts)
     where = next((f"{Path(entry.filename).name}:{entry.lineno}" for entry in ours), None)

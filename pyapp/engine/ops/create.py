@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from math import ceil
+from math import ceil, isfinite
 from typing import Any
 
 from .. import dtype as _dtype
@@ -184,6 +184,8 @@ def arange(
     if end is None:
         start, end = 0, start
     start, end, step = (v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step))
+    if not all(isfinite(v) for v in (start, end, step)):
+        raise ValueError(f"arange: {start}, {end} and {step} must be finite")
     if step == 0:
         raise ValueError("arange: step is 0")
     if (end - start) * step < 0:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from ..declare import function
 from ..tensor import Tensor
 from ..user_errors import describe
 from .diagonals import triu_indices
+from .elementwise.select import where
+from .stacking import cat
+
+FEW = 25  # rows, of which each difference is computed
+DIFFERENCES = 1 << 24  # numbers in memory at once
+MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 
 
 @function(method=True)
@@ -15,15 +23,38 @@ def dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
 
 
 @function()
-def cdist(a: Tensor, b: Tensor, p: float = 2.0) -> Tensor:
-    """p-norm distances of rows: (..., P, M), (..., R, M) → (..., P, R)."""
-    if a.shape[-1] != b.shape[-1]:
-        raise ValueError(f"cdist: {describe(a)} and {describe(b)} have rows of different lengths")
-    return (a.unsqueeze(-2) - b.unsqueeze(-3)).norm(p, -1)
+def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: str = MODES[0]) -> Tensor:
+    """p-norm distances of rows: (..., P, M), (..., R, M) → (..., P, R).
+
+    For p = 2 and more than 25 rows they are computed by a product of matrices, as in torch, whose rounding is that of
+    the squares of the rows; `compute_mode` "use_mm_for_euclid_dist" and "donot_use_mm_for_euclid_dist" choose.
+    """
+    if compute_mode not in MODES:
+        raise ValueError(f"cdist: compute_mode {compute_mode!r:.60} is not one of {', '.join(MODES)}")
+    if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-1]:
+        raise ValueError(f"cdist: {describe(a)} and {describe(b)} are not rows of one length, (..., P, M), (..., R, M)")
+    many = max(a.shape[-2], b.shape[-2]) > FEW and compute_mode == MODES[0]
+    if p == 2 and (many or compute_mode == MODES[1]):
+        return _by_product(a, b)
+    rows = b.shape[-2] * b.shape[-1] * prod(a.shape[:-2])
+    most = max(1, DIFFERENCES // max(rows, 1))
+    if a.shape[-2] <= most:
+        return (a.unsqueeze(-2) - b.unsqueeze(-3)).norm(p, -1)
+    return cat([(part.unsqueeze(-2) - b.unsqueeze(-3)).norm(p, -1) for part in a.split(most, -2)], -2)
+
+
+def _by_product(a: Tensor, b: Tensor) -> Tensor:
+    """sqrt(|a|² - 2 a b + |b|²), with the gradient 0 where a and b are the same."""
+    lengths = a.square().sum(-1, keepdim=True) + b.square().sum(-1).unsqueeze(-2)
+    squares = lengths - 2 * (a @ b.mT)
+    apart = squares > 0
+    return where(apart, where(apart, squares, 1.0).sqrt(), 0.0)
 
 
 @function()
 def pdist(x: Tensor, p: float = 2.0) -> Tensor:
-    """Distances of all pairs of rows."""
+    """Distances of all pairs of rows (N, M) → (N (N - 1) / 2,)."""
+    if x.ndim != 2:
+        raise ValueError(f"pdist: takes rows (N, M), not {describe(x)}")
     rows, columns = triu_indices(x.shape[0], x.shape[0], 1)
-    return (x[rows] - x[columns]).norm(p, -1)
+    return cdist(x, x, p, MODES[2])[rows, columns]

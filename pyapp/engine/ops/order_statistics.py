@@ -138,10 +138,14 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Found:
         return Found(found.values.reshape(()), found.indices.reshape(()))
     d = normalize_dim(dim, x.ndim, "mode")
     array = np.moveaxis(array_of(x), d, -1)
-    counts = (array[..., :, None] == array[..., None, :]).sum(-1)
-    best = counts == counts.max(-1, keepdims=True)
-    some = np.take_along_axis(array, best.argmax(-1)[..., None], -1)
-    values = np.where(best, array, some).min(-1, keepdims=True)
+    if not x.shape[d]:
+        raise IndexError(f"mode: dim {d} of {describe(x)} has no elements")
+    ordered = np.sort(array, -1)
+    places = np.arange(ordered.shape[-1])
+    begins = np.ones(ordered.shape, bool)  # of runs of equal elements
+    begins[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    lengths = places - np.maximum.accumulate(np.where(begins, places, 0), -1)
+    values = np.take_along_axis(ordered, lengths.argmax(-1)[..., None], -1)
     last = array.shape[-1] - 1 - np.argmax((array == values)[..., ::-1], -1)
     indices = tensor_of(np.moveaxis(last[..., None], -1, d), _dtype.int64)
     picked = x.gather(d, indices)

@@ -154,7 +154,12 @@ def _arranged(
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """_attend for inputs without a batch, or with the batch as first or second dim."""
     query, key, value = inputs
-    batched = query.ndim == 3
+    batched, batch = query.ndim == 3, 0 if batch_first else 1
+    if batched and query.shape[batch] != key.shape[batch]:
+        raise ArgumentError(
+            f"{_NAME}: query {describe(query)} and key {describe(key)} are of several batches: with batch_first "
+            f"{batch_first} the batch is dim {batch}"
+        )
     if not batched:
         padding = None if padding is None else padding.reshape(1, -1)
     if not batched or not batch_first:

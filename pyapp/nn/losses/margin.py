@@ -97,6 +97,8 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "m
         raise IndexError(f"{name}: a label of {describe(target)} is outside 0 .. {input.shape[-1] - 1}")
     labels = target.to(int64) * listed
     is_label = labels.new_zeros(target.shape).scatter_add(-1, labels, listed) > 0
+    most = int(listed.sum(-1).amax().item()) if target.numel() else 0  # labels of an example; the others take no memory
+    labels, listed = labels.narrow(-1, 0, most), listed.narrow(-1, 0, most)
     own = input.gather(-1, labels)
     short = 1 - own.unsqueeze(-1) + input.unsqueeze(-2)  # (..., labels, C)
     counted = (listed > 0).unsqueeze(-1).logical_and((~is_label).unsqueeze(-2)).logical_and(short > 0)
