@@ -71,8 +71,10 @@ def test_a_microphone_that_is_unplugged(microphone: TranscribePage) -> None:
     page.get_by_role("button", name="Record", exact=True).click()
     microphone.until("pyappPage.transcribe.recording")
     page.evaluate("location.hash = '#story'")
+    expect(page.locator("#view-transcribe")).to_be_hidden()
     page.keyboard.press("Escape")  # stops nothing that is not seen
     page.evaluate("location.hash = '#transcribe'")
+    expect(page.locator("#view-transcribe")).to_be_visible()
     page.wait_for_timeout(600)
     expect(page.locator("#record")).to_have_text("Stop")
     page.evaluate("stream.getAudioTracks()[0].dispatchEvent(new Event('ended'))")
