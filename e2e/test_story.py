@@ -270,7 +270,7 @@ def test_keys_stop_only_what_is_meant(story: StoryPage) -> None:
             "new KeyboardEvent('keydown', { key: 'Escape', isComposing: true, bubbles: true }))"
         )
         page.evaluate("location.hash = '#search'")
-        page.wait_for_function("() => pyappPage.search !== undefined")
+        expect(page.locator("#view-story")).to_be_hidden()
         page.keyboard.press("Escape")
         page.evaluate("location.hash = '#story'")
         expect(story.generate_button).to_have_text("Stop")
