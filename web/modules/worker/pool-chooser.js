@@ -6,7 +6,8 @@ const SAMPLES = 3; // runs that are compared, by their median
 const FIRST_WAIT = 32; // runs until the other way is tried again; doubled each time that it is not better
 const LONGEST_WAIT = 1024;
 const BETTER = 0.95; // of the time now, from which the other way is taken
-const HOPELESS = 1.3; // times the time now, at which a try ends at once
+const HOPELESS_ALONE = 1.3; // times the time now, at which a try of one worker ends at once
+const HOPELESS_SHARED = 2; // and one of all workers: their first run is long, since helpers have slept
 const SLOWER = 1.3; // times the time at the last try, from which another try is due: the machine has changed
 const MOST_KEYS = 4096;
 
@@ -40,7 +41,7 @@ class Times {
     }
     this.tried.push(time);
     const before = median(this.now);
-    const hopeless = time > HOPELESS * before;
+    const hopeless = time > (this.sharing ? HOPELESS_ALONE : HOPELESS_SHARED) * before;
     if (this.tried.length < SAMPLES && !hopeless) return;
     const better = !hopeless && median(this.tried) < BETTER * before;
     if (better) {
