@@ -27,6 +27,19 @@ function spend(runs, alone, together, key = 1) {
   }
   return (now - before) / runs;
 }
+// Helpers that slept wake slowly: the first shared run after one alone is long.
+function asleep(runs, key) {
+  spend(300, 1, 4, key);
+  const before = now;
+  let awake = false;
+  for (let i = 0; i < runs; i += 1) {
+    chooser.run(key, (sharing) => {
+      now += sharing ? (awake ? 0.55 : 5) : 1;
+      awake = sharing;
+    });
+  }
+  return (now - before) / runs;
+}
 const found = {
   atFirst: spend(200, 1, 0.55, 5),
   free: spend(2000, 1, 0.55, 1),
@@ -34,6 +47,7 @@ const found = {
   hopeless: spend(2000, 1, 50, 3),
   becomesBusy: spend(2000, 1.2, 5, 1),
   becomesFree: spend(4000, 1, 0.55, 2),
+  asleep: asleep(4000, 6),
   returned: chooser.run(9, () => "result"),
 };
 chooser.forget(1);
@@ -51,4 +65,5 @@ def test_a_busy_machine_is_hardly_slower_than_one_thread() -> None:
     assert found["free"] < 0.56 and found["atFirst"] < 0.565, found  # a slower way is tried briefly
     assert found["busy"] < 1.1 and found["hopeless"] < 1.4, found
     assert found["becomesBusy"] < 1.2 * 1.1 and found["becomesFree"] < 0.85, found
+    assert found["asleep"] < 0.65, found
     assert found["returned"] == "result" and found["sharesFirst"] == 1

@@ -6,8 +6,8 @@ const SAMPLES = 3; // runs that are compared, by their median
 const FIRST_WAIT = 32; // runs until the other way is tried again; doubled each time that it is not better
 const LONGEST_WAIT = 1024;
 const BETTER = 0.95; // of the time now, from which the other way is taken
-const HOPELESS_ALONE = 1.3; // times the time now, at which a try of one worker ends at once
-const HOPELESS_SHARED = 2; // and one of all workers: their first run is long, since helpers have slept
+const HOPELESS = 1.3; // times the time now, at which a try ends at once
+const WAKING = 10; // times the time now, up to which the first shared run does not count: a core that slept can take 2 ms
 const SLOWER = 1.3; // times the time at the last try, from which another try is due: the machine has changed
 const MOST_KEYS = 4096;
 
@@ -23,6 +23,8 @@ class Times {
   now = [];
   /** Those of the other way, while it is tried. @type {number[]} */
   tried = [];
+  /** Whether the present try has woken the helpers. */
+  woken = false;
   usual = Infinity;
 
   /** Whether the next run tries the other way. */
@@ -39,9 +41,13 @@ class Times {
       if (this.now.length === SAMPLES && median(this.now) > SLOWER * this.usual) this.wait = Math.min(this.wait, this.runs);
       return;
     }
-    this.tried.push(time);
     const before = median(this.now);
-    const hopeless = time > (this.sharing ? HOPELESS_ALONE : HOPELESS_SHARED) * before;
+    if (!this.sharing && !this.woken && time <= WAKING * before) {
+      this.woken = true;
+      return;
+    }
+    this.tried.push(time);
+    const hopeless = time > HOPELESS * before;
     if (this.tried.length < SAMPLES && !hopeless) return;
     const better = !hopeless && median(this.tried) < BETTER * before;
     if (better) {
@@ -51,6 +57,7 @@ class Times {
     this.wait = better || this.usual === Infinity || before > SLOWER * this.usual ? FIRST_WAIT : Math.min(2 * this.wait, LONGEST_WAIT);
     this.usual = median(this.now);
     this.tried = [];
+    this.woken = false;
     this.runs = 0;
   }
 }
