@@ -48,14 +48,13 @@ ROWS = (1, 2, 4, 8, 16)  # texts at once while turns are timed
 
 @dataclass(frozen=True)
 class Service:
-    """What was measured of a replica: seconds of `PASS` tokens of prompts, of a step by its number of rows, and of what
-    a request costs the thread that computes besides. `row`: of a row of a step that runs in one pass with prompts;
-    None: they take their time one after the other. `begin`: of a pass, whatever it reads.
+    """What was measured of a replica: seconds of `PASS` tokens of prompts, and of a step by its number of rows, at most
+    `rows`. `row`: of a row of a step that runs in one pass with prompts; None: they take their time one after the
+    other. `begin`: of a pass, whatever it reads.
     """
 
     prompt_pass: float
     steps: tuple[tuple[int, float], ...]
-    request: float = 0.0
     rows: int = 16
     row: float | None = None
     begin: float = 0.0
@@ -168,7 +167,7 @@ class Replica:
             if not self.load:
                 self._wake = self.env.event()
                 yield self._wake
-            spent = self._admit()
+            self._admit()
             reading = [job for job in self.running if job.read < job.prompt]
             writing = [job for job in self.running if job.read >= job.prompt]
             pieces: list[tuple[Job, int]] = []
@@ -179,7 +178,7 @@ class Replica:
                     break
                 pieces.append((job, tokens))
                 left -= tokens
-            spent = self.shares.seconds(self.env.now, spent + self.service.turn(PASS - left, len(writing)))
+            spent = self.shares.seconds(self.env.now, self.service.turn(PASS - left, len(writing)))
             self.busy += spent
             yield self.env.timeout(spent)
             if not self.alive:
@@ -191,17 +190,14 @@ class Replica:
                 if job.read == job.prompt:
                     self._write(job)  # the pass gives the first token
 
-    def _admit(self) -> float:
-        """Requests that find a row; seconds that they cost at once."""
-        spent = 0.0
+    def _admit(self) -> None:
+        """Requests that find a row."""
         while self.waiting and len(self.running) < self.service.rows:
             job = self.waiting.pop(0)
             known = max(self.prompts.pop(job.conversation, 0), self.shared if self.prompts else 0)
             job.reused = job.read = min(known, job.prompt - 1) // PASS * PASS
             job.began = self.env.now
             self.running.append(job)
-            spent += self.service.request
-        return spent
 
     def _write(self, job: Job) -> None:
         job.written += 1
@@ -635,7 +631,7 @@ def fitted(turns: Sequence[Turn]) -> Service:
     steps = tuple(sorted((rows, statistics.mean(seconds)) for rows, seconds in by_rows.items()))
     known = np.array([[1.0, turn.tokens, turn.rows] for turn in passes])
     begin, token, row = (max(float(n), 0.0) for n in np.linalg.lstsq(known, [turn.seconds for turn in passes])[0])
-    return Service(token * PASS, steps, 0.0, max(by_rows), row, begin)
+    return Service(token * PASS, steps, max(by_rows), row, begin)
 
 
 def measured(made: Sequence[Server], length: int = 60, output: int = 96) -> Service:
@@ -804,8 +800,7 @@ def as_json(service: Service) -> str:
 def read_service(path: str) -> Service:
     """The service times of a file that `measure` has written."""
     found = json.loads(Path(path).read_text())
-    return Service(found["prompt_pass"], tuple((int(n), float(t)) for n, t in found["steps"]), found["request"],
-                   found["rows"], found.get("row"), found.get("begin", 0.0))  # fmt: skip
+    return Service(**found | {"steps": tuple((int(n), float(t)) for n, t in found["steps"])})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

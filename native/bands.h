@@ -100,6 +100,9 @@ typedef struct four_and_four {
 } four_and_four;
 enum { EACH_BYTE = 0x01010101 };
 
+/* Of three vectors of six_bits: the fourth number, of which each has two bits. */
+#define SIX_BITS_ABOVE(a, b, c) (((a) >> 2 & 48 * EACH_BYTE) | ((b) >> 4 & 12 * EACH_BYTE) | ((c) >> 6 & 3 * EACH_BYTE))
+
 INLINE four_and_four band_step(const uint8_t *at, const band_type t, int s)
 {
     const int first = 4 * t.nibbles, second = first + 2 * t.two_bits; /* the lowest bits of the planes after nibbles */
@@ -107,8 +110,7 @@ INLINE four_and_four band_step(const uint8_t *at, const band_type t, int s)
     if (t.six_bits) {
         const uint8_t *const own = at + s % 2 * BAND * 4;
         const uint32_t a = four_bytes(own), b = four_bytes(own + SIX_BITS / 3), c = four_bytes(own + SIX_BITS / 3 * 2);
-        const uint32_t above = (a >> 2 & 48 * EACH_BYTE) | (b >> 4 & 12 * EACH_BYTE) | (c >> 6 & 3 * EACH_BYTE);
-        n.low = (s < 2 ? a : c) & 63 * EACH_BYTE, n.high = s < 2 ? b & 63 * EACH_BYTE : above;
+        n.low = (s < 2 ? a : c) & 63 * EACH_BYTE, n.high = s < 2 ? b & 63 * EACH_BYTE : SIX_BITS_ABOVE(a, b, c);
     }
     if (t.nibbles) {
         const uint32_t both = four_bytes(at + s * BAND * 4);

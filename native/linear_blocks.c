@@ -56,7 +56,7 @@ INLINE int is_wide(const block_type *kind) { return !U7_TAKES_U8 && kind->bias =
 /* ---- streaming: one row of x */
 
 /* Bands streamed side by side, and those of them that are added to at once. */
-enum { STREAM_BANDS = 4 };
+enum { STREAM_BANDS = BANDS_TOGETHER };
 #if LANES == 16 || (defined(__wasm_simd128__) && !U7_WORDS)
 enum { BANDS_AT_ONCE = 4 };
 #elif U7_WORDS && !defined(__wasm__)
@@ -98,8 +98,7 @@ INLINE void load_numbers(part_bits *low, part_bits *high, const uint8_t *run, co
         const uint8_t *own = at + i * BAND * 4;
         const part_bits a = bits_load(own), b = bits_load(own + SIX_BITS / 3), c = bits_load(own + SIX_BITS / 3 * 2);
         *low = (u ? c : a) & 63 * EACH_BYTE;
-        *high = u ? moved(a, 6, 3 * EACH_BYTE, 4) | moved(b, 6, 3 * EACH_BYTE, 2) | moved(c, 6, 3 * EACH_BYTE, 0)
-                  : b & 63 * EACH_BYTE;
+        *high = u ? SIX_BITS_ABOVE(a, b, c) : b & 63 * EACH_BYTE;
     }
     if (t.nibbles) {
         const part_bits both = bits_load(at + s * BAND * 4);
@@ -127,8 +126,7 @@ INLINE void load_two_steps(u7_two *low, u7_two *high, const uint8_t *at, const b
     if (t.six_bits) {
         const u7_two a = u7_two_load(at), b = u7_two_load(at + SIX_BITS / 3), c = u7_two_load(at + SIX_BITS / 3 * 2);
         *low = (u ? c : a) & 63 * EACH_BYTE;
-        *high =
-            u ? (a >> 2 & 48 * EACH_BYTE) | (b >> 4 & 12 * EACH_BYTE) | (c >> 6 & 3 * EACH_BYTE) : b & 63 * EACH_BYTE;
+        *high = u ? SIX_BITS_ABOVE(a, b, c) : b & 63 * EACH_BYTE;
     }
     if (t.nibbles) {
         const u7_two both = u7_two_load(at + 2 * u * BAND * 4);

@@ -18,13 +18,12 @@
 enum {
     LEAST_CHUNKS = 2,
     MOST_CHUNKS = 6,
-    CHUNK_WORK = 2000,   /* thousands of multiply-adds */
-    SMALL_WORK = 2,      /* thousands of multiply-adds; fewer are done before another worker has claimed a chunk */
-    SPIN_ROUNDS = 30000, /* of the caller, which waits for chunks: 15 to 30 microseconds */
-    IDLE_ROUNDS =
-        200000,      /* of a helper: 0.1 to 0.2 ms, while Python prepares the next token; to wake one takes 50 us */
-    WAITS = 30,      /* a worker that finishes no chunk for so many seconds is lost */
-    POOL_LOST = 255, /* a status beside the KERNEL_* codes: this memory is not used again */
+    CHUNK_WORK = 2000,    /* thousands of multiply-adds */
+    SMALL_WORK = 2,       /* thousands of multiply-adds; fewer are done before another worker has claimed a chunk */
+    SPIN_ROUNDS = 30000,  /* of the caller, which waits for chunks: 15 to 30 microseconds */
+    IDLE_ROUNDS = 200000, /* of a helper, while Python prepares the next token: 0.1 to 0.2 ms; waking takes 50 us */
+    WAITS = 30,           /* a worker that finishes no chunk for so many seconds is lost */
+    POOL_LOST = 255,      /* a status beside the KERNEL_* codes: this memory is not used again */
 };
 static const int64_t SECOND = 1000000000; /* nanoseconds */
 

@@ -42,7 +42,7 @@ STEPS = 12  # of a text in the mean; a step takes one second
 
 def mean_time(sim: Any, rows: int, rate: float, output: Any, seconds: float) -> float:
     """The mean time in the system where each text costs `output` steps of a second, whatever comes with it."""
-    service = sim.Service(0.0, ((1, 1.0), (8, 1.0)), 0.0, rows)
+    service = sim.Service(0.0, ((1, 1.0), (8, 1.0)), rows)
 
     def make(chance: Any, now: float) -> Any:
         return sim.Job(0, 1, 1 + output(chance), now)  # the prompt, which costs nothing here, gives the first
@@ -81,7 +81,7 @@ def test_rows_that_do_not_hinder_one_another_are_servers(sim: Any) -> None:
 
 
 def test_a_request_alone_takes_its_passes_and_steps(sim: Any) -> None:
-    service = sim.Service(0.2, ((1, 0.01), (4, 0.03)), 0.05, 4)
+    service = sim.Service(0.2, ((1, 0.01), (4, 0.03)), 4)
 
     def arrivals(env: Any, submit: Any) -> Any:
         submit(sim.Job(1, 300, 11, env.now))
@@ -91,16 +91,14 @@ def test_a_request_alone_takes_its_passes_and_steps(sim: Any) -> None:
 
     found = sim.run(service, 1, arrivals, sim.RoundRobin(), 200.0)
     first, second = found.jobs
-    assert math.isclose(first.first - first.came, 0.05 + 0.2 * 300 / 128) and math.isclose(
-        first.done - first.first, 0.1
-    )
-    assert second.reused == 256 and math.isclose(second.first - second.came, 0.05 + 0.2 * (428 - 256) / 128)
+    assert math.isclose(first.first - first.came, 0.2 * 300 / 128) and math.isclose(first.done - first.first, 0.1)
+    assert second.reused == 256 and math.isclose(second.first - second.came, 0.2 * (428 - 256) / 128)
     assert [service.step(rows) for rows in (1, 2, 4, 8)] == pytest.approx([0.01, 0.01 + 0.02 / 3, 0.03, 0.06])
 
 
 def test_prompts_are_read_together_and_with_a_step(sim: Any) -> None:
     """As the scheduler does: 128 tokens of prompts and all rows in one pass, whose rows cost less than a step's."""
-    service = sim.Service(1.28, ((1, 0.1), (4, 0.13)), 0.0, 4, row=0.03)
+    service = sim.Service(1.28, ((1, 0.1), (4, 0.13)), 4, row=0.03)
     assert service.turn(128, 0) == 1.28 and service.turn(0, 2) == pytest.approx(0.11)
     assert service.turn(64, 2) == pytest.approx(0.64 + 0.06) and service.turn(64, 4) == pytest.approx(0.64 + 0.12)
 
@@ -123,7 +121,7 @@ def test_what_other_programs_leave_of_a_processor(sim: Any) -> None:
     assert shares.seconds(0.0, 0.03) == pytest.approx(0.05 + 0.02)
     assert shares.seconds(0.08, 0.1) == pytest.approx(0.02 + 0.095)  # 0.005 of it in the first 0.02
     assert shares.seconds(7.0, 0.1) == pytest.approx(0.1)
-    service = sim.Service(0.0, ((1, 0.01), (4, 0.01)), 0.0, 4)
+    service = sim.Service(0.0, ((1, 0.01), (4, 0.01)), 4)
 
     def arrivals(env: Any, submit: Any) -> Any:
         submit(sim.Job(0, 1, 11, env.now))
@@ -159,7 +157,7 @@ def test_a_thread_that_works_is_seen_with_its_share(sim: Any) -> None:
 
 def test_service_times_of_turns(sim: Any) -> None:
     """Turns of a replica with known service times give these back; too few turns are refused."""
-    known = sim.Service(0.064, ((1, 0.01), (2, 0.012), (4, 0.015)), 0.0, 4, row=0.002, begin=0.003)
+    known = sim.Service(0.064, ((1, 0.01), (2, 0.012), (4, 0.015)), 4, row=0.002, begin=0.003)
     shapes = [(0, 1), (0, 2), (0, 4), (0, 2), (128, 0), (128, 3), (40, 1), (7, 2)]
     turns = [
         sim.Turn(tokens, rows, known.begin + known.prompt_pass * tokens / 128 + known.row * rows if tokens else seconds)
@@ -167,7 +165,7 @@ def test_service_times_of_turns(sim: Any) -> None:
         for seconds in [known.step(rows) * more for more in (1.1, 0.9)]  # their mean counts
     ]
     found = sim.fitted(turns)
-    assert found.rows == 4 and found.request == 0
+    assert found.rows == 4
     assert dict(found.steps) == pytest.approx(dict(known.steps))
     for name in ("prompt_pass", "row", "begin"):
         assert getattr(found, name) == pytest.approx(getattr(known, name)), name
@@ -191,7 +189,7 @@ def test_a_real_server_tells_its_turns(sim: Any, tmp_path: Path) -> None:
 
 
 def test_routing_by_prefix_and_a_lost_rack(sim: Any) -> None:
-    service = sim.Service(0.08, ((1, 0.02), (4, 0.025), (16, 0.05)), 0.005, 16)
+    service = sim.Service(0.08, ((1, 0.02), (4, 0.025), (16, 0.05)), 16)
     work = sim.Workload()
     results = {route: sim.of_users(service, work, 150, 4, route, 120.0) for route in sim.ROUTES}
     assert results["by prefix"].reused > results["round robin"].reused + 0.1
@@ -206,7 +204,7 @@ def test_routing_by_prefix_and_a_lost_rack(sim: Any) -> None:
 def test_the_times_of_a_measurement_are_read_again(
     sim: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    service = sim.Service(0.1, ((1, 0.02), (16, 0.1)), 0.01, 16)
+    service = sim.Service(0.1, ((1, 0.02), (16, 0.1)), 16)
     (tmp_path / "s.json").write_text(sim.as_json(service))
     assert sim.read_service(str(tmp_path / "s.json")) == service
     assert sim.main(["table", str(tmp_path / "s.json"), "--users", "20"]) == 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.recipes.chooser import Chooser
-from pyapp.recipes.helpers import PreparedLoader
+from pyapp.recipes.prepared_batches import PreparedLoader
 from pyapp.recipes.reader.drawing import Line, Print, draw_lines
 from pyapp.recipes.reader.fonts import installed
 from pyapp.recipes.reader.texts import ALPHABET

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyapp.dataclass import dataclass
-from pyapp.recipes.helpers import PreparedLoader
+from pyapp.recipes.prepared_batches import PreparedLoader
 from pyapp.recipes.speech.windows import Example, Lesson, WindowMaker
 
 SPREAD = 8  # batches between two takes of the same speech
