@@ -37,6 +37,14 @@ static __attribute__((noinline, unused)) void store_band(const band_output *to, 
         y[i] = add ? add[i] + sum[i] : sum[i];
 }
 
+INLINE band_output output_from(band_output to, int64_t row)
+{
+    to.y += row * to.y_stride;
+    if (to.residual)
+        to.residual += row * to.residual_stride;
+    return to;
+}
+
 /* What one worker does of a product: some rows of x with the bands first .. last - 1. */
 typedef struct band_share {
     band_output to;
@@ -60,9 +68,7 @@ INLINE band_share share_bands(band_output to, const activations *x, int64_t rows
         worker_share(rows, unit, worker, workers, &row, &end);
         share.rows = end - row;
         share.x += row * blocks;
-        share.to.y += row * to.y_stride;
-        if (to.residual)
-            share.to.residual += row * to.residual_stride;
+        share.to = output_from(to, row);
     }
     return share;
 }
@@ -339,6 +345,30 @@ INLINE part_float scales_load_f16(const void *p)
     return vload_f16(p);
 #endif
 }
+/* WebAssembly has no instruction for f16. Scales below 2, as those of nearly all models are, become f32 by a third of the
+ * operations: scales_load_small gives them in units of SCALES_UNIT. Kernels join the bits of a band's scales, and ask
+ * once, after many, whether one of them was larger; then they compute again by scales_load_f16. */
+#if defined(__wasm_simd128__)
+#define SCALES_UNIT 0x1p-112f
+typedef v128_t scales_bits;
+INLINE part_float scales_load_small(const void *p)
+{
+    return (part_float)(((vint)wasm_i32x4_load16x4(p) << 13) & vconstant((int32_t)0x8fffe000));
+}
+INLINE void scales_join(scales_bits *to, const void *band) { *to = wasm_v128_or(*to, wasm_v128_load(band)); }
+INLINE int scales_are_large(scales_bits joined)
+{
+    return wasm_v128_any_true(wasm_v128_and(joined, wasm_i16x8_splat(0x4000)));
+}
+#else
+#define SCALES_UNIT 1
+typedef struct scales_bits {
+    char none;
+} scales_bits;
+INLINE part_float scales_load_small(const void *p) { return scales_load_f16(p); }
+INLINE void scales_join(scales_bits *to, const void *band) { (void)to, (void)band; }
+INLINE int scales_are_large(scales_bits joined) { return (void)joined, 0; }
+#endif
 INLINE part_float scales_load_f32(const void *p) { return *(const part_unaligned *)p; }
 
 INLINE part_float part_splat(float x)
@@ -395,6 +425,7 @@ INLINE stripe_float stripe_scales_f16(const uint8_t *p, int64_t stride)
                                                 _mm_loadu_si128((const void *)(p + stride)), 1);
     return (stripe_float)_mm512_cvtph_ps(two);
 }
+INLINE stripe_float stripe_scales_small(const uint8_t *p, int64_t stride) { return stripe_scales_f16(p, stride); }
 INLINE stripe_float stripe_scales_f32(const uint8_t *p, int64_t stride)
 {
     return (stripe_float)stripe_of_two(p, p + stride);
@@ -422,6 +453,10 @@ INLINE stripe_sums stripe_add(stripe_sums to, stripe w, stripe_step x, const dot
 INLINE stripe_float stripe_finish(stripe_sums s, const dot_way *way) { return part_from_int(sums_finish(s, way)); }
 INLINE void stripe_in_order(stripe_sums *s) { sums_in_order(s); }
 INLINE stripe_float stripe_scales_f16(const uint8_t *p, int64_t stride) { return scales_load_f16(p); }
+INLINE stripe_float stripe_scales_small(const uint8_t *p, int64_t stride)
+{
+    return SCALES_UNIT == 1 ? scales_load_small(p) : scales_load_small(p) * part_splat(1 / SCALES_UNIT);
+}
 INLINE stripe_float stripe_scales_f32(const uint8_t *p, int64_t stride) { return scales_load_f32(p); }
 INLINE stripe_float stripe_splat(float x) { return part_splat(x); }
 INLINE stripe_float stripe_fma(stripe_float a, stripe_float b, stripe_float c) { return part_fma(a, b, c); }

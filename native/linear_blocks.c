@@ -280,9 +280,9 @@ INLINE void load_factors(run_factors *to, const uint8_t *at, const band_type t)
     }
 }
 
-/* Adds the products of a block: 32 columns, or 256. x: its blocks of 32. */
-INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const ready *x, const int64_t type,
-                      const int bands, const int pairs)
+/* Adds the products of a block: 32 columns, or 256. x: its blocks of 32. joined: of the scales of blocks of 32. */
+INLINE void add_block(band_sums *total, scales_bits *joined, const uint8_t *w, int64_t stride, const ready *x,
+                      const int64_t type, const int bands, const int pairs)
 {
     const band_type t = band_type_of(type);
     const int runs = t.large ? MOST_VALUES / BLOCK : 1;
@@ -304,15 +304,20 @@ INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const 
             run_factors f;
             if (t.large)
                 load_factors(&f, w + b * stride + band_run(t, run), t);
+            else
+                scales_join(joined, w + b * stride);
+            if (t.minimums && !t.large)
+                scales_join(joined, w + b * stride + HALF_SCALES);
             UNROLL for (int p = 0; p < PARTS; p++)
             {
                 const uint8_t *at = w + b * stride + p * PART_ROWS * 2;
                 const part_float dot = floats_of(s.low[b % once][p]), scale = part_splat(x->scale);
                 if (!t.large) {
-                    total[b][p] = part_fma(dot, scales_load_f16(at) * scale, total[b][p]);
-                    if (t.minimums)
-                        total[b][p] =
-                            part_fma(scales_load_f16(at + HALF_SCALES), part_splat(x->weighted[0]), total[b][p]);
+                    total[b][p] = part_fma(dot, scales_load_small(at) * scale, total[b][p]);
+                    if (t.minimums) {
+                        const part_float least = scales_load_small(at + HALF_SCALES) * part_splat(1 / SCALES_UNIT);
+                        total[b][p] = part_fma(least, part_splat(x->weighted[0]), total[b][p]);
+                    }
                     continue;
                 }
                 sum[b][p] = part_fma(dot, f.scales[0][p] * scale, sum[b][p]);
@@ -336,36 +341,39 @@ INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const 
     }
 }
 
-/* Adds to out[band] the sums over `blocks` blocks of 32 columns, of bands that lie `stride` bytes apart. */
-typedef void stream_function(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,
-                             int64_t blocks);
+/* Adds to out[band] the sums over `blocks` blocks of 32 columns, of bands that lie `stride` bytes apart. Where blocks have
+ * 32 columns, the scales of x are divided by SCALES_UNIT; if those of w are large, returns 1, and the sums are wrong. */
+typedef int stream_function(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,
+                            int64_t blocks);
 
-INLINE void stream_bands(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,
-                         int64_t blocks, const int64_t type, const int bands, const int pairs)
+INLINE int stream_bands(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x, int64_t blocks,
+                        const int64_t type, const int bands, const int pairs)
 {
     const band_type t = band_type_of(type);
     const int64_t step = t.large ? MOST_VALUES / BLOCK : 1, nbytes = band_bytes(type);
     const int most = FEW_REGISTERS && t.halves && !pairs ? 2 : BANDS_AT_ONCE, once = bands < most ? bands : most;
+    scales_bits joined = {0};
     for (int64_t first = 0; first < blocks; first += CHUNK_BLOCKS) {
         const int64_t last = blocks - first < CHUNK_BLOCKS ? blocks : first + CHUNK_BLOCKS;
         band_sums total[STREAM_BANDS] = {0};
         for (int64_t k = first; k < last; k += step, w += nbytes)
             ROLLED for (int b = 0; b < bands; b += once)
-                add_block(total + b, w + b * stride, stride, x + k, type, once, pairs);
+                add_block(total + b, &joined, w + b * stride, stride, x + k, type, once, pairs);
         UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
         {
             part_unaligned *to = (part_unaligned *)&out[b][p * PART_ROWS];
             *to = *to + total[b][p];
         }
     }
+    return !t.large && scales_are_large(joined);
 }
 
 /* Of each type: for STREAM_BANDS bands and for LAST_BANDS, which is the same where code is downloaded. */
 #define STREAM_FUNCTION(name, code, ...)                                                                               \
-    static void stream_##name(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,         \
-                              int64_t blocks)                                                                          \
+    static int stream_##name(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,          \
+                             int64_t blocks)                                                                           \
     {                                                                                                                  \
-        stream_bands(out, w, stride, x, blocks, code, STREAM_BANDS, U7_PAIRS == 1);                                    \
+        return stream_bands(out, w, stride, x, blocks, code, STREAM_BANDS, U7_PAIRS == 1);                             \
     }
 BAND_TYPES(STREAM_FUNCTION)
 #if defined(__wasm__)
@@ -374,10 +382,10 @@ enum { LAST_BANDS = STREAM_BANDS };
 #else
 enum { LAST_BANDS = 1 };
 #define STREAM_LAST_FUNCTION(name, code, ...)                                                                          \
-    static void stream_last_##name(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,    \
-                                   int64_t blocks)                                                                     \
+    static int stream_last_##name(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,     \
+                                  int64_t blocks)                                                                      \
     {                                                                                                                  \
-        stream_bands(out, w, stride, x, blocks, code, LAST_BANDS, U7_PAIRS == 1);                                      \
+        return stream_bands(out, w, stride, x, blocks, code, LAST_BANDS, U7_PAIRS == 1);                               \
     }
 BAND_TYPES(STREAM_LAST_FUNCTION)
 #define STREAM_LAST(name) stream_last_##name
@@ -386,10 +394,10 @@ BAND_TYPES(STREAM_LAST_FUNCTION)
 #define PAIRS_TYPES(TYPE)                                                                                              \
     TYPE(q4_0, Q4_0) TYPE(q5_0, Q5_0) TYPE(q5_1, Q5_1) TYPE(q4_K, Q4_K) TYPE(q5_K, Q5_K) TYPE(q6_K, Q6_K)
 #define STREAM_PAIRS_FUNCTION(name, code, ...)                                                                         \
-    static void stream_pairs_##name(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,   \
-                                    int64_t blocks)                                                                    \
+    static int stream_pairs_##name(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,    \
+                                   int64_t blocks)                                                                     \
     {                                                                                                                  \
-        stream_bands(out, w, stride, x, blocks, code, STREAM_BANDS, 1);                                                \
+        return stream_bands(out, w, stride, x, blocks, code, STREAM_BANDS, 1);                                         \
     }
 PAIRS_TYPES(STREAM_PAIRS_FUNCTION)
 #else
@@ -416,12 +424,10 @@ static stream_function *stream_function_of(int64_t type, int last, int pairs)
     }
 }
 
-/* What a band of y is before the sums of a chunk are added: as store_band has it. */
-SMALL_CODE static void start_band(float out[BAND], const band_output *to, int64_t row, int64_t band, int first)
+/* What a band of a row y is before the sums of a chunk are added: as store_band has it. */
+SMALL_CODE static void start_band(float out[BAND], const band_output *to, int64_t band, int first)
 {
-    const float *from = to->y + row * to->y_stride;
-    if (first)
-        from = to->residual ? to->residual + row * to->residual_stride : NULL;
+    const float *from = first ? to->residual : to->y;
     if (from && (band + 1) * BAND <= to->outputs)
         memcpy(out, from + band * BAND, BAND * sizeof *out);
     else
@@ -429,44 +435,15 @@ SMALL_CODE static void start_band(float out[BAND], const band_output *to, int64_
             out[i] = from && band * BAND + i < to->outputs ? from[band * BAND + i] : 0;
 }
 
-SMALL_CODE static void end_band(const band_output *to, const float out[BAND], int64_t row, int64_t band)
+SMALL_CODE static void end_band(const band_output *to, const float out[BAND], int64_t band)
 {
-    float *y = to->y + row * to->y_stride + band * BAND;
+    float *y = to->y + band * BAND;
     const int64_t count = to->outputs - band * BAND;
     if (count >= BAND)
         memcpy(y, out, BAND * sizeof *y);
     else
         for (int i = 0; i < count; i++)
             y[i] = out[i];
-}
-
-/* One row of x through bands first .. last - 1, in far streams: memory likes that better. */
-static void stream(const task *t, int64_t row, int64_t first, int64_t last)
-{
-    ready x[STREAM_BLOCKS];
-    float out[STREAM_BANDS][BAND];
-    stream_function *const several = stream_function_of(t->type, 0, t->pairs);
-    stream_function *const single = stream_function_of(t->type, 1, t->pairs);
-    const int64_t values = t->kind.values / BLOCK, bytes = t->blocks / values * t->packed_bytes;
-    const int64_t far = (last - first) / STREAM_BANDS;
-    for (int64_t start = 0; start < t->blocks; start += STREAM_BLOCKS) {
-        const int64_t left = t->blocks - start, blocks = left < STREAM_BLOCKS ? left : STREAM_BLOCKS;
-        const uint8_t *w = t->w + start / values * t->packed_bytes;
-        for (int64_t k = 0; k < blocks; k++)
-            make_ready(&x[k], t->x + row * t->blocks + start + k, t->kind.bias, t->kind.runs16);
-        for (int64_t band = first; band < first + far; band++) {
-            for (int b = 0; b < STREAM_BANDS; b++)
-                start_band(out[b], &t->to, row, band + b * far, start == 0);
-            several(out, w + band * bytes, far * bytes, x, blocks);
-            for (int b = 0; b < STREAM_BANDS; b++)
-                end_band(&t->to, out[b], row, band + b * far);
-        }
-        for (int64_t band = first + STREAM_BANDS * far; band < last; band++) {
-            start_band(out[0], &t->to, row, band, start == 0);
-            single(out, w + band * bytes, 0, x, blocks);
-            end_band(&t->to, out[0], row, band);
-        }
-    }
 }
 
 /* ---- dots: types that are not in bands, a few rows of x */
@@ -904,8 +881,8 @@ static tile_function *tile_function_of(const task *t, int few)
     return TILE_OF(small_minimums);
 }
 
-/* Rows 0 .. rows - 1 of x with bands first .. first + bands - 1, at most TILE_STRIPES stripes. */
-static void multiply_bands(const task *t, int64_t rows, int64_t first, int bands)
+/* Rows 0 .. rows - 1 of x, blocks `begin` .. end - 1, with bands first .. first + bands - 1, at most TILE_STRIPES stripes. */
+static void multiply_bands(const task *t, int64_t rows, int64_t begin, int64_t end, int64_t first, int bands)
 {
     tile_block tile[TILE_STRIPES + STRIPES_AT_ONCE - 1][CHUNK_BLOCKS];
     ready x[TILE_ROWS][CHUNK_BLOCKS];
@@ -914,8 +891,8 @@ static void multiply_bands(const task *t, int64_t rows, int64_t first, int bands
     tile_function *const many = tile_function_of(t, 0), *const few = tile_function_of(t, 1);
     if (bands % (STRIPE_BANDS * STRIPES_AT_ONCE)) /* nothing, in what is computed with the last band */
         memset(tile[bands / STRIPE_BANDS], 0, STRIPES_AT_ONCE * sizeof tile[0]);
-    for (int64_t start = 0; start < t->blocks; start += CHUNK_BLOCKS) {
-        const int64_t left = t->blocks - start, blocks = left < CHUNK_BLOCKS ? left : CHUNK_BLOCKS;
+    for (int64_t start = begin; start < end; start += CHUNK_BLOCKS) {
+        const int64_t left = end - start, blocks = left < CHUNK_BLOCKS ? left : CHUNK_BLOCKS;
         for (int b = 0; b < bands; b++)
             (t->packed_bytes ? unpack_tile : decode_tile)(tile[b / STRIPE_BANDS], t, first + b, b % STRIPE_BANDS, start,
                                                           blocks);
@@ -934,6 +911,45 @@ static void multiply_bands(const task *t, int64_t rows, int64_t first, int bands
                 for (int r = 0; r < some; r++)
                     store_bands(&t->to, out[r], row + r, first + b * STRIPE_BANDS, wide, start == 0);
             }
+        }
+    }
+}
+
+/* One row of x through bands first .. last - 1, in far streams: memory likes that better. Bands whose scales are large go
+ * through tiles, and all of them if a scale of x would be too large in SCALES_UNIT. */
+static void stream(const task *t, int64_t row, int64_t first, int64_t last)
+{
+    ready x[STREAM_BLOCKS];
+    float out[STREAM_BANDS][BAND];
+    stream_function *const several = stream_function_of(t->type, 0, t->pairs);
+    stream_function *const single = stream_function_of(t->type, 1, t->pairs);
+    const int64_t values = t->kind.values / BLOCK, bytes = t->blocks / values * t->packed_bytes;
+    const int64_t far = (last - first) / STREAM_BANDS, alone = (last - first) % STREAM_BANDS;
+    task own = *t;
+    own.x += row * t->blocks, own.to = output_from(t->to, row);
+    for (int64_t start = 0; start < t->blocks; start += STREAM_BLOCKS) {
+        const int64_t left = t->blocks - start, blocks = left < STREAM_BLOCKS ? left : STREAM_BLOCKS;
+        const uint8_t *w = t->w + start / values * t->packed_bytes;
+        int large = 0;
+        for (int64_t k = 0; k < blocks; k++) {
+            make_ready(&x[k], own.x + start + k, t->kind.bias, t->kind.runs16);
+            if (SCALES_UNIT != 1 && values == 1) {
+                large |= !(x[k].scale < 0x1p16f);
+                x[k].scale *= 1 / SCALES_UNIT;
+            }
+        }
+        for (int64_t i = 0; i < far + alone; i++) {
+            const int some = i < far ? STREAM_BANDS : 1;
+            const int64_t band = i < far ? first + i : last - alone + i - far;
+            for (int b = 0; b < some; b++)
+                start_band(out[b], &own.to, band + b * far, start == 0);
+            const int wrong = large || (i < far ? several(out, w + band * bytes, far * bytes, x, blocks)
+                                                : single(out, w + band * bytes, 0, x, blocks));
+            for (int b = 0; b < some; b++)
+                if (wrong)
+                    multiply_bands(&own, 1, start, start + blocks, band + b * far, 1);
+                else
+                    end_band(&own.to, out[b], band + b * far);
         }
     }
 }
@@ -969,7 +985,8 @@ KERNEL(linear_blocks)
     const int alone = t.rows <= MOST_STREAMS ? (int)t.rows : TILE_ROWS == 4 && t.rows % TILE_ROWS == 1;
     const int64_t lone = t.packed_bytes ? alone : 0;
     for (int64_t band = first; band < last && lone < t.rows; band += TILE_BANDS)
-        multiply_bands(&t, t.rows - lone, band, last - band < TILE_BANDS ? (int)(last - band) : TILE_BANDS);
+        multiply_bands(&t, t.rows - lone, 0, t.blocks, band,
+                       last - band < TILE_BANDS ? (int)(last - band) : TILE_BANDS);
     /* Bands that stay in the second cache, for all the rows. */
     const int64_t bytes = t.packed_bytes ? t.blocks / (t.kind.values / BLOCK) * t.packed_bytes : 1;
     const int64_t fitting = GROUP_BYTES / bytes / STREAM_BANDS * STREAM_BANDS;

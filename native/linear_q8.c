@@ -70,14 +70,16 @@ INLINE void add_step(tile_sums sum, const uint8_t *w, int64_t band_stride, const
     }
 }
 
-/* out[row][band] = sums over the blocks of `in`, for bands that lie band_stride bytes apart. */
-INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t *w, int64_t band_stride,
-                          const tile_input *in, const int rows, const int bands, const int half_scales,
-                          const dot_way *way)
+/* out[row][band] = sums over the blocks of `in`, for bands that lie band_stride bytes apart. Returns 1 where the sums of a
+ * single row are wrong, because scales of w are large (int8.h). */
+INLINE int multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t *w, int64_t band_stride,
+                         const tile_input *in, const int rows, const int bands, const int half_scales,
+                         const dot_way *way)
 {
     const int64_t scale_bytes = half_scales ? 2 : 4;
     const int stripes = (bands + STRIPE_BANDS - 1) / STRIPE_BANDS;
     stripe_float total[TILE_ROWS][STRIPES][STRIPE_PARTS] = {0};
+    scales_bits joined = {0};
     const prepared *x[TILE_ROWS]; /* the block of each row */
     UNROLL for (int r = 0; r < rows; r++) x[r] = in->x[r];
     for (int64_t k = 0; k < in->blocks; k++, w += block_bytes(half_scales)) {
@@ -97,8 +99,11 @@ INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t 
         UNROLL for (int b = 0; b < stripes; b++) UNROLL for (int p = 0; p < STRIPE_PARTS; p++)
         {
             const uint8_t *at = w + b * STRIPE_BANDS * band_stride + p * PART_ROWS * scale_bytes;
-            const stripe_float scale =
-                half_scales ? stripe_scales_f16(at, band_stride) : stripe_scales_f32(at, band_stride);
+            const stripe_float scale = !half_scales ? stripe_scales_f32(at, band_stride)
+                                       : rows == 1  ? stripe_scales_small(at, band_stride)
+                                                    : stripe_scales_f16(at, band_stride);
+            if (half_scales && rows == 1 && p == 0)
+                scales_join(&joined, at);
             UNROLL for (int r = 0; r < rows; r++) total[r][b][p] =
                 stripe_fma(stripe_finish(sum[r][b][p], way), scale * stripe_splat(x[r]->scale), total[r][b][p]);
         }
@@ -107,38 +112,7 @@ INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t 
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < stripes; b++)
             UNROLL for (int p = 0; p < STRIPE_PARTS; p++) *
         (stripe_unaligned *)&out[r][b * STRIPE_BANDS][p * PART_ROWS] = total[r][b][p];
-}
-
-/* `bands` bands from `band` on, `far` apart (0: one band), for a single row. Sums go to y after TILE_BLOCKS, as those of
- * more rows do, so that a row has the same bits in any company. */
-INLINE void multiply_streams(const task *t, const tile_input *in, int64_t band, int64_t far, const int bands,
-                             const int half_scales, const dot_way *way)
-{
-    const int64_t bytes = block_bytes(half_scales), band_bytes = t->blocks * bytes;
-    const uint8_t *w = t->w + band * band_bytes + in->first * bytes;
-    float out[TILE_ROWS][MOST_BANDS][BAND];
-    for (int64_t k = 0; k < in->blocks; k += TILE_BLOCKS) {
-        const int64_t left = in->blocks - k;
-        const tile_input piece = {.x = {in->x[0] + k}, .blocks = left < TILE_BLOCKS ? left : TILE_BLOCKS};
-        multiply_tile(out, w + k * bytes, far * band_bytes, &piece, 1, bands, half_scales, way);
-        for (int b = 0; b < (far ? bands : 1); b++)
-            store_bands(&t->to, out[0][b], in->row, band + b * far, 1, in->first + k == 0);
-    }
-}
-
-/* The bands for a single row, in streams far apart, which is faster for memory. */
-INLINE void multiply_row(const task *t, const tile_input *in, const int half_scales, const int two)
-{
-    const dot_way way = {two, t->way.flip, t->way.start};
-    const int64_t all = in->last_band - in->band, far = all / VECTOR_BANDS, left = all % VECTOR_BANDS;
-    const int same = (int)LAST_BANDS == (int)VECTOR_BANDS; /* bands that are left over run the same code */
-    for (int64_t i = 0; i < far + (same ? left : 0); i++) {
-        const int alone = same && i >= far;
-        multiply_streams(t, in, alone ? in->last_band - left + i - far : in->band + i, alone ? 0 : far, VECTOR_BANDS,
-                         half_scales, &way);
-    }
-    for (int64_t band = in->last_band - left; band < in->last_band && !same; band++)
-        multiply_streams(t, in, band, 0, 1, half_scales, &way);
+    return half_scales && scales_are_large(joined);
 }
 
 /* The bands for the rows of one tile, more than one. */
@@ -178,10 +152,6 @@ INLINE void multiply_rows(const task *t, const tile_input *in, const int half_sc
  * token do not wait for code that only prompts need. */
 typedef void multiply_function(const task *t, const tile_input *in);
 #define APART static __attribute__((noinline)) void
-APART halves_row(const task *t, const tile_input *in) { multiply_row(t, in, 1, 0); }
-APART halves_row_two(const task *t, const tile_input *in) { multiply_row(t, in, 1, 1); }
-APART floats_row(const task *t, const tile_input *in) { multiply_row(t, in, 0, 0); }
-APART floats_row_two(const task *t, const tile_input *in) { multiply_row(t, in, 0, 1); }
 APART halves_rows(const task *t, const tile_input *in) { multiply_rows(t, in, ONE_OF_SCALES ? t->half_scales : 1, 0); }
 APART halves_rows_two(const task *t, const tile_input *in)
 {
@@ -194,6 +164,50 @@ APART halves_rows_two(const task *t, const tile_input *in)
 APART floats_rows(const task *t, const tile_input *in) { multiply_rows(t, in, 0, 0); }
 APART floats_rows_two(const task *t, const tile_input *in) { multiply_rows(t, in, 0, 1); }
 #endif
+
+/* `bands` bands from `band` on, `far` apart (0: one band), for a single row. Sums go to y after TILE_BLOCKS, as those of
+ * more rows do, so that a row has the same bits in any company. */
+INLINE void multiply_streams(const task *t, const tile_input *in, int64_t band, int64_t far, const int bands,
+                             const int half_scales, const dot_way *way)
+{
+    const int64_t bytes = block_bytes(half_scales), band_bytes = t->blocks * bytes;
+    const uint8_t *w = t->w + band * band_bytes + in->first * bytes;
+    float out[TILE_ROWS][MOST_BANDS][BAND];
+    for (int64_t k = 0; k < in->blocks; k += TILE_BLOCKS) {
+        const int64_t left = in->blocks - k;
+        const prepared *x = in->x[0] + k;
+        tile_input piece = {.x = {x, x, x, x}, .row = in->row, .rows = 1, .first = in->first + k};
+        piece.blocks = left < TILE_BLOCKS ? left : TILE_BLOCKS;
+        const int wrong = multiply_tile(out, w + k * bytes, far * band_bytes, &piece, 1, bands, half_scales, way);
+        for (int b = 0; b < (far ? bands : 1); b++) {
+            piece.band = band + b * far, piece.last_band = piece.band + 1;
+            if (wrong)
+                (way->two ? halves_rows_two : halves_rows)(t, &piece);
+            else
+                store_bands(&t->to, out[0][b], in->row, piece.band, 1, piece.first == 0);
+        }
+    }
+}
+
+/* The bands for a single row, in streams far apart, which is faster for memory. */
+INLINE void multiply_row(const task *t, const tile_input *in, const int half_scales, const int two)
+{
+    const dot_way way = {two, t->way.flip, t->way.start};
+    const int64_t all = in->last_band - in->band, far = all / VECTOR_BANDS, left = all % VECTOR_BANDS;
+    const int same = (int)LAST_BANDS == (int)VECTOR_BANDS; /* bands that are left over run the same code */
+    for (int64_t i = 0; i < far + (same ? left : 0); i++) {
+        const int alone = same && i >= far;
+        multiply_streams(t, in, alone ? in->last_band - left + i - far : in->band + i, alone ? 0 : far, VECTOR_BANDS,
+                         half_scales, &way);
+    }
+    for (int64_t band = in->last_band - left; band < in->last_band && !same; band++)
+        multiply_streams(t, in, band, 0, 1, half_scales, &way);
+}
+
+APART halves_row(const task *t, const tile_input *in) { multiply_row(t, in, 1, 0); }
+APART halves_row_two(const task *t, const tile_input *in) { multiply_row(t, in, 1, 1); }
+APART floats_row(const task *t, const tile_input *in) { multiply_row(t, in, 0, 0); }
+APART floats_row_two(const task *t, const tile_input *in) { multiply_row(t, in, 0, 1); }
 
 APART prepare_rows(tile_input *in, prepared *buffer, const task *t)
 {

@@ -243,23 +243,65 @@ def products(
     return y
 
 
-@pytest.mark.parametrize("kind", [*PACKED, "q8_0"])
-def test_a_row_is_the_same_in_any_company(kernels: Kernels, kind: str) -> None:
-    """Streams, tiles of few rows and of many: to the last bit. Bands that fill no vector, more columns than a chunk."""
+def packed_weights(kernels: Kernels, kind: str, blocks: np.ndarray) -> tuple[str, np.ndarray]:
+    """The kernel of a linear map by packed weights, and these."""
+    if kind != "q8_0":
+        return "linear_blocks", weights_of(kernels, kind, blocks)
+    rows, columns = blocks.shape[0], blocks.shape[1] * 32
+    w = np.zeros(-(-rows // 8) * (columns // 32) * 272, np.uint8)
+    raw = np.frombuffer(blocks.tobytes(), np.uint8)
+    assert kernels.run("pack_q8_0", packed=w, blocks=raw, rows=rows, columns=columns) == OK
+    return "linear_q8_0", w
+
+
+@pytest.mark.parametrize(
+    "kind, large",
+    [
+        *((kind, large) for kind in (*PACKED, "q8_0") for large in ("nothing", "scales", "activations")),
+        *((kind, "minimums") for kind in PACKED if any(name == "m" for name, *_ in BLOCK_TYPES[kind].fields)),
+    ],
+)
+def test_a_row_is_the_same_in_any_company(kernels: Kernels, kind: str, large: str) -> None:
+    """Streams, tiles of few rows and of many: to the last bit. Bands that fill no vector, more columns than a chunk.
+    Large values take another way in some libraries.
+    """
     outputs, inputs = 43, 1280
     blocks = random_blocks(kind, outputs, inputs)
-    kernel = "linear_q8_0" if kind == "q8_0" else "linear_blocks"
-    if kind == "q8_0":
-        w = np.zeros((48 // 8) * (inputs // 32) * 272, np.uint8)
-        raw = np.frombuffer(blocks.tobytes(), np.uint8)
-        assert kernels.run("pack_q8_0", packed=w, blocks=raw, rows=outputs, columns=inputs) == OK
-    else:
-        w = weights_of(kernels, kind, blocks)
     xq, add = activations(normal(21, inputs)), normal(outputs)
+    if large == "scales":
+        blocks["d"][5, 1], blocks["d"][12, -1], blocks["d"][42, 0] = 2, -3, 65504
+    elif large == "minimums":
+        blocks["m"][5, 1], blocks["m"][42, -1] = -2, 65504
+    elif large == "activations":
+        xq["scale"][:, 3] = 2.0**17
+    kernel, w = packed_weights(kernels, kind, blocks)
     known = products(kernels, kernel, kind, 21, xq, w, add)
+    assert np.isfinite(known).all()
     for rows in (1, 2, 3, 4, 5, 8, 9, 11, 13, 16):
         found = products(kernels, kernel, kind, rows, xq, w, add)
         assert found.tobytes() == known[:rows].tobytes(), f"{rows} rows"
+
+
+@pytest.mark.parametrize("block", [0, 300, 600])
+@pytest.mark.parametrize("kind", ["q4_0", "q5_1", "q8_0"])
+def test_a_large_scale_in_a_long_row(kernels: Kernels, kind: str, block: int) -> None:
+    """Rows of more blocks than are prepared at once, added to y itself."""
+    outputs, inputs = 37, 601 * 32
+    blocks, xq, start = random_blocks(kind, outputs, inputs), activations(normal(5, inputs)), normal(5, outputs)
+    blocks["d"][20, block] = 5
+    kernel, w = packed_weights(kernels, kind, blocks)
+    arguments = dict(xq=xq, w=w, outputs=outputs, inputs=inputs, y_stride=outputs, residual_stride=outputs)
+    if kernel == "linear_blocks":
+        arguments["type"] = BLOCK_CODES[kind]
+    found = {}
+    for rows in (1, 5):
+        y = start.copy()
+        assert kernels.run(kernel, y=y, residual=y, rows=rows, **arguments) == OK
+        found[rows] = y
+    assert found[1][0].tobytes() == found[5][0].tobytes()
+    w64 = values_of(kind, blocks).astype(np.float64)
+    x64 = (xq["values"] * xq["scale"][..., None].astype(np.float64)).reshape(5, inputs)
+    np.testing.assert_allclose(found[5], x64 @ w64.T + start, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in PACKED])
