@@ -228,6 +228,27 @@ static int64_t draw(candidates *c, float top_p, float min_p, float typical, doub
     return select_mass(c, mass_at_least(c, floor) * uniform, floor, 1) - 1;
 }
 
+/* The first of the largest logits. They are read once: what is found in a block is looked for there only. */
+static int find_largest(int32_t *token, const float *logits, int64_t vocabulary)
+{
+    float largest = -INFINITE;
+    int64_t place = 0;
+    for (int64_t start = 0; start < vocabulary; start += SEARCHED) {
+        const int64_t count = vocabulary - start < SEARCHED ? vocabulary - start : SEARCHED;
+        if (has_nan(logits + start, count))
+            return KERNEL_BAD_ARGUMENT;
+        const float found = row_largest(logits + start, count);
+        if (found > largest)
+            largest = found, place = start;
+    }
+    if (largest == -INFINITE) /* every token is ruled out */
+        return KERNEL_BAD_ARGUMENT;
+    while (logits[place] != largest)
+        place++;
+    *token = (int32_t)place;
+    return KERNEL_OK;
+}
+
 KERNEL(sample_f32)
 {
     const float *logits = record->pointers[sample_f32_logits], *uniform = record->pointers[sample_f32_uniform];
@@ -242,26 +263,19 @@ KERNEL(sample_f32)
         return KERNEL_BAD_ARGUMENT;
     const int32_t *history = record->pointers[sample_f32_history];
     const int64_t history_count = history ? record->dims[sample_f32_history_count] : 0;
-    if (has_nan(logits, vocabulary))
-        return KERNEL_BAD_ARGUMENT;
     if (temperature > 0 || history_count > 0) { /* else the largest of the logits themselves is asked for */
+        if (has_nan(logits, vocabulary))
+            return KERNEL_BAD_ARGUMENT;
         const int code = prepare(&c, logits, history, history_count, penalty);
         if (code)
             return code;
         logits = c.values;
     }
+    if (!(temperature > 0))
+        return find_largest(token, logits, vocabulary);
     const float largest = row_largest(logits, vocabulary);
     if (largest == -INFINITE) /* every token is ruled out */
         return KERNEL_BAD_ARGUMENT;
-    if (temperature <= 0) {
-        int64_t place = 0; /* of the first such logit: only its block is searched one by one */
-        while (row_largest(logits + place, vocabulary - place < SEARCHED ? vocabulary - place : SEARCHED) != largest)
-            place += SEARCHED;
-        while (logits[place] != largest)
-            place++;
-        *token = (int32_t)place;
-        return KERNEL_OK;
-    }
     if (!(uniform[0] >= 0 && uniform[0] < 1))
         return KERNEL_BAD_ARGUMENT;
     if (top_k > 0 && top_k < vocabulary)
