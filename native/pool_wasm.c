@@ -14,11 +14,13 @@
 #define EXPORT __attribute__((visibility("default"), used))
 
 /* A record is cut into LEAST_CHUNKS for each worker, since claiming costs, or up to MOST_CHUNKS where these are long: a
- * browser takes cores away for a while, and the others wait for the chunk of a lost core. */
+ * browser takes cores away for a while, and the others wait for the chunk of a lost core. Short records, for which a claim
+ * is a twentieth of the work, are cut into one for each. */
 enum {
     LEAST_CHUNKS = 2,
     MOST_CHUNKS = 6,
     CHUNK_WORK = 2000,    /* thousands of multiply-adds */
+    SHORT_WORK = 1000,    /* thousands of multiply-adds: some 30 microseconds of one worker */
     SMALL_WORK = 2,       /* thousands of multiply-adds; fewer are done before another worker has claimed a chunk */
     SPIN_ROUNDS = 30000,  /* of the caller, which waits for chunks: 15 to 30 microseconds */
     IDLE_ROUNDS = 200000, /* of a helper, while Python prepares the next token: 0.1 to 0.2 ms; waking takes 50 us */
@@ -86,7 +88,8 @@ static int wait_until_finished(void)
 static int run_shared(const launch *record, int workers)
 {
     const int64_t wished = record->work / workers / CHUNK_WORK, most = wished < MOST_CHUNKS ? wished : MOST_CHUNKS;
-    const uint32_t chunks = (uint32_t)(workers * (most > LEAST_CHUNKS ? most : LEAST_CHUNKS));
+    const int64_t least = record->work < SHORT_WORK ? 1 : LEAST_CHUNKS;
+    const uint32_t chunks = (uint32_t)(workers * (most > least ? most : least));
     started += chunks;
     number++;
     atomic_store(&work.record, record);
