@@ -345,9 +345,10 @@ INLINE part_float scales_load_f16(const void *p)
     return vload_f16(p);
 #endif
 }
-/* WebAssembly has no instruction for f16. Scales below 2, as those of nearly all models are, become f32 by a third of the
+/* WebAssembly has no instruction for f16. If none of them is infinite or NaN, scales become f32 by a third of the
  * operations: scales_load_small gives them in units of SCALES_UNIT. Kernels join the bits of a band's scales, and ask
- * once, after many, whether one of them was larger; then they compute again by scales_load_f16. */
+ * once, after many, whether one was 2 or more, which those of models hardly are; then they compute again by
+ * scales_load_f16. */
 #if defined(__wasm_simd128__)
 #define SCALES_UNIT 0x1p-112f
 typedef v128_t scales_bits;

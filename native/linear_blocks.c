@@ -342,7 +342,7 @@ INLINE void add_block(band_sums *total, scales_bits *joined, const uint8_t *w, i
 }
 
 /* Adds to out[band] the sums over `blocks` blocks of 32 columns, of bands that lie `stride` bytes apart. Where blocks have
- * 32 columns, the scales of x are divided by SCALES_UNIT; if those of w are large, returns 1, and the sums are wrong. */
+ * 32 columns, the scales of x are divided by SCALES_UNIT; if those of w are large, returns 1, and the sums may be wrong. */
 typedef int stream_function(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,
                             int64_t blocks);
 

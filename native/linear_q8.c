@@ -71,7 +71,7 @@ INLINE void add_step(tile_sums sum, const uint8_t *w, int64_t band_stride, const
 }
 
 /* out[row][band] = sums over the blocks of `in`, for bands that lie band_stride bytes apart. Returns 1 where the sums of a
- * single row are wrong, because scales of w are large (int8.h). */
+ * single row may be wrong, because scales of w are large (int8.h). */
 INLINE int multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t *w, int64_t band_stride,
                          const tile_input *in, const int rows, const int bands, const int half_scales,
                          const dot_way *way)
@@ -178,10 +178,10 @@ INLINE void multiply_streams(const task *t, const tile_input *in, int64_t band, 
         const prepared *x = in->x[0] + k;
         tile_input piece = {.x = {x, x, x, x}, .row = in->row, .rows = 1, .first = in->first + k};
         piece.blocks = left < TILE_BLOCKS ? left : TILE_BLOCKS;
-        const int wrong = multiply_tile(out, w + k * bytes, far * band_bytes, &piece, 1, bands, half_scales, way);
+        const int large = multiply_tile(out, w + k * bytes, far * band_bytes, &piece, 1, bands, half_scales, way);
         for (int b = 0; b < (far ? bands : 1); b++) {
             piece.band = band + b * far, piece.last_band = piece.band + 1;
-            if (wrong)
+            if (large)
                 (way->two ? halves_rows_two : halves_rows)(t, &piece);
             else
                 store_bands(&t->to, out[0][b], in->row, piece.band, 1, piece.first == 0);
