@@ -28,6 +28,7 @@ def golden(name: str) -> list[Any]:
     for batch in [images] if name in TOGETHER else [[image] for image in images]:
         found = processor(images=batch, return_tensors="np")
         values, mask = np.asarray(found["pixel_values"], np.float64), found.get("pixel_mask")
+        values = values[0] if values.ndim == 5 else values  # the tiles of one picture
         numbers = [float(f"{value:.6g}") for value in shown(values, 96)]
         rows.append([list(values.shape), numbers, None if mask is None else int(np.asarray(mask).sum())])
     return rows
