@@ -137,7 +137,7 @@ class PictureTextModel(Module):
         CausalLanguageModel.dequantize(self)  # type: ignore[arg-type]
 
     def forward(
-        self, tokens: Tensor, pixel_values: Tensor | None = None, attention_mask: Tensor | None = None
+        self, tokens: Tensor, attention_mask: Tensor | None = None, pixel_values: Tensor | None = None
     ) -> Tensor:
         """tokens (B, T) integers, in which image_token_id stands for each vector of a picture, and the pictures
         pixel_values (N, C, H, W) in their order → logits (B, T, V). attention_mask as CausalLanguageModel's.

@@ -41,6 +41,7 @@ from pyapp.events import Cancel, Done, Event, Item, Token
 from pyapp.tasks import error_event
 from pyapp.text.generate import Writer, check_tokenizer, new_tokens
 from pyapp.text.options import SamplingOptions
+from pyapp.text.pictures import Known, plain_ids, seen_in, whole
 from pyapp.text.sampling import Sampler, finished, not_a_number
 from pyapp.text.session import PROMPT_PASS, LanguageModel, capacity_of, new_cache
 from pyapp.text.structured import CompiledForm, TextForm, compiled_form
@@ -60,6 +61,12 @@ LEAST = 16  # tokens of a piece of a prompt that is not its end: each costs reco
 KEPT = 2  # times the memory of texts of full length that run at once: what is kept for later prompts is in it
 
 
+def _pictures(ids: Sequence[int], known: Known, first: int) -> dict[str, Any]:
+    """What a pass over tokens from position `first` on gets of pictures, beside the tokens."""
+    seen = seen_in(ids, known, first) if known else None
+    return {} if seen is None else {"seen": seen, "first": first}
+
+
 @dataclass(eq=False)
 class Text:
     """A text to be written: the tokens of its prompt, its settings, and where its events go.
@@ -68,7 +75,8 @@ class Text:
     text. `continuing`: the text follows other text, so that a space at its beginning is kept. Texts with a lower
     `priority` go first. `form`: the one that the options ask for, if it has been made (Scheduler.form_of). `scored`:
     the prompt's own tokens are told too, once it was read, as an Item whose `tokens` are Tokens with their
-    log-probabilities and so many of the likeliest ones in their places; the first token has none.
+    log-probabilities and so many of the likeliest ones in their places; the first token has none. `known`: the vectors
+    of the text's pictures (pyapp/text/pictures.py).
     """
 
     ids: Sequence[int]
@@ -80,6 +88,7 @@ class Text:
     priority: int = 0
     form: CompiledForm | None = None
     scored: int | None = None
+    known: Known = field(default_factory=dict)
     begun: float = field(default_factory=time.perf_counter)
 
 
@@ -238,7 +247,7 @@ class Scheduler:
         self._admit()
         pieces = self._pieces()
         read = sum(count for _, count in pieces)
-        if pieces and (not self.rows_alike or pieces[0][0].scoring):
+        if pieces and (not self.rows_alike or pieces[0][0].scoring or self._reads_whole(pieces[0][0])):
             self._read_alone(*pieces[0])
             pieces = []
         texts = len(self._decoding)
@@ -314,7 +323,7 @@ class Scheduler:
         if form is not None:
             writing.form = TextForm(form, most)
         sampler = Sampler(options, self.vocab_size, self.capacity + 1, self.device, writing.form, text.stops)
-        sampler.accept(text.ids, prompt=True)
+        sampler.accept(self._plain(text.ids, text.known), prompt=True)
         writing.sampler = sampler
         writing.guesses = Guesses(self._lookup) if self._lookup else None
         writing.words = Writer(self.tokenizer, options, text.continuing or writing.form is not None)
@@ -334,7 +343,12 @@ class Scheduler:
             if any(self._is_read_by(writing, *piece) for piece in found):
                 continue
             if not self.rows_alike:  # passes end where others do
-                return [(writing, min(PROMPT_PASS - writing.length % PROMPT_PASS, writing.prompt_left))]
+                count = min(PROMPT_PASS - writing.length % PROMPT_PASS, writing.prompt_left)
+                return [(writing, self._not_within(writing, count))]
+            if self._reads_whole(writing):
+                if found:
+                    continue
+                return [(writing, self._not_within(writing, min(left, writing.prompt_left)))]
             if writing.scoring:
                 if found:
                     continue
@@ -345,6 +359,24 @@ class Scheduler:
             found.append((writing, count))
             left -= count
         return found
+
+    def _reads_whole(self, writing: Writing) -> bool:
+        """Whether a text's prompt has pictures that must be read in one pass each."""
+        return bool(writing.text.known) and bool(getattr(self.model, "whole_pictures", False))
+
+    def _not_within(self, writing: Writing, count: int) -> int:
+        """So many tokens of a prompt, or more, so that a pass does not end within such a picture."""
+        if not self._reads_whole(writing):
+            return count
+        end = whole(writing.known, writing.length + count, writing.text.known)
+        return min(end, writing.prompt_end) - writing.length
+
+    def _plain(self, ids: Sequence[int], known: Known) -> Sequence[int]:
+        """The ids of the vocabulary that stand for a text's tokens."""
+        if not known:
+            return ids
+        token: int = self.model.config.image_token_id  # type: ignore[attr-defined]
+        return plain_ids(ids, min(token, self.vocab_size - 1))
 
     def _is_read_by(self, writing: Writing, other: Writing, count: int) -> bool:
         """Whether another text's piece is the next block of this one, which can share it in the next turn."""
@@ -363,10 +395,11 @@ class Scheduler:
         if not self._reserve(writing, start + count):
             return
         self._prompt.place(0, 0, writing.blocks)
+        ids, known = writing.known[start : start + count], writing.text.known
         with no_grad():
             logits = self.model.forward_cached(
-                int32_tensor(writing.known[start : start + count], self.device), int32_tensor([start], self.device),
-                self._prompt, last_only=not writing.scoring,
+                int32_tensor(self._plain(ids, known), self.device), int32_tensor([start], self.device),
+                self._prompt, last_only=not writing.scoring, **_pictures(ids, known, start),
             )  # fmt: skip
             if writing.scoring:
                 logits = self._score(writing, logits.reshape(count, self.vocab_size))
@@ -514,18 +547,22 @@ class Scheduler:
 
         def run(tokens: list[int], places: list[int]) -> Tensor:
             tokens, places, used = list(tokens), list(places), len(tokens)
+            known: dict[int, Any] = {}
             parts, wanted = [(row, 1) for row in range(used)], list(range(used))
             for which, (writing, count) in enumerate(pieces):
                 self._cache.place(self._places + which, 0, writing.blocks)
                 parts.append((self._places + which, count))
                 tokens += writing.known[writing.length : writing.length + count]
+                known |= writing.text.known
                 places += range(writing.length, writing.length + count)
                 if writing.length + count == len(writing.known):
                     wanted.append(len(tokens) - 1)
             cache = self._cache.packed(parts, wanted or [0])
             with no_grad():
-                rows = int32_tensor(tokens, self.device).reshape(len(tokens), 1)
-                logits = self.model.forward_cached(rows, int32_tensor(places, self.device), cache, last_only=True)
+                rows = int32_tensor(self._plain(tokens, known), self.device).reshape(len(tokens), 1)
+                logits = self.model.forward_cached(
+                    rows, int32_tensor(places, self.device), cache, last_only=True, **_pictures(tokens, known, 0)
+                )
             return logits.reshape(-1, self.vocab_size)
 
         return run
@@ -539,7 +576,7 @@ class Scheduler:
                 continue
             share = -(-left // (len(decoding) - which))
             room = min(len(writing.blocks) * BLOCK, self.capacity) - writing.length - 1
-            tokens = writing.guesses.guess(writing.known, min(share, room))
+            tokens = writing.guesses.guess(self._plain(writing.known, writing.text.known), min(share, room))
             if tokens:
                 found[which] = tokens
                 left -= len(tokens)

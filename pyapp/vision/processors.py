@@ -71,8 +71,9 @@ OF_MODEL = {
 
 @dataclass(frozen=True)
 class Prepared:
-    """pixel_values (B, 3, H, W) float32, of each picture its tiles, row by row, and the whole, if it has tiles; mask (B, H, W) int64, 1 where a pixel is of its picture and 0 where it is
-    padding, None if no picture is padded; the sizes (height, width) of the pictures as they were given.
+    """pixel_values (B, 3, H, W) float32, of each picture its tiles, row by row, and the whole, if it has tiles; mask
+    (B, H, W) int64, 1 where a pixel is of its picture and 0 where it is padding, None if no picture is padded; the
+    sizes (height, width) of the pictures as they were given.
     """
 
     pixel_values: Tensor
@@ -351,7 +352,8 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
     else:
         found = None
     wanted = {
-        "ConvNext": [{"shortest_edge"}], **dict.fromkeys(("Sam", "Idefics3", "SmolVLM"), [{"longest_edge"}]), "Donut": [{"height", "width"}],
+        "ConvNext": [{"shortest_edge"}], "Donut": [{"height", "width"}],
+        **dict.fromkeys(("Sam", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
         "": [{"height", "width"}],
     }.get(
         kind,

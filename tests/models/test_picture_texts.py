@@ -66,7 +66,7 @@ def test_logits_and_gradients_are_those_of_transformers(name: str) -> None:
     }
     assert {id(found[renamed(key)]) for key in stored} == {id(parameter) for parameter in model.parameters()}
     ids, pictures, mask = inputs(name, model)
-    logits = model(ids, pictures, mask) * mask.unsqueeze(-1)
+    logits = model(ids, mask, pictures) * mask.unsqueeze(-1)
     np.testing.assert_allclose(shown(logits.detach().numpy(), 96), expected["outputs"], atol=1e-4, rtol=1e-4)
     (logits * pyapp.tensor(direction(name, logits.shape).astype(np.float32))).sum().backward()
     for key, (_, product) in stored.items():
@@ -123,12 +123,12 @@ def test_quantised_weights_run(name: str) -> None:
     model = make(name)
     with pyapp.no_grad():
         ids, pictures, mask = inputs(name, model)
-        exact = (model(ids, pictures, mask) * mask.unsqueeze(-1)).numpy()
+        exact = (model(ids, mask, pictures) * mask.unsqueeze(-1)).numpy()
         assert nn.quantize(model, "q8_0")
-        found = (model(ids, pictures, mask) * mask.unsqueeze(-1)).numpy()
+        found = (model(ids, mask, pictures) * mask.unsqueeze(-1)).numpy()
         assert 0 < np.abs(found - exact).max() < 0.2 * np.abs(exact).max()
         model.dequantize()
-        again = (model(ids, pictures, mask) * mask.unsqueeze(-1)).numpy()
+        again = (model(ids, mask, pictures) * mask.unsqueeze(-1)).numpy()
     assert 0 < np.abs(again - exact).max() < 0.2 * np.abs(exact).max()
 
 
@@ -172,9 +172,9 @@ def test_hostile_configurations_are_refused(name: str) -> None:
 def test_texts_and_pictures_that_do_not_fit_are_refused() -> None:
     model = make("llava")
     with pytest.raises(ArgumentError, match="15 tokens for 16 vectors"):
-        model(pyapp.tensor([[IMAGE] * 15 + [3]]), pyapp.zeros(1, 3, 16, 16))
+        model(pyapp.tensor([[IMAGE] * 15 + [3]]), pixel_values=pyapp.zeros(1, 3, 16, 16))
     with pytest.raises(ArgumentError, match="takes 16 x 16"):
-        model(pyapp.tensor([[IMAGE] * 16]), pyapp.zeros(1, 3, 16, 12))
+        model(pyapp.tensor([[IMAGE] * 16]), pixel_values=pyapp.zeros(1, 3, 16, 12))
 
 
 def test_names_of_older_files() -> None:

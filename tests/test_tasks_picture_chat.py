@@ -1,0 +1,176 @@
+"""tasks.chat with pictures, against transformers (tests/text/make_golden_picture_chat.py): prompts, tokens, what is
+read again, and what cannot be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pyapp
+from pyapp import tasks
+from pyapp.formats.png import encode_png
+from pyapp.formats.source import FileSource
+from pyapp.tasks.keeper import keeper
+from pyapp.text import tokenizer as tokenizer_module
+from tests.text.chat_model import write_chat_model
+from tests.text.picture_chat_model import IDS, SIZES, TEMPLATES, conversation, photo, write_picture_chat_model
+
+pytest.importorskip("jinja2")
+GOLDEN = json.loads((Path(__file__).parent / "text" / "golden_picture_chat.json").read_text())
+GREEDY = {"temperature": 0, "max_new_tokens": 16, "suppress_tokens": list(IDS.values())}
+
+
+@pytest.fixture(autouse=True)
+def page_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the browser, tests with simpler tokenizers replace the page's library."""
+    if sys.platform == "emscripten":
+        from pyapp.browser import PageTokenizer
+
+        monkeypatch.setattr(tokenizer_module, "_backend_factory", PageTokenizer)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    return {kind: write_picture_chat_model(folder / kind, kind) for kind in TEMPLATES}
+
+
+def run(events: tasks.Events) -> tuple[list[int], Any, list[Any]]:
+    """The tokens, the last event, and all events."""
+
+    async def collect() -> list[Any]:
+        return [event async for event in events]
+
+    found = asyncio.run(collect())
+    return [event.id for event in found if event.type == "token" and event.id is not None], found[-1], found
+
+
+def pictures() -> list[pyapp.Tensor]:
+    return [pyapp.from_numpy(photo(*size)) for size in SIZES]
+
+
+def read_so_far() -> list[int]:
+    """The tokens that the session has read."""
+    session = keeper._session
+    return list(session.plain(session.tokens))
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_answers_are_those_of_transformers(kind: str, folders: dict[str, Path]) -> None:
+    tasks.unload()
+    expected = GOLDEN[kind]
+    found, done, events = run(tasks.chat(folders[kind], conversation(pictures()), GREEDY))
+    assert done.type == "done", done
+    assert found == expected["written"]
+    assert read_so_far()[: len(expected["prompt"])] == expected["prompt"]
+    # As files by name, with pictures in files, and with nothing kept.
+    tasks.unload()
+    files = {path.name: FileSource(path) for path in folders[kind].iterdir()}
+    again = run(tasks.chat(files, conversation(pictures()), GREEDY, key=kind))
+    assert again[0] == found and read_so_far()[: len(expected["prompt"])] == expected["prompt"]
+
+
+def test_a_turn_reads_only_what_is_new(folders: dict[str, Path]) -> None:
+    for kind in TEMPLATES:
+        tasks.unload()
+        shown = pictures()
+        messages: list[dict[str, Any]] = conversation(shown)[:1]
+        _, done, _ = run(tasks.chat(folders[kind], messages, GREEDY))
+        messages += [{"role": "assistant", "content": done.results["text"]}, {"role": "user", "content": "And now?"}]
+        _, after, _ = run(tasks.chat(folders[kind], messages, GREEDY))
+        assert after.results["reused_tokens"] >= done.results["prompt_tokens"] - 2, kind
+        # Another picture of the same size: what comes before it is kept.
+        other = pyapp.from_numpy(photo(*SIZES[0], seed=1))
+        changed = [conversation([other, shown[1]])[0], *messages[1:]]
+        found, third, _ = run(tasks.chat(folders[kind], changed, GREEDY))
+        assert 0 < third.results["reused_tokens"] < 30
+        tasks.unload()
+        fresh, _, _ = run(tasks.chat(folders[kind], changed, GREEDY))
+        assert fresh == found != run(tasks.chat(folders[kind], messages, GREEDY))[0], kind
+
+
+def test_settings_that_read_prompts(folders: dict[str, Path]) -> None:
+    """Penalties count a picture's tokens as its placeholder; guesses do not change the text."""
+    messages = conversation(pictures())
+    plain = run(tasks.chat(folders["llava"], messages, GREEDY))[0]
+    guessed, done, _ = run(tasks.chat(folders["llava"], messages, GREEDY | {"lookup": 4}))
+    assert guessed == plain and "passes" in done.results
+    punished, done, _ = run(tasks.chat(folders["llava"], messages, GREEDY | {"repetition_penalty": 1.5}))
+    assert done.type == "done" and punished != plain
+    text, done, _ = run(tasks.generate(folders["llava"], "A text without pictures", {"max_new_tokens": 4, "seed": 1}))
+    assert done.type == "done" and len(text) == 4
+
+
+def test_answers_without_pictures(folders: dict[str, Path]) -> None:
+    said = {"role": "user", "content": "Hello"}
+    for kind in TEMPLATES:  # also by a template that reads lists of parts
+        as_text = run(tasks.chat(folders[kind], [said], GREEDY))
+        as_parts = run(tasks.chat(folders[kind], [said | {"content": [{"type": "text", "text": "Hello"}]}], GREEDY))
+        assert as_text[0] == as_parts[0] and as_text[1].type == "done"
+        prompt = bytes(token for token in read_so_far() if token < 256)
+        assert b"Hello" in prompt
+
+
+def test_pictures_as_addresses(folders: dict[str, Path]) -> None:
+    """As OpenAI's interface has them."""
+    if sys.platform == "emscripten":
+        pytest.skip("a browser decodes pictures only where Python may wait")
+    shown = pictures()
+    [message] = conversation(shown)[:1]
+    expected = run(tasks.chat(folders["llava"], [message], GREEDY))[0]
+    for i, picture in ((0, shown[0]), (2, shown[1])):
+        url = "data:image/png;base64," + base64.b64encode(encode_png(picture.numpy())).decode()
+        message["content"][i] = {"type": "image_url", "image_url": {"url": url}}
+    assert run(tasks.chat(folders["llava"], [message], GREEDY))[0] == expected
+
+
+def test_what_cannot_be_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    def refusal(folder: Path, content: Any, **options: Any) -> str:
+        done = run(tasks.chat(folder, [{"role": "user", "content": content}], GREEDY | options))[1]
+        assert done.type == "error", done
+        return f"{done.where}: {done.what}. {done.hint}"
+
+    def picture(source: Any) -> dict[str, Any]:
+        return {"type": "image", "image": source}
+
+    shown = pictures()[0]
+    text = {"type": "text", "text": "What is it?"}
+    write_chat_model(tmp_path / "text")
+    assert "reads no pictures" in refusal(tmp_path / "text", [picture(shown), text])
+    assert "content[0]: the picture is missing" in refusal(folders["llava"], [picture(None), text])
+    assert "type 'video' is not known" in refusal(folders["llava"], [{"type": "video"}])
+    assert "no such file" in refusal(folders["llava"], [picture(str(tmp_path / "none.png")), text])
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n broken")
+    if sys.platform != "emscripten":
+        assert "broken.png" in refusal(folders["llava"], [picture(tmp_path / "broken.png"), text])
+    assert "uint8 (height, width, 3)" in refusal(folders["llava"], [picture(shown.float()), text])
+    for url in ("https://example.org/a.png", "data:image/png,abc", "file:///etc/passwd", 3, None):
+        assert "data: URLs" in refusal(folders["llava"], [{"type": "image_url", "image_url": {"url": url}}])
+    bad = {"type": "image_url", "image_url": "data:image/png;base64,a+*"}
+    assert "no base64" in refusal(folders["llava"], [bad])
+    many = refusal(folders["llava"], [picture(shown)] * 70)
+    assert "70 pictures take 1,120 tokens" in many and "room for 1,024" in many
+    tiles = refusal(folders["idefics3"], [picture(shown)] * 30, context=1000)
+    assert "30 pictures take 1,040 tokens or more" in tiles
+    whole = refusal(folders["llava"], [picture(shown), {"type": "text", "text": "a" * 100}], context=64)
+    assert "the conversation has 135 tokens" in whole
+    for lacking in ("preprocessor_config.json", "chat_template.json"):
+        there = write_picture_chat_model(tmp_path / lacking, "llava")
+        (there / lacking).unlink()
+        name = "its preprocessor_config.json is missing" if lacking[0] == "p" else "no chat template"
+        assert name in refusal(there, [picture(shown), text])
+    other = write_picture_chat_model(tmp_path / "other", "gemma3")
+    settings = json.loads((other / "preprocessor_config.json").read_text())
+    (other / "preprocessor_config.json").write_text(json.dumps(settings | {"size": {"height": 16, "width": 24}}))
+    assert "(16, 24)" in refusal(other, [text])
+    template = "{% for message in messages %}{{ message.role }}{% endfor %}"
+    (other / "preprocessor_config.json").write_text(json.dumps(settings))
+    (other / "chat_template.json").write_text(json.dumps({"chat_template": template}))
+    assert "places for 0 of 1 pictures" in refusal(other, [picture(shown), text])
