@@ -6,17 +6,22 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pyapp
 from pyapp import tasks
+from pyapp.errors import ModelError, OptionError
 from pyapp.formats.png import encode_png
 from pyapp.formats.source import FileSource
+from pyapp.models import load_model
+from pyapp.models._index import SEEING
 from pyapp.tasks.keeper import keeper
 from pyapp.text import tokenizer as tokenizer_module
 from tests.text.chat_model import write_chat_model
@@ -174,3 +179,57 @@ def test_what_cannot_be_is_refused(folders: dict[str, Path], tmp_path: Path) -> 
     (other / "preprocessor_config.json").write_text(json.dumps(settings))
     (other / "chat_template.json").write_text(json.dumps({"chat_template": template}))
     assert "places for 0 of 1 pictures" in refusal(other, [picture(shown), text])
+
+
+def test_what_reads_a_language_model_alone(folders: dict[str, Path], tmp_path: Path) -> None:
+    """Training and several processes: Gemma 3 without its tower, the others not at all."""
+    loaded = load_model(folders["gemma3"], pictures=False)
+    assert not hasattr(loaded.model, "picture_tokens") and loaded.processor is None
+    seeing = load_model(folders["gemma3"])
+    assert seeing.model.picture_tokens == 9 and seeing.processor.fixed_size == (24, 24)
+    ids = pyapp.tensor([[3, 7, 1, 40, 2]])
+    with pyapp.no_grad():
+        np.testing.assert_array_equal(loaded.model(ids).numpy(), seeing.model(ids).numpy())  # type: ignore[operator]
+    for kind in ("llava", "idefics3"):
+        with pytest.raises(ModelError, match="image-text-to-text"):
+            load_model(folders[kind], pictures=False)
+        with pytest.raises(OptionError, match="adapter"):
+            load_model(folders[kind], adapter=tmp_path)
+    with pytest.raises(ModelError, match="tower 'pixtral'"):
+        write_picture_chat_model(tmp_path, "llava")
+        config = json.loads((tmp_path / "config.json").read_text())
+        config["vision_config"]["model_type"] = "pixtral"
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        load_model(tmp_path)
+
+
+def test_published_configurations() -> None:
+    """Those of SmolVLM-256M, LLaVA 1.5 7B and Gemma 3 4B, which leave out much."""
+    smol = {
+        "model_type": "idefics3", "image_token_id": 49190, "scale_factor": 4, "tie_word_embeddings": False,
+        "text_config": {"model_type": "llama", "hidden_size": 576, "intermediate_size": 1536, "vocab_size": 49280,
+                        "num_attention_heads": 9, "num_key_value_heads": 3, "num_hidden_layers": 30,
+                        "max_position_embeddings": 8192, "rope_theta": 100000},
+        "vision_config": {"model_type": "idefics3", "hidden_size": 768, "image_size": 512, "patch_size": 16,
+                          "num_attention_heads": 12, "size": {"longest_edge": 2048}},
+    }  # fmt: skip
+    llava = {
+        "model_type": "llava", "image_token_index": 32000, "vision_feature_layer": -2,
+        "text_config": {"model_type": "llama", "vocab_size": 32064, "max_position_embeddings": 4096},
+        "vision_config": {"model_type": "clip_vision_model", "hidden_size": 1024, "image_size": 336, "patch_size": 14,
+                          "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 24},
+    }  # fmt: skip
+    gemma = {
+        "model_type": "gemma3", "image_token_index": 262144, "mm_tokens_per_image": 256,
+        "text_config": {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240,
+                        "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+                        "sliding_window": 1024},
+        "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 1152, "image_size": 896, "patch_size": 14,
+                          "intermediate_size": 4304, "num_attention_heads": 16, "num_hidden_layers": 27,
+                          "vision_use_head": False},
+    }  # fmt: skip
+    read = [importlib.import_module(f"pyapp.models.{SEEING[str(one['model_type'])]}").Config.from_dict(one)
+            for one in (smol, llava, gemma)]  # fmt: skip
+    assert read[0].vision_config.grid == (32, 32) and read[0].vision_config.num_hidden_layers == 12
+    assert read[1].counts == [23] and read[1].text_config.hidden_size == 4096 and read[1].without_first
+    assert read[2].side == 16 and read[2].vision_config.grid == (64, 64) and read[2].text_config.vocab_size == 262208

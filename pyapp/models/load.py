@@ -70,6 +70,7 @@ def load_model(
     dtype: str | None = None,
     device: Device | str | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    pictures: bool = True,
     tensor_parallel: ProcessGroup | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
@@ -82,7 +83,8 @@ def load_model(
     model that sees pictures, which needs it to read any. `dtype` ("q4_0", "Q4_K_M",
     "float16" …) is the type to convert the matrices to while they are read; None keeps their type, except that small
     quantised models become float32. `device`: where the model computes. `adapter`: a folder with a LoRA adapter, which
-    is merged into weights in floating point, and stays beside quantised ones (pyapp.adapters). `tensor_parallel`: a
+    is merged into weights in floating point, and stays beside quantised ones (pyapp.adapters). `pictures`: whether one
+    that sees them is to see; Gemma 3 can be read without, as it is with an adapter and by a group. `tensor_parallel`: a
     group of processes (pyapp.distributed) that all load the model, read their parts of it, and then make the same calls
     of it with the same arguments, which compute it together (docs/distributed.md). `report` receives
     Progress in bytes (download, reading). The parameters do not require gradients: call `model.requires_grad_()` to
@@ -122,8 +124,12 @@ def load_model(
             _forget_vocabulary(checkpoint)
         release_memory()
         task = task_of(settings)
-        if task != TEXT and settings["model_type"] in MODEL_TYPES and not _has_tower(checkpoint):
-            task = TEXT if TEXT in TASKS[MODEL_TYPES[settings["model_type"]]] else task
+        if task == SEES:
+            alone = TEXT in TASKS.get(MODEL_TYPES.get(settings["model_type"], ""), ())
+            blind = adapter is not None or tensor_parallel is not None or not _has_tower(checkpoint)
+            task = TEXT if not pictures or (alone and blind) else SEES
+            if task == SEES and adapter is not None:
+                raise OptionError("a model that sees pictures takes none", where="adapter", hint="Leave it out")
         prepares = None if task == TEXT or processor is None else _processor(processor, settings)
         model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel)
         if prepares is not None and prepares.fixed_size not in (None, model.pixels):
