@@ -24,6 +24,7 @@ from pyapp.models import load_model
 from pyapp.models._index import SEEING
 from pyapp.tasks.keeper import keeper
 from pyapp.text import tokenizer as tokenizer_module
+from pyapp.text.pictures import PictureSession
 from tests.text.chat_model import write_chat_model
 from tests.text.picture_chat_model import IDS, SIZES, TEMPLATES, conversation, photo, write_picture_chat_model
 
@@ -67,6 +68,18 @@ def read_so_far() -> list[int]:
     return list(session.plain(session.tokens))
 
 
+def check_what_was_read() -> Any:
+    """The session's keys and values are those of one that reads the same text anew; returns the last logits."""
+    last = keeper._session
+    ids = list(last.tokens)
+    found = last.continue_from(ids).numpy().copy()  # reads the last token only
+    assert last.tokens == ids
+    other = PictureSession(last.model, last.capacity)
+    other.known = last.known
+    np.testing.assert_allclose(other.continue_from(ids).numpy(), found, atol=1e-4)
+    return found
+
+
 @pytest.mark.parametrize("kind", TEMPLATES)
 def test_answers_are_those_of_transformers(kind: str, folders: dict[str, Path]) -> None:
     tasks.unload()
@@ -91,14 +104,30 @@ def test_a_turn_reads_only_what_is_new(folders: dict[str, Path]) -> None:
         messages += [{"role": "assistant", "content": done.results["text"]}, {"role": "user", "content": "And now?"}]
         _, after, _ = run(tasks.chat(folders[kind], messages, GREEDY))
         assert after.results["reused_tokens"] >= done.results["prompt_tokens"] - 2, kind
+        seen = check_what_was_read()
         # Another picture of the same size: what comes before it is kept.
         other = pyapp.from_numpy(photo(*SIZES[0], seed=1))
         changed = [conversation([other, shown[1]])[0], *messages[1:]]
-        found, third, _ = run(tasks.chat(folders[kind], changed, GREEDY))
-        assert 0 < third.results["reused_tokens"] < 30
+        _, third, _ = run(tasks.chat(folders[kind], changed, GREEDY))
+        assert 0 < third.results["reused_tokens"] < 60
+        assert np.abs(check_what_was_read() - seen).max() > 1e-3
+
+
+def test_a_later_picture(folders: dict[str, Path]) -> None:
+    """It moves the rotary positions of all that Qwen2-VL has read; other models go on."""
+    for kind in TEMPLATES:
         tasks.unload()
-        fresh, _, _ = run(tasks.chat(folders[kind], changed, GREEDY))
-        assert fresh == found != run(tasks.chat(folders[kind], messages, GREEDY))[0], kind
+        messages: list[dict[str, Any]] = conversation(pictures())[:1]
+        _, done, _ = run(tasks.chat(folders[kind], messages, GREEDY))
+        later = {"type": "image", "image": pyapp.from_numpy(photo(50, 20))}
+        messages += [
+            {"role": "assistant", "content": done.results["text"]},
+            {"role": "user", "content": [later, {"type": "text", "text": "And this one?"}]},
+        ]
+        _, second, _ = run(tasks.chat(folders[kind], messages, GREEDY))
+        reused = second.results.get("reused_tokens", 0)
+        assert reused == 0 if kind == "qwen2_vl" else reused > done.results["prompt_tokens"] - 2
+        check_what_was_read()
 
 
 def test_settings_that_read_prompts(folders: dict[str, Path]) -> None:
@@ -228,6 +257,25 @@ def test_published_configurations() -> None:
                           "intermediate_size": 4304, "num_attention_heads": 16, "num_hidden_layers": 27,
                           "vision_use_head": False},
     }  # fmt: skip
+    qwen: dict[str, Any] = {
+        "model_type": "qwen2_vl", "image_token_id": 151655, "hidden_size": 1536, "intermediate_size": 8960,
+        "max_position_embeddings": 32768, "max_window_layers": 28, "num_attention_heads": 12, "num_hidden_layers": 28,
+        "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": 32768,
+        "use_sliding_window": False, "vocab_size": 151936, "tie_word_embeddings": True,
+        "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
+        "vision_config": {"depth": 32, "embed_dim": 1280, "mlp_ratio": 4, "num_heads": 16, "in_chans": 3,
+                          "hidden_size": 1536, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2},
+    }  # fmt: skip
+    tower = {"depth": 32, "hidden_act": "silu", "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16,
+             "in_chans": 3, "out_hidden_size": 1536, "patch_size": 14, "spatial_merge_size": 2, "window_size": 112,
+             "fullatt_block_indexes": [7, 15, 23, 31], "tokens_per_second": 2, "temporal_patch_size": 2}  # fmt: skip
+    for kind, vision in (("qwen2_vl", qwen["vision_config"]), ("qwen2_5_vl", tower)):
+        made = importlib.import_module("pyapp.models.qwen2_vl").Config.from_dict(
+            qwen | {"model_type": kind, "vision_config": vision}
+        )
+        text = made.text_config
+        assert text.rope_parameters["rope_theta"] == 1e6 and text.tie_word_embeddings and made.vocab_size == 151936
+        assert list(made.sections) == [16, 24, 24] and made.vision_config.window == (8 if vision is tower else None)
     read = [importlib.import_module(f"pyapp.models.{SEEING[str(one['model_type'])]}").Config.from_dict(one)
             for one in (smol, llava, gemma)]  # fmt: skip
     assert read[0].vision_config.grid == (32, 32) and read[0].vision_config.num_hidden_layers == 12

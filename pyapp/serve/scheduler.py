@@ -38,10 +38,11 @@ from pyapp.engine.device import cpu
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Event, Item, Token
+from pyapp.nn.picture_text import Turn
 from pyapp.tasks import error_event
 from pyapp.text.generate import Writer, check_tokenizer, new_tokens
 from pyapp.text.options import SamplingOptions
-from pyapp.text.pictures import Known, plain_ids, seen_in, whole
+from pyapp.text.pictures import Known, part_of, plain_ids, seen_in, turns_of, whole
 from pyapp.text.sampling import Sampler, finished, not_a_number
 from pyapp.text.session import PROMPT_PASS, LanguageModel, capacity_of, new_cache
 from pyapp.text.structured import CompiledForm, TextForm, compiled_form
@@ -61,9 +62,9 @@ LEAST = 16  # tokens of a piece of a prompt that is not its end: each costs reco
 KEPT = 2  # times the memory of texts of full length that run at once: what is kept for later prompts is in it
 
 
-def _pictures(ids: Sequence[int], known: Known, first: int) -> dict[str, Any]:
+def _pictures(ids: Sequence[int], known: Known, first: int, turns: Sequence[Turn] = ()) -> dict[str, Any]:
     """What a pass over tokens from position `first` on gets of pictures, beside the tokens."""
-    seen = seen_in(ids, known, first) if known else None
+    seen = seen_in(ids, known, first, turns) if known else None
     return {} if seen is None else {"seen": seen, "first": first}
 
 
@@ -112,6 +113,7 @@ class Writing:
         self.sampler: Sampler | None = None  # from here on: known when the text first runs
         self.guesses: Guesses | None = None
         self.words: Any = None
+        self.turns: list[Turn] = []  # rotary positions of a prompt with pictures, where they are not the places
         self.form: TextForm | None = None
         self.most = 0
         # The log-probabilities of the prompt's tokens and of the likeliest ones, if they are asked for.
@@ -121,6 +123,11 @@ class Writing:
     def order(self) -> tuple[int, float]:
         """What is smaller goes first."""
         return self.text.priority, self.text.begun
+
+    @property
+    def root(self) -> bytes:
+        """The name of what is before the first block: equal tokens have other keys where other pictures follow them."""
+        return repr(self.turns[:1]).encode() if self.turns else START
 
     @property
     def reading(self) -> bool:
@@ -235,7 +242,10 @@ class Scheduler:
         return compiled_form(options, self.tokenizer, self.vocab_size, self.device)
 
     def add(self, text: Text) -> None:
-        self._wait(Writing(text))
+        writing = Writing(text)
+        if text.known and self.model.sections:  # type: ignore[attr-defined]
+            writing.turns = turns_of(text.ids, text.known)
+        self._wait(writing)
 
     def turn(self) -> bool:
         """One pass of prompts and one step of the texts that are being written. Whether there is more to do. At the
@@ -304,7 +314,7 @@ class Scheduler:
         left = 0
         for other in self._running:
             left += max(-(-other.prompt_end // BLOCK) - len(other.blocks), 0) + 1
-        needed, before = -(-(len(writing.known) + 1) // BLOCK), START
+        needed, before = -(-(len(writing.known) + 1) // BLOCK), writing.root
         for part in range(self._shareable(writing) // BLOCK):
             before = name_of(before, writing.known[part * BLOCK : (part + 1) * BLOCK])
             block = self._pool.known(before)
@@ -387,6 +397,7 @@ class Scheduler:
             and other.length <= start
             and end <= other.length + count
             and writing.known[:end] == other.known[:end]
+            and writing.root == other.root
         )
 
     def _read_alone(self, writing: Writing, count: int) -> None:
@@ -399,7 +410,8 @@ class Scheduler:
         with no_grad():
             logits = self.model.forward_cached(
                 int32_tensor(self._plain(ids, known), self.device), int32_tensor([start], self.device),
-                self._prompt, last_only=not writing.scoring, **_pictures(ids, known, start),
+                self._prompt, last_only=not writing.scoring,
+                **_pictures(ids, known, start, part_of(writing.turns, start, count)),
             )  # fmt: skip
             if writing.scoring:
                 logits = self._score(writing, logits.reshape(count, self.vocab_size))
@@ -472,7 +484,7 @@ class Scheduler:
         """Takes blocks that hold what the text reads next, instead of reading it."""
         step, most = (BLOCK if self.rows_alike else PROMPT_PASS), self._shareable(writing)
         while writing.length % step == 0 and writing.length < most and len(writing.blocks) * BLOCK == writing.length:
-            names, before = [], writing.names[-1] if writing.names else START
+            names, before = [], writing.names[-1] if writing.names else writing.root
             for start in range(writing.length, writing.length + step, BLOCK):
                 before = name_of(before, writing.known[start : start + BLOCK])
                 names.append(before)
@@ -488,7 +500,7 @@ class Scheduler:
     def _name_blocks(self, writing: Writing) -> None:
         """Lets other texts find the blocks that are full."""
         for part in range(len(writing.names), writing.length // BLOCK):
-            before = writing.names[-1] if writing.names else START
+            before = writing.names[-1] if writing.names else writing.root
             writing.names.append(name_of(before, writing.known[part * BLOCK : (part + 1) * BLOCK]))
             self._pool.name(writing.blocks[part], writing.names[-1])
 
@@ -548,20 +560,27 @@ class Scheduler:
         def run(tokens: list[int], places: list[int]) -> Tensor:
             tokens, places, used = list(tokens), list(places), len(tokens)
             known: dict[int, Any] = {}
+            turns: list[Turn] = [(place,) * 3 for place in places]
             parts, wanted = [(row, 1) for row in range(used)], list(range(used))
             for which, (writing, count) in enumerate(pieces):
                 self._cache.place(self._places + which, 0, writing.blocks)
                 parts.append((self._places + which, count))
                 tokens += writing.known[writing.length : writing.length + count]
                 known |= writing.text.known
+                turns += part_of(writing.turns, writing.length, count)
                 places += range(writing.length, writing.length + count)
+                turns += [(place,) * 3 for place in places[len(turns) :]]
                 if writing.length + count == len(writing.known):
                     wanted.append(len(tokens) - 1)
             cache = self._cache.packed(parts, wanted or [0])
             with no_grad():
                 rows = int32_tensor(self._plain(tokens, known), self.device).reshape(len(tokens), 1)
                 logits = self.model.forward_cached(
-                    rows, int32_tensor(places, self.device), cache, last_only=True, **_pictures(tokens, known, 0)
+                    rows,
+                    int32_tensor(places, self.device),
+                    cache,
+                    last_only=True,
+                    **_pictures(tokens, known, 0, turns if any(writing.turns for writing, _ in pieces) else ()),
                 )
             return logits.reshape(-1, self.vocab_size)
 

@@ -18,7 +18,7 @@ from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.ops import cat
 from pyapp.errors import ModelError, OptionError
 from pyapp.formats import ByteSource, BytesSource
-from pyapp.nn.picture_text import Seen
+from pyapp.nn.picture_text import Seen, Turn, grid_turns
 from pyapp.text.chat_template import PROBE, ChatTemplate
 from pyapp.text.session import Session
 
@@ -35,7 +35,8 @@ class Picture:
     def __init__(self, loaded: Any, pixels: Tensor) -> None:
         model, processor = loaded.model, loaded.processor
         rows, columns = processor.tiles(*pixels.shape[:2])
-        count = model.picture_tokens * (rows * columns + 1)
+        self.rows, self.columns = rows, columns
+        count = model.tokens_in(rows, columns)
         drawn = blake2b(repr(tuple(pixels.shape)).encode())
         drawn.update(bytes(pixels.contiguous().data_view()))
         data = shake_256(drawn.digest()).digest(8 * count)
@@ -58,6 +59,11 @@ class Picture:
                 for part in self._values.split(TILES):
                     found.append(self._model.picture_features(part.to(self._model.device)))
             self._vectors = cat(found).flatten(0, 1)
+            if self._vectors.shape[0] != len(self.ids):
+                raise ModelError(
+                    f"a picture became {self._vectors.shape[0]} vectors, expected {len(self.ids)}",
+                    hint="Give the preprocessor_config.json that belongs to the weights",
+                )  # fmt: skip
             del self._values, self._model
         return self._vectors
 
@@ -75,8 +81,22 @@ def plain_ids(ids: Sequence[int], token: int) -> list[int]:
     return [token if id >= FIRST_ID else id for id in ids]
 
 
-def seen_in(ids: Sequence[int], known: Known, first: int = 0) -> Seen | None:
-    """What of pictures is in a part of a text that begins at position `first`; None: nothing."""
+def turns_of(ids: Sequence[int], known: Known) -> list[Turn]:
+    """The rotary positions of a text's tokens up to its last whole picture, for models where those of pictures are of
+    their own (nn.picture_text.grid_turns); behind that they are the places.
+    """
+    pictures = []
+    for place, id in enumerate(ids):
+        picture, number = known[id] if id >= FIRST_ID else (None, 1)
+        if picture is not None and number == 0:
+            pictures.append((place, picture.rows, picture.columns))
+    return grid_turns(pictures[-1][0] + pictures[-1][1] * pictures[-1][2], pictures) if pictures else []
+
+
+def seen_in(ids: Sequence[int], known: Known, first: int = 0, turns: Sequence[Turn] = ()) -> Seen | None:
+    """What of pictures is in a part of a text that begins at position `first`; None: nothing. `turns`: the rotary
+    positions of its tokens, where they are not the places.
+    """
     places: list[int] = []
     vectors, spans, at = [], [], 0
     while at < len(ids):
@@ -91,7 +111,15 @@ def seen_in(ids: Sequence[int], known: Known, first: int = 0) -> Seen | None:
         spans.append((first + at - number, first + at - number + len(picture.ids)))
         places += range(at, at + count)
         at += count
-    return Seen(cat(vectors), places, spans) if places else None
+    return Seen(cat(vectors) if places else None, places, spans, turns) if places or turns else None
+
+
+def part_of(turns: Sequence[Turn], first: int, count: int) -> list[Turn]:
+    """The rotary positions of `count` tokens from `first` on; none, where they are the places."""
+    if first >= len(turns):
+        return []
+    found = list(turns[first : first + count])
+    return [*found, *((place,) * 3 for place in range(first + len(found), first + count))]
 
 
 def whole(ids: Sequence[int], end: int, known: Known) -> int:
@@ -105,6 +133,7 @@ class PictureSession(Session):
     """A session of a model that sees pictures. `known` are the vectors of the text's pictures."""
 
     known: Known = {}
+    _turns: list[Turn] = []
 
     def see(self, pictures: Sequence[Picture]) -> None:
         """The pictures of the text that comes next. What was computed of the last text's is kept."""
@@ -114,6 +143,13 @@ class PictureSession(Session):
     def plain(self, ids: Sequence[int]) -> Sequence[int]:
         token: int = self.model.config.image_token_id  # type: ignore[attr-defined]
         return plain_ids(ids, min(token, self.vocab_size - 1))
+
+    def reuse(self, ids: Sequence[int]) -> int:
+        turns = turns_of(ids, self.known) if self.model.sections else []  # type: ignore[attr-defined]
+        if turns[:1] != self._turns[:1]:  # other pictures behind it: all positions have changed
+            self.rewind(0)
+        self._turns = turns
+        return super().reuse(ids)
 
     def passes(self, ids: Sequence[int]) -> Iterator[Sequence[int]]:
         if not self.model.whole_pictures:  # type: ignore[attr-defined]
@@ -126,7 +162,7 @@ class PictureSession(Session):
                 yield ids[start:end]
 
     def _pass(self, ids: Sequence[int]) -> Tensor:
-        seen = seen_in(ids, self.known, self.position)
+        seen = seen_in(ids, self.known, self.position, part_of(self._turns, self.position, len(ids)))
         tokens = int32_tensor(self.plain(ids), self.device)
         model: Any = self.model
         found: Tensor = model.forward_cached(tokens, self._place, self.cache, seen=seen, first=self.position)

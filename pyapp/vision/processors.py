@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from math import ceil, isfinite
+from math import ceil, floor, isfinite, sqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -19,6 +19,7 @@ from .resampling import NUMBERED, resize
 LARGEST = 1 << 14  # pixels of a side
 MOST = 4096  # pixels of a side of a picture with tiles
 TILES = 32  # of a side
+PIXELS = 1 << 27  # of a picture
 HINT = "Give the preprocessor_config.json that belongs to the weights"
 HALF, IMAGENET = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
@@ -51,6 +52,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Segformer": _defaults({"height": 512, "width": 512}, 2, IMAGENET),
     "Llava": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "Gemma3": _defaults(SQUARE, 2),
+    "Qwen2VL": _defaults({"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}, 3, CLIP),
     **dict.fromkeys(
         ("Idefics3", "SmolVLM"),
         _defaults({"longest_edge": 4 * 364}, 1, max_image_size={"longest_edge": 364}, do_image_splitting=True),
@@ -65,7 +67,7 @@ OF_MODEL = {
     "convnext": "ConvNext", "resnet": "ConvNext", "mobilenet_v2": "MobileNetV2", "efficientnet": "EfficientNet",
     "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos",
     "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
-    "llava": "CLIP", "gemma3": "Gemma3",
+    "llava": "CLIP", "gemma3": "Gemma3", "qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2VL",
 }  # fmt: skip
 
 
@@ -105,6 +107,8 @@ class ImageProcessor:
     rescale_offset: bool = False
     include_top: bool = False
     do_image_splitting: bool = False
+    patch_size: int = 14
+    merge_size: int = 2  # rows, and columns, of patches that become one vector
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], model_type: str = "") -> ImageProcessor:
@@ -119,6 +123,10 @@ class ImageProcessor:
             found["do_pad"] = old_pad
         found["kind"] = kind
         found["size"] = _size(settings.get("size"), settings.get("max_size"), kind) or DEFAULTS[kind]["size"]
+        if kind == "Qwen2VL":  # numbers of pixels, not of a side
+            names = (("shortest_edge", "min_pixels"), ("longest_edge", "max_pixels"))
+            own = {edge: settings[name] for edge, name in names if settings.get(name) is not None}
+            found["size"] = _size({**found["size"], **own}, None, kind)
         for name, form in (("crop_size", ""), ("pad_size", ""), ("max_image_size", "Sam")):
             if settings.get(name) is not None:
                 found[name] = _size(settings[name], None, form)
@@ -140,6 +148,10 @@ class ImageProcessor:
                 _wrong(name, value, "a number above 0")
         if type(self.resample) is not int or self.resample not in NUMBERED:
             _wrong("resample", self.resample, f"a filter's number, one of {', '.join(map(str, NUMBERED))}")
+        if self.kind == "Qwen2VL":
+            for name, number in (("patch_size", self.patch_size), ("merge_size", self.merge_size)):
+                if type(number) is not int or not 1 <= number <= 256:
+                    _wrong(name, number, "a whole number from 1 to 256")
         side = (self.max_image_size or {}).get("longest_edge", LARGEST)
         if self.do_image_splitting and min(self.size["longest_edge"], MOST) > TILES * side:
             _wrong("max_image_size", side, f"at least 1 / {TILES} of the size")
@@ -193,7 +205,12 @@ class ImageProcessor:
         return Prepared(values, mask, tuple((int(x.shape[0]), int(x.shape[1])) for x in images))
 
     def tiles(self, height: int, width: int) -> tuple[int, int]:
-        """The rows and columns of tiles that a picture is cut into; (0, 0): it stays whole."""
+        """The rows and columns of tiles that a picture is cut into; (0, 0): it stays whole. Of Qwen2-VL's, the rows and
+        columns of its vectors.
+        """
+        if self.kind == "Qwen2VL":
+            side, (high, wide) = self.patch_size * self.merge_size, self.seen(height, width)
+            return high // side, wide // side
         high, wide = self._in_tiles(height, width) if self.do_image_splitting else (0, 0)
         side = (self.max_image_size or {}).get("longest_edge", LARGEST)
         return (high // side, wide // side) if max(high, wide) > side else (0, 0)
@@ -264,6 +281,8 @@ class ImageProcessor:
             return _shortest(height, width, int(side / self.crop_pct)) if side < 384 else (side, side)
         if self.max_image_size is not None:
             return _longest(height, width, size["longest_edge"])
+        if self.kind == "Qwen2VL":
+            return _of_pixels(height, width, self.patch_size * self.merge_size, size["shortest_edge"], long or 1)
         if self.kind == "Sam":
             scale = size["longest_edge"] / max(height, width)
             return max(1, int(height * scale + 0.5)), max(1, int(width * scale + 0.5))
@@ -354,14 +373,16 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
     wanted = {
         "ConvNext": [{"shortest_edge"}], "Donut": [{"height", "width"}],
         **dict.fromkeys(("Sam", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
+        "Qwen2VL": [{"shortest_edge", "longest_edge"}],
         "": [{"height", "width"}],
     }.get(
         kind,
         [{"height", "width"}, {"shortest_edge"}, {"shortest_edge", "longest_edge"}, {"max_height", "max_width"}],
     )  # fmt: skip
-    plausible = found is not None and all(type(n) is int and 1 <= n <= LARGEST for n in found.values())
+    most = PIXELS if kind == "Qwen2VL" else LARGEST
+    plausible = found is not None and all(type(n) is int and 1 <= n <= most for n in found.values())
     if not plausible or set(found) not in wanted:
-        _wrong("size", given, f"{' or '.join(' and '.join(sorted(names)) for names in wanted)}, from 1 to {LARGEST:,}")
+        _wrong("size", given, f"{' or '.join(' and '.join(sorted(names)) for names in wanted)}, from 1 to {most:,}")
     return dict(found)
 
 
@@ -382,6 +403,22 @@ def _longest(height: int, width: int, side: int) -> tuple[int, int]:
     if wide >= high and wide > MOST:
         return max(1, int(MOST / ratio)), MOST
     return (MOST, max(1, int(MOST * ratio))) if high > MOST else (high, wide)
+
+
+def _of_pixels(height: int, width: int, factor: int, least: int, most: int) -> tuple[int, int]:
+    """The size of a picture whose sides are multiples of `factor`, with a number of pixels from `least` to `most`."""
+    if max(height, width) > 200 * min(height, width):
+        raise ArgumentError(
+            f"a picture of {height:,} x {width:,} pixels is too narrow: a side is over 200 times the other"
+        )
+    high, wide = (round(side / factor) * factor for side in (height, width))
+    if high * wide > most:
+        scale = sqrt(height * width / most)
+        return max(factor, floor(height / scale / factor) * factor), max(factor, floor(width / scale / factor) * factor)
+    if high * wide < least:
+        scale = sqrt(least / (height * width))
+        return ceil(height * scale / factor) * factor, ceil(width * scale / factor) * factor
+    return high, wide
 
 
 def _between(height: int, width: int, shortest: int, longest: int) -> tuple[int, int]:

@@ -15,6 +15,11 @@ _TOWER = {
 }  # fmt: skip
 _LLAMA = {"model_type": "llama", **_TEXT}
 
+_QWEN = {
+    **_TEXT, "bos_token_id": None, "eos_token_id": None,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]},
+}  # fmt: skip
+
 CONFIGS: dict[str, dict[str, Any]] = {
     "idefics3": {
         "model_type": "idefics3", "text_config": _LLAMA, "vision_config": {"model_type": "idefics3_vision", **_TOWER},
@@ -36,6 +41,21 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "image_token_index": IMAGE, "vision_feature_layer": [-1, 1], "vision_feature_select_strategy": "full",
         "projector_hidden_act": "relu", "multimodal_projector_bias": False,
     },
+    "qwen2_vl": {
+        "model_type": "qwen2_vl", "image_token_id": IMAGE, "vision_start_token_id": 91, "vision_end_token_id": 92,
+        "video_token_id": 93, "text_config": _QWEN,
+        "vision_config": {
+            "depth": 2, "embed_dim": 24, "hidden_size": 32, "num_heads": 2, "mlp_ratio": 2, "patch_size": 4,
+        },
+    },
+    "qwen2_5_vl": {
+        "model_type": "qwen2_5_vl", "image_token_id": IMAGE, "vision_start_token_id": 91, "vision_end_token_id": 92,
+        "video_token_id": 93, "text_config": _QWEN | {"tie_word_embeddings": True}, "tie_word_embeddings": True,
+        "vision_config": {
+            "depth": 3, "hidden_size": 24, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 40,
+            "patch_size": 4, "window_size": 16, "fullatt_block_indexes": [1],
+        },
+    },
     "gemma3": {
         "model_type": "gemma3",
         "text_config": {
@@ -47,7 +67,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 QUANTISED = tuple(CONFIGS)
-OTHER_DEVICE = ("smolvlm", "llava", "gemma3")
+OTHER_DEVICE = ("smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl")
+GRIDS = {"qwen2_vl": (5, 3), "qwen2_5_vl": (5, 3)}  # rows and columns of a picture's vectors, of eight pixels each
 
 
 def tokens(name: str, count: int) -> tuple[list[list[int]], int]:

@@ -19,9 +19,9 @@ from pyapp import nn
 from pyapp.engine.buffers import int32_tensor
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.models._index import SEEING
-from pyapp.nn.picture_text import Seen, stretches
+from pyapp.nn.picture_text import Seen, grid_turns, stretches
 from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
-from tests.models.picture_text_configs import CONFIGS, IMAGE, OTHER_DEVICE, QUANTISED, tokens
+from tests.models.picture_text_configs import CONFIGS, GRIDS, IMAGE, OTHER_DEVICE, QUANTISED, tokens
 from tests.models.seeded import direction, picture, picture_weights, shown
 
 FOLDER = Path(__file__).with_name("golden_picture_texts")
@@ -51,9 +51,10 @@ def make(name: str) -> Any:
 
 def inputs(name: str, model: Any) -> tuple[pyapp.Tensor, pyapp.Tensor, pyapp.Tensor]:
     """(two texts with a picture each, the pictures, the mask of padding)."""
-    rows, count = tokens(name, model.picture_tokens)
+    size = tuple(8 * n for n in GRIDS[name]) if name in GRIDS else model.pixels
+    rows, count = tokens(name, model.tokens_in(*GRIDS.get(name, (0, 0))))
     ids = pyapp.tensor(rows, dtype="int32").to(model.device)
-    return ids, pyapp.from_numpy(picture(count, *model.pixels)).to(model.device), ids != 0
+    return ids, pyapp.from_numpy(picture(count, *size)).to(model.device), ids != 0
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -88,7 +89,10 @@ def written(model: Any, name: str, count: int, cache_type: str = "float32") -> t
         [(start, stop)] = stretches(row, IMAGE)
         for begin, end in ((0, start - 1), (start - 1, stop + 2), (stop + 2, len(row))):
             part = int32_tensor(row[begin:end], model.device)
-            seen = Seen(features, range(1, 1 + stop - start), [(start, stop)]) if begin == start - 1 else None
+            turns = grid_turns(len(row), [(start, *GRIDS[name])])[begin:end] if name in GRIDS else []
+            seen = Seen(None, turns=turns) if turns else None
+            if begin == start - 1:
+                seen = Seen(features, range(1, 1 + stop - start), [(start, stop)], turns)
             logits = model.forward_cached(
                 part, int32_tensor([begin], model.device), text, seen=seen, first=begin
             )  # fmt: skip
@@ -148,15 +152,27 @@ def test_hostile_configurations_are_refused(name: str) -> None:
     config = CONFIGS[name]
     number = "image_token_id" if "image_token_id" in config else "image_token_index"
     changes: list[dict[str, Any]] = [
-        {"text_config": None}, {"vision_config": []}, {number: "many"}, {number: -1},
+        {"text_config": 3}, {"vision_config": []}, {number: "many"}, {number: -1},
         {"text_config": config["text_config"] | {"model_type": "t5"}},
         {"text_config": config["text_config"] | {"model_type": ["llama"]}},
         {"vision_config": config["vision_config"] | {"model_type": "pixtral"}},
         {"vision_config": config["vision_config"] | {"model_type": {}}},
-        {"vision_config": config["vision_config"] | {"image_size": [16, 32]}},
     ]  # fmt: skip
+    if name in GRIDS:
+        rotary = config["text_config"]["rope_parameters"]
+        for value in ([2, 3], [4, 1, -1], "many", [10**12], None, [2.0, 1, 1]):
+            rope = {"rope_parameters": rotary | {"mrope_section": value}}
+            changes.append({"text_config": config["text_config"] | rope})
+        for field in ("patch_size", "depth", "spatial_merge_size", "in_channels", "window_size"):
+            for value in (10**12, "many", -1, 0, [1]):
+                if field in config["vision_config"] or field != "window_size":
+                    changes.append({"vision_config": config["vision_config"] | {field: value}})
+    else:
+        changes.append({"vision_config": config["vision_config"] | {"image_size": [16, 32]}})
     for part in ("text_config", "vision_config"):
-        for field in ("num_attention_heads", "hidden_size", "num_hidden_layers"):
+        for field in ("num_attention_heads", "hidden_size", "num_hidden_layers", "num_heads"):
+            if field not in config[part]:
+                continue
             for value in (10**12, "many", -1, 0, [1, 2, 3]):
                 changes.append({part: config[part] | {field: value}})
     for field in ("scale_factor", "mm_tokens_per_image", "vision_feature_layer", "vision_feature_select_strategy"):
@@ -173,6 +189,9 @@ def test_texts_and_pictures_that_do_not_fit_are_refused() -> None:
     model = make("llava")
     with pytest.raises(ArgumentError, match="15 tokens for 16 vectors"):
         model(pyapp.tensor([[IMAGE] * 15 + [3]]), pixel_values=pyapp.zeros(1, 3, 16, 16))
+    for shape, message in ((20, "multiples of 8 pixels"), (4, "from 8 pixels")):
+        with pytest.raises(ArgumentError, match=message):
+            make("qwen2_vl")(pyapp.tensor([[IMAGE] * 4]), pixel_values=pyapp.zeros(1, 3, 16, shape))
     with pytest.raises(ArgumentError, match="takes 16 x 16"):
         model(pyapp.tensor([[IMAGE] * 16]), pixel_values=pyapp.zeros(1, 3, 16, 12))
 

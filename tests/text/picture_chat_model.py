@@ -16,6 +16,7 @@ from tests.text.chat_model import byte_letters
 SPECIAL = [
     "<s>", "</s>", "<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", "<|im_start|>",
     *(f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)),
+    "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
     "<bos>", "<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>", "<image_soft_token>",
 ]  # fmt: skip
 IDS = {name: 256 + i for i, name in enumerate(SPECIAL)}
@@ -41,6 +42,16 @@ TEMPLATES = {
         "{% generation %}{{ content['text'] + ' '}}{% endgeneration %}{% endfor %}{% endif %}{% endfor %}"
         "{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}"
     ),
+    "qwen2_vl": (
+        "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
+        "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{% endif %}<|im_start|>{{ message['role'] }}\n"
+        "{% if message['content'] is string %}{{ message['content'] }}<|im_end|>\n{% else %}"
+        "{% for content in message['content'] %}"
+        "{% if content['type'] == 'image' or 'image' in content or 'image_url' in content %}"
+        "<|vision_start|><|image_pad|><|vision_end|>{% elif 'text' in content %}{{ content['text'] }}{% endif %}"
+        "{% endfor %}<|im_end|>\n{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    ),
     "gemma3": (
         "{{ bos_token }}{% for message in messages %}"
         "{%- set role = 'model' if message['role'] == 'assistant' else message['role'] -%}"
@@ -57,6 +68,8 @@ PROCESSORS: dict[str, dict[str, Any]] = {
                  "max_image_size": {"longest_edge": 16}},
     "llava": {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 16},
               "crop_size": {"height": 16, "width": 16}},
+    "qwen2_vl": {"image_processor_type": "Qwen2VLImageProcessor", "min_pixels": 256, "max_pixels": 2048,
+                 "patch_size": 4},
     "gemma3": {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 24, "width": 24}},
 }  # fmt: skip
 
@@ -67,8 +80,11 @@ def config_of(kind: str, context: int = 1024) -> dict[str, Any]:
     config["text_config"] = config["text_config"] | {
         "vocab_size": SIZE, "max_position_embeddings": context, "bos_token_id": None, "eos_token_id": IDS["</s>"],
     }  # fmt: skip
-    token = "<image_soft_token>" if kind == "gemma3" else "<image>"
-    config["image_token_id" if kind == "idefics3" else "image_token_index"] = IDS[token]
+    token = {"gemma3": "<image_soft_token>", "qwen2_vl": "<|image_pad|>"}.get(kind, "<image>")
+    config["image_token_id" if "image_token_id" in config else "image_token_index"] = IDS[token]
+    if kind == "qwen2_vl":
+        names = ("vision_start", "vision_end")
+        config |= {f"{name}_token_id": IDS[f"<|{name}|>"] for name in names} | {"video_token_id": IDS["<|im_end|>"]}
     return config | ({"boi_token_index": IDS["<start_of_image>"]} if kind == "gemma3" else {})
 
 

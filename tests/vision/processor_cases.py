@@ -41,6 +41,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {"size": {"longest_edge": 50}, "max_image_size": {"longest_edge": 26}, "do_image_splitting": False},
     ),
     "smolvlm": ("SmolVLM", {"size": {"longest_edge": 31}, "max_image_size": {"longest_edge": 32}}),
+    "qwen2_vl": ("Qwen2VL", {"min_pixels": 400, "max_pixels": 800, "patch_size": 5}),
+    "qwen2_vl_small": ("Qwen2VL", {"size": {"shortest_edge": 4000, "longest_edge": 9000}, "patch_size": 3}),
     "sam": ("Sam", {"size": {"longest_edge": 32}, "pad_size": square(32)}),
 }  # fmt: skip
 TOGETHER = ("detr", "yolos")  # prepared as one batch, and padded

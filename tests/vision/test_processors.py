@@ -49,6 +49,17 @@ def test_tiles_of_pictures() -> None:
         made = processor("smolvlm", size={"longest_edge": longest}, max_image_size={"longest_edge": side})
         assert made.seen(height, width) == seen and made.tiles(height, width) == tiles
     assert processor("gemma3").tiles(100, 3) == (0, 0)
+    for height, width, seen, tiles in (  # transformers' smart_resize
+        (30, 41, (20, 30), (2, 3)), (5, 7, (20, 30), (2, 3)), (1, 200, (10, 290), (1, 29)), (24, 26, (20, 30), (2, 3)),
+    ):  # fmt: skip
+        made = processor("qwen2_vl")
+        assert made.seen(height, width) == seen and made.tiles(height, width) == tiles
+    with pytest.raises(ArgumentError, match="too narrow"):
+        processor("qwen2_vl").seen(1, 201)
+    for change in ({"patch_size": 0}, {"merge_size": "2"}, {"min_pixels": -1}, {"max_pixels": 1 << 40},
+                   {"size": {"height": 4, "width": 4}}):  # fmt: skip
+        with pytest.raises(ModelError, match="preprocessor_config.json"):
+            processor("qwen2_vl", **change)
     for change in ({"size": {"longest_edge": 2048}, "max_image_size": {"longest_edge": 8}}, {"size": square_of(24)},
                    {"max_image_size": square_of(24)}):  # fmt: skip
         with pytest.raises(ModelError, match="preprocessor_config.json"):

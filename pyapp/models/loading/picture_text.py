@@ -23,6 +23,8 @@ TOWERS: Mapping[str, Any] = {"clip_vision_model": ClipVisionConfig, "siglip_visi
 NAMES = (
     (r"model\.(vision_model|vision_tower|connector|multi_modal_projector)\.", r"\1."),
     (r"model\.(text_model|language_model)\.", "language_model.model."),
+    (r"model\.(embed_tokens|layers|norm)\.", r"language_model.model.\1."),
+    (r"(model\.)?visual\.", "vision_tower."),
     (r"lm_head\.", "language_model.lm_head."),
     (r"vision_(model|tower)\.(vision_model\.)?", "vision_tower."),
     (r"connector\.modality_projection\.", "multi_modal_projector."),
