@@ -219,6 +219,9 @@ def test_what_reads_a_language_model_alone(folders: dict[str, Path], tmp_path: P
     ids = pyapp.tensor([[3, 7, 1, 40, 2]])
     with pyapp.no_grad():
         np.testing.assert_array_equal(loaded.model(ids).numpy(), seeing.model(ids).numpy())  # type: ignore[operator]
+    alone = write_picture_chat_model(tmp_path / "alone", "gemma3")
+    (alone / "preprocessor_config.json").unlink()
+    assert not hasattr(load_model(alone).model, "picture_tokens")  # its tower would see nothing
     for kind in ("llava", "idefics3"):
         with pytest.raises(ModelError, match="image-text-to-text"):
             load_model(folders[kind], pictures=False)

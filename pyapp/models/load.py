@@ -84,11 +84,11 @@ def load_model(
     "float16" …) is the type to convert the matrices to while they are read; None keeps their type, except that small
     quantised models become float32. `device`: where the model computes. `adapter`: a folder with a LoRA adapter, which
     is merged into weights in floating point, and stays beside quantised ones (pyapp.adapters). `pictures`: whether one
-    that sees them is to see; Gemma 3 can be read without, as it is with an adapter and by a group. `tensor_parallel`: a
-    group of processes (pyapp.distributed) that all load the model, read their parts of it, and then make the same calls
-    of it with the same arguments, which compute it together (docs/distributed.md). `report` receives
-    Progress in bytes (download, reading). The parameters do not require gradients: call `model.requires_grad_()` to
-    train those that are not quantised. Returns when everything is read. Raises ModelNotFoundError, DownloadError,
+    that sees them is to see; Gemma 3 is read without its tower also with an adapter, by a group and without
+    `processor`. `tensor_parallel`: a group of processes (pyapp.distributed) that all load the model, read their parts
+    of it, and then make the same calls of it with the same arguments, which compute it together (docs/distributed.md).
+    `report` receives Progress in bytes (download, reading). The parameters do not require gradients: call
+    `model.requires_grad_()` to train those that are not quantised. Returns when everything is read. Raises ModelNotFoundError, DownloadError,
     FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
     """
     report = report or (lambda event: None)
@@ -126,7 +126,8 @@ def load_model(
         task = task_of(settings)
         if task == SEES:
             alone = TEXT in TASKS.get(MODEL_TYPES.get(settings["model_type"], ""), ())
-            blind = adapter is not None or tensor_parallel is not None or not _has_tower(checkpoint)
+            blind = adapter is not None or tensor_parallel is not None or processor is None
+            blind = blind or not _has_tower(checkpoint)
             task = TEXT if not pictures or (alone and blind) else SEES
             if task == SEES and adapter is not None:
                 raise OptionError("a model that sees pictures takes none", where="adapter", hint="Leave it out")
