@@ -88,8 +88,8 @@ def load_model(
     `processor`. `tensor_parallel`: a group of processes (pyapp.distributed) that all load the model, read their parts
     of it, and then make the same calls of it with the same arguments, which compute it together (docs/distributed.md).
     `report` receives Progress in bytes (download, reading). The parameters do not require gradients: call
-    `model.requires_grad_()` to train those that are not quantised. Returns when everything is read. Raises ModelNotFoundError, DownloadError,
-    FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
+    `model.requires_grad_()` to train those that are not quantised. Returns when everything is read. Raises
+    ModelNotFoundError, DownloadError, FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
     """
     report = report or (lambda event: None)
     cancel = cancel or Cancel()
