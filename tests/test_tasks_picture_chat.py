@@ -18,6 +18,7 @@ import pytest
 import pyapp
 from pyapp import tasks
 from pyapp.errors import ModelError, OptionError
+from pyapp.events import Cancel
 from pyapp.formats.png import encode_png
 from pyapp.formats.source import FileSource
 from pyapp.models import load_model
@@ -88,6 +89,8 @@ def test_answers_are_those_of_transformers(kind: str, folders: dict[str, Path]) 
     assert done.type == "done", done
     assert found == expected["written"]
     assert read_so_far()[: len(expected["prompt"])] == expected["prompt"]
+    seen = [(event.done, event.total) for event in events if event.type == "progress" and event.what == "seeing"]
+    assert seen == [(1, 2), (2, 2)]
     # As files by name, with pictures in files, and with nothing kept.
     tasks.unload()
     files = {path.name: FileSource(path) for path in folders[kind].iterdir()}
@@ -128,6 +131,21 @@ def test_a_later_picture(folders: dict[str, Path]) -> None:
         reused = second.results.get("reused_tokens", 0)
         assert reused == 0 if kind == "qwen2_vl" else reused > done.results["prompt_tokens"] - 2
         check_what_was_read()
+
+
+def test_stop_while_pictures_are_seen(folders: dict[str, Path]) -> None:
+    cancel = Cancel()
+
+    async def collect() -> list[Any]:
+        found = []
+        async for event in tasks.chat(folders["idefics3"], conversation(pictures()), GREEDY, cancel=cancel):
+            found.append(event)
+            if event.type == "progress" and event.what == "seeing":
+                cancel.set()
+        return found
+
+    *_, before, last = asyncio.run(collect())
+    assert (before.type, before.done) == ("progress", 1) and (last.type, last.reason) == ("done", "cancelled")
 
 
 def test_settings_that_read_prompts(folders: dict[str, Path]) -> None:

@@ -42,7 +42,7 @@ from pyapp.nn.picture_text import Turn
 from pyapp.tasks import error_event
 from pyapp.text.generate import Writer, check_tokenizer, new_tokens
 from pyapp.text.options import SamplingOptions
-from pyapp.text.pictures import Known, part_of, plain_ids, seen_in, turns_of, whole
+from pyapp.text.pictures import Known, Picture, part_of, plain_ids, seen_in, turns_of, unseen, whole
 from pyapp.text.sampling import Sampler, finished, not_a_number
 from pyapp.text.session import PROMPT_PASS, LanguageModel, capacity_of, new_cache
 from pyapp.text.structured import CompiledForm, TextForm, compiled_form
@@ -344,7 +344,7 @@ class Scheduler:
         logits are wanted, or whose passes must be its own, is the only one.
         """
         found: list[Piece] = []
-        left = PROMPT_PASS
+        left, looked = PROMPT_PASS, False
         for writing in sorted((writing for writing in self._running if writing.reading), key=lambda one: one.order):
             self._share(writing)
             if not writing.reading:  # a text that is read anew, and found all of it
@@ -352,6 +352,11 @@ class Scheduler:
                 continue
             if any(self._is_read_by(writing, *piece) for piece in found):
                 continue
+            if writing.text.known:
+                picture = unseen(writing.known[writing.length : writing.prompt_end], writing.text.known)
+                if picture is not None:
+                    looked = looked or self._look(writing, picture)
+                    continue
             if not self.rows_alike:  # passes end where others do
                 count = min(PROMPT_PASS - writing.length % PROMPT_PASS, writing.prompt_left)
                 return [(writing, self._not_within(writing, count))]
@@ -369,6 +374,15 @@ class Scheduler:
             found.append((writing, count))
             left -= count
         return found
+
+    def _look(self, writing: Writing, picture: Picture) -> bool:
+        """Has the model see a part of a text's picture, in a turn of its own: others go on between the parts."""
+        try:
+            picture.look()
+        except Exception as error:  # of this text alone: a picture that the tower does not take …
+            self._leave(writing)
+            writing.text.emit(error_event(error))
+        return True
 
     def _reads_whole(self, writing: Writing) -> bool:
         """Whether a text's prompt has pictures that must be read in one pass each."""

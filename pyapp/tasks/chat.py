@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from pyapp.engine.tensor import Tensor
-from pyapp.events import Cancel, Done, Event, Notice
+from pyapp.events import Cancel, Done, Event, Notice, Progress
 from pyapp.text.options import SamplingOptions
 
 from .core import Breath, Events, Remote, Result, Step, given, only_here, reported, task
@@ -97,7 +97,10 @@ async def chat(
     session = keeper.session_of(loaded.model, options.context, options.cache_type)
     chosen: Any = None
     if any(not isinstance(message.get("content"), str | None) for message in messages) or hasattr(session, "see"):
-        messages, chosen = await with_pictures(loaded, session, messages, template)
+        async with Step(with_pictures(loaded, session, messages, template, cancel)) as seeing:
+            async for event in seeing:
+                yield event
+        messages, chosen = seeing.value
     if chosen is None:
         chosen = PlainChat(loaded.tokenizer) if without else ChatTemplate(loaded.tokenizer, source=template)
     stream = answer(
@@ -108,9 +111,11 @@ async def chat(
         await breath.take()
 
 
-async def with_pictures(loaded: Any, session: Any, messages: Any, template: str | None) -> tuple[Any, Any]:
-    """The messages without their pictures, and the template that puts them in their places; None where the model sees
-    none.
+async def with_pictures(
+    loaded: Any, session: Any, messages: Any, template: str | None, cancel: Cancel
+) -> AsyncGenerator[Event | Result[tuple[Any, Any]], None]:
+    """Progress while the model sees the pictures that it has not seen in this conversation; then (the messages without
+    them, the template that puts them in their places: None where the model sees none).
     """
     from pyapp.text.pictures import Picture, PictureTemplate, check_room, check_seeing, taken
     from pyapp.vision.reading import read_image_async
@@ -119,13 +124,20 @@ async def with_pictures(loaded: Any, session: Any, messages: Any, template: str 
     if given:
         check_seeing(loaded, len(given), session.capacity)
     if not hasattr(session, "see"):
-        return messages, None
+        yield Result((messages, None))
+        return
     pictures = []
     for one in given:
         pictures.append(Picture(loaded, one if isinstance(one, Tensor) else await read_image_async(one)))
         check_room(len(given), sum(len(picture.ids) for picture in pictures), session.capacity)
-    session.see(pictures)
-    return messages, PictureTemplate(loaded, pictures, template)
+    breath, new = Breath(), session.see(pictures)
+    for done, picture in enumerate(new, 1):
+        while not picture.seen:
+            await breath.take()
+            cancel.check()
+            picture.look()
+        yield Progress("seeing", done, len(new), "pictures")
+    yield Result((messages, PictureTemplate(loaded, pictures, template)))
 
 
 def of_the_model(options: SamplingOptions, loaded: Any, given: Collection[str] | None) -> SamplingOptions:

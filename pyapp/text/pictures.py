@@ -42,30 +42,36 @@ class Picture:
         data = shake_256(drawn.digest()).digest(8 * count)
         self.text: str = model.picture_text(rows, columns)
         self.ids = [FIRST_ID | int.from_bytes(data[i : i + 8]) >> 2 for i in range(0, 8 * count, 8)]
-        self._model, self._values = model, processor([pixels]).pixel_values  # (tiles, 3, H, W)
-        self._vectors: Tensor | None = None
+        values = processor([pixels]).pixel_values  # (tiles, 3, H, W)
+        self._model: Any = model
+        self._left: list[Tensor] = list(values.split(TILES))  # what the tower is to see
+        self._found: list[Tensor] = []
+        self.nbytes = values.nbytes  # what is held of it until it was seen
 
     @property
-    def nbytes(self) -> int:
-        """What it holds of the picture: what the tower is to see, then what it has seen."""
-        held = self._values if self._vectors is None else self._vectors
-        return held.nbytes
+    def seen(self) -> bool:
+        """Whether the tower has seen all of it."""
+        return not self._left
+
+    def look(self) -> None:
+        """Has the tower see the next TILES tiles. ModelError and ArgumentError for what it does not take."""
+        part = self._left[0].to(self._model.device)
+        with no_grad():
+            self._found.append(self._model.picture_features(part).flatten(0, 1))
+        if len(self._left) == 1 and sum(x.shape[0] for x in self._found) != len(self.ids):
+            raise ModelError(
+                f"a picture became {sum(x.shape[0] for x in self._found)} vectors, expected {len(self.ids)}",
+                hint="Give the preprocessor_config.json that belongs to the weights",
+            )  # fmt: skip
+        del self._left[0]
 
     def vectors(self) -> Tensor:
-        """(N, D): one for each of the ids. They are computed when they are first needed."""
-        if self._vectors is None:
-            found = []
-            with no_grad():
-                for part in self._values.split(TILES):
-                    found.append(self._model.picture_features(part.to(self._model.device)))
-            self._vectors = cat(found).flatten(0, 1)
-            if self._vectors.shape[0] != len(self.ids):
-                raise ModelError(
-                    f"a picture became {self._vectors.shape[0]} vectors, expected {len(self.ids)}",
-                    hint="Give the preprocessor_config.json that belongs to the weights",
-                )  # fmt: skip
-            del self._values, self._model
-        return self._vectors
+        """(N, D): one for each of the ids."""
+        while not self.seen:
+            self.look()
+        if len(self._found) > 1:
+            self._found = [cat(self._found)]
+        return self._found[0]
 
 
 Known = Mapping[int, tuple[Picture, int]]  # by the id of a vector: its picture, and the vector's number
@@ -74,6 +80,11 @@ Known = Mapping[int, tuple[Picture, int]]  # by the id of a vector: its picture,
 def known_ids(pictures: Sequence[Picture]) -> dict[int, tuple[Picture, int]]:
     """By the ids of vectors: their pictures, and the vectors' numbers."""
     return {id: (picture, number) for picture in pictures for number, id in enumerate(picture.ids)}
+
+
+def unseen(ids: Sequence[int], known: Known) -> Picture | None:
+    """The first picture in a part of a text that the tower has not seen."""
+    return next((picture for id in ids if id >= FIRST_ID and not (picture := known[id][0]).seen), None)
 
 
 def plain_ids(ids: Sequence[int], token: int) -> list[int]:
@@ -135,10 +146,11 @@ class PictureSession(Session):
     known: Known = {}
     _turns: list[Turn] = []
 
-    def see(self, pictures: Sequence[Picture]) -> None:
-        """The pictures of the text that comes next. What was computed of the last text's is kept."""
+    def see(self, pictures: Sequence[Picture]) -> list[Picture]:
+        """The pictures of the text that comes next; returns those that the last one had not."""
         last = {picture.ids[0]: picture for picture, number in self.known.values() if number == 0}
         self.known = known_ids([last.get(picture.ids[0], picture) for picture in pictures])
+        return [picture for picture in pictures if picture.ids[0] not in last]
 
     def plain(self, ids: Sequence[int]) -> Sequence[int]:
         token: int = self.model.config.image_token_id  # type: ignore[attr-defined]

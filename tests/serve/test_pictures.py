@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from pyapp import tasks
+from pyapp.errors import ArgumentError
 from pyapp.formats.png import encode_png
 from tests.text.chat_model import write_chat_model
 from tests.text.picture_chat_model import IDS, SIZES, TEMPLATES, conversation, photo, write_picture_chat_model
@@ -222,6 +223,35 @@ def test_what_is_refused(served: Any, folders: dict[str, Path]) -> None:
     files = [{"role": "user", "content": [{"type": "input_image", "file_id": "file-1"}]}]
     answer = served.post("/v1/responses", json={"model": "llava", "input": files})
     assert answer.status_code == 400 and "input[0].content[0]: a picture comes as a data: URL" in answer.text
+
+
+def test_a_picture_that_the_tower_does_not_take_ends_its_text_alone(served: Any, monkeypatch: Any) -> None:
+    """Others in the same turn go on, and so does the next request."""
+    expected = scored(served, "idefics3", (0, 0))
+    model = served.context.models.by_name["idefics3"].loaded.model
+    see, calls = model.picture_features, []
+
+    def fails(values: Any) -> Any:
+        calls.append(values.shape[0])
+        if len(calls) == 2:
+            raise ArgumentError("no such picture")
+        return see(values)
+
+    monkeypatch.setattr(model, "picture_features", fails)
+    found: dict[int, Any] = {}
+
+    def run(seed: int) -> None:
+        body = {"model": "idefics3", "messages": messages((seed, seed)), **SETTINGS}
+        found[seed] = served.post("/v1/chat/completions", json=body)
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in (7, 8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answer.status_code for answer in found.values()) == [200, 500], [one.text for one in found.values()]
+    assert max(calls) == 4 and len(calls) > 4  # tiles in a turn
+    assert scored(served, "idefics3", (0, 0)) == expected
 
 
 def test_pictures_that_wait_are_limited(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
