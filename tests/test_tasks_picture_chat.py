@@ -154,6 +154,13 @@ def test_settings_that_read_prompts(folders: dict[str, Path]) -> None:
     plain = run(tasks.chat(folders["llava"], messages, GREEDY))[0]
     guessed, done, _ = run(tasks.chat(folders["llava"], messages, GREEDY | {"lookup": 4}))
     assert guessed == plain and "passes" in done.results
+    drafted, done, _ = run(tasks.chat(folders["llava"], messages, GREEDY, draft=load_model(folders["llava"])))
+    assert drafted == plain and done.results["guessed_tokens"] > 0
+    for kind in TEMPLATES:  # pictures are cut at both ends
+        for keep in (0, 25, 40):
+            rolling = GREEDY | {"context": 90, "rolling": True, "keep": keep, "max_new_tokens": 60}
+            told = run(tasks.chat(folders[kind], conversation([*pictures()][::-1] if keep else pictures()), rolling))
+            assert told[1].type == "done" and len(told[0]) == 60, (kind, keep, told[1])
     punished, done, _ = run(tasks.chat(folders["llava"], messages, GREEDY | {"repetition_penalty": 1.5}))
     assert done.type == "done" and punished != plain
     text, done, _ = run(tasks.generate(folders["llava"], "A text without pictures", {"max_new_tokens": 4, "seed": 1}))

@@ -21,7 +21,7 @@ from .loading.config import require
 from .loading.picture_text import PictureTextConfig
 
 MODEL_TYPES = ("gemma3",)
-IGNORED = r".*\.position_ids"
+IGNORED = picture_text.POOLING
 renamed = picture_text.renamed
 
 

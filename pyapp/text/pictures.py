@@ -99,7 +99,7 @@ def turns_of(ids: Sequence[int], known: Known) -> list[Turn]:
     pictures = []
     for place, id in enumerate(ids):
         picture, number = known[id] if id >= FIRST_ID else (None, 1)
-        if picture is not None and number == 0:
+        if picture is not None and number == 0 and ids[place + len(picture.ids) - 1 :][:1] == picture.ids[-1:]:
             pictures.append((place, picture.rows, picture.columns))
     return grid_turns(pictures[-1][0] + pictures[-1][1] * pictures[-1][2], pictures) if pictures else []
 

@@ -19,6 +19,7 @@ from pyapp import nn
 from pyapp.engine.buffers import int32_tensor
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.models._index import SEEING
+from pyapp.models.loading.weights import ignored_by
 from pyapp.nn.picture_text import Seen, grid_turns, stretches
 from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
 from tests.models.picture_text_configs import CONFIGS, GRIDS, IMAGE, OTHER_DEVICE, QUANTISED, tokens
@@ -211,3 +212,8 @@ def test_names_of_older_files() -> None:
         ("model.connector.modality_projection.proj.weight", "multi_modal_projector.proj.weight"),
     ):
         assert renamed(old) == new and not re.match(r"model\.|lm_head", renamed(old))
+    for name in ("llava", "gemma3"):
+        ignored = ignored_by(module_of(name))
+        for there in ("vision_tower.vision_model.head.probe", "vision_tower.vision_model.embeddings.position_ids"):
+            assert ignored.fullmatch(there)
+        assert not ignored.fullmatch("vision_tower.vision_model.post_layernorm.bias")

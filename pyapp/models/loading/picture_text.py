@@ -19,6 +19,7 @@ from .towers_config import ClipVisionConfig, SiglipVisionConfig
 
 TASK = "image-text-to-text"
 TOWERS: Mapping[str, Any] = {"clip_vision_model": ClipVisionConfig, "siglip_vision_model": SiglipVisionConfig}
+POOLING = r"(model\.)?vision_tower\.(vision_model\.)?head\..*"  # of SigLIP, which gives features of whole pictures
 # The names of files, old and new, and those of the parts here.
 NAMES = (
     (r"model\.(vision_model|vision_tower|connector|multi_modal_projector)\.", r"\1."),
