@@ -217,7 +217,12 @@ def test_what_cannot_be_is_refused(folders: dict[str, Path], tmp_path: Path) -> 
     many = refusal(folders["llava"], [picture(shown)] * 70)
     assert "70 pictures take 1,120 tokens" in many and "room for 1,024" in many
     tiles = refusal(folders["idefics3"], [picture(shown)] * 30, context=1000)
-    assert "30 pictures take 1,040 tokens or more" in tiles
+    assert "a picture of 41 x 30 pixels takes 40 tokens: there is room for 0" in tiles
+    large = pyapp.zeros(4000, 4000, 3, dtype="uint8")
+    settings = json.loads((folders["qwen2_vl"] / "preprocessor_config.json").read_text())
+    vast = write_picture_chat_model(tmp_path / "vast", "qwen2_vl")
+    (vast / "preprocessor_config.json").write_text(json.dumps(settings | {"max_pixels": 1 << 26}))
+    assert "takes 250,000 tokens: there is room for 1,024" in refusal(vast, [picture(large), text])
     whole = refusal(folders["llava"], [picture(shown), {"type": "text", "text": "a" * 100}], context=64)
     assert "the conversation has 135 tokens" in whole
     for lacking in ("preprocessor_config.json", "chat_template.json"):
@@ -303,7 +308,11 @@ def test_published_configurations() -> None:
         )
         text = made.text_config
         assert text.rope_parameters["rope_theta"] == 1e6 and text.tie_word_embeddings and made.vocab_size == 151936
+        assert text.rope_parameters["rope_type"] == "default"
         assert list(made.sections) == [16, 24, 24] and made.vision_config.window == (8 if vision is tower else None)
+    long = {"type": "yarn", "mrope_section": [16, 24, 24], "factor": 4.0, "original_max_position_embeddings": 32768}
+    made = importlib.import_module("pyapp.models.qwen2_vl").Config.from_dict(qwen | {"rope_scaling": long})
+    assert made.text_config.rope_parameters["rope_type"] == "yarn" and made.max_seq_len == 131072
     read = [importlib.import_module(f"pyapp.models.{SEEING[str(one['model_type'])]}").Config.from_dict(one)
             for one in (smol, llava, gemma)]  # fmt: skip
     assert read[0].vision_config.grid == (32, 32) and read[0].vision_config.num_hidden_layers == 12

@@ -168,7 +168,8 @@ class Config(PictureTextConfig):
         if isinstance(text, dict):
             rotary = text.get("rope_parameters") or text.get("rope_scaling") or {}
             require(isinstance(rotary, dict), f"rope_parameters is {rotary!r:.60}, expected an object")
-            rotary = {name: value for name, value in rotary.items() if name != "type"} | {"rope_type": "default"}
+            form = rotary.get("rope_type", rotary.get("type", "mrope"))
+            rotary = {**rotary, "rope_type": "default" if form == "mrope" else form, "type": None}
             text = {
                 "rms_norm_eps": 1e-5,
                 **text,

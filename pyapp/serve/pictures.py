@@ -7,7 +7,7 @@ from typing import Any
 
 from pyapp.errors import ModelError, OptionError, PyappError
 from pyapp.text.chat_template import sources
-from pyapp.text.pictures import Picture, PictureTemplate, check_room, check_seeing, taken
+from pyapp.text.pictures import Picture, PictureTemplate, check_seeing, taken
 from pyapp.vision.reading import read_image
 
 from .problems import Problem
@@ -33,9 +33,10 @@ def with_pictures(
                 raise ModelError("the model has no chat template")
             return plain, None
         pictures: list[Picture] = []
+        room = model.runner.capacity
         for source in given:
-            pictures.append(Picture(loaded, read_image(source, limit=PIXELS)))
-            check_room(len(given), sum(len(picture.ids) for picture in pictures), model.runner.capacity)
+            pictures.append(Picture(loaded, read_image(source, limit=PIXELS), room))
+            room -= len(pictures[-1].ids)
         return plain, PictureTemplate(loaded, pictures)
     except ModelError as error:  # it may name a place on this machine
         raise Problem(

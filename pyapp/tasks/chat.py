@@ -117,7 +117,7 @@ async def with_pictures(
     """Progress while the model sees the pictures that it has not seen in this conversation; then (the messages without
     them, the template that puts them in their places: None where the model sees none).
     """
-    from pyapp.text.pictures import Picture, PictureTemplate, check_room, check_seeing, taken
+    from pyapp.text.pictures import Picture, PictureTemplate, check_seeing, taken
     from pyapp.vision.reading import read_image_async
 
     messages, given = taken(messages)
@@ -126,10 +126,10 @@ async def with_pictures(
     if not hasattr(session, "see"):
         yield Result((messages, None))
         return
-    pictures = []
+    pictures, room = [], session.capacity
     for one in given:
-        pictures.append(Picture(loaded, one if isinstance(one, Tensor) else await read_image_async(one)))
-        check_room(len(given), sum(len(picture.ids) for picture in pictures), session.capacity)
+        pictures.append(Picture(loaded, one if isinstance(one, Tensor) else await read_image_async(one), room))
+        room -= len(pictures[-1].ids)
     breath, new = Breath(), session.see(pictures)
     for done, picture in enumerate(new, 1):
         while not picture.seen:

@@ -25,18 +25,24 @@ from pyapp.text.session import Session
 FIRST_ID = 1 << 62  # from here on ids stand for vectors of pictures
 TILES = 4  # that the tower sees at once
 URL_LIMIT = 1 << 28  # characters of a data: URL
+ROOM_HINT = "Give fewer pictures, or smaller ones, or choose a larger `context`"
 
 
 class Picture:
-    """A picture as a model reads it. `text` stands for it in a prompt, and `ids` for its vectors, whose tokens the text
-    has.
+    """A picture uint8 (height, width, 3) as a model reads it. `text` stands for it in a prompt, and `ids` for its
+    vectors, whose tokens the text has. OptionError for one of more than `room` tokens, before it is prepared.
     """
 
-    def __init__(self, loaded: Any, pixels: Tensor) -> None:
+    def __init__(self, loaded: Any, pixels: Tensor, room: int) -> None:
         model, processor = loaded.model, loaded.processor
-        rows, columns = processor.tiles(*pixels.shape[:2])
+        rows, columns = (0, 0) if pixels.ndim != 3 or 0 in pixels.shape else processor.tiles(*pixels.shape[:2])
         self.rows, self.columns = rows, columns
         count = model.tokens_in(rows, columns)
+        if count > room:
+            raise OptionError(
+                f"a picture of {pixels.shape[1]:,} x {pixels.shape[0]:,} pixels takes {count:,} tokens: there is room "
+                f"for {room:,}", where="messages", hint=ROOM_HINT,
+            )  # fmt: skip
         drawn = blake2b(repr(tuple(pixels.shape)).encode())
         drawn.update(bytes(pixels.contiguous().data_view()))
         data = shake_256(drawn.digest()).digest(8 * count)
@@ -149,8 +155,9 @@ class PictureSession(Session):
     def see(self, pictures: Sequence[Picture]) -> list[Picture]:
         """The pictures of the text that comes next; returns those that the last one had not."""
         last = {picture.ids[0]: picture for picture, number in self.known.values() if number == 0}
-        self.known = known_ids([last.get(picture.ids[0], picture) for picture in pictures])
-        return [picture for picture in pictures if picture.ids[0] not in last]
+        own = {picture.ids[0]: last.get(picture.ids[0], picture) for picture in pictures}
+        self.known = known_ids([*own.values()])
+        return [picture for key, picture in own.items() if key not in last]
 
     def plain(self, ids: Sequence[int]) -> Sequence[int]:
         token: int = self.model.config.image_token_id  # type: ignore[attr-defined]
@@ -301,13 +308,9 @@ def check_seeing(loaded: Any, count: int, capacity: int) -> None:
         )  # fmt: skip
     if loaded.processor is None:
         raise ModelError("its preprocessor_config.json is missing", where=loaded.name, hint="Put it beside the model")
-    check_room(count, count * loaded.model.picture_tokens, capacity)
-
-
-def check_room(count: int, tokens: int, capacity: int) -> None:
-    """OptionError for pictures that take more tokens than there is room for."""
+    tokens = count * loaded.model.picture_tokens
     if tokens > capacity:
         raise OptionError(
             f"{count} pictures take {tokens:,} tokens or more: there is room for {capacity:,}", where="messages",
-            hint="Give fewer pictures, or smaller ones, or choose a larger `context`",
+            hint=ROOM_HINT,
         )  # fmt: skip
