@@ -291,7 +291,7 @@ def inspect(params: Any, cancel: Cancel) -> tasks.Events:
 @tasks.task
 async def check_config(params: Any, cancel: Cancel) -> tasks.Events:
     """Refuses the model of a config.json (`json`, its text) that `task` does not know, before any weight is there."""
-    from pyapp.models.load import module_of
+    from pyapp.models.load import TEXT, module_of, task_of
     from pyapp.models.loading.reading import LINE_READERS
     from pyapp.models.whisper.files import check_architecture
 
@@ -301,7 +301,8 @@ async def check_config(params: Any, cancel: Cancel) -> tasks.Events:
     if params.task == "transcribe":
         check_architecture(settings, params.where)
     elif params.task != "read" or settings.get("model_type") not in LINE_READERS:
-        module_of(settings, params.where, MODEL_TASKS[params.task])
+        task = MODEL_TASKS[params.task]
+        module_of(settings, params.where, task_of(settings) if task == TEXT else task)
     yield Done("complete", {"model_type": settings.get("model_type")})
 
 

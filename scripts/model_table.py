@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyapp.engine.blocks.layout import READ_AS
-from pyapp.models._index import MODEL_TYPES, TASKS
+from pyapp.models._index import MODEL_TYPES, SEEING, TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "models.md"
@@ -33,7 +33,9 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
 - **Parity**: how many small configurations the tests compare with transformers: names of parameters, outputs (within
   1e-4), 64 greedy tokens through the cache, a batch with padding, and the gradient of every parameter.
   Models of pictures are compared by names, outputs, gradients, and the texts that they write; an architecture for
-  "text-decoder" is compared as a part of `vision-encoder-decoder`.
+  "text-decoder" is compared as a part of `vision-encoder-decoder`. Language models that see pictures
+  ("image-text-to-text") are compared by names, logits of texts with pictures, gradients, 24 greedy tokens through the
+  cache, and the tokens of conversations by their image processors and chat templates.
 - **Pyodide**: the same tests run in the browser.
 - **Quantised**: tests run the model with its weights in block types.
 - **Other device**: tests run the model on a device whose memory the host cannot see.
@@ -73,10 +75,12 @@ def render() -> str:
     """What the page should be."""
     found: dict[str, list[tuple[str, Any]]] = defaultdict(list)
     for kind, name, module in configurations():
-        found[MODEL_TYPES[kind]].append((name, module))
+        home = SEEING[kind] if "picture_text" in module.__name__ else MODEL_TYPES[kind]
+        found[home].append((name, module))
     lines = []
-    for module_name in sorted(set(MODEL_TYPES.values())):
-        kinds = [kind for kind, module in MODEL_TYPES.items() if module == module_name]
+    places = {*MODEL_TYPES.items(), *SEEING.items()}
+    for module_name in sorted({module for _, module in places}):
+        kinds = sorted(kind for kind, module in places if module == module_name)
         form = getattr(importlib.import_module(f"pyapp.models.{module_name}"), "GGUF", None)
         cases = found[module_name]
         lists = {

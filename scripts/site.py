@@ -69,7 +69,13 @@ LIBRARIES = {
 }
 ON_DEMAND = ("pdfjs/cmaps",)  # folders whose files a browser stores when it has used them
 # The page's name of a model's task.
-PAGE_TASKS = {"causal-lm": "chat", "features": "embed", "line-reading": "read", "image-to-text": "read"}
+PAGE_TASKS = {
+    "causal-lm": "chat",
+    "image-text-to-text": "chat",
+    "features": "embed",
+    "line-reading": "read",
+    "image-to-text": "read",
+}
 # What a package of the lock file needs besides itself.
 DEPENDS = {"pyapp": list(PYAPP_PARTS), "numpy": [NUMPY_LATER], "jinja2": ["markupsafe"]}
 SMALLEST_COMPRESSED = 1024  # below this a copy saves nothing

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from pyapp import cli
+from pyapp.formats.png import encode_png
+from tests.text.picture_chat_model import photo, write_picture_chat_model
 from tests.text.small_model import write_model
 
 pytest.importorskip("jinja2")
@@ -182,3 +184,29 @@ def test_generate_takes_the_new_settings(model: list[str], tmp_path: Path, capsy
     for wrong in (["--logit-bias", "x"], ["--json-schema", "{"], ["--keep", "-1"]):
         assert cli.run(["generate", model[0], *wrong]) == 2, wrong
         assert wrong[0] in capsys.readouterr().err
+
+
+def test_pictures(tmp_path: Path) -> None:
+    """--image shows a picture with the first message, /image with the next one; /save and /load keep their names."""
+    folder = write_picture_chat_model(tmp_path / "llava", "llava")
+    first, second, saved = tmp_path / "first.png", tmp_path / "second.png", tmp_path / "talk.json"
+    for seed, path in enumerate((first, second)):
+        path.write_bytes(encode_png(photo(20, 30, seed)))
+    lines = ["What is it?", f"/image {tmp_path / 'none.png'}", f"/image {second}", "And this?", "", "/undo",
+             f"/save {saved}", "/regenerate"]  # fmt: skip
+    result = talk([str(folder)], "\n".join(lines) + "\n", "--image", str(first), "--json")
+    ends = [event for line in result.stdout.splitlines() if (event := json.loads(line))["type"] == "done"][1:]
+    assert len(ends) == 3 and ends[0]["text"] == ends[2]["text"]
+    assert ends[1]["prompt_tokens"] >= ends[0]["prompt_tokens"] + 16 + 6 and ends[1]["reused_tokens"] > 16
+    assert "none.png: no such file" in result.stderr and f"{second} goes with the next message" in result.stderr
+    assert "removed: And this?" in result.stderr
+    messages = json.loads(saved.read_text())["messages"]
+    shown = {"type": "image", "image": str(first)}
+    assert messages[0]["content"] == [shown, {"type": "text", "text": "What is it?"}]
+    again = talk([str(folder)], "/regenerate\n", "--load", str(saved), "--json")
+    assert json.loads(again.stdout.splitlines()[-1])["text"] == ends[0]["text"]
+    saved.write_text(json.dumps({"format": "pyapp chat", "version": 1, "messages": [
+        {"role": "user", "content": [{"type": "image", "image": 3}]}
+    ]}))  # fmt: skip
+    broken = talk([str(folder)], "", "--load", str(saved))
+    assert broken.returncode == 1 and "messages[0] has no role and content" in broken.stderr

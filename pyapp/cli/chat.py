@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 HELP = """\
 /system TEXT   set the instructions; without TEXT, remove them
+/image FILE    show a picture with the next message, to a model that sees
 /regenerate    answer the last message again
 /undo          remove the last message and its answer
 /new           begin a new conversation
@@ -51,6 +52,8 @@ BLOCK = '"""'
 @click.option("--system", type=WORDS, metavar="TEXT", help="Instructions before the conversation.")
 @click.option("--template", "template_file", type=click.Path(exists=True, dir_okay=False),
               help="A chat template in jinja's language, instead of the model's.")  # fmt: skip
+@click.option("--image", "images", type=click.Path(exists=True, dir_okay=False), multiple=True,
+              help="A picture to show with the first message, to a model that sees; may be given again.")  # fmt: skip
 @click.option("--load", "load_file", type=click.Path(), help="Go on with a conversation that /save wrote.")
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
 @adapter_option
@@ -66,6 +69,7 @@ def chat(
     model: str | None,
     system: str | None,
     template_file: str | None,
+    images: tuple[str, ...],
     load_file: str | None,
     tokenizer: str | None,
     adapter: str | None,
@@ -91,6 +95,7 @@ def chat(
     if model is None and server is None:
         raise click.UsageError("Missing argument 'MODEL', or option '--server'.")
     talk = Talk(model_or_server(model, server), tokenizer, adapter, draft, source, options, as_json, thoughts)
+    talk.pictures = list(images)
     if load_file:
         talk.conversation = Conversation.from_json(read_file(load_file), load_file)
     if system is not None:
@@ -165,6 +170,7 @@ class Talk:
         from pyapp.text.chat import Conversation
 
         self.conversation: Conversation = Conversation()
+        self.pictures: list[str] = []  # to be shown with the next message
         self._model, self._tokenizer, self._draft, self._template = model, tokenizer, draft, template
         self._adapter = adapter
         self._options, self._as_json, self._thoughts = options, as_json, thoughts
@@ -191,7 +197,8 @@ class Talk:
                 if not self._command(message):
                     break
             elif message.strip():
-                self.conversation.ask(message)
+                self.conversation.ask(message, self.pictures)
+                self.pictures = []
                 if self._answer() == READER_LEFT:
                     return READER_LEFT
         return self._code
@@ -247,7 +254,7 @@ class Talk:
         name, _, rest = line[1:].partition(" ")
         commands: dict[str, Callable[[str], None]] = {
             "system": self._system, "regenerate": self._regenerate, "undo": self._undo, "new": self._new,
-            "save": self._save, "load": self._load, "help": lambda _: click.echo(HELP, err=True),
+            "save": self._save, "load": self._load, "image": self._image, "help": lambda _: click.echo(HELP, err=True),
         }  # fmt: skip
         if name in ("exit", "quit"):
             return False
@@ -267,6 +274,11 @@ class Talk:
     def _system(self, text: str) -> None:
         self.conversation.system = text
         self._note("instructions set" if text else "instructions removed")
+
+    def _image(self, name: str) -> None:
+        with open(self._named(name), "rb"):  # says what is wrong with the name
+            self.pictures.append(name)
+        self._note(f"{name} goes with the next message")
 
     def _regenerate(self, _: str) -> None:
         if self.conversation.reopen():

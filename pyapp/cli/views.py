@@ -207,7 +207,7 @@ class InspectView(View):
 COMMANDS_OF = {
     "causal-lm": "chat, generate", "features": "embed", "masked-lm": "fill-mask", "question-answering": "answer",
     "seq2seq-lm": "translate", "sequence-classification": "classify, rerank", "token-classification": "label",
-    "image-classification": "classify-image", "image-to-text": "caption, read",
+    "image-classification": "classify-image", "image-to-text": "caption, read", "image-text-to-text": "chat --image",
     "mask-generation": "segment --point, --box", "object-detection": "detect", "semantic-segmentation": "segment",
     "zero-shot-image-classification": "classify-image --labels, embed-image",
 }  # fmt: skip

@@ -8,33 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import LayerNorm, Linear, Module
+from pyapp.nn import Linear, Module
 from pyapp.nn.encoders import first_token
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.towers import PictureAndText, PositionedPatches, TextTower, Tower, at_ends
-from pyapp.nn.vision import ImageModel, check_pictures
+from pyapp.nn.towers import PictureAndText, TextTower, VisionTower, at_ends
 
 from .loading.config import require
-from .loading.pictures_config import PatchConfig
-from .loading.towers_config import ClipTextConfig, TowersConfig
+from .loading.towers_config import ClipTextConfig, ClipVisionConfig, TowersConfig
 
 MODEL_TYPES = ("clip",)
 BASE = ""
 IGNORED = r".*\.position_ids"
 WIDEST = 1 << 16  # numbers of a vector
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClipVisionConfig(PatchConfig):
-    """The fields of vision_config."""
-
-    model_type = "clip_vision_model"
-    patch = 32
-
-    hidden_act: str = "quick_gelu"
-    layer_norm_eps: float = 1e-5
 
 
 class Config(TowersConfig):
@@ -52,22 +38,12 @@ class Config(TowersConfig):
         return int(found)
 
 
-class Vision(ImageModel):
+class Vision(VisionTower):
     """The Vision Transformer."""
-
-    def __init__(self, config: ClipVisionConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.embeddings = PositionedPatches(config, class_token=True)
-        self.pre_layrnorm = LayerNorm(config.hidden_size, config.layer_norm_eps)  # as files spell it
-        self.encoder = Tower(config)
-        self.post_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         """pixel_values (B, C, H, W) → features (B, D)."""
-        check_pictures("CLIP", pixel_values, self.config.num_channels, self.config.image_size)
-        x = self.encoder(self.pre_layrnorm(self.embeddings(pixel_values)))
-        return self.post_layernorm(first_token(x))
+        return self.post_layernorm(first_token(self.states(pixel_values)))
 
 
 class Clip(PictureAndText):
@@ -77,7 +53,7 @@ class Clip(PictureAndText):
         super().__init__()
         self.config = config
         self.text_model = TextTower(config.text_config, causal=True)
-        self.vision_model = Vision(config.vision_config)
+        self.vision_model = Vision(config.vision_config, class_token=True)
         self.visual_projection = Linear(config.vision_config.hidden_size, config.projection_dim, bias=False)
         self.text_projection = Linear(config.text_config.hidden_size, config.projection_dim, bias=False)
         self.logit_scale = new_parameter(ops.zeros)

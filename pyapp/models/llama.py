@@ -14,6 +14,11 @@ from .loading.config import DecoderConfig
 from .loading.gguf import TENSOR_SCALINGS, Gguf, biases, pairs_of_llama
 
 MODEL_TYPES = ("llama",)
+# What the text_config of a model that sees pictures leaves out.
+NESTED_DEFAULTS = {
+    "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from pyapp.formats.checkpoint import UNQUANTISED
 from pyapp.formats.safe_json import json_object, object_problem
 from pyapp.formats.source import close_source, read_whole
 
-from ._index import GGUF_ARCHITECTURES, MODEL_TYPES, TASKS
+from ._index import GGUF_ARCHITECTURES, MODEL_TYPES, SEEING, TASKS
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
@@ -39,6 +39,7 @@ SpeechSource: TypeAlias = "Source | Mapping[str, Any]"
 # Quantised models up to these sizes are computed in float32. With int8 activations, a rounding difference in the last
 # bit can grow to a tenth of a logit, and near ties would be decided differently on other processors and in the page.
 # A model that fits the processor's cache as float32 is fast enough without int8.
+TEXT, SEES = "causal-lm", "image-text-to-text"  # the tasks of language models, without pictures and with them
 EXACT_TEXT_BYTES = 4 << 20  # of the parameters of a language model, as they lie in memory
 EXACT_SPEECH_BYTES = 8 << 20  # of the tensors of a speech model, as they lie in the file
 ENGLISH_TOKENS = 51864  # tokens of Whisper's .en models
@@ -47,7 +48,8 @@ ENGLISH_TOKENS = 51864  # tokens of Whisper's .en models
 @dataclass(frozen=True)
 class LoadedModel:
     """A language model and its tokenizer. `config` holds the hyper-parameters as JSON values, `generation` the settings
-    of its generation_config.json (pyapp/text/generation_config.py).
+    of its generation_config.json (pyapp/text/generation_config.py), `processor` prepares the pictures of one that sees
+    them (pyapp.vision.processors.ImageProcessor).
     """
 
     name: str
@@ -55,6 +57,7 @@ class LoadedModel:
     tokenizer: Tokenizer
     config: dict[str, Any]
     generation: dict[str, Any] = field(default_factory=dict)
+    processor: Any = None
 
 
 def load_model(
@@ -63,9 +66,11 @@ def load_model(
     *,
     config: Source | None = None,
     generation: Source | None = None,
+    processor: Source | None = None,
     dtype: str | None = None,
     device: Device | str | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    pictures: bool = True,
     tensor_parallel: ProcessGroup | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
@@ -74,15 +79,17 @@ def load_model(
     Hugging Face's, a path, bytes, a ByteSource or an open checkpoint.
 
     `tokenizer` and `config` (config.json) are needed if none is beside the model or in it; `generation` is its
-    generation_config.json, if it has one. `dtype` ("q4_0", "Q4_K_M",
+    generation_config.json, if it has one, and `processor` the preprocessor_config.json (or processor_config.json) of a
+    model that sees pictures, which needs it to read any. `dtype` ("q4_0", "Q4_K_M",
     "float16" …) is the type to convert the matrices to while they are read; None keeps their type, except that small
     quantised models become float32. `device`: where the model computes. `adapter`: a folder with a LoRA adapter, which
-    is merged into weights in floating point, and stays beside quantised ones (pyapp.adapters). `tensor_parallel`: a
-    group of processes (pyapp.distributed) that all load the model, read their parts of it, and then make the same calls
-    of it with the same arguments, which compute it together (docs/distributed.md). `report` receives
-    Progress in bytes (download, reading). The parameters do not require gradients: call `model.requires_grad_()` to
-    train those that are not quantised. Returns when everything is read. Raises ModelNotFoundError, DownloadError,
-    FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
+    is merged into weights in floating point, and stays beside quantised ones (pyapp.adapters). `pictures`: whether one
+    that sees them is to see; Gemma 3 is read without its tower also with an adapter, by a group and without
+    `processor`. `tensor_parallel`: a group of processes (pyapp.distributed) that all load the model, read their parts
+    of it, and then make the same calls of it with the same arguments, which compute it together (docs/distributed.md).
+    `report` receives Progress in bytes (download, reading). The parameters do not require gradients: call
+    `model.requires_grad_()` to train those that are not quantised. Returns when everything is read. Raises
+    ModelNotFoundError, DownloadError, FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
     """
     report = report or (lambda event: None)
     cancel = cancel or Cancel()
@@ -100,6 +107,8 @@ def load_model(
         source, tokenizer = files.model, files.tokenizer if tokenizer is None else tokenizer
         config = files.files.get("config") if config is None else config
         generation = files.files.get("generation_config") if generation is None else generation
+        beside = (files.files.get(role) for role in ("preprocessor_config", "processor_config"))
+        processor = next(filter(None, beside), None) if processor is None else processor
     settings = None if config is None else read_settings(config)
     if settings is not None:
         check_architecture(settings, _named(config))
@@ -114,7 +123,21 @@ def load_model(
         if checkpoint is not source:
             _forget_vocabulary(checkpoint)
         release_memory()
-        model = build(checkpoint, report, cancel, settings, dtype, device, group=tensor_parallel)
+        task = task_of(settings)
+        if task == SEES:
+            alone = TEXT in TASKS.get(MODEL_TYPES.get(settings["model_type"], ""), ())
+            blind = adapter is not None or tensor_parallel is not None or processor is None
+            blind = blind or not _has_tower(checkpoint)
+            task = TEXT if not pictures or (alone and blind) else SEES
+            if task == SEES and adapter is not None:
+                raise OptionError("a model that sees pictures takes none", where="adapter", hint="Leave it out")
+        prepares = None if task == TEXT or processor is None else _processor(processor, settings)
+        model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel)
+        if prepares is not None and prepares.fixed_size not in (None, model.pixels):
+            raise ModelError(
+                f"it makes pictures of {prepares.fixed_size} pixels, the model takes {model.pixels}",
+                where=_named(processor), hint="Give the file that belongs to the weights",
+            )  # fmt: skip
     finally:
         if checkpoint is not source and checkpoint.source is not source:
             checkpoint.close()
@@ -133,7 +156,21 @@ def load_model(
 
         load_adapter(model, adapter)
         merge_adapters(model, quantized=False)
-    return LoadedModel(name, model, text, model.config.to_dict(), _generation(generation, report))
+    return LoadedModel(name, model, text, model.config.to_dict(), _generation(generation, report), prepares)
+
+
+def _has_tower(checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint has what sees pictures."""
+    return any("vision_" in name for name in checkpoint.tensors)
+
+
+def _processor(source: Source, settings: Mapping[str, Any]) -> Any:
+    """The image processor of a preprocessor_config.json or processor_config.json."""
+    from pyapp.vision.processors import ImageProcessor
+
+    found = read_settings(source)
+    own = found.get("image_processor")
+    return ImageProcessor.from_settings(own if isinstance(own, dict) else found, str(settings["model_type"]))
 
 
 def _generation(source: Source | None, report: Callable[[Event], None]) -> dict[str, Any]:
@@ -242,7 +279,7 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
     kind = settings.get("model_type", "llama2c")
     if kind == "llama2c":
         return None
-    found = MODEL_TYPES.get(kind) if isinstance(kind, str) else None
+    found = (SEEING if task == SEES else MODEL_TYPES).get(kind) if isinstance(kind, str) else None
     if found is not None and task in TASKS[found]:
         return found
     if found is not None:
@@ -255,7 +292,7 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
             f"models of the architecture 'whisper' are not for {task}", where=where,
             hint="They transcribe speech: pyapp transcribe --model, or tasks.transcribe",
         )  # fmt: skip
-    known = sorted(name for name, module in MODEL_TYPES.items() if task in TASKS[module])
+    known = sorted(name for name, module in [*MODEL_TYPES.items(), *SEEING.items()] if task in TASKS[module])
     raise ModelError(
         f"the architecture {str(kind)[:50]!r} is not known{'' if task == 'causal-lm' else f' for {task}'}",
         where=where,
@@ -266,12 +303,19 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
 def architectures() -> dict[str, list[str]]:
     """The `model_type`s of config.json that are known, by task."""
     tasks = sorted({task for known in TASKS.values() for task in known})
-    return {task: sorted(name for name, module in MODEL_TYPES.items() if task in TASKS[module]) for task in tasks}
+    known = {task: sorted(name for name, module in MODEL_TYPES.items() if task in TASKS[module]) for task in tasks}
+    return known | {SEES: sorted(SEEING)}
+
+
+def task_of(settings: Mapping[str, Any]) -> str:
+    """The task of a language model's configuration: whether it sees pictures."""
+    kind = settings.get("model_type")
+    return SEES if isinstance(kind, str) and kind in SEEING and settings.get("vision_config") else TEXT
 
 
 def check_architecture(config: Mapping[str, Any], where: str) -> None:
     """ModelError for a configuration of an unknown architecture of language models."""
-    module_of(config, where)
+    module_of(config, where, task_of(config))
 
 
 def check_config_file(files: Mapping[str, Path]) -> None:
@@ -301,6 +345,8 @@ def build(
         report(Progress("reading the model", done, total, "bytes"))
 
     name = module_of(settings, checkpoint.source.name, task)
+    if task == SEES and group is not None:
+        raise ModelError("models that see pictures run in one process", where=checkpoint.source.name)
     if name is None and group is not None:
         raise ModelError(
             "models of llama2.c's form run in one process", where=checkpoint.source.name,

@@ -58,6 +58,7 @@ def load_files(
         beside | {name: files[name]} if name.lower().endswith(".gguf") else beside,
         config=files.get(CONFIG),
         generation=files.get("generation_config.json"),
+        processor=files.get("preprocessor_config.json", files.get("processor_config.json")),
         dtype=dtype,
         device=device,
         report=report,

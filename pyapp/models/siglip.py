@@ -12,12 +12,11 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module, MultiheadAttention
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.towers import FeedForward, PictureAndText, PositionedPatches, TextTower, Tower
-from pyapp.nn.vision import ImageModel, check_pictures, token
+from pyapp.nn.towers import FeedForward, PictureAndText, TextTower, VisionTower
+from pyapp.nn.vision import token
 
 from .loading.config import require
-from .loading.pictures_config import PatchConfig
-from .loading.towers_config import TextConfig, TowersConfig
+from .loading.towers_config import SiglipVisionConfig, TextConfig, TowersConfig
 
 MODEL_TYPES = ("siglip",)
 BASE = ""
@@ -37,17 +36,6 @@ class SiglipTextConfig(TextConfig):
     hidden_act: str = "gelu_pytorch_tanh"
     layer_norm_eps: float = 1e-6
     projection_size: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SiglipVisionConfig(PatchConfig):
-    """The fields of vision_config."""
-
-    model_type = "siglip_vision_model"
-
-    hidden_act: str = "gelu_pytorch_tanh"
-    layer_norm_eps: float = 1e-6
-    vision_use_head: bool = True
 
 
 class Config(TowersConfig):
@@ -87,21 +75,16 @@ class PoolingHead(Module):
         return self.mlp(self.layernorm(x), x).squeeze(1)
 
 
-class Vision(ImageModel):
+class Vision(VisionTower):
     """The Vision Transformer."""
 
     def __init__(self, config: SiglipVisionConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.embeddings = PositionedPatches(config, class_token=False)
-        self.encoder = Tower(config)
-        self.post_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+        super().__init__(config, class_token=False)
         self.head = PoolingHead(config)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         """pixel_values (B, C, H, W) → features (B, D)."""
-        check_pictures("SigLIP", pixel_values, self.config.num_channels, self.config.image_size)
-        return self.head(self.post_layernorm(self.encoder(self.embeddings(pixel_values))))
+        return self.head(self.post_layernorm(self.states(pixel_values)))
 
 
 class Text(TextTower):

@@ -24,7 +24,7 @@ from ..engine.dtype import DType, as_dtype, float16, float32, int32, q8_0, uint8
 from ..engine.ops import arange, cat, empty, where, zeros
 from ..engine.ops.full_attention import check_score_options
 from ..engine.ops.int8_attention import LARGEST_HEAD, int8_attention, pack_keys_int8, pack_values_int8, packed_bytes
-from ..engine.ops.kv_cache import row_bytes
+from ..engine.ops.kv_cache import cached_rows, row_bytes
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
 from .heads import Heads
@@ -263,6 +263,12 @@ class FixedCache(_LayerCache):
             q, self.keys, self.values, position, heads.scale, heads.window, heads.softcap, heads.slopes,
             self.block_table,
         )  # fmt: skip
+
+    def stored(self, end: int) -> tuple[Tensor, Tensor]:
+        """The keys and values (1, end, KV, D) float32 of the first `end` tokens of one text."""
+        found = (cached_rows(c, end, self.head_dim, self.block_table).to(float32) for c in (self.keys, self.values))
+        keys, values = found
+        return keys, values
 
     def rotary_attention(self, qkv: Tensor, heads: Heads, table: Tensor | None, position: Tensor) -> Tensor:
         """As LayerCache.rotary_attention, in one call of the kernels."""

@@ -185,9 +185,11 @@ class DecoderStack(Module):
         """tokens (..., T) → the first layer's input (..., T, hidden_size)."""
         return self.embedding(tokens)
 
-    def forward(self, tokens: Tensor, text: Text) -> Tensor:
-        """tokens (..., T) → (..., T, hidden_size), before the last norm."""
-        x = self.embedded(tokens, text)  # (..., T, hidden_size)
+    def forward(self, tokens: Tensor, text: Text, x: Tensor | None = None) -> Tensor:
+        """tokens (..., T) → (..., T, hidden_size), before the last norm. x: the first layer's input, if it is not that
+        of the tokens.
+        """
+        x = self.embedded(tokens, text) if x is None else x  # (..., T, hidden_size)
         for layer in getattr(self, self.blocks):
             x = layer(x, text)
         return x

@@ -17,7 +17,7 @@ from .layers.normalization import LayerNorm
 from .module import Module
 from .parameter import new_parameter
 from .sequence_to_sequence import Attention, check_ids
-from .vision import ImageModel, as_sequence
+from .vision import ImageModel, as_sequence, check_pictures
 
 
 class FeedForward(Module):
@@ -70,9 +70,9 @@ class Tower(Module):
             for _ in range(config.num_hidden_layers)
         )  # fmt: skip
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
-        for layer in self.layers:
+    def forward(self, x: Tensor, count: int | None = None) -> Tensor:
+        """x (B, T, D) → (B, T, D), after the first `count` layers; None: after all."""
+        for layer in self.layers if count is None else self.layers[:count]:
             x = layer(x)
         return x
 
@@ -151,6 +151,24 @@ class PositionedPatches(Module):
             token = self.class_embedding.reshape(1, 1, -1).expand(x.shape[0], 1, x.shape[2])
             x = ops.cat([token, x], 1)
         return x + first_rows(self.position_embedding, x.shape[1])
+
+
+class VisionTower(ImageModel):
+    """The Vision Transformer of SigLIP; that of CLIP (`class_token`) has a token and a norm before its layers."""
+
+    def __init__(self, config: Any, class_token: bool) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = PositionedPatches(config, class_token)
+        self.pre_layrnorm = LayerNorm(config.hidden_size, config.layer_norm_eps) if class_token else None  # as in files
+        self.encoder = Tower(config)
+        self.post_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def states(self, pixel_values: Tensor, count: int | None = None) -> Tensor:
+        """pixel_values (B, C, H, W) → hidden states (B, T, D) after `count` layers; None: after all."""
+        check_pictures(self.config.model_type, pixel_values, self.config.num_channels, self.config.image_size)
+        x = self.embeddings(pixel_values)
+        return self.encoder(x if self.pre_layrnorm is None else self.pre_layrnorm(x), count)
 
 
 class PictureAndText(ImageModel):

@@ -14,18 +14,21 @@ from pyapp.errors import PyappError
 from pyapp.events import Done, Event, Token
 from pyapp.text.chat_template import ChatTemplate, sources
 from pyapp.text.options import SamplingOptions
+from pyapp.text.pictures import known_ids
 from pyapp.text.plain_chat import STOP, PlainChat
 from pyapp.text.thinking import THINKING_TAGS, ThinkingSplitter
 
 from .context import Context
 from .fields import Fields
 from .generation import Choice, Prompt, Running, note_done, submit
+from .pictures import with_pictures
 from .problems import Problem, of_exception
 from .sampling import COMPLETIONS, Asked, Interface
 from .served import ServedModel
 from .tool_calls import Tools, ToolSplitter, joined
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+PICTURE = "image_url"  # the type of parts with pictures
 LOWEST = -9999.0  # what OpenAI sends for the logarithm of 0
 Added = tuple[str, str, list[dict[str, Any]]]  # thoughts, text, pieces of calls
 
@@ -41,8 +44,10 @@ class Chat:
     priority: int
 
 
-def parts_of(content: Any, at: str, *kinds: str) -> list[tuple[str, str]]:
-    """The (type, text) of the parts of a message's content, which are of these types; a string is one of the first."""
+def parts_of(content: Any, at: str, *kinds: str, picture: str | None = None) -> list[tuple[str, str]]:
+    """The (type, text) of the parts of a message's content, which are of these types; a string is one of the first.
+    picture: the type of pictures, where the content may have some; their text is the URL.
+    """
     if isinstance(content, str):
         return [(kinds[0], content)]
     if content is None:
@@ -53,6 +58,9 @@ def parts_of(content: Any, at: str, *kinds: str) -> list[tuple[str, str]]:
     for index, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
         text = part.get("text", part.get("refusal")) if isinstance(part, dict) else None
+        if kind == picture is not None and isinstance(part, dict):
+            found.append((picture, url_of(part, f"{at}[{index}]")))
+            continue
         if kind not in kinds or not isinstance(text, str):
             raise Problem(
                 f"{at}[{index}]: only parts of type {kinds[0]} are read here, not {kind!r:.40}",
@@ -62,14 +70,38 @@ def parts_of(content: Any, at: str, *kinds: str) -> list[tuple[str, str]]:
     return found
 
 
-def text_of(content: Any, at: str) -> str:
-    """The text of a message's content: a string, or parts of type text."""
-    return "".join(text for _, text in parts_of(content, at, "text", "refusal"))
+def url_of(part: dict[str, Any], at: str) -> str:
+    """The URL of a part with a picture."""
+    found = part.get("image_url")
+    found = found.get("url") if isinstance(found, dict) else found
+    if not isinstance(found, str) or found[:5].lower() != "data:":
+        raise Problem(
+            f"{at}: a picture comes as a data: URL in image_url; other addresses are not opened", param=at,
+            code="unsupported_content",
+        )  # fmt: skip
+    return found
+
+
+def content_of(parts: Sequence[tuple[str, str]], picture: str) -> str | list[dict[str, Any]]:
+    """The content of a message, as pyapp.text.pictures.taken reads it: a text where there are no pictures."""
+    if all(kind != picture for kind, _ in parts):
+        return "".join(text for _, text in parts)
+    return [
+        {"type": "image_url", "image_url": {"url": text}} if kind == picture else {"type": "text", "text": text}
+        for kind, text in parts
+    ]
+
+
+def texts_of_messages(messages: Sequence[dict[str, Any]]) -> list[str]:
+    """The texts of messages, without their pictures."""
+    contents = [message["content"] for message in messages]
+    parts = [[{"text": content}] if isinstance(content, str) else content for content in contents]
+    return [part["text"] for content in parts for part in content if "text" in part]
 
 
 def messages_of(fields: Fields, plain: Callable[[Any], Any] = lambda message: message) -> list[dict[str, Any]]:
-    """The messages, with contents as strings, as chat templates read them. `plain` brings those of other interfaces
-    into OpenAI's form.
+    """The messages, with contents as strings, as chat templates read them, or as lists of parts where they have
+    pictures. `plain` brings those of other interfaces into OpenAI's form.
     """
     given = fields.array("messages")
     if given is None:
@@ -88,7 +120,9 @@ def messages_of(fields: Fields, plain: Callable[[Any], Any] = lambda message: me
             raise fields.wrong(f"{at}.content", "is missing", "missing_required_parameter")
         clean = {name: value for name, value in message.items() if value is not None}
         clean |= {"role": "system" if role == "developer" else role}
-        clean["content"] = text_of(message.get("content"), f"{at}.content")
+        seen = PICTURE if role == "user" else None
+        parts = parts_of(message.get("content"), f"{at}.content", "text", "refusal", picture=seen)
+        clean["content"] = content_of(parts, PICTURE)
         calls = clean.get("tool_calls", [])
         if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
             raise fields.wrong(f"{at}.tool_calls", "must be an array of objects", "invalid_type")
@@ -116,7 +150,9 @@ def chat_prompt(
 ) -> Prompt:  # fmt: skip
     tokenizer = model.loaded.tokenizer
     plain = not sources(tokenizer.settings)
-    template = PlainChat(tokenizer) if plain else ChatTemplate(tokenizer)
+    messages, seeing = with_pictures(model, messages, interface.messages)
+    template: Any = seeing or (PlainChat(tokenizer) if plain else ChatTemplate(tokenizer))
+    known = {} if seeing is None else known_ids(seeing.pictures)
     more = dict(variables)
     goes_on = messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls")
     if goes_on:
@@ -124,7 +160,7 @@ def chat_prompt(
     try:
         rendered = template.render(messages, tools.shown, **more)
         model.runner.check_text(rendered)
-        ids = template.encode_guarded(template.render_guarded(messages, tools.shown, **more))
+        ids = template.placed(template.encode_guarded(template.render_guarded(messages, tools.shown, **more)))
     except PyappError as error:
         raise of_exception(error, interface.names_in_conversation(error.where)) from error
     if not ids:
@@ -133,7 +169,7 @@ def chat_prompt(
     if plain:
         options = replace(options, stop=(*options.stop, STOP))
     stops = asked.stops(tokenizer).union(() if asked.ignore_eos else template.stop_ids())
-    return Prompt(ids, options, stops, goes_on or plain, rendered, plain and not goes_on)
+    return Prompt(ids, options, stops, goes_on or plain, rendered, plain and not goes_on, known)
 
 
 def with_forced_call(fields: Fields, asked: Asked, tools: Tools, form: str = "response_format") -> Asked:
@@ -168,7 +204,7 @@ async def begin_chat(
     count: int = 1, interface: Interface = COMPLETIONS,
 ) -> tuple[ServedModel, Prompt, Running]:  # fmt: skip
     """Has a model write `count` answers. `variables` gives what the template of a model gets beside the messages."""
-    context.check_length([message["content"] for message in chat.messages], interface.messages)
+    context.check_length(texts_of_messages(chat.messages), interface.messages)
     model = await context.model(request, chat.name, "generate")
     options = chat.asked.of(model, context.settings)
     prompt = await context.aside(

@@ -11,6 +11,7 @@ The events are those of a model in this process, except what a server does not t
 from __future__ import annotations
 
 import asyncio
+import base64
 import bisect
 import json
 import os
@@ -21,11 +22,17 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyapp.engine import Tensor
 from pyapp.errors import Cancelled, ModelNotFoundError, OptionError, PyappError, ServerError
 from pyapp.events import Cancel, Done, Event, Item, Language, Metric, Segment, Thought, Token
+from pyapp.formats import open_source
+from pyapp.formats.png import encode_png
 from pyapp.formats.safe_json import parse_json
+from pyapp.formats.source import close_source
+from pyapp.formats.source import read_whole as read_whole_source
 from pyapp.tasks.core import Events, Remote
 from pyapp.text.options import SamplingOptions
+from pyapp.text.pictures import taken
 
 from .tool_calls import joined
 
@@ -35,6 +42,8 @@ if TYPE_CHECKING:
     from pyapp.audio.options import TranscribeOptions
 
 T = TypeVar("T")
+# By the beginnings of their files; other servers read this type.
+KINDS_OF_PICTURES = {b"\x89PNG": "image/png", b"\xff\xd8": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
 EXAMPLE = "Give one such as http://localhost:8000"
 KEY_VARIABLE = "PYAPP_API_KEY"
 CONNECT_SECONDS = 10.0
@@ -173,7 +182,8 @@ class Server(Remote):
         given: Collection[str] | None = None,
     ) -> Events:  # fmt: skip
         """The events of tasks.chat; Done carries `calls` if the model calls tools."""
-        body: dict[str, Any] = {"messages": [dict(message) for message in messages], **request_of(options, given)}
+        body: dict[str, Any] = {"messages": [with_addresses(message) for message in messages]}
+        body |= request_of(options, given)
         if options.logprobs is not None:
             body |= {"logprobs": True, "top_logprobs": options.logprobs}
         if tools:
@@ -414,6 +424,33 @@ def segments_of(found: Mapping[str, Any]) -> list[Segment]:
         values |= {"tokens": tuple(values.get("tokens", ()))}
         segments.append(Segment(**values, words=tuple(inside) if found.get("words") is not None else None))
     return segments
+
+
+# -- requests
+
+
+def with_addresses(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message with its pictures as data: URLs, as OpenAI's interface has them."""
+    [plain], pictures = taken([message])
+    content = plain.get("content")
+    if pictures and isinstance(content, list):
+        following = iter(pictures)
+        plain["content"] = [part if part["type"] == "text" else _as_address(next(following)) for part in content]
+    return plain
+
+
+def _as_address(picture: Any) -> dict[str, Any]:
+    data = encode_png(picture.numpy()) if isinstance(picture, Tensor) else None
+    if data is None:
+        source = open_source(picture)
+        try:
+            data = bytes(read_whole_source(source))
+        finally:
+            if source is not picture:
+                close_source(source)
+    kind = next((kind for start, kind in KINDS_OF_PICTURES.items() if data.startswith(start)), "image/png")
+    url = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 # -- answers

@@ -28,6 +28,7 @@ from .settings import Settings
 
 log = logging.getLogger("pyapp.serve")
 T = TypeVar("T")
+PICTURE_BYTES = 1 << 30  # of the pictures, as models read them, of all requests that wait or run
 Handler = Callable[[Request, "Context"], Coroutine[Any, Any, Response]]
 ASIDE = 4  # threads
 JSON_TYPES = ("application/json", "")
@@ -46,7 +47,7 @@ class Context:
         self.metrics = Metrics(self.engine, self.models, lambda: self.in_flight, lambda: self.responses.nbytes)
         self.connections: Callable[[], int] = lambda: 0  # that are open; the server knows
         self.draining = False
-        self.in_flight = 0
+        self.in_flight = self.bytes_of_pictures = 0
         self.answering = 0  # requests of any kind, until the last byte of the answer is sent
         self.tokens_in_flight = 0
         self._aside = ThreadPoolExecutor(ASIDE, thread_name_prefix="aside")
@@ -63,14 +64,16 @@ class Context:
     async def aside(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._aside, function)
 
-    def admit(self, count: int = 1, tokens: int = 0) -> None:
-        """Problem 429 for more requests, or more tokens of prompts, than may wait."""
+    def admit(self, count: int = 1, tokens: int = 0, pictures: int = 0) -> None:
+        """Problem 429 for more requests, or more tokens of prompts, or more bytes of pictures than may wait."""
         settings = self.settings
         busy = None
         if self.in_flight + count > settings.queue:
             busy = f"{self.in_flight} requests wait or run; at most {settings.queue} may"
         elif self.tokens_in_flight and self.tokens_in_flight + tokens > settings.queue_tokens:
             busy = f"prompts of {self.tokens_in_flight:,} tokens wait or run; at most {settings.queue_tokens:,} may"
+        elif self.bytes_of_pictures and self.bytes_of_pictures + pictures > PICTURE_BYTES:
+            busy = f"pictures of {self.bytes_of_pictures >> 20:,} MiB wait or run; at most {PICTURE_BYTES >> 20:,} may"
         if busy:
             raise Problem(busy, status=429, code="rate_limit_exceeded", headers={"Retry-After": "1"})
 

@@ -15,6 +15,7 @@ from pyapp.dataclass import dataclass
 from pyapp.errors import PyappError
 from pyapp.events import Cancel, Done, Error, Event, Token
 from pyapp.text.options import SamplingOptions
+from pyapp.text.pictures import Known
 
 from .answers import EventStream, cancelled_by_leaving, data_line
 from .context import Context
@@ -58,6 +59,7 @@ class Prompt:
     continuing: bool
     rendered: str = ""  # the text of a conversation
     plain: bool = False  # a conversation without a chat template
+    known: Known = field(default_factory=dict)  # the vectors of its pictures
 
 
 class Running:
@@ -67,11 +69,14 @@ class Running:
         self.context, self.model, self._form, self._interface = context, model, form, interface
         self._cancels: list[Cancel] = []
         self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
-        self._tokens = 0
+        self._tokens = self._bytes = 0
         self._open = True
 
     def add(self, prompt: Prompt, count: int, priority: int, scored: int | None = None) -> None:
         """`count` texts of a prompt, with seeds one after the other; `scored` as in Text."""
+        held = bytes_of(prompt)
+        self._bytes += held
+        self.context.bytes_of_pictures += held
         for number in range(count):
             options, cancel = prompt.options, Cancel()
             if options.seed is not None:
@@ -82,8 +87,9 @@ class Running:
             self.context.tokens_in_flight += len(prompt.ids)
             self._tokens += len(prompt.ids)
             text = Text(
-                prompt.ids, options, prompt.stops, emit, prompt.continuing, cancel, priority, self._form, scored
-            )
+                prompt.ids, options, prompt.stops, emit, prompt.continuing, cancel, priority, self._form, scored,
+                prompt.known,
+            )  # fmt: skip
             self.context.models.submit(self.model, text)
 
     def _emitter(self, index: int, cancel: Cancel) -> Callable[[Event], None]:
@@ -101,6 +107,7 @@ class Running:
             self._open = False
             self.context.in_flight -= len(self._cancels)
             self.context.tokens_in_flight -= self._tokens
+            self.context.bytes_of_pictures -= self._bytes
             for cancel in self._cancels:
                 cancel.set()
 
@@ -147,11 +154,17 @@ async def submit(
             form = await context.aside(lambda: model.runner.form_of(prompts[0].options))
         except PyappError as error:
             raise of_exception(error, interface.names) from error
-    context.admit(count * len(prompts), count * sum(len(prompt.ids) for prompt in prompts))
+    pictures = sum(map(bytes_of, prompts))
+    context.admit(count * len(prompts), count * sum(len(prompt.ids) for prompt in prompts), pictures)
     running = Running(context, model, form, interface)
     for prompt in prompts:
         running.add(prompt, count, priority, scored)
     return running
+
+
+def bytes_of(prompt: Prompt) -> int:
+    """Of the pictures of a prompt."""
+    return sum(picture.nbytes for picture, number in prompt.known.values() if number == 0)
 
 
 def note_done(request: Request, choice: Choice, event: Done) -> None:

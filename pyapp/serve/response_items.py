@@ -8,11 +8,12 @@ import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from .chat import parts_of, with_parsed_arguments
+from .chat import content_of, parts_of, with_parsed_arguments
 from .fields import Fields
 from .problems import Problem
 from .response_store import Item, ResponseStore
 
+PICTURE = "input_image"  # the type of parts with pictures
 ROLES = ("user", "assistant", "system", "developer")
 PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
 MOST_ITEMS = 10_000  # of one request
@@ -79,13 +80,16 @@ def _message(fields: Fields) -> Value:
         raise fields.missing("content")
     usual = "output_text" if role == "assistant" else "input_text"
     other = "input_text" if role == "assistant" else "output_text"
-    parts = parts_of(content, fields.name("content"), usual, other, "refusal")
+    picture = PICTURE if role == "user" else None
+    parts = parts_of(content, fields.name("content"), usual, other, "refusal", picture=picture)
     return {"role": role, "status": "completed", "content": [_part(kind, text) for kind, text in parts]}
 
 
 def _part(kind: str, text: str) -> Value:
     if kind == "refusal":
         return {"type": kind, "refusal": text}
+    if kind == PICTURE:
+        return {"type": kind, "image_url": text, "detail": "auto"}
     found: Value = {"type": kind, "text": text}
     return found | ({"annotations": []} if kind == "output_text" else {})
 
@@ -160,8 +164,11 @@ def messages_of(items: Sequence[Value], instructions: str | None) -> list[Value]
             found[-1].setdefault("tool_calls", []).append(call)
         else:
             role = "system" if item["role"] == "developer" else item["role"]
-            content = "".join(part.get("text", part.get("refusal", "")) for part in item["content"])
-            found.append({"role": role, "content": content})
+            parts = [
+                (part["type"], part.get("text", part.get("refusal", part.get("image_url", ""))))
+                for part in item["content"]
+            ]
+            found.append({"role": role, "content": content_of(parts, PICTURE)})
             if role == "assistant":
                 found[-1]["reasoning_content"] = thoughts
         thoughts = ""

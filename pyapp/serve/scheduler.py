@@ -38,9 +38,11 @@ from pyapp.engine.device import cpu
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Event, Item, Token
+from pyapp.nn.picture_text import Turn
 from pyapp.tasks import error_event
 from pyapp.text.generate import Writer, check_tokenizer, new_tokens
 from pyapp.text.options import SamplingOptions
+from pyapp.text.pictures import Known, Picture, part_of, plain_ids, seen_in, turns_of, unseen, whole
 from pyapp.text.sampling import Sampler, finished, not_a_number
 from pyapp.text.session import PROMPT_PASS, LanguageModel, capacity_of, new_cache
 from pyapp.text.structured import CompiledForm, TextForm, compiled_form
@@ -60,6 +62,12 @@ LEAST = 16  # tokens of a piece of a prompt that is not its end: each costs reco
 KEPT = 2  # times the memory of texts of full length that run at once: what is kept for later prompts is in it
 
 
+def _pictures(ids: Sequence[int], known: Known, first: int, turns: Sequence[Turn] = ()) -> dict[str, Any]:
+    """What a pass over tokens from position `first` on gets of pictures, beside the tokens."""
+    seen = seen_in(ids, known, first, turns) if known else None
+    return {} if seen is None else {"seen": seen, "first": first}
+
+
 @dataclass(eq=False)
 class Text:
     """A text to be written: the tokens of its prompt, its settings, and where its events go.
@@ -68,7 +76,8 @@ class Text:
     text. `continuing`: the text follows other text, so that a space at its beginning is kept. Texts with a lower
     `priority` go first. `form`: the one that the options ask for, if it has been made (Scheduler.form_of). `scored`:
     the prompt's own tokens are told too, once it was read, as an Item whose `tokens` are Tokens with their
-    log-probabilities and so many of the likeliest ones in their places; the first token has none.
+    log-probabilities and so many of the likeliest ones in their places; the first token has none. `known`: the vectors
+    of the text's pictures (pyapp/text/pictures.py).
     """
 
     ids: Sequence[int]
@@ -80,6 +89,7 @@ class Text:
     priority: int = 0
     form: CompiledForm | None = None
     scored: int | None = None
+    known: Known = field(default_factory=dict)
     begun: float = field(default_factory=time.perf_counter)
 
 
@@ -103,6 +113,7 @@ class Writing:
         self.sampler: Sampler | None = None  # from here on: known when the text first runs
         self.guesses: Guesses | None = None
         self.words: Any = None
+        self.turns: list[Turn] = []  # rotary positions of a prompt with pictures, where they are not the places
         self.form: TextForm | None = None
         self.most = 0
         # The log-probabilities of the prompt's tokens and of the likeliest ones, if they are asked for.
@@ -112,6 +123,11 @@ class Writing:
     def order(self) -> tuple[int, float]:
         """What is smaller goes first."""
         return self.text.priority, self.text.begun
+
+    @property
+    def root(self) -> bytes:
+        """The name of what is before the first block: equal tokens have other keys where other pictures follow them."""
+        return repr(self.turns[:1]).encode() if self.turns else START
 
     @property
     def reading(self) -> bool:
@@ -226,7 +242,10 @@ class Scheduler:
         return compiled_form(options, self.tokenizer, self.vocab_size, self.device)
 
     def add(self, text: Text) -> None:
-        self._wait(Writing(text))
+        writing = Writing(text)
+        if text.known and self.model.sections:  # type: ignore[attr-defined]
+            writing.turns = turns_of(text.ids, text.known)
+        self._wait(writing)
 
     def turn(self) -> bool:
         """One pass of prompts and one step of the texts that are being written. Whether there is more to do. At the
@@ -238,7 +257,7 @@ class Scheduler:
         self._admit()
         pieces = self._pieces()
         read = sum(count for _, count in pieces)
-        if pieces and (not self.rows_alike or pieces[0][0].scoring):
+        if pieces and (not self.rows_alike or pieces[0][0].scoring or self._reads_whole(pieces[0][0])):
             self._read_alone(*pieces[0])
             pieces = []
         texts = len(self._decoding)
@@ -295,7 +314,7 @@ class Scheduler:
         left = 0
         for other in self._running:
             left += max(-(-other.prompt_end // BLOCK) - len(other.blocks), 0) + 1
-        needed, before = -(-(len(writing.known) + 1) // BLOCK), START
+        needed, before = -(-(len(writing.known) + 1) // BLOCK), writing.root
         for part in range(self._shareable(writing) // BLOCK):
             before = name_of(before, writing.known[part * BLOCK : (part + 1) * BLOCK])
             block = self._pool.known(before)
@@ -314,7 +333,7 @@ class Scheduler:
         if form is not None:
             writing.form = TextForm(form, most)
         sampler = Sampler(options, self.vocab_size, self.capacity + 1, self.device, writing.form, text.stops)
-        sampler.accept(text.ids, prompt=True)
+        sampler.accept(self._plain(text.ids, text.known), prompt=True)
         writing.sampler = sampler
         writing.guesses = Guesses(self._lookup) if self._lookup else None
         writing.words = Writer(self.tokenizer, options, text.continuing or writing.form is not None)
@@ -325,7 +344,7 @@ class Scheduler:
         logits are wanted, or whose passes must be its own, is the only one.
         """
         found: list[Piece] = []
-        left = PROMPT_PASS
+        left, looked = PROMPT_PASS, False
         for writing in sorted((writing for writing in self._running if writing.reading), key=lambda one: one.order):
             self._share(writing)
             if not writing.reading:  # a text that is read anew, and found all of it
@@ -333,8 +352,18 @@ class Scheduler:
                 continue
             if any(self._is_read_by(writing, *piece) for piece in found):
                 continue
+            if writing.text.known:
+                picture = unseen(writing.known[writing.length : writing.prompt_end], writing.text.known)
+                if picture is not None:
+                    looked = looked or self._look(writing, picture)
+                    continue
             if not self.rows_alike:  # passes end where others do
-                return [(writing, min(PROMPT_PASS - writing.length % PROMPT_PASS, writing.prompt_left))]
+                count = min(PROMPT_PASS - writing.length % PROMPT_PASS, writing.prompt_left)
+                return [(writing, self._not_within(writing, count))]
+            if self._reads_whole(writing):
+                if found:
+                    continue
+                return [(writing, self._not_within(writing, min(left, writing.prompt_left)))]
             if writing.scoring:
                 if found:
                     continue
@@ -346,6 +375,33 @@ class Scheduler:
             left -= count
         return found
 
+    def _look(self, writing: Writing, picture: Picture) -> bool:
+        """Has the model see a part of a text's picture, in a turn of its own: others go on between the parts."""
+        try:
+            picture.look()
+        except Exception as error:  # of this text alone: a picture that the tower does not take …
+            self._leave(writing)
+            writing.text.emit(error_event(error))
+        return True
+
+    def _reads_whole(self, writing: Writing) -> bool:
+        """Whether a text's prompt has pictures that must be read in one pass each."""
+        return bool(writing.text.known) and bool(getattr(self.model, "whole_pictures", False))
+
+    def _not_within(self, writing: Writing, count: int) -> int:
+        """So many tokens of a prompt, or more, so that a pass does not end within such a picture."""
+        if not self._reads_whole(writing):
+            return count
+        end = whole(writing.known, writing.length + count, writing.text.known)
+        return min(end, writing.prompt_end) - writing.length
+
+    def _plain(self, ids: Sequence[int], known: Known) -> Sequence[int]:
+        """The ids of the vocabulary that stand for a text's tokens."""
+        if not known:
+            return ids
+        token: int = self.model.config.image_token_id  # type: ignore[attr-defined]
+        return plain_ids(ids, min(token, self.vocab_size - 1))
+
     def _is_read_by(self, writing: Writing, other: Writing, count: int) -> bool:
         """Whether another text's piece is the next block of this one, which can share it in the next turn."""
         start, end = writing.length, writing.length + BLOCK
@@ -355,6 +411,7 @@ class Scheduler:
             and other.length <= start
             and end <= other.length + count
             and writing.known[:end] == other.known[:end]
+            and writing.root == other.root
         )
 
     def _read_alone(self, writing: Writing, count: int) -> None:
@@ -363,10 +420,12 @@ class Scheduler:
         if not self._reserve(writing, start + count):
             return
         self._prompt.place(0, 0, writing.blocks)
+        ids, known = writing.known[start : start + count], writing.text.known
         with no_grad():
             logits = self.model.forward_cached(
-                int32_tensor(writing.known[start : start + count], self.device), int32_tensor([start], self.device),
+                int32_tensor(self._plain(ids, known), self.device), int32_tensor([start], self.device),
                 self._prompt, last_only=not writing.scoring,
+                **_pictures(ids, known, start, part_of(writing.turns, start, count)),
             )  # fmt: skip
             if writing.scoring:
                 logits = self._score(writing, logits.reshape(count, self.vocab_size))
@@ -439,7 +498,7 @@ class Scheduler:
         """Takes blocks that hold what the text reads next, instead of reading it."""
         step, most = (BLOCK if self.rows_alike else PROMPT_PASS), self._shareable(writing)
         while writing.length % step == 0 and writing.length < most and len(writing.blocks) * BLOCK == writing.length:
-            names, before = [], writing.names[-1] if writing.names else START
+            names, before = [], writing.names[-1] if writing.names else writing.root
             for start in range(writing.length, writing.length + step, BLOCK):
                 before = name_of(before, writing.known[start : start + BLOCK])
                 names.append(before)
@@ -455,7 +514,7 @@ class Scheduler:
     def _name_blocks(self, writing: Writing) -> None:
         """Lets other texts find the blocks that are full."""
         for part in range(len(writing.names), writing.length // BLOCK):
-            before = writing.names[-1] if writing.names else START
+            before = writing.names[-1] if writing.names else writing.root
             writing.names.append(name_of(before, writing.known[part * BLOCK : (part + 1) * BLOCK]))
             self._pool.name(writing.blocks[part], writing.names[-1])
 
@@ -514,18 +573,29 @@ class Scheduler:
 
         def run(tokens: list[int], places: list[int]) -> Tensor:
             tokens, places, used = list(tokens), list(places), len(tokens)
+            known: dict[int, Any] = {}
+            turns: list[Turn] = [(place,) * 3 for place in places]
             parts, wanted = [(row, 1) for row in range(used)], list(range(used))
             for which, (writing, count) in enumerate(pieces):
                 self._cache.place(self._places + which, 0, writing.blocks)
                 parts.append((self._places + which, count))
                 tokens += writing.known[writing.length : writing.length + count]
+                known |= writing.text.known
+                turns += part_of(writing.turns, writing.length, count)
                 places += range(writing.length, writing.length + count)
+                turns += [(place,) * 3 for place in places[len(turns) :]]
                 if writing.length + count == len(writing.known):
                     wanted.append(len(tokens) - 1)
             cache = self._cache.packed(parts, wanted or [0])
             with no_grad():
-                rows = int32_tensor(tokens, self.device).reshape(len(tokens), 1)
-                logits = self.model.forward_cached(rows, int32_tensor(places, self.device), cache, last_only=True)
+                rows = int32_tensor(self._plain(tokens, known), self.device).reshape(len(tokens), 1)
+                logits = self.model.forward_cached(
+                    rows,
+                    int32_tensor(places, self.device),
+                    cache,
+                    last_only=True,
+                    **_pictures(tokens, known, 0, turns if any(writing.turns for writing, _ in pieces) else ()),
+                )
             return logits.reshape(-1, self.vocab_size)
 
         return run
@@ -539,7 +609,7 @@ class Scheduler:
                 continue
             share = -(-left // (len(decoding) - which))
             room = min(len(writing.blocks) * BLOCK, self.capacity) - writing.length - 1
-            tokens = writing.guesses.guess(writing.known, min(share, room))
+            tokens = writing.guesses.guess(self._plain(writing.known, writing.text.known), min(share, room))
             if tokens:
                 found[which] = tokens
                 left -= len(tokens)

@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from contextlib import aclosing
 from typing import Any
 
-from pyapp.events import Cancel, Done, Event, Notice
+from pyapp.engine.tensor import Tensor
+from pyapp.events import Cancel, Done, Event, Notice, Progress
 from pyapp.text.options import SamplingOptions
 
 from .core import Breath, Events, Remote, Result, Step, given, only_here, reported, task
@@ -61,7 +62,9 @@ async def chat(
     cancel: Cancel | None = None,
 ) -> Events:
     """The model's answer to `messages`, mappings with role (system, user, assistant, tool) and content: Progress and
-    the Metric load_time while the model is loaded, then the events of pyapp.text.chat.answer.
+    the Metric load_time while the model is loaded, then the events of pyapp.text.chat.answer. A content is a text, or,
+    for models that see pictures, a list of parts: {"type": "text", "text": …}, {"type": "image", "image": a path,
+    bytes, a ByteSource or a tensor uint8 (height, width, 3)}.
 
     `model`, `tokenizer`, `draft`, `adapter`, `key` and `options` as for `generate`; max_new_tokens is None by default.
     `tools` are JSON schemas of functions. `template` is a text in jinja's language to use instead of the model's chat
@@ -91,14 +94,50 @@ async def chat(
     breath = Breath()
     await breath.take()
     without = plain and template is None and not sources(loaded.tokenizer.settings)
-    chosen = PlainChat(loaded.tokenizer) if without else ChatTemplate(loaded.tokenizer, source=template)
+    session = keeper.session_of(loaded.model, options.context, options.cache_type)
+    chosen: Any = None
+    if any(not isinstance(message.get("content"), str | None) for message in messages) or hasattr(session, "see"):
+        async with Step(with_pictures(loaded, session, messages, template, cancel)) as seeing:
+            async for event in seeing:
+                yield event
+        messages, chosen = seeing.value
+    if chosen is None:
+        chosen = PlainChat(loaded.tokenizer) if without else ChatTemplate(loaded.tokenizer, source=template)
     stream = answer(
-        keeper.session_of(loaded.model, options.context, options.cache_type), chosen, messages, options, tools=tools,
-        variables=variables, cancel=cancel, drafter=drafter,
-    )  # fmt: skip
+        session, chosen, messages, options, tools=tools, variables=variables, cancel=cancel, drafter=drafter
+    )
     for event in stream:
         yield event
         await breath.take()
+
+
+async def with_pictures(
+    loaded: Any, session: Any, messages: Any, template: str | None, cancel: Cancel
+) -> AsyncGenerator[Event | Result[tuple[Any, Any]], None]:
+    """Progress while the model sees the pictures that it has not seen in this conversation; then (the messages without
+    them, the template that puts them in their places: None where the model sees none).
+    """
+    from pyapp.text.pictures import Picture, PictureTemplate, check_seeing, taken
+    from pyapp.vision.reading import read_image_async
+
+    messages, given = taken(messages)
+    if given:
+        check_seeing(loaded, len(given), session.capacity)
+    if not hasattr(session, "see"):
+        yield Result((messages, None))
+        return
+    pictures, room = [], session.capacity
+    for one in given:
+        pictures.append(Picture(loaded, one if isinstance(one, Tensor) else await read_image_async(one), room))
+        room -= len(pictures[-1].ids)
+    breath, new = Breath(), session.see(pictures)
+    for done, picture in enumerate(new, 1):
+        while not picture.seen:
+            await breath.take()
+            cancel.check()
+            picture.look()
+        yield Progress("seeing", done, len(new), "pictures")
+    yield Result((messages, PictureTemplate(loaded, pictures, template)))
 
 
 def of_the_model(options: SamplingOptions, loaded: Any, given: Collection[str] | None) -> SamplingOptions:

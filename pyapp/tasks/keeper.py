@@ -124,7 +124,10 @@ class Keeper:
         asked = model, cache_type, capacity or getattr(last, "capacity", None)
         if last is None or (last.model, last.cache_type, last.capacity) != asked:
             self._session = last = None  # before the new one needs the memory
-            self._session = Session(model, capacity, cache_type=cache_type)
+            kind: Any = Session
+            if hasattr(model, "picture_tokens"):
+                from pyapp.text.pictures import PictureSession as kind
+            self._session = kind(model, capacity, cache_type=cache_type)
         return self._session
 
     async def get(

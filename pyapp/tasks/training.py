@@ -87,7 +87,7 @@ async def merge(
     cancel = cancel or Cancel()
 
     def work(report: Callable[[Event], None]) -> dict[str, Any]:
-        loaded: Any = load_model(model, tokenizer, dtype=dtype, report=report, cancel=cancel)
+        loaded: Any = load_model(model, tokenizer, dtype=dtype, report=report, cancel=cancel, pictures=False)
         layers = load_adapter(loaded.model, adapter)
         merge_and_unload(loaded.model)
         file = write_model(loaded, out)

@@ -27,7 +27,8 @@ DEFAULTS = SamplingOptions(max_new_tokens=None)
 class Conversation:
     """The messages of a conversation, and what may be done to them: all changes keep user and assistant in turns.
 
-    `messages` have `role` and `content`; an assistant's message may have `reasoning_content`, its thoughts.
+    `messages` have `role` and `content`; an assistant's message may have `reasoning_content`, its thoughts. With
+    pictures the content is a list of parts (pyapp/text/pictures.py).
     """
 
     def __init__(self, messages: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -46,9 +47,10 @@ class Conversation:
         if text:
             self.messages.insert(0, {"role": "system", "content": text})
 
-    def ask(self, text: str) -> None:
-        """A message of the user."""
-        self.messages.append({"role": "user", "content": text})
+    def ask(self, text: str, pictures: Sequence[str] = ()) -> None:
+        """A message of the user, with the pictures in these files before it."""
+        parts = [{"type": "image", "image": picture} for picture in pictures]
+        self.messages.append({"role": "user", "content": [*parts, {"type": "text", "text": text}] if parts else text})
 
     def answer(self, text: str, thoughts: str = "") -> None:
         """The assistant's answer to the last message."""
@@ -60,7 +62,8 @@ class Conversation:
         place = self._last_question()
         if place is None:
             return None
-        text = str(self.messages[place]["content"])
+        content = self.messages[place]["content"]
+        text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
         del self.messages[place:]
         return text
 
@@ -100,9 +103,18 @@ class Conversation:
         messages: list[Any] = given if isinstance(given, list) else [None]
         for index, message in enumerate(messages):
             fits = isinstance(message, dict) and message.get("role") in ROLES
-            if not fits or not isinstance(message.get("content"), str):
+            if not fits or not _is_content(message.get("content")):
                 raise FileFormatError(f"messages[{index}] has no role and content", where=where)
         return cls(messages)
+
+
+def _is_content(content: Any) -> bool:
+    """Whether a saved content is a text, or texts and names of pictures' files."""
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    return all(
+        isinstance(part, dict) and part.get("type") in ("text", "image") and isinstance(part.get(part["type"]), str)
+        for part in parts
+    )
 
 
 def answer(
@@ -132,7 +144,7 @@ def answer(
     goes_on = bool(messages) and messages[-1].get("role") == "assistant"
     if goes_on:
         more |= {"add_generation_prompt": False, "continue_final_message": True}
-    ids = conversation_ids(session, template, template.render_guarded(messages, tools, **more))
+    ids = template.placed(conversation_ids(session, template, template.render_guarded(messages, tools, **more)))
     if not ids:
         raise OptionError("the template gives no text for these messages", where="messages")
     if len(ids) > session.capacity and not options.rolling:
@@ -168,7 +180,8 @@ def answer(
                 yield Token(part, None, index)
             begun = messages[-1]["content"] if goes_on else ""
             turns = [*(messages[:-1] if goes_on else messages), {"role": "assistant", "content": begun + text}]
-            if not thoughts and event.reason != "stop_string":  # otherwise the tokens are more than the text
+            written = getattr(template, "part", None) not in tokens  # a token of pictures has no picture here
+            if not thoughts and event.reason != "stop_string" and written:  # else the tokens are more than the text
                 session.rendered = rendered(template, turns, tools, variables), (*ids, *tokens)
             context = {"context_tokens": session.position, "context_size": session.capacity}
             yield Done(event.reason, {**event.results, "text": text, "thoughts": thoughts, **context})

@@ -174,6 +174,10 @@ class ChatTemplate:
         """The token ids of a text of `render_guarded`."""
         return self.tokenizer.encode_guarded(text)
 
+    def placed(self, ids: Sequence[int]) -> list[int]:
+        """The ids with those of pictures (pyapp/text/pictures.py)."""
+        return list(ids)
+
     def stop_ids(self) -> frozenset[int]:
         """The ids that end the assistant's turn: those of the tokenizer, and the special token that the template puts
         after the assistant's text.

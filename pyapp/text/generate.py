@@ -125,7 +125,7 @@ def generate_from(
     form = form_of(options, tokenizer, session, most)
     stops = tokenizer.stop_ids.union(options.stop_tokens)
     sampler = Sampler(options, session.vocab_size, session.capacity + 1, session.device, form, stops)
-    sampler.accept(ids, prompt=True)
+    sampler.accept(session.plain(ids), prompt=True)
     writer = Writer(tokenizer, options, continuing or form is not None)
     steps = _steps(session, options, drafter)
     step = steps.step

@@ -53,6 +53,10 @@ class PlainChat:
         begin = [] if self.tokenizer.bos_id is None else [self.tokenizer.bos_id]
         return [*begin, *self.tokenizer.encode_guarded(text)]
 
+    def placed(self, ids: Sequence[int]) -> list[int]:
+        """The ids: there are no pictures."""
+        return list(ids)
+
     def stop_ids(self) -> frozenset[int]:
         """The ids that end a text."""
         return self.tokenizer.stop_ids

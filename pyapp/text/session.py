@@ -112,10 +112,18 @@ class Session:
         self._check(ids, self.position)
         with no_grad():
             self._write(0, self.position)
-            logits = self.model.forward_cached(int32_tensor(ids, self.device), self._place, self.cache, last_only=True)
+            logits = self._pass(ids)
         self.position += len(ids)
         self.tokens.extend(ids)
         return logits.reshape(self.vocab_size)
+
+    def plain(self, ids: Sequence[int]) -> Sequence[int]:
+        """The ids of the vocabulary that stand for these tokens (pyapp/text/pictures.py)."""
+        return ids
+
+    def _pass(self, ids: Sequence[int]) -> Tensor:
+        """The logits (1, V) after tokens at the place."""
+        return self.model.forward_cached(int32_tensor(ids, self.device), self._place, self.cache, last_only=True)
 
     def step(self, token: int) -> Tensor:
         """Reads one token; returns the logits (V,) float32 of the next token."""
@@ -197,6 +205,7 @@ class Session:
                 f"{position + len(ids)} tokens do not fit the context of {self.capacity}",
                 hint=f"Start a new session, or reset() this one. {context_hint(self)}".rstrip(),
             )
+        ids = self.plain(ids)
         if not 0 <= min(ids) <= max(ids) < self.vocab_size:
             raise ModelError(
                 f"token ids from {min(ids)} to {max(ids)} are outside the model's vocabulary of {self.vocab_size}",

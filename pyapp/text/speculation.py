@@ -106,7 +106,7 @@ class Speculation:
         session = self.session
         # The pass and its guesses must fit; a guess for the last place would never be used.
         room = min(self._most, session.capacity - session.position - 1)
-        guesses = self._drafter.guess([*session.tokens, token], room)[:room] if room > 0 else []
+        guesses = self._drafter.guess(session.plain([*session.tokens, token]), room)[:room] if room > 0 else []
         self.passes += 1
         if not guesses:
             return session.step(token)

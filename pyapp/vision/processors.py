@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from math import ceil, isfinite
+from math import ceil, floor, isfinite, sqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -17,6 +17,9 @@ from pyapp.errors import ArgumentError, ModelError
 from .resampling import NUMBERED, resize
 
 LARGEST = 1 << 14  # pixels of a side
+MOST = 4096  # pixels of a side of a picture with tiles
+TILES = 32  # of a side
+PIXELS = 1 << 27  # of a picture
 HINT = "Give the preprocessor_config.json that belongs to the weights"
 HALF, IMAGENET = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
@@ -47,23 +50,32 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Yolos": _defaults(LONG, 2, IMAGENET, do_pad=True),
     "RTDetr": _defaults({"height": 640, "width": 640}, 2, IMAGENET, do_normalize=False),
     "Segformer": _defaults({"height": 512, "width": 512}, 2, IMAGENET),
+    "Llava": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
+    "Gemma3": _defaults(SQUARE, 2),
+    "Qwen2VL": _defaults({"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}, 3, CLIP),
+    **dict.fromkeys(
+        ("Idefics3", "SmolVLM"),
+        _defaults({"longest_edge": 4 * 364}, 1, max_image_size={"longest_edge": 364}, do_image_splitting=True),
+    ),
     "Sam": _defaults({"longest_edge": 1024}, 2, IMAGENET, do_pad=True, pad_size={"height": 1024, "width": 1024}),
 }
 # Processors whose single `size` is that of the shorter side.
-KEEP_SHAPE = ("CLIP", "Bit", "ConvNext", "MobileNetV2", "Detr", "Yolos", "RTDetr")
+KEEP_SHAPE = ("CLIP", "Bit", "ConvNext", "MobileNetV2", "Detr", "Yolos", "RTDetr", "Llava")
 # The processors of models whose file says none.
 OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip",
     "convnext": "ConvNext", "resnet": "ConvNext", "mobilenet_v2": "MobileNetV2", "efficientnet": "EfficientNet",
     "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos",
-    "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam",
+    "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
+    "llava": "CLIP", "gemma3": "Gemma3", "qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2VL",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """pixel_values (B, 3, H, W) float32; mask (B, H, W) int64, 1 where a pixel is of its picture and 0 where it is
-    padding, None if no picture is padded; the sizes (height, width) of the pictures as they were given.
+    """pixel_values (B, 3, H, W) float32, of each picture its tiles, row by row, and the whole, if it has tiles; mask
+    (B, H, W) int64, 1 where a pixel is of its picture and 0 where it is padding, None if no picture is padded; the
+    sizes (height, width) of the pictures as they were given.
     """
 
     pixel_values: Tensor
@@ -82,6 +94,7 @@ class ImageProcessor:
     image_std: tuple[float, ...]
     crop_size: Mapping[str, int] = field(default_factory=lambda: SQUARE)
     pad_size: Mapping[str, int] | None = None
+    max_image_size: Mapping[str, int] | None = None  # of a tile, in processors that make tiles
     rescale_factor: float = 1 / 255
     crop_pct: float = 224 / 256
     do_resize: bool = True
@@ -93,6 +106,9 @@ class ImageProcessor:
     do_align_long_axis: bool = False
     rescale_offset: bool = False
     include_top: bool = False
+    do_image_splitting: bool = False
+    patch_size: int = 14
+    merge_size: int = 2  # rows, and columns, of patches that become one vector
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], model_type: str = "") -> ImageProcessor:
@@ -107,9 +123,15 @@ class ImageProcessor:
             found["do_pad"] = old_pad
         found["kind"] = kind
         found["size"] = _size(settings.get("size"), settings.get("max_size"), kind) or DEFAULTS[kind]["size"]
-        for name in ("crop_size", "pad_size"):
+        if kind == "Qwen2VL":  # numbers of pixels, not of a side
+            names = (("shortest_edge", "min_pixels"), ("longest_edge", "max_pixels"))
+            own = {edge: settings[name] for edge, name in names if settings.get(name) is not None}
+            found["size"] = _size({**found["size"], **own}, None, kind)
+        for name, form in (("crop_size", ""), ("pad_size", ""), ("max_image_size", "Sam")):
             if settings.get(name) is not None:
-                found[name] = _size(settings[name], None, "")
+                found[name] = _size(settings[name], None, form)
+        if settings.get("do_pan_and_scan"):
+            _wrong("do_pan_and_scan", settings["do_pan_and_scan"], "false: these crops are not supported")
         for name in ("image_mean", "image_std"):
             value = found[name]
             found[name] = (value,) * 3 if type(value) in (int, float) else tuple(value) if _is_list(value) else value
@@ -126,6 +148,13 @@ class ImageProcessor:
                 _wrong(name, value, "a number above 0")
         if type(self.resample) is not int or self.resample not in NUMBERED:
             _wrong("resample", self.resample, f"a filter's number, one of {', '.join(map(str, NUMBERED))}")
+        if self.kind == "Qwen2VL":
+            for name, number in (("patch_size", self.patch_size), ("merge_size", self.merge_size)):
+                if type(number) is not int or not 1 <= number <= 256:
+                    _wrong(name, number, "a whole number from 1 to 256")
+        side = (self.max_image_size or {}).get("longest_edge", LARGEST)
+        if self.do_image_splitting and min(self.size["longest_edge"], MOST) > TILES * side:
+            _wrong("max_image_size", side, f"at least 1 / {TILES} of the size")
         for name in ("image_mean", "image_std"):
             value = getattr(self, name)
             if not isinstance(value, tuple) or len(value) != 3 or not all(map(_is_number, value)):
@@ -136,6 +165,8 @@ class ImageProcessor:
     @property
     def fixed_size(self) -> tuple[int, int] | None:
         """(height, width) of every picture that it makes; None if that depends on the picture."""
+        if self.max_image_size is not None:
+            return (self.max_image_size["longest_edge"],) * 2
         if self.kind == "ConvNext" and self.do_resize:
             return (self.size["shortest_edge"],) * 2 if "shortest_edge" in self.size else None
         exact = self.crop_size if self.do_center_crop else self.size if self.do_resize else {}
@@ -154,12 +185,12 @@ class ImageProcessor:
                 )
         if not images:
             raise ArgumentError("there is no picture to prepare")
-        found = [self._prepared(image) for image in images]  # (3, h, w) each
+        found = [self._prepared(view) for image in images for view in self._views(image)]  # (3, h, w) each
         high, wide = (max(int(x.shape[i]) for x in found) for i in (1, 2))
         if self.do_pad and self.pad_size is not None:
             high, wide = self.pad_size["height"], self.pad_size["width"]
         same = all(tuple(x.shape[1:]) == (high, wide) for x in found)
-        if not same and not self.do_pad:
+        if not same and (not self.do_pad or self.kind == "Llava"):
             raise ArgumentError(
                 f"the pictures have several sizes after their preparation, such as {list(found[0].shape[1:])}: "
                 "give them one by one"
@@ -173,10 +204,51 @@ class ImageProcessor:
             values, mask = values.to(device), None if mask is None else mask.to(device)
         return Prepared(values, mask, tuple((int(x.shape[0]), int(x.shape[1])) for x in images))
 
+    def tiles(self, height: int, width: int) -> tuple[int, int]:
+        """The rows and columns of tiles that a picture is cut into; (0, 0): it stays whole. Of Qwen2-VL's, the rows and
+        columns of its vectors.
+        """
+        if self.kind == "Qwen2VL":
+            side, (high, wide) = self.patch_size * self.merge_size, self.seen(height, width)
+            return high // side, wide // side
+        high, wide = self._in_tiles(height, width) if self.do_image_splitting else (0, 0)
+        side = (self.max_image_size or {}).get("longest_edge", LARGEST)
+        return (high // side, wide // side) if max(high, wide) > side else (0, 0)
+
+    def _in_tiles(self, height: int, width: int) -> tuple[int, int]:
+        """The size of a picture before it is cut: multiples of a tile's."""
+        assert self.max_image_size is not None
+        side, (high, wide) = self.max_image_size["longest_edge"], self.seen(height, width)
+        ratio = wide / high
+        if wide >= high:
+            wide = ceil(wide / side) * side
+            return ceil(int(wide / ratio) / side) * side, wide
+        high = ceil(high / side) * side
+        return high, ceil(int(high * ratio) / side) * side
+
+    def _views(self, image: Tensor) -> list[Tensor]:
+        """The parts of a picture (H, W, 3) uint8 that a model sees: its tiles, and the whole."""
+        if self.max_image_size is None:
+            return [image]
+        side, method = self.max_image_size["longest_edge"], NUMBERED[self.resample]
+        height, width = int(image.shape[0]), int(image.shape[1])
+        image = resize(image, *self.seen(height, width), method)
+        found = []
+        if self.do_image_splitting:
+            image = resize(image, *self._in_tiles(height, width), method)
+            rows, columns = self.tiles(height, width)
+            places = [(row * side, column * side) for row in range(rows) for column in range(columns)]
+            found = [image[top : top + side, left : left + side] for top, left in places]
+        return [*found, resize(image, side, side, method)]
+
     def _prepared(self, image: Tensor) -> Tensor:
         """(H, W, 3) uint8 → (3, h, w) float32."""
         method = NUMBERED[self.resample]
-        if self.kind == "Donut":
+        if self.kind == "Llava" and self.do_pad:
+            image = _as_square(image, [int(value * 255) for value in self.image_mean])
+        if self.max_image_size is not None:
+            pass  # _views has resized it
+        elif self.kind == "Donut":
             image = self._as_document(image, method)
         elif self.do_resize:
             high, wide = self._target(int(image.shape[0]), int(image.shape[1]))
@@ -207,6 +279,10 @@ class ImageProcessor:
         if self.kind == "ConvNext":
             side = size["shortest_edge"]
             return _shortest(height, width, int(side / self.crop_pct)) if side < 384 else (side, side)
+        if self.max_image_size is not None:
+            return _longest(height, width, size["longest_edge"])
+        if self.kind == "Qwen2VL":
+            return _of_pixels(height, width, self.patch_size * self.merge_size, size["shortest_edge"], long or 1)
         if self.kind == "Sam":
             scale = size["longest_edge"] / max(height, width)
             return max(1, int(height * scale + 0.5)), max(1, int(width * scale + 0.5))
@@ -295,15 +371,18 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
     else:
         found = None
     wanted = {
-        "ConvNext": [{"shortest_edge"}], "Sam": [{"longest_edge"}], "Donut": [{"height", "width"}],
+        "ConvNext": [{"shortest_edge"}], "Donut": [{"height", "width"}],
+        **dict.fromkeys(("Sam", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
+        "Qwen2VL": [{"shortest_edge", "longest_edge"}],
         "": [{"height", "width"}],
     }.get(
         kind,
         [{"height", "width"}, {"shortest_edge"}, {"shortest_edge", "longest_edge"}, {"max_height", "max_width"}],
     )  # fmt: skip
-    plausible = found is not None and all(type(n) is int and 1 <= n <= LARGEST for n in found.values())
+    most = PIXELS if kind == "Qwen2VL" else LARGEST
+    plausible = found is not None and all(type(n) is int and 1 <= n <= most for n in found.values())
     if not plausible or set(found) not in wanted:
-        _wrong("size", given, f"{' or '.join(' and '.join(sorted(names)) for names in wanted)}, from 1 to {LARGEST:,}")
+        _wrong("size", given, f"{' or '.join(' and '.join(sorted(names)) for names in wanted)}, from 1 to {most:,}")
     return dict(found)
 
 
@@ -312,6 +391,34 @@ def _shortest(height: int, width: int, side: int) -> tuple[int, int]:
     if width <= height:
         return _plausible(int(side * height / width), side)
     return _plausible(side, int(side * width / height))
+
+
+def _longest(height: int, width: int, side: int) -> tuple[int, int]:
+    """The size of a picture whose longer side is `side`, and at most MOST; of the shorter one an even number."""
+    ratio = width / height
+    short = int(side / ratio) if width >= height else int(side * ratio)
+    short = max(1, short + short % 2)
+    high, wide = (short, side) if width >= height else (side, short)
+    ratio = wide / high
+    if wide >= high and wide > MOST:
+        return max(1, int(MOST / ratio)), MOST
+    return (MOST, max(1, int(MOST * ratio))) if high > MOST else (high, wide)
+
+
+def _of_pixels(height: int, width: int, factor: int, least: int, most: int) -> tuple[int, int]:
+    """The size of a picture whose sides are multiples of `factor`, with a number of pixels from `least` to `most`."""
+    if max(height, width) > 200 * min(height, width):
+        raise ArgumentError(
+            f"a picture of {height:,} x {width:,} pixels is too narrow: a side is over 200 times the other"
+        )
+    high, wide = (round(side / factor) * factor for side in (height, width))
+    if high * wide > most:
+        scale = sqrt(height * width / most)
+        return max(factor, floor(height / scale / factor) * factor), max(factor, floor(width / scale / factor) * factor)
+    if high * wide < least:
+        scale = sqrt(least / (height * width))
+        return ceil(height * scale / factor) * factor, ceil(width * scale / factor) * factor
+    return high, wide
 
 
 def _between(height: int, width: int, shortest: int, longest: int) -> tuple[int, int]:
@@ -347,6 +454,16 @@ def _cropped(image: Tensor, height: int, width: int) -> Tensor:
         top, left = (high - height) // 2, (wide - width) // 2
     top, left = max(0, top), max(0, left)
     return image[top : top + height, left : left + width]
+
+
+def _as_square(image: Tensor, colour: list[int]) -> Tensor:
+    """(H, W, 3) → (S, S, 3): the picture in the middle of a colour, S is its longer side."""
+    high, wide = int(image.shape[0]), int(image.shape[1])
+    side = max(high, wide)
+    frame = ops.tensor(colour, dtype="uint8").to(image.device).expand(side, side, 3).contiguous()
+    top, left = (side - high) // 2, (side - wide) // 2
+    frame[top : top + high, left : left + wide] = image
+    return frame
 
 
 def _padded(x: Tensor, height: int, width: int) -> Tensor:

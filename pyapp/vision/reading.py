@@ -26,9 +26,9 @@ PDF_SCALE = 200 / 72  # 200 pixels an inch
 HINT = "Save it again as PNG or JPEG"
 
 
-def read_image(source: Any, mode: str = "RGB") -> Tensor:
+def read_image(source: Any, mode: str = "RGB", limit: int = PIXEL_LIMIT) -> Tensor:
     """A picture's file (a path, bytes or a ByteSource) → uint8 (height, width, C); C is 3 for "RGB", 1 for "L" (grey),
-    4 for "RGBA".
+    4 for "RGBA". `limit`: the most pixels.
 
     FileFormatError for a file that is damaged, too large, empty or no picture; OptionError for another mode; OSError as
     open() raises; ImportError natively without Pillow. In the page the browser decodes, which takes a promise: where
@@ -36,14 +36,14 @@ def read_image(source: Any, mode: str = "RGB") -> Tensor:
     """
     data, name = _read(source, mode)
     if sys.platform != "emscripten":
-        return _by_pillow(data, name, mode)
+        return _by_pillow(data, name, mode, limit)
     from pyodide.ffi import can_run_sync, run_sync
 
     if not can_run_sync():
         raise FileFormatError(
             "this browser decodes pictures only asynchronously", where=name, hint="Use `await read_image_async(…)`"
         )
-    found: Tensor = run_sync(_by_browser(data, name, mode))
+    found: Tensor = run_sync(_by_browser(data, name, mode, limit))
     return found
 
 
@@ -130,13 +130,13 @@ def from_pixels(data: Any, height: int, width: int, mode: str = "RGB", name: str
     return pixels if mode == "RGBA" else _grey(_on_white(pixels)) if mode == "L" else _on_white(pixels)
 
 
-def check_size(height: int, width: int, name: str) -> None:
-    """FileFormatError for a picture without pixels, or with more than PIXEL_LIMIT."""
+def check_size(height: int, width: int, name: str, limit: int = PIXEL_LIMIT) -> None:
+    """FileFormatError for a picture without pixels, or with more than `limit`."""
     if min(height, width) < 1:
         raise FileFormatError(f"the picture has no pixels ({width:,} x {height:,})", where=name, hint=HINT)
-    if height * width > PIXEL_LIMIT:
+    if height * width > limit:
         raise FileFormatError(
-            f"the picture has {width:,} x {height:,} pixels, at most {PIXEL_LIMIT:,} are read", where=name,
+            f"the picture has {width:,} x {height:,} pixels, at most {limit:,} are read", where=name,
             hint="Make it smaller first",
         )  # fmt: skip
 
@@ -162,7 +162,7 @@ def _read(source: Any, mode: str) -> tuple[bytes | memoryview, str]:
             close_source(opened)
 
 
-def _by_pillow(data: bytes | memoryview, name: str, mode: str) -> Tensor:
+def _by_pillow(data: bytes | memoryview, name: str, mode: str, limit: int = PIXEL_LIMIT) -> Tensor:
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError as error:
@@ -173,7 +173,7 @@ def _by_pillow(data: bytes | memoryview, name: str, mode: str) -> Tensor:
             Image.init()
             known = [form for form in FORMATS if form in Image.OPEN]  # some builds of Pillow lack some
             with Image.open(BytesIO(data), formats=known) as picture:
-                check_size(picture.height, picture.width, name)
+                check_size(picture.height, picture.width, name, limit)
                 picture.load()  # the first frame
                 turned = ImageOps.exif_transpose(picture)
                 pixels = _converted(turned, mode, name)
@@ -215,7 +215,7 @@ def _converted(picture: Any, mode: str, name: str) -> Any:
     return picture.convert("RGB").convert(mode)
 
 
-async def _by_browser(data: bytes | memoryview, name: str, mode: str) -> Tensor:
+async def _by_browser(data: bytes | memoryview, name: str, mode: str, limit: int = PIXEL_LIMIT) -> Tensor:
     """By createImageBitmap, which also works in workers."""
     import js
     from pyodide.ffi import JsException, to_js
@@ -231,7 +231,7 @@ async def _by_browser(data: bytes | memoryview, name: str, mode: str) -> Tensor:
         ) from None
     height, width = int(bitmap.height), int(bitmap.width)
     try:
-        check_size(height, width, name)
+        check_size(height, width, name, limit)
         canvas = js.OffscreenCanvas.new(width, height)
         settings = js.Object.new()
         settings.willReadFrequently = True

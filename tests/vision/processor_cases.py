@@ -33,6 +33,16 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "yolos": ("Yolos", {"size": {"shortest_edge": 40, "longest_edge": 80}}),
     "rt_detr": ("RTDetr", {"size": square(32)}),
     "segformer": ("Segformer", {"size": square(28), "resample": 4}),
+    "llava": ("Llava", {"size": {"shortest_edge": 24}, "crop_size": square(24), "do_pad": True}),
+    "gemma3": ("Gemma3", {"size": square(24)}),
+    "idefics3": ("Idefics3", {"size": {"longest_edge": 50}, "max_image_size": {"longest_edge": 14}}),
+    "idefics3_whole": (
+        "Idefics3",
+        {"size": {"longest_edge": 50}, "max_image_size": {"longest_edge": 26}, "do_image_splitting": False},
+    ),
+    "smolvlm": ("SmolVLM", {"size": {"longest_edge": 31}, "max_image_size": {"longest_edge": 32}}),
+    "qwen2_vl": ("Qwen2VL", {"min_pixels": 400, "max_pixels": 800, "patch_size": 5}),
+    "qwen2_vl_small": ("Qwen2VL", {"size": {"shortest_edge": 4000, "longest_edge": 9000}, "patch_size": 3}),
     "sam": ("Sam", {"size": {"longest_edge": 32}, "pad_size": square(32)}),
 }  # fmt: skip
 TOGETHER = ("detr", "yolos")  # prepared as one batch, and padded

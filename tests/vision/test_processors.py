@@ -39,6 +39,35 @@ def test_pictures_are_prepared_as_by_transformers(name: str) -> None:
         assert found.sizes == tuple(tuple(image.shape[:2]) for image in batch)
 
 
+def test_tiles_of_pictures() -> None:
+    """The sizes and numbers that transformers computes, of the longest side and of a tile's."""
+    for height, width, longest, side, seen, tiles in (
+        (1101, 4663, 2048, 512, (484, 2048), (1, 4)), (251, 183, 2048, 512, (2048, 1494), (4, 3)),
+        (2090, 966, 5001, 400, (4096, 1893), (11, 6)), (5745, 5745, 5001, 400, (4096, 4095), (11, 11)),
+        (1, 6000, 2048, 512, (1, 2048), (1, 4)), (300, 300, 512, 512, (512, 512), (0, 0)),
+    ):  # fmt: skip
+        made = processor("smolvlm", size={"longest_edge": longest}, max_image_size={"longest_edge": side})
+        assert made.seen(height, width) == seen and made.tiles(height, width) == tiles
+    assert processor("gemma3").tiles(100, 3) == (0, 0)
+    for height, width, seen, tiles in (  # transformers' smart_resize
+        (30, 41, (20, 30), (2, 3)), (5, 7, (20, 30), (2, 3)), (1, 200, (10, 290), (1, 29)), (24, 26, (20, 30), (2, 3)),
+    ):  # fmt: skip
+        made = processor("qwen2_vl")
+        assert made.seen(height, width) == seen and made.tiles(height, width) == tiles
+    with pytest.raises(ArgumentError, match="too narrow"):
+        processor("qwen2_vl").seen(1, 201)
+    for change in ({"patch_size": 0}, {"merge_size": "2"}, {"min_pixels": -1}, {"max_pixels": 1 << 40},
+                   {"size": {"height": 4, "width": 4}}):  # fmt: skip
+        with pytest.raises(ModelError, match="preprocessor_config.json"):
+            processor("qwen2_vl", **change)
+    for change in ({"size": {"longest_edge": 2048}, "max_image_size": {"longest_edge": 8}}, {"size": square_of(24)},
+                   {"max_image_size": square_of(24)}):  # fmt: skip
+        with pytest.raises(ModelError, match="preprocessor_config.json"):
+            processor("smolvlm", **change)
+    with pytest.raises(ModelError, match="do_pan_and_scan"):
+        processor("gemma3", do_pan_and_scan=True)
+
+
 def test_older_files() -> None:
     """One number for the size, two for Donut's, the name of the feature extractor or none, one number for the mean."""
     old = ImageProcessor.from_settings

@@ -134,6 +134,21 @@ def _cache_rows(cache: Tensor, head_dim: int) -> Tensor:
     return tensor_of(decode_q8(cache.array(), head_dim))
 
 
+def cached_rows(cache: Tensor, end: int, head_dim: int, block_table: Tensor | None) -> Tensor:
+    """The first `end` rows of a cache (KV, capacity, D) of one text, or of one with a block table (1, parts) → (1, end,
+    KV, D), float32 where it is in q8_0.
+    """
+    if block_table is not None:
+        used = block_table[0, : -(-end // cache.shape[2])]  # (parts in use,)
+        _check_blocks("cached_attention", used.tolist(), cache.shape[0])
+        joined = cache.index_select(0, used).transpose(0, 1)  # (KV, parts, capacity, D)
+        cache = joined.reshape(joined.shape[0], -1, joined.shape[3])
+    seen = cache[:, :end]
+    if cache.dtype is _dtype.uint8:
+        seen = _cache_rows(seen.cpu(), head_dim).to(cache.device)
+    return seen.permute(1, 0, 2).unsqueeze(0)
+
+
 @op()
 def _cached_attention(
     q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float, window: int | None,
@@ -146,18 +161,9 @@ def _cached_attention(
             blocks = None if block_table is None else block_table[b : b + 1]
             each.append(_cached_attention(q[b], *caches, position[b : b + 1], scale, window, softcap, slopes, blocks))
         return stack(each) if each else q
-    if block_table is not None:
-        size, parts = k_cache.shape[2], block_table.shape[1]
-        end = _starts("cached_attention", position, q.shape[0], size * parts)[0] + q.shape[0]
-        used = block_table[0, : -(-end // size)]  # (parts in use,)
-        _check_blocks("cached_attention", used.tolist(), k_cache.shape[0])
-        joined = [c.index_select(0, used).transpose(0, 1) for c in (k_cache, v_cache)]  # (KV, parts, capacity, D)
-        k_cache, v_cache = (c.reshape(c.shape[0], -1, c.shape[3]) for c in joined)
-    end = _starts("cached_attention", position, q.shape[0], k_cache.shape[1])[0] + q.shape[0]
-    seen = [c[:, :end] for c in (k_cache, v_cache)]
-    if k_cache.dtype is _dtype.uint8:
-        seen = [_cache_rows(c, q.shape[2]) for c in seen]
-    k, v = (c.to(q.dtype).permute(1, 0, 2).unsqueeze(0) for c in seen)  # (1, S, KV, D)
+    capacity = k_cache.shape[-2] * (1 if block_table is None else block_table.shape[1])
+    end = _starts("cached_attention", position, q.shape[0], capacity)[0] + q.shape[0]
+    k, v = (cached_rows(c, end, q.shape[2], block_table).to(q.dtype) for c in (k_cache, v_cache))
     return _attention_scores(q.unsqueeze(0), k, v, None, True, scale, window, softcap, slopes).squeeze(0)
 
 

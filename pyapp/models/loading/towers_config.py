@@ -50,6 +50,28 @@ class ClipTextConfig(TextConfig):
     eos_token_id: int = 49407
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClipVisionConfig(PatchConfig):
+    """The fields of CLIP's part for pictures."""
+
+    model_type = "clip_vision_model"
+    patch = 32
+
+    hidden_act: str = "quick_gelu"
+    layer_norm_eps: float = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiglipVisionConfig(PatchConfig):
+    """The fields of SigLIP's part for pictures."""
+
+    model_type = "siglip_vision_model"
+
+    hidden_act: str = "gelu_pytorch_tanh"
+    layer_norm_eps: float = 1e-6
+    vision_use_head: bool = True
+
+
 @dataclass(frozen=True)
 class TowersConfig:
     """The configurations of both parts, and `values`, the whole object of the config.json."""

@@ -347,7 +347,9 @@ def finetune(
             raise OptionError("there is no such file", where=os.fspath(path), hint="Give a .jsonl or .txt file")
     yield Progress("loading the model", 0, 1)
     quantized = str(settings.get("quantized") or "")
-    loaded = load_model(model, tokenizer, dtype=quantized or None, device=device, cancel=cancel)
+    loaded = load_model(
+        model, tokenizer, dtype=quantized or None, device=device, cancel=cancel, pictures=False
+    )  # fmt: skip
     longest = loaded.model.config.max_seq_len
     if settings.get("length", FinetuneSettings.length) > longest:
         if "length" in settings:

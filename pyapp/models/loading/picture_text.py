@@ -1,0 +1,122 @@
+"""What the language models that see pictures share: their configuration, whose parts are other architectures, and the
+names of their tensors.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pyapp.dataclass import dataclass
+from pyapp.errors import ModelError
+from pyapp.nn.decoder import CausalLanguageModel
+
+from .._index import MODEL_TYPES, TASKS
+from .config import require
+from .towers_config import ClipVisionConfig, SiglipVisionConfig
+
+TASK = "image-text-to-text"
+TOWERS: Mapping[str, Any] = {"clip_vision_model": ClipVisionConfig, "siglip_vision_model": SiglipVisionConfig}
+POOLING = r"(model\.)?vision_tower\.(vision_model\.)?head\..*"  # of SigLIP, which gives features of whole pictures
+# The names of files, old and new, and those of the parts here.
+NAMES = (
+    (r"model\.(vision_model|vision_tower|connector|multi_modal_projector)\.", r"\1."),
+    (r"model\.(text_model|language_model)\.", "language_model.model."),
+    (r"model\.(embed_tokens|layers|norm)\.", r"language_model.model.\1."),
+    (r"(model\.)?visual\.", "vision_tower."),
+    (r"lm_head\.", "language_model.lm_head."),
+    (r"vision_(model|tower)\.(vision_model\.)?", "vision_tower."),
+    (r"connector\.modality_projection\.", "multi_modal_projector."),
+)
+
+
+def renamed(name: str) -> str:
+    """The model's name of a file's tensor."""
+    for old, new in NAMES:
+        name = re.sub(rf"^{old}", new, name)
+    return name
+
+
+@dataclass(frozen=True)
+class PictureTextConfig:
+    """The configurations of both parts, and `values`, the whole object of the config.json. `text`, `tower`: the
+    model_type of parts that do not say it.
+    """
+
+    model_type: ClassVar[str]
+    text: ClassVar[str] = "llama"
+    tower: ClassVar[str] = "siglip_vision_model"
+    towers: ClassVar[Mapping[str, Any]] = TOWERS
+    token: ClassVar[tuple[str, int]]  # the field with the token of a picture's vectors, and its usual value
+
+    text_config: Any
+    vision_config: Any
+    values: Mapping[str, Any]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json. ModelError for parts that are not known."""
+        text, vision = (values.get(name) for name in ("text_config", "vision_config"))
+        require(isinstance(text, dict), f"text_config is {text!r:.60}, expected an object")
+        require(isinstance(vision, dict), f"vision_config is {vision!r:.60}, expected an object")
+        assert isinstance(text, dict) and isinstance(vision, dict)
+        kinds = text.get("model_type", cls.text), vision.get("model_type", cls.tower)
+        module = MODEL_TYPES.get(kinds[0]) if isinstance(kinds[0], str) else None
+        if module is None or "causal-lm" not in TASKS[module]:
+            raise ModelError(f"the language model {kinds[0]!r:.50} in text_config is not known")
+        tower = cls.towers.get(kinds[1]) if isinstance(kinds[1], str) else None
+        if tower is None:
+            raise ModelError(
+                f"the tower {kinds[1]!r:.50} in vision_config is not known", hint=f"Known: {', '.join(cls.towers)}"
+            )
+        found = importlib.import_module(f"pyapp.models.{module}")
+        tied = {"tie_word_embeddings": True} if values.get("tie_word_embeddings") is True else {}
+        made = cls(
+            found.Config.from_dict(getattr(found, "NESTED_DEFAULTS", {}) | text | tied), tower.from_dict(vision),
+            dict(values),
+        )  # fmt: skip
+        made.check()
+        return made
+
+    def check(self) -> None:
+        """ModelError for values that cannot be."""
+        number, grid = self.values.get(self.token[0], self.token[1]), self.vision_config.grid
+        require(type(number) is int and number >= 0, f"{self.token[0]} is {number!r:.60}, expected a token")
+        require(grid[0] == grid[1], f"the tower has {grid[0]} x {grid[1]} patches, expected as many rows as columns")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        own = {"model_type": self.values.get("model_type", self.model_type), "text_config": self.text_config.to_dict()}
+        return {**self.values, **own, "vision_config": self.vision_config.to_dict()}
+
+    def language_model(self) -> CausalLanguageModel:
+        """The model of text_config, with empty weights."""
+        module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[self.text_config.to_dict()['model_type']]}")
+        found: CausalLanguageModel = module.TASKS["causal-lm"](self.text_config)
+        return found
+
+    @property
+    def image_token_id(self) -> int:
+        """The token of a picture's vectors."""
+        found: int = self.values.get(self.token[0], self.token[1])
+        return found
+
+    @property
+    def vocab_size(self) -> int:
+        """The tokens of the language model."""
+        found: int = self.text_config.vocab_size
+        return found
+
+    @property
+    def max_seq_len(self) -> int:
+        """The tokens that the language model can read."""
+        found: int = self.text_config.max_seq_len
+        return found
+
+    @property
+    def usual_seq_len(self) -> int:
+        """The tokens for which a cache has memory unless more are asked for."""
+        found: int = self.text_config.usual_seq_len
+        return found

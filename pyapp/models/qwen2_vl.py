@@ -1,0 +1,368 @@
+"""Qwen2-VL (Wang et al. 2024, arXiv 2409.12191) and Qwen2.5-VL (Bai et al. 2025, arXiv 2502.13923): a tower for
+pictures of any size, whose patches have rotary positions of rows and columns, before Qwen2, whose text has them too.
+
+Qwen2.5's tower has RMS norms, gated layers and, in most layers, attention within windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, ops
+from pyapp.engine.ops.rotary import rotation_table
+from pyapp.errors import ArgumentError
+from pyapp.nn import GELU, LayerNorm, Linear, Module, ModuleList, RMSNorm, Sequential
+from pyapp.nn.layers.gated import GatedFeedForward
+from pyapp.nn.layers.linear import ResidualLinear
+from pyapp.nn.parameter import new_parameter
+from pyapp.nn.picture_text import PictureTextModel
+from pyapp.nn.towers import FeedForward
+from pyapp.nn.vision import ImageModel, check_pictures
+
+from .loading import picture_text
+from .loading.config import check_fields, read_config, require
+from .loading.picture_text import PictureTextConfig
+
+MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl")
+EPSILON = 1e-6
+THETA = 10000.0  # of the tower's rotary positions
+PARTS = ("text_config", "vision_config", "model_type", "architectures")
+TEXTS = ("qwen2", "qwen2_vl_text", "qwen2_5_vl_text")
+renamed = picture_text.renamed
+
+
+@dataclass(frozen=True, kw_only=True)
+class TowerConfig:
+    """The fields of vision_config."""
+
+    model_type = "qwen2_vl_vision"
+    gated = False
+
+    depth: int = 32
+    embed_dim: int = 1280
+    hidden_size: int = 3584
+    hidden_act: str = "quick_gelu"
+    mlp_ratio: float = 4
+    num_heads: int = 16
+    in_channels: int = 3
+    patch_size: int = 14
+    spatial_merge_size: int = 2
+    temporal_patch_size: int = 2
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TowerConfig:
+        """From the object of a config.json; other keys are ignored."""
+        return read_config(cls, values)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        width, heads = self.width, self.num_heads
+        require(
+            width <= 1 << 16 and width % heads == 0 and width // heads % 4 == 0,
+            f"num_heads {heads} do not divide the tower's width {width:,} into heads of a multiple of 4",
+        )
+        require(self.depth <= 1 << 10, f"a tower of {self.depth:,} layers")
+        require(self.inner <= 1 << 20 and self.out_size <= 1 << 17, "the tower's layers are too wide")
+        require(max(self.patch_size, self.spatial_merge_size) <= 256, f"patch_size is {self.patch_size:,}")
+        require(
+            self.in_channels == 3 and self.temporal_patch_size <= 16, "pictures have 3 channels, patches few frames"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": self.model_type} | asdict(self)
+
+    @property
+    def width(self) -> int:
+        """The columns of a patch's vector."""
+        return self.embed_dim
+
+    @property
+    def out_size(self) -> int:
+        """The columns of a vector in the text."""
+        return self.hidden_size
+
+    @property
+    def inner(self) -> int:
+        """The columns within a feed-forward part."""
+        return int(self.embed_dim * self.mlp_ratio)
+
+    @property
+    def window(self) -> int | None:
+        """The rows, and columns, of patches of a window; None: attention is to all patches."""
+        return None
+
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """The layers whose attention is to all patches, where there are windows."""
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatedTowerConfig(TowerConfig):
+    """The fields of vision_config of Qwen2.5-VL."""
+
+    model_type = "qwen2_5_vl_vision"
+    gated = True
+
+    hidden_act: str = "silu"
+    intermediate_size: int = 3420
+    out_hidden_size: int = 3584
+    window_size: int = 112
+    fullatt_block_indexes: list[int]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TowerConfig:
+        return read_config(cls, {"fullatt_block_indexes": [7, 15, 23, 31], **values})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole = self.fullatt_block_indexes
+        require(all(type(layer) is int for layer in whole), f"fullatt_block_indexes is {whole!r:.60}")
+        require(bool(self.window), f"window_size {self.window_size} is smaller than a vector's patches")
+
+    @property
+    def width(self) -> int:
+        return self.hidden_size
+
+    @property
+    def out_size(self) -> int:
+        return self.out_hidden_size
+
+    @property
+    def inner(self) -> int:
+        return self.intermediate_size
+
+    @property
+    def window(self) -> int | None:
+        return self.window_size // self.spatial_merge_size // self.patch_size * self.spatial_merge_size
+
+    @property
+    def whole(self) -> tuple[int, ...]:
+        return tuple(self.fullatt_block_indexes)
+
+
+@dataclass(frozen=True)
+class Config(PictureTextConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = "qwen2_vl"
+    text = "qwen2"
+    tower = "qwen2_vl"
+    token = ("image_token_id", 151655)
+    towers = {
+        **dict.fromkeys(("qwen2_vl", "qwen2_vl_vision"), TowerConfig),
+        **dict.fromkeys(("qwen2_5_vl", "qwen2_5_vl_vision"), GatedTowerConfig),
+    }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; older ones have the fields of the text in it."""
+        text, vision = values.get("text_config"), values.get("vision_config")
+        kind = text.get("model_type", "qwen2") if isinstance(text, dict) else "qwen2"
+        require(kind in TEXTS, f"the language model {kind!r:.50} in text_config is not known")
+        text = {name: value for name, value in values.items() if name not in PARTS} if text is None else text
+        if isinstance(text, dict):
+            rotary = text.get("rope_parameters") or text.get("rope_scaling") or {}
+            require(isinstance(rotary, dict), f"rope_parameters is {rotary!r:.60}, expected an object")
+            form = rotary.get("rope_type", rotary.get("type", "mrope"))
+            rotary = {**rotary, "rope_type": "default" if form == "mrope" else form, "type": None}
+            text = {
+                "rms_norm_eps": 1e-5,
+                **text,
+                "model_type": "qwen2",
+                "rope_parameters": rotary,
+                "rope_scaling": None,
+            }
+        if isinstance(vision, dict):
+            vision = {"model_type": values.get("model_type", cls.tower), **vision}
+        return super().from_dict({**values, "text_config": text, "vision_config": vision})
+
+    def check(self) -> None:
+        number = self.values.get(*self.token)
+        require(type(number) is int and number >= 0, f"{self.token[0]} is {number!r:.60}, expected a token")
+        width, made = self.text_config.hidden_size, self.vision_config.out_size
+        require(made == width, f"the tower makes vectors of {made} numbers, the text has {width}")
+        given, half = self.sections, self.text_config.head_dim // 2
+        plausible = isinstance(given, list | tuple) and all(type(n) is int and n > 0 for n in given)
+        require(
+            plausible and sum(given) == half, f"mrope_section is {given!r:.60}, expected numbers that add up to {half}"
+        )
+
+    @property
+    def sections(self) -> Any:
+        """How many pairs of a head's columns turn by the positions of time, rows and columns."""
+        return self.text_config.rope_parameters.get("mrope_section", (16, 24, 24))
+
+
+class PatchEmbed(Module):
+    """Patches of a picture, which is each of the frames that a patch has."""
+
+    def __init__(self, config: TowerConfig) -> None:
+        super().__init__()
+        self.proj = Module()
+        side = config.patch_size
+        shape = config.width, config.in_channels, config.temporal_patch_size, side, side
+        self.proj.weight = new_parameter(ops.zeros, *shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W) → (B, rows, columns, width)."""
+        weight = self.proj.weight.sum(2)  # (width, C, side, side)
+        return ops.conv2d(x, weight, None, weight.shape[-1]).permute(0, 2, 3, 1)
+
+
+class Attention(Module):
+    """Attention of patches to each other, or to those of their window."""
+
+    def __init__(self, config: TowerConfig, window: int | None) -> None:
+        super().__init__()
+        self.heads, self.window = config.num_heads, window
+        self.qkv = Linear(config.width, 3 * config.width)
+        self.proj = ResidualLinear(config.width, config.width)
+
+    def forward(self, x: Tensor, residual: Tensor, table: Tensor) -> Tensor:
+        """x and residual (B, rows, columns, D), table (rows * columns, …) → (B, rows, columns, D)."""
+        count, rows, columns, width = x.shape
+        q, k, v = self.qkv(x).reshape(count, rows * columns, 3, self.heads, -1).unbind(2)
+        q, k = (ops.rope(part, table, interleaved=False) for part in (q, k))
+        joined = ops.stack([q, k, v], 2).reshape(count, rows, columns, 3 * width)
+        return self.proj(self._within(joined), residual)
+
+    def _within(self, x: Tensor) -> Tensor:
+        """[q, k, v] (B, rows, columns, 3 D) → (B, rows, columns, D). Windows of one size are computed together."""
+        rows, columns = x.shape[1:3]
+        side = max(rows, columns) if self.window is None else self.window
+        found = []
+        for top, high in _cuts(rows, side):
+            parts = [
+                self._attend(x.narrow(1, top, high).narrow(2, left, wide), min(side, high), min(side, wide))
+                for left, wide in _cuts(columns, side)
+            ]
+            found.append(ops.cat(parts, 2))
+        return ops.cat(found, 1)
+
+    def _attend(self, x: Tensor, high: int, wide: int) -> Tensor:
+        """[q, k, v] (B, rows, columns, 3 D) in windows of (high, wide) → (B, rows, columns, D)."""
+        count, rows, columns, width = x.shape
+        down, across = rows // high, columns // wide
+        x = x.reshape(count, down, high, across, wide, width).transpose(2, 3)
+        q, k, v = x.reshape(count * down * across, high * wide, 3, self.heads, -1).unbind(2)
+        y = ops.attention(q, k, v, causal=False)
+        y = y.reshape(count, down, across, high, wide, width // 3).transpose(2, 3)
+        return y.reshape(count, rows, columns, width // 3)
+
+
+def _cuts(size: int, side: int) -> list[tuple[int, int]]:
+    """(first, length) of what has whole windows, and of the rest."""
+    most = size // side * side
+    return [cut for cut in ((0, most), (most, size - most)) if cut[1]]
+
+
+class Block(Module):
+    """Attention and a feed-forward part, each with a norm before it and a residual around it."""
+
+    def __init__(self, config: TowerConfig, layer: int) -> None:
+        super().__init__()
+        norm: Any = RMSNorm if config.gated else LayerNorm
+        self.norm1, self.norm2 = norm(config.width, EPSILON), norm(config.width, EPSILON)
+        self.attn = Attention(config, None if layer in config.whole else config.window)
+        self.mlp: Any = (
+            GatedFeedForward(config.width, config.inner, config.hidden_act, True) if config.gated
+            else FeedForward(config.width, config.inner, config.hidden_act)
+        )  # fmt: skip
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        """x (B, rows, columns, D) → (B, rows, columns, D)."""
+        x = self.attn(self.norm1(x), x, table)
+        found: Tensor = self.mlp(self.norm2(x), x)
+        return found
+
+
+class Merger(Module):
+    """One vector of the text's size of each square of neighbouring patches."""
+
+    def __init__(self, config: TowerConfig) -> None:
+        super().__init__()
+        self.side = config.spatial_merge_size
+        norm: Any = RMSNorm if config.gated else LayerNorm
+        self.ln_q = norm(config.width, EPSILON)
+        width = config.width * self.side**2
+        self.mlp = Sequential(Linear(width, width), GELU(), Linear(width, config.out_size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, rows, columns, D) → (B, rows * columns / side², out_size)."""
+        count, rows, columns, width = x.shape
+        high, wide = rows // self.side, columns // self.side
+        x = self.ln_q(x).reshape(count, high, self.side, wide, self.side, width).transpose(2, 3)
+        found: Tensor = self.mlp(x.reshape(count, high * wide, -1))
+        return found
+
+
+class Tower(ImageModel):
+    """The Vision Transformer."""
+
+    def __init__(self, config: TowerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.patch_embed = PatchEmbed(config)
+        self.blocks = ModuleList(Block(config, layer) for layer in range(config.depth))
+        self.merger = Merger(config)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → the vectors (B, T, out_size) of pictures."""
+        x = self.patch_embed(pixel_values)  # (B, rows, columns, width)
+        table = self._table(x.shape[1], x.shape[2]).to(x.device)
+        for block in self.blocks:
+            x = block(x, table)
+        return self.merger(x)
+
+    def _table(self, rows: int, columns: int) -> Tensor:
+        """The angles (rows * columns, head / 2, 2) of patches: half the pairs turn by the row, half by the column."""
+        quarter = self.config.width // self.config.num_heads // 4
+        steps = tuple(THETA ** (-i / quarter) for i in range(quarter))
+        angles = rotation_table(max(rows, columns), steps, 1.0)  # (P, head / 4, 2)
+        by_row = angles[:rows].unsqueeze(1).expand(rows, columns, quarter, 2)
+        by_column = angles[:columns].unsqueeze(0).expand(rows, columns, quarter, 2)
+        return ops.cat([by_row, by_column], 2).reshape(rows * columns, 2 * quarter, 2)
+
+
+class Qwen2VLForConditionalGeneration(PictureTextModel):
+    """Pictures and text to text."""
+
+    placeholder = part = "<|image_pad|>"
+    picture_tokens = 1
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, config.language_model())
+        self.vision_tower = Tower(config.vision_config)
+        self.sections = tuple(config.sections)
+
+    @property
+    def pixels(self) -> Any:
+        """Any size that is a multiple of a vector's patches."""
+        return None
+
+    def tokens_in(self, rows: int, columns: int) -> int:
+        return rows * columns
+
+    def picture_text(self, rows: int, columns: int) -> str:
+        return self.part * (rows * columns)
+
+    def grid(self, pixel_values: Tensor) -> tuple[int, int]:
+        tower = self.config.vision_config
+        side = tower.patch_size * tower.spatial_merge_size
+        check_pictures("Qwen2-VL", pixel_values, tower.in_channels, least=side)
+        high, wide = int(pixel_values.shape[2]), int(pixel_values.shape[3])
+        if high % side or wide % side:
+            raise ArgumentError(f"Qwen2-VL: pictures have multiples of {side} pixels a side, not {high} x {wide}")
+        return high // side, wide // side
+
+    def picture_features(self, pixel_values: Tensor) -> Tensor:
+        self.grid(pixel_values)
+        return self.vision_tower(pixel_values)
+
+
+TASKS: Mapping[str, Any] = {picture_text.TASK: Qwen2VLForConditionalGeneration}

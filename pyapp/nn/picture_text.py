@@ -1,0 +1,283 @@
+"""The common parts of language models that see pictures (Liu et al. 2023, arXiv 2304.08485): a tower sees a picture, a
+projector makes vectors of the size of embeddings of what it saw, and these stand in the text in place of tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyapp.dataclass import dataclass
+
+from ..engine import Device, Tensor, ops
+from ..errors import ArgumentError
+from .caches import FixedCache, TextCache, last_tokens
+from .decoder import CachedText, CausalLanguageModel, RotaryTable, WholeText
+from .heads import Heads, split_heads
+from .module import Module
+
+Turn = tuple[int, int, int]  # the rotary positions of a token: of time, rows and columns
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What of pictures stands in a text, or in the part of it that a pass reads.
+
+    features (N, D) stand at `places`, in its tokens (B, T) one row after another; None: none do. `spans`: the first
+    token of each picture's stretch and the one behind it, at positions of the whole text. `turns`: the three rotary
+    positions of each token (grid_turns), where the model has such.
+    """
+
+    features: Tensor | None
+    places: Sequence[int] = ()
+    spans: Sequence[tuple[int, int]] = ()
+    turns: Sequence[Turn] = ()
+
+
+def together(x: Any, spans: Sequence[tuple[int, int]], first: int, heads: Heads) -> Tensor:
+    """(1, 1, T, S) bool: which of the S keys each of the last T tokens attends to, from position `first` on: those
+    before it and all of its picture.
+    """
+    tokens, end = x.shape[1], first + x.shape[1]
+    own = ops.arange(first, end, device=x.device).unsqueeze(1)  # (T, 1)
+    keys = ops.arange(end, device=x.device)  # (S,)
+    seen = own >= keys
+    for start, stop in spans:
+        both = ((own >= start) & (own < stop)) & ((keys >= start) & (keys < stop))
+        seen = seen | both
+    if heads.window is not None:
+        seen = seen & (own - keys < heads.window)
+    return seen.reshape(1, 1, tokens, end)
+
+
+class WholeTextOfPictures(WholeText):
+    """As WholeText; the tokens of a picture attend to each other. `spans` are those of each text."""
+
+    def __init__(self, tokens: int, mask: Tensor | None, spans: Sequence[Sequence[tuple[int, int]]]) -> None:
+        super().__init__(tokens, mask)
+        self.spans = spans
+
+    def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
+        q, k, v = split_heads(qkv, heads)  # (B, T, H, D), (B, T, KV, D)
+        if rotary is not None:
+            table = rotary.upto(self.length, qkv.device)
+            q, k = (ops.rope(x, table, interleaved=heads.interleaved) for x in (q, k))
+        seen = ops.cat([together(q, spans, 0, heads) for spans in self.spans])  # (B, 1, T, T)
+        seen = seen if self.mask is None else seen & self.mask
+        y = ops.attention(q, k, v, False, heads.scale, softcap=heads.softcap, mask=seen)
+        return y.reshape(*qkv.shape[:-1], heads.heads * heads.head_dim)
+
+
+class CachedTextOfPictures(CachedText):
+    """As CachedText, of one text from position `first` on; the tokens of a picture attend to each other."""
+
+    def __init__(self, position: Tensor, cache: TextCache, first: int, spans: Sequence[tuple[int, int]]) -> None:
+        super().__init__(position, cache)
+        self.first, self.spans = first, spans
+
+    def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
+        q, k, v = (x.squeeze(0) for x in split_heads(qkv.unsqueeze(0), heads))  # (T, H, D), (T, KV, D)
+        if rotary is not None:
+            table = rotary.upto(self.length, qkv.device)
+            q, k = (ops.rope(x, table, self.position, heads.interleaved) for x in (q, k))
+        cache = self.layers[layer]
+        assert isinstance(cache, FixedCache)
+        cache.write(k, v, self.position)
+        keys, values = cache.stored(self.first + qkv.shape[0])  # (1, S, KV, D)
+        q = q.unsqueeze(0)
+        seen = together(q, self.spans, self.first, heads)
+        y = ops.attention(q, keys, values, False, heads.scale, softcap=heads.softcap, mask=seen)
+        return y.reshape(qkv.shape[0], heads.heads * heads.head_dim)
+
+
+def grid_turns(count: int, pictures: Sequence[tuple[int, int, int]]) -> list[Turn]:
+    """The rotary positions of the first `count` tokens of a text, in which pictures (first token, rows, columns) of
+    vectors are (Wang et al. 2024, arXiv 2409.12191): a picture's vectors have the positions of their rows and columns,
+    and the text goes on behind the largest of them.
+
+    Attention knows only distances, so all are shifted until the text behind the last picture has the positions that its
+    tokens have in the cache.
+    """
+    shift = sum(rows * columns - max(rows, columns) for _, rows, columns in pictures)
+    found: list[Turn] = []
+    for start, rows, columns in pictures:
+        found += [(place + shift,) * 3 for place in range(len(found), start)]
+        first = start + shift
+        found += [(first, first + row, first + column) for row in range(rows) for column in range(columns)]
+        shift -= rows * columns - max(rows, columns)
+    return [*found, *((place,) * 3 for place in range(len(found), count))][:count]
+
+
+class Turns:
+    """Rotates queries and keys by three positions each; `sections`: how many pairs of a head's columns turn by the
+    first of them, the second, the third, the first …
+    """
+
+    def __init__(self, turns: Sequence[Turn], sections: Sequence[int]) -> None:
+        self.turns, self.sections = turns, sections
+        self._tables: dict[int, Tensor] = {}
+
+    def __call__(self, qkv: Tensor, heads: Heads, rotary: RotaryTable) -> Tensor:
+        """[q, k, v] (..., (H + 2 KV) * D) of all tokens → with rotated q and k."""
+        table = self._tables.get(id(rotary))
+        if table is None:
+            table = self._tables[id(rotary)] = self._table(rotary, qkv)
+        count = heads.heads + heads.kv_heads
+        x = qkv.reshape(-1, count + heads.kv_heads, heads.head_dim)  # (N, H + 2 KV, D)
+        both = ops.rope(x.narrow(1, 0, count), table, interleaved=heads.interleaved)
+        return ops.cat([both, x.narrow(1, count, heads.kv_heads)], 1).reshape(qkv.shape)
+
+    def _table(self, rotary: RotaryTable, qkv: Tensor) -> Tensor:
+        whole = rotary.upto(1 + max(max(turn) for turn in self.turns), qkv.device)  # (P, D / 2, 2)
+        parts, first = [], 0
+        for i, size in enumerate(self.sections):
+            rows = ops.tensor([turn[i % 3] for turn in self.turns], dtype="int64", device=qkv.device)
+            parts.append(whole.index_select(0, rows).narrow(1, first, size))
+            first += size
+        return ops.cat(parts, 1)  # (N, D / 2, 2)
+
+
+class TurnedWholeText(WholeText):
+    """As WholeText, with three rotary positions of each token."""
+
+    def __init__(self, tokens: int, mask: Tensor | None, turns: Turns) -> None:
+        super().__init__(tokens, mask)
+        self.turns = turns
+
+    def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
+        qkv = qkv if rotary is None else self.turns(qkv, heads, rotary)
+        return super().attention(layer, qkv, heads, None)
+
+
+class TurnedCachedText(CachedText):
+    """As CachedText, with three rotary positions of each token."""
+
+    def __init__(self, position: Tensor, cache: TextCache, turns: Turns) -> None:
+        super().__init__(position, cache)
+        self.turns = turns
+
+    def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
+        qkv = qkv if rotary is None else self.turns(qkv, heads, rotary)
+        return super().attention(layer, qkv, heads, None)
+
+
+class PictureTextModel(Module):
+    """A language model that sees pictures, as text.generate.LanguageModel. `vision_tower` and `multi_modal_projector`
+    see, `language_model` writes.
+
+    placeholder: the name of the token that stands for a picture in a chat template; part: the one of each of a
+    picture's vectors. whole_pictures: a picture's tokens attend to each other, so that a pass must not end within one.
+    sections: those of Turns, where a picture's tokens have the positions of their rows and columns.
+    """
+
+    placeholder = part = "<image>"
+    whole_pictures = False
+    sections: tuple[int, ...] = ()
+    vision_tower: Any
+    multi_modal_projector: Any
+
+    def __init__(self, config: Any, language_model: CausalLanguageModel) -> None:
+        super().__init__()
+        self.config = config
+        self.language_model = language_model
+
+    @property
+    def device(self) -> Device:
+        """The device on which the model computes."""
+        return self.language_model.device
+
+    @property
+    def pixels(self) -> tuple[int, int]:
+        """The only size (height, width) of pictures that the tower takes."""
+        found: tuple[int, int] = self.config.vision_config.image_size
+        return found
+
+    @property
+    def picture_tokens(self) -> int:
+        """How many vectors a picture of the tower's size becomes; the fewest, where it takes any."""
+        raise NotImplementedError
+
+    def tokens_in(self, rows: int, columns: int) -> int:
+        """How many vectors a picture becomes, for what ImageProcessor.tiles says of it."""
+        return self.picture_tokens * (rows * columns + 1)
+
+    def picture_text(self, rows: int, columns: int) -> str:
+        """What stands in a text for a picture of so many tiles and the whole; 0, 0: for one without tiles."""
+        return self.part * self.picture_tokens
+
+    def picture_features(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → the vectors (B, picture_tokens, D) of pictures."""
+        raise NotImplementedError
+
+    def grid(self, pixel_values: Tensor) -> tuple[int, int]:
+        """The rows and columns of the vectors of pictures (B, C, H, W), where their positions count."""
+        raise NotImplementedError
+
+    def new_cache(self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None) -> Any:
+        """As CausalLanguageModel.new_cache."""
+        return self.language_model.new_cache(capacity, dtype, texts)
+
+    def dequantize(self) -> None:
+        """Converts block-quantised weights to float32."""
+        CausalLanguageModel.dequantize(self)  # type: ignore[arg-type]
+
+    def forward(
+        self, tokens: Tensor, attention_mask: Tensor | None = None, pixel_values: Tensor | None = None
+    ) -> Tensor:
+        """tokens (B, T) integers, in which image_token_id stands for each vector of a picture, and the pictures
+        pixel_values (N, C, H, W) in their order → logits (B, T, V). attention_mask as CausalLanguageModel's.
+        """
+        language = self.language_model
+        if pixel_values is None:
+            return language(tokens, attention_mask)
+        rows, number = tokens.tolist(), self.config.image_token_id
+        width = tokens.shape[1]
+        places = [i * width + j for i, row in enumerate(rows) for j, token in enumerate(row) if token == number]
+        features = self.picture_features(pixel_values)  # (N, tokens, D)
+        features = features.reshape(-1, features.shape[2])
+        if len(places) != features.shape[0]:
+            raise ArgumentError(f"the text has {len(places)} tokens for {features.shape[0]} vectors of pictures")
+        text: WholeText = WholeText(width, attention_mask)
+        if self.whole_pictures:
+            text = WholeTextOfPictures(width, attention_mask, [stretches(row, number) for row in rows])
+        elif self.sections:
+            high, wide = self.grid(pixel_values)
+            starts = [[i for i, _ in stretches(row, number)] for row in rows]
+            turns = [turn for found in starts for turn in grid_turns(width, [(i, high, wide) for i in found])]
+            text = TurnedWholeText(width, attention_mask, Turns(turns, self.sections))
+        return language.head(language.stack(tokens, text, self._embedded(tokens, text, Seen(features, places))))
+
+    def forward_cached(
+        self, tokens: Tensor, position: Tensor, cache: TextCache, last_only: bool = True, seen: Seen | None = None,
+        first: int = 0,
+    ) -> Tensor:  # fmt: skip
+        """As CausalLanguageModel.forward_cached. `seen`: what stands in place of some tokens, whose ids do not count
+        then; where whole_pictures is true, tokens are (T,), and `first` is position[0].
+        """
+        language = self.language_model
+        if seen is None:
+            return language.forward_cached(tokens, position, cache, last_only)
+        text: CachedText = CachedText(position, cache)
+        if self.whole_pictures:
+            text = CachedTextOfPictures(position, cache, first, seen.spans)
+        elif seen.turns:
+            text = TurnedCachedText(position, cache, Turns(seen.turns, self.sections))
+        x = language.stack(tokens, text, self._embedded(tokens, text, seen))  # (T, dim)
+        return language.head(last_tokens(x, cache) if last_only else x)
+
+    def _embedded(self, tokens: Tensor, text: Any, seen: Seen) -> Tensor:
+        """tokens (..., T) → the first layer's input (..., T, D), with the vectors of pictures."""
+        known = self.config.vocab_size
+        inside = ops.where(tokens < known, tokens, ops.zeros_like(tokens))  # some files' image_token_id is none of them
+        x = self.language_model.stack.embedded(inside, text)
+        if seen.features is None:
+            return x
+        places = ops.tensor(list(seen.places), dtype="int64", device=x.device)
+        flat = x.reshape(-1, x.shape[-1]).index_copy(0, places, seen.features.to(x.dtype))
+        return flat.reshape(x.shape)
+
+
+def stretches(tokens: Sequence[int], number: int) -> list[tuple[int, int]]:
+    """Where the neighbouring tokens `number` are: the first of each stretch and the one behind it."""
+    ends = [i for i in range(len(tokens) + 1) if (tokens[i - 1 : i] == [number]) != (tokens[i : i + 1] == [number])]
+    return list(zip(ends[::2], ends[1::2], strict=True))

@@ -1,0 +1,48 @@
+"""The pictures of a request: in data: URLs in its messages. Other addresses are not opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyapp.errors import ModelError, OptionError, PyappError
+from pyapp.text.chat_template import sources
+from pyapp.text.pictures import Picture, PictureTemplate, check_seeing, taken
+from pyapp.vision.reading import read_image
+
+from .problems import Problem
+from .served import ServedModel
+
+PIXELS = 1 << 25  # of a picture: 100 MB in memory
+
+
+def with_pictures(
+    model: ServedModel, messages: Sequence[dict[str, Any]], param: str
+) -> tuple[list[dict[str, Any]], PictureTemplate | None]:
+    """The messages without the pictures in them, and the template that puts these in their places; None where the model
+    sees none. Problem for pictures that cannot be read, and for more than there is room for; `param` is the field with
+    the messages.
+    """
+    loaded = model.loaded
+    try:
+        plain, given = taken(messages)
+        if given:
+            check_seeing(loaded, len(given), model.runner.capacity)
+        if not hasattr(loaded.model, "picture_tokens") or not sources(loaded.tokenizer.settings):
+            if given:
+                raise ModelError("the model has no chat template")
+            return plain, None
+        pictures: list[Picture] = []
+        room = model.runner.capacity
+        for source in given:
+            pictures.append(Picture(loaded, read_image(source, limit=PIXELS), room))
+            room -= len(pictures[-1].ids)
+        return plain, PictureTemplate(loaded, pictures)
+    except ModelError as error:  # it may name a place on this machine
+        raise Problem(
+            f"{param}: {error.what} (the model {model.name!r})", param=param, code="unsupported_content"
+        ) from None
+    except PyappError as error:
+        at = error.where if error.where and error.where.startswith(param) else param
+        code = "context_length_exceeded" if isinstance(error, OptionError) and "room for" in error.what else None
+        raise Problem(f"{at}: {error.what}. {error.hint}".removesuffix(". None"), param=at, code=code) from None

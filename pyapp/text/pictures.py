@@ -1,0 +1,316 @@
+"""Pictures in conversations: what stands for them in a prompt, and a session that reads them.
+
+A picture becomes vectors, each of which takes the place of a token. Their ids, which no vocabulary has, are drawn from
+the picture's pixels, so that texts with the same ids have the same pictures; what has read one need not read it again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b, shake_256
+from typing import Any
+
+from pyapp.engine import Tensor, no_grad
+from pyapp.engine.buffers import int32_tensor
+from pyapp.engine.ops import cat
+from pyapp.errors import ModelError, OptionError
+from pyapp.formats import ByteSource, BytesSource
+from pyapp.nn.picture_text import Seen, Turn, grid_turns
+from pyapp.text.chat_template import PROBE, ChatTemplate
+from pyapp.text.session import Session
+
+FIRST_ID = 1 << 62  # from here on ids stand for vectors of pictures
+TILES = 4  # that the tower sees at once
+URL_LIMIT = 1 << 28  # characters of a data: URL
+ROOM_HINT = "Give fewer pictures, or smaller ones, or choose a larger `context`"
+
+
+class Picture:
+    """A picture uint8 (height, width, 3) as a model reads it. `text` stands for it in a prompt, and `ids` for its
+    vectors, whose tokens the text has. OptionError for one of more than `room` tokens, before it is prepared.
+    """
+
+    def __init__(self, loaded: Any, pixels: Tensor, room: int) -> None:
+        model, processor = loaded.model, loaded.processor
+        rows, columns = (0, 0) if pixels.ndim != 3 or 0 in pixels.shape else processor.tiles(*pixels.shape[:2])
+        self.rows, self.columns = rows, columns
+        count = model.tokens_in(rows, columns)
+        if count > room:
+            raise OptionError(
+                f"a picture of {pixels.shape[1]:,} x {pixels.shape[0]:,} pixels takes {count:,} tokens: there is room "
+                f"for {room:,}", where="messages", hint=ROOM_HINT,
+            )  # fmt: skip
+        drawn = blake2b(repr(tuple(pixels.shape)).encode())
+        drawn.update(bytes(pixels.contiguous().data_view()))
+        data = shake_256(drawn.digest()).digest(8 * count)
+        self.text: str = model.picture_text(rows, columns)
+        self.ids = [FIRST_ID | int.from_bytes(data[i : i + 8]) >> 2 for i in range(0, 8 * count, 8)]
+        values = processor([pixels]).pixel_values  # (tiles, 3, H, W)
+        self._model: Any = model
+        self._left: list[Tensor] = list(values.split(TILES))  # what the tower is to see
+        self._found: list[Tensor] = []
+        self.nbytes = values.nbytes  # what is held of it until it was seen
+
+    @property
+    def seen(self) -> bool:
+        """Whether the tower has seen all of it."""
+        return not self._left
+
+    def look(self) -> None:
+        """Has the tower see the next TILES tiles. ModelError and ArgumentError for what it does not take."""
+        part = self._left[0].to(self._model.device)
+        with no_grad():
+            self._found.append(self._model.picture_features(part).flatten(0, 1))
+        if len(self._left) == 1 and sum(x.shape[0] for x in self._found) != len(self.ids):
+            raise ModelError(
+                f"a picture became {sum(x.shape[0] for x in self._found)} vectors, expected {len(self.ids)}",
+                hint="Give the preprocessor_config.json that belongs to the weights",
+            )  # fmt: skip
+        del self._left[0]
+
+    def vectors(self) -> Tensor:
+        """(N, D): one for each of the ids."""
+        while not self.seen:
+            self.look()
+        if len(self._found) > 1:
+            self._found = [cat(self._found)]
+        return self._found[0]
+
+
+Known = Mapping[int, tuple[Picture, int]]  # by the id of a vector: its picture, and the vector's number
+
+
+def known_ids(pictures: Sequence[Picture]) -> dict[int, tuple[Picture, int]]:
+    """By the ids of vectors: their pictures, and the vectors' numbers."""
+    return {id: (picture, number) for picture in pictures for number, id in enumerate(picture.ids)}
+
+
+def unseen(ids: Sequence[int], known: Known) -> Picture | None:
+    """The first picture in a part of a text that the tower has not seen."""
+    return next((picture for id in ids if id >= FIRST_ID and not (picture := known[id][0]).seen), None)
+
+
+def plain_ids(ids: Sequence[int], token: int) -> list[int]:
+    """The ids, with `token` for each vector of a picture."""
+    return [token if id >= FIRST_ID else id for id in ids]
+
+
+def turns_of(ids: Sequence[int], known: Known) -> list[Turn]:
+    """The rotary positions of a text's tokens up to its last whole picture, for models where those of pictures are of
+    their own (nn.picture_text.grid_turns); behind that they are the places.
+    """
+    pictures = []
+    for place, id in enumerate(ids):
+        picture, number = known[id] if id >= FIRST_ID else (None, 1)
+        if picture is not None and number == 0 and ids[place + len(picture.ids) - 1 :][:1] == picture.ids[-1:]:
+            pictures.append((place, picture.rows, picture.columns))
+    return grid_turns(pictures[-1][0] + pictures[-1][1] * pictures[-1][2], pictures) if pictures else []
+
+
+def seen_in(ids: Sequence[int], known: Known, first: int = 0, turns: Sequence[Turn] = ()) -> Seen | None:
+    """What of pictures is in a part of a text that begins at position `first`; None: nothing. `turns`: the rotary
+    positions of its tokens, where they are not the places.
+    """
+    places: list[int] = []
+    vectors, spans, at = [], [], 0
+    while at < len(ids):
+        if ids[at] < FIRST_ID:
+            at += 1
+            continue
+        picture, number = known[ids[at]]
+        count = 1
+        while ids[at + count : at + count + 1] == picture.ids[number + count : number + count + 1] != []:
+            count += 1
+        vectors.append(picture.vectors().narrow(0, number, count))
+        spans.append((first + at - number, first + at - number + len(picture.ids)))
+        places += range(at, at + count)
+        at += count
+    return Seen(cat(vectors) if places else None, places, spans, turns) if places or turns else None
+
+
+def part_of(turns: Sequence[Turn], first: int, count: int) -> list[Turn]:
+    """The rotary positions of `count` tokens from `first` on; none, where they are the places."""
+    if first >= len(turns):
+        return []
+    found = list(turns[first : first + count])
+    return [*found, *((place,) * 3 for place in range(first + len(found), first + count))]
+
+
+def whole(ids: Sequence[int], end: int, known: Known) -> int:
+    """The end of a pass over `ids` from `end` on that is not within a picture."""
+    if 0 < end < len(ids) and (found := known.get(ids[end])) is not None and found[1]:
+        return end + len(found[0].ids) - found[1]
+    return end
+
+
+class PictureSession(Session):
+    """A session of a model that sees pictures. `known` are the vectors of the text's pictures."""
+
+    known: Known = {}
+    _turns: list[Turn] = []
+
+    def see(self, pictures: Sequence[Picture]) -> list[Picture]:
+        """The pictures of the text that comes next; returns those that the last one had not."""
+        last = {picture.ids[0]: picture for picture, number in self.known.values() if number == 0}
+        own = {picture.ids[0]: last.get(picture.ids[0], picture) for picture in pictures}
+        self.known = known_ids([*own.values()])
+        return [picture for key, picture in own.items() if key not in last]
+
+    def plain(self, ids: Sequence[int]) -> Sequence[int]:
+        token: int = self.model.config.image_token_id  # type: ignore[attr-defined]
+        return plain_ids(ids, min(token, self.vocab_size - 1))
+
+    def reuse(self, ids: Sequence[int]) -> int:
+        turns = turns_of(ids, self.known) if self.model.sections else []  # type: ignore[attr-defined]
+        if turns[:1] != self._turns[:1]:  # other pictures behind it: all positions have changed
+            self.rewind(0)
+        self._turns = turns
+        return super().reuse(ids)
+
+    def passes(self, ids: Sequence[int]) -> Iterator[Sequence[int]]:
+        if not self.model.whole_pictures:  # type: ignore[attr-defined]
+            yield from super().passes(ids)
+            return
+        for part in super().passes(range(len(ids))):
+            start = whole(ids, part[0], self.known)
+            end = whole(ids, part[-1] + 1, self.known)
+            if start < end:
+                yield ids[start:end]
+
+    def _pass(self, ids: Sequence[int]) -> Tensor:
+        seen = seen_in(ids, self.known, self.position, part_of(self._turns, self.position, len(ids)))
+        tokens = int32_tensor(self.plain(ids), self.device)
+        model: Any = self.model
+        found: Tensor = model.forward_cached(tokens, self._place, self.cache, seen=seen, first=self.position)
+        return found
+
+
+class PictureTemplate(ChatTemplate):
+    """The chat template of a model that sees pictures, for a conversation with these."""
+
+    def __init__(self, loaded: Any, pictures: Sequence[Picture], source: str | None = None) -> None:
+        super().__init__(loaded.tokenizer, source=source)
+        self.pictures, self._model = pictures, loaded.model
+        self._lists = False
+        self._lists = PROBE not in self.render([{"role": "user", "content": PROBE}])
+        found = self.tokenizer.encode_guarded(loaded.model.part)
+        if len(found) != 1 or not {loaded.model.part, loaded.model.placeholder} <= self.tokenizer.special_names:
+            raise ModelError(f"the tokenizer has no token {loaded.model.part}", where=loaded.name)
+        self.part = found[0]
+
+    def render(self, messages: Any, tools: Any = None, **options: Any) -> str:
+        if self._lists:  # the template reads lists of parts only
+            messages = [
+                {**message, "content": [{"type": "text", "text": message["content"]}]}
+                if isinstance(message.get("content"), str) else message
+                for message in messages
+            ]  # fmt: skip
+        return super().render(messages, tools, **options)
+
+    def render_guarded(self, messages: Any, tools: Any = None, **options: Any) -> str:
+        """As ChatTemplate.render_guarded, with the text of each picture."""
+        first, *others = super().render_guarded(messages, tools, **options).split(self._model.placeholder)
+        if len(others) != len(self.pictures):
+            raise OptionError(
+                f"the chat template has places for {len(others)} of {len(self.pictures)} pictures", where="messages",
+                hint="Put pictures into messages of the user",
+            )  # fmt: skip
+        parts = (picture.text + other for picture, other in zip(self.pictures, others, strict=True))
+        return first + "".join(parts)
+
+    def encode_guarded(self, text: str) -> list[int]:
+        """As ChatTemplate.encode_guarded; as in transformers after what a tokenizer puts before a text, if the template
+        does not.
+        """
+        before, found = self.tokenizer.encode("", eos=False), super().encode_guarded(text)
+        return found if found[: len(before)] == before else [*before, *found]
+
+    def placed(self, ids: Sequence[int]) -> list[int]:
+        wanted = [id for picture in self.pictures for id in picture.ids]
+        ids = plain_ids(ids, self.part)
+        if ids.count(self.part) != len(wanted):
+            raise ModelError(f"the text has {ids.count(self.part)} tokens for {len(wanted)} vectors of pictures")
+        following = iter(wanted)
+        return [next(following) if id == self.part else id for id in ids]
+
+
+# -- pictures in messages
+
+
+def taken(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[Any]]:
+    """The messages, with {"type": "image"} for each picture in them, and the pictures: paths, bytes, ByteSources or
+    tensors uint8 (height, width, 3).
+
+    A message's content may be a list of parts: {"type": "text", "text": …}, {"type": "image", "image": …}, and as
+    OpenAI's interface has them {"type": "image_url", "image_url": {"url": "data:image/png;base64,…"}}. OptionError for
+    others.
+    """
+    found: list[dict[str, Any]] = []
+    pictures: list[Any] = []
+    for index, message in enumerate(messages):
+        content = message.get("content")
+        if not isinstance(content, list | tuple):
+            found.append(dict(message))
+            continue
+        parts: list[Any] = []
+        for number, part in enumerate(content):
+            where = f"messages[{index}].content[{number}]"
+            kind = part.get("type") if isinstance(part, Mapping) else None
+            if kind in ("image", "image_url"):
+                pictures.append(_source(part, kind, where))
+                part = {"type": "image"}
+            elif kind != "text" or not isinstance(part.get("text"), str):
+                raise OptionError(f"a part of type {kind!r:.40} is not known", where=where, hint="Known: text, image")
+            parts.append(part)
+        if all(part["type"] == "text" for part in parts):
+            found.append({**message, "content": "".join(part["text"] for part in parts)})
+        else:
+            found.append({**message, "content": parts})
+    return found, pictures
+
+
+def _source(part: Mapping[str, Any], kind: str, where: str) -> Any:
+    """The picture of a part."""
+    given = part.get(kind)
+    if kind == "image_url":
+        given = given.get("url") if isinstance(given, Mapping) else given
+        return BytesSource(read_data_url(given, where), "the picture")
+    if isinstance(given, str | os.PathLike | bytes | bytearray | memoryview | ByteSource | Tensor):
+        return given
+    raise OptionError("the picture is missing", where=where, hint='Give {"type": "image", "image": a path or bytes}')
+
+
+def read_data_url(url: Any, where: str) -> bytes:
+    """The bytes of a data: URL in base64. OptionError for other addresses, which are not fetched."""
+    head, comma, data = url.partition(",") if isinstance(url, str) else ("", "", "")
+    if not head[:5].lower() == "data:" or not head.lower().endswith(";base64") or not comma:
+        raise OptionError(
+            "pictures come as data: URLs in base64; other addresses are not opened", where=where,
+            hint="Send data:image/png;base64,…",
+        )  # fmt: skip
+    if len(data) > URL_LIMIT:
+        raise OptionError(f"the picture has more than {URL_LIMIT:,} characters", where=where)
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise OptionError("this is no base64", where=where) from None
+
+
+def check_seeing(loaded: Any, count: int, capacity: int) -> None:
+    """ModelError for a model that cannot read pictures, OptionError for more than can have room in its context."""
+    if not hasattr(loaded.model, "picture_tokens"):
+        raise ModelError(
+            "this model reads no pictures", where=loaded.name,
+            hint="Leave them out, or take a model that does: docs/models.md, image-text-to-text",
+        )  # fmt: skip
+    if loaded.processor is None:
+        raise ModelError("its preprocessor_config.json is missing", where=loaded.name, hint="Put it beside the model")
+    tokens = count * loaded.model.picture_tokens
+    if tokens > capacity:
+        raise OptionError(
+            f"{count} pictures take {tokens:,} tokens or more: there is room for {capacity:,}", where="messages",
+            hint=ROOM_HINT,
+        )  # fmt: skip

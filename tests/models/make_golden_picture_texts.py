@@ -1,0 +1,115 @@
+"""Makes golden_picture_texts/NAME.json with transformers, one for each configuration of picture_text_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_picture_texts.py [NAME …]
+
+A file has the names and shapes of the parameters as files have them, some of the logits for two texts with a picture
+each, of which the second is padded; the product of each parameter's gradient with a fixed vector; and 24 greedy tokens
+after the first text. The weights are not stored: seeded.py makes them here and in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from tests.models.picture_text_configs import CONFIGS, GRIDS, IMAGE, tokens
+from tests.models.seeded import direction, picture, picture_weights, shown
+
+FOLDER = Path(__file__).with_name("golden_picture_texts")
+CLASSES = {
+    "qwen2_vl": "Qwen2VL",
+    "qwen2_5_vl": "Qwen2_5_VL",
+    "idefics3": "Idefics3",
+    "smolvlm": "SmolVLM",
+    "llava": "Llava",
+    "gemma3": "Gemma3",
+}
+
+
+def vectors(name: str) -> int:
+    """The vectors of a picture."""
+    if name in GRIDS:
+        return GRIDS[name][0] * GRIDS[name][1]
+    config = CONFIGS[name]
+    side = config["vision_config"]["image_size"] // config["vision_config"]["patch_size"]
+    if "scale_factor" in config:
+        return (side // config["scale_factor"]) ** 2
+    return config.get("mm_tokens_per_image", side**2)
+
+
+def patches(pictures: Any) -> Any:
+    """(N, 3, H, W) → (patches, numbers of a patch), as Qwen2-VL's processor makes them: by squares, two frames."""
+    count, _, high, wide = pictures.shape
+    x = pictures.reshape(count, 3, high // 8, 2, 4, wide // 8, 2, 4).permute(0, 2, 5, 3, 6, 1, 4, 7)
+    return x.unsqueeze(6).expand(*x.shape[:6], 2, 4, 4).reshape(count * high * wide // 16, -1)
+
+
+def rounded(values: Any) -> list[float]:
+    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
+
+
+def golden(name: str) -> dict[str, Any]:
+    config = dict(CONFIGS[name])
+    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    kind = getattr(transformers, CLASSES[made.model_type] + "ForConditionalGeneration")
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        kind(made).float().save_pretrained(folder)
+        stored = load_file(folder / "model.safetensors")
+        for key, value in stored.items():
+            stored[key] = torch.from_numpy(picture_weights(key, tuple(value.shape)))
+        save_file(stored, folder / "model.safetensors", {"format": "pt"})
+        model = kind.from_pretrained(folder, attn_implementation="eager").float().eval().requires_grad_(True)
+        rows, count = tokens(name, vectors(name))
+        ids = torch.tensor(rows)
+        if name in GRIDS:
+            high, wide = (8 * n for n in GRIDS[name])
+        else:
+            high = wide = made.vision_config.image_size
+        pictures = torch.from_numpy(picture(count, high, wide))
+        mask = (ids != 0).long()
+        more: dict[str, Any] = {}
+        if made.model_type in ("idefics3", "smolvlm"):
+            pictures = pictures.unsqueeze(1)  # (texts, pictures of each, 3, H, W)
+        if made.model_type == "gemma3":
+            more["token_type_ids"] = (ids == IMAGE).long()
+        if name in GRIDS:
+            pictures = patches(pictures)
+            more["image_grid_thw"] = torch.tensor([[1, high // 4, wide // 4]] * count)
+            more["mm_token_type_ids"] = (ids == IMAGE).long()
+        logits = model(input_ids=ids, attention_mask=mask, pixel_values=pictures, **more).logits
+        logits = logits * mask.unsqueeze(-1)  # those of padding mean nothing
+        total = (logits * torch.from_numpy(direction(name, tuple(logits.shape))).float()).sum()
+        alone = {key: value[:1] for key, value in more.items()}
+        with torch.no_grad():
+            written = model.generate(
+                input_ids=ids[:1], pixel_values=pictures[: len(pictures) // count], attention_mask=mask[:1],
+                max_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0, **alone,
+            )[0, ids.shape[1] :].tolist()  # fmt: skip
+        total.backward()
+        with torch.no_grad():  # the gradients take the places of the weights, so that they are stored by the same names
+            for parameter in model.parameters():
+                parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
+        model.save_pretrained(folder)
+        grads = load_file(folder / "model.safetensors")
+        parameters = {
+            key: [list(value.shape), *rounded([(grads[key].double().numpy() * direction(key, value.shape)).sum()])]
+            for key, value in stored.items()
+        }
+    return {"outputs": rounded(shown(logits.detach().numpy(), 96)), "parameters": parameters, "tokens": written}
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or CONFIGS:
+        text = json.dumps(golden(name), separators=(",", ":"))
+        (FOLDER / f"{name}.json").write_text(text + "\n")
+        print(name, len(text))

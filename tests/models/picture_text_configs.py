@@ -1,0 +1,78 @@
+"""Small configurations of every language model that sees pictures, by name, as config.json has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+IMAGE = 90  # the token of a picture's vectors
+_TEXT = {
+    "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 192, "pad_token_id": 0,
+}  # fmt: skip
+_TOWER = {
+    "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 16,
+    "patch_size": 4,
+}  # fmt: skip
+_LLAMA = {"model_type": "llama", **_TEXT}
+
+_QWEN = {
+    **_TEXT, "bos_token_id": None, "eos_token_id": None,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]},
+}  # fmt: skip
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "idefics3": {
+        "model_type": "idefics3", "text_config": _LLAMA, "vision_config": {"model_type": "idefics3_vision", **_TOWER},
+        "scale_factor": 2, "image_token_id": IMAGE,
+    },
+    "smolvlm": {
+        "model_type": "smolvlm", "text_config": _LLAMA | {"tie_word_embeddings": True}, "tie_word_embeddings": True,
+        "vision_config": {"model_type": "smolvlm_vision", **_TOWER, "image_size": 18, "patch_size": 3},
+        "scale_factor": 3, "image_token_id": IMAGE,
+    },
+    "llava": {
+        "model_type": "llava", "text_config": _LLAMA,
+        "vision_config": {"model_type": "clip_vision_model", "projection_dim": 16, **_TOWER},
+        "image_token_index": IMAGE,
+    },
+    "llava_full": {
+        "model_type": "llava", "text_config": {"model_type": "mistral", "sliding_window": 12, **_TEXT, "head_dim": 8},
+        "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
+        "image_token_index": IMAGE, "vision_feature_layer": [-1, 1], "vision_feature_select_strategy": "full",
+        "projector_hidden_act": "relu", "multimodal_projector_bias": False,
+    },
+    "qwen2_vl": {
+        "model_type": "qwen2_vl", "image_token_id": IMAGE, "vision_start_token_id": 91, "vision_end_token_id": 92,
+        "video_token_id": 93, "text_config": _QWEN,
+        "vision_config": {
+            "depth": 2, "embed_dim": 24, "hidden_size": 32, "num_heads": 2, "mlp_ratio": 2, "patch_size": 4,
+        },
+    },
+    "qwen2_5_vl": {
+        "model_type": "qwen2_5_vl", "image_token_id": IMAGE, "vision_start_token_id": 91, "vision_end_token_id": 92,
+        "video_token_id": 93, "text_config": _QWEN | {"tie_word_embeddings": True}, "tie_word_embeddings": True,
+        "vision_config": {
+            "depth": 3, "hidden_size": 24, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 40,
+            "patch_size": 4, "window_size": 16, "fullatt_block_indexes": [1],
+        },
+    },
+    "gemma3": {
+        "model_type": "gemma3",
+        "text_config": {
+            "model_type": "gemma3_text", **_TEXT, "head_dim": 8, "num_hidden_layers": 3, "sliding_window": 8,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "query_pre_attn_scalar": 8,
+        },
+        "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER, "image_size": 24},
+        "image_token_index": IMAGE, "mm_tokens_per_image": 9, "boi_token_index": 91, "eoi_token_index": 92,
+    },
+}  # fmt: skip
+QUANTISED = tuple(CONFIGS)
+OTHER_DEVICE = ("smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl")
+GRIDS = {"qwen2_vl": (5, 3), "qwen2_5_vl": (5, 3)}  # rows and columns of a picture's vectors, of eight pixels each
+
+
+def tokens(name: str, count: int) -> tuple[list[list[int]], int]:
+    """(two texts with `count` vectors of a picture in each, pictures): padding, if any, is at the end of the second."""
+    first = [5, 6, 7, *[IMAGE] * count, 8, 9, 10, 11, 12]
+    second = [5, 6, *[IMAGE] * count, 8, 13, 14]
+    return [first, second + [0] * (len(first) - len(second))], 2

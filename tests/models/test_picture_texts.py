@@ -1,0 +1,219 @@
+"""Language models that see pictures against transformers (make_golden_picture_texts.py): names, logits, gradients and
+the tokens that they write; quantised weights; another device; configurations that cannot be.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import nn
+from pyapp.engine.buffers import int32_tensor
+from pyapp.errors import ArgumentError, ModelError
+from pyapp.models._index import SEEING
+from pyapp.models.loading.weights import ignored_by
+from pyapp.nn.picture_text import Seen, grid_turns, stretches
+from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
+from tests.models.picture_text_configs import CONFIGS, GRIDS, IMAGE, OTHER_DEVICE, QUANTISED, tokens
+from tests.models.seeded import direction, picture, picture_weights, shown
+
+FOLDER = Path(__file__).with_name("golden_picture_texts")
+
+
+@cache
+def golden(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return found
+
+
+def module_of(name: str) -> Any:
+    return importlib.import_module(f"pyapp.models.{SEEING[CONFIGS[name]['model_type']]}")
+
+
+def make(name: str) -> Any:
+    """The model with the weights of its golden file."""
+    module = module_of(name)
+    model = module.TASKS["image-text-to-text"](module.Config.from_dict(CONFIGS[name]))
+    found = dict(model.named_parameters(remove_duplicate=False))
+    with pyapp.no_grad():
+        for key in golden(name)["parameters"]:
+            value = found[module.renamed(key)]
+            value.copy_(pyapp.from_numpy(picture_weights(key, tuple(value.shape))))
+    return model.eval()
+
+
+def inputs(name: str, model: Any) -> tuple[pyapp.Tensor, pyapp.Tensor, pyapp.Tensor]:
+    """(two texts with a picture each, the pictures, the mask of padding)."""
+    size = tuple(8 * n for n in GRIDS[name]) if name in GRIDS else model.pixels
+    rows, count = tokens(name, model.tokens_in(*GRIDS.get(name, (0, 0))))
+    ids = pyapp.tensor(rows, dtype="int32").to(model.device)
+    return ids, pyapp.from_numpy(picture(count, *size)).to(model.device), ids != 0
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_logits_and_gradients_are_those_of_transformers(name: str) -> None:
+    model, expected, renamed = make(name).requires_grad_(), golden(name), module_of(name).renamed
+    found = dict(model.named_parameters(remove_duplicate=False))
+    stored = expected["parameters"]
+    assert {key: list(found[renamed(key)].shape) for key in stored} == {
+        key: shape for key, (shape, _) in stored.items()
+    }
+    assert {id(found[renamed(key)]) for key in stored} == {id(parameter) for parameter in model.parameters()}
+    ids, pictures, mask = inputs(name, model)
+    logits = model(ids, mask, pictures) * mask.unsqueeze(-1)
+    np.testing.assert_allclose(shown(logits.detach().numpy(), 96), expected["outputs"], atol=1e-4, rtol=1e-4)
+    (logits * pyapp.tensor(direction(name, logits.shape).astype(np.float32))).sum().backward()
+    for key, (_, product) in stored.items():
+        parameter = found[renamed(key)]
+        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.numpy().astype(np.float64)
+        np.testing.assert_allclose(
+            (grad * direction(key, grad.shape)).sum(), product, rtol=2e-3, atol=2e-3, err_msg=key
+        )
+
+
+def written(model: Any, name: str, count: int, cache_type: str = "float32") -> tuple[list[int], np.ndarray]:
+    """(greedy tokens after the first text, read by the cache in three passes; the first logits)."""
+    ids, pictures, _ = inputs(name, model)
+    row = ids.tolist()[0]
+    position, found, first = 0, [], None
+    text = model.new_cache(len(row) + count + 1, cache_type)
+    with pyapp.no_grad():
+        features = model.picture_features(pictures[:1])[0]
+        [(start, stop)] = stretches(row, IMAGE)
+        for begin, end in ((0, start - 1), (start - 1, stop + 2), (stop + 2, len(row))):
+            part = int32_tensor(row[begin:end], model.device)
+            turns = grid_turns(len(row), [(start, *GRIDS[name])])[begin:end] if name in GRIDS else []
+            seen = Seen(None, turns=turns) if turns else None
+            if begin == start - 1:
+                seen = Seen(features, range(1, 1 + stop - start), [(start, stop)], turns)
+            logits = model.forward_cached(
+                part, int32_tensor([begin], model.device), text, seen=seen, first=begin
+            )  # fmt: skip
+        position = len(row)
+        while len(found) < count:
+            first = logits.cpu().numpy() if first is None else first
+            found.append(int(logits.reshape(-1).argmax()))
+            logits = model.forward_cached(
+                int32_tensor(found[-1:], model.device), int32_tensor([position], model.device), text
+            )
+            position += 1
+    assert first is not None
+    return found, first
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_tokens_through_the_cache_are_those_of_transformers(name: str) -> None:
+    expected = golden(name)["tokens"]
+    assert written(make(name), name, len(expected))[0] == expected
+
+
+@pytest.mark.parametrize("kind", ["float16", "q8_0"])
+def test_caches_of_other_types(kind: str) -> None:
+    model = make("gemma3")
+    exact, rounded = (written(model, "gemma3", 1, kind)[1] for kind in ("float32", kind))
+    assert 0 < np.abs(rounded - exact).max() < 0.05 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+def test_quantised_weights_run(name: str) -> None:
+    """Rows of 32 columns and more are quantised; the result stays near."""
+    model = make(name)
+    with pyapp.no_grad():
+        ids, pictures, mask = inputs(name, model)
+        exact = (model(ids, mask, pictures) * mask.unsqueeze(-1)).numpy()
+        assert nn.quantize(model, "q8_0")
+        found = (model(ids, mask, pictures) * mask.unsqueeze(-1)).numpy()
+        assert 0 < np.abs(found - exact).max() < 0.2 * np.abs(exact).max()
+        model.dequantize()
+        again = (model(ids, mask, pictures) * mask.unsqueeze(-1)).numpy()
+    assert 0 < np.abs(again - exact).max() < 0.2 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("name", OTHER_DEVICE)
+def test_another_device_gives_the_same(name: str) -> None:
+    model = make(name)
+    expected = written(model, name, 6)
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data = tensor.data.to("mirror")
+    found = written(model, name, 6)
+    assert str(model.device) == "mirror" and found[0] == expected[0]
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_hostile_configurations_are_refused(name: str) -> None:
+    config = CONFIGS[name]
+    number = "image_token_id" if "image_token_id" in config else "image_token_index"
+    changes: list[dict[str, Any]] = [
+        {"text_config": 3}, {"vision_config": []}, {number: "many"}, {number: -1},
+        {"text_config": config["text_config"] | {"model_type": "t5"}},
+        {"text_config": config["text_config"] | {"model_type": ["llama"]}},
+        {"vision_config": config["vision_config"] | {"model_type": "pixtral"}},
+        {"vision_config": config["vision_config"] | {"model_type": {}}},
+    ]  # fmt: skip
+    if name in GRIDS:
+        rotary = config["text_config"]["rope_parameters"]
+        for value in ([2, 3], [4, 1, -1], "many", [10**12], None, [2.0, 1, 1]):
+            rope = {"rope_parameters": rotary | {"mrope_section": value}}
+            changes.append({"text_config": config["text_config"] | rope})
+        for field in ("patch_size", "depth", "spatial_merge_size", "in_channels", "window_size"):
+            for value in (10**12, "many", -1, 0, [1]):
+                if field in config["vision_config"] or field != "window_size":
+                    changes.append({"vision_config": config["vision_config"] | {field: value}})
+    else:
+        changes.append({"vision_config": config["vision_config"] | {"image_size": [16, 32]}})
+    for part in ("text_config", "vision_config"):
+        for field in ("num_attention_heads", "hidden_size", "num_hidden_layers", "num_heads"):
+            if field not in config[part]:
+                continue
+            for value in (10**12, "many", -1, 0, [1, 2, 3]):
+                changes.append({part: config[part] | {field: value}})
+    for field in ("scale_factor", "mm_tokens_per_image", "vision_feature_layer", "vision_feature_select_strategy"):
+        if field in config or (field.startswith("vision_feature") and name.startswith("llava")):
+            changes += [{field: value} for value in (0.5, 10**12, "many", [10**12], {})]
+    for change in changes:
+        with pytest.raises(ModelError):
+            module_of(name).Config.from_dict(config | change)
+    again = module_of(name).Config.from_dict(config)
+    assert module_of(name).Config.from_dict(again.to_dict()).to_dict() == again.to_dict()
+
+
+def test_texts_and_pictures_that_do_not_fit_are_refused() -> None:
+    model = make("llava")
+    with pytest.raises(ArgumentError, match="15 tokens for 16 vectors"):
+        model(pyapp.tensor([[IMAGE] * 15 + [3]]), pixel_values=pyapp.zeros(1, 3, 16, 16))
+    for shape, message in ((20, "multiples of 8 pixels"), (4, "from 8 pixels")):
+        with pytest.raises(ArgumentError, match=message):
+            make("qwen2_vl")(pyapp.tensor([[IMAGE] * 4]), pixel_values=pyapp.zeros(1, 3, 16, shape))
+    with pytest.raises(ArgumentError, match="takes 16 x 16"):
+        model(pyapp.tensor([[IMAGE] * 16]), pixel_values=pyapp.zeros(1, 3, 16, 12))
+
+
+def test_names_of_older_files() -> None:
+    renamed = module_of("llava").renamed
+    for old, new in (
+        ("model.vision_tower.encoder.layers.0.mlp.fc1.bias", "vision_tower.encoder.layers.0.mlp.fc1.bias"),
+        ("vision_tower.vision_model.post_layernorm.bias", "vision_tower.post_layernorm.bias"),
+        ("model.multi_modal_projector.linear_1.bias", "multi_modal_projector.linear_1.bias"),
+        ("model.language_model.layers.1.mlp.up_proj.weight", "language_model.model.layers.1.mlp.up_proj.weight"),
+        ("language_model.model.norm.weight", "language_model.model.norm.weight"),
+        ("language_model.lm_head.weight", "language_model.lm_head.weight"),
+        ("lm_head.weight", "language_model.lm_head.weight"),
+        ("model.text_model.embed_tokens.weight", "language_model.model.embed_tokens.weight"),
+        ("model.vision_model.embeddings.patch_embedding.bias", "vision_tower.embeddings.patch_embedding.bias"),
+        ("model.connector.modality_projection.proj.weight", "multi_modal_projector.proj.weight"),
+    ):
+        assert renamed(old) == new and not re.match(r"model\.|lm_head", renamed(old))
+    for name in ("llava", "gemma3"):
+        ignored = ignored_by(module_of(name))
+        for there in ("vision_tower.vision_model.head.probe", "vision_tower.vision_model.embeddings.position_ids"):
+            assert ignored.fullmatch(there)
+        assert not ignored.fullmatch("vision_tower.vision_model.post_layernorm.bias")

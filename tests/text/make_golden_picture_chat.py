@@ -1,0 +1,106 @@
+"""Makes golden_picture_chat.json with transformers: the tokens of a conversation with pictures, by the processors and
+chat templates of the models in picture_chat_model.py, and 16 greedy tokens after it.
+
+    PYTHONPATH=. python tests/text/make_golden_picture_chat.py
+
+Pillow must be older than 13, as for tests/vision/make_golden_processors.py. What a user writes of special tokens is
+given to transformers with a space in it, and the space is taken out again, because there it would become such a token.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from PIL import Image
+
+from tests.text.picture_chat_model import (
+    IDS,
+    PROCESSORS,
+    SIZES,
+    TEMPLATES,
+    TEXTS,
+    conversation,
+    photo,
+    write_picture_chat_model,
+)
+
+CLASSES = {"qwen2_vl": "Qwen2VL", "idefics3": "Idefics3", "llava": "Llava", "gemma3": "Gemma3"}
+SPACE = "\u00a7"  # stands in the names of special tokens in what the user writes
+
+
+def processor_of(kind: str, folder: Path) -> Any:
+    settings = {key: value for key, value in PROCESSORS[kind].items() if key != "image_processor_type"}
+    named = {"llava": "CLIP"}.get(kind, CLASSES[kind])
+    images = getattr(transformers, f"{named}ImageProcessorPil")(**settings)
+    words = {
+        "boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>",
+    } if kind == "gemma3" else {}  # fmt: skip
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder, extra_special_tokens=words)
+    made = getattr(transformers, f"{CLASSES[kind]}Processor")
+    if kind == "qwen2_vl":  # without a processor of videos, which needs torchvision
+        found = made.__new__(made)
+        found.image_token, found.video_token = "<|image_pad|>", "<|video_pad|>"
+        found.image_token_id, found.video_token_id = IDS["<|image_pad|>"], -1
+        found.image_processor, found.tokenizer, found.chat_template = images, tokenizer, TEMPLATES[kind]
+        return found
+    if kind == "idefics3":
+        return made(images, tokenizer, image_seq_len=4, chat_template=TEMPLATES[kind])
+    if kind == "gemma3":
+        return made(images, tokenizer, chat_template=TEMPLATES[kind], image_seq_length=9)
+    return made(
+        images, tokenizer, patch_size=4, vision_feature_select_strategy="default", chat_template=TEMPLATES[kind],
+        num_additional_image_tokens=1,
+    )  # fmt: skip
+
+
+def golden(kind: str, folder: Path) -> dict[str, Any]:
+    write_picture_chat_model(folder, kind)
+    processor = processor_of(kind, folder)
+    messages = conversation([Image.fromarray(photo(*size)) for size in SIZES])
+    for message in messages:
+        for part in message["content"]:
+            if part["type"] == "text":
+                part["text"] = part["text"].replace("<", "<" + SPACE)
+    found = processor.apply_chat_template(
+        messages, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
+    )
+    model = getattr(transformers, CLASSES[kind] + "ForConditionalGeneration").from_pretrained(folder).eval()
+    marks = list(SPACE.encode())
+    mark = [processor.tokenizer.encode(SPACE, add_special_tokens=False)]
+    assert len(mark[0]) == len(marks)
+    ids = found["input_ids"][0].tolist()
+    kept, i = [], 0
+    while i < len(ids):
+        if ids[i : i + len(mark[0])] == mark[0]:
+            i += len(mark[0])
+            continue
+        kept.append(i)
+        i += 1
+    assert sum(text.count("<") for text in TEXTS) * len(mark[0]) == len(ids) - len(kept)
+    found = {
+        key: value[:, kept] if key in ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids") else value
+        for key, value in found.items()
+    }
+    found.pop("num_crops", None)
+    if kind not in ("gemma3", "qwen2_vl"):
+        found.pop("mm_token_type_ids", None)
+        found.pop("token_type_ids", None)
+    with torch.no_grad():
+        written = model.generate(
+            **found, max_new_tokens=16, do_sample=False, eos_token_id=None, pad_token_id=0,
+            suppress_tokens=list(IDS.values()),
+        )  # fmt: skip
+    return {"prompt": found["input_ids"][0].tolist(), "written": written[0, len(kept) :].tolist()}
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        made = {kind: golden(kind, Path(place) / kind) for kind in TEMPLATES}
+    target = Path(__file__).with_name("golden_picture_chat.json")
+    target.write_text(json.dumps(made, separators=(",", ":")) + "\n")
+    print({kind: (len(found["prompt"]), found["written"]) for kind, found in made.items()})

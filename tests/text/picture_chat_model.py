@@ -1,0 +1,149 @@
+"""The folders of small chat models that see pictures, with the chat templates of published ones and random weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyapp.formats import write_safetensors
+from tests.models.picture_text_configs import CONFIGS
+from tests.models.seeded import picture_weights
+from tests.text.chat_model import byte_letters
+
+SPECIAL = [
+    "<s>", "</s>", "<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", "<|im_start|>",
+    *(f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)),
+    "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
+    "<bos>", "<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>", "<image_soft_token>",
+]  # fmt: skip
+IDS = {name: 256 + i for i, name in enumerate(SPECIAL)}
+SIZE = 256 + len(SPECIAL)
+GOLDEN = Path(__file__).parents[1] / "models" / "golden_picture_texts"
+TEMPLATES = {
+    "idefics3": (  # SmolVLM's, which reads contents that are lists
+        "<|im_start|>{% for message in messages %}{{message['role'] | capitalize}}"
+        "{% if message['content'][0]['type'] == 'image' %}{{':'}}{% else %}{{': '}}{% endif %}"
+        "{% for line in message['content'] %}{% if line['type'] == 'text' %}{{line['text']}}"
+        "{% elif line['type'] == 'image' %}{{ '<image>' }}{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}"
+        "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
+    ),
+    "llava": (
+        "{% for message in messages %}"
+        "{% if message['role'] != 'system' %}{{ message['role'].upper() + ': '}}{% endif %}"
+        "{# Render all images first #}"
+        "{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}{{ '<image>\n' }}{% endfor %}"
+        "{# Render all text next #}{% if message['role'] != 'assistant' %}"
+        "{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
+        "{{ content['text'] + ' '}}{% endfor %}{% else %}"
+        "{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
+        "{% generation %}{{ content['text'] + ' '}}{% endgeneration %}{% endfor %}{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}"
+    ),
+    "qwen2_vl": (
+        "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
+        "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{% endif %}<|im_start|>{{ message['role'] }}\n"
+        "{% if message['content'] is string %}{{ message['content'] }}<|im_end|>\n{% else %}"
+        "{% for content in message['content'] %}"
+        "{% if content['type'] == 'image' or 'image' in content or 'image_url' in content %}"
+        "<|vision_start|><|image_pad|><|vision_end|>{% elif 'text' in content %}{{ content['text'] }}{% endif %}"
+        "{% endfor %}<|im_end|>\n{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    ),
+    "gemma3": (
+        "{{ bos_token }}{% for message in messages %}"
+        "{%- set role = 'model' if message['role'] == 'assistant' else message['role'] -%}"
+        "{{ '<start_of_turn>' + role + '\n' }}{%- if message['content'] is string -%}{{ message['content'] | trim }}"
+        "{%- elif message['content'] is iterable -%}{%- for item in message['content'] -%}"
+        "{%- if item['type'] == 'image' -%}{{ '<start_of_image>' }}"
+        "{%- elif item['type'] == 'text' -%}{{ item['text'] | trim }}{%- endif -%}{%- endfor -%}{%- endif -%}"
+        "{{ '<end_of_turn>\n' }}{%- endfor -%}"
+        "{%- if add_generation_prompt -%}{{ '<start_of_turn>model\n' }}{%- endif -%}"
+    ),
+}
+PROCESSORS: dict[str, dict[str, Any]] = {
+    "idefics3": {"image_processor_type": "Idefics3ImageProcessor", "size": {"longest_edge": 40},
+                 "max_image_size": {"longest_edge": 16}},
+    "llava": {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 16},
+              "crop_size": {"height": 16, "width": 16}},
+    "qwen2_vl": {"image_processor_type": "Qwen2VLImageProcessor", "min_pixels": 256, "max_pixels": 2048,
+                 "patch_size": 4},
+    "gemma3": {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 24, "width": 24}},
+}  # fmt: skip
+
+
+def config_of(kind: str, context: int = 1024) -> dict[str, Any]:
+    """The config.json of a folder."""
+    config = dict(CONFIGS[kind])
+    config["text_config"] = config["text_config"] | {
+        "vocab_size": SIZE, "max_position_embeddings": context, "bos_token_id": None, "eos_token_id": IDS["</s>"],
+    }  # fmt: skip
+    token = {"gemma3": "<image_soft_token>", "qwen2_vl": "<|image_pad|>"}.get(kind, "<image>")
+    config["image_token_id" if "image_token_id" in config else "image_token_index"] = IDS[token]
+    if kind == "qwen2_vl":
+        names = ("vision_start", "vision_end")
+        config |= {f"{name}_token_id": IDS[f"<|{name}|>"] for name in names} | {"video_token_id": IDS["<|im_end|>"]}
+    return config | ({"boi_token_index": IDS["<start_of_image>"]} if kind == "gemma3" else {})
+
+
+def write_picture_chat_model(folder: Path, kind: str, context: int = 1024) -> Path:
+    """A folder with seeded random weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stored = json.loads((GOLDEN / f"{kind}.json").read_text())["parameters"]
+    words = ("embed_tokens.weight", "lm_head.weight")
+    tensors = {
+        name: picture_weights(name, (SIZE, shape[1]) if name.endswith(words) else tuple(shape))
+        for name, (shape, _) in stored.items()
+    }
+    write_safetensors(folder / "model.safetensors", {name: np.ascontiguousarray(x) for name, x in tensors.items()})
+    vocabulary = {letter: index for index, letter in enumerate(byte_letters())}
+    added = [{"id": id, "content": name, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
+              "normalized": False} for name, id in IDS.items()]  # fmt: skip
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    begin: dict[str, Any] = {
+        "type": "TemplateProcessing", "special_tokens": {"<s>": {"id": "<s>", "ids": [IDS["<s>"]], "tokens": ["<s>"]}},
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+    }  # fmt: skip
+    tokenizer = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
+        "pre_tokenizer": level, "post_processor": begin if kind == "llava" else None, "decoder": level,
+        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+                  "vocab": vocabulary | IDS, "merges": []},
+    }  # fmt: skip
+    settings = {"eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast"}
+    settings |= {"bos_token": "<bos>"} if kind == "gemma3" else {"bos_token": "<s>"} if kind == "llava" else {}
+    for name, value in (
+        ("config", config_of(kind, context)), ("tokenizer", tokenizer), ("tokenizer_config", settings),
+        ("preprocessor_config", PROCESSORS[kind]), ("chat_template", {"chat_template": TEMPLATES[kind]}),
+    ):  # fmt: skip
+        (folder / f"{name}.json").write_text(json.dumps(value))
+    return folder
+
+
+def photo(height: int, width: int, seed: int = 0) -> np.ndarray:
+    """uint8 (height, width, 3)."""
+    generator = np.random.Generator(np.random.Philox(key=height * 1000 + width + (seed << 32)))
+    y, x = np.mgrid[:height, :width]
+    waves = [120 + 100 * np.sin(x / (4 + i + seed)) * np.cos(y / (7 - i)) for i in range(3)]
+    return np.clip(np.stack(waves, 2) + generator.normal(0, 20, (height, width, 3)), 0, 255).astype("uint8")
+
+
+SIZES = ((30, 41), (12, 12))  # of the pictures of the conversation
+TEXTS = ("What is <image> this,", "and this?", "It is a fox.", "Sure? <start_of_image>")
+
+
+def conversation(pictures: Any) -> list[dict[str, Any]]:
+    """A conversation with two pictures, of which the user's second message has none."""
+    parts = [
+        {"type": "image", "image": pictures[0]}, {"type": "text", "text": TEXTS[0]},
+        {"type": "image", "image": pictures[1]}, {"type": "text", "text": TEXTS[1]},
+    ]  # fmt: skip
+    said = [{"type": "text", "text": TEXTS[2]}], [{"type": "text", "text": TEXTS[3]}]
+    return [
+        {"role": "user", "content": parts}, {"role": "assistant", "content": said[0]},
+        {"role": "user", "content": said[1]},
+    ]  # fmt: skip
