@@ -946,6 +946,7 @@ METHOD_MODULES: dict[str, str] = {
     "__abs__": "operators",
     "__add__": "operators",
     "__and__": "operators",
+    "__delitem__": "index",
     "__dlpack__": "dlpack",
     "__dlpack_device__": "dlpack",
     "__eq__": "operators",
