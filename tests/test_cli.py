@@ -478,7 +478,10 @@ def test_a_full_disk_behind_stdout(arguments: tuple[str, ...], unbuffered: bool)
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize(
     "arguments,code",
-    [(("models",), 0), (("generate", "-n", "2"), 1), (("inspect", "nothing.gguf"), 1), (("nonsense",), 2), (("generate", "-n", "x"), 2)],
+    [
+        (("models",), 0), (("generate", "-n", "2"), 1), (("inspect", "nothing.gguf"), 1), (("nonsense",), 2),
+        (("generate", "-n", "x"), 2),
+    ],
 )  # fmt: skip
 def test_a_full_disk_behind_stderr_changes_no_exit_code(arguments: tuple[str, ...], code: int) -> None:
     with open("/dev/full", "w") as full:
