@@ -980,14 +980,14 @@ class ModuleLayer(Layer):
 
 
 def as_layer(layer: Any) -> Layer:
-    """A Keras layer, a module as one, or an instance made of a class. TypeError for anything else."""
+    """A Keras layer, a module as one, or an instance made of a class. ValueError for anything else."""
     if isinstance(layer, type) and issubclass(layer, Layer):
-        raise TypeError(f"takes an instance: write {layer.__name__}(…), not the class")
+        raise ValueError(f"takes an instance: write {layer.__name__}(…), not the class")
     if isinstance(layer, Layer):
         return layer
     if isinstance(layer, Module):
         return ModuleLayer(layer)
-    raise TypeError(f"takes layers and modules, not {layer!r:.60}")
+    raise ValueError(f"takes layers and modules, not {layer!r:.60}")
 
 
 def record(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -52,7 +52,7 @@ class _Graph:
         leaves = flatten(inputs)
         for leaf in (*leaves, *flatten(outputs)):
             if not isinstance(leaf, KerasTensor):
-                raise TypeError(f"Model: inputs and outputs are symbolic tensors, not {leaf!r:.60}")
+                raise ValueError(f"Model: inputs and outputs are symbolic tensors, not {leaf!r:.60}")
         self.input_ids = {id(leaf) for leaf in leaves}
         self.calls: list[Call] = []
         done: set[int] = set()
@@ -671,14 +671,14 @@ class Model(Layer):
         batches = batches_of(x, batch_size=batch_size)
         steps = self._limited(steps, batches)
         listeners = self._listeners(callbacks, steps or batches.count(), verbose)
-        listeners.tell("on_predict_begin")
+        listeners.tell("on_predict_begin", {})
         bar = ProgressBar(steps or batches.count(), _verbosity(verbose))
         found: list[list[Any]] = []
         structure: Any = None
         for k, (inputs, _, _) in enumerate(batches):
             if steps is not None and k == steps:
                 break
-            listeners.tell("on_predict_batch_begin", k)
+            listeners.tell("on_predict_batch_begin", k, {})
             structure = self.predict_on_batch(inputs)
             found.append(flatten(structure))
             listeners.tell("on_predict_batch_end", k, {"outputs": structure})
@@ -686,7 +686,7 @@ class Model(Layer):
         if not found:
             raise ValueError("predict: there is no data")
         bar.update(len(found), {}, finished=True)
-        listeners.tell("on_predict_end")
+        listeners.tell("on_predict_end", {})
         return unflatten(structure, iter([np.concatenate(same) for same in zip(*found, strict=True)]))
 
     def predict_on_batch(self, x: Any) -> Any:

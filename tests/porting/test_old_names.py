@@ -84,3 +84,10 @@ def test_small_names() -> None:
     for metric in (1.0, 2.0):
         schedule.step(metric)
     assert schedule.in_cooldown and pyapp.cdist(x1=X, x2=Y).shape == (2, 2)
+
+
+def test_no_examples_cannot_be_shuffled() -> None:
+    """As in torch, whose error shows an empty folder at once."""
+    with pytest.raises(ValueError, match="no examples"):
+        pyapp.utils.data.DataLoader([], shuffle=True)
+    assert list(pyapp.utils.data.DataLoader([])) == []
