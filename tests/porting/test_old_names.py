@@ -91,3 +91,11 @@ def test_no_examples_cannot_be_shuffled() -> None:
     with pytest.raises(ValueError, match="no examples"):
         pyapp.utils.data.DataLoader([], shuffle=True)
     assert list(pyapp.utils.data.DataLoader([])) == []
+
+
+def test_settings_that_torch_refuses() -> None:
+    with pytest.raises(ValueError, match="padding 'same' takes a stride of 1"):
+        nn.Conv2d(1, 1, 3, padding="same", stride=2)
+    for lengths in ([1, 3], [3, 0]):
+        with pytest.raises(RuntimeError, match="pack_padded_sequence"):
+            nn.utils.rnn.pack_padded_sequence(pyapp.ones(3, 2, 1), pyapp.tensor(lengths))

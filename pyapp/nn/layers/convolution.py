@@ -57,6 +57,8 @@ class _ConvolutionBase(Module):
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size = _each(kernel_size, self.dims)
         self.stride, self.dilation = _each(stride, self.dims), _each(dilation, self.dims)
+        if padding == "same" and any(step != 1 for step in self.stride):
+            raise ArgumentError(f"{type(self).__name__}: padding 'same' takes a stride of 1, not {self.stride}")
         self.padding: Any = padding if isinstance(padding, str) else _each(padding, self.dims)
         self.padding_mode = padding_mode
         first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
