@@ -354,3 +354,14 @@ def test_what_is_no_layer_is_a_value_error() -> None:
         keras.Model(1, 2)
     with pytest.raises(ValueError, match=r"\(2, 3\) and \(2, 4\)"):
         layers.Add()([np.ones((2, 3), "f4"), np.ones((2, 4), "f4")])
+
+
+def test_metrics_of_functions_have_the_names_of_keras() -> None:
+    def ownError(y_true: Any, y_pred: Any) -> Any:
+        return keras.ops.mean(keras.ops.abs(y_true - y_pred), axis=-1)
+
+    keras.utils.clear_session()
+    model = keras.Sequential([layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=[ownError, lambda t, p: p, keras.metrics.MeanMetricWrapper(ownError)])
+    found = model.fit(np.ones((4, 2), "f4"), np.ones((4, 1), "f4"), verbose=0).history
+    assert sorted(found) == ["lambda", "loss", "mean_metric_wrapper", "own_error"]
