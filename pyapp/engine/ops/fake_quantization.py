@@ -12,8 +12,8 @@ from .create import as_tensor
 
 @function()
 def fake_quantize_per_tensor_affine(x: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> Tensor:
-    """x on the steps `scale` from quant_min to quant_max, of which `zero_point` stands for 0: (…) → (…). The gradient is
-    that of x where nothing was cut off, else 0. `scale` and `zero_point` are numbers, or tensors of one.
+    """x on the steps `scale` from quant_min to quant_max, of which `zero_point` stands for 0: (…) → (…). The gradient
+    is that of x where nothing was cut off, else 0. `scale` and `zero_point` are numbers, or tensors of one.
     """
     return _rounded("fake_quantize_per_tensor_affine", x, scale, zero_point, quant_min, quant_max)
 
@@ -23,14 +23,11 @@ def fake_quantize_per_channel_affine(
     x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> Tensor:
     """As fake_quantize_per_tensor_affine, with a scale and a zero_point (C,) for each index of the dim `axis`."""
-    shape = [1] * x.ndim
+    name, shape = "fake_quantize_per_channel_affine", [1] * x.ndim
     shape[axis] = x.shape[axis]
     if scale.shape != (x.shape[axis],) or zero_point.shape != scale.shape:
-        raise ValueError(
-            f"fake_quantize_per_channel_affine: scale {tuple(scale.shape)} and zero_point {tuple(zero_point.shape)} are "
-            f"not ({x.shape[axis]},)"
-        )
-    name = "fake_quantize_per_channel_affine"
+        given = f"scale {tuple(scale.shape)} and zero_point {tuple(zero_point.shape)}"
+        raise ValueError(f"{name}: {given} are not ({x.shape[axis]},)")
     return _rounded(name, x, scale.reshape(shape), zero_point.reshape(shape), quant_min, quant_max)
 
 
