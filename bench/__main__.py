@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Generator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -22,9 +24,9 @@ from .report import Figure, show
 from .shapes import LLAMA_KINDS, LLAMAS, ROW_KINDS, SHAPES, STREAMED
 
 
-def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure]]]:
+def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Generator[Figure]]]:
     """Every case by the beginning of its figures' names."""
-    found: dict[str, Callable[[], Iterator[Figure]]] = {}
+    found: dict[str, Callable[[], Generator[Figure]]] = {}
     for place, module in (("chromium", browser), ("native", native)):
         found[f"{place}/stream"] = partial(module.stream_figures, runs)
         for kind in STREAMED:
@@ -81,9 +83,14 @@ def main() -> None:
             continue
         if arguments.list:
             print(name)
-        else:
-            show(run(), arguments.out)
+            continue
+        with closing(run()) as figures:  # which ends what it started, a browser, before an error leaves
+            show(figures, arguments.out)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BrokenPipeError:  # the reader of the figures has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)

@@ -50,8 +50,10 @@ def chromium() -> Iterator[tuple[SiteServer, Browser]]:
     WEIGHTS.mkdir(parents=True, exist_ok=True)
     with site() as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield server, browser
-        browser.close()
+        try:
+            yield server, browser
+        finally:
+            browser.close()
 
 
 def open_page(browser: Browser, address: str) -> Page:

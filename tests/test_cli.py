@@ -475,6 +475,21 @@ def test_a_full_disk_behind_stdout(arguments: tuple[str, ...], unbuffered: bool)
     ]
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    "arguments,code",
+    [
+        (("models",), 0), (("generate", "-n", "2"), 1), (("inspect", "nothing.gguf"), 1), (("nonsense",), 2),
+        (("generate", "-n", "x"), 2),
+    ],
+)  # fmt: skip
+def test_a_full_disk_behind_stderr_changes_no_exit_code(arguments: tuple[str, ...], code: int) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "pyapp", *arguments]
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=full, timeout=60, env=environment())
+    assert done.returncode == code
+
+
 def test_a_file_that_may_not_grow_is_named(model: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.gguf"
     done = shell(f"ulimit -f 1; pyapp quantize {model} {target} -t q8_0")

@@ -11,6 +11,7 @@ from ..engine.autograd import backward, enable_grad, is_grad_enabled, no_grad, s
 from ..engine.autograd_function import Function, once_differentiable
 from ..engine.gradcheck import gradcheck, gradgradcheck
 from ..engine.recompute import checkpoint, checkpoint_sequential
+from ..engine.user_errors import warn
 
 __all__ = [
     "Function", "backward", "checkpoint", "checkpoint_sequential", "enable_grad", "grad", "gradcheck", "gradgradcheck",
@@ -24,8 +25,8 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
-    *,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
@@ -34,7 +35,10 @@ def grad(
 
     An unused input raises an error; it gives None with `allow_unused`, zeros with `materialize_grads`. With
     `is_grads_batched` each of `grad_outputs` has a first dim more, of as many rows as the gradients have then.
+    `only_inputs` has no effect, as in torch.
     """
+    if not only_inputs:
+        warn("grad: only_inputs has no effect; backward() adds the gradients of all leaves")
     if not is_grads_batched:
         return _autograd.grad(
             outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads=materialize_grads

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,12 @@ def run(arguments: Sequence[str]) -> int:
     open_closed_streams()
     color = False if os.environ.get("NO_COLOR") else None  # None: where someone watches
     with click.Context(cli, color=color):
-        return _run(arguments, color)
+        code = _run(arguments, color)
+    try:
+        sys.stderr.flush()
+    except OSError:  # a full disk, for which Python would end with 120
+        silence(sys.stderr)
+    return code
 
 
 def _run(arguments: Sequence[str], color: bool | None) -> int:
@@ -91,7 +97,8 @@ def _run(arguments: Sequence[str], color: bool | None) -> int:
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
         shown = explained(error) if isinstance(error, click.UsageError) else error
-        shown.show()
+        with suppress(OSError):  # of a full disk behind standard error
+            shown.show()
         return error.exit_code
     except (click.exceptions.Abort, KeyboardInterrupt):
         return STOPPED
@@ -104,7 +111,8 @@ def _run(arguments: Sequence[str], color: bool | None) -> int:
         from pyapp.tasks import error_event
 
         logging.getLogger("pyapp").debug("failed", exc_info=True)
-        View().show(error_event(output_error(error, output)))
+        with suppress(OSError):
+            View().show(error_event(output_error(error, output)))
         return 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..engine.ops import erf, erfinv, full_like, rand, randn, where
+from ..engine.ops import erf, erfinv, full_like, rand, randn, where, zeros_like
 from ..engine.tensor import Tensor
 from .constraints import interval, nonnegative, positive, real
 from .distribution import Distribution, as_tensors
@@ -34,16 +34,16 @@ class _LocationScale(Distribution):
     def mean(self) -> Tensor:
         return self.loc
 
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
     def _standard(self, value: Tensor) -> Tensor:
         return (value - self.loc) / self.scale
 
 
 class Normal(_LocationScale):
     """The normal distribution with mean `loc` and standard deviation `scale`."""
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def stddev(self) -> Tensor:
@@ -194,6 +194,13 @@ class Gumbel(_LocationScale):
         y = (self.loc - value) / self.scale
         return y - y.exp() - self.scale.log()
 
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return (-(-self._standard(value)).exp()).exp()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.loc - self.scale * (-value.log()).log()
+
     def entropy(self) -> Tensor:
         return self.scale.log() + (1 + EULER)
 
@@ -212,6 +219,10 @@ class Exponential(Distribution):
     @property
     def mean(self) -> Tensor:
         return self.rate.reciprocal()
+
+    @property
+    def mode(self) -> Tensor:
+        return zeros_like(self.rate)
 
     @property
     def variance(self) -> Tensor:
@@ -254,6 +265,10 @@ class Uniform(Distribution):
     @property
     def mean(self) -> Tensor:
         return (self.high + self.low) / 2
+
+    @property
+    def mode(self) -> Tensor:
+        return self.high * math.nan
 
     @property
     def variance(self) -> Tensor:

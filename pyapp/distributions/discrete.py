@@ -1,41 +1,34 @@
-"""Distributions of classes and counts, by probabilities or by logits."""
+"""Distributions of classes, by probabilities or by logits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import Any
 
 from ..engine import no_grad
 from ..engine.dtype import int64
-from ..engine.lazy import np
-from ..engine.ops import arange, as_tensor, log_softmax, multinomial, rand, randint, softmax
+from ..engine.ops import arange, eye, log_softmax, multinomial, rand, softmax, where
 from ..engine.ops.embedding_lookup import one_hot
 from ..engine.tensor import Tensor
 from ..engine.user_errors import describe
-from .constraints import boolean, integer_interval, nonnegative, nonnegative_integer, real, simplex, unit_interval
+from .constraints import boolean, integer_interval, real, simplex, unit_interval
 from .constraints import one_hot as one_hot_vectors
 from .distribution import Distribution, as_tensors
 
 
-def _one_of(name: str, probs: Any, logits: Any) -> Any:
+def one_of(name: str, probs: Any, logits: Any) -> Any:
     if (probs is None) == (logits is None):
         raise ValueError(f"{name}: give either probs or logits")
     return as_tensors(logits if probs is None else probs)[0]
 
 
-def _drawn(draw: Callable[[Any], Any], like: Tensor) -> Tensor:
-    """What NumPy draws, from a seed of the default generator, in the dtype and on the device of a parameter."""
-    found = draw(np.random.default_rng(int(randint(0, 2**31 - 1, (1,)).item())))
-    return as_tensor(np.asarray(found, "float64")).to(like.dtype).to(like.device)
-
-
-class _Binary(Distribution):
+class Binary(Distribution):
     """Base of distributions with one probability, or its logit."""
 
     arg_constraints = {"probs": unit_interval, "logits": real}
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        given = _one_of(type(self).__name__, probs, logits)
+        given = one_of(type(self).__name__, probs, logits)
         self._by_logits = probs is None
         self._given = given
         super().__init__(given.shape, validate_args=validate_args)
@@ -55,10 +48,11 @@ class _Binary(Distribution):
         return p.log() - (-p).log1p()
 
 
-class Bernoulli(_Binary):
+class Bernoulli(Binary):
     """1 with the given probability, else 0."""
 
     support = boolean
+    has_enumerate_support = True
 
     @property
     def mean(self) -> Tensor:
@@ -70,7 +64,10 @@ class Bernoulli(_Binary):
 
     @property
     def mode(self) -> Tensor:
-        return (self.probs >= 0.5).to(self.probs.dtype)
+        return where(self.probs == 0.5, math.nan, (self.probs >= 0.5).to(self.probs.dtype))
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        return self._enumerated(arange(2, dtype=self._given.dtype, device=self._given.device), expand)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
@@ -89,104 +86,14 @@ class Bernoulli(_Binary):
         return -self._expected(self.probs)
 
 
-class Geometric(_Binary):
-    """The number of failures before the first success."""
-
-    support = nonnegative_integer
-
-    @property
-    def mean(self) -> Tensor:
-        return 1.0 / self.probs - 1.0
-
-    @property
-    def variance(self) -> Tensor:
-        return (1.0 / self.probs - 1.0) / self.probs
-
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        with no_grad():
-            u = rand(self._extended_shape(sample_shape)).clamp(2.0**-25)
-            return (u.log() / (-self.probs).log1p()).floor().to(self._given.dtype)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return value * (-self.probs).log1p() + self.probs.log()
-
-    def entropy(self) -> Tensor:
-        return Bernoulli(logits=self.logits).entropy() / self.probs
-
-
-class Binomial(_Binary):
-    """How many of `total_count` trials have the outcome 1."""
-
-    def __init__(
-        self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
-    ) -> None:  # fmt: skip
-        super().__init__(probs, logits, validate_args)
-        self.total_count, self._given = as_tensors(total_count, self._given)
-        self._batch_shape = tuple(self._given.shape)
-        if self._checks():
-            self._require("total_count", nonnegative_integer, self.total_count)
-
-    @property
-    def support(self) -> Any:
-        return integer_interval(0, self.total_count)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.total_count * self.probs
-
-    @property
-    def variance(self) -> Tensor:
-        return self.mean * (1 - self.probs)
-
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        with no_grad():
-            counts = self.total_count.to("int64").cpu().numpy()
-            shape = self._extended_shape(sample_shape)
-            return _drawn(lambda draws: draws.binomial(counts, self.probs.cpu().numpy(), shape), self._given)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        n, logits = self.total_count, self.logits
-        ways = (n + 1).lgamma() - (value + 1).lgamma() - (n - value + 1).lgamma()
-        return ways + value * logits - n * (logits.clamp(0) + (-logits.abs()).exp().log1p())
-
-
-class Poisson(Distribution):
-    """The number of events at a mean rate."""
-
-    arg_constraints = {"rate": nonnegative}
-    support = nonnegative_integer
-
-    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
-        (self.rate,) = as_tensors(rate)
-        super().__init__(self.rate.shape, validate_args=validate_args)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.rate
-
-    @property
-    def variance(self) -> Tensor:
-        return self.rate
-
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        with no_grad():
-            shape = self._extended_shape(sample_shape)
-            return _drawn(lambda draws: draws.poisson(self.rate.cpu().numpy(), shape), self.rate)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return value.xlogy(self.rate) - self.rate - (value + 1).lgamma()
-
-
 class Categorical(Distribution):
     """One of the classes of the last dim, by weights, which need not sum to 1, or by logits."""
 
+    has_enumerate_support = True
     arg_constraints = {"probs": simplex, "logits": real}
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        given = _one_of(type(self).__name__, probs, logits)
+        given = one_of(type(self).__name__, probs, logits)
         if not given.ndim:
             raise ValueError(f"{type(self).__name__}: takes at least one dim, of classes, got {describe(given)}")
         self._probs = None if probs is None else given / given.sum(-1, keepdim=True)
@@ -216,6 +123,14 @@ class Categorical(Distribution):
         return int(self.logits.shape[-1])
 
     @property
+    def mean(self) -> Tensor:
+        return self.probs[..., 0] * math.nan
+
+    @property
+    def variance(self) -> Tensor:
+        return self.mean
+
+    @property
     def mode(self) -> Tensor:
         return self.probs.argmax(-1)
 
@@ -233,9 +148,10 @@ class Categorical(Distribution):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All classes: (classes, *batch_shape), or with dims of 1 without `expand`."""
-        count = self._num_events
-        classes = arange(count, device=self.logits.device).reshape(count, *(1,) * len(self._batch_shape))
-        return classes.expand(count, *self._batch_shape) if expand else classes
+        return self._enumerated(self._values(), expand)
+
+    def _values(self) -> Tensor:
+        return arange(self._num_events, device=self.logits.device)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -278,6 +194,9 @@ class OneHotCategorical(Categorical):
         self._validate_sample(value)
         return self._log_prob_of(value.argmax(-1))
 
-    def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All one-hot vectors: (classes, *batch_shape, classes), or with dims of 1 without `expand`."""
-        return one_hot(super().enumerate_support(expand), self._num_events).to(self.probs.dtype)
+    @property
+    def mode(self) -> Tensor:
+        return one_hot(super().mode, self._num_events).to(self.probs.dtype)
+
+    def _values(self) -> Tensor:
+        return eye(self._num_events, dtype=self.probs.dtype, device=self.logits.device)

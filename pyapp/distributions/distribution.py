@@ -10,7 +10,8 @@ from ..engine.dtype import Default
 from ..engine.launch import recorder
 from ..engine.ops import as_tensor, broadcast_tensors, tensor
 from ..engine.tensor import Tensor
-from .constraints import Constraint
+from .constraints import Constraint, independent
+from .transforms import sum_last
 
 Shape = tuple[int, ...]
 
@@ -29,9 +30,11 @@ class Distribution:
     """
 
     has_rsample = False
+    has_enumerate_support = False
     arg_constraints: Mapping[str, Constraint] = {}  # of the parameters, by their names
     support: Any = None  # the Constraint of values, or a property that gives it; None: not checked
     _validate_args = True
+    _of_no_batch: Collection[str] = ()  # attributes that `expand` leaves as they are
 
     def __init__(self, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None) -> None:
         """`validate_args`: whether parameters, and values of log_prob and cdf, are checked: ValueError for those that
@@ -85,9 +88,34 @@ class Distribution:
     def _extended_shape(self, sample_shape: Any = ()) -> Shape:
         return (*sample_shape, *self._batch_shape, *self._event_shape)
 
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        """The same distribution with its batch expanded to `batch_shape`, as views of its parameters."""
+        new, old = tuple(batch_shape), len(self._batch_shape)
+        made = self._get_checked_instance(type(self), _instance)
+        for name, value in self.__dict__.items():
+            if isinstance(value, Distribution):
+                value = value.expand((*new, *value.batch_shape[old:]))
+            elif (
+                name not in self._of_no_batch
+                and isinstance(value, Tensor)
+                and tuple(value.shape[:old]) == self._batch_shape
+            ):
+                value = value.expand(*new, *value.shape[old:])
+            made.__dict__[name] = value
+        made._batch_shape = new
+        return made
+
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        """An object without attributes, for the `expand` of a subclass."""
+        return type(self).__new__(type(self)) if _instance is None else _instance
+
     @property
     def mean(self) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has no mean")
+
+    @property
+    def mode(self) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} has no mode")
 
     @property
     def variance(self) -> Tensor:
@@ -123,17 +151,23 @@ class Distribution:
         """The inverse of cdf."""
         raise NotImplementedError(f"{type(self).__name__} has no icdf")
 
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All values, in a first dim before the batch's; with dims of 1 for the batch without `expand`."""
+        raise NotImplementedError(f"{type(self).__name__} has no list of its values")
+
+    def _enumerated(self, values: Tensor, expand: bool) -> Tensor:
+        """The values of one element, for the batch."""
+        values = values.reshape(-1, *(1,) * len(self._batch_shape), *values.shape[1:])
+        return values.expand(-1, *self._batch_shape, *self._event_shape) if expand else values
+
     def perplexity(self) -> Tensor:
         """exp(entropy)."""
         return self.entropy().exp()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(batch_shape={self._batch_shape}, event_shape={self._event_shape})"
-
-
-def sum_last(x: Tensor, dims: int) -> Tensor:
-    """Sums over the last dims."""
-    return x.sum(tuple(range(-dims, 0))) if dims else x
+        given = ((name, getattr(self, name)) for name in self._given_names())
+        shown = (f"{name}: {x.item() if x.numel() == 1 else tuple(x.shape)}" for name, x in given)
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 class Independent(Distribution):
@@ -144,11 +178,21 @@ class Independent(Distribution):
     ) -> None:
         self.base_dist, self.reinterpreted_batch_ndims = base_distribution, reinterpreted_batch_ndims
         self.has_rsample = base_distribution.has_rsample
+        self.has_enumerate_support = base_distribution.has_enumerate_support and not reinterpreted_batch_ndims
         batch = base_distribution.batch_shape
         if reinterpreted_batch_ndims > len(batch):
             raise ValueError(f"Independent: {base_distribution} has fewer than {reinterpreted_batch_ndims} batch dims")
         at = len(batch) - reinterpreted_batch_ndims
         super().__init__(batch[:at], batch[at:] + base_distribution.event_shape, validate_args)
+
+    @property
+    def support(self) -> Any:
+        base = self.base_dist.support
+        return base if base is None else independent(base, self.reinterpreted_batch_ndims)
+
+    @property
+    def mode(self) -> Tensor:
+        return self.base_dist.mode
 
     @property
     def mean(self) -> Tensor:
@@ -166,6 +210,14 @@ class Independent(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         return sum_last(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        if self.reinterpreted_batch_ndims:
+            raise NotImplementedError("Independent: the values of several elements are not listed")
+        return self.base_dist.enumerate_support(expand)
+
+    def __repr__(self) -> str:
+        return f"Independent({self.base_dist!r}, {self.reinterpreted_batch_ndims})"
 
     def entropy(self) -> Tensor:
         return sum_last(self.base_dist.entropy(), self.reinterpreted_batch_ndims)

@@ -10,11 +10,13 @@ from ..engine.ops import digamma, lgamma, solve_triangular, where
 from ..engine.ops.elementwise.exponential import xlogy
 from ..engine.tensor import Tensor
 from .continuous import Exponential, Laplace, LogNormal, Normal, Uniform
-from .discrete import Bernoulli, Categorical, Geometric, OneHotCategorical
-from .distribution import Distribution, Independent, sum_last
+from .counts import Geometric, Poisson
+from .discrete import Bernoulli, Categorical, OneHotCategorical
+from .distribution import Distribution, Independent
 from .gamma import Beta, Chi2, Dirichlet, Gamma
 from .multivariate_normal import MultivariateNormal
 from .transformed import HalfNormal
+from .transforms import sum_last
 
 
 def _normal(p: Normal, q: Normal) -> Tensor:
@@ -45,6 +47,10 @@ def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
 
 def _geometric(p: Geometric, q: Geometric) -> Tensor:
     return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits
+
+
+def _poisson(p: Poisson, q: Poisson) -> Tensor:
+    return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
 
 
 def _gamma(p: Gamma, q: Gamma) -> Tensor:
@@ -85,17 +91,40 @@ _KINDS: dict[type, Callable[[Any, Any], Tensor]] = {
     Bernoulli: _bernoulli, Beta: _beta, Categorical: _categorical, Chi2: _gamma, Dirichlet: _dirichlet,
     Exponential: _exponential, Gamma: _gamma, Geometric: _geometric, HalfNormal: _half_normal,
     Laplace: _laplace, LogNormal: _normal, MultivariateNormal: _multivariate, Normal: _normal,
-    OneHotCategorical: _categorical, Uniform: _uniform,
+    OneHotCategorical: _categorical, Poisson: _poisson, Uniform: _uniform,
 }  # fmt: skip
+
+
+def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
+    """A decorator: the function gives the divergence of these two classes, and of classes made of them."""
+
+    def register(function: Callable[[Any, Any], Tensor]) -> Callable[[Any, Any], Tensor]:
+        _OWN[type_p, type_q] = function
+        return function
+
+    return register
+
+
+_OWN: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
+
+
+def _own(p: Distribution, q: Distribution) -> Callable[[Any, Any], Tensor] | None:
+    """The registered function for the nearest of the classes."""
+    pairs = ((a, b) for a in type(p).__mro__ for b in type(q).__mro__)
+    return next((_OWN[pair] for pair in pairs if pair in _OWN), None)
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     """KL(p || q) in nats, in the shape of the batch. NotImplementedError for two of different kinds."""
+    own = _own(p, q) if _OWN else None
+    if own is not None:
+        return own(p, q)
     if isinstance(p, Independent) and isinstance(q, Independent):
         if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
             raise NotImplementedError("kl_divergence: the two make different dims one event")
         return sum_last(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
-    found = _KINDS.get(type(p))
-    if found is None or type(p) is not type(q):
+    kind = next((kind for kind in type(p).__mro__ if kind in _KINDS), None)
+    found = _KINDS[kind] if kind is not None and kind in type(q).__mro__ else None
+    if found is None:
         raise NotImplementedError(f"kl_divergence: not of {type(p).__name__} and {type(q).__name__}")
     return found(p, q)

@@ -28,6 +28,13 @@ class MixtureSameFamily(Distribution):
         self.mixture_distribution, self.component_distribution = mixture_distribution, component_distribution
         super().__init__(shape[:-1], component_distribution.event_shape, validate_args)
 
+    @property
+    def support(self) -> Any:
+        return self.component_distribution.support
+
+    def __repr__(self) -> str:
+        return f"MixtureSameFamily(\n  {self.mixture_distribution!r},\n  {self.component_distribution!r})"
+
     def _weights(self) -> Tensor:
         """The probabilities (…, components), with a dim of 1 for each of the event's."""
         probs = self.mixture_distribution.probs
@@ -59,6 +66,7 @@ class MixtureSameFamily(Distribution):
             )
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         found = self.component_distribution.log_prob(value.unsqueeze(self._dim))
         return (found + log_softmax(self.mixture_distribution.logits, -1)).logsumexp(-1)
 

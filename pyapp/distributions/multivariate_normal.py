@@ -8,7 +8,7 @@ from typing import Any
 from ..engine.ops import cholesky, inverse, randn, solve_triangular
 from ..engine.tensor import Tensor
 from ..engine.user_errors import describe
-from .constraints import real
+from .constraints import lower_cholesky, real, real_vector
 from .distribution import Distribution
 
 
@@ -18,8 +18,8 @@ class MultivariateNormal(Distribution):
     """
 
     has_rsample = True
-    arg_constraints = {"loc": real}
-    support = real
+    arg_constraints = {"loc": real, "scale_tril": lower_cholesky}
+    support = real_vector
 
     def __init__(
         self, loc: Tensor, covariance_matrix: Tensor | None = None, precision_matrix: Tensor | None = None,
@@ -48,6 +48,10 @@ class MultivariateNormal(Distribution):
 
     @property
     def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
         return self.loc
 
     @property

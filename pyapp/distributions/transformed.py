@@ -3,115 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
-from ..engine.ops import softplus, where
+from ..engine import no_grad
+from ..engine.ops import where, zeros_like
 from ..engine.tensor import Tensor
-from .constraints import nonnegative
+from .constraints import independent, nonnegative, positive, real, simplex
 from .continuous import Normal
-from .distribution import Distribution, sum_last
-
-
-class Transform:
-    """An invertible function of each element: `transform(x)`, `transform.inv(y)`, and the logarithm of the absolute
-    derivative.
-    """
-
-    def __call__(self, x: Tensor) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__} has no function")
-
-    def inv(self, y: Tensor) -> Tensor:
-        """The inverse: x of y."""
-        raise NotImplementedError(f"{type(self).__name__} has no inverse")
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """log |dy / dx| of each element."""
-        raise NotImplementedError(f"{type(self).__name__} has no derivative")
-
-
-class ExpTransform(Transform):
-    """exp."""
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return x.exp()
-
-    def inv(self, y: Tensor) -> Tensor:
-        return y.log()
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return x
-
-
-class AffineTransform(Transform):
-    """loc + scale x."""
-
-    def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
-        self.loc, self.scale = loc, scale
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return x * self.scale + self.loc
-
-    def inv(self, y: Tensor) -> Tensor:
-        return (y - self.loc) / self.scale
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        size = self.scale.abs().log() if isinstance(self.scale, Tensor) else math.log(abs(self.scale))
-        return x * 0 + size
-
-
-class SigmoidTransform(Transform):
-    """sigmoid."""
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return x.sigmoid()
-
-    def inv(self, y: Tensor) -> Tensor:
-        safe = y.clamp(2.0**-126, 1 - 2.0**-24)
-        return safe.log() - (-safe).log1p()
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return -softplus(-x) - softplus(x)
-
-
-class TanhTransform(Transform):
-    """tanh."""
-
-    def __init__(self, cache_size: int = 0) -> None:
-        pass
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return x.tanh()
-
-    def inv(self, y: Tensor) -> Tensor:
-        return y.atanh()
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return 2.0 * (math.log(2.0) - x - softplus(-2.0 * x))
-
-
-class ComposeTransform(Transform):
-    """The composition of several transforms."""
-
-    def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
-        self.parts = list(parts)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        for part in self.parts:
-            x = part(x)
-        return x
-
-    def inv(self, y: Tensor) -> Tensor:
-        for part in reversed(self.parts):
-            y = part.inv(y)
-        return y
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        total = x * 0
-        for part in self.parts:
-            after = part(x)
-            total, x = total + part.log_abs_det_jacobian(x, after), after
-        return total
+from .distribution import Distribution, Independent, as_tensors
+from .transforms import ComposeTransform, StickBreakingTransform, Transform, sum_last
 
 
 class TransformedDistribution(Distribution):
@@ -120,12 +20,31 @@ class TransformedDistribution(Distribution):
     """
 
     def __init__(self, base_distribution: Distribution, transforms: Any, validate_args: bool | None = None) -> None:
-        self.base_dist = base_distribution
         self.transforms = [transforms] if isinstance(transforms, Transform) else list(transforms)
-        self.has_rsample = base_distribution.has_rsample
+        if not all(isinstance(transform, Transform) for transform in self.transforms):
+            raise ValueError(f"TransformedDistribution: takes a Transform or a list of them, got {transforms!r:.200}")
         self._whole = ComposeTransform(self.transforms)
+        taken = self._whole.domain.event_dim
+        shape = (*base_distribution.batch_shape, *base_distribution.event_shape)
+        if len(shape) < taken:
+            raise ValueError(f"TransformedDistribution: draws of shape {shape} have too few dims: it takes {taken}")
+        made = self._whole.forward_shape(shape)
+        wanted = self._whole.inverse_shape(made)
+        if wanted != shape:
+            base_distribution = base_distribution.expand(wanted[: len(wanted) - len(base_distribution.event_shape)])
+        more = taken - len(base_distribution.event_shape)
+        self.base_dist = Independent(base_distribution, more) if more > 0 else base_distribution
+        self.has_rsample = base_distribution.has_rsample
         self._last: tuple[Tensor, Tensor] | None = None
-        super().__init__(base_distribution.batch_shape, base_distribution.event_shape, validate_args)
+        at = len(made) - self._whole.codomain.event_dim - max(-more, 0)
+        super().__init__(made[:at], made[at:], validate_args)
+
+    @property
+    def support(self) -> Any:
+        if not self.transforms:
+            return self.base_dist.support
+        found = self.transforms[-1].codomain
+        return independent(found, len(self._event_shape) - found.event_dim)
 
     def _made_of(self, x: Tensor) -> Tensor:
         y = self._whole(x)
@@ -133,24 +52,59 @@ class TransformedDistribution(Distribution):
         return y
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        return self._made_of(self.base_dist.sample(sample_shape))
+        with no_grad():
+            return self._made_of(self.base_dist.sample(sample_shape))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self._made_of(self.base_dist.rsample(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         known = self._last is not None and self._last[0] is value
-        x = self._last[1] if known and self._last is not None else self._whole.inv(value)
-        return self.base_dist.log_prob(x) - sum_last(self._whole.log_abs_det_jacobian(x, value), len(self.event_shape))
+        x = self._last[1] if known and self._last is not None else self._whole._inv_call(value)
+        dims = len(self._event_shape) + self._whole.domain.event_dim - self._whole.codomain.event_dim
+        steps = sum_last(self._whole.log_abs_det_jacobian(x, value), dims - self._whole.domain.event_dim)
+        return sum_last(self.base_dist.log_prob(x), dims - len(self.base_dist.event_shape)) - steps
+
+    def _turned(self, probability: Tensor) -> Any:
+        """The probability of less, where the transforms grow, else that of more."""
+        sign = self._whole.sign
+        return probability if isinstance(sign, (int, float)) and sign == 1 else sign * (probability - 0.5) + 0.5
 
     def cdf(self, value: Tensor) -> Tensor:
-        return self.base_dist.cdf(self._whole.inv(value))
+        self._validate_sample(value)
+        return self._turned(self.base_dist.cdf(self._whole._inv_call(value)))
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self._whole(self.base_dist.icdf(self._turned(value)))
+
+
+class LogisticNormal(TransformedDistribution):
+    """Probabilities (..., K + 1) of normal numbers (..., K), by breaking sticks."""
+
+    arg_constraints = {"loc": real, "scale": positive}
+    support = simplex
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        loc, scale = (x if x.ndim else x.reshape(1) for x in as_tensors(loc, scale))
+        base = Normal(loc, scale, validate_args)
+        self._normal = base
+        super().__init__(base, StickBreakingTransform(), validate_args)
+
+    @property
+    def loc(self) -> Tensor:
+        return self._normal.loc
+
+    @property
+    def scale(self) -> Tensor:
+        return self._normal.scale
 
 
 class HalfNormal(Distribution):
     """The absolute value of a normal number of mean 0."""
 
     has_rsample = True
+    arg_constraints = {"scale": positive}
     support = nonnegative
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
@@ -160,6 +114,10 @@ class HalfNormal(Distribution):
     @property
     def scale(self) -> Tensor:
         return self._base.scale
+
+    @property
+    def mode(self) -> Tensor:
+        return zeros_like(self.scale)
 
     @property
     def mean(self) -> Tensor:
@@ -179,6 +137,9 @@ class HalfNormal(Distribution):
     def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return 2 * self._base.cdf(value) - 1
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self._base.icdf((value + 1) / 2)
 
     def entropy(self) -> Tensor:
         return self._base.entropy() - math.log(2)

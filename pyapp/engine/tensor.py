@@ -311,6 +311,10 @@ class Tensor(_Slots, TensorMethods):
         array = self.numpy()
         return array.astype(dtype) if dtype is not None else array.copy() if copy else array
 
+    def __array_wrap__(self, array: Array, context: Any = None, return_scalar: bool = False) -> Tensor:
+        """A tensor of what a function of NumPy made of this one; uint8 for bools, as in torch."""
+        return adopt_array(np.asarray(array.astype("uint8") if array.dtype == bool else array))
+
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
         return self.detach().numpy().tolist()

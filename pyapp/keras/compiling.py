@@ -9,8 +9,8 @@ from ..engine import Tensor
 from ..errors import OperationError
 from ..train import metrics as base
 from . import losses, metrics
-from .core import flatten
 from .masking import mask_of, masked_weights
+from .structures import flatten
 
 
 def by_output(given: Any, names: list[str], what: str) -> list[Any]:

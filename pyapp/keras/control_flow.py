@@ -9,7 +9,7 @@ from typing import Any
 
 from ..engine import Tensor, ops
 from .arguments import as_tensor
-from .core import flatten, map_structure
+from .structures import flatten, map_structure
 
 __all__ = ["associative_scan", "cond", "fori_loop", "map", "scan", "switch", "vectorized_map", "while_loop"]
 

@@ -31,6 +31,7 @@ from .dtype_policies import DTypePolicy, DTypePolicyMap, QuantizedDTypePolicy
 from .lookup import Configured, registered
 from .masking import mask_of, set_mask
 from .settings import SETTINGS
+from .structures import flatten, map_shapes, map_structure
 from .weight_attributes import autocast_dtype, autocasts, declare, weights_read_in
 
 Shape = tuple[int | None, ...]
@@ -80,34 +81,6 @@ def memory_limit(nbytes: int, where: str) -> Iterator[None]:
 def inherited_training() -> bool | None:
     """The `training` of the calls that are under way; None outside of them."""
     return _thread.training
-
-
-def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
-    """The same lists, tuples and dicts, with function(leaf) in place of each leaf."""
-    if isinstance(structure, Mapping):
-        return {key: map_structure(function, value) for key, value in structure.items()}
-    if isinstance(structure, (list, tuple)):
-        return type(structure)(map_structure(function, value) for value in structure)
-    return function(structure)
-
-
-def flatten(structure: Any) -> list[Any]:
-    """The leaves of lists, tuples and dicts, dicts in the order of their keys as Keras sorts them."""
-    if isinstance(structure, Mapping):
-        return [leaf for key in sorted(structure) for leaf in flatten(structure[key])]
-    if isinstance(structure, (list, tuple)):
-        return [leaf for value in structure for leaf in flatten(value)]
-    return [structure]
-
-
-def unflatten(structure: Any, values: Iterator[Any]) -> Any:
-    """The structure with the next value in place of each leaf, in the order of `flatten`."""
-    if isinstance(structure, Mapping):
-        found = {key: unflatten(structure[key], values) for key in sorted(structure)}
-        return {key: found[key] for key in structure}
-    if isinstance(structure, (list, tuple)):
-        return type(structure)(unflatten(value, values) for value in structure)
-    return next(values)
 
 
 class KerasTensor:
@@ -939,15 +912,6 @@ def _any(masks: Any) -> bool:
     return any(mask is not None for mask in flatten(masks))
 
 
-def map_shapes(function: Callable[[Any], Any], shapes: Any) -> Any:
-    """map_structure over shapes: tuples of sizes are leaves."""
-    if isinstance(shapes, Mapping):
-        return {key: map_shapes(function, value) for key, value in shapes.items()}
-    if all(size is None or isinstance(size, int) for size in shapes):
-        return function(tuple(shapes))
-    return type(shapes)(map_shapes(function, value) for value in shapes)
-
-
 class Function(Layer):
     """A function of tensors as a layer, for operators on symbolic tensors and for Lambda."""
 
@@ -980,14 +944,14 @@ class ModuleLayer(Layer):
 
 
 def as_layer(layer: Any) -> Layer:
-    """A Keras layer, a module as one, or an instance made of a class. TypeError for anything else."""
+    """A Keras layer, a module as one, or an instance made of a class. ValueError for anything else."""
     if isinstance(layer, type) and issubclass(layer, Layer):
-        raise TypeError(f"takes an instance: write {layer.__name__}(…), not the class")
+        raise ValueError(f"takes an instance: write {layer.__name__}(…), not the class")
     if isinstance(layer, Layer):
         return layer
     if isinstance(layer, Module):
         return ModuleLayer(layer)
-    raise TypeError(f"takes layers and modules, not {layer!r:.60}")
+    raise ValueError(f"takes layers and modules, not {layer!r:.60}")
 
 
 def record(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

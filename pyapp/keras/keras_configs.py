@@ -36,8 +36,9 @@ from . import (
     regularizers,
     schedules,
 )
-from .core import Call, Function, InputLayer, KerasTensor, Layer, arguments_of, flatten, infer, map_structure, record
+from .core import Call, Function, InputLayer, KerasTensor, Layer, arguments_of, infer, record
 from .lookup import CLASSES, Configured, as_json, registered, registered_name
+from .structures import flatten, map_structure
 
 if TYPE_CHECKING:
     from .models import Model

@@ -9,7 +9,7 @@ import pyapp
 
 from ..engine import Tensor
 from .arguments import as_floats, as_tensor
-from .core import flatten, map_structure
+from .structures import flatten, map_structure
 
 __all__ = [
     "cholesky", "cholesky_inverse", "det", "eig", "eigh", "inv", "jvp", "lstsq", "lu_factor", "matrix_rank", "norm",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -191,7 +192,7 @@ def for_labels(given: Any, y_true: Any, y_pred: Tensor) -> Metric:
         if isinstance(given, str):
             found.name = given
         return found
-    return MeanMetricWrapper(found, getattr(found, "__name__", "metric"))
+    return MeanMetricWrapper(found, snake_case(re.sub(r"\W", "", getattr(found, "__name__", "metric"))))
 
 
 __all__ = [

@@ -20,112 +20,24 @@ from ..train.floats import floatx
 from ..train.metrics import Mean, Metric
 from ..train.progress import ProgressBar
 from . import optimizers, quantizers, saving
+from .call_graph import CallGraph, as_batch_of
 from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of, weights_of_outputs
 from .core import (
-    Call,
     Function,
     InputLayer,
     KerasTensor,
     Layer,
     arguments_of,
     as_layer,
-    flatten,
-    map_shapes,
-    map_structure,
     record,
     training_mode,
-    unflatten,
     weights_of,
 )
 from .keras_configs import Reading, compile_config
-from .masking import mask_of, set_mask
 from .settings import SETTINGS
+from .structures import flatten, map_shapes, map_structure, unflatten
 
 __all__ = ["Functional", "Model", "Sequential", "clone_model"]
-
-
-class _Graph:
-    """The calls between the inputs and the outputs of a functional model, in the order in which they can run."""
-
-    def __init__(self, inputs: Any, outputs: Any) -> None:
-        self.inputs, self.outputs = inputs, outputs
-        leaves = flatten(inputs)
-        for leaf in (*leaves, *flatten(outputs)):
-            if not isinstance(leaf, KerasTensor):
-                raise TypeError(f"Model: inputs and outputs are symbolic tensors, not {leaf!r:.60}")
-        self.input_ids = {id(leaf) for leaf in leaves}
-        self.calls: list[Call] = []
-        done: set[int] = set()
-        first_seen: dict[int, int] = {}  # layers and inputs, in the order in which they are met from the outputs
-
-        def visit(tensor: KerasTensor, above: tuple[int, ...]) -> None:
-            if id(tensor) in self.input_ids:
-                first_seen.setdefault(id(tensor), len(first_seen))
-                return
-            call = tensor.call
-            if call is None:
-                raise ValueError(
-                    f"Model: {tensor!r} is needed, but it is no input; the graph between inputs and outputs has a gap"
-                )
-            if id(call) in above:
-                raise ValueError(f"Model: layer {call.layer.name} leads back to itself")
-            first_seen.setdefault(id(call.layer), len(first_seen))
-            if id(call) in done:
-                return
-            for tensor in call.inputs:
-                visit(tensor, (*above, id(call)))
-            done.add(id(call))
-            self.calls.append(call)
-
-        for output in flatten(outputs):
-            visit(output, ())
-        for leaf in leaves:
-            first_seen.setdefault(id(leaf), -1)
-        self.layers = self._in_keras_order(leaves, first_seen)
-
-    def _in_keras_order(self, leaves: list[KerasTensor], first_seen: Mapping[int, int]) -> list[Layer]:
-        """The layers from the inputs to the outputs: those farthest from the outputs first."""
-        depth: dict[int, int] = {}  # of calls and inputs
-        for output in flatten(self.outputs):
-            depth.setdefault(id(output) if output.call is None or id(output) in self.input_ids else id(output.call), 0)
-        for call in reversed(self.calls):
-            at = depth.setdefault(id(call), 0)
-            for tensor in call.inputs:
-                source = id(tensor) if id(tensor) in self.input_ids else id(tensor.call)
-                depth[source] = max(depth.get(source, 0), at + 1)
-        found: dict[int, tuple[int, int, Layer]] = {}
-        for leaf in leaves:
-            layer = InputLayer(batch_shape=leaf.shape, dtype=leaf.dtype, name=leaf.name)
-            layer.tensor = leaf
-            found[id(leaf)] = depth.get(id(leaf), 0), first_seen[id(leaf)], layer
-        for call in self.calls:
-            key = id(call.layer)
-            before = found.get(key)
-            found[key] = max(depth[id(call)], before[0] if before else 0), first_seen[key], call.layer
-        return [layer for _, _, layer in sorted(found.values(), key=lambda entry: (-entry[0], entry[1]))]
-
-    def run(self, given: Any, training: bool | None) -> Any:
-        """The outputs for inputs in the structure of `inputs`, or in a list or dict by names."""
-        leaves = flatten(self.inputs)
-        if isinstance(given, Mapping) and not isinstance(self.inputs, Mapping):
-            missing = [leaf.name for leaf in leaves if leaf.name not in given]
-            if missing:
-                raise ValueError(
-                    f"the inputs have no {', '.join(map(repr, missing))}; there are {', '.join(map(repr, given))}"
-                )
-            flat = [given[leaf.name] for leaf in leaves]
-        else:
-            flat = flatten(given)
-        if len(flat) != len(leaves):
-            raise ValueError(f"the model takes {len(leaves)} inputs, got {len(flat)}")
-        values = {}
-        for leaf, value in zip(leaves, flat, strict=True):
-            values[id(leaf)] = _as_batch_of(leaf, value, f"input {leaf.name!r} takes")
-        for call in self.calls:
-            outputs = call.run(values, training)
-            for symbol, value in zip(flatten(call.outputs), flatten(outputs), strict=True):
-                values[id(symbol)] = value
-        return map_structure(lambda leaf: values[id(leaf)], self.outputs)
 
 
 class Model(Layer):
@@ -151,7 +63,7 @@ class Model(Layer):
         self._compiled: dict[str, Any] | None = None
         if inputs is not None:
             inputs, outputs = _single(inputs), _single(outputs)
-            object.__setattr__(self, "graph", _Graph(inputs, outputs))
+            object.__setattr__(self, "graph", CallGraph(inputs, outputs))
             for number, layer in enumerate(self.graph.layers):
                 self._modules[f"layer_{number}"] = layer
             self.built = True
@@ -671,14 +583,14 @@ class Model(Layer):
         batches = batches_of(x, batch_size=batch_size)
         steps = self._limited(steps, batches)
         listeners = self._listeners(callbacks, steps or batches.count(), verbose)
-        listeners.tell("on_predict_begin")
+        listeners.tell("on_predict_begin", {})
         bar = ProgressBar(steps or batches.count(), _verbosity(verbose))
         found: list[list[Any]] = []
         structure: Any = None
         for k, (inputs, _, _) in enumerate(batches):
             if steps is not None and k == steps:
                 break
-            listeners.tell("on_predict_batch_begin", k)
+            listeners.tell("on_predict_batch_begin", k, {})
             structure = self.predict_on_batch(inputs)
             found.append(flatten(structure))
             listeners.tell("on_predict_batch_end", k, {"outputs": structure})
@@ -686,7 +598,7 @@ class Model(Layer):
         if not found:
             raise ValueError("predict: there is no data")
         bar.update(len(found), {}, finished=True)
-        listeners.tell("on_predict_end")
+        listeners.tell("on_predict_end", {})
         return unflatten(structure, iter([np.concatenate(same) for same in zip(*found, strict=True)]))
 
     def predict_on_batch(self, x: Any) -> Any:
@@ -849,7 +761,7 @@ class Sequential(Model):
 
     def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
         if self._first is not None and hasattr(inputs, "shape"):
-            inputs = _as_batch_of(self._first, inputs, f"model {self.name} takes inputs of")
+            inputs = as_batch_of(self._first, inputs, f"model {self.name} takes inputs of")
         x = inputs
         with training_mode(training):
             for layer in self.layers:
@@ -898,23 +810,6 @@ def clone_model(
         symbols |= {id(old): new for old, new in zip(flatten(call.outputs), flatten(outputs), strict=True)}
     ends = (map_structure(symbol, structure) for structure in (model.graph.inputs, model.graph.outputs))
     return Model(*ends, name=model.name)
-
-
-def _as_batch_of(symbol: KerasTensor, value: Any, takes: str) -> Any:
-    """A batch for a symbolic input, in its dtype; (B, …) is taken for (B, …, 1). ValueError, which begins with `takes`,
-    for another shape.
-    """
-    wanted = symbol.shape
-    if len(value.shape) == len(wanted) - 1 and wanted[-1] == 1:
-        value = value.unsqueeze(-1) if isinstance(value, Tensor) else np.expand_dims(value, -1)
-    fits = len(value.shape) == len(wanted) and all(
-        n is None or n == size for n, size in zip(wanted[1:], value.shape[1:], strict=True)
-    )
-    if not fits:
-        raise ValueError(f"{takes} shape {wanted}, got {tuple(value.shape)}")
-    if not isinstance(value, Tensor) or value.dtype.name == symbol.dtype or symbol.dtype == "string":
-        return value
-    return set_mask(value.to(symbol.dtype), mask_of(value))
 
 
 def _is_chosen(layer: Layer, filters: Any) -> bool:

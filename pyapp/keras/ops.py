@@ -34,7 +34,8 @@ from . import (
     spectral_functions,
 )
 from .arguments import as_floats, as_tensor, axes_of
-from .core import Function, KerasTensor, flatten, record, unique_name
+from .core import Function, KerasTensor, record, unique_name
+from .structures import flatten
 
 _PARTS = (
     control_flow, linalg_functions, nan_functions, nn_functions, pair_functions, placing_functions, reducing_functions,

@@ -12,7 +12,7 @@ import pyapp
 from ..engine import Tensor, as_dtype, ops
 from ..train.floats import floatx
 from .arguments import as_tensor, sum_dtype
-from .core import flatten, map_structure
+from .structures import flatten, map_structure
 
 __all__ = [
     "broadcast_to", "diag", "diagflat", "diagonal", "dstack", "get_item", "hstack", "rearrange", "rot90", "swapaxes",

@@ -18,7 +18,12 @@ __all__ = [*_FILE_OF]
 def __getattr__(name: str) -> Any:
     if name not in _FILE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function = getattr(importlib.import_module(f".{_FILE_OF[name]}", __package__), name)
+    file = _FILE_OF[name]
+    function = getattr(importlib.import_module(f".{file}", __package__), name)
+    if file.startswith("losses."):
+        from .losses.reduction import takes_old_reduction  # late: losses need not be there
+
+        function = takes_old_reduction(function, name)
     found = globals()[name] = function if hasattr(function, "names_itself") else named(function, name)
     return found
 

@@ -270,8 +270,11 @@ class Module(ExtraState):
                     known.add(module)
                 yield path, module
 
-    def modules(self) -> Iterator[Module]:
-        return (module for _, module in self.named_modules())
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        return (module for _, module in self.named_modules(remove_duplicate=remove_duplicate))
+
+    def _get_name(self) -> str:
+        return type(self).__name__
 
     def children(self) -> Iterator[Module]:
         return (child for _, child in self.named_children())
@@ -356,10 +359,10 @@ class Module(ExtraState):
     def eval(self) -> Module:
         return self.train(False)
 
-    def requires_grad_(self, on: bool = True) -> Module:
+    def requires_grad_(self, requires_grad: bool = True) -> Module:
         for parameter in self.parameters():
             if parameter.dtype.is_floating_point:
-                parameter.requires_grad_(on)
+                parameter.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:

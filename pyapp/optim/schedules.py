@@ -388,6 +388,10 @@ class ReduceLROnPlateau:
         self.cooldown_counter = 0
         self.last_epoch = 0
 
+    @property
+    def in_cooldown(self) -> bool:
+        return self.cooldown_counter > 0
+
     def step(self, metrics: Any) -> None:
         """Takes the metric (a number or a tensor of one element) of the last step."""
         stop_capture("ReduceLROnPlateau reads its metric")

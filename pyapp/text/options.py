@@ -48,7 +48,8 @@ class SamplingOptions:
     - cache_type: of the keys and values in the cache: "f32", "f16" (half the memory) or "q8_0" (little more than a
       quarter). What is written is rounded, so that logits change a little.
     - stop: texts that end the generation; they are not part of the result.
-    - stop_tokens: ids that end the generation, besides the tokenizer's; they are not part of the result.
+    - stop_tokens: ids that end the generation, besides the tokenizer's: of the end of a text or turn, and of the begin
+      of a text, where transformers goes on. They are not part of the result.
     - rolling: when the context is full, the oldest tokens are dropped and the rest is read again, instead of ending.
       `keep` is the number of tokens at the beginning of the prompt that are never dropped.
     - lookup: the most tokens that are copied from an earlier occurrence of the last tokens and verified in one pass

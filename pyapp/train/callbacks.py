@@ -144,6 +144,9 @@ class _Monitor(Callback):
         return -math.inf if self.rises else math.inf
 
     def is_better(self, value: float, best: float) -> bool:
+        """Whether `value` is better than `best` by more than `min_delta`; the first one is, also NaN."""
+        if best == self.worst:
+            return True
         return value - self.min_delta > best if self.rises else value + self.min_delta < best
 
     def value(self, logs: Logs | None) -> float | None:

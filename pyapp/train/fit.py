@@ -68,7 +68,7 @@ def fit(
     params = {"verbose": verbose, "epochs": epochs, "steps": total}
     listeners = CallbackList([*callbacks, history], model, params)
     model.stop_training = False
-    listeners.tell("on_train_begin")
+    listeners.tell("on_train_begin", {})
     initial_epoch = max(initial_epoch, vars(model).pop("resume_epoch", 0))  # BackupAndRestore sets it
     logs: Logs = {}
     source: Iterator[Batch] | None = None
@@ -76,14 +76,14 @@ def fit(
     try:
         for epoch in range(initial_epoch, epochs):
             model.reset_metrics()
-            listeners.tell("on_epoch_begin", epoch)
+            listeners.tell("on_epoch_begin", epoch, {})
             if verbose:
                 say(f"Epoch {epoch + 1}/{epochs}")
             bar = ProgressBar(total, verbose)
             step = 0
             parts, source = _steps(batches, source, steps_per_epoch)
             for step, batch in enumerate(parts, 1):
-                listeners.tell("on_train_batch_begin", step - 1)
+                listeners.tell("on_train_batch_begin", step - 1, {})
                 model.train_batch(*(class_weighted(batch, class_weight) if class_weight else batch))
                 if listeners.reads_batches or bar.due():
                     logs = model.logs()
@@ -128,12 +128,12 @@ def evaluate(
 ) -> tuple[Logs, Iterator[Batch] | None]:  # fmt: skip
     """Losses and metrics of the batches; and the iterator with which to go on, where `steps` limits a pass."""
     model.reset_metrics()
-    listeners.tell("on_test_begin")
+    listeners.tell("on_test_begin", {})
     parts, source = _steps(batches, source, steps)
     bar = ProgressBar(steps or batches.count(), verbose)
     step = 0
     for step, batch in enumerate(parts, 1):
-        listeners.tell("on_test_batch_begin", step - 1)
+        listeners.tell("on_test_batch_begin", step - 1, {})
         model.test_batch(*batch)
         logs: Logs = {}
         if listeners.reads_test_batches or bar.due():

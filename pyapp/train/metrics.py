@@ -183,7 +183,8 @@ class MeanMetricWrapper(_Reduced):
     """The mean of fn(y_true, y_pred, **settings) over the examples."""
 
     def __init__(self, fn: Callable[..., Tensor], name: str | None = None, dtype: Any = None, **settings: Any) -> None:
-        super().__init__(name or str(getattr(fn, "__name__", "metric")), dtype)
+        of_function = None if type(self) is MeanMetricWrapper else str(getattr(fn, "__name__", "metric"))
+        super().__init__(name or of_function, dtype)
         self.fn, self.settings = fn, settings
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:

@@ -17,7 +17,7 @@ import pytest
 from pyapp import keras
 from pyapp.errors import FileFormatError, PyappError
 from pyapp.keras import archives
-from pyapp.keras.core import flatten
+from pyapp.keras.structures import flatten
 from tests.hostile import hostile_documents, survives
 from tests.keras.file_models import LAMBDA, LORA, MODELS, register
 from tests.together import check_each

@@ -306,3 +306,62 @@ def test_a_config_holds_values_until_it_is_frozen() -> None:
     config.unfreeze()
     config.update(rate=0.2)
     assert dict(config.items()) == {"rate": 0.2, "name": "small"}
+
+
+def test_callbacks_always_get_logs() -> None:
+    """As in Keras: methods and functions of one's own need no default for `logs`."""
+    seen: list[str] = []
+
+    class Own(keras.callbacks.Callback):
+        def on_train_begin(self, logs: Any) -> None:
+            seen.append(f"train {logs}")
+
+        def on_train_batch_begin(self, batch: int, logs: Any) -> None:
+            seen.append(f"batch {batch} {logs}")
+
+        def on_predict_begin(self, logs: Any) -> None:
+            seen.append(f"predict {logs}")
+
+        def on_predict_end(self, logs: Any) -> None:
+            seen.append(f"end {logs}")
+
+    model = keras.Sequential([layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x = np.ones((4, 2), "f4")
+    told = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: seen.append(f"epoch {epoch} {logs}"))
+    model.fit(x, x[:, :1], callbacks=[Own(), told], verbose=0)
+    model.predict(x, callbacks=[Own()], verbose=0)
+    assert seen == ["train {}", "epoch 0 {}", "batch 0 {}", "predict {}", "end {}"]
+
+
+def test_the_first_value_of_a_monitor_is_the_best_so_far() -> None:
+    """Also NaN: the learning rate falls after the second epoch, as in Keras."""
+    model = keras.Sequential([layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(1.0), "mse")
+    x, rates = np.full((4, 2), np.nan, "f4"), []
+    watch = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: rates.append(float(model.optimizer.learning_rate))
+    )
+    falls = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=0)
+    model.fit(x, x[:, :1], epochs=3, callbacks=[falls, watch], verbose=0)
+    assert rates == [1.0, 0.5, 0.25]
+
+
+def test_what_is_no_layer_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="takes layers and modules"):
+        keras.Sequential([1])
+    with pytest.raises(ValueError, match="symbolic tensors"):
+        keras.Model(1, 2)
+    with pytest.raises(ValueError, match=r"\(2, 3\) and \(2, 4\)"):
+        layers.Add()([np.ones((2, 3), "f4"), np.ones((2, 4), "f4")])
+
+
+def test_metrics_of_functions_have_the_names_of_keras() -> None:
+    def ownError(y_true: Any, y_pred: Any) -> Any:
+        return keras.ops.mean(keras.ops.abs(y_true - y_pred), axis=-1)
+
+    keras.utils.clear_session()
+    model = keras.Sequential([layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=[ownError, lambda t, p: p, keras.metrics.MeanMetricWrapper(ownError)])
+    found = model.fit(np.ones((4, 2), "f4"), np.ones((4, 1), "f4"), verbose=0).history
+    assert sorted(found) == ["lambda", "loss", "mean_metric_wrapper", "own_error"]

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.porting import distribution_cases
+
 # -- functions of functions, of x and y
 
 X = np.array([0.3, -1.2, 2.0])
@@ -256,7 +258,7 @@ def calls() -> dict[str, Any]:
     found = {f"function {n}": lambda t, f=f: f(t, t.tensor(X), t.tensor(Y)) for n, f in FUNCTIONS.items()}
     found |= {f"distribution {n}": lambda t, n=n: distribution(t, n) for n in DISTRIBUTIONS}
     found |= {f"constructor {i}": f for i, f in enumerate(CONSTRUCTORS)}
-    return found | {f"program {n}": f for n, f in PROGRAMS.items()}
+    return found | {f"program {n}": f for n, f in PROGRAMS.items()} | distribution_cases.calls()
 
 
 def plain(value: Any) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pyapp
@@ -86,3 +88,62 @@ def test_all_values_of_classes() -> None:
     assert D.Categorical(pyapp.ones(2, 3)).enumerate_support().tolist() == [[0, 0], [1, 1], [2, 2]]
     assert D.Categorical(pyapp.ones(2, 3)).enumerate_support(expand=False).shape == (3, 1)
     assert D.OneHotCategorical(pyapp.ones(2)).enumerate_support().tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_draws_of_the_gamma_family_have_gradients() -> None:
+    """The slope of a draw at a fixed probability, against the difference of two quantiles found by Newton's method."""
+    from pyapp.distributions.gamma import _slope
+
+    def below(a: float, z: float) -> float:
+        return float(pyapp.igamma(tensor([a], dtype="float64"), tensor([z], dtype="float64")).item())
+
+    def quantile(a: float, p: float, z: float) -> float:
+        for _ in range(30):
+            z -= (below(a, z) - p) / math.exp((a - 1) * math.log(z) - z - math.lgamma(a))
+        return z
+
+    for a, z in ((10.0, 30.0), (10.0, 2.6), (0.1, 2.5), (0.5, 1e-6), (200.0, 230.0), (9e3, 9100.0), (2e4, 20100.0)):
+        p, step = below(a, z), 1e-4 * a
+        expected = (quantile(a + step, p, z) - quantile(a - step, p, z)) / (2 * step)
+        assert _slope(np.array([z]), np.array([a]))[0] == pytest.approx(expected, rel=1e-5), (a, z)
+    pyapp.manual_seed(0)
+    a, b = tensor([0.5, 2.0, 8.0], requires_grad=True), tensor([1.0, 3.0, 2.0], requires_grad=True)
+    for p in (
+        D.Gamma(a, b),
+        D.Beta(a, b),
+        D.Dirichlet(a),
+        D.Chi2(a * 2),
+        D.StudentT(a + 5, b, b),
+        D.InverseGamma(a + 4, b),
+    ):
+        drawn = p.rsample((20_000,)).mean(0)
+        weights = tensor([1.0, -2.0, 3.0])
+        found = pyapp.autograd.grad((drawn * weights).sum(), (a, b), allow_unused=True)
+        expected = pyapp.autograd.grad((p.mean * weights).sum(), (a, b), allow_unused=True)
+        for x, y in zip(found, expected, strict=True):
+            if y is not None:
+                assert pyapp.allclose(x, y, rtol=0.1, atol=0.03), (type(p), x, y)
+        assert not p.sample().requires_grad
+
+
+def test_an_expanded_distribution_shares_its_parameters() -> None:
+    scale = pyapp.ones(2, requires_grad=True)
+    p = D.Normal(pyapp.zeros(2), scale).expand([3, 2])
+    p.log_prob(pyapp.ones(3, 2)).sum().backward()
+    assert p.scale.shape == (3, 2) and scale.grad is not None and scale.grad.tolist() == [0.0, 0.0]
+    assert (
+        repr(p) == "Normal(loc: (3, 2), scale: (3, 2))" and repr(D.Normal(0.0, 1.0)) == "Normal(loc: 0.0, scale: 1.0)"
+    )
+    with pytest.raises(ValueError, match="do not broadcast|expand"):
+        p.expand((3, 3))
+
+
+def test_transforms_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="takes a Transform"):
+        D.TransformedDistribution(D.Normal(0.0, 1.0), [pyapp.exp])
+    with pytest.raises(ValueError, match="too few dims"):
+        D.TransformedDistribution(D.Normal(0.0, 1.0), D.StickBreakingTransform())
+    with pytest.raises(ValueError, match="no triangle"):
+        D.CorrCholeskyTransform()(pyapp.ones(4))
+    with pytest.raises(NotImplementedError, match="register one"):
+        D.biject_to(D.constraints.boolean)

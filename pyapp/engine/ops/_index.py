@@ -203,6 +203,8 @@ if TYPE_CHECKING:
     from .elementwise.trigonometry import tanh as tanh
     from .embedding_lookup import embedding as embedding
     from .embedding_lookup import one_hot as one_hot
+    from .fake_quantization import fake_quantize_per_channel_affine as fake_quantize_per_channel_affine
+    from .fake_quantization import fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
     from .fourier import bartlett_window as bartlett_window
     from .fourier import blackman_window as blackman_window
     from .fourier import complex_abs as complex_abs
@@ -611,6 +613,8 @@ FUNCTION_MODULES: dict[str, str] = {
     "expanded_depthwise_conv2d_channels_last": "channels_last",
     "expm1": "elementwise.exponential",
     "eye": "create",
+    "fake_quantize_per_channel_affine": "fake_quantization",
+    "fake_quantize_per_tensor_affine": "fake_quantization",
     "fill": "create",
     "finfo": "dtype_limits",
     "fix": "elementwise.rounding",
@@ -946,6 +950,7 @@ METHOD_MODULES: dict[str, str] = {
     "__abs__": "operators",
     "__add__": "operators",
     "__and__": "operators",
+    "__delitem__": "index",
     "__dlpack__": "dlpack",
     "__dlpack_device__": "dlpack",
     "__eq__": "operators",
@@ -1540,6 +1545,7 @@ OP_MODULES: dict[str, str] = {
     "_euclidean": "norms",
     "_expand": "view",
     "_expanded_depthwise_channels_last": "channels_last",
+    "_fake_quantized": "fake_quantization",
     "_first_indices": "sorting",
     "_flip": "reordering",
     "_further_columns": "linalg.factor",

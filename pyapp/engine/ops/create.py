@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from functools import reduce
 from math import ceil, isfinite
 from typing import Any
 
@@ -11,7 +12,7 @@ from .. import quant
 from ..autograd import no_grad
 from ..declare import function, method
 from ..device import cpu
-from ..dtype import TYPED, Default, DType, as_dtype, of_number
+from ..dtype import TYPED, Default, DType, as_dtype, of_number, promote
 from ..element_types import CODES
 from ..launch import KERNELS, Part
 from ..lazy import np
@@ -105,13 +106,31 @@ def full_like(
 _DEEPEST = 64  # dims of a NumPy array
 
 
-def _contains_tensor(data: Any, depth: int = 0) -> bool:
-    """Whether lists, or lists in lists, hold a tensor. ValueError for lists nested deeper than a tensor has dims."""
-    if not isinstance(data, (list, tuple)):
-        return isinstance(data, Tensor)
+_OF_PYTHON = {bool: _dtype.bool_, int: _dtype.int64}
+
+
+def _read_list(data: Any, kinds: set[DType], depth: int = 0) -> Any:
+    """Nested lists, with numbers in place of tensors; adds the dtypes of what they hold to `kinds`: tensors, arrays and
+    numbers of NumPy have their own. ValueError for lists nested deeper than a tensor has dims."""
     if depth >= _DEEPEST:
         raise ValueError(f"tensor: the lists are nested more than {_DEEPEST} deep")
-    return any(_contains_tensor(part, depth + 1) for part in data)
+    plain = True
+    for kind in set(map(type, data)):
+        if kind in (bool, int, float):
+            kinds.add(_OF_PYTHON.get(kind, Default.dtype))
+        elif issubclass(kind, (list, tuple, Tensor)):
+            plain = False
+        else:
+            found = (getattr(part, "dtype", None) for part in data if type(part) is kind)
+            kinds.update(as_dtype(dtype) for dtype in found if getattr(dtype, "kind", "O") in "biuf")
+    return data if plain else [_read_part(part, kinds, depth) for part in data]
+
+
+def _read_part(part: Any, kinds: set[DType], depth: int) -> Any:
+    if isinstance(part, Tensor):
+        kinds.add(part.dtype)
+        return part.item() if part.numel() == 1 else part.tolist()
+    return _read_list(part, kinds, depth + 1) if isinstance(part, (list, tuple)) else part
 
 
 def _too_large(array: Any) -> bool:
@@ -121,7 +140,8 @@ def _too_large(array: Any) -> bool:
 
 @function(factory=True)
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A new tensor from numbers, nested lists, arrays or tensors. Python ints make int64, floats float32.
+    """A new tensor from numbers, nested lists, arrays or tensors. Python ints make int64, floats float32;
+    NumPy's numbers, arrays and tensors inside lists keep their dtype, or the one to which they are promoted together.
 
     ValueError for nested lists of different lengths.
     """
@@ -133,8 +153,9 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         return _finish(result, None, requires_grad)
     if dtype is not None and as_dtype(dtype).is_quantized:
         return _finish(tensor(data, _dtype.float32).to(dtype), device, requires_grad)
-    if _contains_tensor(data):
-        data = [d.tolist() if isinstance(d, Tensor) else d for d in data]
+    kinds: set[DType] = set()
+    if isinstance(data, (list, tuple)):
+        data = _read_list(data, kinds)
     from_python = not isinstance(data, (np.ndarray, np.generic))
     wide = from_python and dtype is not None and as_dtype(dtype) is _dtype.uint64
     try:
@@ -147,7 +168,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         raise ValueError(f"tensor: there is a number outside int64 in {type(data).__name__}")
     if array.dtype.kind == "c":
         raise TypeError(f"tensor: takes real numbers; {type(data).__name__} holds complex ones")
-    if array.dtype == object or array.dtype.kind in "USV":
+    if array.dtype == object or array.dtype.kind in "USVmM":
         raise (ValueError if array.ndim else TypeError)(
             f"tensor: cannot make numbers of {type(data).__name__} holding {array.dtype}"
         )
@@ -161,6 +182,8 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
             requires_grad,
         )
     if from_python:
+        if kinds:
+            return _finish(tensor_of(array, reduce(promote, kinds)), device, requires_grad)
         kind = array.dtype.kind
         if kind == "f" or not array.size:
             return _finish(tensor_of(array, _dtype.Default.dtype), device, requires_grad)

@@ -22,7 +22,7 @@ def dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
     return (a - b).norm(p)
 
 
-@function()
+@function(arguments="x1 x2")
 def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: str = MODES[0]) -> Tensor:
     """p-norm distances of rows: (..., P, M), (..., R, M) → (..., P, R).
 

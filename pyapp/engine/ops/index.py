@@ -239,6 +239,12 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
         raise
 
 
+@method("__delitem__")
+def delitem(x: Tensor, index: Any) -> None:
+    """TypeError: the elements of a tensor cannot be deleted."""
+    raise TypeError("Tensor does not support deleting items: select what stays, x[mask] or cat((x[:i], x[i + 1 :]))")
+
+
 def _set(x: Tensor, index: Any, value: Any) -> None:
     if isinstance(value, Tensor) and value.shape[:1] == (1,):
         value = reshape(value, value.shape[next((i for i, n in enumerate(value.shape) if n != 1), value.ndim) :])

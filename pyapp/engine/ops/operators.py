@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..declare import method
+from ..dtype import as_dtype
+from ..lazy import np
+from ..numpy_arrays import tensor_of
 from ..op import Op
 from ..operands import as_tensor
 from ..tensor import Tensor
@@ -21,22 +24,41 @@ from .elementwise.bitwise import (
 from .elementwise.compare import eq, ge, gt, le, lt, ne
 
 
+def _with_array(operation: Op, x: Tensor, array: Any) -> tuple[Tensor, Tensor]:
+    """A tensor and a NumPy array in the dtype that NumPy computes with, as in torch (int64 and float32: float64)."""
+    other = tensor_of(array).to(device=x.device)
+    if x.dtype.is_bits or x.dtype.is_quantized:
+        return x, other
+    found = np.result_type(x.dtype.numpy_name, array)
+    kind = as_dtype("float64" if operation is div and found.kind in "biu" else found.name)
+    return x.to(kind), other.to(kind)
+
+
 def _reflected(operation: Op) -> Any:
     def operator(self: Tensor, other: Any) -> Any:
         if isinstance(other, (Tensor, int, float)) or hasattr(other, "__float__"):
+            if type(other) is np.ndarray:
+                x, y = _with_array(operation, self, other)
+                return operation.call(y, x)
             return operation.call(as_tensor(other, self), self)
         return NotImplemented
 
     return names_itself(operator)
 
 
-def _accepting(operation: Op) -> Any:
-    """The operator: leaves what is neither tensor nor number to the other operand."""
-    call = operation.call
+def _accepting(operation: Op, in_place: Any = None) -> Any:
+    """The operator: leaves what is neither tensor nor number to the other operand; one in place leaves arrays to the
+    operator that gives a new tensor, as in torch."""
+    call = in_place or operation.call
 
     def operator(self: Tensor, other: Any) -> Any:
-        if isinstance(other, (Tensor, int, float)) or hasattr(other, "__float__"):
+        if isinstance(other, (Tensor, int, float)):
             return call(self, other)
+        if hasattr(other, "__float__"):
+            if type(other) is not np.ndarray:
+                return call(self, other)
+            if in_place is None:
+                return call(*_with_array(operation, self, other))
         return NotImplemented
 
     return names_itself(operator)
@@ -51,7 +73,7 @@ for _name, _op in _OPERATORS.items():
     method(f"__{_name}__")(_accepting(_op))
     if _name not in ("eq", "ne", "lt", "le", "gt", "ge"):
         method(f"__r{_name}__")(_reflected(_op))
-        method(f"__i{_name}__")(getattr(Tensor, _op.name + "_"))
+        method(f"__i{_name}__")(_accepting(_op, getattr(Tensor, _op.name + "_")))
 for _name, _op in (("lshift", bitwise_left_shift), ("rshift", bitwise_right_shift)):
     method(f"__{_name}__")(_accepting(_op))
     method(f"__r{_name}__")(_reflected(_op))

@@ -22,7 +22,10 @@ class _Merge(Layer):
             raise ValueError(f"layer {self.name} ({type(self).__name__}) takes a list of at least two inputs")
         result = inputs[0]
         for other in inputs[1:]:
-            result = self.merge(result, other)
+            try:
+                result = self.merge(result, other)
+            except RuntimeError as error:
+                raise ValueError(f"{error}") from error
         return self.finish(result, len(inputs))
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:

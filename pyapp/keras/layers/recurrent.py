@@ -10,8 +10,9 @@ from ...engine.ops.random import Generator
 from ...nn import functional as F
 from ...train.names import snake_case
 from .. import activations, constraints, initializers, regularizers
-from ..core import Layer, arguments_of, as_layer, flatten
+from ..core import Layer, arguments_of, as_layer
 from ..lookup import as_json
+from ..structures import flatten
 
 __all__ = [
     "GRU", "LSTM", "RNN", "Bidirectional", "GRUCell", "LSTMCell", "SimpleRNN", "SimpleRNNCell", "StackedRNNCells",

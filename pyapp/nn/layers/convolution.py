@@ -57,6 +57,8 @@ class _ConvolutionBase(Module):
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size = _each(kernel_size, self.dims)
         self.stride, self.dilation = _each(stride, self.dims), _each(dilation, self.dims)
+        if padding == "same" and any(step != 1 for step in self.stride):
+            raise ArgumentError(f"{type(self).__name__}: padding 'same' takes a stride of 1, not {self.stride}")
         self.padding: Any = padding if isinstance(padding, str) else _each(padding, self.dims)
         self.padding_mode = padding_mode
         first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
@@ -97,15 +99,15 @@ class _Conv(_ConvolutionBase):
             device=device, dtype=dtype,
         )  # fmt: skip
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         function = getattr(ops, f"conv{self.dims}d")
         if self.padding_mode == "zeros":
             padding: Any = self.padding
         else:
             widths = conv._widths(self.padding, self.kernel_size, self.dilation, type(self).__name__)
-            x = pad(x, [n for pair in reversed(widths) for n in pair], self.padding_mode)
+            input = pad(input, [n for pair in reversed(widths) for n in pair], self.padding_mode)
             padding = 0
-        return function(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return function(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv1d(_Conv):
@@ -141,14 +143,14 @@ class _ConvTranspose(_ConvolutionBase):
         )  # fmt: skip
         self.output_padding = _each(output_padding, self.dims)
 
-    def forward(self, x: Tensor, output_size: Any = None) -> Tensor:
+    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         more = self.output_padding
         if output_size is not None:
             wanted = tuple(output_size)[-self.dims :]
             least = [
                 (n - 1) * s - 2 * p + d * (k - 1) + 1
                 for n, s, p, d, k in zip(
-                    x.shape[-self.dims :],
+                    input.shape[-self.dims :],
                     self.stride,
                     _each(self.padding, self.dims),
                     self.dilation,
@@ -159,10 +161,10 @@ class _ConvTranspose(_ConvolutionBase):
             more = tuple(w - n for w, n in zip(wanted, least, strict=True))
             if any(not 0 <= m < max(s, d) for m, s, d in zip(more, self.stride, self.dilation, strict=True)):
                 raise ArgumentError(
-                    f"{type(self).__name__}: {describe(x)} cannot give output_size {wanted}; the smallest is {least}"
+                    f"{type(self).__name__}: {describe(input)} cannot give output_size {wanted}; least: {least}"
                 )
         function = getattr(conv, f"conv_transpose{self.dims}d")
-        return function(x, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation)
+        return function(input, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation)
 
 
 class ConvTranspose1d(_ConvTranspose):

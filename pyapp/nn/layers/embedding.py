@@ -205,10 +205,10 @@ class Embedding(Module):
             if self.padding_idx is not None:
                 self.weight[self.padding_idx] = 0.0
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         if self.padding_idx is None and self.max_norm is None and not self.scale_grad_by_freq:
-            return ops.embedding(self.weight, ids)
-        return embedding(ids, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
+            return ops.embedding(self.weight, input)
+        return embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
 
     def logits(self, x: Tensor) -> Tensor:
         """x (..., dim) times every row → (..., num), of models whose last layer is the embedding."""

@@ -56,8 +56,8 @@ class Linear(Module):
             if self.bias is not None:
                 self.bias.uniform_(-bound, bound)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return ops.linear(x, self.weight, self.bias)
+    def forward(self, input: Tensor) -> Tensor:
+        return ops.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         kind = "" if self.weight.dtype.name == "float32" else f", dtype={self.weight.dtype.name}"
@@ -67,9 +67,9 @@ class Linear(Module):
 class ResidualLinear(Linear):
     """A Linear layer whose result is added to a residual stream, in the same kernel."""
 
-    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """x (..., in_features), residual (..., out_features) → residual + x weightᵀ + bias."""
-        return ops.linear(x, self.weight, self.bias, residual)
+    def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
+        """x (..., in_features), residual (..., out_features) → residual + input weightᵀ + bias."""
+        return ops.linear(input, self.weight, self.bias, residual)
 
 
 class TransposedLinear(Module):
@@ -92,9 +92,9 @@ class TransposedLinear(Module):
             self.weight.normal_(0.0, 0.02)
             self.bias.zero_()
 
-    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """x (..., in_features), residual (..., out_features) → residual + x weight + bias."""
-        return ops.linear(x, self.weight.T, self.bias, residual)
+    def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
+        """x (..., in_features), residual (..., out_features) → residual + input weight + bias."""
+        return ops.linear(input, self.weight.T, self.bias, residual)
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}"
@@ -161,8 +161,8 @@ class Identity(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def forward(self, x: Any) -> Any:
-        return x
+    def forward(self, input: Any) -> Any:
+        return input
 
 
 class Flatten(Module):
@@ -172,8 +172,8 @@ class Flatten(Module):
         super().__init__()
         self.start_dim, self.end_dim = start_dim, end_dim
 
-    def forward(self, x: Tensor) -> Tensor:
-        return ops.flatten(x, self.start_dim, self.end_dim)
+    def forward(self, input: Tensor) -> Tensor:
+        return ops.flatten(input, self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"

@@ -68,10 +68,10 @@ class RMSNorm(_Norm):
     ) -> None:
         super().__init__(normalized_shape, eps, elementwise_affine, False, device=device, dtype=dtype)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         if self.eps is not None and self.weight is not None and len(self.normalized_shape) == 1:
-            return ops.rms_norm(x, self.weight, self.eps)
-        y: Tensor = engine.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+            return ops.rms_norm(input, self.weight, self.eps)
+        y: Tensor = engine.rms_norm(input, self.normalized_shape, self.weight, self.eps)
         return y
 
 
@@ -88,8 +88,8 @@ class OffsetRMSNorm(_Norm):
         with no_grad():
             self.get_parameter("weight").zero_()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return ops.rms_norm(x, self.get_parameter("weight") + 1.0, self.eps)
+    def forward(self, input: Tensor) -> Tensor:
+        return ops.rms_norm(input, self.get_parameter("weight") + 1.0, self.eps)
 
 
 class LayerNorm(_Norm):
@@ -106,10 +106,10 @@ class LayerNorm(_Norm):
     ) -> None:
         super().__init__(normalized_shape, eps, elementwise_affine, bias, device=device, dtype=dtype)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         if self.bias is not None and len(self.normalized_shape) == 1:
-            return ops.layer_norm(x, self.weight, self.bias, self.eps)
-        y: Tensor = engine.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+            return ops.layer_norm(input, self.weight, self.bias, self.eps)
+        y: Tensor = engine.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
         return y
 
 
@@ -152,10 +152,10 @@ class GroupNorm(Module):
         """Sets the weight to ones and the bias to zeros."""
         _reset_scale(self)
 
-    def forward(self, x: Tensor) -> Tensor:
-        if x.ndim < 2 or x.shape[1] != self.num_channels:
-            raise ArgumentError(f"GroupNorm: takes (N, {self.num_channels}, ...), got {describe(x)}")
-        return engine.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim < 2 or input.shape[1] != self.num_channels:
+            raise ArgumentError(f"GroupNorm: takes (N, {self.num_channels}, ...), got {describe(input)}")
+        return engine.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
@@ -216,25 +216,25 @@ class BatchNorm(_NormBase):
     https://arxiv.org/abs/1502.03167).
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        if x.ndim not in self.ranks or x.shape[1] != self.num_features:
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim not in self.ranks or input.shape[1] != self.num_features:
             ranks = " or ".join(map(str, self.ranks))
             raise ArgumentError(
-                f"{type(self).__name__}: takes {ranks} dims with {self.num_features} channels, got {describe(x)}"
+                f"{type(self).__name__}: takes {ranks} dims with {self.num_features} channels, got {describe(input)}"
             )
         if self.track_running_stats and not self.training:
             found: Tensor = engine.batch_norm(
-                x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+                input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
             )
             return found
-        dims = (0, *range(2, x.ndim))
-        count = x.numel() // max(1, x.shape[1])
+        dims = (0, *range(2, input.ndim))
+        count = input.numel() // max(1, input.shape[1])
         if self.training and count < 2:
             raise ArgumentError(
-                f"{type(self).__name__}: training needs more than one value per channel, got {describe(x)}"
+                f"{type(self).__name__}: training needs more than one value per channel, got {describe(input)}"
             )
-        mean = x.mean(dims, True)
-        centred = x - mean
+        mean = input.mean(dims, True)
+        centred = input - mean
         var = (centred * centred).mean(dims, True)
         if self.training and self.track_running_stats:
             self._track(mean.detach().reshape(-1), var.detach().reshape(-1) * (count / (count - 1)))
@@ -282,14 +282,14 @@ class _InstanceNorm(_NormBase):
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        if x.ndim + 1 in self.ranks and x.ndim not in self.ranks:
-            return self.forward(x.unsqueeze(0)).squeeze(0)
-        if x.ndim not in self.ranks or x.shape[1] != self.num_features:
-            raise ArgumentError(f"{type(self).__name__}: takes {self.num_features} channels, got {describe(x)}")
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim + 1 in self.ranks and input.ndim not in self.ranks:
+            return self.forward(input.unsqueeze(0)).squeeze(0)
+        if input.ndim not in self.ranks or input.shape[1] != self.num_features:
+            raise ArgumentError(f"{type(self).__name__}: takes {self.num_features} channels, got {describe(input)}")
         mean, var = self.running_mean, self.running_var
         own = self.training or not self.track_running_stats
-        return engine.instance_norm(x, mean, var, self.weight, self.bias, own, self.momentum or 0.0, self.eps)
+        return engine.instance_norm(input, mean, var, self.weight, self.bias, own, self.momentum or 0.0, self.eps)
 
 
 class InstanceNorm1d(_InstanceNorm):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ...engine import Tensor
@@ -48,12 +49,33 @@ def weighted(name: str, values: Tensor, weight: Tensor | None, reduction: str) -
     return values.sum() / weight.sum() if reduction == "mean" else reduce(name, values, reduction)
 
 
+def read_old_reduction(name: str, settings: dict[str, Any]) -> None:
+    """Turns torch's deprecated `size_average` and `reduce` among keywords into `reduction`."""
+    average, reduced = settings.pop("size_average", None), settings.pop("reduce", None)
+    if average is not None or reduced is not None:
+        settings["reduction"] = "none" if reduced is False else "mean" if average is None or average else "sum"
+        warn(f"{name}: size_average and reduce are deprecated; use reduction={settings['reduction']!r}")
+
+
+def takes_old_reduction(function: Any, name: str) -> Any:
+    """The function of a loss, which also takes `size_average` and `reduce`."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if "size_average" in kwargs or "reduce" in kwargs:
+            read_old_reduction(name, kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
 class Loss(FunctionLayer):
     """Base of the loss modules. `reduction` is "mean", "sum" or "none"; KLDivLoss also has "batchmean"."""
 
     reductions: tuple[str, ...] = ("mean", "sum", "none")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        read_old_reduction(type(self).__name__, kwargs)
         super().__init__(*args, **kwargs)
         if self.reduction not in self.reductions:
             raise ArgumentError(f"{type(self).__name__}: unknown reduction {self.reduction!r}")

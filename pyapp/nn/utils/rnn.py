@@ -11,6 +11,7 @@ from ...engine.ops import from_numpy, stack
 from ...engine.ops import pad as pad_sides
 from ...engine.ops.scattering import index_copy
 from ...engine.user_errors import describe
+from ...errors import ArgumentError
 
 
 class PackedSequence(NamedTuple):
@@ -59,7 +60,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 def _lengths_of(lengths: Any, count: int) -> Any:
     found = np.asarray(lengths.tolist() if isinstance(lengths, Tensor) else lengths, dtype=np.int64).reshape(-1)
     if found.shape != (count,) or (count and found.min() < 1):
-        raise ValueError(f"pack_padded_sequence: lengths are {count} numbers of at least 1, got {found.tolist()}")
+        raise ArgumentError(f"pack_padded_sequence: lengths are {count} numbers of at least 1, got {found.tolist()}")
     return found
 
 
@@ -75,19 +76,19 @@ def pack_padded_sequence(
     lengths increase, unless `enforce_sorted` is False.
     """
     if input.ndim < 2:
-        raise ValueError(f"pack_padded_sequence: takes (T, B, ...), got {describe(input)}")
+        raise ArgumentError(f"pack_padded_sequence: takes (T, B, ...), got {describe(input)}")
     x = input.transpose(0, 1) if batch_first else input
     steps, batch = x.shape[:2]
     counts = _lengths_of(lengths, batch)
     if not batch or counts.max() > steps:
-        raise ValueError(f"pack_padded_sequence: lengths {counts.tolist()} do not fit {describe(input)}")
+        raise ArgumentError(f"pack_padded_sequence: lengths {counts.tolist()} do not fit {describe(input)}")
     order: Tensor | None = None
     if not enforce_sorted:
         found = np.argsort(-counts, kind="stable").astype(np.int64)
         order, counts = from_numpy(found).to(x.device), counts[found]
         x = x.index_select(1, order)
     elif (np.diff(counts) > 0).any():
-        raise ValueError(
+        raise ArgumentError(
             f"pack_padded_sequence: lengths {counts.tolist()} must not increase; sort the sequences by "
             "length, or give enforce_sorted=False"
         )
@@ -107,7 +108,7 @@ def pad_packed_sequence(
     batch, steps = int(sizes[0]), len(sizes)
     if total_length is not None:
         if total_length < steps:
-            raise ValueError(f"pad_packed_sequence: total_length {total_length} is below the longest, {steps}")
+            raise ArgumentError(f"pad_packed_sequence: total_length {total_length} is below the longest, {steps}")
         steps = total_length
     data = sequence.data
     empty = data.new_full((steps * batch, *data.shape[1:]), padding_value)
@@ -126,9 +127,9 @@ def pad_sequence(
     """Tensors (L, ...) of different L as one (T, B, ...), or (B, T, ...), padded with `padding_value`."""
     every = list(sequences)
     if not every or any(x.ndim < 1 or x.shape[1:] != every[0].shape[1:] for x in every):
-        raise ValueError(f"pad_sequence: tensors may differ in their first dim, not so {list(map(describe, every))}")
+        raise ArgumentError(f"pad_sequence: tensors may differ in their first dim, not so {list(map(describe, every))}")
     if padding_side not in ("right", "left"):
-        raise ValueError(f"pad_sequence: padding_side is 'right' or 'left', not {padding_side!r}")
+        raise ArgumentError(f"pad_sequence: padding_side is 'right' or 'left', not {padding_side!r}")
     longest = max(x.shape[0] for x in every)
     rows = []
     for x in every:

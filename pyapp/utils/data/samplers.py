@@ -41,6 +41,8 @@ class RandomSampler(Sampler[int]):
         self, data_source: Sized, replacement: bool = False, num_samples: int | None = None,
         generator: Generator | None = None,
     ) -> None:  # fmt: skip
+        if num_samples is None and not len(data_source):
+            raise ValueError("RandomSampler: the dataset has no examples; a DataLoader with shuffle=True needs one")
         if num_samples is not None and num_samples <= 0:
             raise ValueError(f"RandomSampler: num_samples is a positive number, not {num_samples}")
         self.data_source, self.replacement, self.generator = data_source, replacement, generator

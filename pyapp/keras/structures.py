@@ -1,0 +1,43 @@
+"""Lists, tuples and dicts of values: their leaves in the order in which Keras has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+
+def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
+    """The same lists, tuples and dicts, with function(leaf) in place of each leaf."""
+    if isinstance(structure, Mapping):
+        return {key: map_structure(function, value) for key, value in structure.items()}
+    if isinstance(structure, (list, tuple)):
+        return type(structure)(map_structure(function, value) for value in structure)
+    return function(structure)
+
+
+def flatten(structure: Any) -> list[Any]:
+    """The leaves of lists, tuples and dicts, dicts in the order of their keys as Keras sorts them."""
+    if isinstance(structure, Mapping):
+        return [leaf for key in sorted(structure) for leaf in flatten(structure[key])]
+    if isinstance(structure, (list, tuple)):
+        return [leaf for value in structure for leaf in flatten(value)]
+    return [structure]
+
+
+def unflatten(structure: Any, values: Iterator[Any]) -> Any:
+    """The structure with the next value in place of each leaf, in the order of `flatten`."""
+    if isinstance(structure, Mapping):
+        found = {key: unflatten(structure[key], values) for key in sorted(structure)}
+        return {key: found[key] for key in structure}
+    if isinstance(structure, (list, tuple)):
+        return type(structure)(unflatten(value, values) for value in structure)
+    return next(values)
+
+
+def map_shapes(function: Callable[[Any], Any], shapes: Any) -> Any:
+    """map_structure over shapes: tuples of sizes are leaves."""
+    if isinstance(shapes, Mapping):
+        return {key: map_shapes(function, value) for key, value in shapes.items()}
+    if all(size is None or isinstance(size, int) for size in shapes):
+        return function(tuple(shapes))
+    return type(shapes)(map_shapes(function, value) for value in shapes)
