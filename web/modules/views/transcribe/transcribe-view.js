@@ -12,7 +12,7 @@ import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { present } from "../../shared/present.js";
 import { Cancelled, UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
-import { byId, find, h, memory } from "../../page/dom.js";
+import { byId, find, h, memory, showRows } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { GuessBanner } from "./guess-banner.js";
 import { LiveRecording } from "./live-recording.js";
@@ -159,9 +159,9 @@ export class TranscribeView {
     const { models, model } = this.choice;
     const samples = models.flatMap(({ samples: clips = [] }) => clips);
     byId("samples-group").hidden = samples.length === 0;
-    byId("samples").replaceChildren(...samples.map((sample) => sampleButton(sample, () => this.trySample(sample))));
+    showRows(byId("samples"), samples.map((sample) => sampleButton(sample, () => this.trySample(sample))));
     byId("whisper-offer").hidden = model?.kind !== "embedded";
-    byId("whisper-list").replaceChildren(...models.filter(({ kind, precision = "" }) => kind === "hub" && !precision.startsWith("float")).map((other) => {
+    showRows(byId("whisper-list"), models.filter(({ kind, precision = "" }) => kind === "hub" && !precision.startsWith("float")).map((other) => {
       const size = other.state === "ready" ? "kept" : other.bytes ? megabytes(other.bytes) : "";
       const choose = () => (other.state === "ready" ? this.choice.choose(other) : this.models.open(this.choice, other.id));
       return h("li", {}, h("button", { type: "button", class: "offer-row", onclick: choose }, h("span", {}, other.title), h("span", { class: "row-size" }, size)));
