@@ -418,6 +418,16 @@ def test_history(transcribe: TranscribePage, speech_model: Path, tmp_path: Path)
         assert archive.read(sound) == files[1].read_bytes()
         text = next(name for name in found if "My talk/" in name and name.endswith(".txt"))
         assert archive.read(text).decode().split("\n")[:2] == SAID
+    mine.get_by_role("button", name="Rename").click()
+    page.get_by_label("New name").fill("\u202e" + "語" * 120)  # turned round, and too long for file systems
+    page.keyboard.press("Enter")
+    expect(card.locator(".history-row", has_text="語")).to_have_count(1)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save all (ZIP)").click()
+    with zipfile.ZipFile(saved.value.path()) as archive:
+        parts = {part for name in archive.namelist() for part in name.split("/")}
+    assert any("語" in part for part in parts)
+    assert all(len(part.encode()) <= 255 and "\u202e" not in part for part in parts), parts
     card.locator("summary").click()
 
 
