@@ -144,6 +144,16 @@ def test_download_use_keep_and_delete(visit: StoryPage, hub: FakeHub, foxes: Hub
     visit.write("One day")
 
 
+def test_a_press_counts_while_the_list_is_read_again(visit: StoryPage, foxes: HubFile) -> None:
+    """The list is shown anew between the two halves of a click, as right after it was opened."""
+    visit.open_models()
+    visit.model_row("Foxes").get_by_role("button", name="Download").hover()
+    visit.page.mouse.down()
+    visit.page.evaluate("pyappPage.app.refresh()")
+    visit.page.mouse.up()
+    wait_chosen(visit)
+
+
 def test_a_dropped_connection_heals_by_itself(visit: StoryPage, hub: FakeHub, foxes: HubFile) -> None:
     foxes.drop_after = [3_000_000, 0, 2_000_000]
     press(visit, "Download")

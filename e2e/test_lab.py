@@ -58,6 +58,24 @@ def test_the_first_lesson_is_shown_and_runs(lab: LabPage) -> None:
     lab.page.screenshot(path=OUTPUT / "lab-lesson.png")
 
 
+def test_curves_have_the_colours_of_the_page_and_of_paper(lab: LabPage) -> None:
+    """Dark and light, changed while the Lab is not shown too; on paper light."""
+    page = lab.page
+    lab.run("from pyapp import lab\nlab.plot([1, 2, 3], [3, 1, 2])")
+    look = "document.querySelector('.curves canvas')?.toDataURL()"
+    light = lab.until(look)
+    page.locator("#toggle-theme").click()
+    dark = page.evaluate(look)
+    assert dark != light
+    for event, wanted in (("beforeprint", light), ("afterprint", dark)):
+        page.evaluate(f"dispatchEvent(new Event('{event}'))")
+        assert page.evaluate(look) == wanted, event
+    page.locator("#views").get_by_role("link", name="Story").click()
+    page.locator("#toggle-theme").click()
+    page.locator("#views").get_by_role("link", name="Lab").click()
+    lab.until(f"{look} === {json.dumps(light)}")
+
+
 def test_cells(lab: LabPage) -> None:
     outputs = lab.run(
         "import asyncio\nprint('a')\nawait asyncio.sleep(0.01)\n1 + 1",
@@ -252,6 +270,17 @@ def test_the_editor(lab: LabPage) -> None:
     lab.note.get_by_role("button", name="Undo").click()
     expect(lab.cells).to_have_count(2)
     assert lab.page.evaluate("pyappPage.lab.cells[0].source") == "import math\nword = 'hello'"
+
+
+def test_numbers_stand_beside_their_lines_outside_the_window(lab: LabPage) -> None:
+    lab.write(*["\n".join(f"line_{i} = {i}" for i in range(30))] * 6)
+    apart = lab.page.evaluate("""() => [...document.querySelectorAll('#lab-cells .cell-editor')].map(
+      ({ shadowRoot }) => {
+        const tops = (name) => [...shadowRoot.querySelectorAll(name)].map((one) => one.getBoundingClientRect().top);
+        const [, ...numbers] = tops('.cm-gutterElement'); // the first one is CodeMirror's
+        return Math.max(...tops('.cm-line').map((top, line) => Math.abs(top - numbers[line])));
+      })""")
+    assert len(apart) == 6 and max(apart) < 1, apart
 
 
 def test_packages_of_this_site(lab: LabPage, dist: Path) -> None:

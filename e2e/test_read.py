@@ -396,6 +396,8 @@ def test_wrong_files_are_refused_in_words(read: ReadPage, letter: Path, tmp_path
         "cut.png": (letter.read_bytes()[:200], "cannot be decoded"),
         "empty.jpg": (b"", "empty"),
         "none.webp": (b"no picture", "cannot be decoded"),
+        "none.svg": (b"no picture", "cannot be decoded"),
+        "open.svg": (b"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'><path", "cannot be decoded"),
         "scan.tiff": (b"II*\0", "This kind of picture cannot be read here."),
         "phone.jpg": (b"\0\0\0\x24ftypheic" + bytes(40), "This is a HEIC picture"),
         "broken.pdf": (pdf("Broken")[:150], "damaged"),
@@ -436,6 +438,27 @@ def test_wrong_files_are_refused_in_words(read: ReadPage, letter: Path, tmp_path
     read.error.get_by_role("button", name="Try again").click()
     read.until(f"pyappPage.read.pages[1].state === 'failed' && {DONE}")
     expect(read.error).to_contain_text("cannot be decoded")
+
+
+def test_drawings_are_read(read: ReadPage, hub: FakeHub, tmp_path: Path) -> None:
+    """SVG: of a size in millimetres, in its own units, and of none. Scripts in it do not run, nothing is fetched."""
+    address = hub.url
+    words = '<text x="20" y="60" font-family="DejaVu Sans, sans-serif" font-size="28">Hello world</text>'
+    hostile = f"<script>fetch('{address}')</script><image href='{address}a.png' width='9' height='9'/>"
+    for name, size in (
+        ("mm.svg", "width='80mm' height='30mm'"),
+        ("box.svg", 'viewBox="0 0 300 113"'),
+        ("none.svg", ""),
+    ):
+        (tmp_path / name).write_text(
+            f"<?xml version='1.0'?><!-- a drawing -->"
+            f"<svg xmlns='http://www.w3.org/2000/svg' {size}>{hostile}{words}</svg>"
+        )
+        read.page.evaluate("pyappPage.read.begin()")
+        read.read(tmp_path / name)
+        assert "Hello world" in read.values()["text"], name
+        assert abs(read.state("page.values.width") - 300 * 200 / 96) < 10, name
+    assert hub.requests == []
 
 
 def test_pictures_are_turned_pasted_and_taken(read: ReadPage, letter: Path, tmp_path: Path) -> None:

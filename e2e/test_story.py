@@ -343,7 +343,7 @@ NO_ROOM = """() => {
 # A browser in which the visitor has refused all storage: even a look at it is an error.
 REFUSED = """for (const name of ["localStorage", "sessionStorage", "indexedDB", "caches"])
   Object.defineProperty(window, name, { get() { throw new DOMException("denied", "SecurityError") } });
-delete Navigator.prototype.serviceWorker"""
+Object.defineProperty(navigator, "serviceWorker", { get() { throw new DOMException("denied", "SecurityError") } });"""
 
 
 def test_all_views_open_where_the_browser_refuses_all_storage(browser: BrowserContext, isolated: SiteServer) -> None:

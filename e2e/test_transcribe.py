@@ -418,28 +418,50 @@ def test_history(transcribe: TranscribePage, speech_model: Path, tmp_path: Path)
         assert archive.read(sound) == files[1].read_bytes()
         text = next(name for name in found if "My talk/" in name and name.endswith(".txt"))
         assert archive.read(text).decode().split("\n")[:2] == SAID
+    mine.get_by_role("button", name="Rename").click()
+    page.get_by_label("New name").fill("\u202e" + "語" * 120)  # turned round, and too long for file systems
+    page.keyboard.press("Enter")
+    expect(card.locator(".history-row", has_text="語")).to_have_count(1)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save all (ZIP)").click()
+    with zipfile.ZipFile(saved.value.path()) as archive:
+        parts = {part for name in archive.namelist() for part in name.split("/")}
+    assert any("語" in part for part in parts)
+    assert all(len(part.encode()) <= 255 and "\u202e" not in part for part in parts), parts
     card.locator("summary").click()
 
 
-def test_a_queue_that_is_stopped_while_it_reads(transcribe: TranscribePage, tmp_path: Path) -> None:
-    """Nothing was begun: there is nothing to save, and the transcript before it is not taken for one of the queue."""
-    sound = base64.b64encode(write_recording(tmp_path / "talk.wav", speechlike(10)).read_bytes()).decode()
+def test_a_queue_that_is_stopped_while_it_reads(
+    transcribe: TranscribePage, hub: FakeHub, dist: Path, tmp_path: Path
+) -> None:
+    """Files, a sample and an address wait behind it. Nothing was begun: there is nothing to save, and the transcript
+    before it is not taken for one of the queue. The rest is transcribed by a button."""
+    sound = write_recording(tmp_path / "talk.wav", speechlike(10)).read_bytes()
+    hub.add("sounds", "far.wav", sound)
+    sample = samples(dist)[0]
     transcribe.page.evaluate(
-        """async (sound) => {
+        """async ([sound, sample, address]) => {
           const { transcribe } = pyappPage;
           const bytes = Uint8Array.from(atob(sound), (character) => character.charCodeAt(0));
           const taken = transcribe.takeAll(["one.wav", "two.wav"].map((name) => new File([bytes], name)));
-          transcribe.takeAll([new File([bytes], "three.wav")]); // waits behind them
+          transcribe.takeAll([new File([bytes], "three.wav")]);
+          transcribe.trySample(sample);
+          transcribe.takeAddress(address);
           while (!transcribe.button.running) await new Promise((resolve) => setTimeout(resolve));
           transcribe.button.stop();
           await taken;
         }""",
-        sound,
+        [base64.b64encode(sound).decode(), sample, f"{hub.url}sounds/resolve/main/far.wav"],
     )
-    expect(transcribe.page.locator("#queue-list")).to_contain_text(
-        re.compile("one.*stopped.*two.*not transcribed.*three.*not transcribed")
+    queue = transcribe.page.locator("#queue-list")
+    left = ["two.wav", "three.wav", sample["title"], f"{hub.url}sounds/resolve/main/far.wav"]
+    expect(queue).to_have_text(
+        re.compile("one.*stopped" + ".*".join(f"{re.escape(name)}not transcribed" for name in left))
     )
     expect(transcribe.page.locator("#queue-save")).to_be_hidden()
+    transcribe.page.get_by_role("button", name="Transcribe the other 4").click()
+    expect(queue).to_have_text(re.compile(".*".join(f"{re.escape(name)}done" for name in left)), timeout=60_000)
+    expect(transcribe.page.get_by_role("button", name="Transcribe the other")).to_have_count(0)
     assert transcribe.page.locator("[role=alert]:visible").count() == 0
 
 

@@ -3,7 +3,8 @@
 Source of the format: Microsoft and IBM, Multimedia Programming Interface and Data Specifications 1.0 (1991), and
 Microsoft's WAVEFORMATEXTENSIBLE; RF64 (EBU Tech 3306) for files of 4 GiB and more. Little-endian chunks of a
 four-letter name, a uint32 length and that many bytes, padded to an even address. Supported are PCM of 8 (unsigned),
-16, 24 and 32 bits and floats of 32 and 64 bits, with any number of channels and any rate.
+16, 24 and 32 bits, floats of 32 and 64 bits, and A-law and mu-law of telephones (ITU-T G.711), with any number of
+channels and any rate.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from pyapp.formats.source import AnySource, ByteSource, close_source, open_sourc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
-FORMAT_NAMES = {2: "Microsoft ADPCM", 6: "A-law", 7: "mu-law", 0x11: "IMA ADPCM", 0x50: "MPEG", 0x55: "MP3"}
+PCM, FLOAT, A_LAW, MU_LAW, EXTENSIBLE = 1, 3, 6, 7, 0xFFFE
+FORMAT_NAMES = {2: "Microsoft ADPCM", 0x11: "IMA ADPCM", 0x50: "MPEG", 0x55: "MP3"}
 EXTENSIBLE_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # of the GUIDs of the format numbers
-BITS = {PCM: (8, 16, 24, 32), FLOAT: (32, 64)}
+BITS = {PCM: (8, 16, 24, 32), FLOAT: (32, 64), A_LAW: (8,), MU_LAW: (8,)}
 CHANNEL_LIMIT = 1024
 RATES = range(100, 1_536_001)  # Hz
 CHUNK_LIMIT = 10_000  # limit of the chunks before the samples
@@ -38,7 +39,7 @@ HINT = "Convert it to a 16-bit WAVE file, or record it again"
 class SampleFormat:
     """The format of the samples in the file."""
 
-    encoding: int  # PCM or FLOAT
+    encoding: int  # a key of BITS
     channels: int
     rate: int
     bits: int
@@ -212,6 +213,9 @@ def decode_samples(data: bytes | memoryview, form: SampleFormat) -> NDArray[np.f
     if form.encoding == FLOAT:
         with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite, which read() reports
             return np.frombuffer(data, f"<f{form.bits // 8}").astype(np.float32)
+    if form.encoding in (A_LAW, MU_LAW):
+        values = a_law_values() if form.encoding == A_LAW else mu_law_values()
+        return values[np.frombuffer(data, np.uint8)]
     if form.bits == 8:
         return (np.frombuffer(data, np.uint8).astype(np.float32) - np.float32(128)) * np.float32(2**-7)
     if form.bits == 24:
@@ -220,6 +224,21 @@ def decode_samples(data: bytes | memoryview, form: SampleFormat) -> NDArray[np.f
         return wide.view("<i4").reshape(-1).astype(np.float32) * np.float32(2**-31)
     scale = np.float32(2.0 ** (1 - form.bits))
     return np.frombuffer(data, f"<i{form.bits // 8}").astype(np.float32) * scale
+
+
+def a_law_values() -> NDArray[np.float32]:
+    """What each byte of A-law stands for, float32 (256,), full scale 1: ITU-T G.711 of 1988, table 1."""
+    code = np.arange(256) ^ 0x55  # every other bit is inverted
+    segment, step = code >> 4 & 7, (code & 15) * 2 + 1
+    size = np.where(segment == 0, step, (step + 32) << np.maximum(segment - 1, 0))  # of 4096
+    return (np.where(code & 128, size, -size) / 4096).astype(np.float32)
+
+
+def mu_law_values() -> NDArray[np.float32]:
+    """What each byte of mu-law stands for, float32 (256,), full scale 1: ITU-T G.711 of 1988, table 2."""
+    code = np.arange(256) ^ 0xFF  # all bits are inverted
+    size = (((code & 15) * 2 + 33) << (code >> 4 & 7)) - 33  # of 8192
+    return (np.where(code & 128, -size, size) / 8192).astype(np.float32)
 
 
 def write_wav(target: AnySink, samples: NDArray[np.floating], rate: int) -> None:

@@ -48,6 +48,20 @@ def encode(values: np.ndarray, encoding: int, bits: int) -> bytes:
 VALUES = np.array([0.0, 0.5, -0.5, -1.0, 0.25, -0.125, 0.99, -0.33, 0.01, 0.7, -0.7, 0.001])
 
 
+def test_the_laws_of_telephones() -> None:
+    """Values of ITU-T G.711's tables: the ends of the first and the last segment, both signs; two channels."""
+    for encoding, full, table in (
+        (6, 4096, {0xD5: 1, 0x55: -1, 0xAA: 4032, 0x2A: -4032, 0xC5: 33, 0x45: -33, 0xF5: 66, 0x80: 688}),
+        (7, 8192, {0xFF: 0, 0x7F: 0, 0x80: 8031, 0x00: -8031, 0xFE: 2, 0x7E: -2, 0xEF: 33, 0x6F: -33}),
+    ):
+        data = wave(chunk(b"fmt ", form(encoding, 2, 8000, 8)), chunk(b"data", bytes(table)))
+        samples, rate = read_wav(data)
+        assert rate == 8000 and samples.dtype == np.float32 and samples.shape == (4, 2)
+        assert (samples.reshape(-1) * full).tolist() == list(table.values())
+    with pytest.raises(FileFormatError, match="16 bits"):
+        read_wav(wave(chunk(b"fmt ", form(7, bits=16)), SAMPLES))
+
+
 @pytest.mark.parametrize("extensible", [False, True])
 @pytest.mark.parametrize("channels", [1, 2, 3])
 @pytest.mark.parametrize("encoding, bits", [(PCM, 8), (PCM, 16), (PCM, 24), (PCM, 32), (FLOAT, 32), (FLOAT, 64)])

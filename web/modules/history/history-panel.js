@@ -1,7 +1,7 @@
 /**
  * The list of a view's history: open, rename, delete with undo, the size, everything as one file, and back from it.
  */
-import { h, single } from "../page/dom.js";
+import { h, showRows, single } from "../page/dom.js";
 import { clearError, showError } from "../page/errors.js";
 import { saveFile } from "../page/save-file.js";
 import { present } from "../shared/present.js";
@@ -61,7 +61,7 @@ export class HistoryPanel {
     const [entries, room] = await Promise.all([this.store.list(), this.store.room()]);
     if (number !== this.renders || this.items.querySelector(".history-rename")) return; // a later one shows it, or the end of the renaming
     const focused = this.items.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement).dataset.key : null;
-    this.items.replaceChildren(...entries.map((entry) => this.#row(entry)));
+    showRows(this.items, entries.map((entry) => this.#row(entry)));
     if (focused) (/** @type {HTMLElement | null} */ (this.items.querySelector(`[data-key="${CSS.escape(focused)}"]`)) ?? this.begin)?.focus();
     this.all.hidden = entries.length === 0;
     const kept = this.store.keeps ? "" : " This browser keeps nothing for this page: it is gone when the page is closed.";

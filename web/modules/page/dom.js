@@ -68,6 +68,32 @@ export async function copyText(button, text, shown) {
 }
 
 /**
+ * Shows rows in a list. A row that looks as before stays the element that it is, so that a click that was begun on it ends on it,
+ * also when the list is shown anew meanwhile. So what its buttons do may depend only on what it shows, and on ids.
+ * @param {HTMLElement} list @param {HTMLElement[]} rows
+ */
+export function showRows(list, rows) {
+  let place = list.firstElementChild;
+  for (const row of rows) {
+    let same = place;
+    while (same && !same.isEqualNode(row)) same = same.nextElementSibling;
+    if (!same) list.insertBefore(row, place);
+    else {
+      while (place !== same) place = removed(place);
+      place = same.nextElementSibling;
+    }
+  }
+  while (place) place = removed(place);
+}
+
+/** @param {Element | null} element @returns {Element | null} what stood behind it */
+function removed(element) {
+  const next = element?.nextElementSibling ?? null;
+  element?.remove();
+  return next;
+}
+
+/**
  * Replaces the rows of a list. The row at the place of the one with the focus gets it, in the button at the same place.
  * @param {HTMLElement} list @param {HTMLElement[]} rows @param {HTMLElement} otherwise gets it when no row is left
  */

@@ -9,7 +9,7 @@
 import { present } from "../shared/present.js";
 import { megabytes } from "../shared/protocol.js";
 import { DEFAULT_HUB } from "../shared/registry.js";
-import { byId, find, h, openDialog } from "./dom.js";
+import { byId, find, h, openDialog, showRows } from "./dom.js";
 import { clearError, showError } from "./errors.js";
 
 /** @param {string} text */
@@ -113,12 +113,12 @@ export class ModelDialog {
     const { models } = this.choice;
     const quantised = models.some(({ kind, precision = "" }) => kind === "hub" && !precision.startsWith("float"));
     const isExact = (/** @type {ListedModel} */ { kind, precision = "", state }) => quantised && kind === "hub" && precision.startsWith("float") && state === "absent";
-    byId("model-list").replaceChildren(...models.filter((model) => !isExact(model)).map((model) => this.#row(model)));
+    showRows(byId("model-list"), models.filter((model) => !isExact(model)).map((model) => this.#row(model)));
     const exact = models.filter(isExact);
     this.exact.hidden = !exact.length;
-    find(this.exact, "ul").replaceChildren(...exact.map((model) => this.#row(model)));
+    showRows(find(this.exact, "ul"), exact.map((model) => this.#row(model)));
     const listed = new Set(models.map(({ id }) => id));
-    this.results.replaceChildren(...this.found.filter(({ id }) => !listed.has(id)).map((model) => this.#row(model)));
+    showRows(this.results, this.found.filter(({ id }) => !listed.has(id)).map((model) => this.#row(model)));
     if (focused) /** @type {HTMLElement | null} */ (this.dialog.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
   }
 

@@ -14,7 +14,7 @@ const RELOADED = "pyapp.reloaded-for-isolation";
  * @returns {Promise<boolean>} false if the page is being reloaded and must not start
  */
 export async function setUpServiceWorker() {
-  const workers = navigator.serviceWorker;
+  const workers = serviceWorkers();
   if (!workers || !isSecureContext) return true;
   try {
     const ready = workers.register(siteUrl("service-worker.js"), { scope: siteUrl("./"), updateViaCache: "none" })
@@ -28,6 +28,15 @@ export async function setUpServiceWorker() {
     return false;
   } catch {
     return true; // the browser refuses (private window, policy): the page works without a service worker
+  }
+}
+
+/** The service workers of this page; undefined where the browser has none, or refuses even to be asked (a sandboxed frame). */
+function serviceWorkers() {
+  try {
+    return navigator.serviceWorker;
+  } catch {
+    return undefined;
   }
 }
 
@@ -45,9 +54,10 @@ function mayReload() {
 
 /** Stores the rest of the site for offline use, and checks for a new version. Called after the start of the page. */
 export function keepOffline() {
-  const worker = navigator.serviceWorker?.controller;
+  const workers = serviceWorkers();
+  const worker = workers?.controller;
   if (!worker) return;
-  navigator.serviceWorker.addEventListener("message", ({ data }) => {
+  workers?.addEventListener("message", ({ data }) => {
     if (data.notice === "offline-ready" || data.notice === "update-ready") byId("offline-state").textContent = "Stored on this device: works offline. Nothing you type leaves the device.";
     if (data.notice === "update-ready") showUpdate();
   });

@@ -3,7 +3,7 @@
  */
 import { byId, find } from "./dom.js";
 
-/** The button that switches between light and dark. Until the user presses it, the system decides. */
+/** The button that switches between light and dark. Until the user presses it, the system decides. Paper is white: what scripts draw is drawn anew for it. */
 export function setUpTheme() {
   const root = document.documentElement;
   const button = byId("toggle-theme");
@@ -28,6 +28,9 @@ export function setUpTheme() {
     if (!stored()) root.dataset.theme = matches ? "dark" : "light";
     show();
   });
+  let shown = root.dataset.theme;
+  addEventListener("beforeprint", () => ([shown, root.dataset.theme] = [root.dataset.theme, "light"]));
+  addEventListener("afterprint", () => (root.dataset.theme = shown));
   show();
 }
 

@@ -17,6 +17,8 @@ export class CurvesDrawing {
     this.canvas = h("div", { class: "curves-canvas" });
     this.element = h("figure", { class: "curves" }, this.canvas);
     this.output = output;
+    /** @type {uPlot | null} */
+    this.plot = null;
     this.resized = new ResizeObserver(() => this.#fit());
     this.resized.observe(this.canvas);
     this.themed = new MutationObserver(() => this.#draw());
@@ -54,8 +56,9 @@ export class CurvesDrawing {
   }
 
   #draw() {
-    if (!this.canvas.clientWidth) return; // not shown: drawn when it has a size
     this.plot?.destroy();
+    this.plot = null;
+    if (!this.canvas.clientWidth) return; // not shown: drawn when it has a size
     this.#describe();
     const style = getComputedStyle(this.element);
     const colour = (/** @type {string} */ name) => style.getPropertyValue(name).trim() || "CanvasText";

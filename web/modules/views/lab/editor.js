@@ -7,7 +7,7 @@ import { defaultKeymap, history, historyKeymap, indentLess, indentMore } from "@
 import { python } from "@codemirror/lang-python";
 import { HighlightStyle, bidiIsolates, bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { EditorState, Prec, StateEffect, StateField } from "@codemirror/state";
-import { Decoration, EditorView, drawSelection, highlightSpecialChars, keymap, lineNumbers, placeholder, showTooltip } from "@codemirror/view";
+import { Decoration, EditorView, ViewPlugin, drawSelection, highlightSpecialChars, keymap, lineNumbers, placeholder, showTooltip } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
 const PATIENCE = 150; // ms after a key until the signature is asked for
@@ -31,6 +31,8 @@ const THEME = EditorView.theme({
   ".cm-line": { padding: "0 0.8rem 0 0.5rem" },
   ".cm-gutters": { backgroundColor: "transparent", color: "var(--ink-soft)", border: "0" },
   ".cm-lineNumbers .cm-gutterElement": { minWidth: "2rem", paddingLeft: "0.4rem" },
+  "&.cm-unmeasured .cm-gutters": { paddingTop: "0.6rem" },
+  "&.cm-unmeasured .cm-lineNumbers .cm-gutterElement:not(:first-child)": { height: "1.5em !important" }, // the first one has no height
   ".cm-cursor": { borderLeftColor: "var(--ink)", borderLeftWidth: "2px" },
   "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": { background: "var(--code-selection)" },
   "&.cm-focused .cm-matchingBracket": { backgroundColor: "var(--accent-soft)", outline: "1px solid var(--accent)" },
@@ -42,6 +44,17 @@ const THEME = EditorView.theme({
   ".cm-signature": { padding: "0.35rem 0.6rem", fontSize: "0.8125rem" },
   ".cm-signature code": { display: "block", overflowWrap: "anywhere", fontFamily: "ui-monospace, Menlo, Consolas, monospace" },
   ".cm-signature p": { margin: "0.25rem 0 0", color: "var(--ink-soft)" },
+});
+
+/** CodeMirror measures no editor outside the window: until then it takes the lines for lower than they are, and the style says how the numbers stand. */
+const MEASURED = ViewPlugin.define(() => ({
+  measured: false,
+  /** @param {import("@codemirror/view").ViewUpdate} update */
+  update(update) {
+    this.measured ||= update.geometryChanged && !update.docChanged;
+  },
+}), {
+  provide: (plugin) => EditorView.editorAttributes.of((view) => /** @type {Record<string, string>} */ (view.plugin(plugin)?.measured ? {} : { class: "cm-unmeasured" })),
 });
 
 /** @type {import("@codemirror/state").StateEffectType<number | null>} the line of an error, from 1 */
@@ -99,7 +112,7 @@ export class Editor {
       { key: "Escape", run: (view) => this.#escape(view) },
     ]));
     const writing = code ? [
-      python(), lineNumbers(), bidiIsolates(), indentOnInput(), indentUnit.of("    "), bracketMatching(), closeBrackets(), errorLine, signatureTip,
+      python(), lineNumbers(), MEASURED, bidiIsolates(), indentOnInput(), indentUnit.of("    "), bracketMatching(), closeBrackets(), errorLine, signatureTip,
       autocompletion({ override: [(context) => this.#complete(context)], icons: false }),
       keymap.of([...closeBracketsKeymap, ...completionKeymap, { key: "Tab", run: (view) => acceptCompletion(view) || indentMore(view), shift: indentLess }]),
       EditorView.updateListener.of((update) => this.#follow(update)),

@@ -6,14 +6,15 @@ import { imageSize } from "image-size";
 import { UserError, megabytes } from "../../shared/protocol.js";
 import { counted } from "../../shared/words.js";
 import { PdfFile, abortable } from "./pdf-file.js";
+import { drawSvg, isSvg } from "./svg-picture.js";
 
 const FILE_LIMIT = 256 << 20; // bytes of a picture
 const PIXEL_LIMIT = 1 << 27; // of a file, as pyapp/vision/reading.py has it
 /** What is read of larger pages is a smaller copy: letters are still large in it, and phones have no more memory. */
 const READ_PIXELS = 1 << 24;
 const HEAD = 1 << 20; // bytes in which the size of a picture is said
-const KNOWN = "PNG, JPEG, WebP, GIF, BMP and AVIF can be read.";
-const UNKNOWN = /\.(tiff?|heic|heif|svg|ico)$/i; // not known to most browsers
+const KNOWN = "PNG, JPEG, WebP, GIF, BMP, AVIF and SVG can be read.";
+const UNKNOWN = /\.(tiff?|heic|heif|ico)$/i; // not known to most browsers
 /** What files begin with that are no pictures that browsers know, whatever they are called. */
 const BEGINNINGS = [
   { begins: /^.{4}ftyp(hei|hev|mif1|msf1)/s, what: "a HEIC picture, as iPhones take them" }, { begins: /^(II\*\0|MM\0\*)/, what: "a TIFF picture" },
@@ -107,19 +108,25 @@ export async function drawPage(file, number, turns, use) {
   return { canvas, smaller: scale < 1 };
 }
 
-/** @param {File} file @returns {Promise<ImageBitmap>} turned as the file says */
+/** @param {File} file @returns {Promise<ImageBitmap | HTMLImageElement>} turned as the file says */
 async function decode(file) {
   if (file.size === 0) throw new UserError("This file is empty.", { where: file.name, hint: "Choose a picture or a PDF." });
   if (file.size > FILE_LIMIT) throw new UserError(`This picture has ${megabytes(file.size)}.`, { where: file.name, hint: `At most ${megabytes(FILE_LIMIT)} are read.` });
-  checkSize(announcedSize(await headOf(file)), file);
+  const head = await headOf(file);
+  if (isSvg(file)) {
+    const picture = await drawSvg(file, READ_PIXELS);
+    if (picture) return picture;
+    throw new UserError("This picture cannot be decoded.", { where: file.name, hint: `It may be damaged. ${KNOWN}` });
+  }
+  checkSize(announcedSize(head), file);
   let bitmap;
   try {
     bitmap = await createImageBitmap(file, { imageOrientation: "from-image" });
   } catch (error) {
     console.debug(error);
     if (UNKNOWN.test(file.name)) throw new UserError("This kind of picture cannot be read here.", { where: file.name, hint: "Save it as PNG or JPEG, then drop that." });
-    const head = new TextDecoder("latin1").decode((await headOf(file)).subarray(0, 32));
-    const found = BEGINNINGS.find(({ begins }) => begins.test(head));
+    const text = new TextDecoder("latin1").decode(head.subarray(0, 32));
+    const found = BEGINNINGS.find(({ begins }) => begins.test(text));
     if (found) throw new UserError(`This is ${found.what}, whatever its name says.`, { where: file.name, hint: found.what === "a PDF" ? "Give it a name that ends in .pdf." : "Save it as PNG or JPEG, then drop that." });
     throw new UserError("This picture cannot be decoded.", { where: file.name, hint: `It may be damaged. ${KNOWN}` });
   }

@@ -10,7 +10,7 @@ import { Cancelled, UserError } from "../../shared/protocol.js";
 import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, copyText, find, h, replaceRows, single, tabMemory } from "../../page/dom.js";
+import { byId, copyText, find, h, replaceRows, showRows, single, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
@@ -183,14 +183,17 @@ class ReadView {
   #offer() {
     const { models } = this.choice;
     const row = (/** @type {{name: string, size: string}} */ { name, size }) => {
-      const here = models.find(({ id }) => id.startsWith(`hub:${name}@`));
-      return h("li", {}, h("button", { type: "button", class: "offer-row", onclick: () => this.models.open(this.choice, here?.id, here ? undefined : name) },
+      const open = () => {
+        const here = this.choice.models.find(({ id }) => id.startsWith(`hub:${name}@`));
+        this.models.open(this.choice, here?.id, here ? undefined : name);
+      };
+      return h("li", {}, h("button", { type: "button", class: "offer-row", onclick: open },
         h("span", {}, name.split("/")[1]), h("span", { class: "row-size" }, size)));
     };
     const samples = models.flatMap((model) => model.samples ?? []);
     byId("read-samples-group").hidden = samples.length === 0;
-    byId("read-samples").replaceChildren(...samples.map((sample) => sampleButton(sample, () => this.#try(() => this.trySample(sample)))));
-    byId("read-offer-list").replaceChildren(...HANDWRITING.map(row));
+    showRows(byId("read-samples"), samples.map((sample) => sampleButton(sample, () => this.#try(() => this.trySample(sample)))));
+    showRows(byId("read-offer-list"), HANDWRITING.map(row));
     byId("read-offer").hidden = this.choice.model !== null && this.choice.model.kind !== "embedded";
   }
 

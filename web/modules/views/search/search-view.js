@@ -11,7 +11,7 @@ import { UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js
 import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, find, h, replaceRows, single, tabMemory } from "../../page/dom.js";
+import { byId, find, h, replaceRows, showRows, single, tabMemory } from "../../page/dom.js";
 import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
@@ -190,7 +190,7 @@ class SearchView {
   #offer() {
     const { model, models } = this.choice;
     byId("search-offer").hidden = model !== null;
-    byId("search-offer").replaceChildren(...models.filter(({ kind }) => kind === "hub").map((other) =>
+    showRows(byId("search-offer"), models.filter(({ kind }) => kind === "hub").map((other) =>
       h("li", {}, h("button", { type: "button", class: "offer-row", onclick: () => this.models.open(this.choice, other.id) },
         h("span", {}, other.title), h("span", { class: "row-size" }, other.bytes ? megabytes(other.bytes) : "")))));
     this.#showEmpty();

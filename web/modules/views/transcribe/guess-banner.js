@@ -1,7 +1,7 @@
 /**
  * Says beside a transcript that it may be a guess, and offers better models.
  */
-import { byId, h } from "../../page/dom.js";
+import { byId, h, showRows } from "../../page/dom.js";
 import { megabytes } from "../../shared/protocol.js";
 
 const OFFERED = 3; // models
@@ -31,7 +31,7 @@ export class GuessBanner {
   #offer() {
     const { model, models } = this.choice;
     const better = models.filter(({ kind, bytes }) => kind === "hub" && bytes > (model?.bytes ?? 0)).sort((a, b) => a.bytes - b.bytes).slice(0, OFFERED);
-    this.buttons.replaceChildren(...better.map((other) => {
+    showRows(this.buttons, better.map((other) => {
       const size = other.state === "ready" ? "on this device" : megabytes(other.bytes);
       const take = () => (other.state === "ready" ? this.choice.choose(other) : this.models.open(this.choice, other.id));
       return h("button", { type: "button", class: "secondary", onclick: take }, `${other.title}, ${size}`);

@@ -3,6 +3,7 @@
  *
  * @typedef {import("../../shared/protocol.js").TaskEvent} TaskEvent
  * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
+ * @typedef {{name: string, get: (signal: AbortSignal) => File | Promise<File>}} Taken a recording that is to be transcribed; `name` until the file has one
  */
 import { checkDuration, decode, toWav } from "../../audio/decoder.js";
 import { fetchRecording, isAddress } from "../../audio/remote.js";
@@ -12,7 +13,7 @@ import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { present } from "../../shared/present.js";
 import { Cancelled, UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
-import { byId, find, h, memory } from "../../page/dom.js";
+import { byId, find, h, memory, showRows } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { GuessBanner } from "./guess-banner.js";
 import { LiveRecording } from "./live-recording.js";
@@ -159,9 +160,9 @@ export class TranscribeView {
     const { models, model } = this.choice;
     const samples = models.flatMap(({ samples: clips = [] }) => clips);
     byId("samples-group").hidden = samples.length === 0;
-    byId("samples").replaceChildren(...samples.map((sample) => sampleButton(sample, () => this.trySample(sample))));
+    showRows(byId("samples"), samples.map((sample) => sampleButton(sample, () => this.trySample(sample))));
     byId("whisper-offer").hidden = model?.kind !== "embedded";
-    byId("whisper-list").replaceChildren(...models.filter(({ kind, precision = "" }) => kind === "hub" && !precision.startsWith("float")).map((other) => {
+    showRows(byId("whisper-list"), models.filter(({ kind, precision = "" }) => kind === "hub" && !precision.startsWith("float")).map((other) => {
       const size = other.state === "ready" ? "kept" : other.bytes ? megabytes(other.bytes) : "";
       const choose = () => (other.state === "ready" ? this.choice.choose(other) : this.models.open(this.choice, other.id));
       return h("li", {}, h("button", { type: "button", class: "offer-row", onclick: choose }, h("span", {}, other.title), h("span", { class: "row-size" }, size)));
@@ -223,9 +224,8 @@ export class TranscribeView {
   }
 
   /** @param {{path: string, title: string}} sample */
-  async trySample({ path, title }) {
-    await this.#settle();
-    return this.#start(title, () => fetchSample(path, "audio/wav"), () => this.trySample({ path, title }));
+  trySample({ path, title }) {
+    return this.#takeAll([{ name: title, get: () => fetchSample(path, "audio/wav") }]);
   }
 
   /** Takes dropped files: parts of a model, or recordings. @param {File[]} files @param {string} [folder] that contained them */
@@ -234,41 +234,18 @@ export class TranscribeView {
     return this.takeAll(files);
   }
 
-  /** Transcribes one recording, or several one after the other. While some wait, others wait behind them. @param {File[]} files */
-  async takeAll(files) {
-    if (this.queue?.running) return this.queue.add(files);
-    byId("queue").hidden = files.length < 2;
-    if (files.length < 2) return files.length ? this.take(files[0]) : undefined;
-    const queue = (this.queue = new RecordingQueue(files));
-    for (const [number, file] of queue.files.entries()) { // it grows
-      queue.show(number, "transcribing…");
-      await this.#settle(queue);
-      if (this.queue !== queue) break; // other work has begun meanwhile
-      const before = this.keeper.entry;
-      const outcome = await this.#take(file);
-      queue.show(number, outcome === "complete" ? "done" : outcome === "cancelled" ? "stopped" : this.slot.querySelector("strong")?.textContent ?? "failed");
-      const { entry } = this.keeper;
-      if (entry && entry !== before) queue.ids.push(entry.id); // else it ended while the file was read
-      if (outcome === "cancelled" || this.queue !== queue) break;
-    }
-    queue.end(() => this.card.exportAll(queue.ids));
+  /** Transcribes one recording, or several one after the other. @param {File[]} files */
+  takeAll(files) {
+    return this.#takeAll(files.map((file) => ({ name: file.name, get: () => file })));
   }
 
   /** Prepares, shows and transcribes a recording that was picked or dropped. @param {File} file */
-  async take(file) {
-    await this.#settle();
-    await this.#take(file);
-  }
-
-  /** @param {File} file */
-  async #take(file) {
-    return this.#start(file.name, () => file, () => this.take(file));
+  take(file) {
+    return this.takeAll([file]);
   }
 
   /** Fetches and transcribes the recording at an address. @param {string} text */
-  async takeAddress(text) {
-    await this.#settle();
-    byId("queue").hidden = true;
+  takeAddress(text) {
     const button = byId("recording-load");
     const onProgress = (/** @type {number} */ done, /** @type {number | null} */ total) => this.sheet.event({ type: "progress", what: "loading the recording", done, total, unit: "bytes" });
     const fetched = async (/** @type {AbortSignal} */ signal) => {
@@ -279,7 +256,31 @@ export class TranscribeView {
         [this.fetching, button.textContent] = [false, "Load"];
       }
     };
-    return this.#start(text.trim(), fetched, () => this.takeAddress(text));
+    return this.#takeAll([{ name: text.trim(), get: fetched }]);
+  }
+
+  /** Transcribes what was chosen, one after the other. While a queue runs, they wait behind what is in it. @param {Taken[]} taken */
+  async #takeAll(taken) {
+    if (this.queue?.running) return this.queue.add(taken);
+    byId("queue").hidden = taken.length < 2;
+    if (taken.length === 0) return;
+    if (taken.length === 1) {
+      await this.#settle();
+      return void (await this.#start(taken[0]));
+    }
+    const queue = (this.queue = new RecordingQueue(taken));
+    for (const [number, one] of queue.taken.entries()) { // it grows
+      queue.show(number, "transcribing…");
+      await this.#settle(queue);
+      if (this.queue !== queue) break; // other work has begun meanwhile
+      const before = this.keeper.entry;
+      const outcome = await this.#start(one);
+      queue.show(number, outcome === "complete" ? "done" : outcome === "cancelled" ? "stopped" : this.slot.querySelector("strong")?.textContent ?? "failed");
+      const { entry } = this.keeper;
+      if (entry && entry !== before) queue.ids.push(entry.id); // else it ended while the file was read
+      if (outcome === "cancelled" || this.queue !== queue) break;
+    }
+    queue.end(() => this.card.exportAll(queue.ids), (rest) => this.#takeAll(rest));
   }
 
   /** Ends the running work before new work begins. @param {RecordingQueue | null} [queue] that the new work is of */
@@ -290,15 +291,13 @@ export class TranscribeView {
     await this.button.interrupt();
   }
 
-  /**
-   * @param {string} name until the file has one @param {(signal: AbortSignal) => File | Promise<File>} getFile @param {() => void} retry
-   * @returns {Promise<"complete" | "cancelled" | "failed">}
-   */
-  async #start(name, getFile, retry) {
+  /** Fetches, shows and transcribes a recording. @param {Taken} taken @returns {Promise<"complete" | "cancelled" | "failed">} */
+  async #start(taken) {
+    const { name, get } = taken;
     let outcome = /** @type {"complete" | "cancelled" | "failed"} */ ("failed");
     this.sheet.prepare(name);
     await this.button.run(async (signal) => {
-      const file = await getFile(signal);
+      const file = await get(signal);
       const title = file.name && isAddress(name) ? file.name : name;
       const recording = await this.#prepare(file, title, signal).catch((error) => {
         if (error instanceof Cancelled) outcome = "cancelled";
@@ -309,7 +308,7 @@ export class TranscribeView {
       this.keeper.begin(title, false);
       this.keeper.setSound(recording);
       outcome = await this.#transcribe(signal);
-    }, { fail: () => this.#failed(), retry });
+    }, { fail: () => this.#failed(), retry: () => this.#takeAll([taken]) });
     return outcome;
   }
 
@@ -647,30 +646,30 @@ export class TranscribeView {
 
 /** The list of several recordings that are transcribed one after the other. */
 class RecordingQueue {
-  /** @param {File[]} files */
-  constructor(files) {
+  /** @param {Taken[]} taken */
+  constructor(taken) {
     /** The entries that were made. @type {string[]} */
     this.ids = [];
-    /** @type {File[]} */
-    this.files = [];
+    /** @type {Taken[]} */
+    this.taken = [];
     /** @type {HTMLElement[]} */
     this.states = [];
     /** Numbers of the recordings that are not begun. @type {Set<number>} */
     this.unbegun = new Set();
     this.running = true;
     byId("queue-list").replaceChildren();
-    byId("queue-save").hidden = true;
-    this.add(files);
+    byId("queue-save").hidden = byId("queue-go-on").hidden = true;
+    this.add(taken);
   }
 
-  /** @param {File[]} files that wait behind the others */
-  add(files) {
-    for (const file of files) {
-      this.unbegun.add(this.files.length);
+  /** @param {Taken[]} taken that wait behind the others */
+  add(taken) {
+    for (const one of taken) {
+      this.unbegun.add(this.taken.length);
       const state = h("span", { class: "queue-state" }, "waiting");
-      this.files.push(file);
+      this.taken.push(one);
       this.states.push(state);
-      byId("queue-list").append(h("li", {}, file.name, state));
+      byId("queue-list").append(h("li", {}, h("bdi", {}, one.name), state));
     }
   }
 
@@ -682,15 +681,18 @@ class RecordingQueue {
 
   /** Whether some are not transcribed yet. */
   get waiting() {
-    return this.unbegun.size > 0;
+    return this.running && this.unbegun.size > 0;
   }
 
-  /** @param {() => void} save */
-  end(save) {
+  /** @param {() => void} save @param {(rest: Taken[]) => void} goOn gets those that were not begun */
+  end(save, goOn) {
     this.running = false;
+    const rest = this.taken.filter((_, number) => this.unbegun.has(number));
     for (const number of this.unbegun) this.states[number].textContent = "not transcribed";
-    this.unbegun.clear();
     byId("queue-save").hidden = this.ids.length === 0;
     byId("queue-save").onclick = save;
+    byId("queue-go-on").hidden = rest.length === 0;
+    byId("queue-go-on").textContent = `Transcribe the other ${rest.length === 1 ? "one" : rest.length}`;
+    byId("queue-go-on").onclick = () => goOn(rest);
   }
 }
