@@ -108,6 +108,9 @@ MODULES = {
     "quantization": """
         quantize
     """,
+    "recurrent": """
+        RecurrentLanguageModel StateCache
+    """,
     "rotary": """
         RotaryFrequencies rotary_frequencies
     """,

@@ -44,10 +44,11 @@ def model_of(name: str, salt: int) -> Any:
 def greedy(model: Any) -> tuple[list[int], float]:
     """The tokens, and the smallest lead of a chosen token."""
     tokens, cache, lead = [], None, float("inf")
+    name = "cache" if model._is_stateful else "past_key_values"
     ids = torch.tensor([TEXT])
     for _ in range(STEPS):
-        found = model(ids, past_key_values=cache, use_cache=True)
-        cache = found.past_key_values
+        found = model(ids, use_cache=True, **{name: cache})
+        cache = found[name]
         best = found.logits[0, -1].topk(2).values
         lead = min(lead, float(best[0] - best[1]))
         tokens.append(int(found.logits[0, -1].argmax()))

@@ -13,7 +13,7 @@ from dataclasses import field, fields
 from functools import partial
 from math import log
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops, quant
@@ -73,12 +73,53 @@ ENCODER_KEYS = {
     "intermediate_size": "feed_forward_length", "num_attention_heads": "attention.head_count",
     "layer_norm_eps": "attention.layer_norm_epsilon",
 }  # fmt: skip
+# The names and fields of state space models.
+MAMBA_NAMES = {
+    "backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm", "lm_head": "output",
+    "backbone.layers.{}.norm": "blk.{}.attn_norm", "backbone.layers.{}.mixer.in_proj": "blk.{}.ssm_in",
+    "backbone.layers.{}.mixer.conv1d": "blk.{}.ssm_conv1d", "backbone.layers.{}.mixer.A_log": "blk.{}.ssm_a",
+    "backbone.layers.{}.mixer.D": "blk.{}.ssm_d", "backbone.layers.{}.mixer.out_proj": "blk.{}.ssm_out",
+}  # fmt: skip
+MAMBA_KEYS = {
+    "hidden_size": "embedding_length", "num_hidden_layers": "block_count",
+    "layer_norm_epsilon": "attention.layer_norm_rms_epsilon", "state_size": "ssm.state_size",
+    "conv_kernel": "ssm.conv_kernel",
+}  # fmt: skip
 LENGTHS = ("attention.key_length", "attention.value_length")
 TENSOR_SCALINGS = ("llama3", "longrope", "su")  # types of rotary scaling that files say by a tensor of factors
 BETAS = {"beta_fast": "rope.scaling.yarn_beta_fast", "beta_slow": "rope.scaling.yarn_beta_slow"}
 # Fields of config.json that files do not say, and mean nothing without a window, or where all layers have experts.
 WINDOWS = ("layer_types", "use_sliding_window", "sliding_window", "max_window_layers")
 DENSE_LAYERS = ("intermediate_size", "decoder_sparse_step", "mlp_only_layers")
+
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GgufForm:
+    """How files hold a parameter that is no matrix of a projection: in float32, in another shape, with other values, or
+    under a name without .weight (`bare`). shape(config, shape): that in files; write and read change the values.
+    """
+
+    bare: bool = False
+    shape: Callable[[Any, Shape], Shape] = lambda config, shape: shape
+    write: Callable[[Tensor], Tensor] = lambda value: value
+    read: Callable[[Tensor], Tensor] = lambda value: value
+
+
+def _decay(value: Tensor) -> Tensor:
+    return -value.exp()
+
+
+def _log_of_decay(value: Tensor) -> Tensor:
+    return (-value).log()
+
+
+MAMBA_FORMS = {
+    ".mixer.A_log": GgufForm(True, write=_decay, read=_log_of_decay), ".mixer.D": GgufForm(True),
+    ".mixer.conv1d.weight": GgufForm(shape=lambda config, shape: (shape[0], shape[2])),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -92,6 +133,7 @@ class Gguf:
     skipped(name, config): how many first rows of a parameter files leave out (the file is read as another
     architecture's). joined: the paths of parameters whose rows lie one after the other in a single tensor, which
     `names` gives each.
+    forms: the forms of parameters whose names end so.
     read(config, values): the fields that follow from others in GGUF files; write(config): further keys.
     scalings: the types of rotary scaling that files say by a tensor of factors.
     unsaid: fields that files do not say; all others are read from a written file as they were (writing_gguf.py).
@@ -107,6 +149,7 @@ class Gguf:
     transposed: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
     skipped: Callable[[str, Any], int] | None = None
+    forms: Mapping[str, GgufForm] = field(default_factory=dict)
     read: Callable[[dict[str, Any], Mapping[str, Any]], dict[str, Any]] | None = None
     write: Callable[[Any], dict[str, Any]] | None = None
     scalings: tuple[str, ...] = ()
@@ -118,8 +161,14 @@ class Gguf:
         """The GGUF names of a parameter; empty if it has none."""
         last = name.rpartition(".")[2]
         suffix = f".{last}" if last in ("weight", "bias") else ".weight"
+        own = self.form_of(name)
+        suffix = "" if own is not None and own.bare else suffix
         pattern, layer = _pattern(name)
         return tuple(known.replace("{}", layer) + suffix for known in self.names.get(pattern, "").split())
+
+    def form_of(self, name: str) -> GgufForm | None:
+        """The form of a parameter, if it has its own."""
+        return next((form for end, form in self.forms.items() if name.endswith(end)), None)
 
     def share(self, name: str) -> int | None:
         """Which of the joined parameters of its tensor this is; None if it has a tensor of its own."""
@@ -290,7 +339,9 @@ def stored_in(form: Gguf, config: Any, slots: Mapping[str, Slot]) -> dict[str, S
 def _from_gguf(form: Gguf, name: str, slot: Slot) -> Callable[[Tensor], Tensor] | None:
     """The change of a tensor's values, if it has another form than the parameter."""
     shape = slot.shape
-    share = form.share(name)
+    own, share = form.form_of(name), form.share(name)
+    if own is not None:
+        return lambda value: own.read(quant.dequantize(value).to("float32").reshape(shape))
     if share is not None:
         return lambda value: _share(value, name, share, len(form.joined), shape[0])
     if form.offset is not None and name.endswith(form.offset):
@@ -346,7 +397,8 @@ class AsGguf(Checkpoint):
                     f"GGUF has no name for the tensor {name!r}: it does not know this form of the architecture",
                     where=checkpoint.source.name, hint="Write safetensors",
                 )  # fmt: skip
-            kind = checkpoint.tensors[plan.names[0]].dtype if slot.is_matrix or len(slot.shape) == 3 else "float32"
+            matrix = slot.is_matrix or (len(slot.shape) == 3 and form.form_of(name) is None)
+            kind = checkpoint.tensors[plan.names[0]].dtype if matrix else "float32"
             if form.share(name) is not None:
                 joined.setdefault(names[0], []).append((name, plan))
                 if len(joined[names[0]]) == len(form.joined):
@@ -360,7 +412,9 @@ class AsGguf(Checkpoint):
         return 0 if self.form.skipped is None else self.form.skipped(name, self._config)
 
     def _shape(self, name: str, slot: Slot, parts: int) -> tuple[int, ...]:
-        shape = slot.shape
+        shape, own = slot.shape, self.form.form_of(name)
+        if own is not None:
+            return own.shape(self._config, shape)
         if skipped := self._skipped(name):
             return shape[0] - skipped, *shape[1:]
         if parts == 2:
@@ -401,6 +455,9 @@ class AsGguf(Checkpoint):
             value = read_plan(self.checkpoint, plan)
             if kind in ("float32", "float16", "bfloat16"):
                 value = quant.dequantize(value).to(kind)
+                own = self.form.form_of(name)
+                if own is not None:
+                    value = own.write(value)
                 if parts == 2:
                     value = value.narrow(1, part * shape[1], shape[1])
                 if name.endswith(self.form.transposed) and value.ndim == 2:
