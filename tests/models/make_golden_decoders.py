@@ -36,8 +36,12 @@ def model_of(name: str, salt: int) -> Any:
     made._attn_implementation = "sdpa" if config.get("alibi") else "eager"
     model = AutoModelForCausalLM.from_config(made).float().eval()
     with torch.no_grad():
-        for key, parameter in model.named_parameters():
-            parameter.copy_(torch.from_numpy(draw(key, tuple(parameter.shape), salt)))
+        saved = {*model.state_dict()}
+        buffers = (
+            (key, buffer) for key, buffer in model.named_buffers() if key in saved and buffer.is_floating_point()
+        )
+        for key, tensor in [*model.named_parameters(), *buffers]:
+            tensor.copy_(torch.from_numpy(draw(key, tuple(tensor.shape), salt)))
     return model
 
 
