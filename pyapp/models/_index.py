@@ -143,6 +143,7 @@ TASKS: dict[str, tuple[str, ...]] = {
 GGUF_ARCHITECTURES = {
     "bert": "bert",
     "bert without token types": "distilbert",
+    "deepseek2": "deepseek",
     "falcon": "falcon",
     "gemma": "gemma",
     "gemma2": "gemma2",

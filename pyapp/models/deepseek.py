@@ -17,6 +17,7 @@ from pyapp.nn.layers.experts import Experts, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, require
+from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf, GgufForm
 from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("deepseek_v2", "deepseek_v3")
@@ -241,5 +242,97 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
         tensors, "mlp.experts", ("gate_proj", "up_proj", "down_proj"), config.n_routed_experts, config.num_hidden_layers
     )
 
+
+def _latent_keys(config: Config, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return config.num_attention_heads, config.kv_lora_rank, config.qk_nope_head_dim
+
+
+def _latent_values(config: Config, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return config.num_attention_heads, config.v_head_dim, config.kv_lora_rank
+
+
+def _by_head(config: Config, value: Tensor) -> Tensor:
+    return value.reshape(config.num_attention_heads, -1, config.kv_lora_rank)
+
+
+def _write_keys(config: Config, value: Tensor) -> Tensor:
+    return _by_head(config, value).narrow(1, 0, config.qk_nope_head_dim).transpose(1, 2)
+
+
+def _write_values(config: Config, value: Tensor) -> Tensor:
+    return _by_head(config, value).narrow(1, config.qk_nope_head_dim, config.v_head_dim)
+
+
+def _read_both(config: Config, keys: Tensor, values: Tensor) -> Tensor:
+    by_head = keys.reshape(_latent_keys(config, ())).transpose(1, 2), values.reshape(_latent_values(config, ()))
+    return cat(by_head, 1)
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes of heads, V3 by its scores of experts, and YaRN, whose two factors are one in these files."""
+    there, parameters = values["tensors"], dict(found["rope_parameters"])
+    parameters.pop("partial_rotary_factor", None)
+    more = values.get("rope.scaling.yarn_log_multiplier")
+    if parameters["rope_type"] == "yarn" and more:
+        parameters.pop("attention_factor", None)
+        parameters |= {"mscale": 10 * more, "mscale_all_dim": 10 * more}
+    kind = "deepseek_v3" if values.get("expert_gating_func", 1) == 2 else "deepseek_v2"
+    rotated = values.get("rope.dimension_count", 64)
+    whole = values.get("attention.key_length_mla", values.get("attention.key_length"))
+    if type(whole) is int and type(rotated) is int:
+        found = found | {"qk_nope_head_dim": whole - rotated}
+    limited = kind == "deepseek_v2" and "n_group" in found
+    return {"q_lora_rank": None, "n_group": 1, "topk_group": 1, "norm_topk_prob": False} | found | {
+        "kind": kind, "model_type": kind, "rope_parameters": parameters, "qk_rope_head_dim": rotated,
+        "v_head_dim": values.get("attention.value_length_mla", values.get("attention.value_length", 128)),
+        "topk_method": "group_limited_greedy" if limited else "greedy",
+        "attention_bias": "blk.0.attn_output.bias" in there,
+    }  # fmt: skip
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    limited = not config.sigmoid and config.topk_method == "group_limited_greedy" and config.topk_group < config.n_group
+    require(not limited, "llama.cpp chooses groups by their best two experts, not by the best", "Write safetensors")
+    groups = {} if config.sigmoid else {"expert_group_count": None, "expert_group_used_count": None}
+    plain, rotated, parameters = config.qk_nope_head_dim, config.qk_rope_head_dim, config.rope_parameters
+    more = parameters.get("mscale_all_dim") if parameters["rope_type"] == "yarn" else None
+    own = {"rope.scaling.yarn_log_multiplier": 0.1 * more, "rope.scaling.attn_factor": None} if more else {}
+    return groups | own | {
+        "attention.key_length": config.head_dim, "attention.value_length": config.kv_lora_rank,
+        "attention.key_length_mla": plain + rotated, "attention.value_length_mla": config.v_head_dim,
+        "rope.dimension_count": rotated, "expert_gating_func": 2 if config.sigmoid else 1,
+    }  # fmt: skip
+
+
+_PATH = "model.layers.{}."
+_PARTS = {
+    "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp",
+}  # fmt: skip
+GGUF = Gguf(
+    "deepseek2",
+    names=NAMES | EXPERTS | {_PATH + ours: "blk.{}." + theirs for ours, theirs in _PARTS.items()} | {
+        _PATH + "self_attn.kv_b_proj": "blk.{}.attn_k_b blk.{}.attn_v_b",
+    },
+    keys=KEYS | {
+        "q_lora_rank": "attention.q_lora_rank", "kv_lora_rank": "attention.kv_lora_rank",
+        "first_k_dense_replace": "leading_dense_block_count", "n_routed_experts": "expert_count",
+        "n_shared_experts": "expert_shared_count", "num_experts_per_tok": "expert_used_count",
+        "moe_intermediate_size": "expert_feed_forward_length", "routed_scaling_factor": "expert_weights_scale",
+        "norm_topk_prob": "expert_weights_norm", "n_group": "expert_group_count",
+        "topk_group": "expert_group_used_count",
+    },
+    forms={
+        "gate.e_score_correction_bias": GgufForm(bare=True),
+        "kv_b_proj.weight": GgufForm(
+            read=_read_both, parts=(GgufForm(False, _latent_keys, _write_keys),
+                                    GgufForm(False, _latent_values, _write_values)),
+        ),
+    },
+    older={_PATH + "self_attn.kv_b_proj": "blk.{}.attn_kv_b"}, read=_from_gguf, write=_to_gguf,
+    unsaid=("topk_method", "n_group", "topk_group"),
+)  # fmt: skip
 
 TASKS = {"causal-lm": DeepseekForCausalLM}

@@ -8,7 +8,7 @@ convert_hf_to_gguf.py of https://github.com/ggml-org/llama.cpp.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, fields
 from functools import partial
 from math import log
@@ -98,21 +98,27 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class GgufForm:
-    """How files hold a parameter that is no matrix of a projection: in float32, in another shape, with other values, or
-    under a name without .weight (`bare`). shape(config, shape): that in files; write and read change the values.
+    """How files hold a parameter in another shape, with other values, in several tensors, or under a name without
+    .weight (`bare`). shape(config, shape): that of the tensor; write(config, value): its values; read(config,
+    *tensors): the parameter, in any shape. parts: the forms of several tensors, which `read` joins.
     """
 
     bare: bool = False
     shape: Callable[[Any, Shape], Shape] = lambda config, shape: shape
-    write: Callable[[Tensor], Tensor] = lambda value: value
-    read: Callable[[Tensor], Tensor] = lambda value: value
+    write: Callable[[Any, Tensor], Tensor] = lambda config, value: value
+    read: Callable[..., Tensor] = lambda config, value: value
+    parts: tuple[GgufForm, ...] = ()
+
+    def of(self, part: int) -> GgufForm:
+        """The form of a tensor."""
+        return self.parts[part] if self.parts else self
 
 
-def _decay(value: Tensor) -> Tensor:
+def _decay(config: Any, value: Tensor) -> Tensor:
     return -value.exp()
 
 
-def _log_of_decay(value: Tensor) -> Tensor:
+def _log_of_decay(config: Any, value: Tensor) -> Tensor:
     return (-value).log()
 
 
@@ -133,7 +139,8 @@ class Gguf:
     skipped(name, config): how many first rows of a parameter files leave out (the file is read as another
     architecture's). joined: the paths of parameters whose rows lie one after the other in a single tensor, which
     `names` gives each.
-    forms: the forms of parameters whose names end so.
+    forms: the forms of parameters whose names end so. older: by the path of a parameter, the tensor that older files
+    have instead of those of `names`; its values are the parameter's.
     read(config, values): the fields that follow from others in GGUF files; write(config): further keys.
     scalings: the types of rotary scaling that files say by a tensor of factors.
     unsaid: fields that files do not say; all others are read from a written file as they were (writing_gguf.py).
@@ -150,6 +157,7 @@ class Gguf:
     joined: tuple[str, ...] = ()
     skipped: Callable[[str, Any], int] | None = None
     forms: Mapping[str, GgufForm] = field(default_factory=dict)
+    older: Mapping[str, str] = field(default_factory=dict)
     read: Callable[[dict[str, Any], Mapping[str, Any]], dict[str, Any]] | None = None
     write: Callable[[Any], dict[str, Any]] | None = None
     scalings: tuple[str, ...] = ()
@@ -324,24 +332,37 @@ def rows_in(values: Mapping[str, Any], name: str) -> int | None:
     return info.shape[0] if info is not None and len(info.shape) == 2 else None
 
 
-def stored_in(form: Gguf, config: Any, slots: Mapping[str, Slot]) -> dict[str, Stored]:
-    """How a GGUF file stores the parameters."""
+def stored_in(
+    form: Gguf, config: Any, slots: Mapping[str, Slot], there: Mapping[str, TensorInfo]
+) -> dict[str, Stored]:  # fmt: skip
+    """How a GGUF file, which has the tensors `there`, stores the parameters."""
     found = {}
     for name, slot in slots.items():
-        tensors = form.tensors(name)
-        if tensors:
+        tensors, own = form.tensors(name), form.form_of(name)
+        pattern, layer = _pattern(name)
+        older = form.older.get(pattern, "").replace("{}", layer) + ".weight"
+        if older in there:
+            found[name] = Stored((older,))
+        elif own is not None and tensors:
+            found[name] = Stored(tensors, join=_joining(own, config, slot.shape))
+        elif tensors:
             order = None if form.order is None else form.order(name, config)
             rows = None if order is None else _rows(inverse(order))
             found[name] = Stored(tensors, rows, _from_gguf(form, name, slot))
     return found
 
 
+def _joining(own: GgufForm, config: Any, shape: Shape) -> Callable[[Sequence[Tensor]], Tensor]:
+    def joined(values: Sequence[Tensor]) -> Tensor:
+        return own.read(config, *(quant.dequantize(value).to("float32") for value in values)).reshape(shape)
+
+    return joined
+
+
 def _from_gguf(form: Gguf, name: str, slot: Slot) -> Callable[[Tensor], Tensor] | None:
     """The change of a tensor's values, if it has another form than the parameter."""
     shape = slot.shape
-    own, share = form.form_of(name), form.share(name)
-    if own is not None:
-        return lambda value: own.read(quant.dequantize(value).to("float32").reshape(shape))
+    share = form.share(name)
     if share is not None:
         return lambda value: _share(value, name, share, len(form.joined), shape[0])
     if form.offset is not None and name.endswith(form.offset):
@@ -405,16 +426,16 @@ class AsGguf(Checkpoint):
                     self._add_joined(names[0], kind, slot.shape, joined[names[0]])
                 continue
             for part, known in enumerate(names):
-                self._add(known, kind, self._shape(name, slot, len(names)), name, plan, part, len(names))
+                self._add(known, kind, self._shape(name, slot, part, len(names)), name, plan, part, len(names))
         self._add_rotary_factors()
 
     def _skipped(self, name: str) -> int:
         return 0 if self.form.skipped is None else self.form.skipped(name, self._config)
 
-    def _shape(self, name: str, slot: Slot, parts: int) -> tuple[int, ...]:
+    def _shape(self, name: str, slot: Slot, part: int, parts: int) -> tuple[int, ...]:
         shape, own = slot.shape, self.form.form_of(name)
         if own is not None:
-            return own.shape(self._config, shape)
+            return own.of(part).shape(self._config, shape)
         if skipped := self._skipped(name):
             return shape[0] - skipped, *shape[1:]
         if parts == 2:
@@ -457,8 +478,8 @@ class AsGguf(Checkpoint):
                 value = quant.dequantize(value).to(kind)
                 own = self.form.form_of(name)
                 if own is not None:
-                    value = own.write(value)
-                if parts == 2:
+                    value = own.of(part).write(self._config, value)
+                elif parts == 2:
                     value = value.narrow(1, part * shape[1], shape[1])
                 if name.endswith(self.form.transposed) and value.ndim == 2:
                     value = value.T
@@ -519,7 +540,8 @@ def keys_of(form: Gguf, config: Any) -> dict[str, Any]:
     if "rope_parameters" in settings:
         values |= {f"{prefix}.{key}": value for key, value in _rotary_keys(form, config).items()}
     own = {} if form.write is None else form.write(config)
-    return values | {f"{prefix}.{key}": value for key, value in own.items()}
+    values |= {f"{prefix}.{key}": value for key, value in own.items()}
+    return {key: value for key, value in values.items() if value is not None}  # None takes a key away
 
 
 def key_lengths(config: Any) -> dict[str, Any]:
