@@ -52,7 +52,7 @@ MODULES = {
         Experts Router
     """,
     "layers.gated": """
-        GatedFeedForward
+        GatedFeedForward JoinedGatedFeedForward
     """,
     "layers.joined": """
         JoinedLinear
