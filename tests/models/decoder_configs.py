@@ -115,6 +115,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "gpt_bigcode-heads": GPT2 | {"model_type": "gpt_bigcode", "multi_query": False},
     "gpt_neox": SMALL | {"model_type": "gpt_neox", "rotary_pct": 0.25},
     "gpt_neox-serial": SMALL | {"model_type": "gpt_neox", "rotary_pct": 0.5, "use_parallel_residual": False},
+    "olmoe": SMALL | {"model_type": "olmoe", "num_experts": 6, "num_experts_per_tok": 2, "clip_qkv": 1.5},
     "glm": SMALL | {"model_type": "glm", "head_dim": 12, "attention_bias": False, "rms_norm_eps": 1e-5},
     "glm4": SMALL | {"model_type": "glm4", "head_dim": 8, "attention_bias": True, "rms_norm_eps": 1e-5},
     "deepseek_v2": DEEPSEEK
@@ -172,7 +173,8 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "qwen2_moe": {"mlp_only_layers": [], "use_sliding_window": False, "sliding_window": 0},
     "gemma2": {"query_pre_attn_scalar": 12, "final_logit_softcapping": 5.0},
     "gemma3": {"query_pre_attn_scalar": 12, "layer_types": None},
-    "smollm3": {"no_rope_layers": [1, 1]}, "starcoder2": {}, "deepseek_v2-lite": {}, "glm": {}, "glm4": {},
+    "smollm3": {"no_rope_layers": [1, 1]}, "starcoder2": {},
+    "deepseek_v2-lite": {}, "glm": {}, "glm4": {}, "olmoe": {"clip_qkv": None},
     "deepseek_v3": {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32,
                                      "mscale": 0.7, "mscale_all_dim": 0.7}},
     "mamba": {}, "mamba-biases": {}, "mamba2": {},
@@ -183,5 +185,5 @@ QUANTISED = list(CONFIGS)
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
-    "qwen3_moe", "deepseek_v2", "deepseek_v3", "glm4", "mamba", "falcon_mamba", "mamba2",
+    "qwen3_moe", "deepseek_v2", "deepseek_v3", "glm4", "olmoe", "mamba", "falcon_mamba", "mamba2",
 ]  # fmt: skip

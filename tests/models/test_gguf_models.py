@@ -164,7 +164,8 @@ def test_what_gguf_cannot_say_is_refused(tmp_path: Path) -> None:
         ("gpt_neox", {"attention_bias": False}, "attention_bias False"),
         ("qwen3_moe", {"norm_topk_prob": False}, "norm_topk_prob False"),
         ("mistral", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "truncate": False}}, "rope_parameters"),
-        ("deepseek_v2", {}, "best two experts"), ("deepseek_v3", {"rope_interleave": False}, "rope_interleave"),
+        ("olmoe", {"clip_qkv": 1.5}, "clip_qkv"), ("deepseek_v2", {}, "best two experts"),
+        ("deepseek_v3", {"rope_interleave": False}, "rope_interleave"),
         ("deepseek_v3", CONFIGS["deepseek_v3"], "rope_parameters"),
     ):  # fmt: skip
         _, path = saved(name, tmp_path, **more)

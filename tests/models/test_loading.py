@@ -216,6 +216,7 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("deepseek_v2", {"kv_lora_rank": "x"}, "kv_lora_rank"),
     ("deepseek_v3", {"n_group": 8, "topk_group": 8}, "one expert"),
     ("deepseek_v2", {"topk_method": "odd"}, "topk_method"),
+    ("olmoe", {"num_experts_per_tok": 9}, "num_experts_per_tok"), ("glm4", {"hidden_act": "exec"}, "activation"),
     ("mamba", {"state_size": 1 << 20}, "state_size"), ("mamba", {"expand": float("nan")}, "expand"),
     ("mamba", {"hidden_size": "x"}, "hidden_size"), ("mamba", {"conv_kernel": 1}, "conv_kernel"),
     ("mamba2", {"n_groups": 3}, "n_groups"), ("mamba2", {"time_step_limit": [0.1]}, "time_step_limit"),
