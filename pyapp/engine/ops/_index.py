@@ -1517,6 +1517,7 @@ METHOD_MODULES: dict[str, str] = {
 }
 OP_MODULES: dict[str, str] = {
     "_add_windows": "sliding_windows",
+    "_advance_states": "recurrences",
     "_as_strided": "view",
     "_attention": "full_attention",
     "_batch_norm": "normalization",
