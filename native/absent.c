@@ -17,5 +17,6 @@ ABSENT(depthwise_channels_last_f32)
 ABSENT(expanded_depthwise_channels_last_f32)
 ABSENT(pool_channels_last_f32)
 ABSENT(quantize_blocks)
+ABSENT(selective_scan_f32)
 ABSENT(find_not_finite)
 #endif

@@ -306,6 +306,14 @@ OPCODE(scan, cummax, "floats integers bool", "same")
 OPCODE(scan, cummin, "floats integers bool", "same")
 OPCODE(scan, logcumsumexp, "floats", "same")
 KERNEL(scan, "y indices? x | opcode type outer length inner x_outer x_dim x_inner |")
+/* The linear recurrence y[t] = a[t] * y[t - 1] + b[t] along the middle dim, from `start` (outer, inner) or 0; with
+ * `reversed` from the last element to the first: y[t] = a[t] * y[t + 1] + b[t]. All others are dense (outer, length, inner). */
+KERNEL(linear_scan_f32, "y a b start? | outer length inner reversed |")
+/* Mamba's recurrence, for each channel c with `size` states, in place, and its outputs y (texts, tokens, channels):
+ * state[c] = exp(steps[t, c] * decay[c]) * state[c] + steps[t, c] * x[t, c] * inward[t]; y[t, c] = state[c] . outward[t].
+ * state (texts, channels, size), x and steps as y, inward and outward (texts, tokens, size), decay (channels, size); all
+ * are dense. */
+KERNEL(selective_scan_f32, "y state x steps inward outward decay | texts tokens channels size |")
 
 /* ---- Selecting and placing elements
  *

@@ -42,11 +42,11 @@ ARCHITECTURE = "pyapp"
 PIECE = 1 << 20  # bytes copied together
 DENSE = ("float32", "float16", "bfloat16")
 CHUNK = 1 << 20  # values quantised between two reports of progress
-# Small, or read otherwise than by matrix products: norms, positions, convolutions, routers of experts.
+# Small, or read otherwise than by matrix products: norms, positions, convolutions, states' decay, routers of experts.
 KEPT = re.compile(
     r"norm|ln_|pos(ition)?_?emb|rotary|conv|bias|token_types|gamma|beta|attn_rel_b|altup|laurel|per_layer_model_proj"
     r"|ffn_gate_inp|(mlp|block_sparse_moe)\.gate\.|indexer\.[kq]_proj"
-    r"|time_mix_(first|[wva][012]|g[12]|decay_w[12]|lerp_fused)\.",
+    r"|\.ssm_[ad]$|\.A_log$|time_mix_(first|[wva][012]|g[12]|decay_w[12]|lerp_fused)\.",
     re.IGNORECASE,
 )
 # general.file_type of llama.cpp, for a file that is of one type throughout; mixtures have theirs in MIXTURES.

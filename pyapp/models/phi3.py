@@ -8,7 +8,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module, ResidualLinear, RMSNorm
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text
-from pyapp.nn.layers.gated import activation_named, gated
+from pyapp.nn.layers.gated import JoinedGatedFeedForward
 
 from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, NAMES, WINDOW, Gguf
@@ -46,23 +46,6 @@ class Attention(SelfAttention):
         return self.o_proj(self.attend(self.qkv_proj(x), text), residual)
 
 
-class FeedForward(Module):
-    """A gated feed-forward layer from one projection of gate and values."""
-
-    tensor_parallel = {"gate_up_proj": ("outputs", "inner", "inner"), "down_proj": ("inputs", "inner")}
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        activation_named(config.hidden_act)  # an unknown one is refused here
-        self.activation = config.hidden_act
-        self.gate_up_proj = Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
-        self.down_proj = ResidualLinear(config.intermediate_size, config.hidden_size, bias=False)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., hidden_size) → residual + feed-forward (..., hidden_size)."""
-        return self.down_proj(gated(self.gate_up_proj(x), self.activation), residual)
-
-
 class Block(Module):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
@@ -70,7 +53,7 @@ class Block(Module):
         super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
         self.self_attn = Attention(config, layer, rotary)
-        self.mlp = FeedForward(config)
+        self.mlp = JoinedGatedFeedForward(size, config.intermediate_size, config.hidden_act)
         self.input_layernorm = RMSNorm(size, epsilon)
         self.post_attention_layernorm = RMSNorm(size, epsilon)
 

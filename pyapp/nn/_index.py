@@ -52,7 +52,7 @@ MODULES = {
         Experts Router
     """,
     "layers.gated": """
-        GatedFeedForward
+        GatedFeedForward JoinedGatedFeedForward
     """,
     "layers.joined": """
         JoinedLinear
@@ -107,6 +107,9 @@ MODULES = {
     """,
     "quantization": """
         quantize
+    """,
+    "recurrent": """
+        RecurrentLanguageModel StateCache
     """,
     "rotary": """
         RotaryFrequencies rotary_frequencies

@@ -599,8 +599,9 @@ class _PackedLayer:
 
 def last_tokens(x: Tensor, cache: Any) -> Tensor:
     """x (T, dim) → (1, dim) of the last token; with a PackedCache (N, 1, dim) → (R, 1, dim) of its `rows`."""
-    if isinstance(cache, PackedCache):
-        return x.index_select(0, cache.rows)
+    rows = getattr(cache, "rows", None)
+    if rows is not None:
+        return x.index_select(0, rows)
     return x.narrow(0, x.shape[0] - 1, 1) if x.shape[0] > 1 else x
 
 

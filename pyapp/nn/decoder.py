@@ -209,11 +209,13 @@ class CausalLanguageModel(Module):
 
     base_model_prefix = "model"  # the first part of the names of all tensors but the head's
     tensor_parallel: Mapping[str, tuple[str, ...]] = {"lm_head": ("vocabulary",)}
+    whole_text: Any = WholeText  # the forms of the text that the layers read
+    cached_text: Any = CachedText
 
     def __init__(self, config: Any, model: DecoderStack, *, bias: bool = False) -> None:
         super().__init__()
         self.config = config
-        self.kv_heads: int = config.num_key_value_heads  # of the caches
+        self.kv_heads: int = getattr(config, "num_key_value_heads", 0)  # of the caches, if those are of attention
         setattr(self, self.base_model_prefix, model)
         self.lm_head = Linear(config.hidden_size, config.vocab_size, bias=bias)
         if config.tie_word_embeddings:
@@ -277,7 +279,7 @@ class CausalLanguageModel(Module):
             raise ArgumentError(f"tokens are (B, T) with T at most {most}, not {tuple(tokens.shape)}")
         if attention_mask is not None and attention_mask.shape != tokens.shape:
             raise ArgumentError(f"attention_mask is {tuple(attention_mask.shape)}, the tokens {tuple(tokens.shape)}")
-        return self.head(self.stack(tokens, WholeText(tokens.shape[1], attention_mask)))
+        return self.head(self.stack(tokens, self.whole_text(tokens.shape[1], attention_mask)))
 
     def forward_cached(self, tokens: Tensor, position: Tensor, cache: TextCache, last_only: bool = True) -> Tensor:
         """tokens (T,) int32 at position[0] … → logits (1, V) of the last, or (T, V) of all. `position` is int32 (1,).
@@ -286,7 +288,7 @@ class CausalLanguageModel(Module):
         nn.caches). With a BatchCache: tokens (B, T), position (B,), last_only False → (B, T, V). With a PackedCache:
         tokens (N, 1), position (N,), last_only True → (R, 1, V).
         """
-        x = self.stack(tokens, CachedText(position, cache))  # (T, dim)
+        x = self.stack(tokens, self.cached_text(position, cache))  # (T, dim)
         return self.head(last_tokens(x, cache) if last_only else x)
 
 

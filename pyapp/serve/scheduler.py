@@ -15,6 +15,9 @@ rows (`rows_multiple`). With `rows_alike` it does not matter in which passes a p
 shared, those of answers too. Otherwise only whole passes are shared, and a text that is
 read anew takes the same passes and steps.
 
+Models with states instead of keys and values have a block for the state of each text; it is not shared, and nothing is
+guessed.
+
 Where the server guesses how texts go on (`lookup`), rows of a step that no text needs read guesses: a row each, of the
 same text at its next places. All rows write their keys and values before any attends, so right guesses give a text
 several tokens in one step, with the bits that they have without guesses.
@@ -173,18 +176,21 @@ class Scheduler:
         self.vocab_size = model.config.vocab_size
         self.device = getattr(model, "device", cpu)
         self._cache_type, self._lookup = cache_type, lookup
-        block_bytes = new_cache(model, BLOCK, cache_type, texts=1).nbytes
+        like, wanted = new_cache(model, BLOCK, cache_type, texts=1), capacity_of(model, context)
+        block_bytes, self._block = like.nbytes, BLOCK
+        self._by_token: bool = getattr(like, "by_token", True)
+        if not self._by_token:  # a block is the state of a text, of any length
+            self._block, self._lookup = wanted, 0
         affordable = cache_bytes // block_bytes - 1  # one is for rows that only fill a step
-        wanted = capacity_of(model, context)
-        self.capacity = wanted if context is not None else max(min(wanted, affordable * BLOCK), 1)
-        self._parts = -(-self.capacity // BLOCK)
+        self.capacity = wanted if context is not None else max(min(wanted, affordable * self._block), 1)
+        self._parts = -(-self.capacity // self._block)
         if affordable < self._parts:
             raise OptionError(
                 f"a text of {self.capacity} tokens needs {(self._parts + 1) * block_bytes:,} bytes of cache, more than "
                 f"{cache_bytes:,}",
                 where="context", hint="Set a smaller context, a larger --cache-memory, or --cache-type q8_0",
             )  # fmt: skip
-        self.rows_multiple, self.most_rows = self._probe(max(rows, lookup + 1))
+        self.rows_multiple, self.most_rows = self._probe(max(rows, self._lookup + 1))
         self.most_texts = min(rows, self.most_rows)  # the other rows of a step are for guesses
         self._places = -(-self.most_rows // self.rows_multiple) * self.rows_multiple
         self.rows_alike = self.rows_multiple == 1 and self._passes_alike()
@@ -313,10 +319,10 @@ class Scheduler:
             return True
         left = 0
         for other in self._running:
-            left += max(-(-other.prompt_end // BLOCK) - len(other.blocks), 0) + 1
-        needed, before = -(-(len(writing.known) + 1) // BLOCK), writing.root
-        for part in range(self._shareable(writing) // BLOCK):
-            before = name_of(before, writing.known[part * BLOCK : (part + 1) * BLOCK])
+            left += max(-(-other.prompt_end // self._block) - len(other.blocks), 0) + 1
+        needed, before = -(-(len(writing.known) + 1) // self._block), writing.root
+        for part in range(self._shareable(writing) // self._block):
+            before = name_of(before, writing.known[part * self._block : (part + 1) * self._block])
             block = self._pool.known(before)
             if block is None:
                 break
@@ -404,10 +410,10 @@ class Scheduler:
 
     def _is_read_by(self, writing: Writing, other: Writing, count: int) -> bool:
         """Whether another text's piece is the next block of this one, which can share it in the next turn."""
-        start, end = writing.length, writing.length + BLOCK
+        start, end = writing.length, writing.length + self._block
         return (
             end <= self._shareable(writing)
-            and start % BLOCK == 0
+            and start % self._block == 0
             and other.length <= start
             and end <= other.length + count
             and writing.known[:end] == other.known[:end]
@@ -489,18 +495,19 @@ class Scheduler:
 
     def _shareable(self, writing: Writing) -> int:
         """How many tokens of a text need not be read if blocks hold them; the last one's logits are needed."""
-        if writing.scoring:
+        if writing.scoring or not self._by_token:
             return 0
         most = min(writing.prompt_end, len(writing.known) - 1)
-        return most // BLOCK * BLOCK if self.rows_alike else most // PROMPT_PASS * PROMPT_PASS
+        return most // self._block * self._block if self.rows_alike else most // PROMPT_PASS * PROMPT_PASS
 
     def _share(self, writing: Writing) -> None:
         """Takes blocks that hold what the text reads next, instead of reading it."""
-        step, most = (BLOCK if self.rows_alike else PROMPT_PASS), self._shareable(writing)
-        while writing.length % step == 0 and writing.length < most and len(writing.blocks) * BLOCK == writing.length:
+        step, most = (self._block if self.rows_alike else PROMPT_PASS), self._shareable(writing)
+        size = self._block
+        while writing.length % step == 0 and writing.length < most and len(writing.blocks) * size == writing.length:
             names, before = [], writing.names[-1] if writing.names else writing.root
-            for start in range(writing.length, writing.length + step, BLOCK):
-                before = name_of(before, writing.known[start : start + BLOCK])
+            for start in range(writing.length, writing.length + step, self._block):
+                before = name_of(before, writing.known[start : start + self._block])
                 names.append(before)
             if any(self._pool.known(name) is None for name in names):
                 return
@@ -513,9 +520,9 @@ class Scheduler:
 
     def _name_blocks(self, writing: Writing) -> None:
         """Lets other texts find the blocks that are full."""
-        for part in range(len(writing.names), writing.length // BLOCK):
+        for part in range(len(writing.names), writing.length // self._block):
             before = writing.names[-1] if writing.names else writing.root
-            writing.names.append(name_of(before, writing.known[part * BLOCK : (part + 1) * BLOCK]))
+            writing.names.append(name_of(before, writing.known[part * self._block : (part + 1) * self._block]))
             self._pool.name(writing.blocks[part], writing.names[-1])
 
     def _step(self, pieces: list[Piece]) -> None:
@@ -608,7 +615,7 @@ class Scheduler:
             if writing.guesses is None or again:
                 continue
             share = -(-left // (len(decoding) - which))
-            room = min(len(writing.blocks) * BLOCK, self.capacity) - writing.length - 1
+            room = min(len(writing.blocks) * self._block, self.capacity) - writing.length - 1
             tokens = writing.guesses.guess(self._plain(writing.known, writing.text.known), min(share, room))
             if tokens:
                 found[which] = tokens
@@ -644,7 +651,7 @@ class Scheduler:
     def _take_row(self, writing: Writing, scores: Tensor, drawn: Callable[[], int] | None = None) -> None:
         """A text has read a token, and `scores` (V,) are its logits; `drawn` gives its next token, if it was drawn."""
         writing.length += 1
-        if self.rows_alike and writing.length % BLOCK == 0:
+        if self.rows_alike and writing.length % self._block == 0:
             self._name_blocks(writing)
         if writing.length == len(writing.known):  # else it is read anew, and its next token is known
             self._take_token(writing, scores, drawn)
@@ -690,7 +697,7 @@ class Scheduler:
     def _reserve(self, writing: Writing, length: int) -> bool:
         """Blocks for the first `length` tokens of a text. False if it had to give back its own instead."""
         taken = len(writing.blocks)
-        while len(writing.blocks) * BLOCK < length:
+        while len(writing.blocks) * self._block < length:
             block = self._pool.take()
             if block is not None:
                 writing.blocks.append(block)
@@ -738,7 +745,7 @@ class Scheduler:
         if self._cache is None:
             like = new_cache(self.model, 1, self._cache_type, texts=1)
             # The rows of a step; then pieces of prompts.
-            self._cache = like.paged(2 * self._places, self._blocks + 1, BLOCK, self.capacity)
+            self._cache = like.paged(2 * self._places, self._blocks + 1, self._block, self.capacity)
             self._prompt = self._cache.beside(1)
 
     def _stepper(self, count: int) -> Callable[[list[int]], Tensor]:

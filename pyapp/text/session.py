@@ -1,4 +1,4 @@
-"""The state of one text: a model's cache of keys and values, and the steps that read tokens."""
+"""The state of one text: a model's cache of keys and values, or of states, and the steps that read tokens."""
 
 from __future__ import annotations
 
@@ -65,6 +65,9 @@ class Session:
         self.rendered: tuple[str, tuple[int, ...]] = ("", ())
         self.eager = eager
         self.cache = new_cache(model, self.capacity, cache_type) if cache is None else cache
+        # Whether the cache can go back to any token; else to its beginning, or to the state that is kept of it.
+        self._by_token: bool = getattr(self.cache, "by_token", True)
+        self._kept: tuple[int, Any] = (0, None)  # a position, and the state there
         self.device = getattr(model, "device", cpu)
         inputs = int32_tensor([0, 0], self.device)
         self._token, self._place = inputs.narrow(0, 0, 1), inputs.narrow(0, 1, 1)
@@ -81,8 +84,27 @@ class Session:
         """Forgets the tokens from `position` on."""
         if not 0 <= position <= self.position:
             raise ValueError(f"rewind: position {position} of a text of {self.position} tokens")
-        self.position = position
-        del self.tokens[position:]
+        if position == self.position:
+            return
+        start = self._place_before(position)
+        if start and not self._by_token:
+            self.cache.restore(self._kept[1])
+        again = self.tokens[start:position]
+        self.position = start
+        del self.tokens[start:]
+        for part in self.passes(again):
+            self.feed(part)
+
+    def _place_before(self, position: int) -> int:
+        """The last place up to a position to which the cache can go back."""
+        if self._by_token or position == self.position:
+            return position
+        return self._kept[0] if self._kept[0] <= position else 0
+
+    def _keep(self) -> None:
+        """Keeps the state of a cache that cannot go back by itself."""
+        if not self._by_token:
+            self._kept = self.position, self.cache.snapshot()
 
     def reuse(self, ids: Sequence[int]) -> int:
         """Forgets what does not agree with the text `ids`; returns how many of its tokens need not be read again.
@@ -92,7 +114,7 @@ class Session:
         common = min(self.position, len(ids) - 1)
         if self.tokens[:common] != list(ids[:common]):
             common = next(i for i, pair in enumerate(zip(self.tokens, ids, strict=False)) if pair[0] != pair[1])
-        self.rewind(max(common, 0))
+        self.rewind(self._place_before(max(common, 0)))
         return self.position
 
     def passes(self, ids: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -115,6 +137,7 @@ class Session:
             logits = self._pass(ids)
         self.position += len(ids)
         self.tokens.extend(ids)
+        self._keep()
         return logits.reshape(self.vocab_size)
 
     def plain(self, ids: Sequence[int]) -> Sequence[int]:
@@ -145,6 +168,7 @@ class Session:
         A Graph is kept for every number of tokens.
         """
         self._check(ids, self.position)
+        self._keep()
         run = self._readers.get(len(ids))
         if run is None:
             run = self._readers[len(ids)] = self._reader(len(ids))
@@ -239,7 +263,10 @@ def new_cache(model: LanguageModel, capacity: int, cache_type: str, texts: int |
     try:
         return model.new_cache(capacity, dtype=dtype, texts=texts)
     except (ArgumentError, TypeError) as error:
-        where, what = ("cache_type", f"in {cache_type}") if texts is None else ("samples", "of several texts")
+        several = ("samples", "of several texts")
+        where, what = several if dtype == "float32" else ("cache_type", f"in {cache_type}")
         raise OptionError(
-            f"this model has no caches {what}: {error}", where=where, hint="Its new_cache must take dtype and texts"
+            f"this model has no caches {what}: {error}",
+            where=where,
+            hint="Its new_cache must take dtype and texts" if isinstance(error, TypeError) else None,
         ) from error

@@ -40,7 +40,11 @@ from tests.models.whisper_model import weights as whisper_weights
 from tests.together import check_each
 
 pytestmark = pytest.mark.native_only
-REFUSED = {"olmo2": "q_norm, k_norm", "stablelm-parallel": "q_layernorm, k_layernorm"}
+REFUSED = {
+    "olmo2": "q_norm, k_norm",
+    "olmoe": "q_norm, k_norm",
+    "stablelm-parallel": "q_layernorm, k_layernorm",
+} | dict.fromkeys(["mamba", "mamba-biases", "falcon_mamba", "mamba2"], "most of its parameters")
 WIDE = SMALL | {
     "model_type": "llama", "vocab_size": 300, "hidden_size": 512, "intermediate_size": 768, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 128,

@@ -100,6 +100,11 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "silu_mul": (ops.silu_mul, [normal(3, 22)]),
     "silu": (lambda x: x.silu(), [normal(3, 22)]),
     "rope": (lambda x: ops.rope(x, TABLE, int32(5)), [normal(3, 4, 8)]),
+    "linear_scan": (lambda a, b: ops.linear_scan(a.sigmoid(), b), [normal(2, 7, 5), normal(2, 7, 5, seed=1)]),
+    "linear_scan_begun": (
+        lambda a, b, s: ops.linear_scan(a.sigmoid(), b, s, True),
+        [normal(2, 5, 3, 4), normal(2, 5, 3, 4, seed=1), normal(2, 3, 4, seed=2)],
+    ),
     "rope_halves": (lambda x: ops.rope(x, TABLE, interleaved=False), [normal(3, 4, 8)]),
     "rope_batch": (lambda x: ops.rope(x, TABLE), [normal(2, 3, 4, 8)]),
     "rope_part": (lambda x: ops.rope(x, TABLE, int32(5)), [normal(3, 4, 11)]),

@@ -23,6 +23,7 @@ def f64(*shape: int) -> Tensor:
 
 OPS: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "matmul": (lambda a, b: a @ b, [f64(2, 3), f64(3, 2)]),
+    "linear_scan": (lambda a, b, s: pyapp.linear_scan(a, b, s, True), [f64(1, 3, 2), f64(1, 3, 2), f64(1, 2)]),
     "conv2d": (lambda x, w: pyapp.conv2d(x, w, padding=1), [f64(1, 1, 3, 3), f64(1, 1, 2, 2)]),
     "conv_transpose1d": (lambda x, w: pyapp.conv_transpose1d(x, w, stride=2), [f64(1, 2, 3), f64(2, 1, 2)]),
     "avg_pool2d": (lambda x: pyapp.avg_pool2d(x, 2, ceil_mode=True) ** 2, [f64(1, 1, 3, 3)]),

@@ -16,6 +16,15 @@ FALCON = {
     "max_position_embeddings": 128, "ffn_hidden_size": 48,
 }  # fmt: skip
 GPT2 = {"vocab_size": 96, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128, "n_inner": 48}
+MAMBA = {
+    "model_type": "mamba", "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+DEEPSEEK = SMALL | {
+    "model_type": "deepseek_v2", "num_key_value_heads": 4, "moe_intermediate_size": 24, "n_routed_experts": 8,
+    "n_shared_experts": 2, "num_experts_per_tok": 3, "first_k_dense_replace": 1, "q_lora_rank": 20, "kv_lora_rank": 12,
+    "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6,
+}  # fmt: skip
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -106,6 +115,31 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "gpt_bigcode-heads": GPT2 | {"model_type": "gpt_bigcode", "multi_query": False},
     "gpt_neox": SMALL | {"model_type": "gpt_neox", "rotary_pct": 0.25},
     "gpt_neox-serial": SMALL | {"model_type": "gpt_neox", "rotary_pct": 0.5, "use_parallel_residual": False},
+    "olmoe": SMALL | {"model_type": "olmoe", "num_experts": 6, "num_experts_per_tok": 2, "clip_qkv": 1.5},
+    "glm": SMALL | {"model_type": "glm", "head_dim": 12, "attention_bias": False, "rms_norm_eps": 1e-5},
+    "glm4": SMALL | {"model_type": "glm4", "head_dim": 8, "attention_bias": True, "rms_norm_eps": 1e-5},
+    "deepseek_v2": DEEPSEEK
+    | {"topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2, "routed_scaling_factor": 1.6},
+    "deepseek_v2-lite": DEEPSEEK | {"q_lora_rank": None, "first_k_dense_replace": 0},
+    "deepseek_v3": DEEPSEEK
+    | {
+        "model_type": "deepseek_v3",
+        "n_group": 4,
+        "topk_group": 2,
+        "norm_topk_prob": True,
+        "rope_scaling": {
+            "type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 32,
+            "mscale": 1.0,
+            "mscale_all_dim": 0.7,
+        },
+    },
+    "mamba": MAMBA | {"time_step_rank": 5},
+    "mamba-biases": MAMBA | {"use_bias": True, "use_conv_bias": False, "expand": 3, "conv_kernel": 3},
+    "falcon_mamba": MAMBA | {"model_type": "falcon_mamba", "mixer_rms_eps": 1e-3},
+    "mamba2": MAMBA
+    | {"model_type": "mamba2", "num_heads": 4, "head_dim": 16, "n_groups": 2, "state_size": 16, "chunk_size": 4},
     "mixtral": SMALL | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen2_moe": SMALL
     | EXPERTS
@@ -140,11 +174,16 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "gemma2": {"query_pre_attn_scalar": 12, "final_logit_softcapping": 5.0},
     "gemma3": {"query_pre_attn_scalar": 12, "layer_types": None},
     "smollm3": {"no_rope_layers": [1, 1]}, "starcoder2": {},
+    "deepseek_v2-lite": {}, "glm": {}, "glm4": {}, "olmoe": {"clip_qkv": None},
+    "deepseek_v3": {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32,
+                                     "mscale": 0.7, "mscale_all_dim": 0.7}},
+    "mamba": {}, "mamba-biases": {}, "mamba2": {},
+    "falcon_mamba": {"mixer_rms_eps": 1e-5},
 }  # fmt: skip
 # Those that the tests run with their weights in block types, and on another device.
 QUANTISED = list(CONFIGS)
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
-    "qwen3_moe",
+    "qwen3_moe", "deepseek_v2", "deepseek_v3", "glm4", "olmoe", "mamba", "falcon_mamba", "mamba2",
 ]  # fmt: skip

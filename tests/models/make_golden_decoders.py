@@ -36,18 +36,23 @@ def model_of(name: str, salt: int) -> Any:
     made._attn_implementation = "sdpa" if config.get("alibi") else "eager"
     model = AutoModelForCausalLM.from_config(made).float().eval()
     with torch.no_grad():
-        for key, parameter in model.named_parameters():
-            parameter.copy_(torch.from_numpy(draw(key, tuple(parameter.shape), salt)))
+        saved = {*model.state_dict()}
+        buffers = (
+            (key, buffer) for key, buffer in model.named_buffers() if key in saved and buffer.is_floating_point()
+        )
+        for key, tensor in [*model.named_parameters(), *buffers]:
+            tensor.copy_(torch.from_numpy(draw(key, tuple(tensor.shape), salt)))
     return model
 
 
 def greedy(model: Any) -> tuple[list[int], float]:
     """The tokens, and the smallest lead of a chosen token."""
     tokens, cache, lead = [], None, float("inf")
+    name = "cache" if model._is_stateful else "past_key_values"
     ids = torch.tensor([TEXT])
     for _ in range(STEPS):
-        found = model(ids, past_key_values=cache, use_cache=True)
-        cache = found.past_key_values
+        found = model(ids, use_cache=True, **{name: cache})
+        cache = found[name]
         best = found.logits[0, -1].topk(2).values
         lead = min(lead, float(best[0] - best[1]))
         tokens.append(int(found.logits[0, -1].argmax()))

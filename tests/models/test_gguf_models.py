@@ -147,7 +147,9 @@ def test_names_are_llama_cpps() -> None:
             if hasattr(importlib.import_module(f"pyapp.models.{name}"), "GGUF")]  # fmt: skip
         mine = [form for form in forms if form.architecture == architecture]
         for key, expected in names.items():
-            assert any(form.tensors(key) == (expected,) for form in mine), (architecture, key, expected)
+            known = {form.tensors(key) for form in mine}
+            known |= {(name.replace("{}", "0") + ".weight",) for form in mine for name in form.older.values()}
+            assert (expected,) in known, (architecture, key, expected)
 
 
 def test_what_gguf_cannot_say_is_refused(tmp_path: Path) -> None:
@@ -162,6 +164,9 @@ def test_what_gguf_cannot_say_is_refused(tmp_path: Path) -> None:
         ("gpt_neox", {"attention_bias": False}, "attention_bias False"),
         ("qwen3_moe", {"norm_topk_prob": False}, "norm_topk_prob False"),
         ("mistral", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "truncate": False}}, "rope_parameters"),
+        ("olmoe", {"clip_qkv": 1.5}, "clip_qkv"), ("deepseek_v2", {}, "best two experts"),
+        ("deepseek_v3", {"rope_interleave": False}, "rope_interleave"),
+        ("deepseek_v3", CONFIGS["deepseek_v3"], "rope_parameters"),
     ):  # fmt: skip
         _, path = saved(name, tmp_path, **more)
         with pytest.raises(ModelError, match=told):
@@ -186,9 +191,30 @@ def test_what_only_some_models_say_is_written(tmp_path: Path) -> None:
 
 def test_unknown_architectures_are_named(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
-    write_gguf(path, {}, {"general.architecture": "mamba"})
-    with pytest.raises(ModelError, match="'mamba' is not known.*llama"):
+    write_gguf(path, {}, {"general.architecture": "rwkv6"})
+    with pytest.raises(ModelError, match="'rwkv6' is not known.*llama"):
         load(path)
+
+
+def test_latent_attention_of_older_files(tmp_path: Path) -> None:
+    """Keys and values from latent vectors were one matrix, and the cache's heads those of the queries."""
+    model, path = saved("deepseek_v2-lite", tmp_path)
+    quantize_file(path, tmp_path / "new.gguf", "f32", view=gguf_view(path))
+    with open_checkpoint(tmp_path / "new.gguf") as new:
+        tensors: dict[str, Any] = {name: new.read(name) for name in new.tensors}
+        values = new.values | {  # type: ignore[attr-defined]
+            "deepseek2.attention.head_count_kv": 4, "deepseek2.attention.key_length": 12,
+            "deepseek2.attention.value_length": 6,
+        }  # fmt: skip
+        for key in ("key", "value"):
+            del values[f"deepseek2.attention.{key}_length_mla"]
+        for layer in range(2):
+            del tensors[f"blk.{layer}.attn_k_b.weight"], tensors[f"blk.{layer}.attn_v_b.weight"]
+            weight = model.get_parameter(f"model.layers.{layer}.self_attn.kv_b_proj.weight")
+            tensors[f"blk.{layer}.attn_kv_b.weight"] = weight.detach()
+        types = {name: kind for name, kind in new.types.items() if name in values}  # type: ignore[attr-defined]
+        write_gguf(tmp_path / "old.gguf", tensors, values, types)
+    np.testing.assert_allclose(logits(load(tmp_path / "old.gguf")), logits(model), rtol=1e-4, atol=1e-4)
 
 
 def test_a_folder_becomes_a_file_with_its_tokenizer(tmp_path: Path) -> None:

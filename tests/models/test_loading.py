@@ -149,8 +149,8 @@ def test_everything_that_does_not_fit_is_named_at_once(tmp_path: Path) -> None:
 
 def test_unknown_architectures_and_types_are_refused_before_weights_are_read(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"not even weights")
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
-    with pytest.raises(ModelError, match="'mamba' is not known.*llama2c, .*qwen3"):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "rwkv6"}))
+    with pytest.raises(ModelError, match="'rwkv6' is not known.*llama2c, .*qwen3"):
         load_model(tmp_path)
     _, state = model_and_state("llama")
     write_safetensors(tmp_path / "model.safetensors", state)
@@ -192,7 +192,7 @@ def test_what_is_wrong_with_a_config_is_told(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"not even weights")
     for data, told in {
         b'{"model_type": "llama",}': "it is not valid JSON: .* line 1 column 2", b"[]": "a JSON object is expected",
-        b"{}": "it is empty", json.dumps({"model_type": "mamba"}).encode("utf-8-sig"): "'mamba' is not known",
+        b"{}": "it is empty", json.dumps({"model_type": "rwkv6"}).encode("utf-8-sig"): "'rwkv6' is not known",
     }.items():  # fmt: skip
         (tmp_path / "config.json").write_bytes(data)
         with pytest.raises(PyappError, match=told):
@@ -211,6 +211,15 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("qwen2", {"layer_types": ["odd", "odd"]}, "layer_types"), ("gemma3", {"layer_types": 3}, "layer_types"),
     ("mixtral", {"num_experts_per_tok": 9}, "num_experts_per_tok"), ("gpt2", {"n_head": 3}, "n_head"),
     ("smollm3", {"no_rope_layers": [1]}, "no_rope_layers"), ("falcon", {"num_attention_heads": 0}, "num_attention"),
+    ("deepseek_v2", {"n_group": 3}, "n_group"), ("deepseek_v2", {"topk_group": 9}, "topk_group"),
+    ("deepseek_v2", {"num_experts_per_tok": 7}, "num_experts_per_tok"),
+    ("deepseek_v2", {"kv_lora_rank": "x"}, "kv_lora_rank"),
+    ("deepseek_v3", {"n_group": 8, "topk_group": 8}, "one expert"),
+    ("deepseek_v2", {"topk_method": "odd"}, "topk_method"),
+    ("olmoe", {"num_experts_per_tok": 9}, "num_experts_per_tok"), ("glm4", {"hidden_act": "exec"}, "activation"),
+    ("mamba", {"state_size": 1 << 20}, "state_size"), ("mamba", {"expand": float("nan")}, "expand"),
+    ("mamba", {"hidden_size": "x"}, "hidden_size"), ("mamba", {"conv_kernel": 1}, "conv_kernel"),
+    ("mamba2", {"n_groups": 3}, "n_groups"), ("mamba2", {"time_step_limit": [0.1]}, "time_step_limit"),
     ("phi3", {"rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": "x"}}, "factor"),
 ]  # fmt: skip
 

@@ -16,6 +16,7 @@ LATE = {
     "losses": "_cross_entropy cross_entropy_backward",
     "optimizer_steps": "adafactor_step adamw_step muon_step",
     "pooling": "_max_of_windows _mean_of_windows _places_of_max max_of_windows_backward mean_of_windows_backward",
+    "recurrences": "_advance_states linear_scan",
 }
 LATE_CLAIMS.update((name, f"{__name__}.{module}") for module, names in LATE.items() for name in names.split())
 

@@ -327,6 +327,7 @@ if TYPE_CHECKING:
     from .random import randn_like as randn_like
     from .random import randperm as randperm
     from .random import seed as seed
+    from .recurrences import linear_scan as linear_scan
     from .reduce import all as all
     from .reduce import amax as amax
     from .reduce import amin as amin
@@ -717,6 +718,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "lgamma": "elementwise.special",
     "linear": "linalg.products",
     "linear_activated": "activated_products",
+    "linear_scan": "recurrences",
     "linspace": "create",
     "local_response_norm": "normalization",
     "log": "elementwise.exponential",
@@ -1520,6 +1522,7 @@ METHOD_MODULES: dict[str, str] = {
 }
 OP_MODULES: dict[str, str] = {
     "_add_windows": "sliding_windows",
+    "_advance_states": "recurrences",
     "_as_strided": "view",
     "_attention": "full_attention",
     "_batch_norm": "normalization",
@@ -1694,6 +1697,7 @@ OP_MODULES: dict[str, str] = {
     "le": "elementwise.compare",
     "leaky_relu": "activation",
     "lgamma": "elementwise.special",
+    "linear_scan": "recurrences",
     "log": "elementwise.exponential",
     "log10": "elementwise.exponential",
     "log1p": "elementwise.exponential",

@@ -22,6 +22,9 @@ LIMITS = {
     "max_position_embeddings": 1 << 24, "num_local_experts": 1 << 12, "num_experts": 1 << 12,
     "num_experts_per_tok": 1 << 12, "n_embd": 1 << 17, "n_inner": 1 << 20, "n_layer": 1 << 10, "n_head": 1 << 12,
     "n_positions": 1 << 24, "type_vocab_size": 1 << 16, "ffn_hidden_size": 1 << 20,
+    "kv_lora_rank": 1 << 12, "q_lora_rank": 1 << 16, "qk_nope_head_dim": 1 << 12, "qk_rope_head_dim": 1 << 12,
+    "v_head_dim": 1 << 12, "n_routed_experts": 1 << 12, "n_shared_experts": 1 << 12,
+    "state_size": 1 << 12, "conv_kernel": 1 << 8, "time_step_rank": 1 << 17, "num_heads": 1 << 12, "n_groups": 1 << 12,
 }  # fmt: skip
 LENGTHENING = ("linear", "dynamic", "yarn")  # scalings of rotary positions whose `factor` makes the context longer
 ROTARY_NUMBERS = 1 << 28  # of the cosines and sines of the positions that a model may have

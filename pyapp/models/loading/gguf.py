@@ -8,12 +8,12 @@ convert_hf_to_gguf.py of https://github.com/ggml-org/llama.cpp.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, fields
 from functools import partial
 from math import log
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops, quant
@@ -73,12 +73,59 @@ ENCODER_KEYS = {
     "intermediate_size": "feed_forward_length", "num_attention_heads": "attention.head_count",
     "layer_norm_eps": "attention.layer_norm_epsilon",
 }  # fmt: skip
+# The names and fields of state space models.
+MAMBA_NAMES = {
+    "backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm", "lm_head": "output",
+    "backbone.layers.{}.norm": "blk.{}.attn_norm", "backbone.layers.{}.mixer.in_proj": "blk.{}.ssm_in",
+    "backbone.layers.{}.mixer.conv1d": "blk.{}.ssm_conv1d", "backbone.layers.{}.mixer.A_log": "blk.{}.ssm_a",
+    "backbone.layers.{}.mixer.D": "blk.{}.ssm_d", "backbone.layers.{}.mixer.out_proj": "blk.{}.ssm_out",
+}  # fmt: skip
+MAMBA_KEYS = {
+    "hidden_size": "embedding_length", "num_hidden_layers": "block_count",
+    "layer_norm_epsilon": "attention.layer_norm_rms_epsilon", "state_size": "ssm.state_size",
+    "conv_kernel": "ssm.conv_kernel",
+}  # fmt: skip
 LENGTHS = ("attention.key_length", "attention.value_length")
 TENSOR_SCALINGS = ("llama3", "longrope", "su")  # types of rotary scaling that files say by a tensor of factors
 BETAS = {"beta_fast": "rope.scaling.yarn_beta_fast", "beta_slow": "rope.scaling.yarn_beta_slow"}
 # Fields of config.json that files do not say, and mean nothing without a window, or where all layers have experts.
 WINDOWS = ("layer_types", "use_sliding_window", "sliding_window", "max_window_layers")
 DENSE_LAYERS = ("intermediate_size", "decoder_sparse_step", "mlp_only_layers")
+
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GgufForm:
+    """How files hold a parameter in another shape, with other values, in several tensors, or under a name without
+    .weight (`bare`). shape(config, shape): that of the tensor; write(config, value): its values; read(config,
+    *tensors): the parameter, in any shape. parts: the forms of several tensors, which `read` joins.
+    """
+
+    bare: bool = False
+    shape: Callable[[Any, Shape], Shape] = lambda config, shape: shape
+    write: Callable[[Any, Tensor], Tensor] = lambda config, value: value
+    read: Callable[..., Tensor] = lambda config, value: value
+    parts: tuple[GgufForm, ...] = ()
+
+    def of(self, part: int) -> GgufForm:
+        """The form of a tensor."""
+        return self.parts[part] if self.parts else self
+
+
+def _decay(config: Any, value: Tensor) -> Tensor:
+    return -value.exp()
+
+
+def _log_of_decay(config: Any, value: Tensor) -> Tensor:
+    return (-value).log()
+
+
+MAMBA_FORMS = {
+    ".mixer.A_log": GgufForm(True, write=_decay, read=_log_of_decay), ".mixer.D": GgufForm(True),
+    ".mixer.conv1d.weight": GgufForm(shape=lambda config, shape: (shape[0], shape[2])),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -92,6 +139,8 @@ class Gguf:
     skipped(name, config): how many first rows of a parameter files leave out (the file is read as another
     architecture's). joined: the paths of parameters whose rows lie one after the other in a single tensor, which
     `names` gives each.
+    forms: the forms of parameters whose names end so. older: by the path of a parameter, the tensor that older files
+    have instead of those of `names`; its values are the parameter's.
     read(config, values): the fields that follow from others in GGUF files; write(config): further keys.
     scalings: the types of rotary scaling that files say by a tensor of factors.
     unsaid: fields that files do not say; all others are read from a written file as they were (writing_gguf.py).
@@ -107,6 +156,8 @@ class Gguf:
     transposed: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
     skipped: Callable[[str, Any], int] | None = None
+    forms: Mapping[str, GgufForm] = field(default_factory=dict)
+    older: Mapping[str, str] = field(default_factory=dict)
     read: Callable[[dict[str, Any], Mapping[str, Any]], dict[str, Any]] | None = None
     write: Callable[[Any], dict[str, Any]] | None = None
     scalings: tuple[str, ...] = ()
@@ -118,8 +169,14 @@ class Gguf:
         """The GGUF names of a parameter; empty if it has none."""
         last = name.rpartition(".")[2]
         suffix = f".{last}" if last in ("weight", "bias") else ".weight"
+        own = self.form_of(name)
+        suffix = "" if own is not None and own.bare else suffix
         pattern, layer = _pattern(name)
         return tuple(known.replace("{}", layer) + suffix for known in self.names.get(pattern, "").split())
+
+    def form_of(self, name: str) -> GgufForm | None:
+        """The form of a parameter, if it has its own."""
+        return next((form for end, form in self.forms.items() if name.endswith(end)), None)
 
     def share(self, name: str) -> int | None:
         """Which of the joined parameters of its tensor this is; None if it has a tensor of its own."""
@@ -275,16 +332,31 @@ def rows_in(values: Mapping[str, Any], name: str) -> int | None:
     return info.shape[0] if info is not None and len(info.shape) == 2 else None
 
 
-def stored_in(form: Gguf, config: Any, slots: Mapping[str, Slot]) -> dict[str, Stored]:
-    """How a GGUF file stores the parameters."""
+def stored_in(
+    form: Gguf, config: Any, slots: Mapping[str, Slot], there: Mapping[str, TensorInfo]
+) -> dict[str, Stored]:  # fmt: skip
+    """How a GGUF file, which has the tensors `there`, stores the parameters."""
     found = {}
     for name, slot in slots.items():
-        tensors = form.tensors(name)
-        if tensors:
+        tensors, own = form.tensors(name), form.form_of(name)
+        pattern, layer = _pattern(name)
+        older = form.older.get(pattern, "").replace("{}", layer) + ".weight"
+        if older in there:
+            found[name] = Stored((older,))
+        elif own is not None and tensors:
+            found[name] = Stored(tensors, join=_joining(own, config, slot.shape))
+        elif tensors:
             order = None if form.order is None else form.order(name, config)
             rows = None if order is None else _rows(inverse(order))
             found[name] = Stored(tensors, rows, _from_gguf(form, name, slot))
     return found
+
+
+def _joining(own: GgufForm, config: Any, shape: Shape) -> Callable[[Sequence[Tensor]], Tensor]:
+    def joined(values: Sequence[Tensor]) -> Tensor:
+        return own.read(config, *(quant.dequantize(value).to("float32") for value in values)).reshape(shape)
+
+    return joined
 
 
 def _from_gguf(form: Gguf, name: str, slot: Slot) -> Callable[[Tensor], Tensor] | None:
@@ -346,21 +418,24 @@ class AsGguf(Checkpoint):
                     f"GGUF has no name for the tensor {name!r}: it does not know this form of the architecture",
                     where=checkpoint.source.name, hint="Write safetensors",
                 )  # fmt: skip
-            kind = checkpoint.tensors[plan.names[0]].dtype if slot.is_matrix or len(slot.shape) == 3 else "float32"
+            matrix = slot.is_matrix or (len(slot.shape) == 3 and form.form_of(name) is None)
+            kind = checkpoint.tensors[plan.names[0]].dtype if matrix else "float32"
             if form.share(name) is not None:
                 joined.setdefault(names[0], []).append((name, plan))
                 if len(joined[names[0]]) == len(form.joined):
                     self._add_joined(names[0], kind, slot.shape, joined[names[0]])
                 continue
             for part, known in enumerate(names):
-                self._add(known, kind, self._shape(name, slot, len(names)), name, plan, part, len(names))
+                self._add(known, kind, self._shape(name, slot, part, len(names)), name, plan, part, len(names))
         self._add_rotary_factors()
 
     def _skipped(self, name: str) -> int:
         return 0 if self.form.skipped is None else self.form.skipped(name, self._config)
 
-    def _shape(self, name: str, slot: Slot, parts: int) -> tuple[int, ...]:
-        shape = slot.shape
+    def _shape(self, name: str, slot: Slot, part: int, parts: int) -> tuple[int, ...]:
+        shape, own = slot.shape, self.form.form_of(name)
+        if own is not None:
+            return own.of(part).shape(self._config, shape)
         if skipped := self._skipped(name):
             return shape[0] - skipped, *shape[1:]
         if parts == 2:
@@ -401,7 +476,10 @@ class AsGguf(Checkpoint):
             value = read_plan(self.checkpoint, plan)
             if kind in ("float32", "float16", "bfloat16"):
                 value = quant.dequantize(value).to(kind)
-                if parts == 2:
+                own = self.form.form_of(name)
+                if own is not None:
+                    value = own.of(part).write(self._config, value)
+                elif parts == 2:
                     value = value.narrow(1, part * shape[1], shape[1])
                 if name.endswith(self.form.transposed) and value.ndim == 2:
                     value = value.T
@@ -462,7 +540,8 @@ def keys_of(form: Gguf, config: Any) -> dict[str, Any]:
     if "rope_parameters" in settings:
         values |= {f"{prefix}.{key}": value for key, value in _rotary_keys(form, config).items()}
     own = {} if form.write is None else form.write(config)
-    return values | {f"{prefix}.{key}": value for key, value in own.items()}
+    values |= {f"{prefix}.{key}": value for key, value in own.items()}
+    return {key: value for key, value in values.items() if value is not None}  # None takes a key away
 
 
 def key_lengths(config: Any) -> dict[str, Any]:

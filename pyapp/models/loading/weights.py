@@ -52,12 +52,14 @@ class Stored:
     order, or its values changed.
 
     rows: a function that brings the rows of the file's matrix, as (rows, bytes of a row) uint8, into the model's order.
-    values: a function of the tensor as the file has it (its rows in order) that gives the parameter.
+    values: a function of the tensor as the file has it (its rows in order) that gives the parameter. join: a function
+    of all parts that gives the parameter, where their rows do not follow one another.
     """
 
     names: tuple[str, ...]
     rows: Callable[[Tensor], Tensor] | None = None
     values: Callable[[Tensor], Tensor] | None = None
+    join: Callable[[Sequence[Tensor]], Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -374,7 +376,7 @@ def _plans(
         plan = stored.get(name, Stored((name,)))
         if not all(part in names for part in plan.names):
             continue
-        read = Stored(tuple(names[part] for part in plan.names), plan.rows, plan.values)
+        read = Stored(tuple(names[part] for part in plan.names), plan.rows, plan.values, plan.join)
         first = firsts.setdefault(slot.name, name)
         if first == name:
             plans[name] = slot, read
@@ -410,7 +412,8 @@ def _check(
     for key, (slot, plan) in plans.items():
         shape = checkpoint.tensors[plan.names[0]].shape
         flat = slot.is_stack and tuple(shape) == _flat(slot.shape)
-        if len(plan.names) == 1 and plan.values is None and tuple(shape) != slot.shape and not flat:
+        changed = plan.values is not None or plan.join is not None
+        if len(plan.names) == 1 and not changed and tuple(shape) != slot.shape and not flat:
             misshapen.append(f"{key} is {list(shape)}, expected {list(slot.shape)}")
     read = {name for _, plan in plans.values() for name in plan.names}
     kinds = {name: checkpoint.tensors[name].dtype for name in sorted(read)}
@@ -481,7 +484,9 @@ def convert_matrices(model: Module, dtype: str, config: Mapping[str, Any]) -> No
 def read_plan(checkpoint: Checkpoint, plan: Stored, device: Device | str | None = None) -> Tensor:
     """A parameter as the file stores it, its parts joined and its rows in the model's order."""
     parts = [_read_part(checkpoint, name, plan.rows, device) for name in plan.names]
-    if len(parts) == 1:
+    if plan.join is not None:
+        value = plan.join(parts)
+    elif len(parts) == 1:
         value = parts[0]
     elif parts[0].ndim == 2:
         value = quant.concatenate(parts)
@@ -525,7 +530,7 @@ def _read_part_of(checkpoint: Checkpoint, plan: Stored, part: Part, device: Devi
     """A process's part of a parameter. It alone is read, unless the file has other values."""
     from pyapp.formats.parts import read_part, runs_of
 
-    if plan.values is not None:
+    if plan.values is not None or plan.join is not None:
         return part.of(read_plan(checkpoint, plan, device))
     columns = part.ranges[0] if part.dim == 1 else None
     wanted = part.ranges if part.dim == 0 else ((0, part.shape[0]),)

@@ -10,7 +10,7 @@ from ..module import Module
 from .joined import JoinedLinear
 from .linear import Linear, ResidualLinear, TransposedLinear
 
-__all__ = ["GatedFeedForward"]
+__all__ = ["GatedFeedForward", "JoinedGatedFeedForward"]
 
 
 def _gelu_tanh(x: Tensor) -> Tensor:
@@ -91,3 +91,22 @@ class GatedFeedForward(Module):
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """x (..., hidden_size) → residual + feed-forward, or the feed-forward alone (..., hidden_size)."""
         return self.down_proj(gated(self.gate_up(self, x), self.activation), residual)
+
+
+class JoinedGatedFeedForward(Module):
+    """As GatedFeedForward, from one projection gate_up_proj of gate and values."""
+
+    tensor_parallel: Mapping[str, tuple[str, ...]] = {
+        "gate_up_proj": ("outputs", "inner", "inner"), "down_proj": ("inputs", "inner"),
+    }  # fmt: skip
+
+    def __init__(self, hidden_size: int, intermediate_size: int, activation: str = "silu") -> None:
+        super().__init__()
+        activation_named(activation)  # an unknown one is refused here
+        self.activation = activation
+        self.gate_up_proj = Linear(hidden_size, 2 * intermediate_size, bias=False)
+        self.down_proj = ResidualLinear(intermediate_size, hidden_size, bias=False)
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """x (..., hidden_size) → residual + feed-forward, or the feed-forward alone (..., hidden_size)."""
+        return self.down_proj(gated(self.gate_up_proj(x), self.activation), residual)

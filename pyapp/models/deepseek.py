@@ -1,0 +1,338 @@
+"""DeepSeek V2 (arXiv 2405.04434) and V3 (arXiv 2412.19437): multi-head latent attention, and experts chosen within
+groups beside experts that every token has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import log, sqrt
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, ops, quant
+from pyapp.engine.ops import arange, cat, where, zeros
+from pyapp.nn import Linear, Module, Parameter, ResidualLinear, RMSNorm
+from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text
+from pyapp.nn.layers.experts import Experts, Router
+from pyapp.nn.layers.gated import GatedFeedForward
+
+from .loading.config import DecoderConfig, require
+from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf, GgufForm
+from .loading.weights import Stored, experts_apart
+
+MODEL_TYPES = ("deepseek_v2", "deepseek_v3")
+IGNORED = r"(model\.)?layers\.61\..*"  # the layer of V3 that guesses tokens ahead
+LATENT_EPSILON = 1e-6  # of the norms of latent vectors
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json. `num_key_value_heads` and `head_dim` are those of the cache, which holds the latent
+    vectors: one head of kv_lora_rank + qk_rope_head_dim features.
+    """
+
+    model_type = "deepseek_v2"
+    defaults = {"max_position_embeddings": 2048, "q_lora_rank": 1536}
+
+    kind: str = "deepseek_v2"
+    intermediate_size: int
+    moe_intermediate_size: int
+    rms_norm_eps: float = 1e-6
+    hidden_act: str = "silu"
+    n_routed_experts: int
+    n_shared_experts: int
+    num_experts_per_tok: int
+    first_k_dense_replace: int = 0
+    n_group: int = 1
+    topk_group: int = 1
+    topk_method: str = "greedy"
+    norm_topk_prob: bool = False
+    routed_scaling_factor: float = 1.0
+    q_lora_rank: int | None = None
+    kv_lora_rank: int = 512
+    qk_nope_head_dim: int = 128
+    qk_rope_head_dim: int = 64
+    v_head_dim: int = 128
+    rope_interleave: bool = True
+    attention_bias: bool = False
+    mlp_bias: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        experts, groups = self.n_routed_experts, self.n_group
+        require(experts % groups == 0, f"n_group {groups} does not divide n_routed_experts {experts}")
+        require(self.topk_group <= groups, f"topk_group is {self.topk_group}, of {groups} groups")
+        chosen, most = self.num_experts_per_tok, experts // groups * self.topk_group
+        require(chosen <= most, f"num_experts_per_tok is {chosen}, of {most} experts that may be chosen")
+        require(
+            not self.sigmoid or groups == 1 or experts // groups >= 2, f"n_group {groups} leaves a group one expert"
+        )
+        known = ("greedy", "group_limited_greedy", "noaux_tc")
+        require(
+            self.topk_method in known, f"topk_method is {self.topk_method!r:.60}, expected one of {', '.join(known)}"
+        )
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """With the sizes of the cache."""
+        rank, rotated = (values.get(name, size) for name, size in (("kv_lora_rank", 512), ("qk_rope_head_dim", 64)))
+        for name, value in (("kv_lora_rank", rank), ("qk_rope_head_dim", rotated)):
+            require(type(value) is int and value >= 1, f"{name} is {value!r:.60}, expected a whole number from 1")
+        kind = values.get("kind") or values.get("model_type")
+        usual: dict[str, Any] = {}
+        if kind == "deepseek_v3":
+            usual = {"n_group": 8, "topk_group": 4, "norm_topk_prob": True, "routed_scaling_factor": 2.5,
+                     "first_k_dense_replace": 3, "n_shared_experts": 1, "num_experts_per_tok": 8}  # fmt: skip
+        return usual | values | {"kind": kind, "num_key_value_heads": 1, "head_dim": rank + rotated}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return super().to_dict() | {"model_type": self.kind}
+
+    @property
+    def sigmoid(self) -> bool:
+        """Whether the scores of experts are independent of one another, as in V3."""
+        return self.kind == "deepseek_v3"
+
+    @property
+    def score_scale(self) -> float:
+        """What the scores of attention are multiplied by; more in texts that YaRN makes longer."""
+        scale, parameters = 1 / sqrt(self.qk_nope_head_dim + self.qk_rope_head_dim), self.rope_parameters
+        more, factor = parameters.get("mscale_all_dim"), parameters.get("factor", 1)
+        if parameters["rope_type"] == "default" or not more or factor <= 1:
+            return scale
+        return scale * (0.1 * more * log(factor) + 1) ** 2
+
+
+class LatentAttention(SelfAttention):
+    """Attention whose keys and values are projections of one latent vector for each token. The queries go through the
+    keys' projection instead, and the sums of latent vectors through the values': so the cache holds latent vectors, and
+    they are read once for all heads. Beside them is one key with rotary positions.
+    """
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        heads, rank, rotated = config.num_attention_heads, config.kv_lora_rank, config.qk_rope_head_dim
+        super().__init__(
+            layer, config.heads(scale=config.score_scale, interleaved=config.rope_interleave), rotary
+        )  # fmt: skip
+        self.rank, self.rotated, self.plain, self.value_dim = rank, rotated, config.qk_nope_head_dim, config.v_head_dim
+        size, width, bias = config.hidden_size, heads * (config.qk_nope_head_dim + rotated), config.attention_bias
+        if config.q_lora_rank is None:
+            self.q_proj = Linear(size, width, bias=False)
+        else:
+            self.q_a_proj = Linear(size, config.q_lora_rank, bias=bias)
+            self.q_a_layernorm = RMSNorm(config.q_lora_rank, LATENT_EPSILON)
+            self.q_b_proj = Linear(config.q_lora_rank, width, bias=False)
+        self.kv_a_proj_with_mqa = Linear(size, rank + rotated, bias=bias)
+        self.kv_a_layernorm = RMSNorm(rank, LATENT_EPSILON)
+        self.kv_b_proj = Linear(rank, heads * (config.qk_nope_head_dim + config.v_head_dim), bias=False)
+        self.o_proj = ResidualLinear(heads * config.v_head_dim, size, bias=bias)
+
+    def forward(self, x: Tensor, text: Text, residual: Tensor) -> Tensor:
+        """x and residual (..., T, hidden_size) → residual + attention (..., T, hidden_size)."""
+        heads, size, before = self.heads.heads, self.heads.head_dim, x.shape[:-1]
+        q = self.q_proj(x) if "q_proj" in self._modules else self.q_b_proj(self.q_a_layernorm(self.q_a_proj(x)))
+        q = q.reshape(-1, heads, self.plain + self.rotated)  # (M, H, plain + rotated)
+        weight: Tensor = self.kv_b_proj.weight
+        if weight.dtype.is_quantized:
+            weight = quant.dequantize(weight)
+        weight = weight.to(x.dtype).reshape(heads, self.plain + self.value_dim, self.rank)
+        keys, values = weight.narrow(1, 0, self.plain), weight.narrow(1, self.plain, self.value_dim)
+        latent_q = (q.narrow(2, 0, self.plain).transpose(0, 1) @ keys).transpose(0, 1)  # (M, H, rank)
+        query = cat([q.narrow(2, self.plain, self.rotated), latent_q], -1).reshape(*before, heads * size)
+        both = self.kv_a_proj_with_mqa(x)
+        latent = self.kv_a_layernorm(both.narrow(-1, 0, self.rank))
+        place = both.narrow(-1, self.rank, self.rotated)
+        nothing = zeros(*before, self.rotated, dtype=x.dtype, device=x.device)
+        y = self.attend(cat([query, place, latent, nothing, latent], -1), text)  # (..., T, H * size)
+        y = y.reshape(-1, heads, size).narrow(2, self.rotated, self.rank).transpose(0, 1)  # (H, M, rank)
+        y = (y @ values.transpose(1, 2)).transpose(0, 1)  # (M, H, value_dim)
+        return self.o_proj(y.reshape(*before, heads * self.value_dim), residual)
+
+
+class GroupedRouter(Router):
+    """Chooses experts of the best groups: `limited` of `groups`. A group's score is that of its best expert; with
+    `sigmoid` that of its best two, with the bias e_score_correction_bias, which counts for the choice alone and gets no
+    gradient.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            config.hidden_size, config.n_routed_experts, config.num_experts_per_tok,
+            config.norm_topk_prob and config.sigmoid,
+        )  # fmt: skip
+        self.sigmoid, self.scaling = config.sigmoid, config.routed_scaling_factor
+        limited = config.sigmoid or config.topk_method == "group_limited_greedy"
+        self.groups, self.limited = (config.n_group, config.topk_group) if limited else (1, 1)
+        if config.sigmoid:
+            self.e_score_correction_bias = Parameter(zeros(config.n_routed_experts), requires_grad=False)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x (N, D) → shares (N, count) and experts (N, count) int64."""
+        logits = ops.linear(x, self.weight)  # (N, E)
+        scores = logits.sigmoid() if self.sigmoid else logits.softmax(-1)
+        choice = scores + self.e_score_correction_bias if self.sigmoid else scores
+        if self.limited < self.groups:
+            members = choice.reshape(x.shape[0], self.groups, -1)  # (N, G, E / G)
+            best = members.topk(2, -1)[0].sum(-1) if self.sigmoid else members.amax(-1)  # (N, G)
+            chosen = best.topk(self.limited, -1)[1]  # (N, limited)
+            groups = arange(self.groups, dtype="int64", device=x.device)
+            kept = (chosen.unsqueeze(-1) == groups).to("float32").sum(1).unsqueeze(-1) > 0  # (N, G, 1)
+            choice = where(kept, members, float("-inf") if self.sigmoid else 0.0).reshape(choice.shape)
+        chosen = choice.topk(self.count, -1)[1]
+        shares = scores.gather(1, chosen)
+        if self.normalized:
+            shares = shares / (shares.sum(-1, True) + 1e-20)
+        return shares * self.scaling, chosen
+
+
+class SparseFeedForward(Module):
+    """A mixture of experts, and experts that every token has, added to the residual."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        inner = config.moe_intermediate_size
+        self.experts = Experts(config.hidden_size, inner, config.n_routed_experts, config.hidden_act)
+        self.gate = GroupedRouter(config)
+        self.shared_experts = GatedFeedForward(
+            config.hidden_size, inner * config.n_shared_experts, config.hidden_act, bias=config.mlp_bias
+        )
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
+        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
+        return self.shared_experts(x, residual) + self.experts(flat, *self.gate(flat)).reshape(x.shape)
+
+
+class Block(Module):
+    """Attention and feed-forward, each with a norm before it and a residual around it."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__()
+        size, epsilon = config.hidden_size, config.rms_norm_eps
+        self.self_attn = LatentAttention(config, layer, rotary)
+        dense = layer < config.first_k_dense_replace
+        self.mlp = (
+            GatedFeedForward(size, config.intermediate_size, config.hidden_act, bias=config.mlp_bias)
+            if dense
+            else SparseFeedForward(config)
+        )
+        self.input_layernorm = RMSNorm(size, epsilon)
+        self.post_attention_layernorm = RMSNorm(size, epsilon)
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        x = self.self_attn(self.input_layernorm(x), text, x)
+        return self.mlp(self.post_attention_layernorm(x), x)
+
+
+class DeepseekForCausalLM(CausalLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        rotary = RotaryTable(config.to_dict() | {"head_dim": config.qk_rope_head_dim})
+        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
+        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+
+
+def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
+    """How published files store the experts: each matrix by itself."""
+    return experts_apart(
+        tensors, "mlp.experts", ("gate_proj", "up_proj", "down_proj"), config.n_routed_experts, config.num_hidden_layers
+    )
+
+
+def _latent_keys(config: Config, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return config.num_attention_heads, config.kv_lora_rank, config.qk_nope_head_dim
+
+
+def _latent_values(config: Config, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return config.num_attention_heads, config.v_head_dim, config.kv_lora_rank
+
+
+def _by_head(config: Config, value: Tensor) -> Tensor:
+    return value.reshape(config.num_attention_heads, -1, config.kv_lora_rank)
+
+
+def _write_keys(config: Config, value: Tensor) -> Tensor:
+    return _by_head(config, value).narrow(1, 0, config.qk_nope_head_dim).transpose(1, 2)
+
+
+def _write_values(config: Config, value: Tensor) -> Tensor:
+    return _by_head(config, value).narrow(1, config.qk_nope_head_dim, config.v_head_dim)
+
+
+def _read_both(config: Config, keys: Tensor, values: Tensor) -> Tensor:
+    by_head = keys.reshape(_latent_keys(config, ())).transpose(1, 2), values.reshape(_latent_values(config, ()))
+    return cat(by_head, 1)
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes of heads, V3 by its scores of experts, and YaRN, whose two factors are one in these files."""
+    there, parameters = values["tensors"], dict(found["rope_parameters"])
+    parameters.pop("partial_rotary_factor", None)
+    more = values.get("rope.scaling.yarn_log_multiplier")
+    if parameters["rope_type"] == "yarn" and more:
+        parameters.pop("attention_factor", None)
+        parameters |= {"mscale": 10 * more, "mscale_all_dim": 10 * more}
+    kind = "deepseek_v3" if values.get("expert_gating_func", 1) == 2 else "deepseek_v2"
+    rotated = values.get("rope.dimension_count", 64)
+    whole = values.get("attention.key_length_mla", values.get("attention.key_length"))
+    if type(whole) is int and type(rotated) is int:
+        found = found | {"qk_nope_head_dim": whole - rotated}
+    limited = kind == "deepseek_v2" and "n_group" in found
+    return {"q_lora_rank": None, "n_group": 1, "topk_group": 1, "norm_topk_prob": False} | found | {
+        "kind": kind, "model_type": kind, "rope_parameters": parameters, "qk_rope_head_dim": rotated,
+        "v_head_dim": values.get("attention.value_length_mla", values.get("attention.value_length", 128)),
+        "topk_method": "group_limited_greedy" if limited else "greedy",
+        "attention_bias": "blk.0.attn_output.bias" in there,
+    }  # fmt: skip
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    limited = not config.sigmoid and config.topk_method == "group_limited_greedy" and config.topk_group < config.n_group
+    require(not limited, "llama.cpp chooses groups by their best two experts, not by the best", "Write safetensors")
+    groups = {} if config.sigmoid else {"expert_group_count": None, "expert_group_used_count": None}
+    plain, rotated, parameters = config.qk_nope_head_dim, config.qk_rope_head_dim, config.rope_parameters
+    more = parameters.get("mscale_all_dim") if parameters["rope_type"] == "yarn" else None
+    own = {"rope.scaling.yarn_log_multiplier": 0.1 * more, "rope.scaling.attn_factor": None} if more else {}
+    return groups | own | {
+        "attention.key_length": config.head_dim, "attention.value_length": config.kv_lora_rank,
+        "attention.key_length_mla": plain + rotated, "attention.value_length_mla": config.v_head_dim,
+        "rope.dimension_count": rotated, "expert_gating_func": 2 if config.sigmoid else 1,
+    }  # fmt: skip
+
+
+_PATH = "model.layers.{}."
+_PARTS = {
+    "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp",
+}  # fmt: skip
+GGUF = Gguf(
+    "deepseek2",
+    names=NAMES | EXPERTS | {_PATH + ours: "blk.{}." + theirs for ours, theirs in _PARTS.items()} | {
+        _PATH + "self_attn.kv_b_proj": "blk.{}.attn_k_b blk.{}.attn_v_b",
+    },
+    keys=KEYS | {
+        "q_lora_rank": "attention.q_lora_rank", "kv_lora_rank": "attention.kv_lora_rank",
+        "first_k_dense_replace": "leading_dense_block_count", "n_routed_experts": "expert_count",
+        "n_shared_experts": "expert_shared_count", "num_experts_per_tok": "expert_used_count",
+        "moe_intermediate_size": "expert_feed_forward_length", "routed_scaling_factor": "expert_weights_scale",
+        "norm_topk_prob": "expert_weights_norm", "n_group": "expert_group_count",
+        "topk_group": "expert_group_used_count",
+    },
+    forms={
+        "gate.e_score_correction_bias": GgufForm(bare=True),
+        "kv_b_proj.weight": GgufForm(
+            read=_read_both, parts=(GgufForm(False, _latent_keys, _write_keys),
+                                    GgufForm(False, _latent_values, _write_values)),
+        ),
+    },
+    older={_PATH + "self_attn.kv_b_proj": "blk.{}.attn_kv_b"}, read=_from_gguf, write=_to_gguf,
+    unsaid=("topk_method", "n_group", "topk_group"),
+)  # fmt: skip
+
+TASKS = {"causal-lm": DeepseekForCausalLM}

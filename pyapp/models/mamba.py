@@ -1,0 +1,183 @@
+"""Mamba (Gu and Dao 2023, arXiv 2312.00752) and Falcon Mamba (Zuo et al. 2024, arXiv 2410.05355), which normalises what
+the states take in and give out: state space models, without attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from math import log
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, no_grad
+from pyapp.engine.ops import arange, empty, ones
+from pyapp.nn import Conv1d, Linear, Module, ResidualLinear, RMSNorm
+from pyapp.nn.decoder import DecoderStack
+from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.parameter import Initialization, Parameter, new_parameter
+from pyapp.nn.recurrent import RecurrentLanguageModel, StateText
+from pyapp.nn.state_space import causal_convolution, selective_scan
+
+from .loading.config import check_fields, read_config, require
+from .loading.gguf import MAMBA_FORMS, MAMBA_KEYS, MAMBA_NAMES, Gguf
+
+MODEL_TYPES = ("mamba", "falcon_mamba")
+LONGEST = 1 << 20  # tokens of a text, as llama.cpp says: states know no limit
+LARGEST_EXPANSION = 1 << 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The fields of config.json. `mixer_rms_eps`: None without the norms of Falcon Mamba."""
+
+    model_type: str = "mamba"
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    intermediate_size: int
+    state_size: int = 16
+    conv_kernel: int = 4
+    time_step_rank: int
+    layer_norm_epsilon: float = 1e-5
+    hidden_act: str = "silu"
+    use_bias: bool = False
+    use_conv_bias: bool = True
+    tie_word_embeddings: bool = True
+    mixer_rms_eps: float | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require(self.conv_kernel > 1, f"conv_kernel is {self.conv_kernel}, expected 2 or more")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json."""
+        given = dict(values)
+        hidden, rank = given.get("hidden_size"), given.get("time_step_rank", "auto")
+        require(isinstance(hidden, int) and hidden >= 1, f"hidden_size is {hidden!r:.60}, expected a whole number")
+        assert isinstance(hidden, int)
+        given["time_step_rank"] = -(-hidden // 16) if rank == "auto" else rank
+        if given.get("intermediate_size") is None:
+            expand = given.get("expand", 2)
+            plausible = type(expand) in (int, float) and 0 < expand <= LARGEST_EXPANSION
+            require(plausible, f"expand is {expand!r:.60}, expected a number up to {LARGEST_EXPANSION}")
+            given["intermediate_size"] = int(expand * hidden)
+        if given.get("model_type") == "falcon_mamba":
+            given.setdefault("mixer_rms_eps", 1e-6)
+        return read_config(cls, given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+    @property
+    def max_seq_len(self) -> int:
+        """The tokens that the model can read."""
+        return LONGEST
+
+
+class Mixer(Module):
+    """Projects to channels, mixes each with its last tokens and with its state, and gates the result."""
+
+    def __init__(self, config: Config, layer: int) -> None:
+        super().__init__()
+        inner, rank, size = config.intermediate_size, config.time_step_rank, config.state_size
+        self.layer, self.sizes, self.epsilon = layer, (rank, size, size), config.mixer_rms_eps
+        self.activation = activation_named(config.hidden_act)
+        self.in_proj = Linear(config.hidden_size, 2 * inner, bias=config.use_bias)
+        self.conv1d = Conv1d(inner, inner, config.conv_kernel, groups=inner, bias=config.use_conv_bias)
+        self.x_proj = Linear(inner, rank + 2 * size, bias=False)
+        self.dt_proj = Linear(rank, inner)
+        self.A_log = new_parameter(empty, inner, size)
+        self.D = Parameter(ones(inner))
+        self.out_proj = ResidualLinear(inner, config.hidden_size, bias=config.use_bias)
+        if Initialization.on:
+            with no_grad():
+                self.A_log.copy_(arange(1, size + 1, dtype="float32").log())
+                self.dt_proj.bias.uniform_(log(0.001), log(0.1))
+                steps = self.dt_proj.bias.exp()
+                self.dt_proj.bias.copy_(steps + (-(-steps).expm1()).log())  # what softplus takes to the steps
+
+    def forward(self, x: Tensor, text: StateText, residual: Tensor) -> Tensor:
+        """x and residual (..., T, hidden_size) → residual + the mixed tokens (..., T, hidden_size)."""
+        inner = self.D.shape[0]
+        both = self.in_proj(text.masked(x))  # (..., T, 2 inner)
+        convolve = partial(causal_convolution, weight=self.conv1d.weight, bias=self.conv1d.bias)
+        x = text.masked(self.activation(text.carry(self.layer, 0, convolve, both.narrow(-1, 0, inner))))
+        steps, inward, outward = (self._normalized(part) for part in self.x_proj(x).split(self.sizes, -1))
+        scan = partial(selective_scan, decay=-self.A_log.exp())
+        y = text.carry(self.layer, 1, scan, x, self.dt_proj(steps).softplus(), inward, outward)
+        y = (y + x * self.D) * self.activation(both.narrow(-1, inner, inner))
+        return self.out_proj(y, residual)
+
+    def _normalized(self, x: Tensor) -> Tensor:
+        """Falcon Mamba's norm, which has no weight."""
+        return x if self.epsilon is None else x * (x.square().mean(-1, True) + self.epsilon).rsqrt()
+
+
+class Block(Module):
+    """A norm and the mixer, with a residual around both."""
+
+    def __init__(self, config: Config, layer: int) -> None:
+        super().__init__()
+        self.norm = RMSNorm(config.hidden_size, config.layer_norm_epsilon)
+        self.mixer = Mixer(config, layer)
+
+    def forward(self, x: Tensor, text: StateText) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        return self.mixer(self.norm(x), text, x)
+
+
+class MambaStack(DecoderStack):
+    """The decoder."""
+
+    tokens, last_norm = "embeddings", "norm_f"
+
+
+class MambaForCausalLM(RecurrentLanguageModel):
+    """The language model."""
+
+    base_model_prefix = "backbone"
+
+    def __init__(self, config: Config) -> None:
+        blocks = (Block(config, layer) for layer in range(config.num_hidden_layers))
+        norm = RMSNorm(config.hidden_size, config.layer_norm_epsilon)
+        super().__init__(config, MambaStack(config.vocab_size, config.hidden_size, blocks, norm))
+        inner = config.intermediate_size
+        self.state_shapes = [((config.conv_kernel - 1, inner), (inner, config.state_size))] * config.num_hidden_layers
+
+
+def renamed(name: str) -> str:
+    """The parameter of a file's tensor: the first files call the embeddings by another name."""
+    return name.replace("backbone.embedding.", "backbone.embeddings.")
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """llama.cpp's one architecture for both: Falcon Mamba's norms have the epsilon of the others there."""
+    tensors = values["tensors"]
+    given: dict[str, Any] = {
+        "use_bias": "blk.0.ssm_in.bias" in tensors,
+        "use_conv_bias": "blk.0.ssm_conv1d.bias" in tensors,
+    }
+    if values.get("ssm.dt_b_c_rms"):
+        given |= {"model_type": "falcon_mamba", "mixer_rms_eps": found.get("layer_norm_epsilon")}
+    return found | given
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    normalized = {"ssm.dt_b_c_rms": True} if config.mixer_rms_eps is not None else {}
+    return {"context_length": LONGEST, "feed_forward_length": 0, "attention.head_count": 0} | normalized
+
+
+GGUF = Gguf(
+    "mamba",
+    names=MAMBA_NAMES | {
+        "backbone.layers.{}.mixer.x_proj": "blk.{}.ssm_x", "backbone.layers.{}.mixer.dt_proj": "blk.{}.ssm_dt",
+    },
+    keys=MAMBA_KEYS | {"time_step_rank": "ssm.time_step_rank", "intermediate_size": "ssm.inner_size"},
+    forms=MAMBA_FORMS, read=_from_gguf, write=_to_gguf, unsaid=("mixer_rms_eps",),  # nearly what it is
+)  # fmt: skip
+
+TASKS = {"causal-lm": MambaForCausalLM}
