@@ -20,7 +20,7 @@ enum {
     LEAST_CHUNKS = 2,
     MOST_CHUNKS = 6,
     CHUNK_WORK = 2000,    /* thousands of multiply-adds */
-    SHORT_WORK = 1000,    /* thousands of multiply-adds: some 30 microseconds of one worker */
+    SHORT_WORK = 300,     /* thousands of multiply-adds: some 10 microseconds of one worker */
     SMALL_WORK = 2,       /* thousands of multiply-adds; fewer are done before another worker has claimed a chunk */
     SPIN_ROUNDS = 30000,  /* of the caller, which waits for chunks: 15 to 30 microseconds */
     IDLE_ROUNDS = 200000, /* of a helper, while Python prepares the next token: 0.1 to 0.2 ms; waking takes 50 us */
