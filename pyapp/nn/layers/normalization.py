@@ -228,17 +228,20 @@ class BatchNorm(_NormBase):
             )
             return found
         dims = (0, *range(2, x.ndim))
-        count = x.numel() // max(1, x.shape[1])
+        count, mean = self._mean(x, dims)
         if self.training and count < 2:
             raise ArgumentError(
                 f"{type(self).__name__}: training needs more than one value per channel, got {describe(x)}"
             )
-        mean = x.mean(dims, True)
         centred = x - mean
-        var = (centred * centred).mean(dims, True)
+        _, var = self._mean(centred * centred, dims)
         if self.training and self.track_running_stats:
             self._track(mean.detach().reshape(-1), var.detach().reshape(-1) * (count / (count - 1)))
         return engine.scaled(centred * (var + self.eps).rsqrt(), self.weight, self.bias)
+
+    def _mean(self, x: Tensor, dims: Sequence[int]) -> tuple[int, Tensor]:
+        """The number of values of each channel, and their mean with these dims kept."""
+        return x.numel() // max(1, x.shape[1]), x.mean(dims, True)
 
     def _track(self, mean: Tensor, var: Tensor) -> None:
         with no_grad():
