@@ -171,6 +171,34 @@ def test_compiled_kernels_are_kept_and_damaged_ones_made_anew(tmp_path: Path, mo
     assert len(compiled) == 5
 
 
+def test_what_has_no_elements() -> None:
+    """The errors and shapes of the CPU."""
+    x = pyapp.empty(0, 4, device=DEVICE)
+    for call in (lambda: x.max(), lambda: x.amin(0), lambda: x.argmax(), lambda: x.max(0)):
+        with pytest.raises((ValueError, IndexError), match="no elements"):
+            call()
+    assert x.amax(1).shape == (0,)
+    images, weight = pyapp.empty(0, 1, 4, 4, device=DEVICE), pyapp.ones(1, 1, 2, 2, device=DEVICE)
+    assert pyapp.nn.functional.conv2d(images, weight).shape == (0, 1, 3, 3)
+
+
+def test_counts_lie_where_what_they_count_does() -> None:
+    """NumPy finds them; results are on the device, and two devices are refused."""
+    x = pyapp.tensor([3, 1, 3], device=DEVICE)
+    device = pyapp.device(DEVICE)
+    values, counts = x.unique(return_counts=True)
+    found = [values, counts, x.bincount(), pyapp.isin(x, x[:1]), pyapp.searchsorted(values, x)]
+    assert all(result.device == device for result in found)
+    assert [result.tolist() for result in found[1:]] == [[1, 2], [0, 1, 0, 2], [True, False, True], [1, 0, 1]]
+    for refused in (lambda: pyapp.isin(x, x.cpu()), lambda: pyapp.searchsorted(values.cpu(), x)):
+        with pytest.raises(RuntimeError, match="tensors are on"):
+            refused()
+    bag = pyapp.nn.EmbeddingBag(5, 3)
+    ids, starts = pyapp.tensor([0, 1, 2]), pyapp.tensor([0, 2])
+    expected = bag(ids, starts)
+    assert pyapp.allclose(bag.to(DEVICE)(ids.to(DEVICE), starts.to(DEVICE)).cpu(), expected, atol=1e-6)
+
+
 def test_the_sources_have_the_kernels_of_the_c_files_of_their_names() -> None:
     for name, plan in sources.plans().items():
         text = (NATIVE / f"{plan.steps[-1].source}.c").read_text()

@@ -15,7 +15,7 @@ from pyapp import Tensor, nn, optim
 from pyapp import distributed as dist
 from pyapp.distributed.optim import ZeroRedundancyOptimizer
 from pyapp.engine.launch import capture
-from pyapp.errors import ProcessError
+from pyapp.errors import ArgumentError, ProcessError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.models.llama import Config, LlamaForCausalLM
@@ -449,6 +449,14 @@ def batch_norm_over_all_processes() -> None:
     dist.all_reduce(grad)
     close(grad, whole[1].weight.grad, 1e-4)
     close(model.eval()(x[rows]), whole.eval()(x)[rows], 1e-5)
+    half = nn.SyncBatchNorm(4)((x[rows] * 300).half())  # whose squares float16 cannot hold
+    assert half.dtype is pyapp.float16
+    close(half.float(), expected.detach()[rows], 1e-2)
+    refuses(
+        ArgumentError,
+        "LazyBatchNorm1d has no parameters yet",
+        lambda: nn.SyncBatchNorm.convert_sync_batchnorm(nn.LazyBatchNorm1d()),
+    )
     one = nn.SyncBatchNorm(4)(x[:1, :, 0])  # one value of each channel in each process
     assert one.shape == (1, 4)
     alone = nn.SyncBatchNorm.convert_sync_batchnorm(nn.BatchNorm2d(3, affine=False, track_running_stats=False))

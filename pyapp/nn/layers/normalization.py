@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...engine import Tensor, int64, no_grad, ops
+from ...engine import Tensor, float32, int64, no_grad, ops
+from ...engine.operands import is_half
 from ...engine.ops import normalization as engine
 from ...engine.ops import ones, zeros
 from ...engine.user_errors import describe
@@ -227,6 +228,9 @@ class BatchNorm(_NormBase):
                 x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
             )
             return found
+        if is_half(x):  # whose sums are not exact enough, or too large
+            wide: Tensor = self.forward(x.to(float32))
+            return wide.to(x.dtype)
         dims = (0, *range(2, x.ndim))
         count, mean = self._mean(x, dims)
         if self.training and count < 2:

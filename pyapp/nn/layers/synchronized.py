@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...engine import Tensor, float32
+from ...engine import Tensor
 from ...engine.autograd_function import Function
 from ...engine.ops import tensor
 from ...engine.processes.collectives import all_reduce
 from ...engine.processes.group import ProcessGroup, group_or_world, is_initialized
+from ...errors import ArgumentError
 from ..module import Module
+from .lazy import LazyModuleMixin
 from .normalization import BatchNorm
 
 __all__ = ["SyncBatchNorm"]
@@ -53,14 +55,19 @@ class SyncBatchNorm(BatchNorm):
         group = group_or_world(self.process_group)
         count = tensor([float(x.numel() // max(1, x.shape[1]))], dtype="float64")
         all_reduce(count, group=group)
-        total: Tensor = _SumOfProcesses.apply(x.to(float32).sum(dims, True), group)
-        return int(count.item()), (total / max(1.0, count.item())).to(x.dtype)
+        total: Tensor = _SumOfProcesses.apply(x.sum(dims, True), group)
+        return int(count.item()), total / max(1.0, count.item())
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: ProcessGroup | None = None) -> Module:
         """The module with a SyncBatchNorm in place of each BatchNorm1d to 3d, of the same parameters and statistics;
-        itself changed, or the new one where it is a batch norm.
+        itself changed, or the new one where it is a batch norm. ArgumentError for one that does not know its
+        channels yet.
         """
+        if isinstance(module, LazyModuleMixin):
+            raise ArgumentError(
+                f"convert_sync_batchnorm: a {type(module).__name__} has no parameters yet; call the module once before"
+            )
         if isinstance(module, BatchNorm):
             made = cls(
                 module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats,
