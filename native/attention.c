@@ -434,6 +434,3 @@ KERNEL(cache_write)
     }
     return KERNEL_OK;
 }
-
-/* CUDA alone has it: there each kernel costs a launch. */
-KERNEL(rotate_and_write) { return record->dims[rotate_and_write_texts] ? KERNEL_BAD_ARGUMENT : KERNEL_OK; }

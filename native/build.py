@@ -53,6 +53,7 @@ UNFUSED = ("blocks.c", "quantize_blocks.c")
 ONCE = ("run.c", "pool.c")
 FOR_CUDA = (
     "kernels.h",
+    "types.h",
     "activations.h",
     "int8.h",
     "block_types.h",
@@ -128,13 +129,19 @@ def run(command: Sequence[str]) -> str:
 
 
 def read_kernels() -> dict[str, list[list[str]]]:
-    """Kernel name to the names of its pointers, dims and floats, from the KERNEL lines of kernels.h."""
-    found = re.findall(r'^KERNEL\((\w+),((?:\s*"[^"]*")+)\)', (NATIVE / "kernels.h").read_text(), re.MULTILINE)
-    signatures = {name: "".join(re.findall(r'"([^"]*)"', text)) for name, text in found}
+    """Kernel name to the names of its pointers, dims and floats, from the KERNEL and CUDA_KERNEL lines of kernels.h."""
+    text = (NATIVE / "kernels.h").read_text()
+    found = re.findall(r'^(?:CUDA_)?KERNEL\((\w+),((?:\s*"[^"]*")+)\)', text, re.MULTILINE)
+    signatures = {name: "".join(re.findall(r'"([^"]*)"', pieces)) for name, pieces in found}
     return {
         name: [[slot.rstrip("?") for slot in group.split()] for group in signature.split("|")]
         for name, signature in signatures.items()
     }
+
+
+def cuda_kernels() -> list[str]:
+    """The kernels that CUDA alone has: the CUDA_KERNEL lines of kernels.h."""
+    return re.findall(r"^CUDA_KERNEL\((\w+),", (NATIVE / "kernels.h").read_text(), re.MULTILINE)
 
 
 def read_types() -> dict[str, int]:
@@ -167,8 +174,8 @@ def opcode_lines() -> list[str]:
 
 
 def slots_header() -> str:
-    """The text of slots.h: KERNELS(KERNEL), which lists every kernel; a named index for each slot of each kernel; names
-    for element types and opcodes.
+    """The text of slots.h: KERNELS(KERNEL, CUDA_KERNEL), which lists every kernel; a named index for each slot of each
+    kernel; names for element types and opcodes.
 
     BuildError when a kernel names two of its slots alike.
     """
@@ -183,15 +190,16 @@ def slots_header() -> str:
         if len(set(sum(groups, []))) < len(slots):
             raise BuildError(f"kernels.h: {kernel} has two slots of one name")
         lines.append(f"enum {{ {', '.join(slots)} }};")
-    listed = " ".join(f"KERNEL({name})" for name in kernels)
-    return "\n".join([*lines, f"#define KERNELS(KERNEL) {listed}", "#endif", ""])
+    only_cuda = cuda_kernels()
+    listed = " ".join(f"{'CUDA_KERNEL' if name in only_cuda else 'KERNEL'}({name})" for name in kernels)
+    return "\n".join([*lines, f"#define KERNELS(KERNEL, CUDA_KERNEL) {listed}", "#endif", ""])
 
 
 def missing_kernels() -> list[str]:
-    """Kernels of kernels.h that no source defines with KERNEL(name)."""
+    """Kernels of the library that no source defines with KERNEL(name)."""
     text = "\n".join(path.read_text() for path in NATIVE.glob("*.c"))
     defined = set(re.findall(r"^(?:\w+_)?KERNEL\((\w+)", text, re.MULTILINE))
-    return [name for name in read_kernels() if name not in defined]
+    return [name for name in read_kernels() if name not in defined and name not in cuda_kernels()]
 
 
 def jobs_for(sets: dict[str, list[str]], once: Sequence[str]) -> list[Job]:

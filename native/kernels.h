@@ -52,10 +52,12 @@ enum {
     KERNEL_DIVISION_BY_ZERO = 5
 };
 
-/* build.py makes slots.h from the lines of these three. */
+/* build.py makes slots.h from the lines of these four. A CUDA_KERNEL is a kernel that CUDA alone has, since each launch costs
+ * time there: what the CPU computes in several, or after a conversion. */
 #define ELEMENT(name, bytes)
 #define OPCODE(kernel, name, types, result)
 #define KERNEL(name, signature)
+#define CUDA_KERNEL(name, signature)
 
 /* ---- Element types. A type's code, which slots named `type` hold, is its place in this list: TYPE_bool in C. */
 
@@ -435,9 +437,10 @@ KERNEL(matmul_integer,
 
 /* ---- Normalization and softmax, row by row */
 
-/* y = x / sqrt(mean(x^2) + epsilon) * weight, for each row. weight_type: float16 or bfloat16, on CUDA alone; else the weight is
- * f32. */
-KERNEL(rms_norm_f32, "y x weight | rows columns y_stride x_stride weight_type | epsilon")
+/* y = x / sqrt(mean(x^2) + epsilon) * weight, for each row. */
+KERNEL(rms_norm_f32, "y x weight | rows columns y_stride x_stride | epsilon")
+/* The same with a weight of `type` float16 or bfloat16. */
+CUDA_KERNEL(rms_norm_halves, "y x weight | rows columns y_stride x_stride type | epsilon")
 /* The gradients of rms_norm_f32. grad_weight (columns) is the sum over the rows. */
 KERNEL(rms_norm_backward_f32, "grad_x grad_weight x weight grad_y | rows columns | epsilon")
 /* y = (x - mean) / sqrt(variance + epsilon) * weight + bias, for each row. */
@@ -494,12 +497,12 @@ KERNEL(normalize_weights_backward,
 KERNEL(rope_f32, "y x table position? | texts tokens heads head_dim rotated y_stride x_stride positions interleaved |")
 /* Writes x (texts * tokens, heads, head_dim), f32, to the cache. */
 KERNEL(cache_write, "cache x position table? | texts tokens heads head_dim capacity x_stride type parts blocks |")
-/* rope_f32 and cache_write in one, for CUDA alone. qkv is (texts * tokens, heads + 2 * kv_heads, head_dim), f32, tokens
+/* rope_f32 and cache_write in one. qkv is (texts * tokens, heads + 2 * kv_heads, head_dim), f32, tokens
  * `stride` apart: queries, which are rotated in place, keys, which are written rotated, and values. Without a table nothing is
  * rotated. */
-KERNEL(rotate_and_write,
-       "qkv table? position keys values block_table? | texts tokens heads kv_heads head_dim capacity stride rotated "
-       "positions interleaved type parts blocks |")
+CUDA_KERNEL(rotate_and_write,
+            "qkv table? position keys values block_table? | texts tokens heads kv_heads head_dim capacity stride "
+            "rotated positions interleaved type parts blocks |")
 /* y, q (texts * tokens, heads, head_dim), f32; k, v caches. Query head h reads kv head h / (heads / kv_heads). With causal 1,
  * row t sees the cached positions 0 .. position[b] + t; else all rows see 0 .. position[b] + tokens - 1; of these, with a
  * window, at most the last `window`. A score is softcap * tanh(q . k * scale / softcap), without softcap (0) q . k * scale,
@@ -516,15 +519,16 @@ KERNEL(cached_attention,
  * 0), a score is softcap * tanh(score / softcap), which WebAssembly does not compute. A row that sees nothing gives 0, and
  * gradients of 0. workspace: for each of at most `workspaces` workers (further workers stay idle) 4 * (S + 48) * D + 96 * S
  * floats, with a softcap 144 * S, where S is keys rounded up to a multiple of 24 and D the larger of head_dim and value_dim,
- * rounded up to a multiple of 16. grad_kv is grad_k (batch, keys, kv_heads, head_dim), then grad_v (batch, keys, kv_heads, value_dim). */
+ * rounded up to a multiple of 16. grad_kv is grad_k (batch, keys, kv_heads, head_dim), then grad_v (batch, keys, kv_heads, value_dim).
+ * plain: 1 says that there is no mask, the softcap is 0 and the scale more than 0, which CUDA compiles kernels for. */
 KERNEL(masked_attention,
        "y q k v mask? workspace | batch tokens keys heads kv_heads head_dim value_dim q_batch "
        "q_token k_batch k_token v_batch v_token before after type mask_type mask_batch mask_head mask_token mask_key "
-       "workspaces | scale softcap")
+       "workspaces plain | scale softcap")
 KERNEL(masked_attention_backward,
        "grad_q grad_kv q k v grad_y mask? workspace | batch tokens keys heads kv_heads head_dim value_dim q_batch "
        "q_token k_batch k_token v_batch v_token before after type mask_type mask_batch mask_head mask_token mask_key "
-       "workspaces | scale softcap")
+       "workspaces plain | scale softcap")
 /* As attention_f32, but every row sees all `keys`. k and v are packed by the two kernels below; head_dim <= 256. */
 KERNEL(attention_q8, "y q k v | tokens heads kv_heads head_dim keys y_stride q_stride | scale")
 /* x is (tokens, heads, head_dim), tokens x_stride apart; the packed heads follow one another. For each 8 keys: 8 f32

@@ -28,10 +28,7 @@ KERNEL(rms_norm_f32)
     const float *x = record->pointers[rms_norm_f32_x], *weight = record->pointers[rms_norm_f32_weight];
     const int64_t columns = record->dims[rms_norm_f32_columns], y_stride = record->dims[rms_norm_f32_y_stride],
                   x_stride = record->dims[rms_norm_f32_x_stride];
-    const int64_t weight_type = record->dims[rms_norm_f32_weight_type];
     int64_t first, last;
-    if (weight_type == TYPE_float16 || weight_type == TYPE_bfloat16)
-        return KERNEL_BAD_ARGUMENT;
     worker_share(record->dims[rms_norm_f32_rows], 1, worker, workers, &first, &last);
     for (int64_t row = first; row < last && columns > 0; row++) {
         const float *in = x + row * x_stride;

@@ -58,7 +58,7 @@ static int run_record(const instruction_set *set, const launch *record, int thre
 {
     if (atomic_load_explicit(&cancelled, memory_order_relaxed))
         return KERNEL_CANCELLED;
-    if (record->kernel < 0 || record->kernel >= set->kernels)
+    if (record->kernel < 0 || record->kernel >= set->kernels || !set->table[record->kernel])
         return KERNEL_BAD_ARGUMENT;
 #if defined(__wasm__)
     (void)threads;

@@ -3,10 +3,13 @@
 #define PYAPP_SETS_H
 #include "kernels.h"
 #include "slots.h"
+#include <stddef.h>
 
 #define TABLE(set)                                                                                                     \
-    KERNELS(DECLARE_##set)                                                                                             \
-    static kernel_function *const table_##set[] = {KERNELS(ENTRY_##set)};
+    KERNELS(DECLARE_##set, NOTHING_OF)                                                                                 \
+    static kernel_function *const table_##set[] = {KERNELS(ENTRY_##set, NO_ENTRY)};
+#define NOTHING_OF(name)
+#define NO_ENTRY(name) NULL, /* of a CUDA_KERNEL */
 #define DECLARE(name, set) int name##_##set(const launch *, int, int);
 #define ENTRY(name, set) name##_##set,
 #define DECLARE_baseline(name) DECLARE(name, baseline)

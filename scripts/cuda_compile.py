@@ -23,7 +23,7 @@ from pyapp.errors import KernelError
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
 # Of a block and of a thread, at most: two blocks run on a multiprocessor, which has 65,536 registers.
-REGISTERS, SPILLS = 32768, 640  # the gradient of keys and values on Hopper spills most
+REGISTERS, SPILLS = 32768, 256  # the gradient of queries, without a mask, on cards of Blackwell spills most
 _KERNEL = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 _SPILLS = re.compile(r"(\d+) bytes spill stores")
 _USED = re.compile(r"Used (\d+) registers(?:, used \d+ barriers)?(?:.*?(\d+) bytes smem)?")

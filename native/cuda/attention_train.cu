@@ -14,7 +14,7 @@ struct problem {
     int64_t batch, tokens, keys, heads, kv_heads, head_dim, value_dim;
     int64_t q_batch, q_token, k_batch, k_token, v_batch, v_token, before, after;
     int64_t mask_batch, mask_head, mask_token, mask_key;
-    int64_t workspaces;
+    int64_t workspaces, plain;
     int type, mask_type;
     float scale, softcap; /* with a softcap, scale is divided by it */
 };
@@ -50,6 +50,7 @@ DEVICE problem problem_of(const launch &record, int first)
     p.mask_token = d[masked_attention_mask_token];
     p.mask_key = d[masked_attention_mask_key];
     p.workspaces = d[masked_attention_workspaces];
+    p.plain = d[masked_attention_plain];
     p.type = (int)d[masked_attention_type];
     p.mask_type = (int)d[masked_attention_mask_type];
     p.softcap = record.floats[masked_attention_softcap];
@@ -61,8 +62,9 @@ DEVICE bool is_bad(const problem &p)
 {
     const uint32_t kinds = TYPES_HALF | BIT(TYPE_float32);
     return p.kv_heads <= 0 || p.heads % p.kv_heads || p.keys <= 0 || p.head_dim <= 0 || p.value_dim <= 0 ||
-           p.workspaces <= 0 || !type_in(p.type, kinds) || !type_in(p.mask_type, kinds | BIT(TYPE_bool)) ||
-           p.head_dim > 4096 || p.value_dim > 4096 || p.tokens > INT32_MAX / 2 || p.keys > INT32_MAX / 2;
+           p.workspaces <= 0 || (p.plain && (p.mask || p.softcap != 0 || !(p.scale > 0))) || !type_in(p.type, kinds) ||
+           !type_in(p.mask_type, kinds | BIT(TYPE_bool)) || p.head_dim > 4096 || p.value_dim > 4096 ||
+           p.tokens > INT32_MAX / 2 || p.keys > INT32_MAX / 2;
 }
 
 DEVICE int64_t q_at(const problem &p, int64_t batch, int64_t token, int64_t head)
@@ -247,8 +249,6 @@ template <int PASS> struct whole_attention {
     }
 };
 
-DEVICE bool is_plain(const problem &p) { return !p.mask && p.softcap == 0 && p.scale > 0; }
-
 /* A batch entry and head by tensor cores. */
 template <int ELEMENTS> struct halves_problem {
     static constexpr int TYPE = ELEMENTS;
@@ -385,8 +385,9 @@ template <int ELEMENTS, bool KEYS> struct halves_gradient : halves_problem<ELEME
 /* Whether tensor cores compute it, and how: see HALVES_CLASS. */
 #define TILE_CLASS CHOOSE(type == TYPE_float32, 0, HALVES_CLASS(MAX(head_dim, value_dim)))
 #define LONGEST MAX(head_dim, value_dim)
-VARIANT(masked_attention, 4 * type + TILE_CLASS)
-VARIANT(masked_attention_backward, 4 * type + TILE_CLASS)
+#define TILE_VARIANT (8 * type + CHOOSE(TILE_CLASS == 0, 0, 2 * TILE_CLASS + CHOOSE(plain, 1, 0)))
+VARIANT(masked_attention, TILE_VARIANT)
+VARIANT(masked_attention_backward, TILE_VARIANT)
 #ifdef ONLY_masked_attention
 #define COMPILED_BACKWARD 0
 #else
@@ -404,19 +405,23 @@ DEVICE int64_t class_of(const problem &p)
     return HAS_TENSOR_CORES ? TILE_CLASS : 0;
 }
 
-/* Runs CALL<type, dims, plain>(...) for what tensor cores compute. */
-#define FOR_HALVES_OF(kind, number, dims, call, ...)                                                                   \
-    if (HAS_TENSOR_CORES && COMPILED(VARIED == 4 * TYPE_##kind + number) && p.type == TYPE_##kind &&                   \
-        class_of(p) == number)                                                                                         \
-        is_plain(p) ? call<TYPE_##kind, dims, true>(__VA_ARGS__) : call<TYPE_##kind, dims, false>(__VA_ARGS__);
+/* Runs CALL<type, dims, plain>(...) for what tensor cores compute. With `plain` and without in one kernel, the compiler spills
+ * what both need. */
+#define FOR_HALVES_AS(kind, number, dims, is_plain, call, ...)                                                         \
+    if (HAS_TENSOR_CORES && COMPILED(VARIED == 8 * TYPE_##kind + 2 * number + is_plain) && p.type == TYPE_##kind &&    \
+        class_of(p) == number && (p.plain != 0) == is_plain)                                                           \
+        call<TYPE_##kind, dims, is_plain>(__VA_ARGS__);
+#define FOR_HALVES_OF(kind, call, ...)                                                                                 \
+    FOR_HALVES_AS(kind, 1, 64, false, call, __VA_ARGS__)                                                               \
+    FOR_HALVES_AS(kind, 1, 64, true, call, __VA_ARGS__)                                                                \
+    FOR_HALVES_AS(kind, 2, 128, false, call, __VA_ARGS__)                                                              \
+    FOR_HALVES_AS(kind, 2, 128, true, call, __VA_ARGS__)                                                               \
+    FOR_HALVES_AS(kind, 3, 256, false, call, __VA_ARGS__)                                                              \
+    FOR_HALVES_AS(kind, 3, 256, true, call, __VA_ARGS__)
 #define FOR_HALVES(call, ...)                                                                                          \
-    FOR_HALVES_OF(float16, 1, 64, call, __VA_ARGS__)                                                                   \
-    FOR_HALVES_OF(float16, 2, 128, call, __VA_ARGS__)                                                                  \
-    FOR_HALVES_OF(float16, 3, 256, call, __VA_ARGS__)                                                                  \
-    FOR_HALVES_OF(bfloat16, 1, 64, call, __VA_ARGS__)                                                                  \
-    FOR_HALVES_OF(bfloat16, 2, 128, call, __VA_ARGS__)                                                                 \
-    FOR_HALVES_OF(bfloat16, 3, 256, call, __VA_ARGS__)
-#define COMPILED_FLOATS COMPILED(!HAS_TENSOR_CORES || VARIED % 4 == 0)
+    FOR_HALVES_OF(float16, call, __VA_ARGS__)                                                                          \
+    FOR_HALVES_OF(bfloat16, call, __VA_ARGS__)
+#define COMPILED_FLOATS COMPILED(!HAS_TENSOR_CORES || VARIED / 2 % 4 == 0)
 
 template <int TYPE, int DIMS, bool PLAIN, int PASS, int ROWS>
 DEVICE void attend_tiles(const problem &p, void *y, float *shared)
@@ -477,7 +482,7 @@ template <int TYPE, int DIMS, int ROWS> DEVICE void make_deltas(const problem &p
 template <int TYPE, int DIMS, bool PLAIN, bool OF_KEYS>
 DEVICE void gradient_of_halves(const problem &p, void *grad, void *second_grad, float *shared)
 {
-    constexpr int ROWS = GRADIENT_ROWS(TYPE, DIMS, OF_KEYS), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
+    constexpr int ROWS = GRADIENT_ROWS(TYPE, DIMS, OF_KEYS, PLAIN), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
     using Task = halves_gradient<TYPE, OF_KEYS>;
     const int64_t heads = OF_KEYS ? p.kv_heads : p.heads, rows = OF_KEYS ? p.keys : p.tokens;
     const int64_t units = p.batch * heads, tiles = PARTS(rows, ROWS), chunks = DIMS / COLUMNS;

@@ -467,7 +467,8 @@ DEVICE void store_row(uint16_t *to, int columns, float factor, const float out[D
  *     grad(row), second_grad(row)            where results go */
 enum { NUMBERS = 3 }; /* of a query: the power of 2 of its sum, if PLAIN, else of its largest score; 1 / sum; delta */
 #define GRADIENT_BY_WARPGROUPS(type, dims) (BY_WARPGROUPS(type) && (dims) <= 128)
-#define GRADIENT_ROWS(type, dims, of_keys) ((dims) > 128 || (of_keys) || GRADIENT_BY_WARPGROUPS(type, dims) ? 64 : 128)
+#define GRADIENT_ROWS(type, dims, of_keys, plain)                                                                      \
+    ((dims) > 128 || (of_keys) || ((dims) > 64 && !(plain)) || GRADIENT_BY_WARPGROUPS(type, dims) ? 64 : 128)
 #define GRADIENT_OTHERS(type, dims, of_keys, plain)                                                                    \
     ((dims) > 128 ? 16 : GRADIENT_BY_WARPGROUPS(type, dims) ? 64 : ((dims) > 64 && !(of_keys)) || !plain ? 32 : 64)
 #define GRADIENT_SHARED(longest, of_keys)                                                                              \
@@ -482,7 +483,7 @@ template <class Task, int DIMS, bool PLAIN>
 DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *shared)
 {
     constexpr bool OF_KEYS = Task::OF_KEYS;
-    constexpr int TYPE = Task::TYPE, ROWS = GRADIENT_ROWS(TYPE, DIMS, OF_KEYS), TILES = ROWS / 64;
+    constexpr int TYPE = Task::TYPE, ROWS = GRADIENT_ROWS(TYPE, DIMS, OF_KEYS, PLAIN), TILES = ROWS / 64;
     constexpr int OTHERS = GRADIENT_OTHERS(TYPE, DIMS, OF_KEYS, PLAIN), COLUMNS = GRADIENT_COLUMNS(DIMS, OF_KEYS);
     constexpr bool GROUPS = GRADIENT_BY_WARPGROUPS(TYPE, DIMS);
     constexpr int WIDTH = GROUPS ? DIMS : PADDED_ROW(DIMS);

@@ -45,6 +45,7 @@
 #include "slots.h"
 
 #include "activations.h"
+#include "types.h"
 
 /* Two blocks of a kernel run on a multiprocessor: so many registers has a thread at most. */
 #define KERNEL(name, blocks, threads, shared)                                                                          \
@@ -161,22 +162,6 @@ DEVICE uint8_t float_to_8_bits(float x, int fraction, int bias, uint32_t largest
 }
 
 /* ---- Elements of any type: floats of float32 and 16 bits, doubles and integers of every type */
-
-#define BIT(type) (1u << (type))
-#define TYPES_HALF (BIT(TYPE_float16) | BIT(TYPE_bfloat16))
-#define TYPES_FLOAT (TYPES_HALF | BIT(TYPE_float32) | BIT(TYPE_float64))
-#define TYPES_FLOAT8 (BIT(TYPE_float8_e4m3fn) | BIT(TYPE_float8_e5m2))
-#define TYPES_INTEGER                                                                                                  \
-    (BIT(TYPE_uint8) | BIT(TYPE_int8) | BIT(TYPE_int16) | BIT(TYPE_int32) | BIT(TYPE_int64) | BIT(TYPE_uint16) |       \
-     BIT(TYPE_uint32) | BIT(TYPE_uint64))
-
-DEVICE bool is_type(int64_t type) { return type >= 0 && type < TYPE_COUNT; }
-DEVICE bool type_in(int64_t type, uint32_t set) { return is_type(type) && (set >> type & 1); }
-DEVICE int64_t type_bytes(int64_t type)
-{
-    const uint8_t bytes[] = TYPE_BYTES;
-    return bytes[type];
-}
 
 DEVICE float load_float(const void *p, int64_t i, int type)
 {

@@ -10,12 +10,13 @@ DEVICE float inverse_rms(const float *x, int64_t columns, float epsilon)
     return 1.0f / sqrtf(block_sum(sum) / (float)columns + epsilon);
 }
 
-template <bool OF_WARP> DEVICE void rms_norm_row(const launch &record, int64_t row)
+/* Of rms_norm_halves, whose other slots have the same numbers, or rms_norm_f32. */
+template <bool OF_WARP, bool HALVES> DEVICE void rms_norm_row(const launch &record, int64_t row)
 {
+    _Static_assert((int)rms_norm_halves_x_stride == (int)rms_norm_f32_x_stride, "the slots differ");
     const int64_t *d = record.dims, columns = d[rms_norm_f32_columns];
     const void *weight = record.pointers[rms_norm_f32_weight];
-    const bool halves = type_in(d[rms_norm_f32_weight_type], TYPES_HALF);
-    const int type = halves ? (int)d[rms_norm_f32_weight_type] : TYPE_float32;
+    const int type = HALVES ? (int)d[rms_norm_halves_type] : TYPE_float32;
     const float epsilon = record.floats[rms_norm_f32_epsilon];
     const float *x = (const float *)record.pointers[rms_norm_f32_x] + row * d[rms_norm_f32_x_stride];
     float *y = (float *)record.pointers[rms_norm_f32_y] + row * d[rms_norm_f32_y_stride], sum = 0;
@@ -23,7 +24,7 @@ template <bool OF_WARP> DEVICE void rms_norm_row(const launch &record, int64_t r
                  columns)) {
         kept_row<OF_WARP> own, factors;
         own.load(x, columns);
-        if (halves)
+        if (HALVES)
             factors.load_halves((const uint16_t *)weight, columns, type);
         else
             factors.load((const float *)weight, columns);
@@ -41,9 +42,26 @@ template <bool OF_WARP> DEVICE void rms_norm_row(const launch &record, int64_t r
     FOR_ROW(i, columns) y[i] = x[i] * inverse * load_float(weight, i, type);
 }
 
+template <bool OF_WARP> DEVICE void rms_norm_row_f32(const launch &record, int64_t row)
+{
+    rms_norm_row<OF_WARP, false>(record, row);
+}
 KERNEL(rms_norm_f32, ROW_BLOCKS, 512, 0)
 {
-    FOR_ROWS(record.dims[rms_norm_f32_rows], record.dims[rms_norm_f32_columns], rms_norm_row);
+    FOR_ROWS(record.dims[rms_norm_f32_rows], record.dims[rms_norm_f32_columns], rms_norm_row_f32);
+}
+
+template <bool OF_WARP> DEVICE void rms_norm_row_halves(const launch &record, int64_t row)
+{
+    rms_norm_row<OF_WARP, true>(record, row);
+}
+KERNEL(rms_norm_halves, ROW_BLOCKS, 512, 0)
+{
+    if (!type_in(record.dims[rms_norm_halves_type], TYPES_HALF)) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    FOR_ROWS(record.dims[rms_norm_halves_rows], record.dims[rms_norm_halves_columns], rms_norm_row_halves);
 }
 
 /* Of each row to scratch memory; then grad_weight; then grad_x, which may be x or grad_y. */

@@ -29,7 +29,6 @@ class Backend:
     own_workspaces = False  # whether kernels have working memory of their own, and write none of what is given
     keeps_softmax = False  # whether attention keeps what its gradient needs behind the result
     bfloat16_caches = False  # whether attention reads caches in bfloat16
-    norms_by_halves = False  # whether rms_norm of float32 takes a weight of 16 bits
 
     def allocate(self, nbytes: int) -> Any:
         """The address of `nbytes` bytes, aligned to 64; None when there is no memory left."""

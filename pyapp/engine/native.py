@@ -165,7 +165,7 @@ _header = read_header()
 SIGNATURE = read_signature(_header)  # what a build of these kernels says of itself
 library = Library(SIGNATURE)
 SIGNATURES = read_signatures(_header.decode())
-HOST_KERNELS = SIGNATURES.keys() - {"rotate_and_write"}  # what the library runs; CUDA alone has the others
+HOST_KERNELS = SIGNATURES.keys() - set(re.findall(r"^CUDA_KERNEL\((\w+),", _header.decode(), re.MULTILINE))
 ELEMENTS = re.findall(r"^ELEMENT\((\w+), ", _header.decode(), re.MULTILINE)  # the types in the order of their codes
 OPCODES = read_opcodes(_header.decode())
 if not IN_BROWSER:

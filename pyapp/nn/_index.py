@@ -77,6 +77,9 @@ MODULES = {
     "layers.recurrent": """
         GRU GRUCell LSTM LSTMCell RNN RNNBase RNNCell RNNCellBase
     """,
+    "layers.synchronized": """
+        SyncBatchNorm
+    """,
     "layers.transformer": """
         Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer
     """,

@@ -1,9 +1,9 @@
 """Continuous batching: the texts of one language model decode together, each at its own position.
 
-New texts join between two steps and finished ones leave at once. Prompts are read PROMPT_PASS tokens at a time, so that
-a long one does not stop the others. Where the products round rows alike for all numbers of rows (`rows_alike`), pieces
-of several prompts and the next tokens of the texts that are being written are rows of one pass (nn.PackedCache); else
-each pass is of one prompt, between two steps.
+New texts join between two steps and finished ones leave at once. Prompts are read in passes (session.prompt_pass), so
+that a long one does not stop the others. Where the products round rows alike for all numbers of rows (`rows_alike`),
+pieces of several prompts and the next tokens of the texts that are being written are rows of one pass (nn.PackedCache);
+else each pass is of one prompt, between two steps.
 
 Keys and values lie in blocks of a memory of fixed size (nn.PagedCache, serve/blocks.py). A text takes blocks as it
 grows. When there are none, the text that matters least gives its own back and is read anew later. Prompts that begin
@@ -47,7 +47,7 @@ from pyapp.text.generate import Writer, check_tokenizer, new_tokens
 from pyapp.text.options import SamplingOptions
 from pyapp.text.pictures import Known, Picture, part_of, plain_ids, seen_in, turns_of, unseen, whole
 from pyapp.text.sampling import Sampler, finished, not_a_number
-from pyapp.text.session import PROMPT_PASS, LanguageModel, capacity_of, new_cache
+from pyapp.text.session import LanguageModel, capacity_of, new_cache, prompt_pass
 from pyapp.text.structured import CompiledForm, TextForm, compiled_form
 from pyapp.text.tokenizer import Tokenizer
 
@@ -169,13 +169,13 @@ class Scheduler:
 
     def __init__(
         self, model: LanguageModel, tokenizer: Tokenizer, *, rows: int = 16, context: int | None = None,
-        cache_type: str = "f32", cache_bytes: int = 1 << 30, lookup: int = 0,
+        cache_type: str = "auto", cache_bytes: int = 1 << 30, lookup: int = 0,
     ) -> None:  # fmt: skip
         check_tokenizer(tokenizer, model.config.vocab_size)
         self.model, self.tokenizer = model, tokenizer
         self.vocab_size = model.config.vocab_size
         self.device = getattr(model, "device", cpu)
-        self._cache_type, self._lookup = cache_type, lookup
+        self._cache_type, self._lookup, self._pass = cache_type, lookup, prompt_pass(self.device)
         like, wanted = new_cache(model, BLOCK, cache_type, texts=1), capacity_of(model, context)
         block_bytes, self._block = like.nbytes, BLOCK
         self._by_token: bool = getattr(like, "by_token", True)
@@ -346,11 +346,11 @@ class Scheduler:
         self.prompt_tokens += len(text.ids)
 
     def _pieces(self) -> list[Piece]:
-        """What is read of prompts in this turn, at most PROMPT_PASS tokens, of those first that go first. A text whose
+        """What is read of prompts in this turn, at most `_pass` tokens, of those first that go first. A text whose
         logits are wanted, or whose passes must be its own, is the only one.
         """
         found: list[Piece] = []
-        left, looked = PROMPT_PASS, False
+        left, looked = self._pass, False
         for writing in sorted((writing for writing in self._running if writing.reading), key=lambda one: one.order):
             self._share(writing)
             if not writing.reading:  # a text that is read anew, and found all of it
@@ -364,7 +364,7 @@ class Scheduler:
                     looked = looked or self._look(writing, picture)
                     continue
             if not self.rows_alike:  # passes end where others do
-                count = min(PROMPT_PASS - writing.length % PROMPT_PASS, writing.prompt_left)
+                count = min(self._pass - writing.length % self._pass, writing.prompt_left)
                 return [(writing, self._not_within(writing, count))]
             if self._reads_whole(writing):
                 if found:
@@ -440,7 +440,7 @@ class Scheduler:
     def _read(self, writing: Writing, count: int, logits: Tensor | None) -> None:
         """So many tokens of a prompt were read; `logits` (V,) are the last one's, if they are wanted."""
         writing.length += count
-        if self.rows_alike or writing.length % PROMPT_PASS == 0:
+        if self.rows_alike or writing.length % self._pass == 0:
             self._name_blocks(writing)
         if writing.reading:
             return
@@ -498,11 +498,11 @@ class Scheduler:
         if writing.scoring or not self._by_token:
             return 0
         most = min(writing.prompt_end, len(writing.known) - 1)
-        return most // self._block * self._block if self.rows_alike else most // PROMPT_PASS * PROMPT_PASS
+        return most // self._block * self._block if self.rows_alike else most // self._pass * self._pass
 
     def _share(self, writing: Writing) -> None:
         """Takes blocks that hold what the text reads next, instead of reading it."""
-        step, most = (self._block if self.rows_alike else PROMPT_PASS), self._shareable(writing)
+        step, most = (self._block if self.rows_alike else self._pass), self._shareable(writing)
         size = self._block
         while writing.length % step == 0 and writing.length < most and len(writing.blocks) * size == writing.length:
             names, before = [], writing.names[-1] if writing.names else writing.root

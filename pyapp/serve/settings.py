@@ -42,7 +42,7 @@ class Settings:
     page: str | None = None
     rows: int = 16
     context: int | None = None
-    cache_type: str = "f32"
+    cache_type: str = "auto"
     cache_bytes: int = 1 << 30
     lookup: int = 0
     memory_bytes: int = 0

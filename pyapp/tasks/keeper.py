@@ -114,7 +114,7 @@ class Keeper:
     def drop(self) -> None:
         self._key = self._model = self._session = None
 
-    def session_of(self, model: Any, capacity: int | None = None, cache_type: str = "f32") -> Any:
+    def session_of(self, model: Any, capacity: int | None = None, cache_type: str = "auto") -> Any:
         """The session of the last conversation with a language model, which has read its messages; else a new one.
         `capacity` None: any. `cache_type` is that of SamplingOptions.
         """

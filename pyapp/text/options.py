@@ -13,7 +13,8 @@ from pyapp.errors import OptionError, shown
 SEEDS = 1 << 64
 MOST_LOGPROBS = 100
 IDS = 1 << 31
-CACHE_TYPES = {"f32": "float32", "f16": "float16", "q8_0": "q8_0"}  # llama.cpp's names, and the dtypes
+# llama.cpp's names, and the dtypes. "auto": text.session.cache_dtype chooses.
+CACHE_TYPES = {"auto": "auto", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "q8_0": "q8_0"}
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,9 @@ class SamplingOptions:
       the tokens that end a text do not come; min_length: nor before prompt and text together have so many.
     - context: the most tokens of prompt and text together, for which the cache has memory; None: those that the model
       can read, at most 8,192 (text.session.CONTEXT).
-    - cache_type: of the keys and values in the cache: "f32", "f16" (half the memory) or "q8_0" (little more than a
-      quarter). What is written is rounded, so that logits change a little.
+    - cache_type: of the keys and values in the cache: "f32", "f16" (half the memory), "bf16" (for CUDA) or "q8_0"
+      (little more than a quarter). What is written is rounded, so that logits change a little. "auto" is "f32" on the
+      CPU; on CUDA it is the weights' own type where they are floats, else "f16".
     - stop: texts that end the generation; they are not part of the result.
     - stop_tokens: ids that end the generation, besides the tokenizer's: of the end of a text or turn, and of the begin
       of a text, where transformers goes on. They are not part of the result.
@@ -88,7 +90,7 @@ class SamplingOptions:
     regex: str | None = None
     choice: tuple[str, ...] = ()
     context: int | None = None
-    cache_type: str = "f32"
+    cache_type: str = "auto"
     min_new_tokens: int = 0
     min_length: int = 0
     suppress_tokens: tuple[int, ...] = ()

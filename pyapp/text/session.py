@@ -7,13 +7,15 @@ from typing import Any, Protocol
 
 from pyapp.engine import capture, no_grad
 from pyapp.engine.buffers import int32_tensor, writer
-from pyapp.engine.device import cpu
+from pyapp.engine.device import Device, cpu
+from pyapp.engine.dtype import bfloat16, float16, float32
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.text.options import check_cache_type
 
 # Tokens of a prompt per pass: enough for the speed of matrix products, few enough to cancel soon and show progress.
-PROMPT_PASS = 128
+# With tensor cores products of fewer rows leave most of a card idle.
+PROMPT_PASS, TENSOR_CORE_PASS = 128, 512
 
 
 class LanguageModelConfig(Protocol):
@@ -52,7 +54,7 @@ class Session:
     """
 
     def __init__(
-        self, model: LanguageModel, capacity: int | None = None, eager: bool = False, cache_type: str = "f32",
+        self, model: LanguageModel, capacity: int | None = None, eager: bool = False, cache_type: str = "auto",
         cache: Any = None,
     ) -> None:  # fmt: skip
         self.model = model
@@ -118,8 +120,9 @@ class Session:
         return self.position
 
     def passes(self, ids: Sequence[int]) -> Iterator[Sequence[int]]:
-        """`ids` in parts of at most PROMPT_PASS tokens."""
-        return (ids[start : start + PROMPT_PASS] for start in range(0, len(ids), PROMPT_PASS))
+        """`ids` in parts of at most `prompt_pass` tokens."""
+        size = prompt_pass(self.device)
+        return (ids[start : start + size] for start in range(0, len(ids), size))
 
     def continue_from(self, ids: Sequence[int]) -> Tensor:
         """The logits (V,) float32 of the token after the text `ids`. Only what differs from the text so far is read."""
@@ -253,11 +256,36 @@ def capacity_of(model: LanguageModel, context: int | None) -> int:
     return context or min(longest, getattr(model.config, "usual_seq_len", longest), CONTEXT)
 
 
+def prompt_pass(device: Device) -> int:
+    """Tokens of a prompt that a device reads in one pass."""
+    return TENSOR_CORE_PASS if device.backend.tensor_cores else PROMPT_PASS
+
+
+def cache_dtype(model: LanguageModel, cache_type: str) -> str:
+    """The name of the dtype that a cache of a type of SamplingOptions has for this model. "auto": float32; with tensor
+    cores, which read 16 bits, the weights' own type where they are floats, else float16.
+    """
+    dtype = check_cache_type(cache_type)
+    backend = getattr(model, "device", cpu).backend
+    if dtype == "bfloat16" and not backend.bfloat16_caches:
+        raise OptionError("bf16 is for CUDA; take f16, which has as many bits", where="cache_type")
+    if dtype != "auto":
+        return dtype
+    if not backend.tensor_cores or not hasattr(model, "parameters"):
+        return "float32"
+    kinds = {parameter.dtype for parameter in model.parameters() if len(parameter.shape) > 1}
+    if any(kind.is_quantized for kind in kinds) or float16 in kinds or not (kinds <= {float32, bfloat16}):
+        return "float16"
+    if bfloat16 in kinds:
+        return "bfloat16" if backend.bfloat16_caches else "float16"
+    return "float32"
+
+
 def new_cache(model: LanguageModel, capacity: int, cache_type: str, texts: int | None = None) -> Any:
     """A cache of a model, of the type of SamplingOptions; `texts`: for so many texts at once. OptionError where the
     model has none.
     """
-    dtype = check_cache_type(cache_type)
+    dtype = cache_dtype(model, cache_type)
     if texts is None and dtype == "float32":
         return model.new_cache(capacity)
     try:

@@ -34,7 +34,7 @@ class Lanes:
     The pass reads the first texts only, as many as go on.
     """
 
-    def __init__(self, model: LanguageModel, count: int, capacity: int, cache_type: str = "f32") -> None:
+    def __init__(self, model: LanguageModel, count: int, capacity: int, cache_type: str = "auto") -> None:
         self._cache: BatchCache = new_cache(model, capacity, cache_type, texts=count)
         self.first = Session(model, capacity, cache_type=cache_type, cache=self._cache.text(0))  # reads the prompt
         self._model, self._count = model, count

@@ -18,6 +18,7 @@ from pyapp.engine.devices.cuda import Cuda
 from pyapp.engine.gpu import card as cards
 from pyapp.engine.gpu import nvidia, sources
 from pyapp.engine.launch import KERNELS
+from pyapp.engine.native import HOST_KERNELS
 from pyapp.errors import KernelError
 
 from . import emulated
@@ -55,6 +56,32 @@ def test_what_a_kernel_finds_wrong_is_raised_once_and_the_device_goes_on() -> No
     with pytest.raises(RuntimeError, match="divided by zero"):
         quotient.tolist()
     assert (x + 1.0).tolist()[0] == [1.0, 2.0, 3.0]
+
+
+@on_the_emulator
+@pytest.mark.parametrize("kernels, graphs", [(1, 0), (3, 1)])
+def test_a_graph_of_a_few_kernels_is_launched_by_itself(
+    kernels: int, graphs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A card takes longer to start a graph than one kernel."""
+    card, captured = pyapp.device(DEVICE).backend.card, []
+    begin = card.begin_capture
+    monkeypatch.setattr(card, "begin_capture", lambda: (captured.append(1), begin())[1])
+    x = pyapp.tensor([1.0, 2.0], device=DEVICE)
+
+    def compute() -> pyapp.Tensor:
+        y = x
+        for _ in range(kernels):
+            y = y.tanh()
+        return y
+
+    graph = capture(compute)
+    assert len(captured) == graphs
+    x.assign([0.5, -1.0])
+    expected = pyapp.tensor([0.5, -1.0])
+    for _ in range(kernels):
+        expected = expected.tanh()
+    assert pyapp.allclose(graph.replay().cpu(), expected, atol=1e-6)
 
 
 @on_the_emulator
@@ -144,10 +171,39 @@ def test_compiled_kernels_are_kept_and_damaged_ones_made_anew(tmp_path: Path, mo
     assert len(compiled) == 5
 
 
+def test_what_has_no_elements() -> None:
+    """The errors and shapes of the CPU."""
+    x = pyapp.empty(0, 4, device=DEVICE)
+    for call in (lambda: x.max(), lambda: x.amin(0), lambda: x.argmax(), lambda: x.max(0)):
+        with pytest.raises((ValueError, IndexError), match="no elements"):
+            call()
+    assert x.amax(1).shape == (0,)
+    images, weight = pyapp.empty(0, 1, 4, 4, device=DEVICE), pyapp.ones(1, 1, 2, 2, device=DEVICE)
+    assert pyapp.nn.functional.conv2d(images, weight).shape == (0, 1, 3, 3)
+
+
+def test_counts_lie_where_what_they_count_does() -> None:
+    """NumPy finds them; results are on the device, and two devices are refused."""
+    x = pyapp.tensor([3, 1, 3], device=DEVICE)
+    device = pyapp.device(DEVICE)
+    values, counts = x.unique(return_counts=True)
+    found = [values, counts, x.bincount(), pyapp.isin(x, x[:1]), pyapp.searchsorted(values, x)]
+    assert all(result.device == device for result in found)
+    assert [result.tolist() for result in found[1:]] == [[1, 2], [0, 1, 0, 2], [True, False, True], [1, 0, 1]]
+    for refused in (lambda: pyapp.isin(x, x.cpu()), lambda: pyapp.searchsorted(values.cpu(), x)):
+        with pytest.raises(RuntimeError, match="tensors are on"):
+            refused()
+    bag = pyapp.nn.EmbeddingBag(5, 3)
+    ids, starts = pyapp.tensor([0, 1, 2]), pyapp.tensor([0, 2])
+    expected = bag(ids, starts)
+    assert pyapp.allclose(bag.to(DEVICE)(ids.to(DEVICE), starts.to(DEVICE)).cpu(), expected, atol=1e-6)
+
+
 def test_the_sources_have_the_kernels_of_the_c_files_of_their_names() -> None:
     for name, plan in sources.plans().items():
         text = (NATIVE / f"{plan.steps[-1].source}.c").read_text()
-        assert re.search(rf"^(?:\w+_)?KERNEL\({name}\b", text, re.MULTILINE), name
+        found = re.search(rf"^(?:\w+_)?KERNEL\({name}\b", text, re.MULTILINE) is not None
+        assert found == (name in HOST_KERNELS), name
         assert all(step.threads % 32 == 0 for step in plan.steps)
 
 

@@ -20,6 +20,7 @@ from pyapp.serve.scheduler import Scheduler
 from pyapp.text.generate import Session
 from pyapp.text.options import SamplingOptions
 from pyapp.text.sampling import Sampler
+from pyapp.text.session import cache_dtype, prompt_pass
 from tests.models.test_whisper import make
 from tests.models.whisper_model import CONFIGS, inputs
 from tests.serve.test_scheduler import PROMPTS, Client, run
@@ -40,7 +41,7 @@ def llama() -> Llama2c:
 
 def story(model: Llama2c) -> tuple[list[np.ndarray], list[int]]:
     """Logits and drawn tokens, by Graph, with every sampling setting."""
-    session = Session(model)
+    session = Session(model, cache_type="f32")
     options = SamplingOptions(seed=1, top_k=20, top_p=0.9, min_p=0.01, typical_p=0.9, repetition_penalty=1.2)
     sampler = Sampler(options, 80, 40, session.device)
     logits, found, tokens = session.feed(TEXT), [], []
@@ -52,6 +53,26 @@ def story(model: Llama2c) -> tuple[list[np.ndarray], list[int]]:
         tokens.append(token)
         logits = session.step(token)
     return found, tokens
+
+
+@pytest.mark.parametrize(
+    "kind, dtype",
+    [("float32", "float32"), ("float16", "float16"), ("bfloat16", "bfloat16"), ("q8_0", "float16")],
+)
+def test_the_default_cache_has_the_weights_type(kind: str, dtype: str) -> None:
+    model = llama()
+    assert cache_dtype(model, "auto") == "float32" and prompt_pass(model.device) == 128
+    if kind == "q8_0":
+        quantize(model, "q8_0")
+    else:
+        model.to(kind)
+    assert cache_dtype(model, "auto") == "float32"  # on the CPU
+    model.to(DEVICE)
+    assert cache_dtype(model, "auto") == dtype and cache_dtype(model, "f32") == "float32"
+    assert prompt_pass(model.device) == 512
+    session = Session(model)
+    assert session.cache.layers[0].keys.dtype.name == dtype
+    assert [len(part) for part in session.passes(range(1100))] == [512, 512, 76]
 
 
 @pytest.mark.parametrize("kind, cache_type", [("float32", "f32"), ("bfloat16", "f16"), ("float16", "q8_0")])
@@ -84,7 +105,7 @@ def test_norms_of_16_bits_take_one_launch(dtype: str) -> None:
         backend: Any = there.device.backend
         count = 0 if emulated.REAL else len(backend.card.launched)
         y = norm(there)
-        assert emulated.REAL or backend.card.launched[count:] == ["rms_norm_f32"]
+        assert emulated.REAL or backend.card.launched[count:] == ["rms_norm_halves"]
     assert y.dtype is pyapp.float32
     np.testing.assert_allclose(y.cpu().numpy(), expected, rtol=1e-5, atol=1e-6)
     emulated.check()

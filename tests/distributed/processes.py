@@ -15,7 +15,7 @@ from pyapp import Tensor, nn, optim
 from pyapp import distributed as dist
 from pyapp.distributed.optim import ZeroRedundancyOptimizer
 from pyapp.engine.launch import capture
-from pyapp.errors import ProcessError
+from pyapp.errors import ArgumentError, ProcessError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.models.llama import Config, LlamaForCausalLM
@@ -423,6 +423,44 @@ def mixtures_of_experts_in_two_processes() -> None:
                 token = int(logits[1].argmax().item())
                 assert int(logits[0].argmax().item()) == token
                 logits = [session.step(token) for session in sessions]
+
+
+@check
+def batch_norm_over_all_processes() -> None:
+    """Three and five rows: the results, gradients and statistics of one process with eight."""
+    x = pyapp.randn(8, 4, 3, generator=pyapp.Generator().manual_seed(5)) * 2 + 1
+    weights = pyapp.randn(8, 4, 3, generator=pyapp.Generator().manual_seed(6))
+    whole = nn.Sequential(nn.Identity(), nn.BatchNorm1d(4))
+    plain_x = x.clone().requires_grad_()
+    expected = whole(plain_x)
+    (expected * weights).sum().backward()
+    rows = slice(0, 3) if dist.get_rank() == 0 else slice(3, 8)
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.Identity(), nn.BatchNorm1d(4)))
+    assert isinstance(model[1], nn.SyncBatchNorm) and list(model.state_dict()) == list(whole.state_dict())
+    own_x = x[rows].clone().requires_grad_()
+    y = model(own_x)
+    (y * weights[rows]).sum().backward()
+    close(y, expected[rows], 1e-5)
+    assert own_x.grad is not None and plain_x.grad is not None
+    close(own_x.grad, plain_x.grad[rows], 1e-5)
+    for name in ("running_mean", "running_var"):
+        close(getattr(model[1], name), getattr(whole[1], name), 1e-5)
+    grad = model[1].weight.grad.clone()  # of the rows here, which DistributedDataParallel averages
+    dist.all_reduce(grad)
+    close(grad, whole[1].weight.grad, 1e-4)
+    close(model.eval()(x[rows]), whole.eval()(x)[rows], 1e-5)
+    half = nn.SyncBatchNorm(4)((x[rows] * 300).half())  # whose squares float16 cannot hold
+    assert half.dtype is pyapp.float16
+    close(half.float(), expected.detach()[rows], 1e-2)
+    refuses(
+        ArgumentError,
+        "LazyBatchNorm1d has no parameters yet",
+        lambda: nn.SyncBatchNorm.convert_sync_batchnorm(nn.LazyBatchNorm1d()),
+    )
+    one = nn.SyncBatchNorm(4)(x[:1, :, 0])  # one value of each channel in each process
+    assert one.shape == (1, 4)
+    alone = nn.SyncBatchNorm.convert_sync_batchnorm(nn.BatchNorm2d(3, affine=False, track_running_stats=False))
+    assert isinstance(alone, nn.SyncBatchNorm) and alone.weight is None and alone.running_mean is None
 
 
 def main() -> None:

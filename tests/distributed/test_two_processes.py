@@ -71,6 +71,16 @@ def test_a_rank_that_is_late_in_a_call_is_an_error(tmp_path: Path) -> None:
     assert ended.returncode == 1 and told in ended.stderr, ended.stderr
 
 
+def test_a_rank_that_ends_before_a_call_of_objects(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nfrom pyapp import distributed as dist\ndist.init_process_group('mpi', timeout=1.5)\n"
+        "sys.exit(0) if dist.get_rank() else dist.all_gather_object([None, None], 'x')\n"
+    )
+    ended = run(script)
+    assert ended.returncode == 1 and "the other ranks did not come within 1.5 s" in ended.stderr, ended.stderr
+
+
 def test_one_process_without_mpirun_is_a_group(tmp_path: Path) -> None:
     program = (
         "import pyapp\nfrom pyapp import distributed as dist\ndist.init_process_group()\nx = pyapp.ones(2)\n"

@@ -38,7 +38,7 @@ class Launch(ctypes.Structure):
 
 
 def read_header() -> dict[str, tuple[int, list[str], list[str], list[str]]]:
-    """Kernel name to (index, pointer names, dim names, float names), from the KERNEL lines of kernels.h."""
+    """Kernel name to (index, pointer names, dim names, float names), from the lines of kernels.h."""
     text = (ROOT / "native" / "kernels.h").read_text().replace("\\\n", " ")
     kernels = {}
     for index, match in enumerate(re.finditer(r'KERNEL\((\w+),((?:\s*"[^"]*")+)\)', text)):
@@ -66,6 +66,9 @@ def read_opcodes(kernel: str) -> dict[str, tuple[list[str], str]]:
 
 
 HEADER = read_header()
+CUDA_KERNELS = set(
+    re.findall(r"^CUDA_KERNEL\((\w+),", (ROOT / "native" / "kernels.h").read_text(), re.MULTILINE)
+)  # those that the library does not have
 TYPES = {name: code for code, name in enumerate(read_types())}
 
 

@@ -81,7 +81,8 @@ class Case:
         space[-64:] = GUARD
         scales = {"scale": size**-0.5, "softcap": self.softcap}
         sight = {"before": self.before, "after": self.after, "type": self.kind}
-        return result | sight | {"workspace": space, "workspaces": self.workers} | scales
+        plain = {"plain": int(self.mask is None and not self.softcap)}
+        return result | sight | {"workspace": space, "workspaces": self.workers} | plain | scales
 
     def run(self, kernels: Kernels) -> list[np.ndarray]:
         """[y, grad_q, grad_k, grad_v] in float64, each from one worker and from several."""

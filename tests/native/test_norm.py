@@ -62,9 +62,10 @@ def test_rms_norm_by_a_weight_of_16_bits(
     sizes = {"rows": rows, "columns": columns, "y_stride": columns, "x_stride": columns, "epsilon": EPSILON}
     y, expected = (place(np.zeros((rows, columns), np.float32)) for _ in range(2))
     if not isinstance(kernels, EmulatedKernels):
-        assert kernels.run("rms_norm_f32", y=y, x=x, weight=halves, weight_type=TYPES[name], **sizes) == BAD_ARGUMENT
+        assert kernels.run("rms_norm_halves", y=y, x=x, weight=halves, type=TYPES[name], **sizes) == BAD_ARGUMENT
         return
-    run_checked(kernels, "rms_norm_f32", "y", y=y, x=x, weight=halves, weight_type=TYPES[name], **sizes)
+    run_checked(kernels, "rms_norm_halves", "y", y=y, x=x, weight=halves, type=TYPES[name], **sizes)
+    assert kernels.run("rms_norm_halves", y=y, x=x, weight=halves, type=TYPES["float32"], **sizes) == BAD_ARGUMENT
     weight = place(values_of(name, halves).astype(np.float32))
     run_checked(kernels, "rms_norm_f32", "y", y=expected, x=x, weight=weight, **sizes)
     assert y.tobytes() == expected.tobytes()

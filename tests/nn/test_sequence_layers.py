@@ -163,3 +163,16 @@ def test_containers() -> None:
 def test_what_does_not_fit_is_named(build: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_batch_norm_of_16_bits_is_computed_in_float32(dtype: str) -> None:
+    """In training: 16-bit results, of squares that float16 cannot hold."""
+    pyapp.manual_seed(2)
+    x = pyapp.randn(6, 4) * 900
+    norm, same = nn.BatchNorm1d(4), nn.BatchNorm1d(4)
+    given = x.to(dtype)
+    y, expected = norm(given), same(given.float())
+    assert y.dtype == given.dtype and norm.running_var.dtype is pyapp.float32
+    assert pyapp.allclose(y.float(), expected, atol=2e-2)
+    assert pyapp.allclose(norm.running_var, same.running_var)

@@ -20,7 +20,7 @@ CASES = {**training_cases.MODULES, **layer_cases.LAYERS, **module_cases.MODULES}
 FUNCTIONS = {**module_cases.LOSSES, **module_cases.FUNCTIONS, **training_cases.LOSSES}
 # What torch.nn exports and pyapp does not: see the test below.
 LEFT_OUT = """
-    Container CrossMapLRN2d LinearCrossEntropyLoss LinearCrossEntropyOptions NLLLoss2d SyncBatchNorm UninitializedBuffer
+    Container CrossMapLRN2d LinearCrossEntropyLoss LinearCrossEntropyOptions NLLLoss2d UninitializedBuffer
     UninitializedParameter factory_kwargs
 """.split()
 # Arguments that pyapp leaves out, or has in addition.

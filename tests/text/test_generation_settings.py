@@ -170,8 +170,8 @@ def test_several_texts_stop_at_once() -> None:
     [
         ({"beams": 2, "logprobs": 1}, "beams: excludes logprobs"),
         ({"beams": 2, "samples": 3}, "beams: excludes more samples"),
-        ({"cache_type": "q4_0"}, "cache_type: must be f32, f16, q8_0, not 'q4_0'"),
-        ({"cache_type": 8}, "cache_type: must be f32"),
+        ({"cache_type": "q4_0"}, "cache_type: must be auto, f32, f16, bf16, q8_0, not 'q4_0'"),
+        ({"cache_type": 8}, "cache_type: must be auto"),
         ({"samples": 2, "rolling": True}, "samples: excludes rolling"),
         ({"regex": "a", "choice": ["b"]}, "regex: excludes choice"),
         ({"early_stopping": "soon"}, "early_stopping: must be true, false"),
@@ -295,6 +295,8 @@ def test_types_of_the_cache(small: Any) -> None:
         assert 0 < apart < most * scale
     with pytest.raises(OptionError, match="cache_type: this model has no caches in q8_0"):
         Session(Parrot([1, 2], 8, 16), cache_type="q8_0")
+    with pytest.raises(OptionError, match="cache_type: bf16 is for CUDA"):
+        Session(Parrot([1, 2], 8, 16), cache_type="bf16")
     with pytest.raises(OptionError, match="samples: this model has no caches of several texts"):
         list(generate_several(Parrot([1, 2], VOCABULARY, 16), TOKENIZER, "c", options_of(samples=2)))
 

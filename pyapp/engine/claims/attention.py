@@ -320,8 +320,9 @@ def _takes_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, softcap: f
 
 
 def _masked_dims(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, workers: int
-) -> tuple[int, ...]:
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, workers: int, scale: float,
+    softcap: float | None,
+) -> tuple[int, ...]:  # fmt: skip
     batch, tokens, heads, size = q.shape
     steps: tuple[int, ...] = (0, 0, 0, 0)
     if mask is None:
@@ -332,6 +333,7 @@ def _masked_dims(
     return (
         batch, tokens, k.shape[1], heads, k.shape[2], size, v.shape[3], *q.strides[:2], *k.strides[:2], *v.strides[:2],
         before, after, CODES[q.dtype], CODES[mask_type], *steps, workers,
+        mask is None and not softcap and scale > 0,
     )  # fmt: skip
 
 
@@ -355,7 +357,7 @@ def _masked_attention(
     else:
         y = make(Storage(sum(behind), q.device), shape, contiguous_strides(shape), q.dtype)
         workspace, workers = Part(y, behind[0]), 2
-    dims = _masked_dims(q, k, v, mask, before, after, workers)
+    dims = _masked_dims(q, k, v, mask, before, after, workers, scale, softcap)
     _MASKED.launch(q.numel() * k.shape[1] >> 10, y, q, k, v, mask, workspace, *dims, scale, softcap or 0.0)
     return y
 
@@ -381,7 +383,7 @@ def _masked_attention_backward(
         workspace, workers = Part(y, behind[0]), 2
     else:
         workspace, workers = _attention_workspace(q, k, v, softcap, backward=True)
-    dims = _masked_dims(q, k, v, mask, before, after, workers)
+    dims = _masked_dims(q, k, v, mask, before, after, workers, scale, softcap)
     _MASKED_BACKWARD.launch(
         q.numel() * k.shape[1] >> 9, grad_q, grad_kv, q, k, v, g, mask, workspace, *dims, scale, softcap or 0.0
     )

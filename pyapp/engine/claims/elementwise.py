@@ -558,6 +558,8 @@ def _silu_backward(g: Tensor, x: Tensor) -> Any:
 
 @claims("clone")
 def _clone(x: Tensor) -> Any:
+    if 0 in x.shape and not x.dtype.is_quantized:  # of any rank
+        return empty_contiguous(x.shape, x.dtype, x.device)
     return dense_copy(x)
 
 

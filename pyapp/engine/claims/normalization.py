@@ -20,7 +20,7 @@ from .layouts import rows_of
 _F32 = _dtype.float32
 _FLOATS = (_F32, _dtype.float16, _dtype.bfloat16, _dtype.float64)
 
-_RMS_NORM = K["rms_norm_f32"]
+_RMS_NORM, _RMS_NORM_HALVES = K["rms_norm_f32"], K["rms_norm_halves"]
 
 
 _WIDEN = {_dtype.float16: K["f16_to_f32"], _dtype.bfloat16: K["bf16_to_f32"]}
@@ -37,15 +37,18 @@ def _widened(x: Tensor, weight: Tensor | None) -> Tensor | None:
 
 @claims("_rms_norm")
 def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Any:
-    as_it_is = x.device.backend.norms_by_halves and weight.dtype in _WIDEN and weight.is_contiguous()
+    as_it_is = weight.dtype in _WIDEN and weight.is_contiguous() and _RMS_NORM_HALVES.name in x.device.backend.kernels
     if not as_it_is:
         weight = _widened(x, weight)  # type: ignore[assignment]
     if x.dtype is not _F32 or not (as_it_is or is_plain(weight)):
         return _normalize(x, weight, None, epsilon)
     x, rows, columns, stride = rows_of(x)
     y = empty_contiguous(x.shape, _F32, x.device)
-    kind = CODES[weight.dtype]
-    _RMS_NORM.launch(rows * columns >> 10, y, x, weight, rows, columns, columns, stride, kind, epsilon)
+    sizes = rows, columns, columns, stride
+    if as_it_is:
+        _RMS_NORM_HALVES.launch(rows * columns >> 10, y, x, weight, *sizes, CODES[weight.dtype], epsilon)
+    else:
+        _RMS_NORM.launch(rows * columns >> 10, y, x, weight, *sizes, epsilon)
     return y
 
 

@@ -13,6 +13,7 @@ from ..element_types import CODES, opcodes
 from ..launch import KERNELS as K
 from ..op import claims
 from ..operands import dense
+from ..ops.reduce import check_extreme, check_place
 from ..shape import Shape, dense_layout, normalize_dim, normalize_dims, reduced_dims
 from ..tensor import Tensor, empty_contiguous
 from .layouts import in_type
@@ -92,16 +93,14 @@ def _claim_extreme(name: str) -> None:
     @claims("a" + name)
     def extreme(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
         dims = sorted(reduced_dims(dim, len(x.shape), "a" + name))
-        if not prod(x.shape[d] for d in dims):
-            return NotImplemented
+        check_extreme("a" + name, x, dim, dims)
         return _reduce(name, x, dims, keepdim, x.dtype)
 
     @claims("arg" + name)
     def place(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         rank = len(x.shape)
         dims = list(range(rank)) if dim is None else [normalize_dim(dim, rank, "arg" + name)] if rank else []
-        if not prod(x.shape[d] for d in dims):
-            return NotImplemented
+        check_place("arg" + name, x, dim)
         x = x if dim is not None else dense(x)
         if name == "max" and x.dtype is _F32:
             result, order, (rows, columns, inner, row_step, step, _) = _plan(x.shape, x.strides, tuple(dims), keepdim)

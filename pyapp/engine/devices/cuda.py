@@ -30,6 +30,7 @@ ALIGNMENT = 64  # bytes
 BAD_ARGUMENT = 3  # KERNEL_BAD_ARGUMENT of kernels.h
 SMALL = 4096  # bytes: of the largest block that is cut from a slab
 MOST_STARTS = 4096  # records whose launches are remembered
+FEW_LAUNCHES = 2  # a graph of no more takes a card longer to start than they take one by one
 _NUMBER, _DIMS = struct.Struct("@q"), struct.Struct(f"@{DIMS}q")
 _POINTERS = struct.Struct(f"@{POINTERS}P")
 _POINTERS_AT = 8
@@ -107,7 +108,6 @@ class Cuda(Backend):
     tensor_cores = True
     counts_use = True
     bfloat16_caches = True
-    norms_by_halves = True
 
     def __init__(self, card: Card, index: int | None = None) -> None:
         self.card = card
@@ -275,21 +275,25 @@ class Cuda(Backend):
     def graph(self, records: bytearray, count: int) -> Callable[[], int]:
         with self._lock:
             self._enter()
-            scratch = 0
+            scratch = launches = 0
             for at, product in self._parts(records, count):
                 if product is not None:
                     scratch = max(scratch, product[0].workspace)
+                    launches += FEW_LAUNCHES + 1  # the library's own
                     continue
                 ready = self._prepare(records, at)
+                launches += len(ready.steps) + (ready.check is not None)
                 if ready.scratch is not None:
                     scratch = max(scratch, ready.scratch(_DIMS.unpack_from(records, at + _DIMS_AT)))
             own = self._memory(scratch) if scratch else 0
+            if launches <= FEW_LAUNCHES:
+                return _Replay(self, lambda: self._launch(records, count, own), own)
             self.card.begin_capture()
             try:
                 self._launch(records, count, own)
             finally:
                 recorded = self.card.end_capture()
-        return _Replay(self, recorded, own)
+        return _Replay(self, lambda: self.card.run_graph(recorded), own)
 
     def _parts(self, records: bytearray, count: int) -> Iterator[tuple[int, _Product | None]]:
         """Where the records begin, and how NVIDIA's library computes each: None where it does not. What it computes
@@ -464,20 +468,19 @@ def _activation(name: str, pointers: Sequence[int], dims: Sequence[int], records
 
 
 class _Replay:
-    """A captured graph of the card."""
+    """Starts what a Graph repeats: a captured graph of the card, or a few launches."""
 
-    __slots__ = ("_device", "_graph", "_scratch")
+    __slots__ = ("_device", "_scratch", "_start")
 
-    def __init__(self, device: Cuda, graph: Any, scratch: int) -> None:
-        self._device, self._graph, self._scratch = device, graph, scratch
+    def __init__(self, device: Cuda, start: Callable[[], Any], scratch: int) -> None:
+        self._device, self._start, self._scratch = device, start, scratch
 
     def __call__(self) -> int:
         device = self._device
         with device._lock:
             device._enter()
             device._check()
-            device.card.run_graph(self._graph)
-        return 0
+            return self._start() or 0
 
     def __del__(self) -> None:
         if self._scratch:

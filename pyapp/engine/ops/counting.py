@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from ...errors import UnsupportedTypeError
 from .. import dtype as _dtype
 from ..declare import function
+from ..device import cpu
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
+from ..operands import same_device
 from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _by_the_host(function: _Function) -> _Function:
+    """NumPy computes the function from copies of the tensors; its results lie where the tensors do."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+        device = same_device(function.__name__, *tensors) if tensors else cpu
+        found = function(*args, **kwargs)
+        if device is cpu:
+            return found
+        return tuple(x.to(device) for x in found) if isinstance(found, tuple) else found.to(device)
+
+    return call  # type: ignore[return-value]
+
 
 @function(method=True)
+@_by_the_host
 def unique(
     x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -36,6 +57,7 @@ def unique(
 
 
 @function(method=True)
+@_by_the_host
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """The count of each integer 0, 1, … in a vector (int64), or the sums of weights."""
     if x.ndim != 1 or x.dtype.category != 1:
@@ -57,6 +79,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
 
 
 @function(method=True)
+@_by_the_host
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """Counts in equal bins from min to max; if both are equal, from the smallest to the largest element."""
     values = array_of(x, _dtype.float64).reshape(-1)  # NumPy would warn of bools
@@ -72,6 +95,7 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
 
 
 @function()
+@_by_the_host
 def searchsorted(
     sorted_sequence: Tensor, values: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
     sorter: Tensor | None = None,
@@ -109,12 +133,14 @@ def bucketize(x: Any, boundaries: Tensor, *, out_int32: bool = False, right: boo
 
 
 @function()
+@_by_the_host
 def isin(elements: Tensor, test_elements: Any, *, invert: bool = False) -> Tensor:
     """Whether each element is among the test elements."""
     return tensor_of(np.isin(array_of(elements), array_of(test_elements), invert=invert))
 
 
 @function(method=True)
+@_by_the_host
 def unique_consecutive(
     x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -139,6 +165,7 @@ def unique_consecutive(
 
 
 @function(method=True)
+@_by_the_host
 def histogram(
     x: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -138,13 +139,18 @@ def _d_extreme(g: Tensor, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool =
     return (_spread(g, x, dim, keepdim) * hit / sum(hit, dim, True),)
 
 
+def check_extreme(name: str, x: Tensor, dim: Any, axes: Sequence[int]) -> None:
+    """ValueError or IndexError where there is nothing along the dims (`axes`, which are `dim`) of which to take one."""
+    if 0 in [x.shape[d] for d in axes]:
+        raise (ValueError if dim is None else IndexError)(
+            f"{name}: {describe(x)} has no elements along dim {dim if dim is not None else list(axes)}"
+        )
+
+
 def _extreme(name: str) -> Any:
     def body(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         axes = reduced_dims(dim, x.ndim, name)
-        if 0 in [x.shape[d] for d in axes]:
-            raise (ValueError if dim is None else IndexError)(
-                f"{name}: {describe(x)} has no elements along dim {dim if dim is not None else list(axes)}"
-            )
+        check_extreme(name, x, dim, axes)
         return tensor_of(getattr(array_of(x), name[1:])(axis=axes, keepdims=keepdim), x.dtype)
 
     body.__doc__ = f"`{name}` over dims; NaN wins."
@@ -169,10 +175,15 @@ amax = function(method=True)(_extreme("amax"))
 amin = function(method=True)(_extreme("amin"))
 
 
+def check_place(name: str, x: Tensor, dim: int | None) -> None:
+    """IndexError where there is nothing along a dim (None: at all) of which to find the place of one."""
+    if (x.shape[normalize_dim(dim, x.ndim, name)] if dim is not None and x.ndim else x.numel()) == 0:
+        raise IndexError(f"{name}: {describe(x)} has no elements" + ("" if dim is None else f" along dim {dim}"))
+
+
 def _arg(name: str) -> Any:
     def body(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-        if (x.shape[normalize_dim(dim, x.ndim, name)] if dim is not None and x.ndim else x.numel()) == 0:
-            raise IndexError(f"{name}: {describe(x)} has no elements" + ("" if dim is None else f" along dim {dim}"))
+        check_place(name, x, dim)
         if x.dtype is _dtype.bool_:
             raise TypeError(f"{name}: takes numbers, not {describe(x)}")
         return _index_of_extreme(name, x, dim, keepdim)

@@ -11,6 +11,7 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from math import inf
 from typing import Any
 from zlib import crc32
@@ -178,8 +179,13 @@ class Mpi(Communicator):
         return self._work(self._handle.Ibarrier())
 
     def all_gather_bytes(self, data: bytes) -> list[bytes]:
-        found: list[bytes] = self._handle.allgather(data)
-        return found
+        lengths, own = array("q", bytes(8 * self.size)), array("q", [len(data)])
+        mpi, kind = self._mpi, self._mpi.INT64_T
+        self._wait(self._handle.Iallgather([own, 1, kind], [lengths, 1, kind]), "a call with objects")
+        every = bytearray(sum(lengths))
+        self._wait(self._handle.Iallgatherv([data, mpi.BYTE], [every, list(lengths), mpi.BYTE]), "a call with objects")
+        starts = [sum(lengths[:i]) for i in range(self.size + 1)]
+        return [bytes(every[begin:end]) for begin, end in pairwise(starts)]
 
     def split(self, ranks: Sequence[int]) -> Mpi | None:
         member = self.rank in ranks

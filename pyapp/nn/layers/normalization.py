@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...engine import Tensor, int64, no_grad, ops
+from ...engine import Tensor, float32, int64, no_grad, ops
+from ...engine.operands import is_half
 from ...engine.ops import normalization as engine
 from ...engine.ops import ones, zeros
 from ...engine.user_errors import describe
@@ -227,18 +228,24 @@ class BatchNorm(_NormBase):
                 input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
             )
             return found
+        if is_half(input):  # whose sums are not exact enough, or too large
+            wide: Tensor = self.forward(input.to(float32))
+            return wide.to(input.dtype)
         dims = (0, *range(2, input.ndim))
-        count = input.numel() // max(1, input.shape[1])
+        count, mean = self._mean(input, dims)
         if self.training and count < 2:
             raise ArgumentError(
                 f"{type(self).__name__}: training needs more than one value per channel, got {describe(input)}"
             )
-        mean = input.mean(dims, True)
         centred = input - mean
-        var = (centred * centred).mean(dims, True)
+        _, var = self._mean(centred * centred, dims)
         if self.training and self.track_running_stats:
             self._track(mean.detach().reshape(-1), var.detach().reshape(-1) * (count / (count - 1)))
         return engine.scaled(centred * (var + self.eps).rsqrt(), self.weight, self.bias)
+
+    def _mean(self, x: Tensor, dims: Sequence[int]) -> tuple[int, Tensor]:
+        """The number of values of each channel, and their mean with these dims kept."""
+        return x.numel() // max(1, x.shape[1]), x.mean(dims, True)
 
     def _track(self, mean: Tensor, var: Tensor) -> None:
         with no_grad():

@@ -1,0 +1,84 @@
+"""Batch norm over the batches of several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...engine import Tensor
+from ...engine.autograd_function import Function
+from ...engine.ops import tensor
+from ...engine.processes.collectives import all_reduce
+from ...engine.processes.group import ProcessGroup, group_or_world, is_initialized
+from ...errors import ArgumentError
+from ..module import Module
+from .lazy import LazyModuleMixin
+from .normalization import BatchNorm
+
+__all__ = ["SyncBatchNorm"]
+
+
+class _SumOfProcesses(Function):
+    """The sum of all processes' tensors. Its gradient is the sum of their gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, group: ProcessGroup) -> Tensor:
+        ctx.group = group
+        y = x.clone()
+        all_reduce(y, group=group)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _SumOfProcesses.apply(grad, ctx.group), None
+
+
+class SyncBatchNorm(BatchNorm):
+    """BatchNorm1d to 3d of (N, C, ...) whose mean and variance in training are those of the batches of all processes of
+    a group (by default all), which may have different sizes. All processes must call it alike, forward and backward.
+    In evaluation, and without a group of processes, it is BatchNorm. On CPUs too, unlike torch's.
+    """
+
+    ranks = tuple(range(2, 7))
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
+        track_running_stats: bool = True, process_group: ProcessGroup | None = None, device: Any = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
+        self.process_group = process_group
+
+    def _mean(self, x: Tensor, dims: Sequence[int]) -> tuple[int, Tensor]:
+        if not self.training or not is_initialized():
+            return super()._mean(x, dims)
+        group = group_or_world(self.process_group)
+        count = tensor([float(x.numel() // max(1, x.shape[1]))], dtype="float64")
+        all_reduce(count, group=group)
+        total: Tensor = _SumOfProcesses.apply(x.sum(dims, True), group)
+        return int(count.item()), total / max(1.0, count.item())
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: ProcessGroup | None = None) -> Module:
+        """The module with a SyncBatchNorm in place of each BatchNorm1d to 3d, of the same parameters and statistics;
+        itself changed, or the new one where it is a batch norm. ArgumentError for one that does not know its
+        channels yet.
+        """
+        if isinstance(module, LazyModuleMixin):
+            raise ArgumentError(
+                f"convert_sync_batchnorm: a {type(module).__name__} has no parameters yet; call the module once before"
+            )
+        if isinstance(module, BatchNorm):
+            made = cls(
+                module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats,
+                process_group,
+            )  # fmt: skip
+            made.weight, made.bias = module.weight, module.bias
+            made.running_mean, made.running_var = module.running_mean, module.running_var
+            made.num_batches_tracked = module.num_batches_tracked
+            return made.train(module.training)
+        for name, child in [*module.named_children()]:
+            changed = cls.convert_sync_batchnorm(child, process_group)
+            if changed is not child:
+                setattr(module, name, changed)
+        return module
