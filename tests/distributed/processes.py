@@ -5,6 +5,7 @@ FOLDER/rank.json, by the name of the check; test_two_processes.py reads it.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -423,6 +424,31 @@ def mixtures_of_experts_in_two_processes() -> None:
                 token = int(logits[1].argmax().item())
                 assert int(logits[0].argmax().item()) == token
                 logits = [session.step(token) for session in sessions]
+
+
+@check
+def wrong_arguments() -> None:
+    x = pyapp.ones(2)
+    refuses(TypeError, "op is one of ReduceOp, such as ReduceOp.SUM", lambda: dist.all_reduce(x, "max"))
+    refuses(ArgumentError, "is this process itself", lambda: dist.send(x, dist.get_rank()))
+    refuses(ArgumentError, "is this process itself", lambda: dist.recv(x, dist.get_rank()))
+
+
+@check
+def a_forked_process_is_not_in_the_group() -> None:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        told = "no error"
+        try:
+            dist.all_reduce(pyapp.ones(2))
+        except ProcessError as error:
+            told = str(error)
+        os.write(writing, told.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert b"was forked" in os.read(reading, 1000)
+    dist.barrier()  # the group goes on
 
 
 @check

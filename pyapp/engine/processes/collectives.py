@@ -41,7 +41,9 @@ def _unrecorded(name: str, group: ProcessGroup | None) -> Communicator:
     return _communicator(group)
 
 
-def _check(name: str, *tensors: Any) -> None:
+def _check(name: str, *tensors: Any, op: ReduceOp = ReduceOp.SUM) -> None:
+    if not isinstance(op, ReduceOp):
+        raise TypeError(f"{name}: op is one of ReduceOp, such as ReduceOp.SUM, got {describe(op)}")
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{name} takes tensors, got {describe(tensor)}")
@@ -103,7 +105,7 @@ def all_reduce(
     tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Work | None:
     """Replaces the tensor of each rank by the sum (or another reduction) of those of all ranks."""
-    _check("all_reduce", tensor)
+    _check("all_reduce", tensor, op=op)
     caller = _communicator(group)
     return _run(
         "all_reduce", caller, async_op, f"{_like(tensor)} by {op.name}", [tensor],
@@ -115,7 +117,7 @@ def reduce(
     tensor: Tensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Work | None:
     """As all_reduce, for rank `dst` alone; what the tensors of the others then hold is not defined."""
-    _check("reduce", tensor)
+    _check("reduce", tensor, op=op)
     caller, to = _communicator(group), group_or_world(group).index_of(dst)
     return _run(
         "reduce", caller, async_op, f"{_like(tensor)} by {op.name} to {dst}", [tensor],
@@ -175,7 +177,7 @@ def reduce_scatter_tensor(
 ) -> Work | None:  # fmt: skip
     """The reduction of the `input` of all ranks, of which rank i gets part i in `output`."""
     name = "reduce_scatter_tensor"
-    _check(name, output, input)
+    _check(name, output, input, op=op)
     caller = _communicator(group)
     _parts(name, input, output, caller.size)
     return _run(
@@ -189,7 +191,7 @@ def reduce_scatter(
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """The reduction of input_list[i] of all ranks, in the `output` of rank i."""
-    _check("reduce_scatter", output, *input_list)
+    _check("reduce_scatter", output, *input_list, op=op)
     _same("reduce_scatter", input_list, output, _communicator(group).size)
     with no_grad():
         whole = cat([tensor.detach().reshape(-1) for tensor in input_list])
@@ -199,14 +201,14 @@ def reduce_scatter(
 def isend(tensor: Tensor, dst: int, group: ProcessGroup | None = None, tag: int = 0) -> Work:
     """Begins to send a tensor to rank `dst`."""
     _check("send", tensor)
-    caller, to = _unrecorded("send", group), group_or_world(group).index_of(dst)
+    caller, to = _unrecorded("send", group), _other("send", dst, group)
     return caller.send(tensor.detach().contiguous(), to, _tag(tag))
 
 
 def irecv(tensor: Tensor, src: int, group: ProcessGroup | None = None, tag: int = 0) -> Work:
     """Begins to receive a tensor of the same shape and dtype from rank `src`."""
     _check("recv", tensor)
-    caller, source = _unrecorded("recv", group), group_or_world(group).index_of(src)
+    caller, source = _unrecorded("recv", group), _other("recv", src, group)
     return _in_place(tensor, lambda dense: caller.receive(dense, source, _tag(tag)))
 
 
@@ -219,6 +221,15 @@ def recv(tensor: Tensor, src: int, group: ProcessGroup | None = None, tag: int =
     """Receives the tensor that rank `src` sends, and returns `src`."""
     irecv(tensor, src, group, tag).wait()
     return src
+
+
+def _other(name: str, rank: int, group: ProcessGroup | None) -> int:
+    """The place in the group of another rank than this one."""
+    found = group_or_world(group)
+    place = found.index_of(rank)
+    if place == found.rank():
+        raise ArgumentError(f"{name}: rank {rank} is this process itself")
+    return place
 
 
 def _tag(tag: int) -> int:

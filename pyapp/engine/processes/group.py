@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -23,6 +24,7 @@ class ProcessGroup:
 
     def __init__(self, communicator: Communicator | None, ranks: Sequence[int], name: str) -> None:
         self.communicator, self.ranks, self.group_name = communicator, tuple(ranks), name
+        self._process = os.getpid()
 
     def rank(self) -> int:
         """The number of this process in the group; -1 if it is not in it."""
@@ -37,11 +39,18 @@ class ProcessGroup:
         return "" if self.communicator is None else self.communicator.name
 
     def member(self) -> Communicator:
-        """The communicator. ProcessError in a process that is not in the group, or after the group has ended."""
+        """The communicator. ProcessError in a process that is not in the group or was forked, or after the group has
+        ended.
+        """
         if self.communicator is None:
             raise ProcessError(
                 f"this process is not in the group of the ranks {', '.join(map(str, self.ranks))}",
                 where="distributed", hint="Only ranks of a group call its functions, and not after its end",
+            )  # fmt: skip
+        if os.getpid() != self._process:
+            raise ProcessError(
+                "this process was forked from one of a group", where="distributed",
+                hint='MPI cannot go on in it: start workers with "spawn", or before init_process_group',
             )  # fmt: skip
         return self.communicator
 
