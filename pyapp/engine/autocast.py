@@ -29,8 +29,9 @@ class _State(ThreadLocal):
     device: Device | None = None
     caches = True
     depth = 0
-    # by the id of a weight: the weight, the version of its memory, whether gradients were recorded, the converted one
-    cache: dict[int, tuple[Tensor, int, bool, Tensor]] | None = None
+    # by the id of a weight and the type: the weight, the version of its memory, whether gradients were recorded, the
+    # converted one
+    cache: dict[tuple[int, DType], tuple[Tensor, int, bool, Tensor]] | None = None
 
 
 STATE = _State()
@@ -86,10 +87,11 @@ def _converted(value: Any, dtype: DType) -> Any:
         return value.to(dtype)
     if STATE.cache is None:
         STATE.cache = {}
-    found = STATE.cache.get(id(value))
+    key = id(value), dtype
+    found = STATE.cache.get(key)
     state = value.storage.version, GRADIENTS.enabled
     if found is None or found[1:3] != state:
-        found = STATE.cache[id(value)] = value, *state, value.to(dtype)
+        found = STATE.cache[key] = value, *state, value.to(dtype)
     return found[3]
 
 

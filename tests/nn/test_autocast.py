@@ -98,6 +98,18 @@ def test_a_changed_weight_is_converted_again() -> None:
     assert y.requires_grad and y.tolist() == [[6, 6]]
 
 
+def test_a_region_within_another_converts_weights_to_its_own_type() -> None:
+    layer, x = nn.Linear(4, 3), pyapp.randn(2, 4)
+    with pyapp.autocast("cpu", dtype="bfloat16"):
+        assert layer(x).dtype is pyapp.bfloat16
+        with pyapp.autocast("cpu", dtype="float16"):
+            halves = layer(x)
+        assert layer(x).dtype is pyapp.bfloat16
+    with pyapp.autocast("cpu", dtype="float16"):
+        expected = layer(x)
+    assert halves.dtype is pyapp.float16 and halves.equal(expected)
+
+
 def test_a_region_changes_no_op() -> None:
     """Ops are the same objects, with the same claims, whatever ran before."""
     x = pyapp.ones(2, 2)
