@@ -654,9 +654,9 @@ def test_weights_of_another_architecture_are_not_downloaded(remote: Any) -> None
     from pyapp.errors import ModelError
     from pyapp.models import load_model
 
-    remote.files["owner/mamba"] = {"config.json": b'{"model_type": "mamba"}', "model.safetensors": WEIGHTS}
-    with pytest.raises(ModelError, match="the architecture 'mamba' is not known"):
-        load_model("owner/mamba")
+    remote.files["owner/unheard"] = {"config.json": b'{"model_type": "unheard"}', "model.safetensors": WEIGHTS}
+    with pytest.raises(ModelError, match="the architecture 'unheard' is not known"):
+        load_model("owner/unheard")
     assert [request.path for request in remote.downloads() if "model.safetensors" in request.path] == []
 
 

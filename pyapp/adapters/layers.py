@@ -174,6 +174,13 @@ class LoraLinear(LowRankLinear, Linear):
         """x (..., in) → (..., out)."""
         return self.add(Linear.forward(self, x), x)
 
+    def dense_weight(self) -> Tensor:
+        """As Linear.dense_weight; without the adapters' dropout."""
+        matrix = Linear.dense_weight(self)
+        for name in self.running():
+            matrix = self.with_adapter(matrix, name)
+        return matrix
+
 
 class LoraResidualLinear(LowRankLinear, ResidualLinear):
     """A ResidualLinear layer with adapters."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -10,6 +11,7 @@ from .device import Device, cpu
 from .dtype import DType, of_number, result_dtype
 from .lazy import np
 from .numpy_arrays import tensor_of
+from .shape import normalize_dim
 from .storage import Storage
 from .tensor import Tensor, make
 from .user_errors import describe
@@ -118,3 +120,17 @@ def dense(x: Tensor) -> Tensor:
 def is_half(x: Tensor) -> bool:
     """Whether x is float16 or bfloat16. Sums and squares of these are computed in float32, as in torch."""
     return x.dtype.is_floating_point and x.dtype.itemsize == 2
+
+
+def check_extreme(name: str, x: Tensor, dim: Any, axes: Sequence[int]) -> None:
+    """ValueError or IndexError where there is nothing along the dims (`axes`, which are `dim`) of which to take one."""
+    if 0 in [x.shape[d] for d in axes]:
+        raise (ValueError if dim is None else IndexError)(
+            f"{name}: {describe(x)} has no elements along dim {dim if dim is not None else list(axes)}"
+        )
+
+
+def check_place(name: str, x: Tensor, dim: int | None) -> None:
+    """IndexError where there is nothing along a dim (None: at all) of which to find the place of one."""
+    if (x.shape[normalize_dim(dim, x.ndim, name)] if dim is not None and x.ndim else x.numel()) == 0:
+        raise IndexError(f"{name}: {describe(x)} has no elements" + ("" if dim is None else f" along dim {dim}"))

@@ -9,7 +9,7 @@ from math import log, sqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, ops, quant
+from pyapp.engine import Tensor, ops
 from pyapp.engine.ops import arange, cat, where, zeros
 from pyapp.nn import Linear, Module, Parameter, ResidualLinear, RMSNorm
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text
@@ -133,10 +133,7 @@ class LatentAttention(SelfAttention):
         heads, size, before = self.heads.heads, self.heads.head_dim, x.shape[:-1]
         q = self.q_proj(x) if "q_proj" in self._modules else self.q_b_proj(self.q_a_layernorm(self.q_a_proj(x)))
         q = q.reshape(-1, heads, self.plain + self.rotated)  # (M, H, plain + rotated)
-        weight: Tensor = self.kv_b_proj.weight
-        if weight.dtype.is_quantized:
-            weight = quant.dequantize(weight)
-        weight = weight.to(x.dtype).reshape(heads, self.plain + self.value_dim, self.rank)
+        weight = self.kv_b_proj.dense_weight().to(x.dtype).reshape(heads, self.plain + self.value_dim, self.rank)
         keys, values = weight.narrow(1, 0, self.plain), weight.narrow(1, self.plain, self.value_dim)
         latent_q = (q.narrow(2, 0, self.plain).transpose(0, 1) @ keys).transpose(0, 1)  # (M, H, rank)
         query = cat([q.narrow(2, self.plain, self.rotated), latent_q], -1).reshape(*before, heads * size)

@@ -12,8 +12,7 @@ from ..dtype import DType, as_dtype
 from ..element_types import CODES, opcodes
 from ..launch import KERNELS as K
 from ..op import claims
-from ..operands import dense
-from ..ops.reduce import check_extreme, check_place
+from ..operands import check_extreme, check_place, dense
 from ..shape import Shape, dense_layout, normalize_dim, normalize_dims, reduced_dims
 from ..tensor import Tensor, empty_contiguous
 from .layouts import in_type

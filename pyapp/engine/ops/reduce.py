@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from ..dtype import as_dtype
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import op, primitive
-from ..operands import is_half
+from ..operands import check_extreme, check_place, is_half
 from ..shape import normalize_dim, normalize_dims, reduced_dims
 from ..tensor import Tensor
 from ..user_errors import describe
@@ -139,14 +138,6 @@ def _d_extreme(g: Tensor, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool =
     return (_spread(g, x, dim, keepdim) * hit / sum(hit, dim, True),)
 
 
-def check_extreme(name: str, x: Tensor, dim: Any, axes: Sequence[int]) -> None:
-    """ValueError or IndexError where there is nothing along the dims (`axes`, which are `dim`) of which to take one."""
-    if 0 in [x.shape[d] for d in axes]:
-        raise (ValueError if dim is None else IndexError)(
-            f"{name}: {describe(x)} has no elements along dim {dim if dim is not None else list(axes)}"
-        )
-
-
 def _extreme(name: str) -> Any:
     def body(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         axes = reduced_dims(dim, x.ndim, name)
@@ -173,12 +164,6 @@ def found_extreme(x: Tensor, largest: bool, dim: Any = None, keepdim: bool = Fal
 
 amax = function(method=True)(_extreme("amax"))
 amin = function(method=True)(_extreme("amin"))
-
-
-def check_place(name: str, x: Tensor, dim: int | None) -> None:
-    """IndexError where there is nothing along a dim (None: at all) of which to find the place of one."""
-    if (x.shape[normalize_dim(dim, x.ndim, name)] if dim is not None and x.ndim else x.numel()) == 0:
-        raise IndexError(f"{name}: {describe(x)} has no elements" + ("" if dim is None else f" along dim {dim}"))
 
 
 def _arg(name: str) -> Any:

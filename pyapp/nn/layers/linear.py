@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
-from ...engine import Tensor, no_grad, ops
+from ...engine import Tensor, no_grad, ops, quant
 from ...engine.ops import empty, zeros
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
@@ -58,6 +58,11 @@ class Linear(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return ops.linear(input, self.weight, self.bias)
+
+    def dense_weight(self) -> Tensor:
+        """The weight (out, in) in floating point, with what adapters add: for models that multiply by it themselves."""
+        weight: Tensor = self.weight
+        return quant.dequantize(weight) if weight.dtype.is_quantized else weight
 
     def extra_repr(self) -> str:
         kind = "" if self.weight.dtype.name == "float32" else f", dtype={self.weight.dtype.name}"
