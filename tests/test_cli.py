@@ -225,7 +225,8 @@ def test_models(here: Here) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_ctrl_c_stops_cleanly(model: Path) -> None:
-    command = [sys.executable, "-m", "pyapp", "generate", str(model), "-n", "4000", "--seed", "2", "--eager", "--json"]
+    command = [sys.executable, "-m", "pyapp", "generate", str(model), "--eager", "--json"]
+    command += ["-n", "1000000", "--min-new-tokens", "1000000"]  # which nothing ends before the key does
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
         assert process.stdout is not None and process.stderr is not None
         while json.loads(process.stdout.readline())["type"] != "token":
