@@ -37,6 +37,7 @@ static __attribute__((noinline, unused)) void store_band(const band_output *to, 
         y[i] = add ? add[i] + sum[i] : sum[i];
 }
 
+/* The rows from `row` on. */
 INLINE band_output output_from(band_output to, int64_t row)
 {
     to.y += row * to.y_stride;
@@ -345,10 +346,10 @@ INLINE part_float scales_load_f16(const void *p)
     return vload_f16(p);
 #endif
 }
-/* WebAssembly has no instruction for f16. If none of them is infinite or NaN, scales become f32 by a third of the
- * operations: scales_load_small gives them in units of SCALES_UNIT. Kernels join the bits of a band's scales, and ask
- * once, after many, whether one was 2 or more, which those of models hardly are; then they compute again by
- * scales_load_f16. */
+/* WebAssembly has no instruction for f16. scales_load_small turns finite scales into f32, in units of SCALES_UNIT, by a
+ * third of the operations. Infinite scales and NaN become wrong numbers. So a kernel joins the bits of all scales that it
+ * loads, and asks once, at its end, whether one was 2 or more, as infinite ones are and those of models hardly ever. Then it
+ * computes again by scales_load_f16. */
 #if defined(__wasm_simd128__)
 #define SCALES_UNIT 0x1p-112f
 typedef v128_t scales_bits;

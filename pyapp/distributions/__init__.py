@@ -13,9 +13,9 @@ from .divergence import kl_divergence, register_kl
 from .gamma import Beta, Chi2, Dirichlet, Gamma, StudentT
 from .mixture import MixtureSameFamily
 from .multivariate_normal import MultivariateNormal
-from .of_positive_numbers import FisherSnedecor, HalfCauchy, InverseGamma, Kumaraswamy, Pareto, Weibull
+from .of_positive_numbers import FisherSnedecor, HalfCauchy, HalfNormal, InverseGamma, Kumaraswamy, Pareto, Weibull
 from .relaxed import OneHotCategoricalStraightThrough, RelaxedBernoulli, RelaxedOneHotCategorical
-from .transformed import HalfNormal, LogisticNormal, TransformedDistribution
+from .transformed import LogisticNormal, TransformedDistribution
 from .transforms import (
     AbsTransform,
     AffineTransform,

@@ -15,7 +15,7 @@ from .discrete import Bernoulli, Categorical, OneHotCategorical
 from .distribution import Distribution, Independent
 from .gamma import Beta, Chi2, Dirichlet, Gamma
 from .multivariate_normal import MultivariateNormal
-from .transformed import HalfNormal
+from .of_positive_numbers import HalfNormal
 from .transforms import sum_last
 
 

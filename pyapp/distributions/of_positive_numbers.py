@@ -1,14 +1,14 @@
-"""More distributions of numbers above 0: of lifetimes, of heavy tails, of ratios."""
+"""Distributions of numbers above 0: of lifetimes, of heavy tails, of ratios, of absolute values."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from ..engine.ops import digamma, lgamma, where
+from ..engine.ops import digamma, lgamma, where, zeros_like
 from ..engine.tensor import Tensor
 from .constraints import greater_than_eq, nonnegative, positive, unit_interval
-from .continuous import EULER, Cauchy, _uniform
+from .continuous import EULER, Cauchy, Normal, _uniform
 from .distribution import Distribution, as_tensors
 from .gamma import Gamma
 
@@ -105,15 +105,17 @@ class Pareto(Distribution):
         return (self.scale / self.alpha).log() + 1 + self.alpha.reciprocal()
 
 
-class HalfCauchy(Distribution):
-    """The absolute value of a Cauchy number around 0."""
+class _Half(Distribution):
+    """The absolute value of a number around 0, whose distribution is `_base`."""
 
     has_rsample = True
     arg_constraints = {"scale": positive}
     support = nonnegative
+    _kind: type[Normal] | type[Cauchy]  # of the number
+    _base: Any
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        self._base = Cauchy(0.0, scale, validate_args)
+        self._base = self._kind(0.0, scale, validate_args)
         super().__init__(self._base.batch_shape, validate_args=validate_args)
 
     @property
@@ -121,16 +123,8 @@ class HalfCauchy(Distribution):
         return self._base.scale
 
     @property
-    def mean(self) -> Tensor:
-        return self.scale * math.inf
-
-    @property
     def mode(self) -> Tensor:
-        return self.scale * 0
-
-    @property
-    def variance(self) -> Tensor:
-        return self._base.variance
+        return zeros_like(self.scale)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self._base.rsample(sample_shape).abs()
@@ -148,6 +142,34 @@ class HalfCauchy(Distribution):
 
     def entropy(self) -> Tensor:
         return self._base.entropy() - math.log(2)
+
+
+class HalfNormal(_Half):
+    """The absolute value of a normal number of mean 0."""
+
+    _kind = Normal
+
+    @property
+    def mean(self) -> Tensor:
+        return self.scale * math.sqrt(2 / math.pi)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale.square() * (1 - 2 / math.pi)
+
+
+class HalfCauchy(_Half):
+    """The absolute value of a Cauchy number around 0."""
+
+    _kind = Cauchy
+
+    @property
+    def mean(self) -> Tensor:
+        return self.scale * math.inf
+
+    @property
+    def variance(self) -> Tensor:
+        return self._base.variance
 
 
 class InverseGamma(Distribution):

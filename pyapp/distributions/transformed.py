@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ..engine import no_grad
-from ..engine.ops import where, zeros_like
 from ..engine.tensor import Tensor
-from .constraints import independent, nonnegative, positive, real, simplex
+from .constraints import independent, positive, real, simplex
 from .continuous import Normal
 from .distribution import Distribution, Independent, as_tensors
 from .transforms import ComposeTransform, StickBreakingTransform, Transform, sum_last
@@ -98,48 +96,3 @@ class LogisticNormal(TransformedDistribution):
     @property
     def scale(self) -> Tensor:
         return self._normal.scale
-
-
-class HalfNormal(Distribution):
-    """The absolute value of a normal number of mean 0."""
-
-    has_rsample = True
-    arg_constraints = {"scale": positive}
-    support = nonnegative
-
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        self._base = Normal(0.0, scale, validate_args)
-        super().__init__(self._base.batch_shape, validate_args=validate_args)
-
-    @property
-    def scale(self) -> Tensor:
-        return self._base.scale
-
-    @property
-    def mode(self) -> Tensor:
-        return zeros_like(self.scale)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.scale * math.sqrt(2 / math.pi)
-
-    @property
-    def variance(self) -> Tensor:
-        return self.scale.square() * (1 - 2 / math.pi)
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self._base.rsample(sample_shape).abs()
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return where(value >= 0, self._base.log_prob(value) + math.log(2), -math.inf)
-
-    def cdf(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return 2 * self._base.cdf(value) - 1
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self._base.icdf((value + 1) / 2)
-
-    def entropy(self) -> Tensor:
-        return self._base.entropy() - math.log(2)

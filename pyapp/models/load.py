@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 Source: TypeAlias = "str | os.PathLike[str] | bytes | ByteSource"
 SpeechSource: TypeAlias = "Source | Mapping[str, Any]"
 
+TEXT, SEES = "causal-lm", "image-text-to-text"  # the tasks of language models, without pictures and with them
 # Quantised models up to these sizes are computed in float32. With int8 activations, a rounding difference in the last
 # bit can grow to a tenth of a logit, and near ties would be decided differently on other processors and in the page.
 # A model that fits the processor's cache as float32 is fast enough without int8.
-TEXT, SEES = "causal-lm", "image-text-to-text"  # the tasks of language models, without pictures and with them
 EXACT_TEXT_BYTES = 4 << 20  # of the parameters of a language model, as they lie in memory
 EXACT_SPEECH_BYTES = 8 << 20  # of the tensors of a speech model, as they lie in the file
 ENGLISH_TOKENS = 51864  # tokens of Whisper's .en models
