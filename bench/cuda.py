@@ -20,6 +20,7 @@ from typing import Any
 import pyapp
 from pyapp import nn
 from pyapp.engine import as_dtype, quant
+from pyapp.engine.gpu.fusion import fuse
 from pyapp.engine.gpu.sources import plans
 from pyapp.engine.launch import KERNELS, Recorder, capture_or_run
 from pyapp.engine.native import DIMS, POINTER_BYTES, POINTERS, RECORD_BYTES
@@ -401,7 +402,8 @@ def launches_of(recorder: Recorder) -> int:
     """The launches of a card for the records of a Graph."""
     names = list(KERNELS)
     found = 0
-    for part in (bytes(part[1]) for part in recorder.parts if isinstance(part, tuple)):
+    for recorded in (bytes(part[1]) for part in recorder.parts if isinstance(part, tuple)):
+        part = bytes(fuse(recorded, len(recorded) // RECORD_BYTES))
         for at in range(0, len(part), RECORD_BYTES):
             name = names[int.from_bytes(part[at : at + 4], "little")]
             plan = plans()[name]
@@ -421,7 +423,7 @@ def count(context: int = 1024) -> None:
         for kind in BITS:
             heads, kv_heads = config.n_heads, config.n_kv_heads
             small = Config(
-                heads * 8,
+                heads * 32,
                 256,
                 config.n_layers,
                 heads,

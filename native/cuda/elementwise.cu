@@ -1,4 +1,6 @@
 /* Copies, fills, binary operations of float32 with short records, and activations with their gradients. */
+#include "gated.h"
+#include "quantize.h"
 #include "vectors.h"
 
 KERNEL(copy_bytes, PARTS(bytes, 16384), 256, 0)
@@ -108,31 +110,46 @@ KERNEL(maximum_f32, VECTOR_BLOCKS(count), 256, 0) { BINARY(a > b || a != a ? a :
 
 KERNEL(minimum_f32, VECTOR_BLOCKS(count), 256, 0) { BINARY(a < b || a != a ? a : b); }
 
-/* ---- Gated activation (Shazeer, GLU Variants Improve Transformer, 2020) */
+/* ---- Gated activation: gated.h */
 
-DEVICE float silu_mul(float gate, float up) { return gate / (1.0f + expf(-gate)) * up; }
-
-/* A thread takes four columns. */
-KERNEL(silu_mul_f32, PARTS(rows *PARTS(columns, 4), 128), 128, 0)
+/* A thread takes four columns, of rows of `fours` of them. xq: of silu_mul_quantize_rows. */
+template <bool QUANTIZED> DEVICE void silu_mul_rows(const launch &record, int64_t fours, activations *xq)
 {
-    const int64_t *d = record.dims, columns = d[silu_mul_f32_columns], fours = PARTS(columns, 4);
+    _Static_assert((int)silu_mul_f32_x_stride == (int)silu_mul_quantize_rows_x_stride, "the slots differ");
+    const int64_t *d = record.dims, columns = d[silu_mul_f32_columns], all = d[silu_mul_f32_rows] * fours;
     const int64_t x_stride = d[silu_mul_f32_x_stride], y_stride = d[silu_mul_f32_y_stride];
     float *y = (float *)record.pointers[silu_mul_f32_y];
     const float *x = (const float *)record.pointers[silu_mul_f32_x];
     const bool aligned = ((uint64_t)x | (uint64_t)y) % 16 == 0 && (columns | x_stride | y_stride) % 4 == 0;
-    FOR_EACH(i, d[silu_mul_f32_rows] * fours)
+    FOR_EACH_BLOCK(block, PARTS(all, 128))
     {
-        const int64_t row = quotient(i, fours);
+        const int64_t i = block * 128 + threadIdx.x, row = quotient(MIN(i, all - 1), fours);
         const int64_t column = 4 * (i - row * fours);
         const float *gate = x + row * x_stride + column, *up = gate + columns;
-        float *to = y + row * y_stride + column;
-        if (aligned) {
+        float *to = y + row * y_stride + column, four[4] = {0, 0, 0, 0};
+        if (i < all && aligned && column < columns) {
             const float4 a = *(const float4 *)gate, b = *(const float4 *)up;
-            *(float4 *)to = float4{silu_mul(a.x, b.x), silu_mul(a.y, b.y), silu_mul(a.z, b.z), silu_mul(a.w, b.w)};
-        } else
+            four[0] = silu_mul(a.x, b.x), four[1] = silu_mul(a.y, b.y);
+            four[2] = silu_mul(a.z, b.z), four[3] = silu_mul(a.w, b.w);
+            *(float4 *)to = float4{four[0], four[1], four[2], four[3]};
+        } else if (i < all)
             for (int j = 0; j < 4 && column + j < columns; j++)
-                to[j] = silu_mul(gate[j], up[j]);
+                to[j] = four[j] = silu_mul(gate[j], up[j]);
+        if (QUANTIZED)
+            quantize_four(xq + i / 8, four, i < all);
     }
+}
+
+KERNEL(silu_mul_f32, PARTS(rows *PARTS(columns, 4), 128), 128, 0)
+{
+    silu_mul_rows<false>(record, PARTS(record.dims[silu_mul_f32_columns], 4), nullptr);
+}
+
+/* Rows have whole blocks of 32 columns. */
+KERNEL(silu_mul_quantize_rows, PARTS(rows *PARTS(columns, 32), 16), 128, 0)
+{
+    const int64_t blocks = PARTS(record.dims[silu_mul_quantize_rows_columns], BLOCK);
+    silu_mul_rows<true>(record, 8 * blocks, (activations *)record.pointers[silu_mul_quantize_rows_xq]);
 }
 
 KERNEL(silu_mul_backward_f32, PARTS(rows *columns, 256), 256, 0)

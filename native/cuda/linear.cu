@@ -2,6 +2,7 @@
  * side, one row by a warp for each output, more by tensor cores. Many rows: tiles. Float32 x and 16-bit
  * weights: tensor cores take x as the sum of two or three bfloat16, which have 16 or 24 bits of it, and float16 weights as
  * the sum of two, which have all. */
+#include "gated.h"
 #include "product.h"
 #include "read_once.h"
 
@@ -498,3 +499,162 @@ KERNEL(linear_bf16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, FEW_SHARED) { 
 KERNEL(linear_f16_f16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, FEW_SHARED) { FEW(float16, float16); }
 
 KERNEL(linear_bf16_bf16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, FEW_SHARED) { FEW(bfloat16, bfloat16); }
+
+/* ---- A row with the norm before it and the gated activation behind it: rms_norm_linear */
+
+#define TYPES_FUSED (TYPES_HALF | BIT(TYPE_float32))
+#define FUSED_UNITS CHOOSE(outputs > 65536, 16, CHOOSE(outputs > 8192, 2, 1)) /* of a block, which norms the row once */
+#define FUSED_KIND 8 /* FEW_KIND has less */
+#define FUSED_BLOCKS PARTS(CHOOSE(gated > 0, outputs / 2, outputs), 8 * FUSED_UNITS)
+enum { FUSED_THREADS = 32 * FEW_WARPS, NORM_THREADS = 512 /* of rms_norm_f32, whose sums have the same order */ };
+enum { FUSED_FOURS = 4 /* 8192 columns */ };
+
+/* In shared memory, of a row in pieces of eight: the fours that begin them, then the others, so that lanes side by side read
+ * fours side by side. */
+DEVICE int64_t place_of_four(int64_t four, int64_t inputs) { return four % 2 * (inputs / 2) + four / 2 * 4; }
+
+/* Writes the row's norm to shared memory; the first block to memory, too. The bits are those of rms_norm_row (norm.cu): this
+ * thread stands for two of its threads. */
+DEVICE void norm_to(float *shared, const launch &record)
+{
+    __shared__ float parts[NORM_THREADS / 32];
+    constexpr int TURNS = NORM_THREADS / FUSED_THREADS;
+    const int64_t inputs = record.dims[rms_norm_linear_inputs], fours = inputs / 4;
+    const float4 *const x = (const float4 *)record.pointers[rms_norm_linear_x];
+    const void *const weight = record.pointers[rms_norm_linear_weight];
+    const int type = (int)record.dims[rms_norm_linear_weight_type];
+    float4 own[TURNS][FUSED_FOURS];
+#pragma unroll
+    for (int turn = 0; turn < TURNS; turn++)
+#pragma unroll
+        for (int i = 0; i < FUSED_FOURS; i++) {
+            const int64_t four = threadIdx.x + turn * FUSED_THREADS + i * NORM_THREADS;
+            own[turn][i] = four < fours ? x[four] : float4{0, 0, 0, 0};
+        }
+#pragma unroll
+    for (int turn = 0; turn < TURNS; turn++) {
+        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < FUSED_FOURS; i++) {
+            const float four[4] = {own[turn][i].x, own[turn][i].y, own[turn][i].z, own[turn][i].w};
+            for (int j = 0; j < 4; j++)
+                sum += four[j] * four[j];
+        }
+        sum = warp_reduce(sum, Sum());
+        if (LANE == 0)
+            parts[turn * FEW_WARPS + WARP] = sum;
+    }
+    __syncthreads();
+    const float total = warp_reduce(LANE < NORM_THREADS / 32 ? parts[LANE] : 0.0f, Sum());
+    const float inverse = 1.0f / sqrtf(total / (float)inputs + record.floats[rms_norm_linear_epsilon]);
+#pragma unroll
+    for (int turn = 0; turn < TURNS; turn++)
+#pragma unroll
+        for (int i = 0; i < FUSED_FOURS; i++) {
+            const int64_t four = threadIdx.x + turn * FUSED_THREADS + i * NORM_THREADS;
+            if (four < fours) {
+                float factors[4];
+                if (type == TYPE_float32)
+                    load_four<TYPE_float32>(factors, weight, 4 * four, true);
+                else if (type == TYPE_float16)
+                    load_four<TYPE_float16>(factors, weight, 4 * four, true);
+                else
+                    load_four<TYPE_bfloat16>(factors, weight, 4 * four, true);
+                const float4 from = own[turn][i];
+                const float4 y = {from.x * inverse * factors[0], from.y * inverse * factors[1],
+                                  from.z * inverse * factors[2], from.w * inverse * factors[3]};
+                *(float4 *)(shared + place_of_four(four, inputs)) = y;
+                if (blockIdx.x == 0)
+                    ((float4 *)record.pointers[rms_norm_linear_normed])[four] = y;
+            }
+        }
+    __syncthreads();
+}
+
+/* A warp has an output, or where GATED its gate and what that multiplies. The sums are those of plain_rows. */
+template <int W, bool GATED> DEVICE void fused_row(const launch &record, float *normed)
+{
+    constexpr int ROWS = GATED ? 2 : 1;
+    const int64_t inputs = record.dims[rms_norm_linear_inputs], all = record.dims[rms_norm_linear_outputs];
+    const int64_t outputs = all / ROWS;
+    const void *const weights = record.pointers[rms_norm_linear_w];
+    float *const y = (float *)record.pointers[rms_norm_linear_y];
+    piece<W> w[ROWS][PLAIN_AHEAD];
+    const auto load = [&](int64_t output, int64_t start) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+#pragma unroll
+            for (int i = 0; i < PLAIN_AHEAD; i++) {
+                const int64_t row = (output + r * outputs) * inputs;
+                w[r][i].template load<true, true>(weights, row + start + 32 * PIECE * i, row + inputs);
+            }
+    };
+    bool loaded = blockIdx.x * FEW_WARPS + WARP < outputs;
+    if (loaded) /* they are on their way while the row is normed */
+        load(blockIdx.x * FEW_WARPS + WARP, PIECE * LANE);
+    norm_to(normed, record);
+    FOR_EACH_BLOCK(block, PARTS(outputs, FEW_WARPS))
+    {
+        const int64_t output = block * FEW_WARPS + WARP;
+        float sums[ROWS] = {0};
+        if (output < outputs)
+            for (int64_t start = PIECE * LANE; start < inputs; start += 32 * PIECE * PLAIN_AHEAD) {
+                if (!loaded)
+                    load(output, start);
+                loaded = false;
+#pragma unroll
+                for (int i = 0; i < PLAIN_AHEAD; i++) {
+                    const int64_t k = start + 32 * PIECE * i;
+                    if (k < inputs) {
+                        float x[PIECE];
+                        load_four<TYPE_float32>(x, normed, k / 2, true);
+                        load_four<TYPE_float32>(x + 4, normed, inputs / 2 + k / 2, true);
+#pragma unroll
+                        for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                            for (int j = 0; j < PIECE; j++)
+                                sums[r] += w[r][i].at(j) * x[j];
+                    }
+                }
+            }
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            sums[r] = warp_reduce(sums[r], Sum());
+        if (LANE == 0 && output < outputs) {
+            for (int r = 0; r < ROWS; r++)
+                y[output + r * outputs] = sums[r];
+            if (GATED)
+                ((float *)record.pointers[rms_norm_linear_activated])[output] = silu_mul(sums[0], sums[ROWS - 1]);
+        }
+    }
+}
+
+VARIANT(rms_norm_linear, FUSED_KIND + 2 * type + CHOOSE(gated > 0, 1, 0))
+
+#define FUSED(w)                                                                                                      \
+    case TYPE_##w:                                                                                                     \
+        if (COMPILED(VARIED == FUSED_KIND + 2 * TYPE_##w) && !gated)                                                                \
+            fused_row<TYPE_##w, false>(record, normed);                                                               \
+        if (COMPILED(VARIED == FUSED_KIND + 2 * TYPE_##w + 1) && gated)                                                             \
+            fused_row<TYPE_##w, true>(record, normed);                                                                \
+        break;
+
+KERNEL(rms_norm_linear, FUSED_BLOCKS, 256, 4 * inputs)
+{
+    DYNAMIC_SHARED(float, normed);
+    const int64_t *d = record.dims, type = d[rms_norm_linear_weight_type], inputs = d[rms_norm_linear_inputs];
+    const bool gated = d[rms_norm_linear_gated] != 0;
+    uint64_t all = 0;
+    for (int i = rms_norm_linear_y; i <= rms_norm_linear_normed; i++)
+        all |= (uint64_t)record.pointers[i];
+    if (!type_in(type, TYPES_FUSED) || !type_in(d[rms_norm_linear_type], TYPES_FUSED) ||
+        all % 16 || inputs % PIECE || inputs <= 512 || inputs > 4 * FUSED_FOURS * NORM_THREADS) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    switch (d[rms_norm_linear_type]) {
+        FUSED(float32)
+        FUSED(float16)
+        FUSED(bfloat16)
+    }
+}

@@ -1,6 +1,7 @@
 /* Root-mean-square normalization (Zhang and Sennrich, 2019), softmax and log_softmax, over the rows of a matrix. A block
  * takes a row, or of short rows a warp. */
 #include "kept_row.h"
+#include "quantize.h"
 
 /* 1 / root mean square, in every thread. */
 DEVICE float inverse_rms(const float *x, int64_t columns, float epsilon)
@@ -10,16 +11,33 @@ DEVICE float inverse_rms(const float *x, int64_t columns, float epsilon)
     return 1.0f / sqrtf(block_sum(sum) / (float)columns + epsilon);
 }
 
-/* Of rms_norm_halves, whose other slots have the same numbers, or rms_norm_f32. */
-template <bool OF_WARP, bool HALVES> DEVICE void rms_norm_row(const launch &record, int64_t row)
+/* The blocks of 32 columns of a row, which lies in memory. */
+template <bool OF_WARP> DEVICE void quantize_row(activations *to, const float *y, int64_t columns)
+{
+    const int64_t blocks = PARTS(columns, BLOCK);
+    for (int64_t first = 4 * (row_thread<OF_WARP>() - LANE); first < columns; first += 4 * row_threads<OF_WARP>()) {
+        const int64_t column = first + 4 * LANE, block = column / BLOCK;
+        float four[4];
+        for (int j = 0; j < 4; j++)
+            four[j] = column + j < columns ? y[column + j] : 0.0f;
+        quantize_four(to + block, four, block < blocks);
+    }
+}
+
+/* Of rms_norm_f32, rms_norm_halves or, where QUANTIZED, rms_norm_quantize_rows: slots that they share have the same
+ * numbers. */
+template <bool OF_WARP, bool HALVES, bool QUANTIZED> DEVICE void rms_norm_row(const launch &record, int64_t row)
 {
     _Static_assert((int)rms_norm_halves_x_stride == (int)rms_norm_f32_x_stride, "the slots differ");
+    _Static_assert((int)rms_norm_halves_type == (int)rms_norm_quantize_rows_type, "the slots differ");
     const int64_t *d = record.dims, columns = d[rms_norm_f32_columns];
     const void *weight = record.pointers[rms_norm_f32_weight];
     const int type = HALVES ? (int)d[rms_norm_halves_type] : TYPE_float32;
     const float epsilon = record.floats[rms_norm_f32_epsilon];
     const float *x = (const float *)record.pointers[rms_norm_f32_x] + row * d[rms_norm_f32_x_stride];
     float *y = (float *)record.pointers[rms_norm_f32_y] + row * d[rms_norm_f32_y_stride], sum = 0;
+    activations *xq =
+        QUANTIZED ? (activations *)record.pointers[rms_norm_quantize_rows_xq] + row * PARTS(columns, BLOCK) : nullptr;
     if (can_keep((uint64_t)x | (uint64_t)y | (uint64_t)weight, d[rms_norm_f32_x_stride] | d[rms_norm_f32_y_stride],
                  columns)) {
         kept_row<OF_WARP> own, factors;
@@ -35,16 +53,29 @@ template <bool OF_WARP, bool HALVES> DEVICE void rms_norm_row(const launch &reco
         for (int i = 0; i < 4 * KEPT; i++)
             own.x[i] = own.x[i] * inverse * factors.x[i];
         own.store(y, columns);
+#pragma unroll
+        for (int i = 0; i < KEPT; i++) {
+            const int place = own.place(i);
+            if (QUANTIZED && place - 4 * LANE < columns) /* for the whole warp */
+                quantize_four(xq + place / BLOCK, own.x + 4 * i, place / BLOCK * BLOCK < columns);
+        }
         return;
     }
     FOR_ROW(i, columns) sum += x[i] * x[i];
     const float inverse = 1.0f / sqrtf(row_sum<OF_WARP>(sum) / (float)columns + epsilon);
     FOR_ROW(i, columns) y[i] = x[i] * inverse * load_float(weight, i, type);
+    if (QUANTIZED) {
+        if (OF_WARP)
+            __syncwarp();
+        else
+            __syncthreads();
+        quantize_row<OF_WARP>(xq, y, columns);
+    }
 }
 
 template <bool OF_WARP> DEVICE void rms_norm_row_f32(const launch &record, int64_t row)
 {
-    rms_norm_row<OF_WARP, false>(record, row);
+    rms_norm_row<OF_WARP, false, false>(record, row);
 }
 KERNEL(rms_norm_f32, ROW_BLOCKS, 512, 0)
 {
@@ -53,7 +84,7 @@ KERNEL(rms_norm_f32, ROW_BLOCKS, 512, 0)
 
 template <bool OF_WARP> DEVICE void rms_norm_row_halves(const launch &record, int64_t row)
 {
-    rms_norm_row<OF_WARP, true>(record, row);
+    rms_norm_row<OF_WARP, true, false>(record, row);
 }
 KERNEL(rms_norm_halves, ROW_BLOCKS, 512, 0)
 {
@@ -62,6 +93,23 @@ KERNEL(rms_norm_halves, ROW_BLOCKS, 512, 0)
         return;
     }
     FOR_ROWS(record.dims[rms_norm_halves_rows], record.dims[rms_norm_halves_columns], rms_norm_row_halves);
+}
+
+template <bool OF_WARP> DEVICE void rms_norm_quantized_row(const launch &record, int64_t row)
+{
+    if (record.dims[rms_norm_quantize_rows_type] == TYPE_float32)
+        rms_norm_row<OF_WARP, false, true>(record, row);
+    else
+        rms_norm_row<OF_WARP, true, true>(record, row);
+}
+KERNEL(rms_norm_quantize_rows, ROW_BLOCKS, 512, 0)
+{
+    const int64_t *d = record.dims, type = d[rms_norm_quantize_rows_type];
+    if (!type_in(type, TYPES_HALF | BIT(TYPE_float32))) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    FOR_ROWS(d[rms_norm_quantize_rows_rows], d[rms_norm_quantize_rows_columns], rms_norm_quantized_row);
 }
 
 /* Of each row to scratch memory; then grad_weight; then grad_x, which may be x or grad_y. */

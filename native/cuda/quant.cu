@@ -1,5 +1,6 @@
 /* Packing int8 weights into bands, quantising weights and activations, and the inverses. Layouts and rounding: kernels.h.
  * A thread takes a block of 32 columns of a row. */
+#include "quantize.h"
 #include "weights.h"
 
 enum { GGML_BLOCK_BYTES = 2 + BLOCK };
@@ -54,32 +55,7 @@ template <int TYPE> DEVICE void quantize(const launch &record)
         } else if (i < all)
             for (int j = 0; j < 4; j++)
                 four[j] = column + j < columns ? load_float(x, at + j, TYPE) : 0.0f;
-        float most = fmaxf(fmaxf(fabsf(four[0]), fabsf(four[1])), fmaxf(fabsf(four[2]), fabsf(four[3])));
-        int odd = 0; /* whether something is not finite */
-        for (int j = 0; j < 4; j++)
-            odd |= !(four[j] - four[j] == 0);
-        for (int apart = 4; apart; apart >>= 1) {
-            most = fmaxf(most, __shfl_xor_sync(EVERY_LANE, most, apart));
-            odd |= __shfl_xor_sync(EVERY_LANE, odd, apart);
-        }
-        float scale = most / 127.0f;
-        const float inverse = 1.0f / scale;
-        const bool usable = !odd && inverse < 0x1p127f; /* not all zero, nor too small to divide by */
-        scale = odd ? NOT_A_NUMBER : usable ? scale : 0.0f;
-        uint32_t numbers = 0;
-        int32_t sum = 0;
-        for (int j = 0; j < 4; j++) {
-            const int8_t number = usable ? (int8_t)(int)roundf(four[j] * inverse) : (int8_t)0;
-            numbers |= (uint32_t)(uint8_t)number << 8 * j;
-            sum += number;
-        }
-        for (int apart = 4; apart; apart >>= 1)
-            sum += __shfl_xor_sync(EVERY_LANE, sum, apart);
-        if (i < all) {
-            ((uint32_t *)xq[i].values)[threadIdx.x % 8] = numbers;
-            if (threadIdx.x % 8 == 0)
-                xq[i].scale = scale, xq[i].sum = sum;
-        }
+        quantize_four(xq + i, four, i < all);
     }
 }
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.native.checks import run_checked
-from tests.native.kernels import OK, SIZES, Kernels, from_bf16, to_bf16, unaligned
+from tests.native.emulated import EmulatedKernels
+from tests.native.kernels import BAD_ARGUMENT, OK, SIZES, TYPES, Kernels, aligned, from_bf16, to_bf16, unaligned
 
 KINDS = ["f32", "f16", "bf16"]
 ROWS = [0, 1, 2, 3, 4, 5, 9, 31, 33, 100]
@@ -206,3 +207,19 @@ def test_sums_of_halves_are_made_in_f32(kernels: Kernels, rows: int) -> None:
     assert (linear_of_halves(kernels, "f16", ones, ones[:1]) == 5000).all()
     large = np.tile(np.array([300, 300], np.float16), (rows, 1))
     assert (linear_of_halves(kernels, "f16", large, np.array([[300, -300]], np.float16)) == 0).all()
+
+
+@pytest.mark.parametrize(
+    "change", [{"inputs": 512}, {"inputs": 8200}, {"inputs": 1028}, {"type": 0}, {"weight_type": 99}, {"at": 1}]
+)
+def test_a_normed_row_that_does_not_fit_is_refused(kernels: Kernels, change: dict[str, int]) -> None:
+    """tests/cuda/test_fusion.py has those that do."""
+    if not isinstance(kernels, EmulatedKernels):
+        assert kernels.run("rms_norm_linear") == BAD_ARGUMENT
+        return
+    sizes = {"inputs": 1024, "outputs": 8, "type": TYPES["float32"], "weight_type": TYPES["float32"], "at": 0} | change
+    inputs, at = sizes["inputs"], sizes.pop("at")
+    x, weight, normed = (aligned(np.ones(inputs + 4, np.float32))[at : at + inputs] for _ in range(3))
+    w, y = aligned(np.ones((8, inputs), np.float32)), aligned(np.zeros(8, np.float32))
+    arguments = {"x": x, "weight": weight, "normed": normed, "w": w, "y": y, "epsilon": 0.0, **sizes}
+    assert kernels.run("rms_norm_linear", **arguments) == BAD_ARGUMENT and not y.any()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
-from tests.native.kernels import BAD_ARGUMENT, INDEX_RANGE, OK, Kernels, from_bf16, to_bf16, unaligned
+from tests.native.checks import assert_guarded, run_checked, strided
+from tests.native.emulated import EmulatedKernels
+from tests.native.kernels import BAD_ARGUMENT, INDEX_RANGE, OK, TYPES, Kernels, aligned, from_bf16, to_bf16, unaligned
 
 ACTIVATIONS = np.dtype([("values", np.int8, 32), ("scale", np.float32), ("sum", np.int32)])
 SHAPES = [(1, 1), (3, 4), (4, 31), (33, 32), (31, 33), (8, 64), (9, 96), (65, 288), (130, 1000), (16, 4224)]
@@ -82,6 +87,43 @@ def test_quantize_rows_of_halves(kernels: Kernels, kind: str, rows: int, columns
     sizes = dict(rows=rows, columns=columns, x_stride=columns + 3)
     assert kernels.run(f"quantize_rows_{kind}", xq=xq, x=unaligned(stored), **sizes) == OK
     assert xq.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("rows, columns", [(0, 5), (5, 0), *SHAPES, (3, 512), (2, 2048), (1, 8192)])
+@pytest.mark.parametrize("place", [unaligned, aligned])
+@pytest.mark.parametrize("weight_type", ["float32", "float16", ""])
+def test_quantize_rows_after_another_kernel(
+    kernels: Kernels, weight_type: str, place: Callable[[np.ndarray], np.ndarray], rows: int, columns: int
+) -> None:
+    """CUDA alone has it: the bits of the two kernels. Without the type of a weight: after silu_mul."""
+    name = "rms_norm_quantize_rows" if weight_type else "silu_mul_quantize_rows"
+    if not isinstance(kernels, EmulatedKernels):
+        assert kernels.run(name) == BAD_ARGUMENT
+        return
+    x, results = place(normal(rows, 2 * columns)), []
+    if rows > 2 and columns:
+        x[1, 0] = np.nan
+    sizes: dict[str, Any] = {"rows": rows, "columns": columns, "x_stride": 2 * columns}
+    more: dict[str, Any] = {}
+    if weight_type:
+        stored = place(normal(columns, seed=4).astype(weight_type))
+        more = {"epsilon": 1e-5, "weight": stored}
+    for fused in (True, False):
+        memory, y = strided(np.zeros((rows, columns), np.float32), extra=4)
+        memory = place(memory)
+        y, xq = memory[:, :columns], np.zeros((rows, -(-columns // 32)), ACTIVATIONS)
+        own: dict[str, Any] = {"y": memory, "x": x, "y_stride": columns + 4, **sizes, **more}
+        if fused:
+            kind = {"type": TYPES[weight_type]} if weight_type else {}
+            run_checked(kernels, name, "y", "xq", xq=xq, **own, **kind)
+        else:
+            if weight_type:
+                own["weight"] = place(more["weight"].astype(np.float32))
+            run_checked(kernels, "rms_norm_f32" if weight_type else "silu_mul_f32", "y", **own)
+            run_checked(kernels, "quantize_rows", "xq", xq=xq, x=memory, **sizes | {"x_stride": columns + 4})
+        assert_guarded(memory, columns)
+        results.append((y.tobytes(), xq.tobytes()))
+    assert results[0] == results[1]
 
 
 def test_quantize_rows_rounds_halves_away_from_zero(kernels: Kernels) -> None:

@@ -21,6 +21,7 @@ from ..dtype import bfloat16, float16, float32
 from ..element_types import CODES, opcodes
 from ..gpu import cublas, nvidia
 from ..gpu.card import Card, compiled
+from ..gpu.fusion import fuse
 from ..gpu.sources import NO_VARIANT, Number, Plan, Step, operands, plans, varied
 from ..native import DIMS, POINTER_BYTES, POINTERS, RECORD_BYTES, SIGNATURES, fail
 from ..storage import CACHE_LIMIT, trim_backend
@@ -275,6 +276,8 @@ class Cuda(Backend):
     def graph(self, records: bytearray, count: int) -> Callable[[], int]:
         with self._lock:
             self._enter()
+            records = fuse(records, count)
+            count = len(records) // RECORD_BYTES
             scratch = launches = 0
             for at, product in self._parts(records, count):
                 if product is not None:

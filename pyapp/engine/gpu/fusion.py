@@ -1,0 +1,174 @@
+"""Launches of a Graph that one kernel can do: a decoded token has some two hundred, each of which costs a card two or
+three microseconds beside its work.
+
+The kernel that stands for several writes all that they write, with the same bits, so nothing need be known of who reads
+it. They are
+
+- a root-mean-square norm, or a gated activation, and the quantisation of its result behind it;
+- the norm of a single row, the linear layer behind it, and the gated activation behind that.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from pyapp.dataclass import dataclass
+
+from ..dtype import bfloat16, float16, float32
+from ..element_types import CODES
+from ..native import DIMS, FLOATS, POINTERS, RECORD_BYTES, SIGNATURES
+
+_RECORD = struct.Struct(f"@ii{POINTERS}P{DIMS}q{FLOATS}f0q")
+_NAMES = list(SIGNATURES)
+_SLOTS = {name: [part.replace("?", "").split() for part in text.split("|")] for name, text in SIGNATURES.items()}
+_NORMS = ("rms_norm_f32", "rms_norm_halves")
+_LINEAR = {"linear_f32": float32, "linear_f16": float16, "linear_bf16": bfloat16}
+_BLOCK, _ACTIVATIONS_BYTES = 32, 40  # columns of a block of quantize_rows, and its bytes
+_ALIGNMENT = 16  # bytes, of the rows of rms_norm_linear
+_FEWEST, _MOST = 513, 8192  # its inputs: native/cuda/linear.cu
+
+
+@dataclass(frozen=True)
+class _Record:
+    """A launch: its pointers, dims and floats by their names in kernels.h."""
+
+    name: str
+    values: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        return self.values[name]
+
+    def packed(self) -> bytes:
+        pointers, dims, floats = ([self.values.get(slot) or 0 for slot in slots] for slots in _SLOTS[self.name])
+        return _RECORD.pack(
+            _NAMES.index(self.name), 0, *pointers, *[0] * (POINTERS - len(pointers)), *dims,
+            *[0] * (DIMS - len(dims)), *floats, *[0.0] * (FLOATS - len(floats)),
+        )  # fmt: skip
+
+
+def _read(records: bytes | bytearray, at: int) -> _Record:
+    index, _, *numbers = _RECORD.unpack_from(records, at)
+    pointers, dims, floats = _SLOTS[_NAMES[index]]
+    parts = numbers[:POINTERS], numbers[POINTERS : POINTERS + DIMS], numbers[POINTERS + DIMS :]
+    found = {
+        slot: value
+        for slots, values in zip((pointers, dims, floats), parts, strict=True)
+        for slot, value in zip(slots, values, strict=False)
+    }
+    return _Record(_NAMES[index], found)
+
+
+def _apart(written: dict[int, int], read: dict[int, int]) -> bool:
+    """Whether no memory (address: bytes) is both written and read, or written twice."""
+    spans = [(at, at + size, True) for at, size in written.items()] + [
+        (at, at + size, False) for at, size in read.items()
+    ]
+    return all(
+        a[1] <= b[0] or b[1] <= a[0]
+        for i, a in enumerate(spans)
+        for b in spans[i + 1 :]
+        if a[2] or b[2]
+    )  # fmt: skip
+
+
+def _rows_bytes(rows: int, columns: int, stride: int) -> int:
+    return 4 * ((rows - 1) * stride + columns) if rows > 0 else 0
+
+
+def _norm_weight(norm: _Record) -> int:
+    """The code of the type of its weight."""
+    return int(norm.values.get("type", CODES[float32]))
+
+
+def _weight_bytes(code: int) -> int:
+    return 4 if code == CODES[float32] else 2
+
+
+def _quantized(first: _Record, second: _Record) -> _Record | None:
+    """A norm or a gated activation, and quantize_rows."""
+    if first.name not in (*_NORMS, "silu_mul_f32") or second.name != "quantize_rows":
+        return None
+    rows, columns = first.rows, first.columns
+    if (second.x, second.rows, second.columns) != (first.y, rows, columns):
+        return None
+    if second.x_stride != first.y_stride and rows > 1:
+        return None
+    wide = columns * (2 if first.name == "silu_mul_f32" else 1)
+    read = {first.x: _rows_bytes(rows, wide, first.x_stride)}
+    if first.name in _NORMS:
+        read[first.weight] = columns * _weight_bytes(_norm_weight(first))
+    quantized = rows * math.ceil(columns / _BLOCK) * _ACTIVATIONS_BYTES
+    if not _apart({first.y: _rows_bytes(rows, columns, first.y_stride), second.xq: quantized}, read):
+        return None
+    if first.name == "silu_mul_f32":
+        return _Record("silu_mul_quantize_rows", {**first.values, "xq": second.xq})
+    return _Record("rms_norm_quantize_rows", {**first.values, "xq": second.xq, "type": _norm_weight(first)})
+
+
+def _normed_linear(first: _Record, second: _Record) -> _Record | None:
+    """The norm of a row, and a linear layer."""
+    if first.name not in _NORMS or second.name not in _LINEAR:
+        return None
+    inputs, outputs = second.inputs, second.outputs
+    if (first.rows, second.rows, second.x, second.residual) != (1, 1, first.y, 0) or first.columns != inputs:
+        return None
+    if not _FEWEST <= inputs <= _MOST or inputs % 8 or outputs <= 0:
+        return None
+    if any(pointer % _ALIGNMENT for pointer in (first.x, first.weight, first.y, second.w)):
+        return None
+    kind, weight_type = CODES[_LINEAR[second.name]], _norm_weight(first)
+    written = {second.y: 4 * outputs, first.y: 4 * inputs}
+    read = {
+        first.x: 4 * inputs,
+        first.weight: inputs * _weight_bytes(weight_type),
+        second.w: inputs * outputs * _weight_bytes(kind),
+    }
+    if not _apart(written, read):
+        return None
+    return _Record(
+        "rms_norm_linear",
+        {
+            "y": second.y, "x": first.x, "weight": first.weight, "w": second.w, "normed": first.y, "gated": 0,
+            "outputs": outputs, "inputs": inputs, "weight_type": weight_type, "type": kind, "epsilon": first.epsilon,
+        },
+    )  # fmt: skip
+
+
+def _gated_linear(first: _Record, second: _Record) -> _Record | None:
+    """The two before, and a gated activation."""
+    if first.name != "rms_norm_linear" or second.name != "silu_mul_f32" or first.gated:
+        return None
+    if (second.rows, second.x, 2 * second.columns) != (1, first.y, first.outputs):
+        return None
+    read = {first.x: 4 * first.inputs, first.weight: first.inputs * _weight_bytes(first.weight_type)}
+    read[first.w] = first.inputs * first.outputs * _weight_bytes(first.type)
+    written = {first.y: 4 * first.outputs, first.normed: 4 * first.inputs, second.y: 4 * second.columns}
+    if not _apart(written, read):
+        return None
+    return _Record("rms_norm_linear", {**first.values, "activated": second.y, "gated": 1})
+
+
+_PAIRS = (_quantized, _normed_linear, _gated_linear)
+
+
+def _each(records: bytes | bytearray, count: int) -> Iterator[bytes]:
+    for at in range(0, count * RECORD_BYTES, RECORD_BYTES):
+        yield bytes(records[at : at + RECORD_BYTES])
+
+
+def fuse(records: bytes | bytearray, count: int) -> bytearray:
+    """The `count` records of a Graph, with those that follow one another joined where one kernel can do their work."""
+    done: list[bytes] = []
+    for packed in _each(records, count):
+        joined = None
+        if done:
+            first, second = _read(done[-1], 0), _read(packed, 0)
+            joined = next((found for pair in _PAIRS if (found := pair(first, second)) is not None), None)
+        if joined is None:
+            done.append(packed)
+        else:
+            done[-1] = joined.packed()
+    return bytearray(b"".join(done))

@@ -1,0 +1,217 @@
+"""Launches that a Graph of the CUDA device joins: fewer kernels, the same bits."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import Tensor, nn
+from pyapp.engine import capture
+from pyapp.engine.gpu.fusion import fuse
+from pyapp.engine.native import DIMS, FLOATS, POINTERS, RECORD_BYTES, SIGNATURES
+from pyapp.models.llama2c import Config, Llama2c
+from pyapp.nn import quantize
+from pyapp.text.generate import Session
+
+from . import emulated
+
+pytestmark = pytest.mark.native_only
+DEVICE = emulated.DEVICE
+ADDRESS = 1 << 20  # of made-up memory: each name has its own
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return pyapp.from_numpy(np.random.default_rng(seed).standard_normal(shape, np.float32)).to(DEVICE)
+
+
+def launched(call: Callable[[], Any]) -> tuple[Any, list[str]]:
+    """The result of a call, and the functions that it launches on the emulated card."""
+    backend: Any = pyapp.device(DEVICE).backend
+    before = 0 if emulated.REAL else len(backend.card.launched)
+    result = call()
+    return result, [] if emulated.REAL else list(backend.card.launched[before:])
+
+
+def assert_fused(compute: Callable[[], tuple[Tensor, ...]], expected: list[str]) -> None:
+    with pyapp.no_grad():
+        alone = [np.array(y.cpu().numpy()) for y in compute()]
+        graph = capture(compute)
+        for y in graph.outputs:
+            y.fill_(float("nan"))
+        _, names = launched(graph.replay)
+    assert emulated.REAL or names == expected
+    for y, own in zip(graph.outputs, alone, strict=True):
+        assert y.cpu().numpy().tobytes() == own.tobytes()
+    emulated.check()
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize(
+    "kind, weight, inputs, outputs",
+    [
+        ("float32", "float32", 520, 30),
+        ("float16", "float32", 2048, 18),
+        ("bfloat16", "bfloat16", 2056, 130),
+        ("bfloat16", "float16", 8192, 10),
+        ("float16", "bfloat16", 1032, 8210),
+    ],
+)
+def test_a_norm_a_linear_layer_and_a_gated_activation(
+    kind: str, weight: str, inputs: int, outputs: int, gated: bool
+) -> None:
+    norm, layer = nn.RMSNorm(inputs), nn.Linear(inputs, outputs, bias=False)
+    norm.weight.data.copy_(pyapp.arange(inputs) / inputs - 0.3)
+    norm.to(weight).to(DEVICE)
+    layer.to(kind).to(DEVICE)
+    x = normal(1, inputs)
+
+    def compute() -> tuple[Tensor, ...]:
+        normed = norm(x)
+        y = layer(normed)
+        return (normed, y, pyapp.ops.silu_mul(y)) if gated else (normed, y)
+
+    assert_fused(compute, ["rms_norm_linear"])
+
+
+@pytest.mark.parametrize("rows, columns", [(1, 2048), (3, 64), (2, 8224)])
+@pytest.mark.parametrize("weight", ["float32", "bfloat16"])
+def test_a_norm_and_quantised_weights(weight: str, rows: int, columns: int) -> None:
+    norm, layer = nn.RMSNorm(columns), nn.Linear(columns, 16, bias=False)
+    norm.weight.data.copy_(pyapp.arange(columns) / columns - 0.3)
+    block = nn.Sequential(layer)
+    quantize(block, "q8_0")
+    norm.to(weight).to(DEVICE)
+    block.to(DEVICE)
+    x = normal(rows, columns)
+
+    def compute() -> tuple[Tensor, ...]:
+        normed = norm(x)
+        return normed, block(normed)
+
+    assert_fused(compute, ["rms_norm_quantize_rows", "linear_q8_0"])
+
+
+@pytest.mark.parametrize("rows, columns", [(1, 2048), (5, 96)])
+def test_a_gated_activation_and_quantised_weights(rows: int, columns: int) -> None:
+    block = nn.Sequential(nn.Linear(columns, 16, bias=False))
+    quantize(block, "q8_0")
+    block.to(DEVICE)
+    x = normal(rows, 2 * columns)
+
+    def compute() -> tuple[Tensor, ...]:
+        activated = pyapp.ops.silu_mul(x)
+        return activated, block(activated)
+
+    assert_fused(compute, ["silu_mul_quantize_rows", "linear_q8_0"])
+
+
+@pytest.mark.parametrize("kind, launches", [("bfloat16", 7), ("q8_0", 11)])
+def test_a_layer_of_a_token_has_few_launches(kind: str, launches: int) -> None:
+    """And its logits are those of a prompt."""
+    counts = []
+    for n_layers in (1, 2):
+        pyapp.manual_seed(0)
+        config = Config(
+            dim=576, hidden_dim=640, n_layers=n_layers, n_heads=8, n_kv_heads=4, vocab_size=64, max_seq_len=64
+        )
+        model = Llama2c(config).requires_grad_(False)
+        if kind == "q8_0":
+            quantize(model, kind)
+        else:
+            model.to(kind)
+        model.to(DEVICE)
+        session = Session(model)
+        session.feed([3, 7, 1])
+        session.step(5)
+        logits, names = launched(partial(session.step, 9))
+        found = np.array(logits.read_values())
+        counts.append(len(names))
+        whole = np.array(Session(model).feed([3, 7, 1, 5, 9]).read_values())
+        np.testing.assert_allclose(found, whole, rtol=0.05, atol=0.05)
+    assert emulated.REAL or counts[1] - counts[0] == launches
+    emulated.check()
+
+
+# ---- What is joined: made-up records
+
+
+def record(name: str, **values: Any) -> bytes:
+    pointers, dims, floats = (part.replace("?", "").split() for part in SIGNATURES[name].split("|"))
+    assert values.keys() <= {*pointers, *dims, *floats}
+    numbers = [
+        [values.get(slot, 0) for slot in slots] + [0] * (size - len(slots))
+        for slots, size in ((pointers, POINTERS), (dims, DIMS), (floats, FLOATS))
+    ]
+    return struct.pack(f"@ii{POINTERS}P{DIMS}q{FLOATS}f0q", list(SIGNATURES).index(name), 0, *sum(numbers, []))
+
+
+def names_of(records: bytearray) -> list[str]:
+    names = list(SIGNATURES)
+    return [names[int.from_bytes(records[at : at + 4], "little")] for at in range(0, len(records), RECORD_BYTES)]
+
+
+def places(names: str) -> dict[str, int]:
+    return {name: ADDRESS * (i + 1) for i, name in enumerate(names.split())}
+
+
+NORM: dict[str, Any] = {
+    **places("x weight y"), "rows": 1, "columns": 1024, "x_stride": 1024, "y_stride": 1024, "epsilon": 1e-5
+}  # fmt: skip
+LINEAR: dict[str, Any] = {
+    "x": NORM["y"], **dict(zip(["w", "y"], [ADDRESS * 4, ADDRESS * 64], strict=True)),
+    "rows": 1, "outputs": 64, "inputs": 1024, "y_stride": 64, "x_stride": 1024,
+}  # fmt: skip
+SILU: dict[str, Any] = {"x": LINEAR["y"], "y": ADDRESS * 70, "rows": 1, "columns": 32, "x_stride": 64, "y_stride": 32}
+
+
+def test_three_records_become_one() -> None:
+    records = record("rms_norm_f32", **NORM) + record("linear_bf16", **LINEAR) + record("silu_mul_f32", **SILU)
+    assert names_of(fuse(records, 3)) == ["rms_norm_linear"]
+    doubled = records + record("exp_f32", y=ADDRESS, x=ADDRESS, count=3) + records
+    assert names_of(fuse(doubled, 7)) == ["rms_norm_linear", "exp_f32", "rms_norm_linear"]
+    assert fuse(b"", 0) == b""
+
+
+@pytest.mark.parametrize(
+    "norm, linear",
+    [
+        ({}, {"residual": ADDRESS * 80}),
+        ({}, {"x": ADDRESS * 81}),  # of something else
+        ({"rows": 2}, {"rows": 2}),
+        ({"columns": 512}, {"inputs": 512}),
+        ({"columns": 8200}, {"inputs": 8200}),
+        ({"columns": 1020}, {"inputs": 1020}),
+        ({"x": ADDRESS + 4}, {}),
+        ({"y": NORM["x"]}, {"x": NORM["x"]}),  # in place
+        ({}, {"y": NORM["x"]}),  # the row's memory serves again
+        ({}, {"y": NORM["x"] + 4000}),
+        ({}, {"y": NORM["weight"] - 128}),
+    ],
+)
+def test_what_one_kernel_cannot_do_stays_two(norm: dict[str, int], linear: dict[str, int]) -> None:
+    records = record("rms_norm_f32", **NORM | norm) + record("linear_bf16", **LINEAR | linear)
+    assert fuse(records, 2) == records
+
+
+FITTING = {"xq": ADDRESS * 100, "x": NORM["y"], "columns": 1024, "x_stride": 1024}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"x": ADDRESS * 90}, {"rows": 2}, {"columns": 33}, {"x_stride": 1030, "rows": 3}, {"xq": NORM["x"] + 64}],
+)
+def test_what_is_not_quantised_next_stays_alone(change: dict[str, int]) -> None:
+    rows = change.get("rows", 1) if "x_stride" in change else 1
+    first = record("rms_norm_f32", **NORM | {"rows": rows})
+    second = FITTING | {"rows": rows} | change
+    records = first + record("quantize_rows", **second)
+    assert fuse(records, 2) == records
+    assert names_of(fuse(first + record("quantize_rows", **second | FITTING | {"rows": rows}), 2)) == [
+        "rms_norm_quantize_rows"
+    ]
