@@ -51,9 +51,8 @@ test-oracle: ready ## compare with torch, live: op x dtype x layout x gradient (
 test-sanitize: ready ## the kernels' tests under AddressSanitizer and UBSan
 	$(RUN) -m scripts.sanitize
 
-test-cuda-compile: ready ## compile every CUDA kernel for every architecture; needs no card
-	@$(SETUP) cuda
-	$(RUN) -m scripts.cuda_compile
+test-cuda-compile: ready ## compile the CUDA sources that have changed, for every architecture; needs no card
+	$(RUN) -m scripts.cuda_compile --check || ($(SETUP) cuda && $(RUN) -m scripts.cuda_compile)
 
 test-cuda: ready ## the CUDA kernels' tests, and models, on the card of this machine
 	@$(SETUP) cublas

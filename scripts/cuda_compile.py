@@ -1,17 +1,24 @@
-"""Compiles every CUDA source for every architecture that pyapp supports, without a card: python -m scripts.cuda_compile
+"""Compiles the CUDA sources for every architecture that pyapp supports, without a card: python -m scripts.cuda_compile
 
 Needs `pip install "pyapp[cuda]"`. Prints the registers, spilled bytes and shared memory of the kernels, and fails
 where a source does not compile, or a kernel spills more than SPILLS bytes or its blocks use more than REGISTERS
 registers.
+
+tests/cuda/compiled.json records what was found. Only sources that have changed since are compiled again, and those that
+are named. `--check` compiles nothing, and fails where a source is not recorded as it is now.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
+import json
 import re
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from pyapp.engine.blocks.layout import BLOCK_TYPES
@@ -21,6 +28,7 @@ from pyapp.engine.gpu import nvidia, sources
 from pyapp.engine.native import SIGNATURES
 from pyapp.errors import KernelError
 
+RECORD = Path(__file__).parents[1] / "tests" / "cuda" / "compiled.json"
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
 # Of a block and of a thread, at most: two blocks run on a multiprocessor, which has 65,536 registers.
 REGISTERS, SPILLS = 32768, 256  # the gradient of queries, without a mask, on cards of Blackwell spills most
@@ -89,42 +97,110 @@ def units_of(source: str) -> list[tuple[str, int]]:
     return found
 
 
+_COMMENTS = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_OF_ALL_KERNELS = ("kernels.h", "slots.h")  # a kernel elsewhere changes them
+
+
+def digest_of(source: str) -> str:
+    """Of what the compiler reads of a source, its headers and its kernels' slots, without comments and spaces."""
+    texts = [sources.text_of(source)]
+    texts += [text for name, text in sorted(sources.headers_of(source).items()) if name not in _OF_ALL_KERNELS]
+    texts += [SIGNATURES[name] for name, plan in sorted(sources.plans().items()) if plan.steps[0].source == source]
+    text = "\n".join(" ".join(_COMMENTS.sub(" ", text).split()) for text in texts)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def names_of_sources() -> list[str]:
+    """Every source."""
+    return sorted({step.source for step in sources.all_steps()})
+
+
+def read_record() -> dict[str, Any]:
+    """{source: {architecture: {digest, compiler, kernels, registers, spilled, shared}}}: the most of a kernel of it."""
+    found: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    return found
+
+
+def missing(record: dict[str, Any], architectures: Sequence[str]) -> list[tuple[str, str]]:
+    """The sources and architectures that are not recorded as they are now."""
+    found = []
+    for source in names_of_sources():
+        digest, own = digest_of(source), record.get(source, {})
+        found += [(source, name) for name in architectures if own.get(name, {}).get("digest") != digest]
+    return found
+
+
+def write_record(source: str, architecture: str, found: dict[str, Any]) -> None:
+    """Adds what was found of a source, and drops sources that are gone."""
+    record = read_record()
+    record.setdefault(source, {})[architecture] = found
+    known = {name: record[name] for name in names_of_sources() if name in record}
+    lines = [
+        f"{json.dumps(name)}: {{\n"
+        + ",\n".join(f"  {json.dumps(key)}: {json.dumps(own[key])}" for key in ARCHITECTURES if key in own)
+        + "\n}"
+        for name, own in known.items()
+    ]
+    RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def compile_source(source: str, architecture: str) -> bool:
+    """Compiles a source, prints what it needs, and records that. False where something is wrong, which it prints."""
+    threads = {step.function: step.threads for step in sources.all_steps()}
+    headers, digest = sources.headers_of(source), digest_of(source)
+    began = time.monotonic()
+    kernels: list[tuple[str, int, int, int]] = []
+    size = 0
+    failed = False
+    for kernel, variant in units_of(source):
+        text = sources.text_of(source, kernel, variant)
+        try:
+            image, report = nvidia.compile_source(f"native/cuda/{source}", text, headers, architecture)
+        except KernelError as error:
+            print(f"{kernel} {variant}: {error}", file=sys.stderr)
+            failed = True
+            continue
+        size += len(image)
+        own = {step.function for step in sources.plans()[kernel].steps} if kernel else None
+        kernels += [found for found in kernels_of(report) if own is None or found[0] in own]
+    wide = [k for k in kernels if k[1] * threads[k[0]] > REGISTERS or k[2] > SPILLS]
+    most = [max(column, default=0) for column in zip(*(k[1:] for k in kernels), strict=True)] or [0, 0, 0]
+    print(
+        f"{source} {architecture}: {len(kernels)} kernels, {size:,} bytes, at most {most[0]} registers, "
+        f"{most[1]} bytes spilled, {most[2]} bytes shared; {time.monotonic() - began:.1f} s", flush=True
+    )  # fmt: skip
+    for kernel, registers, spilled, _ in wide:
+        print(f"  too many: {kernel} has {registers} registers and {spilled} bytes spilled", file=sys.stderr)
+    if failed or wide or not kernels:
+        return False
+    numbers = dict(zip(("registers", "spilled", "shared"), most, strict=True))
+    found = {"digest": digest, "compiler": nvidia.compiler_version(), "kernels": len(kernels), **numbers}
+    write_record(source, architecture, found)
+    return True
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sources", nargs="*", help="names of sources, as 'linear' (all by default)")
+    parser.add_argument("sources", nargs="*", help="names of sources, as 'linear' (by default those that have changed)")
     parser.add_argument("--architectures", default=",".join(ARCHITECTURES), help="as sm_80,sm_90a")
+    parser.add_argument("--all", action="store_true", help="every source")
+    parser.add_argument("--check", action="store_true", help="only say which sources have changed")
     options = parser.parse_args(arguments)
-    threads = {step.function: step.threads for step in sources.all_steps()}
-    names = options.sources or sorted({step.source for step in sources.all_steps()})
-    print(f"{nvidia.compiler_version()}: {len(names)} sources", flush=True)
-    failed = 0
-    for name in names:
-        headers = sources.headers_of(name)
-        for architecture in options.architectures.split(","):
-            began = time.monotonic()
-            kernels: list[tuple[str, int, int, int]] = []
-            size = 0
-            for kernel, variant in units_of(name):
-                text = sources.text_of(name, kernel, variant)
-                try:
-                    image, report = nvidia.compile_source(f"native/cuda/{name}", text, headers, architecture)
-                except KernelError as error:
-                    print(f"{kernel} {variant}: {error}", file=sys.stderr)
-                    failed += 1
-                    continue
-                size += len(image)
-                own = {step.function for step in sources.plans()[kernel].steps} if kernel else None
-                kernels += [found for found in kernels_of(report) if own is None or found[0] in own]
-            wide = [k for k in kernels if k[1] * threads[k[0]] > REGISTERS or k[2] > SPILLS]
-            failed += bool(wide) or not kernels
-            most = [max(column, default=0) for column in zip(*(k[1:] for k in kernels), strict=True)] or [0, 0, 0]
-            print(
-                f"{name} {architecture}: {len(kernels)} kernels, {size:,} bytes, at most {most[0]} registers, "
-                f"{most[1]} bytes spilled, {most[2]} bytes shared; {time.monotonic() - began:.1f} s", flush=True
-            )  # fmt: skip
-            for kernel, registers, spilled, _ in wide:
-                print(f"  too many: {kernel} has {registers} registers and {spilled} bytes spilled", file=sys.stderr)
-    return 1 if failed else 0
+    architectures = options.architectures.split(",")
+    if unknown := set(options.sources) - set(names_of_sources()):
+        parser.error(f"there is no source {', '.join(sorted(unknown))} in native/cuda")
+    if options.sources or options.all:
+        wanted = [(name, one) for name in options.sources or names_of_sources() for one in architectures]
+    else:
+        wanted = missing(read_record(), architectures)
+    if options.check:
+        for name, architecture in wanted:
+            print(f"{name} has changed since it was compiled for {architecture}: make test-cuda-compile")
+        return 1 if wanted else 0
+    if wanted:
+        print(f"{nvidia.compiler_version()}: {len(wanted)} of sources and architectures", flush=True)
+    done = [compile_source(name, architecture) for name, architecture in wanted]
+    return 0 if all(done) else 1
 
 
 if __name__ == "__main__":
