@@ -449,6 +449,11 @@ CUDA_KERNEL(silu_mul_quantize_rows, "y x xq | rows columns y_stride x_stride |")
 /* rms_norm of one row, y = normed w^T with weights w of `type`, and if `gated` activated = silu_mul of y. Rows begin where
  * 16 bytes do; there are 513 to 8192 inputs, a multiple of 8. */
 CUDA_KERNEL(rms_norm_linear, "y x weight w normed activated? | outputs inputs weight_type type gated | epsilon")
+/* quantize_rows and linear_q8_0 or linear_blocks of one row. Before that rms_norm with `weight` (before: 1) or silu_mul
+ * (before: 2), whose result `made` keeps. */
+CUDA_KERNEL(quantize_linear_q8_0, "y x w residual? weight? made? xq | outputs inputs before weight_type | epsilon")
+CUDA_KERNEL(quantize_linear_blocks,
+            "y x w residual? weight? made? xq | outputs inputs before weight_type type | epsilon")
 /* The gradients of rms_norm_f32. grad_weight (columns) is the sum over the rows. */
 KERNEL(rms_norm_backward_f32, "grad_x grad_weight x weight grad_y | rows columns | epsilon")
 /* y = (x - mean) / sqrt(variance + epsilon) * weight + bias, for each row. */

@@ -79,8 +79,10 @@ def variants_of(kernel: str, variant: sources.Number) -> list[int]:
     names, found = [at for at in dims.values if at != of_type], set()
     if not dims.values:  # one, whatever the dims
         return [variant(dims)]
-    types = [0] if of_type not in dims.values else BLOCKS_TRIED if kernel == "linear_blocks" else TYPES_TRIED
+    types = [0] if of_type not in dims.values else BLOCKS_TRIED if kernel.endswith("linear_blocks") else TYPES_TRIED
     for kind, base in itertools.product(types, (1, 9, 33, 300)):
+        dims.values = dict.fromkeys(names, base) | {of_type: kind}
+        found.add(variant(dims))
         for one, other in itertools.combinations_with_replacement(names, 2):
             for x, y in itertools.product(SIZES_TRIED, repeat=2):
                 dims.values = dict.fromkeys(names, base) | {of_type: kind, one: x, other: y}

@@ -21,6 +21,7 @@ EMULATED = {
     "attention": "float16-3-2 or q8_0-3-2 or test_nan_and_infinite_scores or 20-2-1-33-bfloat16-5 or "
     "3-2-1-72-40-1-4-q8_0",
     "linear": "test_sums_of_halves",
+    "quant": "quantises and 20-1024",
     "ctc": "test_all_paths and 3-label5",
     "loss": "test_cross_entropy_is_stable",
     "norm": "test_rms_norm_backward",

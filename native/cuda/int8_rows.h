@@ -5,7 +5,10 @@
  * the sums of whole numbers are exact. */
 #ifndef PYAPP_INT8_ROWS_H
 #define PYAPP_INT8_ROWS_H
+#include "gated.h"
 #include "int8_tiles.h"
+#include "normed_row.h"
+#include "quantize.h"
 #include "read_once.h"
 
 #define ROWS_WARPS 8
@@ -238,10 +241,14 @@ template <int64_t TYPE> struct row_source {
 
 /* ---- The product */
 
-/* TILES: of 16 outputs, for a warp; EIGHTS: of rows. put(row, output, sum) takes a sum. */
-template <int TILES, int EIGHTS, class Source, class Put>
+/* Of the activations, which other kernels have made, or where OWN this block in shared memory. */
+template <bool OWN, class T> DEVICE T activation(const T *p) { return OWN ? *p : __ldg(p); }
+
+/* TILES: of 16 outputs, for a warp; EIGHTS: of rows. put(row, output, sum) takes a sum. Where OWN, prepare() makes x while the
+ * first weights are on their way. */
+template <int TILES, int EIGHTS, bool OWN, class Source, class Put, class Prepare>
 DEVICE void int8_rows(float *gathered, const Source &source, const activations *x, int64_t rows, int64_t outputs,
-                      int64_t runs, Put put)
+                      int64_t runs, Put put, Prepare prepare)
 {
     constexpr int PARTS_OF_RUN = Source::HALVES ? 2 : 1, BANDS = 2 * TILES, ALL = TILES * EIGHTS * 128;
     constexpr bool AHEAD = TILES == 1 && EIGHTS < 4; /* else registers would not suffice */
@@ -254,6 +261,7 @@ DEVICE void int8_rows(float *gathered, const Source &source, const activations *
         row_of_sums[n][0] = (int)(MIN(8 * n + 2 * t, rows - 1) * runs);
         row_of_sums[n][1] = (int)(MIN(8 * n + 2 * t + 1, rows - 1) * runs);
     }
+    bool prepared = !OWN;
     FOR_EACH_BLOCK(unit, PARTS(bands, BANDS))
     {
         float sums[TILES][EIGHTS][4] = {{{0}}};
@@ -265,6 +273,9 @@ DEVICE void int8_rows(float *gathered, const Source &source, const activations *
         };
         if (AHEAD && WARP < chunks)
             load(WARP);
+        if (!prepared)
+            prepare();
+        prepared = true;
         for (int64_t chunk = WARP; chunk < chunks; chunk += ROWS_WARPS) {
             if (!AHEAD)
                 load(chunk);
@@ -287,14 +298,15 @@ DEVICE void int8_rows(float *gathered, const Source &source, const activations *
                 for (int n = 0; n < EIGHTS; n++) {
                     const bool there = inside && 8 * n + g < rows;
                     const int *const values = (const int *)own[row_of_values[n] + run].values;
-                    words[n][0] = there ? __ldg(values + t) : 0;
-                    words[n][1] = there ? __ldg(values + 4 + t) : 0;
+                    words[n][0] = there ? activation<OWN>(values + t) : 0;
+                    words[n][1] = there ? activation<OWN>(values + 4 + t) : 0;
 #pragma unroll
                     for (int e = 0; e < 2; e++) {
                         const bool is = inside && 8 * n + 2 * t + e < rows;
                         const activations *const other = own + row_of_sums[n][e] + run;
-                        x_scales[n][e] = is ? __ldg(&other->scale) : 0.0f;
-                        x_sums[n][e] = is && Source::MINIMUMS && !Source::HALVES ? (float)__ldg(&other->sum) : 0.0f;
+                        x_scales[n][e] = is ? activation<OWN>(&other->scale) : 0.0f;
+                        x_sums[n][e] =
+                            is && Source::MINIMUMS && !Source::HALVES ? (float)activation<OWN>(&other->sum) : 0.0f;
                     }
                 }
 #pragma unroll
@@ -360,11 +372,88 @@ DEVICE void int8_few_rows(float *gathered, const Source &source, const activatio
                           int64_t runs, Put put)
 {
     const int kind = ROWS_KIND;
+    const auto nothing = [] {};
     if (COMPILED(VARIED % 4 == 1) && kind == 1)
-        int8_rows<1, 1>(gathered, source, x, rows, outputs, runs, put);
+        int8_rows<1, 1, false>(gathered, source, x, rows, outputs, runs, put, nothing);
     else if (COMPILED(VARIED % 4 == 2) && kind == 2)
-        int8_rows<2, 2>(gathered, source, x, rows, outputs, runs, put);
+        int8_rows<2, 2, false>(gathered, source, x, rows, outputs, runs, put, nothing);
     else if (COMPILED(VARIED % 4 == 3) && kind == 3)
-        int8_rows<1, 4>(gathered, source, x, rows, outputs, runs, put);
+        int8_rows<1, 4, false>(gathered, source, x, rows, outputs, runs, put, nothing);
+}
+
+/* ---- One row, which each block quantises itself, after what may come before that: quantize_linear_q8_0 and
+ * quantize_linear_blocks, whose slots have the same numbers */
+
+enum { BEFORE_NOTHING, BEFORE_RMS_NORM, BEFORE_SILU_MUL }; /* the dim `before` */
+#define OWN_ROW_KIND 1024                                  /* and more: not those of other kernels */
+#define OWN_ROW_UNITS CHOOSE(outputs > 65536, 16, CHOOSE(outputs > 8192, 2, 1)) /* of 16 outputs for a block */
+#define OWN_ROW_BLOCKS PARTS(outputs, 16 * OWN_ROW_UNITS)
+#define OWN_ROW_SHARED (40 * PARTS(inputs, 32))
+enum { OWN_ROW_GATHERED = ROWS_WARPS * 128, MOST_OWN_INPUTS = 32768 };
+
+/* The row to shared memory; the first block also writes what the kernels before would have. */
+DEVICE void prepare_row(activations *shared, const launch &record)
+{
+    const int64_t *d = record.dims, inputs = d[quantize_linear_q8_0_inputs];
+    const int64_t before = d[quantize_linear_q8_0_before];
+    const float *const x = (const float *)record.pointers[quantize_linear_q8_0_x];
+    float *const made = (float *)record.pointers[quantize_linear_q8_0_made];
+    activations *const xq = (activations *)record.pointers[quantize_linear_q8_0_xq];
+    const auto put = [&](int64_t four, const float y[4]) {
+        const int64_t block = four / (BLOCK / 4);
+        quantize_four(shared + block, y, BLOCK * block < inputs);
+        if (made && blockIdx.x == 0)
+            for (int j = 0; j < 4 && 4 * four + j < inputs; j++)
+                made[4 * four + j] = y[j];
+    };
+    if (before == BEFORE_RMS_NORM)
+        norm_row((const float4 *)x, record.pointers[quantize_linear_q8_0_weight],
+                 (int)d[quantize_linear_q8_0_weight_type], inputs, record.floats[quantize_linear_q8_0_epsilon], put);
+    else {
+        const bool aligned = (uint64_t)x % 16 == 0 && inputs % 4 == 0;
+        for (int64_t first = (int64_t)threadIdx.x - LANE; 4 * first < inputs; first += ROWS_THREADS) {
+            const int64_t column = 4 * (first + LANE);
+            float own[4] = {0, 0, 0, 0}, up[4] = {0, 0, 0, 0};
+            for (int part = 0; part < (before == BEFORE_SILU_MUL ? 2 : 1); part++) {
+                float *const to = part ? up : own;
+                const float *const from = x + part * inputs + column;
+                if (aligned && column < inputs) {
+                    const float4 four = *(const float4 *)from;
+                    to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+                } else
+                    for (int j = 0; j < 4 && column + j < inputs; j++)
+                        to[j] = from[j];
+            }
+            if (before == BEFORE_SILU_MUL)
+                for (int j = 0; j < 4; j++)
+                    own[j] = silu_mul(own[j], up[j]);
+            put(first + LANE, own);
+        }
+    }
+    __syncthreads();
+    if (blockIdx.x == 0)
+        FOR_THREADS(i, PARTS(inputs, BLOCK) * (sizeof(activations) / 4))((int *)xq)[i] = ((const int *)shared)[i];
+}
+
+template <class Source> DEVICE void int8_own_row(const launch &record, activations *row, const Source &source)
+{
+    __shared__ float gathered[OWN_ROW_GATHERED];
+    const float *const residual = (const float *)record.pointers[quantize_linear_q8_0_residual];
+    float *const y = (float *)record.pointers[quantize_linear_q8_0_y];
+    const auto put = [&](int64_t, int64_t output, float sum) { y[output] = residual ? sum + residual[output] : sum; };
+    int8_rows<1, 1, true>(gathered, source, row, 1, record.dims[quantize_linear_q8_0_outputs], source.runs, put,
+                          [&] { prepare_row(row, record); });
+}
+
+/* Whether the row's sizes and places are none that prepare_row takes. */
+DEVICE bool is_bad_row(const launch &record)
+{
+    const int64_t *d = record.dims, inputs = d[quantize_linear_q8_0_inputs], before = d[quantize_linear_q8_0_before];
+    const uint64_t places =
+        (uint64_t)record.pointers[quantize_linear_q8_0_x] | (uint64_t)record.pointers[quantize_linear_q8_0_weight];
+    if (inputs > MOST_OWN_INPUTS || before < BEFORE_NOTHING || before > BEFORE_SILU_MUL)
+        return true;
+    return before == BEFORE_RMS_NORM && (places % 16 || inputs % 4 || inputs <= 512 || inputs > MOST_NORMED ||
+                                         !type_in(d[quantize_linear_q8_0_weight_type], TYPES_HALF | BIT(TYPE_float32)));
 }
 #endif

@@ -3,6 +3,7 @@
  * weights: tensor cores take x as the sum of two or three bfloat16, which have 16 or 24 bits of it, and float16 weights as
  * the sum of two, which have all. */
 #include "gated.h"
+#include "normed_row.h"
 #include "product.h"
 #include "read_once.h"
 
@@ -14,23 +15,6 @@
 #define FEW_FLOAT_KIND CHOOSE(rows > FEW_FLOAT_ROWS, 0, 1 + (rows > 1))
 #define FEW_KIND CHOOSE(rows > FEW_ROWS, 0, 1 + (rows > 1) + (rows > 8) + (rows > 16))
 enum { FEW_WARPS = 8, PIECE = 8, PLAIN_AHEAD = 4 };
-
-/* Four elements from i on, with one load where they are aligned. */
-template <int TYPE> DEVICE void load_four(float to[4], const void *p, int64_t i, bool aligned)
-{
-    if (TYPE == TYPE_float32 && aligned) {
-        const float4 four = *(const float4 *)((const float *)p + i);
-        to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
-    } else if (aligned) {
-        const uint2 four = *(const uint2 *)((const uint16_t *)p + i);
-        const uint16_t halves[4] = {(uint16_t)four.x, (uint16_t)(four.x >> 16), (uint16_t)four.y,
-                                    (uint16_t)(four.y >> 16)};
-        for (int j = 0; j < 4; j++)
-            to[j] = load_float(halves, j, TYPE);
-    } else
-        for (int j = 0; j < 4; j++)
-            to[j] = load_float(p, i + j, TYPE);
-}
 
 DEVICE bool is_aligned(const void *p, int64_t stride, int bytes)
 {
@@ -504,70 +488,28 @@ KERNEL(linear_bf16_bf16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, FEW_SHARE
 
 #define TYPES_FUSED (TYPES_HALF | BIT(TYPE_float32))
 #define FUSED_UNITS CHOOSE(outputs > 65536, 16, CHOOSE(outputs > 8192, 2, 1)) /* of a block, which norms the row once */
-#define FUSED_KIND 8 /* FEW_KIND has less */
+#define FUSED_KIND 8                                                          /* FEW_KIND has less */
 #define FUSED_BLOCKS PARTS(CHOOSE(gated > 0, outputs / 2, outputs), 8 * FUSED_UNITS)
-enum { FUSED_THREADS = 32 * FEW_WARPS, NORM_THREADS = 512 /* of rms_norm_f32, whose sums have the same order */ };
-enum { FUSED_FOURS = 4 /* 8192 columns */ };
 
 /* In shared memory, of a row in pieces of eight: the fours that begin them, then the others, so that lanes side by side read
  * fours side by side. */
 DEVICE int64_t place_of_four(int64_t four, int64_t inputs) { return four % 2 * (inputs / 2) + four / 2 * 4; }
 
-/* Writes the row's norm to shared memory; the first block to memory, too. The bits are those of rms_norm_row (norm.cu): this
- * thread stands for two of its threads. */
+/* Writes the row's norm to shared memory; the first block to memory, too. */
 DEVICE void norm_to(float *shared, const launch &record)
 {
-    __shared__ float parts[NORM_THREADS / 32];
-    constexpr int TURNS = NORM_THREADS / FUSED_THREADS;
-    const int64_t inputs = record.dims[rms_norm_linear_inputs], fours = inputs / 4;
-    const float4 *const x = (const float4 *)record.pointers[rms_norm_linear_x];
-    const void *const weight = record.pointers[rms_norm_linear_weight];
-    const int type = (int)record.dims[rms_norm_linear_weight_type];
-    float4 own[TURNS][FUSED_FOURS];
-#pragma unroll
-    for (int turn = 0; turn < TURNS; turn++)
-#pragma unroll
-        for (int i = 0; i < FUSED_FOURS; i++) {
-            const int64_t four = threadIdx.x + turn * FUSED_THREADS + i * NORM_THREADS;
-            own[turn][i] = four < fours ? x[four] : float4{0, 0, 0, 0};
-        }
-#pragma unroll
-    for (int turn = 0; turn < TURNS; turn++) {
-        float sum = 0;
-#pragma unroll
-        for (int i = 0; i < FUSED_FOURS; i++) {
-            const float four[4] = {own[turn][i].x, own[turn][i].y, own[turn][i].z, own[turn][i].w};
-            for (int j = 0; j < 4; j++)
-                sum += four[j] * four[j];
-        }
-        sum = warp_reduce(sum, Sum());
-        if (LANE == 0)
-            parts[turn * FEW_WARPS + WARP] = sum;
-    }
-    __syncthreads();
-    const float total = warp_reduce(LANE < NORM_THREADS / 32 ? parts[LANE] : 0.0f, Sum());
-    const float inverse = 1.0f / sqrtf(total / (float)inputs + record.floats[rms_norm_linear_epsilon]);
-#pragma unroll
-    for (int turn = 0; turn < TURNS; turn++)
-#pragma unroll
-        for (int i = 0; i < FUSED_FOURS; i++) {
-            const int64_t four = threadIdx.x + turn * FUSED_THREADS + i * NORM_THREADS;
-            if (four < fours) {
-                float factors[4];
-                if (type == TYPE_float32)
-                    load_four<TYPE_float32>(factors, weight, 4 * four, true);
-                else if (type == TYPE_float16)
-                    load_four<TYPE_float16>(factors, weight, 4 * four, true);
-                else
-                    load_four<TYPE_bfloat16>(factors, weight, 4 * four, true);
-                const float4 from = own[turn][i];
-                const float4 y = {from.x * inverse * factors[0], from.y * inverse * factors[1],
-                                  from.z * inverse * factors[2], from.w * inverse * factors[3]};
-                *(float4 *)(shared + place_of_four(four, inputs)) = y;
-                if (blockIdx.x == 0)
-                    ((float4 *)record.pointers[rms_norm_linear_normed])[four] = y;
-            }
-        }
+    const int64_t inputs = record.dims[rms_norm_linear_inputs];
+    float4 *const normed = (float4 *)record.pointers[rms_norm_linear_normed];
+    norm_row((const float4 *)record.pointers[rms_norm_linear_x], record.pointers[rms_norm_linear_weight],
+             (int)record.dims[rms_norm_linear_weight_type], inputs, record.floats[rms_norm_linear_epsilon],
+             [&](int64_t four, const float y[4]) {
+                 if (4 * four >= inputs)
+                     return;
+                 const float4 all = {y[0], y[1], y[2], y[3]};
+                 *(float4 *)(shared + place_of_four(four, inputs)) = all;
+                 if (blockIdx.x == 0)
+                     normed[four] = all;
+             });
     __syncthreads();
 }
 
@@ -631,12 +573,12 @@ template <int W, bool GATED> DEVICE void fused_row(const launch &record, float *
 
 VARIANT(rms_norm_linear, FUSED_KIND + 2 * type + CHOOSE(gated > 0, 1, 0))
 
-#define FUSED(w)                                                                                                      \
+#define FUSED(w)                                                                                                       \
     case TYPE_##w:                                                                                                     \
-        if (COMPILED(VARIED == FUSED_KIND + 2 * TYPE_##w) && !gated)                                                                \
-            fused_row<TYPE_##w, false>(record, normed);                                                               \
-        if (COMPILED(VARIED == FUSED_KIND + 2 * TYPE_##w + 1) && gated)                                                             \
-            fused_row<TYPE_##w, true>(record, normed);                                                                \
+        if (COMPILED(VARIED == FUSED_KIND + 2 * TYPE_##w) && !gated)                                                   \
+            fused_row<TYPE_##w, false>(record, normed);                                                                \
+        if (COMPILED(VARIED == FUSED_KIND + 2 * TYPE_##w + 1) && gated)                                                \
+            fused_row<TYPE_##w, true>(record, normed);                                                                 \
         break;
 
 KERNEL(rms_norm_linear, FUSED_BLOCKS, 256, 4 * inputs)
@@ -647,8 +589,8 @@ KERNEL(rms_norm_linear, FUSED_BLOCKS, 256, 4 * inputs)
     uint64_t all = 0;
     for (int i = rms_norm_linear_y; i <= rms_norm_linear_normed; i++)
         all |= (uint64_t)record.pointers[i];
-    if (!type_in(type, TYPES_FUSED) || !type_in(d[rms_norm_linear_type], TYPES_FUSED) ||
-        all % 16 || inputs % PIECE || inputs <= 512 || inputs > 4 * FUSED_FOURS * NORM_THREADS) {
+    if (!type_in(type, TYPES_FUSED) || !type_in(d[rms_norm_linear_type], TYPES_FUSED) || all % 16 || inputs % PIECE ||
+        inputs <= 512 || inputs > MOST_NORMED) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }

@@ -74,3 +74,37 @@ KERNEL(linear_blocks, CHOOSE(rows <= FEW_ROWS, ROWS_BLOCKS, 0), 256, 0)
         ROW_TYPES(IN_ROWS)
     }
 }
+
+_Static_assert((int)quantize_linear_blocks_epsilon == (int)quantize_linear_q8_0_epsilon &&
+                   (int)quantize_linear_blocks_weight_type == (int)quantize_linear_q8_0_weight_type &&
+                   (int)quantize_linear_blocks_xq == (int)quantize_linear_q8_0_xq,
+               "the slots differ");
+VARIANT(quantize_linear_blocks, OWN_ROW_KIND + type)
+
+#define OWN_IN_BANDS(name, code, ...)                                                                                  \
+    case code:                                                                                                         \
+        if (COMPILED(VARIED == OWN_ROW_KIND + code))                                                                   \
+            int8_own_row(record, row, band_source<code>{w, runs});                                                     \
+        break;
+#define OWN_IN_ROWS(name, code)                                                                                        \
+    case code:                                                                                                         \
+        if (COMPILED(VARIED == OWN_ROW_KIND + code))                                                                   \
+            int8_own_row(record, row, row_source<code>{w, runs, outputs});                                             \
+        break;
+
+KERNEL(quantize_linear_blocks, OWN_ROW_BLOCKS, 256, OWN_ROW_SHARED)
+{
+    DYNAMIC_SHARED(activations, row);
+    const int64_t *d = record.dims, type = d[quantize_linear_blocks_type], inputs = d[quantize_linear_blocks_inputs];
+    const int64_t runs = inputs / BLOCK, outputs = d[quantize_linear_blocks_outputs];
+    const uint8_t *w = (const uint8_t *)record.pointers[quantize_linear_blocks_w];
+    const block_type kind = type_of(type);
+    if (kind.nbytes == 0 || inputs % kind.values || is_bad_row(record)) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    switch (type) {
+        BAND_TYPES(OWN_IN_BANDS)
+        ROW_TYPES(OWN_IN_ROWS)
+    }
+}

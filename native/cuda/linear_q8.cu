@@ -61,3 +61,17 @@ KERNEL(linear_q8_group, CHOOSE(rows <= FEW_ROWS, ROWS_BLOCKS, 0), 256, 0)
     __shared__ float gathered[MOST_GATHERED];
     linear_q8<4>(record, gathered);
 }
+
+VARIANT(quantize_linear_q8_0, OWN_ROW_KIND)
+
+KERNEL(quantize_linear_q8_0, OWN_ROW_BLOCKS, 256, OWN_ROW_SHARED)
+{
+    DYNAMIC_SHARED(activations, row);
+    if (is_bad_row(record)) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    const int64_t runs = PARTS(record.dims[quantize_linear_q8_0_inputs], BLOCK);
+    if (COMPILED(VARIED == OWN_ROW_KIND))
+        int8_own_row(record, row, q8_source<2>{(const uint8_t *)record.pointers[quantize_linear_q8_0_w], runs});
+}

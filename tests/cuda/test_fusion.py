@@ -79,15 +79,19 @@ def test_a_norm_a_linear_layer_and_a_gated_activation(
     assert_fused(compute, ["rms_norm_linear"])
 
 
-@pytest.mark.parametrize("rows, columns", [(1, 2048), (3, 64), (2, 8224)])
+def quantised_layer(kind: str, columns: int, outputs: int) -> nn.Module:
+    pyapp.manual_seed(1)
+    block = nn.Sequential(nn.Linear(columns, outputs, bias=False))
+    quantize(block, kind)
+    return block.to(DEVICE)
+
+
+@pytest.mark.parametrize("rows, columns", [(3, 64), (2, 8224)])
 @pytest.mark.parametrize("weight", ["float32", "bfloat16"])
-def test_a_norm_and_quantised_weights(weight: str, rows: int, columns: int) -> None:
-    norm, layer = nn.RMSNorm(columns), nn.Linear(columns, 16, bias=False)
+def test_a_norm_and_its_quantisation(weight: str, rows: int, columns: int) -> None:
+    norm, block = nn.RMSNorm(columns), quantised_layer("q8_0", columns, 16)
     norm.weight.data.copy_(pyapp.arange(columns) / columns - 0.3)
-    block = nn.Sequential(layer)
-    quantize(block, "q8_0")
     norm.to(weight).to(DEVICE)
-    block.to(DEVICE)
     x = normal(rows, columns)
 
     def compute() -> tuple[Tensor, ...]:
@@ -97,12 +101,8 @@ def test_a_norm_and_quantised_weights(weight: str, rows: int, columns: int) -> N
     assert_fused(compute, ["rms_norm_quantize_rows", "linear_q8_0"])
 
 
-@pytest.mark.parametrize("rows, columns", [(1, 2048), (5, 96)])
-def test_a_gated_activation_and_quantised_weights(rows: int, columns: int) -> None:
-    block = nn.Sequential(nn.Linear(columns, 16, bias=False))
-    quantize(block, "q8_0")
-    block.to(DEVICE)
-    x = normal(rows, 2 * columns)
+def test_a_gated_activation_and_its_quantisation() -> None:
+    block, x = quantised_layer("q8_0", 96, 16), normal(5, 192)
 
     def compute() -> tuple[Tensor, ...]:
         activated = pyapp.ops.silu_mul(x)
@@ -111,7 +111,41 @@ def test_a_gated_activation_and_quantised_weights(rows: int, columns: int) -> No
     assert_fused(compute, ["silu_mul_quantize_rows", "linear_q8_0"])
 
 
-@pytest.mark.parametrize("kind, launches", [("bfloat16", 7), ("q8_0", 11)])
+@pytest.mark.parametrize("before", ["", "rms_norm", "silu_mul"])
+@pytest.mark.parametrize(
+    "kind, columns, outputs",
+    [
+        ("q8_0", 544, 9),
+        ("q8_0", 2048, 8210),
+        ("q4_0", 1056, 40),
+        ("q4_K", 8192, 24),
+        ("q6_K", 768, 8),
+        ("iq4_xs", 1024, 5),
+    ],
+)
+def test_a_row_and_weights_in_blocks(kind: str, columns: int, outputs: int, before: str) -> None:
+    block = quantised_layer(kind, columns, outputs)
+    norm = nn.RMSNorm(columns)
+    norm.weight.data.copy_(pyapp.arange(columns) / columns - 0.3)
+    norm.to("bfloat16" if kind == "q4_0" else "float32").to(DEVICE)
+    x, residual = normal(1, columns * (2 if before == "silu_mul" else 1)), normal(1, outputs, seed=1)
+
+    def compute() -> tuple[Tensor, ...]:
+        if not before:
+            return (pyapp.ops.linear(x, block[0].weight, None, residual),)
+        made = norm(x) if before == "rms_norm" else pyapp.ops.silu_mul(x)
+        return made, block(made)
+
+    assert_fused(compute, ["quantize_linear_q8_0" if kind == "q8_0" else "quantize_linear_blocks"])
+
+
+def test_what_is_not_finite_stays_so_in_a_row_of_blocks() -> None:
+    block, x = quantised_layer("q4_0", 1024, 16), normal(1, 1024)
+    x[0, 40] = float("inf")
+    assert_fused(lambda: (block(x),), ["quantize_linear_blocks"])
+
+
+@pytest.mark.parametrize("kind, launches", [("bfloat16", 7), ("q8_0", 7)])
 def test_a_layer_of_a_token_has_few_launches(kind: str, launches: int) -> None:
     """And its logits are those of a prompt."""
     counts = []
@@ -200,6 +234,35 @@ def test_what_one_kernel_cannot_do_stays_two(norm: dict[str, int], linear: dict[
 
 
 FITTING = {"xq": ADDRESS * 100, "x": NORM["y"], "columns": 1024, "x_stride": 1024}
+BLOCKS: dict[str, Any] = {
+    "y": ADDRESS * 64, "xq": FITTING["xq"], "w": ADDRESS * 4, "residual": ADDRESS * 80, "rows": 1, "outputs": 64,
+    "inputs": 1024, "type": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change, names",
+    [
+        ({}, ["quantize_linear_blocks"]),
+        ({"residual": BLOCKS["y"]}, ["quantize_linear_blocks"]),  # added in place
+        ({"residual": BLOCKS["y"] + 8}, ["rms_norm_quantize_rows", "linear_blocks"]),
+        ({"y": NORM["x"]}, ["rms_norm_quantize_rows", "linear_blocks"]),  # other blocks still read the row
+        ({"y": NORM["weight"] + 16}, ["rms_norm_quantize_rows", "linear_blocks"]),
+        ({"xq": ADDRESS * 101}, ["rms_norm_quantize_rows", "linear_blocks"]),
+        ({"inputs": 992}, ["rms_norm_quantize_rows", "linear_blocks"]),
+    ],
+)
+def test_a_norm_before_weights_in_blocks(change: dict[str, int], names: list[str]) -> None:
+    records = record("rms_norm_f32", **NORM) + record("quantize_rows", rows=1, **FITTING)
+    assert names_of(fuse(records + record("linear_blocks", **BLOCKS | change), 3)) == names
+
+
+@pytest.mark.parametrize("columns, fused", [(512, False), (8192, True), (8224, False)])
+def test_long_and_short_norms_before_weights_in_blocks(columns: int, fused: bool) -> None:
+    records = record("rms_norm_f32", **NORM | {"columns": columns})
+    records += record("quantize_rows", rows=1, **FITTING | {"columns": columns})
+    records += record("linear_blocks", **BLOCKS | {"inputs": columns})
+    assert (names_of(fuse(records, 3)) == ["quantize_linear_blocks"]) == fused
 
 
 @pytest.mark.parametrize(

@@ -312,3 +312,64 @@ def test_linear_of_nan_activations_is_nan(kernels: Kernels, kind: str) -> None:
         == OK
     )
     assert np.isnan(y[1]).all() and not np.isnan(y[[0, 2]]).any()
+
+
+@pytest.mark.parametrize("before, outputs, inputs", [(0, 33, 31), (0, 8210, 100), (1, 20, 1024), (2, 9, 65)])
+def test_linear_of_a_row_that_it_quantises(kernels: Kernels, before: int, outputs: int, inputs: int) -> None:
+    """CUDA alone has it; `before` 1: after rms_norm, 2: after silu_mul."""
+    if not isinstance(kernels, EmulatedKernels):
+        assert kernels.run("quantize_linear_q8_0") == BAD_ARGUMENT
+        return
+    values, scales = random_weights(outputs, inputs, "q8_0")
+    x, weight = aligned(normal(1, inputs * (2 if before == 2 else 1))), aligned(normal(inputs, seed=8))
+    made, residual = x.astype(np.float64), normal(outputs, seed=9)
+    if before == 1:
+        made = made / np.sqrt((made**2).mean() + 1e-5) * weight
+    elif before == 2:
+        gate, up = np.split(made, 2, axis=1)
+        made = gate / (1 + np.exp(-gate)) * up
+    y, own, xq = (
+        np.zeros(outputs, np.float32),
+        np.zeros((1, inputs), np.float32),
+        np.zeros(-(-inputs // 32), ACTIVATIONS),
+    )
+    arguments = {
+        "x": x,
+        "weight": weight,
+        "w": pack(values, scales),
+        "residual": residual,
+        "made": own,
+        "epsilon": 1e-5,
+    }
+    arguments |= {"inputs": inputs, "outputs": outputs, "before": before, "weight_type": TYPES["float32"]}
+    run_checked(kernels, "quantize_linear_q8_0", "y", "made", "xq", y=y, xq=xq, **arguments)
+    np.testing.assert_allclose(own, made, rtol=2e-6, atol=1e-6)
+    assert xq.tobytes() == activations(own).tobytes()
+    expected = product(xq[None], values, scales)[0] + residual
+    assert np.abs(y - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("name", ["quantize_linear_q8_0", "quantize_linear_blocks"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"before": 3},
+        {"before": -1},
+        {"inputs": 512},
+        {"inputs": 8224},
+        {"before": 0, "inputs": 32800},
+        {"weight_type": 99},
+    ],
+)
+def test_a_row_of_its_own_that_does_not_fit_is_refused(kernels: Kernels, name: str, change: dict[str, int]) -> None:
+    """tests/cuda/test_fusion.py has those that do."""
+    if not isinstance(kernels, EmulatedKernels):
+        assert kernels.run(name) == BAD_ARGUMENT
+        return
+    sizes = {"inputs": 1024, "outputs": 8, "before": 1, "weight_type": TYPES["float32"]} | change
+    sizes |= {"type": 2} if name == "quantize_linear_blocks" else {}
+    x, weight, made = (aligned(np.ones(sizes["inputs"], np.float32)) for _ in range(3))
+    w, y = np.zeros(8 * sizes["inputs"] * 2, np.uint8), np.zeros(8, np.float32)
+    xq = np.zeros(-(-sizes["inputs"] // 32), ACTIVATIONS)
+    arguments = {"x": x, "weight": weight, "made": made, "xq": xq, "w": w, "y": y, "epsilon": 0.0, **sizes}
+    assert kernels.run(name, **arguments) == BAD_ARGUMENT and not y.any()

@@ -5,7 +5,8 @@ The kernel that stands for several writes all that they write, with the same bit
 it. They are
 
 - a root-mean-square norm, or a gated activation, and the quantisation of its result behind it;
-- the norm of a single row, the linear layer behind it, and the gated activation behind that.
+- of a single row that, or the quantisation alone, and the linear layer behind it;
+- the norm of a single row, the linear layer with weights in floats behind it, and the gated activation behind that.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ _NAMES = list(SIGNATURES)
 _SLOTS = {name: [part.replace("?", "").split() for part in text.split("|")] for name, text in SIGNATURES.items()}
 _NORMS = ("rms_norm_f32", "rms_norm_halves")
 _LINEAR = {"linear_f32": float32, "linear_f16": float16, "linear_bf16": bfloat16}
+_IN_BLOCKS = ("linear_q8_0", "linear_blocks")
+_BEFORE = {"quantize_rows": 0, "rms_norm_quantize_rows": 1, "silu_mul_quantize_rows": 2}  # native/cuda/int8_rows.h
+_MOST_OWN = 32768  # inputs of quantize_linear_*
 _BLOCK, _ACTIVATIONS_BYTES = 32, 40  # columns of a block of quantize_rows, and its bytes
 _ALIGNMENT = 16  # bytes, of the rows of rms_norm_linear
 _FEWEST, _MOST = 513, 8192  # its inputs: native/cuda/linear.cu
@@ -151,7 +155,38 @@ def _gated_linear(first: _Record, second: _Record) -> _Record | None:
     return _Record("rms_norm_linear", {**first.values, "activated": second.y, "gated": 1})
 
 
-_PAIRS = (_quantized, _normed_linear, _gated_linear)
+def _quantized_linear(first: _Record, second: _Record) -> _Record | None:
+    """The quantisation of a row, and what is before it, and a linear layer with weights in blocks."""
+    before = _BEFORE.get(first.name)
+    if before is None or second.name not in _IN_BLOCKS or first.rows != 1 or second.rows != 1:
+        return None
+    inputs, outputs = second.inputs, second.outputs
+    if (first.xq, first.columns) != (second.xq, inputs) or not 0 < inputs <= _MOST_OWN or outputs <= 0:
+        return None
+    normed = before == _BEFORE["rms_norm_quantize_rows"]
+    if normed and (not _FEWEST <= inputs <= _MOST or inputs % 4 or first.x % _ALIGNMENT or first.weight % _ALIGNMENT):
+        return None
+    made = first.values.get("y", 0)
+    written = {first.xq: math.ceil(inputs / _BLOCK) * _ACTIVATIONS_BYTES, second.y: 4 * outputs}
+    if made:
+        written[made] = 4 * inputs
+    read = {first.x: 4 * inputs * (2 if first.name == "silu_mul_quantize_rows" else 1), second.w: 1}
+    if normed:
+        read[first.weight] = inputs * _weight_bytes(first.type)
+    if second.residual and second.residual != second.y:  # an output is read where it is written
+        read[second.residual] = 4 * outputs
+    if not _apart(written, read):
+        return None
+    values = {
+        "y": second.y, "x": first.x, "w": second.w, "residual": second.residual, "made": made, "xq": first.xq,
+        "outputs": outputs, "inputs": inputs, "before": before, "type": second.values.get("type", 0),
+    }  # fmt: skip
+    if normed:
+        values |= {"weight": first.weight, "weight_type": first.type, "epsilon": first.epsilon}
+    return _Record(f"quantize_{second.name}", values)
+
+
+_PAIRS = (_quantized, _quantized_linear, _normed_linear, _gated_linear)
 
 
 def _each(records: bytes | bytearray, count: int) -> Iterator[bytes]:
