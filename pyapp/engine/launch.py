@@ -32,8 +32,9 @@ class Kernel:
     `work` is the cost in thousands of multiply-adds or elements. The first calls are general; then both are compiled.
     """
 
-    __slots__ = ("calls", "dims", "floats", "index", "launch", "layout", "name", "pointers", "record")
+    __slots__ = ("calls", "dims", "floats", "index", "launch", "launch_there", "layout", "name", "pointers", "record")
     launch: Any
+    launch_there: Any
     record: Any
 
     def __init__(self, index: int, name: str, signature: str) -> None:
@@ -52,6 +53,9 @@ class Kernel:
         if name == "launch":
             self.launch = self._compile(_LAUNCH, {"_run": library.pyapp_run, "_run_short": library.pyapp_run_short})
             return self.launch
+        if name == "launch_there":
+            self.launch_there = self._compile(_LAUNCH_THERE, {})
+            return self.launch_there
         if name == "record":
             self.record = self._compile(_RECORD, {})
             return self.record
@@ -63,20 +67,29 @@ class Kernel:
 
     def _compile(self, template: str, more: dict[str, Any]) -> Any:
         tensors = [_identifier(name.rstrip("?")) for name in self.pointers]
-        addresses = [
-            f"(0 if {name} is None else {name}.address)" if slot.endswith("?") else f"{name}.address"
-            for name, slot in zip(tensors, self.pointers, strict=True)
-        ]
-        always = [name for name, slot in zip(tensors, self.pointers, strict=True) if not slot.endswith("?")]
+        slots = list(zip(tensors, self.pointers, strict=True))
+
+        def of_each(text: str, absent: str) -> list[str]:
+            """`text` for each pointer, or `absent` where an optional one is None."""
+            return [
+                f"({absent} if {name} is None else {text.format(name)})" if slot.endswith("?") else text.format(name)
+                for name, slot in slots
+            ]
+
+        always = [name for name, slot in slots if not slot.endswith("?")]
         numbers = [_identifier(name) for name in (*self.dims, *self.floats)]
         source = template.format(
-            slots=", ".join([*tensors, *numbers]), packed=", ".join([*addresses, *numbers]), first=always[0],
+            slots=", ".join([*tensors, *numbers]), first=always[0],
+            packed=", ".join([*of_each("{}.address", "0"), *numbers]),
+            visible=", ".join([*of_each("_at({}.address)", "0"), *numbers]),
+            together=" and ".join(of_each("{}.device is _device", "True")),
             tensors="".join(f"{name}, " for name in tensors), numbers="".join(f"{name}, " for name in numbers),
         )  # fmt: skip
         names: dict[str, Any] = {  # with an underscore: no slot is called so
             "_kernel": self, "_index": self.index, "_name": self.name, "_pack": self.layout.pack,
             "_error": struct.error, "_cpu": cpu, "_fail": fail,
-            "_captures": CAPTURES, "_carefully": _pack_carefully, "_elsewhere": _run_elsewhere, **more,
+            "_captures": CAPTURES, "_carefully": _pack_carefully, "_elsewhere": _run_elsewhere, "_at": _visible,
+            **more,
         }  # fmt: skip
         exec(compile(source, f"<{self.name}>", "exec"), names)
         return names["_made"]
@@ -89,16 +102,38 @@ def _identifier(slot: str) -> str:
     return slot + "_" if keyword.iskeyword(slot) else slot
 
 
-# Every eager call runs this: one frame. Other devices and captures go through _run_elsewhere.
+def _visible(address: Any) -> Any:
+    """An address as the device's own functions take it."""
+    return address.value if type(address) is HiddenAddress else address
+
+
+# Every eager call runs this: one frame. Captures go through _run_elsewhere.
 _LAUNCH = """
 def _made(_work, {slots}):
-    if {first}.device is not _cpu or _captures.count:
+    if _captures.count:
         return _elsewhere(((_kernel, _work, ({tensors}), ({numbers})),))
+    if {first}.device is not _cpu:
+        return _kernel.launch_there(_work, {slots})
     try:
         _record = _pack(_index, _work, {packed})
     except _error:
         _record = _carefully(_cpu, _kernel, _work, ({tensors}), ({numbers}))
     _status = _run_short(_record) if _work < 4 else _run(_record, 1)
+    if _status:
+        _fail(_status, _name)
+"""
+# The same on other devices. What is wrong goes through _run_elsewhere, which says what.
+_LAUNCH_THERE = """
+def _made(_work, {slots}):
+    _device = {first}.device
+    _backend = _device.backend
+    if not (_name in _backend.kernels and {together}):
+        return _elsewhere(((_kernel, _work, ({tensors}), ({numbers})),))
+    try:
+        _record = bytearray(_pack(_index, _work, {visible}))
+    except _error:
+        return _elsewhere(((_kernel, _work, ({tensors}), ({numbers})),))
+    _status = _backend.run(_record, 1)
     if _status:
         _fail(_status, _name)
 """

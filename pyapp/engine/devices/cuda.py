@@ -36,6 +36,7 @@ _NUMBER, _DIMS = struct.Struct("@q"), struct.Struct(f"@{DIMS}q")
 _POINTERS = struct.Struct(f"@{POINTERS}P")
 _POINTERS_AT = 8
 _DIMS_AT = _POINTERS_AT + POINTERS * POINTER_BYTES
+_DIMS_END = _DIMS_AT + _DIMS.size
 _NAMES = list(SIGNATURES)
 _UNARY = _NAMES.index("unary")
 _OUTPUTS = 1  # the number of the dim `outputs` of every linear kernel
@@ -127,7 +128,7 @@ class Cuda(Backend):
         self._ready: dict[int, _Ready] = {}
         self._operands: dict[tuple[str, str], _Launch] = {}
         self._variants: dict[tuple[int, int], _Ready] = {}
-        self._starts: dict[tuple[int, tuple[int, ...]], _Starts] = {}  # by kernel and dims
+        self._starts: dict[bytes, _Starts] = {}  # by kernel and dims, as records have them
         self._scratch: dict[int, tuple[int, int]] = {}  # by stream, which is 0 for the card's own: address, bytes
         self._thread = _Thread()
         self._own_stream = card.stream
@@ -303,8 +304,9 @@ class Cuda(Backend):
         together with the one before is left out."""
         at, end = 0, count * RECORD_BYTES
         while at < end:
-            name = _NAMES[int.from_bytes(records[at : at + 4], "little")]
-            if self._products is None or name not in cublas.KERNELS:
+            if self._products is None:
+                yield at, None
+            elif (name := _NAMES[int.from_bytes(records[at : at + 4], "little")]) not in cublas.KERNELS:
                 yield at, None
             else:
                 pointers = _POINTERS.unpack_from(records, at + _POINTERS_AT)
@@ -361,12 +363,12 @@ class Cuda(Backend):
                 workspace = 0 if not needed else self._scratch_of(needed) if scratch is None else scratch
                 self._multiply(records, at, *product, workspace)
                 continue
-            dims = _DIMS.unpack_from(records, at + _DIMS_AT)
-            key = int.from_bytes(records[at : at + 4], "little"), dims
+            key = bytes(records[at : at + 4] + records[at + _DIMS_AT : at + _DIMS_END])
             starts = self._starts.get(key)
             if starts is None:
                 if len(self._starts) >= MOST_STARTS:
                     self._starts.clear()
+                dims = _DIMS.unpack_from(records, at + _DIMS_AT)
                 starts = self._starts[key] = self._starts_of(self._prepare(records, at), dims)
             if starts.needed < 0:  # a size is negative
                 return at // RECORD_BYTES << 8 | BAD_ARGUMENT
