@@ -33,7 +33,7 @@ TYPE_GROUPS = {
 # Sets whose code travels: compiled for size where that costs no time; with the flags that emcc adds to -Os.
 DOWNLOADED: dict[str, list[str]] = {"simd128": ["-fno-inline-functions"], "relaxed": []}
 _SMALL = "add_rows any_float binary blocks cast compute conv_transpose copy create ctc depthwise elements linear_scan"
-_SMALL += " pooling random reduce_angle scan select sort token_mask unary"
+_SMALL += " pooling random recurrent_cells reduce_angle scan select sort token_mask unary"
 SMALL = tuple(f"{name}.c" for name in _SMALL.split())
 MEDIUM = (
     "attention_train.c",

@@ -20,7 +20,8 @@ def test_every_source_is_recorded_as_it_is() -> None:
 def test_what_was_found_is_within_bounds(source: str) -> None:
     for found in cuda_compile.read_record()[source].values():
         assert found["kernels"] > 0 and 0 < found["registers"] <= 255
-        assert found["spilled"] <= cuda_compile.SPILLS and found["shared"] <= 48 << 10
+        assert found["spilled"] <= cuda_compile.MORE_SPILLS.get(source, cuda_compile.SPILLS)
+        assert found["shared"] <= 48 << 10
 
 
 def test_a_comment_changes_nothing_and_a_constant_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pyapp
 from pyapp import Tensor
 from pyapp.engine import ops
 from tests.engine import test_fused
+from tests.engine import test_recurrent as recurrent
 from tests.engine.test_fused import CASES, normal
 
 from . import emulated
@@ -115,3 +116,20 @@ def test_cross_entropy_of_16_bits_in_autocast(columns: int, ignored: int) -> Non
         found.append((loss.detach().cpu(), x.grad.cpu()))
     for expected, ours in zip(*found, strict=True):
         assert_near(ours, expected)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("kind", recurrent.OPS)
+def test_recurrent_layers_have_kernels(kind: str, reverse: bool) -> None:
+    given = recurrent.arguments(kind)
+    backend: Any = pyapp.device(DEVICE).backend
+    before = 0 if emulated.REAL else len(backend.card.launched)
+    there = [t.to(DEVICE) if isinstance(t, Tensor) else t for t in given]
+    tensors = [t.requires_grad_() if isinstance(t, Tensor) else t for t in there]
+    y = recurrent.OPS[kind](*tensors, reverse)
+    assert emulated.REAL or len(backend.card.launched) - before <= 2 * recurrent.STEPS + 2
+    (y * recurrent.normal(*y.shape, seed=9).to(DEVICE)).sum().backward()
+    found = [y.detach(), *(t.grad for t in tensors if isinstance(t, Tensor))]
+    for one, other in zip(found, recurrent.results(kind, given, reverse), strict=True):
+        np.testing.assert_allclose(one.cpu().numpy(), other, rtol=1e-4, atol=1e-5)
+    emulated.check()

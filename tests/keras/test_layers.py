@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyapp import keras
+from pyapp import Tensor, from_numpy, keras
 from tests.keras.layer_cases import CASES, pictures
 from tests.keras.make_golden import GOLDEN_LAYERS, described
 from tests.keras.test_ops import same
@@ -141,3 +141,16 @@ def test_weights_have_the_paths_of_keras() -> None:
     made = Made(name="made")
     made(np.ones((2, 3), "float32"))
     assert [weight.path for weight in made.weights] == ["made/scale", "made/dense_2/kernel", "made/dense_2/bias"]
+
+
+def test_a_cell_of_ones_own_computes_its_steps() -> None:
+    class Doubled(keras.layers.LSTMCell):
+        def step(self, part: Tensor, states: list[Tensor]) -> list[Tensor]:
+            h, c = super().step(part, states)
+            return [2 * h, c]
+
+    x = from_numpy(np.random.default_rng(0).standard_normal((2, 1, 3), np.float32))
+    plain, doubled = keras.layers.RNN(keras.layers.LSTMCell(4)), keras.layers.RNN(Doubled(4))
+    plain(x), doubled(x)
+    doubled.set_weights(plain.get_weights())
+    np.testing.assert_allclose(doubled(x).detach().numpy(), 2 * plain(x).detach().numpy(), rtol=1e-6)

@@ -17,6 +17,7 @@ LATE = {
     "optimizer_steps": "adafactor_step adamw_step muon_step",
     "pooling": "_max_of_windows _mean_of_windows _places_of_max max_of_windows_backward mean_of_windows_backward",
     "recurrences": "_advance_states linear_scan",
+    "recurrent": "gru_steps gru_steps_backward lstm_steps lstm_steps_backward rnn_steps rnn_steps_backward",
 }
 LATE_CLAIMS.update((name, f"{__name__}.{module}") for module, names in LATE.items() for name in names.split())
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...engine import Tensor, ops
 from ...engine.ops.random import Generator
+from ...engine.ops.recurrent import gru_steps, lstm_steps, rnn_steps
 from ...nn import functional as F
 from ...train.names import snake_case
 from .. import activations, constraints, initializers, regularizers
@@ -71,6 +72,21 @@ class Cell(Layer):
         """The next states, the output first, from the inputs' share of this step."""
         raise NotImplementedError
 
+    def all_steps(self, parts: Tensor, states: list[Tensor], reverse: bool) -> tuple[Tensor, list[Tensor]] | None:
+        """The outputs (steps, B, units) and the last states, from the inputs' shares (steps, B, gates * units), by one
+        op for all steps; with `reverse` from the last to the first. None where the cell has no such op."""
+        return None
+
+    def has_all_steps(self) -> bool:
+        """Whether all_steps does what step does: a class between may have a step or advance of its own."""
+        own = next(kind for kind in type(self).__mro__ if {"step", "advance", "all_steps"} & kind.__dict__.keys())
+        return "all_steps" in own.__dict__
+
+    def has_usual_activations(self) -> bool:
+        """Whether the functions are those of the ops for all steps: tanh, and sigmoid for gates."""
+        gate = getattr(self, "recurrent_activation", activations.sigmoid)
+        return self.activation is activations.tanh and gate is activations.sigmoid
+
     def zero_states(self, batch: int, like: Tensor) -> list[Tensor]:
         return [ops.zeros((batch, self.units), dtype=like.dtype, device=like.device) for _ in range(self.states)]
 
@@ -104,6 +120,13 @@ class SimpleRNNCell(Cell):
 
     def step(self, part: Tensor, states: list[Tensor]) -> list[Tensor]:
         return [self.activation(part + states[0] @ self.recurrent_kernel)]
+
+    def all_steps(self, parts: Tensor, states: list[Tensor], reverse: bool) -> tuple[Tensor, list[Tensor]] | None:
+        if self.activation not in (activations.tanh, activations.relu):
+            return None
+        name = "tanh" if self.activation is activations.tanh else "relu"
+        y = rnn_steps(parts, states[0], self.recurrent_kernel.T, name, reverse)
+        return y, [y[0 if reverse else -1]]
 
 
 class GRUCell(Cell):
@@ -145,6 +168,19 @@ class GRUCell(Cell):
             update, reset = gates[:, :n], gates[:, n:]
             new = self.activation(part[:, 2 * n :] + (reset * h) @ self.recurrent_kernel[:, 2 * n :])
         return [update * h + (1 - update) * new]
+
+    def all_steps(self, parts: Tensor, states: list[Tensor], reverse: bool) -> tuple[Tensor, list[Tensor]] | None:
+        if not self.reset_after or not self.has_usual_activations():
+            return None
+        n = self.units
+
+        def reset_first(x: Tensor) -> Tensor:
+            """The gates of the last dim in the order reset, update, new."""
+            return ops.cat([x[..., n : 2 * n], x[..., :n], x[..., 2 * n :]], -1)
+
+        bias = None if self.bias is None else reset_first(self.bias[1])
+        y = gru_steps(reset_first(parts), states[0], reset_first(self.recurrent_kernel).T, bias, reverse)
+        return y, [y[0 if reverse else -1]]
 
 
 class _WithForget:
@@ -188,6 +224,13 @@ class LSTMCell(Cell):
         total = part + h @ self.recurrent_kernel
         c = gate(total[:, n : 2 * n]) * c + gate(total[:, :n]) * self.activation(total[:, 2 * n : 3 * n])
         return [gate(total[:, 3 * n :]) * self.activation(c), c]
+
+    def all_steps(self, parts: Tensor, states: list[Tensor], reverse: bool) -> tuple[Tensor, list[Tensor]] | None:
+        if not self.has_usual_activations():
+            return None
+        y = lstm_steps(parts, *states, self.recurrent_kernel.T, reverse)  # (2, steps, B, units)
+        last = y[:, 0 if reverse else -1]
+        return y[0], [last[0], last[1]]
 
 
 class _OwnCell:
@@ -361,6 +404,14 @@ class RNN(Layer):
             ones = ops.ones(states[0].shape, dtype=states[0].dtype, device=sequences.device)
             dropped = F.dropout(ones, cell.recurrent_dropout, generator=cell.generator)
         steps = range(sequences.shape[1])
+        whole = None
+        if mask is None and dropped is None and steps and isinstance(cell, Cell) and cell.has_all_steps():
+            whole = cell.all_steps(parts.transpose(0, 1), states, self.go_backwards)
+        if whole is not None:
+            found, states = whole
+            if self.return_sequences:
+                found = (found.flip(0) if self.go_backwards else found).transpose(0, 1)
+            return self._result(found if self.return_sequences else states[0], states)
         outputs: list[Tensor] = []
         for t in reversed(steps) if self.go_backwards else steps:
             before = states
@@ -374,12 +425,16 @@ class RNN(Layer):
                 output = ops.where(seen, output, kept)
             states = after
             outputs.append(output)
+        last = outputs[-1] if outputs else states[0]
+        return self._result(ops.stack(outputs, 1) if self.return_sequences else last, states)
+
+    def _result(self, result: Tensor, states: list[Tensor]) -> Any:
+        """What a call gives, of the outputs or the last one, and the last states, which a stateful layer keeps."""
         if self.stateful:
             self.kept = [state.detach() for state in states]
-        last = outputs[-1] if outputs else states[0]
-        result = ops.stack(outputs, 1) if self.return_sequences else last
         if not self.return_state:
             return result
+        cell = self._steps
         return (result, *(cell.by_cell(states) if isinstance(cell, StackedRNNCells) else states))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
-from ...engine import Tensor, no_grad, ops
+from ...engine import Tensor, float32, no_grad, ops
 from ...engine.ops import empty
+from ...engine.ops.recurrent import gru_cell, gru_steps, lstm_cell, lstm_steps, rnn_steps
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
 from ..module import Module
@@ -53,6 +54,16 @@ class _Gates(Module):
         """
         raise NotImplementedError
 
+    def _all_steps(self, x: Tensor, state: list[Tensor], suffix: str, reverse: bool) -> tuple[Tensor, list[Tensor]]:
+        """The outputs (T, B, out) and the last state, of the input's contributions to the gates (T, B, gates *
+        hidden), by ops for all steps.
+        """
+        raise NotImplementedError
+
+    def _both_biases(self, x: Tensor, suffix: str) -> Tensor:
+        bias = getattr(self, f"bias_hh{suffix}")
+        return x if bias is None else x + bias
+
 
 class _Plain(_Gates):
     """h = tanh (or relu) of W_ih x + b_ih + W_hh h + b_hh."""
@@ -67,6 +78,11 @@ class _Plain(_Gates):
         total = x + self._hidden_part(state[0], suffix)
         return [total.tanh() if self.nonlinearity == "tanh" else total.relu()]
 
+    def _all_steps(self, x: Tensor, state: list[Tensor], suffix: str, reverse: bool) -> tuple[Tensor, list[Tensor]]:
+        x = self._both_biases(x, suffix)
+        y = rnn_steps(x, state[0], getattr(self, f"weight_hh{suffix}"), self.nonlinearity, reverse)
+        return y, [y[0 if reverse else -1]]
+
 
 class _Gated(_Gates):
     """Gates in the order reset, update, new (Cho et al. 2014)."""
@@ -74,12 +90,11 @@ class _Gated(_Gates):
     gates = 3
 
     def _step(self, x: Tensor, state: list[Tensor], suffix: str) -> list[Tensor]:
-        (h,) = state
-        hidden, n = self._hidden_part(h, suffix), self.hidden_size
-        both = (x[:, : 2 * n] + hidden[:, : 2 * n]).sigmoid()
-        reset, update = both[:, :n], both[:, n:]
-        new = (x[:, 2 * n :] + reset * hidden[:, 2 * n :]).tanh()
-        return [new + update * (h - new)]
+        return [gru_cell(x, self._hidden_part(state[0], suffix), state[0])]
+
+    def _all_steps(self, x: Tensor, state: list[Tensor], suffix: str, reverse: bool) -> tuple[Tensor, list[Tensor]]:
+        y = gru_steps(x, state[0], getattr(self, f"weight_hh{suffix}"), getattr(self, f"bias_hh{suffix}"), reverse)
+        return y, [y[0 if reverse else -1]]
 
 
 class _LongShort(_Gates):
@@ -91,14 +106,16 @@ class _LongShort(_Gates):
         return (self.proj_size or self.hidden_size, self.hidden_size)
 
     def _step(self, x: Tensor, state: list[Tensor], suffix: str) -> list[Tensor]:
-        h, c = state
-        total, n = x + self._hidden_part(h, suffix), self.hidden_size
-        take, forget = total[:, :n].sigmoid(), total[:, n : 2 * n].sigmoid()
-        c = forget * c + take * total[:, 2 * n : 3 * n].tanh()
-        h = total[:, 3 * n :].sigmoid() * c.tanh()
+        h, c = lstm_cell(x + self._hidden_part(state[0], suffix), state[1])
         if self.proj_size:
             h = ops.linear(h, getattr(self, f"weight_hr{suffix}"))
         return [h, c]
+
+    def _all_steps(self, x: Tensor, state: list[Tensor], suffix: str, reverse: bool) -> tuple[Tensor, list[Tensor]]:
+        x = self._both_biases(x, suffix)
+        y = lstm_steps(x, *state, getattr(self, f"weight_hh{suffix}"), reverse)  # (2, T, B, H)
+        last = y[:, 0 if reverse else -1]
+        return y[0], [last[0], last[1]]
 
 
 # -- over sequences
@@ -193,10 +210,14 @@ class RNNBase(_Gates):
                 x = dropout(x, self.dropout, self.training)
             ways = []
             for suffix in self._suffixes(layer):
-                whole = self._input_part(x, suffix)
-                parts = list(whole.split(sizes) if sizes else whole.unbind())
-                outputs, state = self._walk(parts, [s[len(last)] for s in states], suffix)
-                ways.append(ops.cat(outputs) if sizes else ops.stack(outputs))
+                whole, first = self._input_part(x, suffix), [s[len(last)] for s in states]
+                if not sizes and not self.proj_size and all(t.dtype is float32 for t in (whole, *first)):
+                    found, state = self._all_steps(whole, first, suffix, suffix.endswith("_reverse"))
+                else:
+                    parts = list(whole.split(sizes) if sizes else whole.unbind())
+                    outputs, state = self._walk(parts, first, suffix)
+                    found = ops.cat(outputs) if sizes else ops.stack(outputs)
+                ways.append(found)
                 last.append(state)
             x = ways[0] if len(ways) == 1 else ops.cat(ways, -1)
         return x, tuple(ops.stack([state[i] for state in last]) for i in range(len(states)))

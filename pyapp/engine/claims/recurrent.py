@@ -1,0 +1,199 @@
+"""Recurrent layers over all steps (native/recurrent_cells.c): two launches for each step, one after the other, of which
+one is the product with the recurrent weights. Gradients compute the gates again, by one product for all steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dtype import float32
+from ..launch import KERNELS, Part, launch_all
+from ..op import OPS, claims
+from ..operands import dense
+from ..ops.recurrent import gru_steps, lstm_steps, rnn_steps, steps_of  # noqa: F401 (they define the ops)
+from ..ops.stacking import cat
+from ..tensor import Tensor, empty_contiguous
+
+_LINEAR, _MUL, _UNARY = KERNELS["linear_f32"], KERNELS["mul_f32"], {n: KERNELS[f"{n}_f32"] for n in ("tanh", "maximum")}
+_LSTM, _LSTM_BACKWARD = KERNELS["lstm_cell_f32"], KERNELS["lstm_cell_backward_f32"]
+_GRU, _GRU_BACKWARD = KERNELS["gru_cell_f32"], KERNELS["gru_cell_backward_f32"]
+
+
+def _fits(x: Tensor, weight: Tensor, *states: Tensor | None) -> bool:
+    """Whether all are float32 on one device, and x has steps and rows."""
+    others = [t for t in (weight, *states) if t is not None]
+    return x.dtype is float32 and 0 not in x.shape and all(t.dtype is float32 and t.device is x.device for t in others)
+
+
+class _Steps:
+    """Where rows (B, columns) of each step lie in a dense tensor (T, B, columns)."""
+
+    def __init__(self, of: Any, rows: int, columns: int, first: int = 0) -> None:
+        self.of, self.first, self.step = of, 4 * first, 4 * rows * columns
+
+    def __getitem__(self, t: int) -> Part:
+        return Part(self.of, self.first + t * self.step)
+
+
+def _before(states: _Steps, first: Tensor, t: int, count: int, reverse: bool) -> Any:
+    """The state before step t."""
+    at = t + 1 if reverse else t - 1
+    return states[at] if 0 <= at < count else first
+
+
+def _all_before(states: Tensor, first: Tensor, reverse: bool) -> Tensor:
+    """The states (T, B, H) before each step."""
+    own = first.unsqueeze(0)
+    return cat([states[1:], own] if reverse else [own, states[:-1]])
+
+
+def _product(y: Any, x: Any, weight: Tensor, added: Any, rows: int, added_stride: int) -> tuple[Any, ...]:
+    """The record of y = x weight' + added, rows of both dense."""
+    outputs, inputs = weight.shape
+    return (_LINEAR, y, x, weight, added, rows, outputs, inputs, outputs, inputs, added_stride)
+
+
+def _weight_gradients(gates: Tensor, before: Tensor) -> Tensor:
+    """(gates, H) from the gradients of h's share of the gates and the states before each step, all of T x B rows."""
+    return OPS["matmul"].forward(gates.reshape(-1, gates.shape[-1]).t(), before.reshape(-1, before.shape[-1]))
+
+
+# ---- LSTM
+
+
+@claims("lstm_steps")
+def _lstm(x: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: bool = False) -> Any:
+    if not _fits(x, weight, h, c):
+        return NotImplemented
+    (count, rows, width), n = x.shape, weight.shape[1]
+    x, h, c, weight = dense(x), dense(h), dense(c), dense(weight)
+    y, gates = (
+        empty_contiguous((2, count, rows, n), float32, x.device),
+        empty_contiguous((rows, width), float32, x.device),
+    )
+    parts, of_h, of_c = _Steps(x, rows, width), _Steps(y, rows, n), _Steps(y, rows, n, count * rows * n)
+    calls = []
+    for t in steps_of(count, reverse):
+        h_before, c_before = (_before(s, f, t, count, reverse) for s, f in ((of_h, h), (of_c, c)))
+        calls.append(_product(gates, h_before, weight, parts[t], rows, width))
+        calls.append((_LSTM, of_h[t], of_c[t], gates, c_before, rows, n))
+    launch_all(rows * width * n >> 10, *calls)
+    return y
+
+
+@claims("lstm_steps_backward")
+def _lstm_backward(
+    g: Tensor, y: Tensor, x: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: bool = False
+) -> Any:  # fmt: skip
+    if not _fits(x, weight, h, c, y, g):
+        return NotImplemented
+    (count, rows, width), n = x.shape, weight.shape[1]
+    g, y, c, weight = dense(g), dense(y), dense(c), dense(weight)
+    before = _all_before(y[0], h, reverse)
+    gates = OPS["_linear"].forward(before, weight, None, x)  # (T, B, 4H)
+    across = dense(weight.t())
+    later_h, grad_c = (x.new_zeros((rows, n)) for _ in range(2))
+    of_gates, half = _Steps(gates, rows, width), count * rows * n
+    of_c, of_h, later_c = _Steps(y, rows, n, half), _Steps(g, rows, n), _Steps(g, rows, n, half)
+    calls = []
+    for t in reversed(steps_of(count, reverse)):
+        c_before = _before(of_c, c, t, count, reverse)
+        calls.append((_LSTM_BACKWARD, of_gates[t], grad_c, of_c[t], c_before, of_h[t], later_h, later_c[t], rows, n))
+        calls.append(_product(later_h, of_gates[t], across, None, rows, 0))
+    launch_all(rows * width * n >> 10, *calls)
+    return gates, later_h, grad_c, _weight_gradients(gates, before), None
+
+
+# ---- GRU
+
+
+@claims("gru_steps")
+def _gru(x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None = None, reverse: bool = False) -> Any:
+    if not _fits(x, weight, h, bias):
+        return NotImplemented
+    (count, rows, width), n = x.shape, weight.shape[1]
+    x, h, weight, bias = dense(x), dense(h), dense(weight), None if bias is None else dense(bias)
+    y, hidden = (
+        empty_contiguous((count, rows, n), float32, x.device),
+        empty_contiguous((rows, width), float32, x.device),
+    )
+    parts, of_h = _Steps(x, rows, width), _Steps(y, rows, n)
+    calls = []
+    for t in steps_of(count, reverse):
+        before = _before(of_h, h, t, count, reverse)
+        calls.append(_product(hidden, before, weight, bias, rows, 0))
+        calls.append((_GRU, of_h[t], parts[t], hidden, before, rows, n))
+    launch_all(rows * width * n >> 10, *calls)
+    return y
+
+
+@claims("gru_steps_backward")
+def _gru_backward(
+    g: Tensor, y: Tensor, x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None = None, reverse: bool = False
+) -> Any:
+    if not _fits(x, weight, h, bias, y, g):
+        return NotImplemented
+    (count, rows, width), n = x.shape, weight.shape[1]
+    g, y, x, h, weight = dense(g), dense(y), dense(x), dense(h), dense(weight)
+    before = _all_before(y, h, reverse)
+    hidden = OPS["_linear"].forward(before, weight, bias)  # (T, B, 3H)
+    across, grad_x = dense(weight.t()), empty_contiguous(x.shape, float32, x.device)
+    grad_before = x.new_zeros((rows, n))
+    parts, of_x, of_hidden = (_Steps(t, rows, width) for t in (x, grad_x, hidden))
+    of_h, of_g = _Steps(y, rows, n), _Steps(g, rows, n)
+    calls = []
+    for t in reversed(steps_of(count, reverse)):
+        h_before = _before(of_h, h, t, count, reverse)
+        calls.append((_GRU_BACKWARD, of_x[t], of_hidden[t], grad_before, parts[t], h_before, of_g[t], rows, n))
+        calls.append(_product(grad_before, of_hidden[t], across, grad_before, rows, n))
+    launch_all(rows * width * n >> 10, *calls)
+    of_bias = None if bias is None else hidden.sum((0, 1))
+    return grad_x, grad_before, _weight_gradients(hidden, before), of_bias, None
+
+
+# ---- Plain
+
+
+@claims("rnn_steps")
+def _rnn(x: Tensor, h: Tensor, weight: Tensor, activation: str = "tanh", reverse: bool = False) -> Any:
+    if not _fits(x, weight, h) or activation not in ("tanh", "relu"):
+        return NotImplemented
+    count, rows, n = x.shape
+    x, h, weight = dense(x), dense(h), dense(weight)
+    y, each = empty_contiguous(x.shape, float32, x.device), rows * n
+    parts, of_h = _Steps(x, rows, n), _Steps(y, rows, n)
+    calls: list[tuple[Any, ...]] = []
+    for t in steps_of(count, reverse):
+        own = of_h[t]
+        calls.append(_product(own, _before(of_h, h, t, count, reverse), weight, parts[t], rows, n))
+        if activation == "tanh":
+            calls.append((_UNARY["tanh"], own, own, each))
+        else:
+            calls.append((_UNARY["maximum"], own, own, None, each, each, 1, 0, 0, 0.0))
+    launch_all(rows * n * n >> 10, *calls)
+    return y
+
+
+@claims("rnn_steps_backward")
+def _rnn_backward(
+    g: Tensor, y: Tensor, x: Tensor, h: Tensor, weight: Tensor, activation: str = "tanh", reverse: bool = False
+) -> Any:
+    if not _fits(x, weight, h, y, g):
+        return NotImplemented
+    count, rows, n = x.shape
+    g, y, weight = dense(g), dense(y), dense(weight)
+    slopes = dense(1.0 - y * y if activation == "tanh" else (y > 0.0).to(float32))
+    across, each = dense(weight.t()), rows * n
+    grad_x, later = empty_contiguous(x.shape, float32, x.device), x.new_zeros((rows, n))
+    of_x, of_g, of_slopes = (_Steps(t, rows, n) for t in (grad_x, g, slopes))
+    calls: list[tuple[Any, ...]] = []
+    following: Any = None
+    for t in reversed(steps_of(count, reverse)):
+        if following is not None:
+            calls.append(_product(later, following, across, of_g[t], rows, n))
+        total = of_g[t] if following is None else later
+        following = of_x[t]
+        calls.append((_MUL, following, total, of_slopes[t], each, each, each, 0, 0, 0.0))
+    calls.append(_product(later, following, across, None, rows, 0))
+    launch_all(rows * n * n >> 10, *calls)
+    return grad_x, later, _weight_gradients(grad_x, _all_before(y, h, reverse)), None, None
