@@ -25,7 +25,8 @@ typedef struct piece {
 /* Where the piece begins in a matrix with so many parts of `columns` elements in a row; NULL where there is none. */
 ONE_COPY float *part(const piece *p, int slot, int64_t parts)
 {
-    float *x = p->record->pointers[slot];
+    void *const *const all = p->record->pointers;
+    float *const x = all[slot];
     return x ? x + p->at + (parts - 1) * p->row * p->columns : NULL;
 }
 
