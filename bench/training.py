@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,22 @@ def _transformer(P: Any) -> Step:
     return _classifier(P, model, (P.from_numpy(ids), P.from_numpy(ids[:, ::-1].copy().reshape(-1))))
 
 
+def _recurrent(P: Any, kind: str, sizes: tuple[int, int], rows: int, steps: int) -> Step:
+    """A recurrent layer with these numbers of inputs and units over sequences, whose last output is classified."""
+    nn = P.nn
+
+    class Classifier(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.recurrent = getattr(nn, kind)(*sizes, batch_first=True)
+            self.head = nn.Linear(sizes[1], 10)
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.recurrent(x)[0][:, -1])
+
+    return _classifier(P, Classifier(), _tensors(P, (rows, steps, sizes[0]), 10))
+
+
 def _mlp_in_numpy() -> Step:
     """_mlp with its gradients by hand and Adam."""
     import numpy as np
@@ -142,6 +159,8 @@ def _mlp_in_numpy() -> Step:
 
 MODELS: dict[str, Callable[[Any], Step]] = {
     "MLP 64-64-10": _mlp, "small CNN": _cnn, "small GAN": _gan, "transformer 1M": _transformer,
+    "LSTM 32-64": partial(_recurrent, kind="LSTM", sizes=(32, 64), rows=8, steps=50),
+    "GRU 128-256": partial(_recurrent, kind="GRU", sizes=(128, 256), rows=32, steps=100),
 }  # fmt: skip
 
 
