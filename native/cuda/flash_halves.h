@@ -175,14 +175,35 @@ template <int TYPE, int DIMS, int COUNT, bool SWIZZLED = false> DEVICE void clea
     }
 }
 
-/* Whether a row with these weights has one for an odd other. odd: a bit for each of OTHERS. */
-template <int OTHERS> DEVICE bool sees_odd(const float weights[OTHERS / 8][4], int h, uint64_t odd)
+/* Adds to a row's sums what clean_rows took out of the others that the row has a weight for, each number to its own column, and
+ * infinities with the weight's sign; for whole warps. odd: a bit for each of OTHERS; number_at(other, column): as it was. */
+template <int OTHERS, int COLUMNS, class Numbers>
+DEVICE void add_odd(float out[COLUMNS / 8][4], const float weights[OTHERS / 8][4], int h, uint64_t odd, int columns,
+                    const Numbers &number_at)
 {
-    bool sees = false;
+    uint64_t sees = 0, negative = 0;
 #pragma unroll
-    for (int i = 0; i < OTHERS / 4; i++)
-        sees = sees || ((odd >> (i / 2 * 8 + LANE % 4 * 2 + i % 2) & 1) && weights[i / 2][2 * h + i % 2] != 0);
-    return sees;
+    for (int i = 0; i < OTHERS / 4; i++) {
+        const float weight = weights[i / 2][2 * h + i % 2];
+        const uint64_t bit = (uint64_t)1 << (i / 2 * 8 + LANE % 4 * 2 + i % 2);
+        sees |= weight != 0 ? bit : 0;
+        negative |= weight < 0 ? bit : 0;
+    }
+    for (int apart = 1; apart < 4; apart *= 2) {
+        sees |= __shfl_xor_sync(EVERY_LANE, sees, apart);
+        negative |= __shfl_xor_sync(EVERY_LANE, negative, apart);
+    }
+#pragma unroll 1
+    for (uint64_t left = sees & odd; left; left &= left - 1) {
+        const int other = __ffsll((long long)left) - 1;
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 4; i++) {
+            const int column = i / 2 * 8 + LANE % 4 * 2 + i % 2;
+            const float number = column < columns ? number_at(other, column) : 0.0f;
+            if (number - number != 0)
+                out[i / 2][2 * h + i % 2] += negative >> other & 1 ? -number : number;
+        }
+    }
 }
 
 /* The bits of `count` notes. */
@@ -326,11 +347,15 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
             }
         }
     };
-    const auto note_odd = [&](int m, uint64_t any_odd) {
+    const auto restore_odd = [&](int m, int start, uint64_t any_odd) {
         if (any_odd)
             for (int h = 0; h < 2; h++)
-                if (sees_odd<KEYS_EACH>(scores[m], h, any_odd))
-                    total[m][h] = NOT_A_NUMBER;
+                add_odd<KEYS_EACH, DIMS>(out[m], scores[m], h, any_odd, task.columns, [&](int key, int column) {
+                    int64_t row = start + key;
+                    if constexpr (Task::PAGED)
+                        row = task.place(start + key);
+                    return load_float(task.values.p, row * task.values.stride + column, TYPE);
+                });
     };
 #pragma unroll
     for (int m = 0; m < TILES; m++) {
@@ -390,7 +415,7 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
             for (int m = 0; m < TILES; m++) {
                 if (m)
                     weigh(m, start);
-                note_odd(m, any_odd);
+                restore_odd(m, start, any_odd);
                 add_swizzled<TYPE, DIMS, KEYS_EACH>(out[m], scores[m], values);
             }
             wait_for_products<0>();
@@ -407,7 +432,7 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
 #pragma unroll
             for (int m = 0; m < TILES; m++) {
                 weigh(m, start);
-                note_odd(m, any_odd);
+                restore_odd(m, start, any_odd);
             }
             add_values<TYPE, DIMS, DIMS, TILES, KEYS_EACH>(out, scores, values);
         }
@@ -649,10 +674,20 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
             if ((any_odd || any_second) && here)
                 for (int m = 0; m < TILES; m++)
                     for (int h = 0; h < 2; h++) {
-                        if (sees_odd<OTHERS>(grads[m], h, any_odd))
-                            out[m][0][2 * h] = NOT_A_NUMBER;
-                        if (OF_KEYS && sees_odd<OTHERS>(weights[m], h, any_second))
-                            second_out[m][0][2 * h] = NOT_A_NUMBER;
+                        const int64_t segment = segment_of(step);
+                        add_odd<OTHERS, COLUMNS>(
+                            out[m], grads[m], h, any_odd, task.depth - column0, [&](int other, int column) {
+                                return load_float(task.others_first.p + segment * task.first_step,
+                                                  (start + other) * task.others_first.stride + column0 + column, TYPE);
+                            });
+                        if constexpr (OF_KEYS)
+                            add_odd<OTHERS, COLUMNS>(
+                                second_out[m], weights[m], h, any_second, task.second_depth - column0,
+                                [&](int other, int column) {
+                                    return load_float(task.others_second.p + segment * task.second_step,
+                                                      (start + other) * task.others_second.stride + column0 + column,
+                                                      TYPE);
+                                });
                     }
         }
         if constexpr (GROUPS) {
