@@ -157,8 +157,8 @@ DEVICE void multiply_rows(float sums[TILES][OTHERS / 8][4], const uint16_t *a, c
     }
 }
 
-/* Takes what is not finite out of COUNT rows in shared memory, by all threads, and notes in which rows it was. A weight of 0
- * times what is not finite would be NaN. */
+/* Takes what is not finite out of COUNT rows in shared memory, by all threads, and notes in which rows it was (odd: or NULL).
+ * A weight of 0 times what is not finite would be NaN. */
 template <int TYPE, int DIMS, int COUNT, bool SWIZZLED = false> DEVICE void clean_rows(uint16_t *rows, uint8_t *odd)
 {
     const uint32_t exponents = TYPE == TYPE_float16 ? 0x7c007c00u : 0x7f807f80u;
@@ -171,7 +171,8 @@ template <int TYPE, int DIMS, int COUNT, bool SWIZZLED = false> DEVICE void clea
         if (!found)
             continue;
         *at = pair & (found >> 31 ? 0x0000ffffu : ~0u) & (found & 0x8000u ? 0xffff0000u : ~0u);
-        odd[row] = 1;
+        if (odd)
+            odd[row] = 1;
     }
 }
 
@@ -183,6 +184,32 @@ template <int OTHERS> DEVICE bool sees_odd(const float weights[OTHERS / 8][4], i
     for (int i = 0; i < OTHERS / 4; i++)
         sees = sees || ((odd >> (i / 2 * 8 + LANE % 4 * 2 + i % 2) & 1) && weights[i / 2][2 * h + i % 2] != 0);
     return sees;
+}
+
+/* Adds to the sums of rows that see odd others what is not finite of these: each number to its own column. odd_rows: a bit for
+ * each m and h of this lane's rows. After all products, where a row's own infinities and NaN come a second time: they change
+ * nothing. odd_sum(m, h, column): the sum of what is not finite there. The sums pass through memory, so that this code, which
+ * runs once in a while, is short and takes no registers from the rest. */
+template <int TILES, int COLUMNS, class Sum>
+DEVICE void add_odd(float out[TILES][COLUMNS / 8][4], uint32_t odd_rows, int columns, const Sum &odd_sum)
+{
+    if (!__any_sync(EVERY_LANE, odd_rows != 0))
+        return;
+    odd_rows |= __shfl_xor_sync(EVERY_LANE, odd_rows, 1);
+    odd_rows |= __shfl_xor_sync(EVERY_LANE, odd_rows, 2);
+    float sums[TILES * COLUMNS / 2];
+#pragma unroll
+    for (int i = 0; i < TILES * COLUMNS / 2; i++)
+        sums[i] = out[i / (COLUMNS / 2)][i / 4 % (COLUMNS / 8)][i % 4];
+#pragma unroll 1
+    for (int i = 0; i < TILES * COLUMNS / 2; i++) {
+        const int m = i / (COLUMNS / 2), h = i / 2 % 2, column = i / 4 % (COLUMNS / 8) * 8 + LANE % 4 * 2 + i % 2;
+        if (column < columns && (odd_rows >> (2 * m + h) & 1))
+            sums[i] += odd_sum(m, h, column);
+    }
+#pragma unroll
+    for (int i = 0; i < TILES * COLUMNS / 2; i++)
+        out[i / (COLUMNS / 2)][i / 4 % (COLUMNS / 8)][i % 4] = sums[i];
 }
 
 /* The bits of `count` notes. */
@@ -326,11 +353,11 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
             }
         }
     };
+    uint32_t odd_rows = 0; /* of this lane's rows, those that see odd keys: a bit for each m and h */
     const auto note_odd = [&](int m, uint64_t any_odd) {
         if (any_odd)
             for (int h = 0; h < 2; h++)
-                if (sees_odd<KEYS_EACH>(scores[m], h, any_odd))
-                    total[m][h] = NOT_A_NUMBER;
+                odd_rows |= (uint32_t)sees_odd<KEYS_EACH>(scores[m], h, any_odd) << (2 * m + h);
     };
 #pragma unroll
     for (int m = 0; m < TILES; m++) {
@@ -412,6 +439,20 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
             add_values<TYPE, DIMS, DIMS, TILES, KEYS_EACH>(out, scores, values);
         }
     }
+    add_odd<TILES, DIMS>(out, odd_rows, task.columns, [&](int m, int h, int column) {
+        const int row = row_of(m, h);
+        float found = 0;
+#pragma unroll 1
+        for (int key = task.first_key(row); key < task.last_key(row); key++) {
+            int64_t at = key;
+            if constexpr (Task::PAGED)
+                at = task.place(key);
+            const float number = load_float(task.values.p, at * task.values.stride + column, TYPE);
+            if (number - number != 0 && (PLAIN || task.score(row, key, 0.0f) != -INFINITE))
+                found += number;
+        }
+        return found;
+    });
 #pragma unroll
     for (int m = 0; m < TILES && !idle; m++)
 #pragma unroll
@@ -464,6 +505,7 @@ DEVICE void store_row(uint16_t *to, int columns, float factor, const float out[D
  *     first_other(row), last_other(row)
  *     weigh(segment, row, other, weight, grad, numbers)    not PLAIN: makes the product and the second product the weight,
  *                                            0 where the row does not see the other, and the score's gradient
+ *     hidden(segment, row, other)            not PLAIN: whether that weight is 0 because of the mask
  *     grad(row), second_grad(row)            where results go */
 enum { NUMBERS = 3 }; /* of a query: the power of 2 of its sum, if PLAIN, else of its largest score; 1 / sum; delta */
 #define GRADIENT_BY_WARPGROUPS(type, dims) (BY_WARPGROUPS(type) && (dims) <= 128)
@@ -491,7 +533,8 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
         shared = (uint16_t *)(((uint64_t)shared + SWIZZLED_BYTES - 1) / SWIZZLED_BYTES * SWIZZLED_BYTES);
     uint16_t *const rows = shared, *const second_rows = rows + ROWS * WIDTH, *const others = second_rows + ROWS * WIDTH;
     uint16_t *const second_others = others + 2 * OTHERS * WIDTH;
-    __shared__ uint8_t odd[2][64]; /* others that are not all finite: of the first ones, and of the second */
+    __shared__ uint8_t odd[64];                                       /* second others that are not all finite */
+    uint32_t odd_rows = 0;                                            /* as in flash_forward */
     float *const numbers = (float *)(second_others + OTHERS * WIDTH); /* OF_KEYS: of the others, twice */
     const bool first_aligned = task.others_first.aligned(task.depth) && task.first_step % 8 == 0;
     const bool second_aligned = task.others_second.aligned(task.second_depth) && task.second_step % 8 == 0;
@@ -638,22 +681,18 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
         }
         if (careful) {
             if ((int)threadIdx.x < OTHERS)
-                odd[0][threadIdx.x] = odd[1][threadIdx.x] = 0;
+                odd[threadIdx.x] = 0;
             __syncthreads();
-            clean_rows<TYPE, DIMS, OTHERS, GROUPS>(these, odd[0]);
+            /* Where the first ones are odd, gradients of scores are NaN or 0: their sums need no note. */
+            clean_rows<TYPE, DIMS, OTHERS, GROUPS>(these, nullptr);
             if (OF_KEYS)
-                clean_rows<TYPE, DIMS, OTHERS, GROUPS>(second_others, odd[1]);
+                clean_rows<TYPE, DIMS, OTHERS, GROUPS>(second_others, odd);
             show_to_products();
             __syncthreads();
-            const uint64_t any_odd = bits_of(odd[0], OTHERS), any_second = OF_KEYS ? bits_of(odd[1], OTHERS) : 0;
-            if ((any_odd || any_second) && here)
-                for (int m = 0; m < TILES; m++)
-                    for (int h = 0; h < 2; h++) {
-                        if (sees_odd<OTHERS>(grads[m], h, any_odd))
-                            out[m][0][2 * h] = NOT_A_NUMBER;
-                        if (OF_KEYS && sees_odd<OTHERS>(weights[m], h, any_second))
-                            second_out[m][0][2 * h] = NOT_A_NUMBER;
-                    }
+            const uint64_t any_odd = OF_KEYS ? bits_of(odd, OTHERS) : 0;
+            if (any_odd && here)
+                for (int i = 0; i < 2 * TILES; i++)
+                    odd_rows |= (uint32_t)sees_odd<OTHERS>(weights[i / 2], i % 2, any_odd) << i;
         }
         if constexpr (GROUPS) {
             if constexpr (OF_KEYS)
@@ -677,6 +716,21 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
     }
     if (idle)
         return;
+    if constexpr (OF_KEYS)
+        add_odd<TILES, COLUMNS>(second_out, odd_rows, task.second_depth - column0, [&](int m, int h, int column) {
+            const int row = own0 + 16 * m + LANE / 4 + 8 * h;
+            float found = 0;
+#pragma unroll 1
+            for (int segment = 0; segment < task.segments; segment++)
+#pragma unroll 1
+                for (int other = task.first_other(row); other < task.last_other(row); other++) {
+                    const uint16_t *const from = task.others_second.p + segment * task.second_step;
+                    const float number = load_float(from, other * task.others_second.stride + column0 + column, TYPE);
+                    if (number - number != 0 && (PLAIN || !task.hidden(segment, row, other)))
+                        found += number;
+                }
+            return found;
+        });
 #pragma unroll
     for (int m = 0; m < TILES; m++)
 #pragma unroll

@@ -39,7 +39,7 @@ def draw_gamma(concentration: Tensor, shape: tuple[int, ...]) -> Tensor:
         left = left[~taken]
     power = np.maximum(array_of(rand(len(d))).astype("float64"), 2.0**-25) ** (1 / np.maximum(wanted, 1e-30))
     found = np.where(wanted < 1, found * power, found)
-    return tensor_of(np.maximum(found, 1e-37).reshape(shape), concentration.dtype)
+    return tensor_of(np.maximum(found, 1e-37).reshape(shape), concentration.dtype).to(concentration.device)
 
 
 _MANY = 1e4  # concentration from which a draw is nearly normal
@@ -76,7 +76,7 @@ def _gammas(concentration: Tensor, shape: tuple[int, ...]) -> Tensor:
     if not (concentration.requires_grad and is_grad_enabled()):
         return drawn
     wide = np.broadcast_to(array_of(concentration.detach()), shape).astype("float64")
-    slope = tensor_of(_slope(array_of(drawn).astype("float64"), wide), drawn.dtype)
+    slope = tensor_of(_slope(array_of(drawn).astype("float64"), wide), drawn.dtype).to(drawn.device)
     return drawn + slope * (concentration - concentration.detach())
 
 

@@ -14,7 +14,8 @@ from weakref import ref
 
 from .autograd import STATE, Node, enable_grad, no_grad
 from .launch import refuse_capture
-from .op import Op, claim_in_place_of, primitive
+from .op import Op, claim_in_place_of, op
+from .operands import at_home
 from .tensor import Tensor, make
 from .user_errors import MISTAKES, describe, named, names_itself, tell
 
@@ -70,7 +71,7 @@ def _check(x: Tensor, name: str) -> None:
         step = args[0]
 
 
-@primitive(name="_put_view", saves="none")
+@op(name="_put_view", saves="none")
 def _put_view(x: Tensor, part: Tensor, op: Op, rest: tuple[Any, ...]) -> Tensor:
     """A copy of x in which the elements that `op(x, *rest)` views are those of `part`."""
     whole = x.clone()
@@ -93,10 +94,7 @@ def write_tracked(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], cop
     refuse_capture(name)
     _check(x, name)
     result = compute(_previous(x, copy))
-    if result.shape != x.shape:
-        raise ValueError(f"{name}: the result {describe(result)} does not fit into {describe(x)}")
-    if result.dtype.category > x.dtype.category:
-        raise TypeError(f"{name}: the result is {result.dtype}, which does not go into {describe(x)}")
+    _check_result(x, name, result)
     result = result if result.dtype is x.dtype else result.to(x.dtype)
     owner, found = x, result
     while owner.view_of is not None:
@@ -146,13 +144,19 @@ def _become_view(x: Tensor, change: Callable[[Tensor], Tensor]) -> None:
 
 
 def _finish(x: Tensor, name: str, result: Tensor) -> Tensor:
-    """Copies `result` into x. An error if its shape or dtype does not fit."""
+    """Copies `result` into x. An error if it does not fit."""
+    _check_result(x, name, result)
+    x.copy_(result)
+    return x
+
+
+def _check_result(x: Tensor, name: str, result: Tensor) -> None:
+    if result.device is not x.device:
+        raise RuntimeError(f"{name}: tensors are on {x.device} and {result.device}; move them to one with .to(device)")
     if result.shape != x.shape:
         raise ValueError(f"{name}: the result {describe(result)} does not fit into {describe(x)}")
     if result.dtype.category > x.dtype.category:
         raise TypeError(f"{name}: the result is {result.dtype}, which does not go into {describe(x)}")
-    x.copy_(result)
-    return x
 
 
 def in_place(name: str, operation: Any, public: Any) -> Any:
@@ -182,7 +186,10 @@ def in_place(name: str, operation: Any, public: Any) -> Any:
             with no_grad():
                 return _finish(x, own, call(x, *args, **kwargs))
         except MISTAKES as error:
-            tell(error, own, (x, *args), kwargs)
+            given = (x, *args)
+            if (moved := at_home(given)) is not given and moved[0] is x:
+                return method(*moved, **kwargs)
+            tell(error, own, given, kwargs)
             raise
 
     method.__name__ = own

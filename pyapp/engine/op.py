@@ -24,7 +24,7 @@ from .autocast import STATE as AUTOCAST
 from .autograd import STATE, Node
 from .device import cpu
 from .launch import MissingKernel, capturing, refuse_capture
-from .operands import as_tensor
+from .operands import as_tensor, at_home
 from .out_arguments import into_out
 from .tensor import Tensor, set_attribute, set_node, set_requires_grad
 from .user_errors import MISTAKES, describe, names_itself, tell
@@ -268,6 +268,8 @@ def _dispatcher(operation: Op) -> Callable[..., Any]:
                     pass
             return operation._without_claim(args, {})
         except MISTAKES as error:
+            if (moved := at_home(args)) is not args:
+                return call(*moved, **kwargs)
             tell(error, name, args, kwargs)
             raise
 

@@ -38,10 +38,23 @@ def common_dtype(*operands: Any) -> DType:
     return result_dtype([with_priority(x) for x in operands])
 
 
+def at_home(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments, with zero-dimensional tensors of the CPU moved to the one other device that tensors are on, as
+    torch takes them. The same tuple where there is nothing to move."""
+    tensors = [x for x in args if isinstance(x, Tensor)]
+    others = {x.device for x in tensors} - {cpu}
+    ours = [x.shape for x in tensors if x.device is cpu]
+    if len(others) != 1 or not ours or any(ours):
+        return args
+    device = others.pop()
+    return tuple(x.to(device) if isinstance(x, Tensor) else x for x in args)
+
+
 def same_device(name: str, *operands: Any) -> Device:
-    """The device of all tensors. RuntimeError if they are on several."""
+    """The device of all tensors. RuntimeError if they are on several; zero-dimensional ones of the CPU do not count
+    beside others (`at_home`)."""
     found: Device | None = None
-    for x in operands:
+    for x in at_home(operands):
         if isinstance(x, Tensor) and x.device is not found:
             if found is not None:
                 devices = {t.device for t in operands if isinstance(t, Tensor)}

@@ -471,6 +471,39 @@ def test_prompts_in_blocks_and_pieces(
         np.testing.assert_allclose(whole, plain, rtol=3e-5, atol=3e-6)
 
 
+@pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("tokens", [3, 40])
+@pytest.mark.parametrize("in_blocks", [False, True])
+def test_columns_of_values_stay_apart(kernels: Kernels, name: str, tokens: int, in_blocks: bool) -> None:
+    """One that is not finite is a part of its own column, of the tokens that see it."""
+    if not has_caches(kernels, name):
+        return
+    code, convert = EVERY_TYPE[name]
+    heads, kv_heads, dims, size, parts, start = 2, 1, 80, 16, 8, 60
+    q = aligned(normal(tokens, heads, dims, seed=1))
+    bad = {0: np.nan, 41: np.inf, 79: -np.inf}
+    key = start + tokens - 2  # seen by the last two tokens
+    table = np.random.default_rng(3).permutation(parts).astype(np.int32).reshape(1, parts)
+    sizes: dict[str, Any] = {"texts": 1, "type": code, "heads": heads, "kv_heads": kv_heads, "head_dim": dims}
+    sizes |= {"y_stride": heads * dims, "q_stride": heads * dims, "causal": 1, "scale": dims**-0.5, "tokens": tokens}
+    sizes |= {"table": table, "parts": parts, "blocks": parts, "capacity": size} if in_blocks else {"capacity": 128}
+
+    def attend(values: np.ndarray) -> np.ndarray:
+        y = np.full((tokens, heads, dims), GUARD)
+        caches = (convert(x)[0] for x in (normal(1, kv_heads, size * parts, dims, seed=2), values))
+        k, v = (aligned(paged(x, table, size, parts) if in_blocks else x) for x in caches)
+        at = np.array([start], np.int32)
+        run_checked(kernels, "cached_attention", "y", y=y, q=q, k=k, v=v, position=at, **sizes)
+        return y
+
+    values = normal(1, kv_heads, size * parts, dims, seed=4)
+    expected = attend(values)
+    for column, number in bad.items():
+        values[0, 0, key, column] = number
+        expected[-2:, :, column] = number
+    np.testing.assert_array_equal(attend(values), expected)
+
+
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_a_prompt_in_blocks_is_the_same_in_company(kernels: Kernels, name: str) -> None:
     """CUDA takes 128 rows at a time where there are many heads and texts, else 64."""

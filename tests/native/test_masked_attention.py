@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.native.checks import GUARD, normal, run_checked
+from tests.native.emulated import EmulatedKernels
 from tests.native.kernels import BAD_ARGUMENT, OK, TYPES, Kernels, from_bf16, to_bf16, unaligned
 
 FLOAT32, FLOAT16, BFLOAT16, BOOL = (TYPES[name] for name in ("float32", "float16", "bfloat16", "bool"))
@@ -207,6 +208,43 @@ def test_finite_minimum_of_all_keys_gives_equal_weights(kernels: Kernels) -> Non
     case = Case((1, 10, 20, 1, 1, 4, 4), mask)
     mean = case.inputs[2].mean(1, keepdims=True)
     np.testing.assert_allclose(case.run(kernels)[0], np.broadcast_to(mean, (1, 10, 1, 4)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [FLOAT32, FLOAT16, BFLOAT16])
+@pytest.mark.parametrize("size, masked", [(16, False), (16, True), (100, False), (130, True), (150, False)])
+def test_columns_that_are_not_finite_stay_apart(kernels: Kernels, kind: int, size: int, masked: bool) -> None:
+    """Of values, and of the gradients that come: only their own columns. Rows that do not see them may get NaN there
+    (0 * NaN), but for those of CUDA."""
+    mask = np.tri(150, 150, dtype=bool)[None, None] if masked else None
+    shape, key = (1, 150, 150, 2, 1, size, size), 140
+    bad = {3: np.nan, 5: np.inf, size - 1: -np.inf}
+    cuda = isinstance(kernels, EmulatedKernels)
+    clean = Case(shape, mask, kind=kind, after=0).run(kernels)
+
+    def run(of: int) -> list[np.ndarray]:
+        case = Case(shape, mask, kind=kind, after=0)
+        for column, number in bad.items():
+            case.inputs[of][0, key, 0, column] = encode(np.array([number]), kind)[0]
+        return case.run(kernels)
+
+    def check(found: np.ndarray, expected: np.ndarray, see: slice, rest: slice) -> None:
+        for column, number in bad.items():
+            expected[:, see, :, column] = number
+            if not cuda:
+                expected[:, rest, :, column] = found[:, rest, :, column]
+        np.testing.assert_array_equal(found, expected)
+
+    seeing, before, seen, behind = slice(key, None), slice(key), slice(key + 1), slice(key + 1, None)
+    y, grad_q, grad_k, grad_v = run(2)
+    check(y, clean[0].copy(), seeing, before)
+    np.testing.assert_array_equal(grad_v, clean[3])
+    assert np.isnan(grad_q[:, seeing]).all() and np.isnan(grad_k[:, seen]).all()
+    y, grad_q, grad_k, grad_v = run(3)
+    np.testing.assert_array_equal(y, clean[0])
+    gradients = clean[3].copy()
+    check(grad_v, gradients, seen, behind)
+    assert np.isnan(grad_q[:, key, 0]).all() and np.isfinite(np.delete(grad_q, key, 1)).all()
+    assert np.isfinite(grad_q[:, key, 1]).all() and np.isnan(grad_k[:, seen]).all()
 
 
 def test_fewer_workspaces_than_workers(kernels: Kernels) -> None:

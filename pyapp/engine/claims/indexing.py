@@ -17,6 +17,7 @@ from ..ops.index import _basic, fill_
 from ..ops.view import copy_strided
 from ..shape import Shape, broadcast_shapes
 from ..tensor import Tensor, empty_contiguous, make
+from ..user_errors import describe
 from .elementwise import broadcast_strides
 from .layouts import in_type
 from .reduce import merged
@@ -65,11 +66,29 @@ class _Chosen(NamedTuple):
         return (*self.indices, *(None,) * (_INDICES - len(self.indices)))
 
 
+def _without_masks(x: Tensor, entries: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Masks as the indices of what they choose, which the host finds; a mask is that of as many dims as it has."""
+    found: list[Any] = []
+    dim = 0
+    for entry in entries:
+        if not isinstance(entry, Tensor) or entry.dtype is not _dtype.bool_ or not entry.shape:
+            found.append(entry)
+            dim += entry is not None
+            continue
+        if entry.shape != x.shape[dim : dim + entry.ndim]:
+            raise IndexError(f"index: the mask {describe(entry)} does not fit dim {dim} of {describe(x)}")
+        found += entry.nonzero(True)
+        dim += entry.ndim
+    return tuple(found)
+
+
 def _chosen(x: Tensor, entries: tuple[Any, ...]) -> _Chosen | None:
     """None for masks, and for indices that are not tensors of integers or are too many. As in NumPy, the indexed dims
     of the result stand where the first is, or in front where others lie between them."""
     if x.dtype not in CODES:
         return None
+    if x.device is not cpu:
+        entries = _without_masks(x, entries)
     places, plain = [], True
     for at, entry in enumerate(entries):
         if isinstance(entry, Tensor):

@@ -7,13 +7,14 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..blocks.layout import BLOCK_TYPES
+from ..device import cpu
 from ..element_types import CODES, opcodes
 from ..launch import KERNELS as K
 from ..launch import capturing, launch_all
 from ..native import IN_BROWSER
 from ..op import OPS, claims
 from ..ops.linalg.products import check_linear, matmul_shape
-from ..ops.view import expanded
+from ..ops.view import expanded, reshaped
 from ..quant import activation_bytes, dequantize, is_transposed, transposed
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous
@@ -145,7 +146,7 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
     dtype = a.dtype
     if getattr(b, "dtype", None) is not dtype or dtype not in _MATMUL:
         return _matmul_of_blocks(a, b)
-    if dtype is _dtype.float64 and not IN_BROWSER and not capturing():
+    if dtype is _dtype.float64 and a.device is cpu and not IN_BROWSER and not capturing():
         return NotImplemented  # NumPy's BLAS takes two thirds of the kernel's time
     a_shape, b_shape = a.shape, b.shape
     if len(a_shape) == 2 == len(b_shape) and a_shape[1] == b_shape[0]:
@@ -158,9 +159,11 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
             0, *a.strides, 0, *b.strides, 0, n, *more,
         )  # fmt: skip
         return y
-    if len(a_shape) < 2 or len(b_shape) < 2:
+    if not a_shape or not b_shape or (a.device is cpu and not (len(a_shape) > 1 < len(b_shape))):
         return NotImplemented
-    return _batched_matmul(a, b)
+    shape = matmul_shape(a, b)
+    y = _batched_matmul(a if len(a_shape) > 1 else a[None], b if len(b_shape) > 1 else b[:, None])
+    return y if y.shape == shape else reshaped(y, shape)
 
 
 def _matmul_of_blocks(a: Tensor, b: Any) -> Any:

@@ -270,5 +270,5 @@ def rrelu(
     """x, or a * x below zero. `a` is uniform in lower .. upper in training, else their mean."""
     if not training:
         return where(x > 0, x, x * ((lower + upper) / 2))
-    slope = rand(x.shape, generator=generator, dtype=x.dtype) * (upper - lower) + lower
+    slope = rand(x.shape, generator=generator, dtype=x.dtype, device=x.device) * (upper - lower) + lower
     return where(x > 0, x, x * slope)

@@ -8,16 +8,17 @@ from .. import dtype as _dtype
 from ..autograd import no_grad
 from ..declare import function
 from ..lazy import np
-from ..numpy_arrays import array_of, tensor_of
-from ..op import primitive
+from ..numpy_arrays import array_of
+from ..op import op
 from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
+from .create import arange
 from .elementwise.select import where
 from .reduce import Found
 from .reduce import sum as _sum
 from .sorting import argsort
-from .stacking import stack
+from .stacking import cat, stack
 from .view import narrow, reshape, squeeze, transpose
 
 
@@ -49,7 +50,7 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Found:
 def _ranks(x: Tensor, dim: int, rank: int) -> Tensor:
     shape = list(x.shape or (1,))
     shape[dim] = 1
-    return tensor_of(np.full(shape, rank, dtype=np.int64), _dtype.int64)
+    return x.new_full(tuple(shape), rank, dtype=_dtype.int64)
 
 
 def _d_median_of_all(g: Tensor, y: Tensor, x: Tensor, _: Any) -> tuple[Tensor, None]:
@@ -58,7 +59,7 @@ def _d_median_of_all(g: Tensor, y: Tensor, x: Tensor, _: Any) -> tuple[Tensor, N
     return g * hit / hit.sum(), None
 
 
-@primitive(vjp=_d_median_of_all, saves="both", name="_median_of_all")
+@op(vjp=_d_median_of_all, saves="both", name="_median_of_all")
 def median_of_all(x: Tensor, along: Any) -> Tensor:
     """median or nanmedian of all elements."""
     with no_grad():
@@ -137,17 +138,17 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Found:
         found = mode(x.reshape(1), dim, True)
         return Found(found.values.reshape(()), found.indices.reshape(()))
     d = normalize_dim(dim, x.ndim, "mode")
-    array = np.moveaxis(array_of(x), d, -1)
-    if not x.shape[d]:
+    size = x.shape[d]
+    if not size:
         raise IndexError(f"mode: dim {d} of {describe(x)} has no elements")
-    ordered = np.sort(array, -1)
-    places = np.arange(ordered.shape[-1])
-    begins = np.ones(ordered.shape, bool)  # of runs of equal elements
-    begins[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
-    lengths = places - np.maximum.accumulate(np.where(begins, places, 0), -1)
-    values = np.take_along_axis(ordered, lengths.argmax(-1)[..., None], -1)
-    last = array.shape[-1] - 1 - np.argmax((array == values)[..., ::-1], -1)
-    indices = tensor_of(np.moveaxis(last[..., None], -1, d), _dtype.int64)
+    order = argsort(x.detach(), d)  # equal elements keep their order
+    ordered = x.detach().gather(d, order)
+    places = arange(size, device=x.device).reshape((size,) + (1,) * (x.ndim - 1 - d)).expand(x.shape)
+    begins = narrow(ordered, d, 1, size - 1) != narrow(
+        ordered, d, 0, size - 1
+    )  # of runs but the first
+    starts = cat([narrow(places, d, 0, 1), where(begins, narrow(places, d, 1, size - 1), 0)], d).cummax(d)[0]
+    indices = order.gather(d, (places - starts).argmax(d, True))  # where the first of the longest runs ends
     picked = x.gather(d, indices)
     return Found(picked, indices) if keepdim else Found(picked.squeeze(d), indices.squeeze(d))
 
@@ -185,9 +186,9 @@ def nanquantile(
 def _nanquantile(x: Tensor, q: float, d: int, keepdim: bool, interpolation: str) -> Tensor:
     count = _sum(x.isnan().logical_not(), d, True)
     ordered = x.gather(d, x.detach().argsort(d))  # NaN last
-    place = (count - 1).clamp(0).to("float64") * q
+    place = (count - 1).maximum(0).to("float64") * q
     low = place.floor().to("int64")
-    high = (low + 1).minimum((count - 1).clamp(0))
+    high = (low + 1).minimum((count - 1).maximum(0))
     first, second = ordered.gather(d, low), ordered.gather(d, high)
     beyond = place - low.to("float64")
     if interpolation == "nearest":

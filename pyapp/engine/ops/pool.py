@@ -490,7 +490,7 @@ def _fractional_max_pool(
         shape[2 + i], shape[2 + dims + i] = out, window
         places = places * size + at.reshape(shape)
     flat = reshape(x, (*lead, prod(spatial)))
-    inside = tensor_of(np.ascontiguousarray(places.reshape(*lead, prod(sizes) * prod(kernel))))
+    inside = tensor_of(np.ascontiguousarray(places.reshape(*lead, prod(sizes) * prod(kernel)))).to(x.device)
     chosen = _largest(reshape(flat.detach().gather(2, inside), (*lead, prod(sizes), prod(kernel))))
     indices = reshape(inside, (*lead, prod(sizes), prod(kernel))).gather(-1, chosen).squeeze(-1)
     values = reshape(flat.gather(2, indices), (*lead, *sizes))

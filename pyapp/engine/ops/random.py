@@ -308,10 +308,10 @@ def bernoulli(x: Tensor, p: float | None = None, *, generator: Generator | None 
     if p is not None:
         if not 0 <= p <= 1:
             raise ValueError(f"bernoulli: the probability {p} must lie between 0 and 1")
-        return (rand(x.shape, generator=generator) < p).to(x.dtype)
+        return (rand(x.shape, generator=generator, device=x.device) < p).to(x.dtype)
     if x.numel() and not (0 <= float(x.detach().amin()) and float(x.detach().amax()) <= 1):
         raise ValueError(f"bernoulli: the probabilities in {describe(x)} must lie between 0 and 1")
-    return (rand(x.shape, generator=generator) < x.detach()).to(x.dtype)
+    return (rand(x.shape, generator=generator, device=x.device) < x.detach()).to(x.dtype)
 
 
 @function(factory=True)
@@ -323,7 +323,8 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator 
     if size is None and not shapes:
         raise ValueError("normal: two numbers need a size")
     shape = broadcast_shapes(*shapes, op="normal") if size is None else tuple(size)
-    return randn(shape, generator=generator) * std + mean
+    device = next((v.device for v in (mean, std) if isinstance(v, Tensor)), None)
+    return randn(shape, generator=generator, device=device) * std + mean
 
 
 @function(factory=True)

@@ -263,8 +263,8 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         if not align_corners:
             at = at * ((n - 1) / n)
         shape = (1,) * i + (n,) + (1,) * (dims - 1 - i)
-        axes.append(expand(reshape(tensor(at, dtype=theta.dtype), shape), tuple(size[2:])))
-    base = stack([*reversed(axes), ones(size[2:], dtype=theta.dtype)], -1)  # (*spatial, dims + 1)
+        axes.append(expand(reshape(tensor(at, dtype=theta.dtype, device=theta.device), shape), tuple(size[2:])))
+    base = stack([*reversed(axes), ones(size[2:], dtype=theta.dtype, device=theta.device)], -1)  # (*spatial, dims + 1)
     flat = matmul(reshape(base, (1, prod(size[2:]), dims + 1)), theta.mT)
     return reshape(flat, (size[0], *size[2:], dims))
 

@@ -213,7 +213,7 @@ def _d_scatter_extreme(
         g_x, g_part = g * y / x * own, (g * y).gather(dim, index) / part
     else:
         hit_x, hit = (x == y).to(g.dtype) * own, (part == y.gather(dim, index)).to(g.dtype)
-        shares = g / zeros(y.shape, dtype=g.dtype).scatter_add(dim, index, hit).add(hit_x).clamp(1.0)
+        shares = g / zeros(y.shape, dtype=g.dtype, device=g.device).scatter_add(dim, index, hit).add(hit_x).clamp(1.0)
         g_x, g_part = shares * hit_x, shares.gather(dim, index) * hit
     if not include_self:
         g_x = where(_touched(x, dim, index), g * 0, g)
@@ -226,7 +226,7 @@ def _d_scatter_extreme(
 
 
 def _touched(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    return zeros(x.shape).scatter_add(dim, index, ones(index.shape)) > 0
+    return zeros(x.shape, device=x.device).scatter_add(dim, index, ones(index.shape, device=x.device)) > 0
 
 
 @function(method=True, in_place=True)
@@ -246,7 +246,7 @@ def scatter_reduce(
     if reduce == "sum":
         return total
 
-    hits = zeros(x.shape).scatter_add(d, index, ones(index.shape))
+    hits = zeros(x.shape, device=x.device).scatter_add(d, index, ones(index.shape, device=x.device))
     count = (hits + 1.0 if include_self else hits).clamp(1.0).to(x.dtype)
     return total / count if x.dtype.is_floating_point else total.floor_divide(count)
 

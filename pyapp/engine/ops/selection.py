@@ -106,7 +106,8 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
 def nonzero(x: Tensor, as_tuple: bool = False) -> Any:
     """Indices (int64) of the elements that are not zero: (count, dims), or one vector for each dim."""
     found = np.argwhere(array_of(reshape(x, 1) if as_tuple and not x.ndim else x)).astype(np.int64)
-    return tuple(int64_tensor(np.ascontiguousarray(c)) for c in found.T) if as_tuple else int64_tensor(found)
+    there = int64_tensor(found).to(x.device)
+    return tuple(there.select(1, i).contiguous() for i in range(found.shape[1])) if as_tuple else there
 
 
 @function(method=True)

@@ -6,12 +6,11 @@ from operator import index
 from typing import Any
 
 from ..declare import function
-from ..lazy import np
-from ..numpy_arrays import array_of, tensor_of
-from ..op import primitive, view_op
+from ..op import op, view_op
 from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
+from .create import zeros
 from .view import _alias, _no_blocks, reshape
 
 
@@ -33,15 +32,16 @@ def _d_add_windows(g: Tensor, _: Any, windows: Tensor, total: int, dim: int, ste
     return (_windows(g, dim, windows.shape[-1], step, dilation),)
 
 
-@primitive(vjp=_d_add_windows, saves="none", name="_add_windows")
+@op(vjp=_d_add_windows, saves="none", name="_add_windows")
 def _add_windows(windows: Tensor, total: int, dim: int, step: int, dilation: int) -> Tensor:
     """The transpose of _windows: the elements of each window are summed at their origin, in a dim of `total`."""
-    array = np.moveaxis(array_of(windows), dim, -2)
-    whole = np.zeros((*array.shape[:-2], total), array.dtype)
-    count = array.shape[-2]
-    for i in range(array.shape[-1]):
-        whole[..., i * dilation : i * dilation + (count - 1) * step + 1 : step] += array[..., i]
-    return tensor_of(np.ascontiguousarray(np.moveaxis(whole, -1, dim)), windows.dtype)
+    *shape, size = windows.shape
+    whole = zeros((*shape[:dim], total, *shape[dim + 1 :]), dtype=windows.dtype, device=windows.device)
+    last = (shape[dim] - 1) * step + 1
+    for i in range(size):
+        part = whole[(slice(None),) * dim + (slice(i * dilation, i * dilation + last, step),)]
+        part.copy_(part + windows.select(-1, i))
+    return whole
 
 
 def windows(x: Tensor, dim: int, size: int, step: int, dilation: int = 1, name: str = "unfold") -> Tensor:

@@ -33,7 +33,7 @@ def gumbel_softmax(
     """Samples of softmax((logits + Gumbel noise) / tau). With `hard` the result is one-hot, with the gradient of the
     soft sample (Jang et al. 2016, arXiv 1611.01144).
     """
-    uniform = rand(logits.shape, generator=generator, dtype=logits.dtype)
+    uniform = rand(logits.shape, generator=generator, dtype=logits.dtype, device=logits.device)
     noise = -(-(maximum(uniform, 2.0**-24).log())).log()
     soft: Tensor = softmax((logits + noise) / tau, dim)
     if not hard:

@@ -12,7 +12,7 @@ from ..declare import attribute, function, method
 from ..dtype import DType
 from ..launch import KERNELS
 from ..lazy import np
-from ..op import Op, op, primitive, view_op
+from ..op import Op, op, view_op
 from ..quant import clone as clone_blocks
 from ..shape import as_shape, broadcast_shapes, contiguous_strides, infer_shape, normalize_dim, view_strides
 from ..tensor import Tensor, empty_contiguous, make
@@ -224,7 +224,7 @@ def _d_spread(g: Tensor, _: Any, part: Tensor, size: tuple[int, ...], *where: An
     return (_strided(g.contiguous(), *where),)
 
 
-@primitive(name="_place_view", saves="none")
+@op(name="_place_view", saves="none")
 def _place_view(part: Tensor, shape: tuple[int, ...], view: Op, rest: tuple[Any, ...]) -> Tensor:
     """Zeros, except the elements of a view, which are `part`."""
     whole = zeros(shape, dtype=part.dtype, device=part.device)

@@ -8,15 +8,13 @@ from typing import Any
 from ....errors import UnsupportedTypeError
 from ... import dtype as _dtype
 from ...declare import function
-from ...lazy import np
-from ...numpy_arrays import array_of, tensor_of
-from ...op import primitive
+from ...op import op
 from ...operands import as_tensor, common_dtype, same_device, unbroadcast
 from ...shape import broadcast_shapes
 from ...tensor import Tensor
 from ...user_errors import describe
 from ..element_updates import element_function
-from .compare import ge, gt, le, lt
+from .compare import ge, gt, le, lt, maximum, minimum
 from .logical import logical_and, logical_or
 from .select import where
 
@@ -46,7 +44,7 @@ def _d_clamp(g: Tensor, _: Any, x: Tensor, low: Any, high: Any) -> Any:
     return unbroadcast(where(inside, g, 0.0), x), g_low, g_high
 
 
-@primitive(vjp=_d_clamp, name="_clamp")
+@op(vjp=_d_clamp, name="_clamp")
 def _clamp(x: Tensor, low: Any, high: Any) -> Tensor:
     limits = [v for v in (low, high) if v is not None]
     same_device("clamp", x, *limits)
@@ -54,10 +52,9 @@ def _clamp(x: Tensor, low: Any, high: Any) -> Tensor:
     broadcast_shapes(x.shape, *(v.shape for v in limits if isinstance(v, Tensor)), op="clamp")
     if x.dtype is kind and kind.is_floating_point and all(isinstance(v, (int, float)) for v in limits):
         return _between(x, -inf if low is None else low, inf if high is None else high)
-    value = array_of(x, kind)
-    if low is not None:
-        value = np.maximum(value, array_of(low, kind))
-    return tensor_of(value if high is None else np.minimum(value, array_of(high, kind)), kind)
+    x = x.to(kind)
+    x = x if low is None else maximum(x, low)
+    return x if high is None else minimum(x, high)
 
 
 @function(method=True, in_place=True)

@@ -346,7 +346,7 @@ def mvlgamma(x: Tensor, p: int) -> Tensor:
     total: Any = p * (p - 1) / 4 * log(pi)
     step = max(1, _TERMS_AT_ONCE // max(x.numel(), 1))
     for first in range(0, p, step):
-        halves = tensor_of(np.arange(first, min(first + step, p)) / 2, x.dtype)
+        halves = tensor_of(np.arange(first, min(first + step, p)) / 2, x.dtype).to(x.device)
         total = lgamma(x.unsqueeze(-1) - halves).sum(-1) + total
     return total
 

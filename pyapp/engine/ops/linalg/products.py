@@ -38,7 +38,8 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     if x.ndim != 1:
         raise ValueError(f"vander: takes a vector, got {describe(x)}")
     count = x.numel() if N is None else N
-    powers = arange(count) if increasing else flip(arange(count), 0)
+    powers = arange(count, device=x.device)
+    powers = powers if increasing else flip(powers, 0)
     return x.unsqueeze(-1) ** powers
 
 
