@@ -11,9 +11,9 @@ from dataclasses import asdict
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, ops
-from pyapp.nn import Embedding, LayerNorm, Linear, Module
-from pyapp.nn.encoders import BertLayers, Encoder, Headed, LinearHead, Pooler, Predictions, visible_keys
+from pyapp.engine import Tensor
+from pyapp.nn import Linear, Module
+from pyapp.nn.encoders import BertEmbeddings, BertLayers, Encoder, Headed, LinearHead, Pooler, Predictions, visible_keys
 
 from .loading.config import check_fields, read_config, require
 from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf, encoder_settings, rows_in
@@ -64,25 +64,6 @@ class Config(Labelled):
         return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
 
-class Embeddings(Module):
-    """The sum of a token's word, position and type, normalised."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        width = config.hidden_size
-        self.word_embeddings = Embedding(config.vocab_size, width, config.pad_token_id)
-        self.position_embeddings = Embedding(config.max_position_embeddings, width)
-        self.token_type_embeddings = Embedding(config.type_vocab_size, width)
-        self.LayerNorm = LayerNorm(width, config.layer_norm_eps)
-
-    def forward(self, ids: Tensor, type_ids: Tensor | None) -> Tensor:
-        """ids and type_ids (B, T) → (B, T, D)."""
-        positions = ops.arange(ids.shape[1], dtype="int32", device=ids.device)  # (T,)
-        types = ops.zeros(1, dtype="int32", device=ids.device) if type_ids is None else type_ids
-        x = self.word_embeddings(ids) + self.token_type_embeddings(types)  # (B, T, D)
-        return self.LayerNorm(x + self.position_embeddings(positions))
-
-
 class Bert(Encoder):
     """The encoder; with `pooler`, also the layer over the first token that some heads read."""
 
@@ -90,16 +71,15 @@ class Bert(Encoder):
         super().__init__()
         self.config = config
         self.most = config.max_position_embeddings
-        self.embeddings = Embeddings(config)
+        self.embeddings = BertEmbeddings(
+            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
+            config.layer_norm_eps, config.pad_token_id,
+        )  # fmt: skip
         self.encoder = BertLayers(
             config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
             config.hidden_act, config.layer_norm_eps,
         )  # fmt: skip
         self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
-
-    @property
-    def word_embeddings(self) -> Embedding:
-        return self.embeddings.word_embeddings
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""

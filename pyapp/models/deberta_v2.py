@@ -294,10 +294,6 @@ class DebertaV2(Encoder):
         self.embeddings = Embeddings(config)
         self.encoder = Layers(config)
 
-    @property
-    def word_embeddings(self) -> Embedding:
-        return self.embeddings.word_embeddings
-
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""
         self.check(ids, attention_mask, type_ids)

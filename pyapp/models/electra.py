@@ -12,10 +12,11 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import Embedding, LayerNorm, Linear, Module
+from pyapp.nn import Linear, Module
 from pyapp.nn.encoders import (
+    BertEmbeddings,
     BertLayers,
-    DenseClassifier,
+    DenseClassifierHead,
     Encoder,
     Headed,
     LinearHead,
@@ -70,25 +71,6 @@ class Config(Labelled):
         return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
 
-class Embeddings(Module):
-    """The sum of a token's word, position and type, normalised."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        width = config.embedding_size
-        self.word_embeddings = Embedding(config.vocab_size, width, config.pad_token_id)
-        self.position_embeddings = Embedding(config.max_position_embeddings, width)
-        self.token_type_embeddings = Embedding(config.type_vocab_size, width)
-        self.LayerNorm = LayerNorm(width, config.layer_norm_eps)
-
-    def forward(self, ids: Tensor, type_ids: Tensor | None) -> Tensor:
-        """ids and type_ids (B, T) → (B, T, embedding_size)."""
-        positions = ops.arange(ids.shape[1], dtype="int32", device=ids.device)  # (T,)
-        types = ops.zeros(1, dtype="int32", device=ids.device) if type_ids is None else type_ids
-        x = self.word_embeddings(ids) + self.token_type_embeddings(types)  # (B, T, embedding_size)
-        return self.LayerNorm(x + self.position_embeddings(positions))
-
-
 class Electra(Encoder):
     """The encoder."""
 
@@ -96,17 +78,16 @@ class Electra(Encoder):
         super().__init__()
         self.config = config
         self.most = config.max_position_embeddings
-        self.embeddings = Embeddings(config)
+        self.embeddings = BertEmbeddings(
+            config.vocab_size, config.embedding_size, config.max_position_embeddings, config.type_vocab_size,
+            config.layer_norm_eps, config.pad_token_id,
+        )  # fmt: skip
         narrow = config.embedding_size != config.hidden_size
         self.embeddings_project = Linear(config.embedding_size, config.hidden_size) if narrow else None
         self.encoder = BertLayers(
             config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
             config.hidden_act, config.layer_norm_eps,
         )  # fmt: skip
-
-    @property
-    def word_embeddings(self) -> Embedding:
-        return self.embeddings.word_embeddings
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""
@@ -157,16 +138,9 @@ class ElectraForPreTraining(Headed):
         return self.discriminator_predictions(x)
 
 
-class ElectraForSequenceClassification(Headed):
+def sequence_classification(config: Config) -> DenseClassifierHead:
     """Scores of the labels of a text, or of a pair of texts."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__("electra", Electra(config))
-        self.classifier = DenseClassifier(config.hidden_size, len(config.labels), ops.gelu)
-
-    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → logits (B, labels)."""
-        return self.classifier(x)
+    return DenseClassifierHead(BASE, Electra(config), ops.gelu)
 
 
 def token_classification(config: Config) -> LinearHead:
@@ -183,7 +157,7 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Electra,
     "masked-lm": ElectraForMaskedLM,
     "replaced-tokens": ElectraForPreTraining,
-    "sequence-classification": ElectraForSequenceClassification,
+    "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
 }

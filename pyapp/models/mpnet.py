@@ -14,13 +14,12 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
 from pyapp.nn.encoders import (
-    DenseClassifier,
+    DenseClassifierHead,
     Encoder,
-    Headed,
     Intermediate,
     LinearHead,
     NormedResidual,
-    NormedWords,
+    NormedWordsHead,
     Pooler,
     as_bias,
     attend_joined,
@@ -168,41 +167,20 @@ class MPNet(Encoder):
         self.encoder = Layers(config)
         self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
 
-    @property
-    def word_embeddings(self) -> Embedding:
-        return self.embeddings.word_embeddings
-
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""
         self.check(ids, attention_mask)
         return self.encoder(self.embeddings(ids), visible_keys(attention_mask))
 
 
-class MPNetForMaskedLM(Headed):
+def masked_lm(config: Config) -> NormedWordsHead:
     """Scores of the words that may stand at each token."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__("mpnet", MPNet(config, pooler=False))
-        self.lm_head = NormedWords(
-            config.hidden_size, config.vocab_size, config.layer_norm_eps,
-            self.encoder.word_embeddings if config.tie_word_embeddings else None,
-        )  # fmt: skip
-
-    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → logits (B, T, V)."""
-        return self.lm_head(x)
+    return NormedWordsHead(BASE, MPNet(config, pooler=False))
 
 
-class MPNetForSequenceClassification(Headed):
+def sequence_classification(config: Config) -> DenseClassifierHead:
     """Scores of the labels of a text, or of a pair of texts."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__("mpnet", MPNet(config, pooler=False))
-        self.classifier = DenseClassifier(config.hidden_size, len(config.labels), ops.tanh)
-
-    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → logits (B, labels)."""
-        return self.classifier(x)
+    return DenseClassifierHead(BASE, MPNet(config, pooler=False), ops.tanh)
 
 
 def token_classification(config: Config) -> LinearHead:
@@ -217,8 +195,8 @@ def question_answering(config: Config) -> LinearHead:
 
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": MPNet,
-    "masked-lm": MPNetForMaskedLM,
-    "sequence-classification": MPNetForSequenceClassification,
+    "masked-lm": masked_lm,
+    "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
 }
