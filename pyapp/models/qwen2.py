@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -61,5 +62,13 @@ class Qwen2ForCausalLM(RotaryLanguageModel):
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
-GGUF = Gguf("qwen2", write=refuse_windows, unsaid=WINDOWS)
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """With the sections of positions of Qwen2-VL's language model, which is Qwen2's where there is no picture."""
+    sections = values.get("rope.dimension_sections")
+    if isinstance(sections, list):
+        found["rope_parameters"] = found["rope_parameters"] | {"mrope_section": sections[:3]}
+    return found
+
+
+GGUF = Gguf("qwen2", also=("qwen2vl",), read=_from_gguf, write=refuse_windows, unsaid=WINDOWS)
 TASKS = {"causal-lm": Qwen2ForCausalLM}

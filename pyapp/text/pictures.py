@@ -188,6 +188,25 @@ class PictureSession(Session):
         return found
 
 
+def part_token(loaded: Any) -> int:
+    """The token of a picture's vectors. ModelError where the tokenizer has none."""
+    names = {loaded.model.part, loaded.model.placeholder}
+    found: list[int] = loaded.tokenizer.encode_guarded(loaded.model.part)
+    if len(found) != 1 or not names <= loaded.tokenizer.special_names:
+        raise ModelError(f"the tokenizer has no token {loaded.model.part}", where=loaded.name)
+    return found[0]
+
+
+def placed(ids: Sequence[int], part: int, pictures: Sequence[Picture]) -> list[int]:
+    """The ids with those of the vectors of pictures in place of the tokens `part`. ModelError for another number."""
+    wanted = [id for picture in pictures for id in picture.ids]
+    ids = plain_ids(ids, part)
+    if ids.count(part) != len(wanted):
+        raise ModelError(f"the text has {ids.count(part)} tokens for {len(wanted)} vectors of pictures")
+    following = iter(wanted)
+    return [next(following) if id == part else id for id in ids]
+
+
 class PictureTemplate(ChatTemplate):
     """The chat template of a model that sees pictures, for a conversation with these."""
 
@@ -196,10 +215,7 @@ class PictureTemplate(ChatTemplate):
         self.pictures, self._model = pictures, loaded.model
         self._lists = False
         self._lists = PROBE not in self.render([{"role": "user", "content": PROBE}])
-        found = self.tokenizer.encode_guarded(loaded.model.part)
-        if len(found) != 1 or not {loaded.model.part, loaded.model.placeholder} <= self.tokenizer.special_names:
-            raise ModelError(f"the tokenizer has no token {loaded.model.part}", where=loaded.name)
-        self.part = found[0]
+        self.part = part_token(loaded)
 
     def render(self, messages: Any, tools: Any = None, **options: Any) -> str:
         if self._lists:  # the template reads lists of parts only
@@ -229,12 +245,7 @@ class PictureTemplate(ChatTemplate):
         return found if found[: len(before)] == before else [*before, *found]
 
     def placed(self, ids: Sequence[int]) -> list[int]:
-        wanted = [id for picture in self.pictures for id in picture.ids]
-        ids = plain_ids(ids, self.part)
-        if ids.count(self.part) != len(wanted):
-            raise ModelError(f"the text has {ids.count(self.part)} tokens for {len(wanted)} vectors of pictures")
-        following = iter(wanted)
-        return [next(following) if id == self.part else id for id in ids]
+        return placed(ids, self.part, self.pictures)
 
 
 # -- pictures in messages

@@ -112,9 +112,11 @@ class ImageProcessor:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], model_type: str = "") -> ImageProcessor:
-        """From the object of a preprocessor_config.json. ModelError for an unknown processor and for values that cannot
-        be.
+        """From the object of a preprocessor_config.json, or of a processor_config.json. ModelError for an unknown
+        processor and for values that cannot be.
         """
+        own = settings.get("image_processor")
+        settings = own if isinstance(own, dict) else settings
         kind = _kind(settings, model_type)
         found = dict(DEFAULTS[kind])
         found |= {name: settings[name] for name in cls.__dataclass_fields__ if settings.get(name) is not None}

@@ -72,6 +72,7 @@ PROCESSORS: dict[str, dict[str, Any]] = {
                  "patch_size": 4},
     "gemma3": {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 24, "width": 24}},
 }  # fmt: skip
+ALIKE = {"qwen2_5_vl": "qwen2_vl"}  # whose templates and processors are those of another one
 
 
 def config_of(kind: str, context: int = 1024) -> dict[str, Any]:
@@ -80,9 +81,10 @@ def config_of(kind: str, context: int = 1024) -> dict[str, Any]:
     config["text_config"] = config["text_config"] | {
         "vocab_size": SIZE, "max_position_embeddings": context, "bos_token_id": None, "eos_token_id": IDS["</s>"],
     }  # fmt: skip
-    token = {"gemma3": "<image_soft_token>", "qwen2_vl": "<|image_pad|>"}.get(kind, "<image>")
+    qwen = kind.startswith("qwen2")
+    token = "<image_soft_token>" if kind == "gemma3" else "<|image_pad|>" if qwen else "<image>"
     config["image_token_id" if "image_token_id" in config else "image_token_index"] = IDS[token]
-    if kind == "qwen2_vl":
+    if qwen:
         names = ("vision_start", "vision_end")
         config |= {f"{name}_token_id": IDS[f"<|{name}|>"] for name in names} | {"video_token_id": IDS["<|im_end|>"]}
     return config | ({"boi_token_index": IDS["<start_of_image>"]} if kind == "gemma3" else {})
@@ -91,6 +93,7 @@ def config_of(kind: str, context: int = 1024) -> dict[str, Any]:
 def write_picture_chat_model(folder: Path, kind: str, context: int = 1024) -> Path:
     """A folder with seeded random weights."""
     folder.mkdir(parents=True, exist_ok=True)
+    like = ALIKE.get(kind, kind)
     stored = json.loads((GOLDEN / f"{kind}.json").read_text())["parameters"]
     words = ("embed_tokens.weight", "lm_head.weight")
     tensors = {
@@ -118,7 +121,7 @@ def write_picture_chat_model(folder: Path, kind: str, context: int = 1024) -> Pa
     settings |= {"bos_token": "<bos>"} if kind == "gemma3" else {"bos_token": "<s>"} if kind == "llava" else {}
     for name, value in (
         ("config", config_of(kind, context)), ("tokenizer", tokenizer), ("tokenizer_config", settings),
-        ("preprocessor_config", PROCESSORS[kind]), ("chat_template", {"chat_template": TEMPLATES[kind]}),
+        ("preprocessor_config", PROCESSORS[like]), ("chat_template", {"chat_template": TEMPLATES[like]}),
     ):  # fmt: skip
         (folder / f"{name}.json").write_text(json.dumps(value))
     return folder
