@@ -47,6 +47,7 @@ class Picture:
         drawn.update(bytes(pixels.contiguous().data_view()))
         data = shake_256(drawn.digest()).digest(8 * count)
         self.text: str = model.picture_text(rows, columns)
+        self.block: int = model.picture_tokens if model.whole_pictures else count  # vectors that stand together
         self.ids = [FIRST_ID | int.from_bytes(data[i : i + 8]) >> 2 for i in range(0, 8 * count, 8)]
         values = processor([pixels]).pixel_values  # (tiles, 3, H, W)
         self._model: Any = model
@@ -125,7 +126,8 @@ def seen_in(ids: Sequence[int], known: Known, first: int = 0, turns: Sequence[Tu
         while ids[at + count : at + count + 1] == picture.ids[number + count : number + count + 1] != []:
             count += 1
         vectors.append(picture.vectors().narrow(0, number, count))
-        spans.append((first + at - number, first + at - number + len(picture.ids)))
+        start = first + at - number % picture.block
+        spans.append((start, start + picture.block))
         places += range(at, at + count)
         at += count
     return Seen(cat(vectors) if places else None, places, spans, turns) if places or turns else None
@@ -141,8 +143,8 @@ def part_of(turns: Sequence[Turn], first: int, count: int) -> list[Turn]:
 
 def whole(ids: Sequence[int], end: int, known: Known) -> int:
     """The end of a pass over `ids` from `end` on that is not within a picture."""
-    if 0 < end < len(ids) and (found := known.get(ids[end])) is not None and found[1]:
-        return end + len(found[0].ids) - found[1]
+    if 0 < end < len(ids) and (found := known.get(ids[end])) is not None:
+        return end + -found[1] % found[0].block
     return end
 
 
