@@ -82,10 +82,17 @@ class Models:
         self._next: ServedModel | None = None  # waits for memory: others take no new requests
         self._ended = asyncio.Event()  # a request did, or nobody waits for a model any longer
         self._turn_end = 0.0
-        given = settings.models or tuple(entry.id for entry in hub.models() if entry.kind == "embedded")
+        given = settings.models or tuple(
+            entry.id for entry in hub.models() if entry.kind == "embedded" and entry.task in TASKS
+        )
         self.by_name: dict[str, ServedModel] = {}
         for spec in given:
             model = parse_model(spec)
+            if model.task not in TASKS:
+                raise OptionError(
+                    f"its task is {model.task!r}, for which the server has no route", where=spec,
+                    hint=f"Models are served for {', '.join(TASKS)}",
+                )  # fmt: skip
             if model.name in self.by_name:
                 raise OptionError(
                     "two models have this name", where=model.name, hint="Name one of them: NAME=MODEL"
