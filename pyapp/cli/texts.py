@@ -250,7 +250,9 @@ def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int |
 )
 @click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="Length at most. [default: the model's]")
 @click.option("--length-penalty", type=float, help="Above 0, longer texts are better. [default: the model's]")
-@click.option("--no-repeat-ngram-size", metavar="N", type=click.IntRange(min=0), help="No sequence of N tokens occurs twice.")
+@click.option(
+    "--no-repeat-ngram-size", metavar="N", type=click.IntRange(min=0), help="No sequence of N tokens occurs twice."
+)
 @type_option
 @threads_option
 @json_option
