@@ -84,14 +84,14 @@ def load_model(
     model that sees pictures, which needs it to read any. `projector` is the "mmproj" file of a model in GGUF that sees
     pictures; None: the one beside it, if it belongs to it. `dtype` ("q4_0", "Q4_K_M", "float16" …) is the type to
     convert the matrices to while they are read; None keeps their type, except that small quantised models become
-    float32. `device`: where the model computes. `adapter`: a folder with a LoRA adapter, which
-    is merged into weights in floating point, and stays beside quantised ones (pyapp.adapters). `pictures`: whether one
-    that sees them is to see; Gemma 3 is read without its tower also with an adapter, by a group and without
-    `processor`. `tensor_parallel`: a group of processes (pyapp.distributed) that all load the model, read their parts
-    of it, and then make the same calls of it with the same arguments, which compute it together (docs/distributed.md).
-    `report` receives Progress in bytes (download, reading). The parameters do not require gradients: call
-    `model.requires_grad_()` to train those that are not quantised. Returns when everything is read. Raises
-    ModelNotFoundError, DownloadError, FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
+    float32. `device`: where the model computes. `adapter`: a folder with a LoRA adapter, which is merged into weights
+    in floating point, and stays beside quantised ones (pyapp.adapters). `pictures`: whether one that sees them is to
+    see; Gemma 3 is read without its tower also with an adapter, by a group and without `processor`. `tensor_parallel`:
+    a group of processes (pyapp.distributed) that all load the model, read their parts of it, and then make the same
+    calls of it with the same arguments, which compute it together (docs/distributed.md). `report` receives Progress in
+    bytes (download, reading). The parameters do not require gradients: call `model.requires_grad_()` to train those
+    that are not quantised. Returns when everything is read. Raises ModelNotFoundError, DownloadError, FileFormatError,
+    ModelError, OptionError, and Cancelled once `cancel` is set.
     """
     report = report or (lambda event: None)
     cancel = cancel or Cancel()
@@ -122,7 +122,8 @@ def load_model(
             hint = "Give the config.json that belongs to the weights"
             raise ModelError("it does not say the model_type", where=_named(config), hint=hint)
         check_architecture(settings, checkpoint.source.name)
-        if projector is not None or (near is not None and pictures and adapter is None and tensor_parallel is None):
+        alone = adapter is None and tensor_parallel is None  # what is added to a model takes no tower
+        if pictures and (projector is not None or (near is not None and alone)):
             from .loading.projectors import sight_of
 
             sight = sight_of(projector, near, checkpoint, settings, report)
@@ -132,13 +133,12 @@ def load_model(
             _forget_vocabulary(checkpoint)
         release_memory()
         task = task_of(settings)
-        if task == SEES:
-            alone = TEXT in TASKS.get(MODEL_TYPES.get(settings["model_type"], ""), ())
-            blind = adapter is not None or tensor_parallel is not None or processor is None
-            blind = sight is None and (blind or not any("vision_" in name for name in checkpoint.tensors))
-            task = TEXT if not pictures or (alone and blind) else SEES
-            if task == SEES and adapter is not None:
-                raise OptionError("a model that sees pictures takes none", where="adapter", hint="Leave it out")
+        if task == SEES and sight is None and _may_be_blind(settings):
+            has_tower = any("vision_" in name for name in checkpoint.tensors)
+            task = SEES if alone and processor is not None and has_tower else TEXT
+        task = task if pictures else TEXT
+        if task == SEES and adapter is not None:
+            raise OptionError("a model that sees pictures takes none", where="adapter", hint="Leave it out")
         prepares = None if sight is None else sight.processor()
         if task == SEES and processor is not None:
             from pyapp.vision.processors import ImageProcessor
@@ -161,16 +161,26 @@ def load_model(
     if doubt is not None:
         report(doubt)
     if adapter is not None:
-        if tensor_parallel is not None:
-            raise OptionError(
-                "cannot be added to a model that several processes compute together", where="adapter",
-                hint="Merge it into the model before: pyapp merge",
-            )  # fmt: skip
-        from pyapp.adapters import load_adapter, merge_adapters
-
-        load_adapter(model, adapter)
-        merge_adapters(model, quantized=False)
+        _add_adapter(model, adapter, tensor_parallel is not None)
     return LoadedModel(name, model, text, model.config.to_dict(), _generation(generation, report), prepares)
+
+
+def _may_be_blind(settings: Mapping[str, Any]) -> bool:
+    """Whether a model that sees pictures is a language model without its tower, too."""
+    return TEXT in TASKS.get(MODEL_TYPES.get(settings["model_type"], ""), ())
+
+
+def _add_adapter(model: Any, adapter: str | os.PathLike[str], several: bool) -> None:
+    """Adds a LoRA adapter to a model. OptionError if several processes compute it."""
+    if several:
+        raise OptionError(
+            "cannot be added to a model that several processes compute together", where="adapter",
+            hint="Merge it into the model before: pyapp merge",
+        )  # fmt: skip
+    from pyapp.adapters import load_adapter, merge_adapters
+
+    load_adapter(model, adapter)
+    merge_adapters(model, quantized=False)
 
 
 def _generation(source: Source | None, report: Callable[[Event], None]) -> dict[str, Any]:
