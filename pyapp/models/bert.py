@@ -7,7 +7,6 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -15,53 +14,31 @@ from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module
 from pyapp.nn.encoders import BertEmbeddings, BertLayers, Encoder, Headed, LinearHead, Pooler, Predictions, visible_keys
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import require
+from .loading.encoder_config import EncoderConfig
 from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf, encoder_settings, rows_in
-from .loading.labels import Labelled
 
 MODEL_TYPES = ("bert",)
 BASE = "bert"  # the encoder's name in files with a head
 
 
-@dataclass(frozen=True)
-class Config(Labelled):
+@dataclass(frozen=True, kw_only=True)
+class Config(EncoderConfig):
     """The hyper-parameters, by the names of config.json."""
 
-    vocab_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    intermediate_size: int
-    hidden_act: str = "gelu"
-    max_position_embeddings: int = 512
+    model_type = "bert"
+
     type_vocab_size: int = 2
-    layer_norm_eps: float = 1e-12
     pad_token_id: int | None = 0
-    tie_word_embeddings: bool = True
     position_embedding_type: str = "absolute"
     is_decoder: bool = False
-    id2label: dict[str, str] | None = None
-    num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        require(
-            self.hidden_size % self.num_attention_heads == 0,
-            f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
-        )
+        super().__post_init__()
         require(
             self.position_embedding_type == "absolute" and not self.is_decoder,
             f"BERT with position_embedding_type {self.position_embedding_type!r:.40} or as a decoder is not supported",
         )
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
 
 class Bert(Encoder):

@@ -7,8 +7,6 @@ generator and the discriminator that are trained together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
@@ -26,49 +24,27 @@ from pyapp.nn.encoders import (
 )  # fmt: skip
 from pyapp.nn.layers.gated import activation_named
 
-from .loading.config import check_fields, read_config, require
-from .loading.labels import Labelled
+from .loading.config import require
+from .loading.encoder_config import EncoderConfig
 
 MODEL_TYPES = ("electra",)
 BASE = "electra"  # the encoder's name in files with a head
 
 
-@dataclass(frozen=True)
-class Config(Labelled):
+@dataclass(frozen=True, kw_only=True)
+class Config(EncoderConfig):
     """The hyper-parameters, by the names of config.json."""
 
-    vocab_size: int
+    model_type = "electra"
+
     embedding_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    intermediate_size: int
-    hidden_act: str = "gelu"
-    max_position_embeddings: int = 512
     type_vocab_size: int = 2
-    layer_norm_eps: float = 1e-12
     pad_token_id: int | None = 0
-    tie_word_embeddings: bool = True
     is_decoder: bool = False
-    id2label: dict[str, str] | None = None
-    num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        require(
-            self.hidden_size % self.num_attention_heads == 0,
-            f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
-        )
+        super().__post_init__()
         require(not self.is_decoder, "ELECTRA as a decoder is not supported")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
 
 class Electra(Encoder):

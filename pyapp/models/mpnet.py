@@ -7,8 +7,6 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
@@ -29,8 +27,8 @@ from pyapp.nn.encoders import (
 from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.relative_positions import distance_bias, distance_buckets
 
-from .loading.config import check_fields, read_config, require
-from .loading.labels import Labelled
+from .loading.config import require
+from .loading.encoder_config import EncoderConfig
 
 PADDING = 1  # the id of padding, and its position, whatever the configuration says
 BUCKETS, FARTHEST = 32, 128  # of the bias by distance
@@ -39,43 +37,21 @@ MODEL_TYPES = ("mpnet",)
 BASE = "mpnet"  # the encoder's name in files with a head
 
 
-@dataclass(frozen=True)
-class Config(Labelled):
+@dataclass(frozen=True, kw_only=True)
+class Config(EncoderConfig):
     """The hyper-parameters, by the names of config.json."""
 
-    vocab_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    intermediate_size: int
-    hidden_act: str = "gelu"
-    max_position_embeddings: int = 512
-    layer_norm_eps: float = 1e-12
+    model_type = "mpnet"
+
     relative_attention_num_buckets: int = BUCKETS
-    tie_word_embeddings: bool = True
-    id2label: dict[str, str] | None = None
-    num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        require(
-            self.hidden_size % self.num_attention_heads == 0,
-            f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
-        )
+        super().__post_init__()
         require(
             self.relative_attention_num_buckets >= BUCKETS and min(self.max_position_embeddings, self.vocab_size) > 2,
             f"relative_attention_num_buckets {self.relative_attention_num_buckets} must be {BUCKETS} or more, with "
             "more than 2 positions and words",
         )
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
 
 class Embeddings(Module):
