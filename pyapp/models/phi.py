@@ -7,7 +7,8 @@ from __future__ import annotations
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text, normalized_heads
+from pyapp.nn.decoder import DecoderStack, RotaryTable, SelfAttention, Text, normalized_heads
+from pyapp.nn.decoder_blocks import RotaryLanguageModel
 from pyapp.nn.layers.gated import activated, activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 
@@ -95,14 +96,11 @@ class PhiStack(DecoderStack):
     last_norm = "final_layernorm"
 
 
-class PhiForCausalLM(CausalLanguageModel):
+class PhiForCausalLM(RotaryLanguageModel):
     """The language model; its head has a bias."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-        super().__init__(config, PhiStack(config.vocab_size, config.hidden_size, blocks, norm), bias=True)
+        super().__init__(config, Block, LayerNorm(config.hidden_size, config.layer_norm_eps), stack=PhiStack, bias=True)
 
 
 GGUF = Gguf(

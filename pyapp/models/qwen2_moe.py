@@ -10,44 +10,30 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module, RMSNorm
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.experts import Experts, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, layer_types, require
-from .loading.gguf import DENSE_LAYERS, EXPERTS, KEYS, NAMES, WINDOWS, Gguf, refuse_windows
-from .loading.weights import Stored, experts_apart
+from .loading.config import layer_types
+from .loading.gguf import DENSE_LAYERS, EXPERTS, KEYS, NAMES, WINDOWS, Gguf
+from .loading.qwen_experts import GGUF_KEYS, QwenExpertsConfig, to_gguf
+from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("qwen2_moe",)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(DecoderConfig):
+class Config(QwenExpertsConfig):
     """The fields of config.json."""
 
     model_type = "qwen2_moe"
     defaults = {"max_position_embeddings": 32768}
 
-    intermediate_size: int
-    moe_intermediate_size: int
-    rms_norm_eps: float = 1e-6
-    hidden_act: str = "silu"
-    num_experts: int
-    num_experts_per_tok: int
-    norm_topk_prob: bool = False
-    decoder_sparse_step: int = 1
-    mlp_only_layers: list[int]
     layer_types: list[str]
-    use_sliding_window: bool = False
-    sliding_window: int | None = None
     max_window_layers: int = 28
     shared_expert_intermediate_size: int
     qkv_bias: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        count = self.num_experts_per_tok
-        require(count <= self.num_experts, f"num_experts_per_tok is {count}, of {self.num_experts} experts")
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -55,16 +41,11 @@ class Config(DecoderConfig):
         end = values.get("max_window_layers", 28)
         slides = values.get("use_sliding_window", False) and type(end) is int
         kinds = layer_types(values, lambda layer: slides and layer % 2 == 0 and layer < end)
-        experts = {"num_experts": values.get("num_experts", values.get("num_local_experts"))}
-        return {"mlp_only_layers": []} | values | experts | {"layer_types": kinds}
+        return super().adjusted(values) | {"layer_types": kinds}
 
     def window(self, layer: int) -> int | None:
         """The window of a layer."""
         return self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
-
-    def is_sparse(self, layer: int) -> bool:
-        """Whether a layer has experts."""
-        return layer not in self.mlp_only_layers and (layer + 1) % self.decoder_sparse_step == 0
 
 
 class SparseFeedForward(Module):
@@ -86,34 +67,26 @@ class SparseFeedForward(Module):
         return residual + (self.experts(flat, *self.gate(flat)) + shared).reshape(x.shape)
 
 
-class Block(Module):
+class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
         heads = config.heads(window=config.window(layer))
-        self.self_attn = GroupedQueryAttention(layer, size, heads, rotary, bias=config.qkv_bias, output_bias=False)
-        sparse = config.is_sparse(layer)
-        dense = None if sparse else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        self.mlp = SparseFeedForward(config) if dense is None else dense
-        self.input_layernorm = RMSNorm(size, epsilon)
-        self.post_attention_layernorm = RMSNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = self.self_attn(self.input_layernorm(x), text, x)
-        return self.mlp(self.post_attention_layernorm(x), x)
+        attention = GroupedQueryAttention(layer, size, heads, rotary, bias=config.qkv_bias, output_bias=False)
+        feed_forward: Module = (
+            SparseFeedForward(config)
+            if config.is_sparse(layer)
+            else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        )
+        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
 
-class Qwen2MoeForCausalLM(CausalLanguageModel):
+class Qwen2MoeForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,20 +94,6 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
     return {"intermediate_size": found.get("moe_intermediate_size")} | found | {"norm_topk_prob": False}
 
 
-def _to_gguf(config: Config) -> dict[str, Any]:
-    require(
-        all(config.is_sparse(i) for i in range(config.num_hidden_layers)),
-        "llama.cpp has experts in each layer of this architecture",
-        "Write safetensors",
-    )
-    return refuse_windows(config)
-
-
-GGUF_KEYS = {
-    "num_experts": "expert_count", "num_experts_per_tok": "expert_used_count",
-    "moe_intermediate_size": "expert_feed_forward_length",
-    "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
-}  # fmt: skip
 SHARED = {
     "model.layers.{}.mlp.shared_expert.gate_proj": "blk.{}.ffn_gate_shexp",
     "model.layers.{}.mlp.shared_expert.up_proj": "blk.{}.ffn_up_shexp",
@@ -142,16 +101,10 @@ SHARED = {
     "model.layers.{}.mlp.shared_expert_gate": "blk.{}.ffn_gate_inp_shexp",
 }
 GGUF = Gguf(
-    "qwen2moe", names=NAMES | EXPERTS | SHARED, keys=KEYS | GGUF_KEYS, read=_from_gguf, write=_to_gguf,
+    "qwen2moe", names=NAMES | EXPERTS | SHARED, read=_from_gguf, write=to_gguf,
+    keys=KEYS | GGUF_KEYS | {"shared_expert_intermediate_size": "expert_shared_feed_forward_length"},
     unsaid=(*WINDOWS, *DENSE_LAYERS),
 )  # fmt: skip
 
-
-def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
-    """How published files store the experts: each matrix by itself."""
-    return experts_apart(
-        tensors, "mlp.experts", ("gate_proj", "up_proj", "down_proj"), config.num_experts, config.num_hidden_layers
-    )
-
-
+stored = gated_experts_apart
 TASKS = {"causal-lm": Qwen2MoeForCausalLM}

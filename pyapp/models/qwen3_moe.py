@@ -6,122 +6,58 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
 from pyapp.nn import Module, RMSNorm
 from pyapp.nn.decoder import (
-    CausalLanguageModel,
-    DecoderStack,
-    GroupedQueryAttention,
     RotaryTable,
-    Text,
-    normalized_heads,
 )  # fmt: skip
-from pyapp.nn.layers.experts import Experts, Router
+from pyapp.nn.decoder_blocks import HeadNormAttention, PreNormBlock, RotaryLanguageModel
+from pyapp.nn.layers.experts import SparseFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, require
-from .loading.gguf import DENSE_LAYERS, EXPERTS, HEAD_NORMS, KEYS, NAMES, WINDOWS, Gguf, refuse_windows
-from .loading.weights import Stored, experts_apart
+from .loading.gguf import DENSE_LAYERS, EXPERTS, HEAD_NORMS, KEYS, NAMES, WINDOWS, Gguf
+from .loading.qwen_experts import GGUF_KEYS, QwenExpertsConfig, to_gguf
+from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("qwen3_moe",)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(DecoderConfig):
+class Config(QwenExpertsConfig):
     """The fields of config.json."""
 
     model_type = "qwen3_moe"
     defaults = {"max_position_embeddings": 32768, "num_key_value_heads": 4}
 
-    intermediate_size: int
-    moe_intermediate_size: int
-    rms_norm_eps: float = 1e-6
-    hidden_act: str = "silu"
-    num_experts: int
-    num_experts_per_tok: int
-    norm_topk_prob: bool = False
-    decoder_sparse_step: int = 1
-    mlp_only_layers: list[int]
-    use_sliding_window: bool = False
-    sliding_window: int | None = None
     attention_bias: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        count = self.num_experts_per_tok
-        require(count <= self.num_experts, f"num_experts_per_tok is {count}, of {self.num_experts} experts")
-
-    @classmethod
-    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the number of experts, which has two names."""
-        experts = {"num_experts": values.get("num_experts", values.get("num_local_experts"))}
-        return {"mlp_only_layers": []} | values | experts
 
     def window(self, layer: int) -> int | None:
         """The window of a layer: all have it, or none."""
         return self.sliding_window if self.use_sliding_window else None
 
-    def is_sparse(self, layer: int) -> bool:
-        """Whether a layer has experts."""
-        return layer not in self.mlp_only_layers and (layer + 1) % self.decoder_sparse_step == 0
 
-
-class Attention(GroupedQueryAttention):
-    """Self-attention whose queries and keys are normalised, head by head."""
-
-    tensor_parallel = {**GroupedQueryAttention.tensor_parallel, "q_norm": ("whole",), "k_norm": ("whole",)}
-
-    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        heads = config.heads(window=config.window(layer))
-        super().__init__(layer, config.hidden_size, heads, rotary, bias=config.attention_bias)
-        self.q_norm = RMSNorm(config.head_dim, config.rms_norm_eps)
-        self.k_norm = RMSNorm(config.head_dim, config.rms_norm_eps)
-
-    def normalized(self, qkv: Tensor) -> Tensor:
-        return normalized_heads(qkv, self.heads, self.q_norm, self.k_norm)
-
-
-class SparseFeedForward(Module):
-    """A mixture of experts, added to the residual."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.gate = Router(config.hidden_size, config.num_experts, config.num_experts_per_tok, config.norm_topk_prob)
-        self.experts = Experts(config.hidden_size, config.moe_intermediate_size, config.num_experts, config.hidden_act)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
-        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
-        return residual + self.experts(flat, *self.gate(flat)).reshape(x.shape)
-
-
-class Block(Module):
+class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
-        self.self_attn = Attention(config, layer, rotary)
-        sparse = config.is_sparse(layer)
-        dense = None if sparse else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        self.mlp = SparseFeedForward(config) if dense is None else dense
-        self.input_layernorm = RMSNorm(size, epsilon)
-        self.post_attention_layernorm = RMSNorm(size, epsilon)
+        heads = config.heads(window=config.window(layer))
+        attention = HeadNormAttention(layer, size, heads, rotary, epsilon, bias=config.attention_bias)
+        feed_forward: Module = (
+            SparseFeedForward(
+                size, config.moe_intermediate_size, config.num_experts, config.num_experts_per_tok, config.hidden_act,
+                normalized=config.norm_topk_prob,
+            )
+            if config.is_sparse(layer)
+            else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        )  # fmt: skip
+        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = self.self_attn(self.input_layernorm(x), text, x)
-        return self.mlp(self.post_attention_layernorm(x), x)
 
-
-class Qwen3MoeForCausalLM(CausalLanguageModel):
+class Qwen3MoeForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,30 +65,10 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
     return {"intermediate_size": found.get("moe_intermediate_size")} | found | {"norm_topk_prob": True}
 
 
-def _to_gguf(config: Config) -> dict[str, Any]:
-    require(
-        all(config.is_sparse(i) for i in range(config.num_hidden_layers)),
-        "llama.cpp has experts in each layer of this architecture",
-        "Write safetensors",
-    )
-    return refuse_windows(config)
-
-
-GGUF_KEYS = {
-    "num_experts": "expert_count", "num_experts_per_tok": "expert_used_count",
-    "moe_intermediate_size": "expert_feed_forward_length",
-}  # fmt: skip
 GGUF = Gguf(
-    "qwen3moe", names=NAMES | HEAD_NORMS | EXPERTS, keys=KEYS | GGUF_KEYS, read=_from_gguf, write=_to_gguf,
+    "qwen3moe", names=NAMES | HEAD_NORMS | EXPERTS, keys=KEYS | GGUF_KEYS, read=_from_gguf, write=to_gguf,
     unsaid=(*WINDOWS, *DENSE_LAYERS),
 )  # fmt: skip
 
-
-def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
-    """How published files store the experts: each matrix by itself."""
-    return experts_apart(
-        tensors, "mlp.experts", ("gate_proj", "up_proj", "down_proj"), config.num_experts, config.num_hidden_layers
-    )
-
-
+stored = gated_experts_apart
 TASKS = {"causal-lm": Qwen3MoeForCausalLM}

@@ -7,7 +7,8 @@ from __future__ import annotations
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import activated, activation_named
 
 from .loading.config import DecoderConfig
@@ -46,32 +47,22 @@ class FeedForward(Module):
         return self.c_proj(activated(self.c_fc, x, self.activation), residual)
 
 
-class Block(Module):
+class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.norm_epsilon
         heads = config.heads(window=config.sliding_window)
-        self.self_attn = GroupedQueryAttention(layer, size, heads, rotary, bias=config.use_bias)
-        self.mlp = FeedForward(config)
-        self.input_layernorm = LayerNorm(size, epsilon)
-        self.post_attention_layernorm = LayerNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = self.self_attn(self.input_layernorm(x), text, x)
-        return self.mlp(self.post_attention_layernorm(x), x)
+        attention = GroupedQueryAttention(layer, size, heads, rotary, bias=config.use_bias)
+        feed_forward = FeedForward(config)
+        super().__init__(attention, feed_forward, LayerNorm(size, epsilon), LayerNorm(size, epsilon))
 
 
-class Starcoder2ForCausalLM(CausalLanguageModel):
+class Starcoder2ForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = LayerNorm(config.hidden_size, config.norm_epsilon)
-        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, LayerNorm(config.hidden_size, config.norm_epsilon))
 
 
 GGUF = Gguf(

@@ -49,7 +49,7 @@ MODULES = {
         Embedding EmbeddingBag
     """,
     "layers.experts": """
-        Experts Router
+        Experts Router SparseFeedForward
     """,
     "layers.gated": """
         GatedFeedForward JoinedGatedFeedForward

@@ -859,3 +859,15 @@ def test_quiet_streams_send_comments(model_folders: dict[str, Path]) -> None:
         data = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: {")]
         texts = [[chunk["choices"][0]["text"] for chunk in found] for found in (data, usual)]
         assert texts[0] == texts[1] and answer.text.endswith("data: [DONE]\n\n")
+
+
+def test_what_is_served_has_a_route() -> None:
+    """By default the embedded models for which there are routes; others are refused by name."""
+    pytest.importorskip("starlette")
+    from pyapp.errors import OptionError
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    assert set(Context(Settings(preload=False)).models.by_name) == {"stories", "speech"}
+    with pytest.raises(OptionError, match="its task is 'read', for which the server has no route"):
+        Context(Settings(models=("reader",), preload=False))

@@ -145,7 +145,8 @@ class Gguf:
     scalings: the types of rotary scaling that files say by a tensor of factors.
     unsaid: fields that files do not say; all others are read from a written file as they were (writing_gguf.py).
     index: the name of the form in the index of architectures, if that is not the architecture's; "": files of this form
-    are read as another architecture's. encoder: the architecture of files that have the encoder only.
+    are read as another architecture's. encoder: the architecture of files that have the encoder only. also: further
+    architectures whose files are read in this form.
     """
 
     architecture: str
@@ -164,6 +165,7 @@ class Gguf:
     unsaid: tuple[str, ...] = ()
     index: str | None = None
     encoder: str | None = None
+    also: tuple[str, ...] = ()
 
     def tensors(self, name: str) -> tuple[str, ...]:
         """The GGUF names of a parameter; empty if it has none."""
@@ -243,7 +245,14 @@ def _rows(order: list[int]) -> Callable[[Tensor], Tensor]:
 
 
 def index_names(architecture: str, values: Mapping[str, Any], tensors: Mapping[str, Any]) -> list[str]:
-    """The names in the index that a file of an architecture may have, the best first."""
+    """The names in the index that a file of an architecture may have, the best first. ModelError for the part of a
+    model that sees pictures.
+    """
+    if architecture == "clip":
+        raise ModelError(
+            "this is what sees pictures of a model in two files, not its language model",
+            hint="Give the other file, and this one as --projector (in Python projector=)",
+        )  # fmt: skip
     found = []
     if values.get(f"{architecture}.expert_count"):
         found.append(WITH_EXPERTS)
