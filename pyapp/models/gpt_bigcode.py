@@ -4,76 +4,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from math import sqrt
-from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ResidualLinear
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, SelfAttention, Text, heads_together
 from pyapp.nn.heads import Heads
-from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.layers.feed_forward import FeedForward
 
-from .loading.config import check_fields, read_config, require
-from .loading.gguf import Gguf, grouped_rows
+from .loading.config import GPTConfig
+from .loading.gguf import GPT_KEYS, GPT_NAMES, Gguf, gpt_sizes, grouped_rows
 
 MODEL_TYPES = ("gpt_bigcode",)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(GPTConfig):
     """The fields of config.json."""
 
-    vocab_size: int
-    n_positions: int = 1024
-    n_embd: int
-    n_layer: int
-    n_head: int
-    n_inner: int | None = None
+    model_type = "gpt_bigcode"
+
     activation_function: str = "gelu_pytorch_tanh"
-    layer_norm_epsilon: float = 1e-5
     scale_attn_weights: bool = True
     multi_query: bool = True
-    tie_word_embeddings: bool = True
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        require(self.n_embd % self.n_head == 0, f"n_head {self.n_head} does not divide n_embd {self.n_embd}")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": "gpt_bigcode"} | asdict(self)
-
-    @property
-    def hidden_size(self) -> int:
-        return self.n_embd
-
-    @property
-    def num_hidden_layers(self) -> int:
-        return self.n_layer
-
-    @property
-    def num_attention_heads(self) -> int:
-        return self.n_head
 
     @property
     def num_key_value_heads(self) -> int:
         return 1 if self.multi_query else self.n_head
-
-    @property
-    def head_dim(self) -> int:
-        return self.n_embd // self.n_head
-
-    @property
-    def max_seq_len(self) -> int:
-        return self.n_positions
 
 
 class Attention(SelfAttention):
@@ -98,23 +56,6 @@ class Attention(SelfAttention):
         return self.c_proj(self.attend(qkv, text), residual)
 
 
-class FeedForward(Module):
-    """c_proj(activation(c_fc x)), added to the residual."""
-
-    tensor_parallel = {"c_fc": ("outputs", "inner"), "c_proj": ("inputs", "inner")}
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        inner = config.n_inner or 4 * config.n_embd
-        self.activation = activation_named(config.activation_function)
-        self.c_fc = Linear(config.n_embd, inner)
-        self.c_proj = ResidualLinear(inner, config.n_embd)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., n_embd) → residual + feed-forward (..., n_embd)."""
-        return self.c_proj(self.activation(self.c_fc(x)), residual)
-
-
 class Block(Module):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
@@ -123,7 +64,7 @@ class Block(Module):
         self.ln_1 = LayerNorm(config.n_embd, config.layer_norm_epsilon)
         self.attn = Attention(config, layer)
         self.ln_2 = LayerNorm(config.n_embd, config.layer_norm_epsilon)
-        self.mlp = FeedForward(config)
+        self.mlp = FeedForward(config.n_embd, config.inner_size, config.activation_function, names=("c_fc", "c_proj"))
 
     def forward(self, x: Tensor, text: Text) -> Tensor:
         """x (..., T, n_embd) → (..., T, n_embd)."""
@@ -162,26 +103,11 @@ def _order(name: str, config: Config) -> list[int] | None:
 
 
 GGUF = Gguf(
-    "starcoder",
-    names={
-        "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm",
-        "lm_head": "output", "transformer.h.{}.ln_1": "blk.{}.attn_norm", "transformer.h.{}.ln_2": "blk.{}.ffn_norm",
-        "transformer.h.{}.attn.c_attn": "blk.{}.attn_qkv", "transformer.h.{}.attn.c_proj": "blk.{}.attn_output",
-        "transformer.h.{}.mlp.c_fc": "blk.{}.ffn_up", "transformer.h.{}.mlp.c_proj": "blk.{}.ffn_down",
-    },
-    keys={
-        "n_positions": "context_length", "n_embd": "embedding_length", "n_layer": "block_count",
-        "n_head": "attention.head_count", "layer_norm_epsilon": "attention.layer_norm_epsilon",
-    },
-    unsaid=("n_inner",),  # as a number where it is None
-    write=lambda config: {
-        "feed_forward_length": config.n_inner or 4 * config.n_embd,
-        "attention.head_count_kv": config.num_key_value_heads,
-    },
+    "starcoder", names=GPT_NAMES, keys=GPT_KEYS, order=_order, unsaid=("n_inner",),  # as a number where it is None
+    write=lambda config: gpt_sizes(config) | {"attention.head_count_kv": config.num_key_value_heads},
     read=lambda found, values: found | {
         "n_inner": values.get("feed_forward_length"), "multi_query": values.get("attention.head_count_kv") == 1,
     },
-    order=_order,
 )  # fmt: skip
 
 TASKS = {"causal-lm": GPTBigCodeForCausalLM}

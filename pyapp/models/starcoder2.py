@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
+from pyapp.nn import LayerNorm, Module
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
-from pyapp.nn.layers.gated import activated, activation_named
+from pyapp.nn.layers.feed_forward import FeedForward
 
 from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, NAMES, WINDOW, Gguf
@@ -30,22 +30,6 @@ class Config(DecoderConfig):
     sliding_window: int | None = None
 
 
-class FeedForward(Module):
-    """c_proj(activation(c_fc x)), added to the residual."""
-
-    tensor_parallel = {"c_fc": ("outputs", "inner"), "c_proj": ("inputs", "inner")}
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.activation = activation_named(config.hidden_act)
-        self.c_fc = Linear(config.hidden_size, config.intermediate_size, bias=config.use_bias)
-        self.c_proj = ResidualLinear(config.intermediate_size, config.hidden_size, bias=config.use_bias)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., hidden_size) → residual + feed-forward (..., hidden_size)."""
-        return self.c_proj(activated(self.c_fc, x, self.activation), residual)
-
-
 class Block(Module):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
@@ -54,7 +38,9 @@ class Block(Module):
         size, epsilon = config.hidden_size, config.norm_epsilon
         heads = config.heads(window=config.sliding_window)
         self.self_attn = GroupedQueryAttention(layer, size, heads, rotary, bias=config.use_bias)
-        self.mlp = FeedForward(config)
+        self.mlp = FeedForward(
+            size, config.intermediate_size, config.hidden_act, bias=config.use_bias, names=("c_fc", "c_proj")
+        )
         self.input_layernorm = LayerNorm(size, epsilon)
         self.post_attention_layernorm = LayerNorm(size, epsilon)
 

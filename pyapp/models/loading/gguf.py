@@ -55,6 +55,17 @@ KEYS = {
     "intermediate_size": "feed_forward_length", "num_attention_heads": "attention.head_count",
     "num_key_value_heads": "attention.head_count_kv", "rms_norm_eps": "attention.layer_norm_rms_epsilon",
 }  # fmt: skip
+# The names and fields of GPT-2.
+GPT_NAMES = {
+    "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm",
+    "lm_head": "output", "transformer.h.{}.ln_1": "blk.{}.attn_norm", "transformer.h.{}.ln_2": "blk.{}.ffn_norm",
+    "transformer.h.{}.attn.c_attn": "blk.{}.attn_qkv", "transformer.h.{}.attn.c_proj": "blk.{}.attn_output",
+    "transformer.h.{}.mlp.c_fc": "blk.{}.ffn_up", "transformer.h.{}.mlp.c_proj": "blk.{}.ffn_down",
+}  # fmt: skip
+GPT_KEYS = {
+    "n_positions": "context_length", "n_embd": "embedding_length", "n_layer": "block_count",
+    "n_head": "attention.head_count", "layer_norm_epsilon": "attention.layer_norm_epsilon",
+}  # fmt: skip
 # The names of BERT's parameters, and the fields of most encoders.
 BERT_NAMES = {
     "embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
@@ -547,6 +558,11 @@ def keys_of(form: Gguf, config: Any) -> dict[str, Any]:
 def key_lengths(config: Any) -> dict[str, Any]:
     """The keys of the sizes of heads."""
     return dict.fromkeys(LENGTHS, config.head_dim)
+
+
+def gpt_sizes(config: Any) -> dict[str, Any]:
+    """The key of GPT-2's feed-forward, which its configuration may leave out."""
+    return {"feed_forward_length": config.inner_size}
 
 
 def refuse_windows(config: Any) -> dict[str, Any]:
