@@ -63,7 +63,7 @@ MODULES = {
     "layers.normalization": """
         BatchNorm1d BatchNorm2d BatchNorm3d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d LayerNorm
         LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d
-        LocalResponseNorm OffsetRMSNorm RMSNorm
+        LocalResponseNorm OffsetLayerNorm OffsetRMSNorm RMSNorm
     """,
     "layers.padding": """
         CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d

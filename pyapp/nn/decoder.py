@@ -191,7 +191,7 @@ class DecoderStack(Module):
     def __init__(self, vocab_size: int, hidden_size: int, layers: Iterable[Module], norm: Module) -> None:
         super().__init__()
         setattr(self, self.tokens, Embedding(vocab_size, hidden_size))
-        setattr(self, self.blocks, ModuleList(layers))
+        setattr(self, type(self).blocks, ModuleList(layers))  # a model may call the list itself "blocks"
         setattr(self, self.last_norm, norm)
 
     @property
@@ -209,7 +209,7 @@ class DecoderStack(Module):
         of the tokens.
         """
         x = self.embedded(tokens, text) if x is None else x  # (..., T, hidden_size)
-        for layer in getattr(self, self.blocks):
+        for layer in getattr(self, type(self).blocks):
             x = layer(x, text)
         return x
 

@@ -19,8 +19,8 @@ from .lazy import LazyModuleMixin, lazy_layer
 __all__ = [
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
     "LayerNorm", "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d",
-    "LazyInstanceNorm3d", "LocalResponseNorm", "OffsetRMSNorm", "RMSNorm", "batch_norm", "group_norm",
-    "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm",
+    "LazyInstanceNorm3d", "LocalResponseNorm", "OffsetLayerNorm", "OffsetRMSNorm", "RMSNorm", "batch_norm",
+    "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm",
 ]  # fmt: skip
 
 batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, normalize, rms_norm = map(
@@ -112,6 +112,24 @@ class LayerNorm(_Norm):
             return ops.layer_norm(input, self.weight, self.bias, self.eps)
         y: Tensor = engine.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
         return y
+
+
+class OffsetLayerNorm(_Norm):
+    """Mean and variance norm over the last dim, times 1 + weight, plus a bias (Nemotron, arXiv 2402.16819)."""
+
+    def __init__(self, normalized_shape: int, eps: float = 1e-5, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(normalized_shape, eps, True, True, device=device, dtype=dtype)
+        if Initialization.on:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets the weight and the bias to zeros."""
+        with no_grad():
+            self.get_parameter("weight").zero_()
+            self.get_parameter("bias").zero_()
+
+    def forward(self, input: Tensor) -> Tensor:
+        return ops.layer_norm(input, self.get_parameter("weight") + 1.0, self.get_parameter("bias"), self.eps)
 
 
 def _scale(module: Module, channels: int, affine: bool, bias: bool, device: Any, dtype: Any) -> None:
