@@ -44,6 +44,7 @@ MODEL_TYPES = {
     "gpt_neox": "gpt_neox",
     "gptj": "gptj",
     "granite": "granite",
+    "hubert": "hubert",
     "idefics3": "idefics3",
     "llama": "llama",
     "llava": "llava",
@@ -86,6 +87,8 @@ MODEL_TYPES = {
     "trocr": "trocr",
     "vision-encoder-decoder": "vision_encoder_decoder",
     "vit": "vit",
+    "wav2vec2": "wav2vec2",
+    "wavlm": "wavlm",
     "xlm-roberta": "roberta",
     "yolos": "yolos",
 }
@@ -128,6 +131,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "gpt_neox": ("causal-lm",),
     "gptj": ("causal-lm",),
     "granite": ("causal-lm",),
+    "hubert": ("speech-recognition",),
     "idefics3": ("image-text-to-text",),
     "llama": ("causal-lm",),
     "llava": ("image-text-to-text",),
@@ -168,6 +172,8 @@ TASKS: dict[str, tuple[str, ...]] = {
     "trocr": ("text-decoder",),
     "vision_encoder_decoder": ("image-to-text",),
     "vit": ("image-features", "image-classification"),
+    "wav2vec2": ("speech-recognition",),
+    "wavlm": ("speech-recognition",),
     "yolos": ("image-features", "object-detection"),
 }
 GGUF_ARCHITECTURES = {
