@@ -75,6 +75,7 @@ PAGE_TASKS = {
     "features": "embed",
     "line-reading": "read",
     "image-to-text": "read",
+    "speech-recognition": "transcribe",
 }
 # What a package of the lock file needs besides itself.
 DEPENDS = {"pyapp": list(PYAPP_PARTS), "numpy": [NUMPY_LATER], "jinja2": ["markupsafe"]}

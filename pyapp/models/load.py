@@ -507,7 +507,7 @@ def load_speech_model(
 
         name = os.fspath(source)
         named, source = source, dict(hub.resolve(source, report=report, cancel=cancel).files)
-        if "config" in source and _names_characters(read_settings(source["config"])):
+        if "config" in source and names_characters(read_settings(source["config"])):
             from pyapp.models.loading.sound import files_of
 
             source = files_of(named, report, cancel)
@@ -539,7 +539,7 @@ def _load(
     config, generation = (
         read_json_file(files[role]) if role in files else None for role in ("config", "generation_config")
     )
-    if config is not None and _names_characters(config):
+    if config is not None and names_characters(config):
         from pyapp.models.loading.sound import load_sound_model
 
         if group is not None:
@@ -571,7 +571,7 @@ def _load(
     return LoadedSpeechModel(name, model, words, model.config.to_dict())
 
 
-def _names_characters(config: Mapping[str, Any]) -> bool:
+def names_characters(config: Mapping[str, Any]) -> bool:
     """Whether a configuration is of a model that names a character for each moment."""
     return "speech-recognition" in TASKS.get(MODEL_TYPES.get(str(config.get("model_type")), ""), ())
 

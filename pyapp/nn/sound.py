@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..engine import Device, Tensor, ops
+from ..engine import Device, Tensor, no_grad, ops
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
 from .encoders import attend_joined, visible_keys
@@ -203,6 +203,14 @@ class SoundEncoder(Module):
         counts = [self.moments(int(count)) for count in attention_mask.to("int32").sum(1).tolist()]
         ends = ops.tensor(counts, dtype="int32", device=attention_mask.device).unsqueeze(1)  # (B, 1)
         return ops.arange(moments, dtype="int32", device=attention_mask.device).unsqueeze(0) < ends
+
+    def warm_up(self) -> None:
+        """Hears a moment of silence, so that the first recording starts sooner."""
+        samples = 1
+        for kernel, stride in reversed([*zip(self.config.conv_kernel, self.config.conv_stride, strict=True)]):
+            samples = (samples - 1) * stride + kernel
+        with no_grad():
+            self(ops.zeros(1, samples, device=self.feature_projection.projection.weight.device))
 
     def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """input_values (B, N), attention_mask (B, N) → hidden states (B, T, D)."""

@@ -373,6 +373,16 @@ class Beside:
     vad: Any = None
     speakers: Any = None
 
+    @property
+    def windows(self) -> int:
+        """The windows of recordings that were encoded."""
+        return 0 if self.encoder is None else self.encoder.windows
+
+    @property
+    def passes(self) -> int:
+        """The passes of the encoder over windows together."""
+        return 0 if self.encoder is None else self.encoder.passes
+
     @classmethod
     def of(cls, settings: Settings, loaded: Any) -> Beside:
         encoder = None if getattr(loaded, "processor", None) is not None else encoder_of(loaded)
