@@ -13,12 +13,13 @@ from ..engine import Device, Tensor, no_grad, ops
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
 from .encoders import attend_joined, visible_keys
+from .layers.channel_normalization import BatchNorm1d, GroupNorm
 from .layers.containers import ModuleList
 from .layers.convolution import Conv1d
 from .layers.feed_forward import FeedForward
 from .layers.gated import activation_named
 from .layers.linear import Linear
-from .layers.normalization import BatchNorm1d, GroupNorm, LayerNorm
+from .layers.normalization import LayerNorm
 from .module import Module
 from .parameter import new_parameter
 from .sequence_to_sequence import Attention
