@@ -139,6 +139,6 @@ function isWeights(path, task) {
 function companions(weights, files, task) {
   const whole = files.some(({ path }) => path === "tokenizer.json"); // which says what the others say
   const shards = /index\.json$/.test(weights.path) ? files.filter(({ path }) => /^model-\d+-of-\d+\.safetensors$/.test(path)) : [];
-  const wanted = files.filter(({ path }) => (task === "transcribe" ? Object.hasOwn(ROLES, path) && !(whole && /^(vocab|added_tokens)/.test(path)) : COMPANIONS.test(path)));
+  const wanted = files.filter(({ path }) => (task === "transcribe" ? Object.hasOwn(ROLES, path) && !(whole && /^(vocab|added_tokens|tokenizer_config)/.test(path)) : COMPANIONS.test(path)));
   return [...wanted, ...shards].map((one) => ({ role: (task === "transcribe" && ROLES[one.path]) || one.path, ...one }));
 }
