@@ -1,5 +1,5 @@
-"""wav2vec 2.0 (Baevski et al. 2020, arXiv 2006.11477) and XLS-R (Babu et al. 2021, arXiv 2111.09296), which name a
-character for each moment.
+"""wav2vec 2.0 (Baevski et al. 2020, arXiv 2006.11477), XLS-R (Babu et al. 2021, arXiv 2111.09296) and MMS (Pratap et
+al. 2023, arXiv 2305.13516) in the language of its file, which name a character for each moment.
 """
 
 from __future__ import annotations
@@ -7,7 +7,8 @@ from __future__ import annotations
 from pyapp.dataclass import dataclass
 from pyapp.nn.sound import MomentClassifier, SoundEncoder, SoundLayers, plain_attention, positional_names
 
-from .loading.sound_config import SoundConfig
+from .loading.config import require
+from .loading.sound_config import LARGEST, SoundConfig
 
 MODEL_TYPES = ("wav2vec2",)
 BASE = "wav2vec2"
@@ -19,6 +20,17 @@ class Config(SoundConfig):
     """The fields of config.json."""
 
     model_type = "wav2vec2"
+
+    adapter_attn_dim: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        size = self.adapter_attn_dim
+        require(size is None or size <= LARGEST, f"adapter_attn_dim is {size}, expected at most {LARGEST}")
+
+    @property
+    def adapter_size(self) -> int | None:
+        return self.adapter_attn_dim if self.do_stable_layer_norm else None
 
 
 class Wav2Vec2ForCTC(MomentClassifier):

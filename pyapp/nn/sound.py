@@ -18,7 +18,7 @@ from .layers.containers import ModuleList
 from .layers.convolution import Conv1d
 from .layers.feed_forward import FeedForward
 from .layers.gated import activation_named
-from .layers.linear import Linear
+from .layers.linear import Linear, ResidualLinear
 from .layers.normalization import LayerNorm
 from .module import Module
 from .parameter import new_parameter
@@ -123,8 +123,24 @@ class SoundAttention(Attention):
         return self.out_proj(attend_joined(self.qkv(self, x), self.heads, mask), residual)
 
 
+class LanguageAdapter(Module):
+    """A norm and two small layers, which fit a layer to a language (Houlsby et al. 2019, arXiv 1902.00751)."""
+
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.norm = LayerNorm(width)
+        self.linear_1 = Linear(width, inner)
+        self.linear_2 = ResidualLinear(inner, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, D) → x + adapter (B, T, D)."""
+        return self.linear_2(ops.relu(self.linear_1(self.norm(x))), x)
+
+
 class SoundLayer(Module):
-    """Attention and feed-forward, each with a residual, and a norm behind it or (`stable`) before it."""
+    """Attention and feed-forward, each with a residual, and a norm behind it or (`stable`) before it; then an adapter,
+    if there is one.
+    """
 
     def __init__(self, config: Any, attention: Module) -> None:
         super().__init__()
@@ -136,12 +152,15 @@ class SoundLayer(Module):
             size, config.intermediate_size, config.hidden_act, names=("intermediate_dense", "output_dense")
         )
         self.final_layer_norm = LayerNorm(size, epsilon)
+        inner = config.adapter_size
+        self.adapter_layer = None if inner is None else LanguageAdapter(size, inner)
 
     def forward(self, x: Tensor, mask: Tensor | None, bias: Tensor | None) -> Tensor:
         """x (B, T, D) → (B, T, D)."""
         if self.stable:
             x = self.attention(self.layer_norm(x), x, mask, bias)
-            return self.feed_forward(self.final_layer_norm(x), x)
+            x = self.feed_forward(self.final_layer_norm(x), x)
+            return x if self.adapter_layer is None else self.adapter_layer(x)
         x = self.layer_norm(self.attention(x, x, mask, bias))
         return self.final_layer_norm(self.feed_forward(x, x))
 

@@ -16,6 +16,7 @@ LARGE = {"feat_extract_norm": "layer", "do_stable_layer_norm": True, "conv_bias"
 CONFIGS: dict[str, dict[str, Any]] = {
     "wav2vec2": SMALL | {"model_type": "wav2vec2"},
     "wav2vec2-large": SMALL | LARGE | {"model_type": "wav2vec2", "mask_time_prob": 0.0},
+    "wav2vec2-adapters": SMALL | LARGE | {"model_type": "wav2vec2", "adapter_attn_dim": 8},
     "hubert": SMALL | {"model_type": "hubert", "feat_proj_layer_norm": False},
     "hubert-large": SMALL | LARGE | {"model_type": "hubert"},
     "hubert-batch-norm": SMALL | {"model_type": "hubert", "conv_pos_batch_norm": True},

@@ -150,9 +150,9 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("wav2vec2", {"conv_dim": [16, -1, 24]}, "conv_dim"), ("wav2vec2", {"conv_stride": [5, 2]}, "different numbers"),
     ("wav2vec2", {"conv_kernel": "x"}, "conv_kernel"), ("wav2vec2", {"hidden_size": 1 << 40}, "hidden_size"),
     ("wav2vec2", {"feat_extract_norm": "batch"}, "feat_extract_norm"), ("hubert", {"num_attention_heads": 5}, "divide"),
-    ("wav2vec2", {"num_conv_pos_embedding_groups": 5}, "divide"), ("wav2vec2", {"add_adapter": True}, "adapters"),
+    ("wav2vec2", {"num_conv_pos_embedding_groups": 5}, "divide"), ("wav2vec2", {"add_adapter": True}, "add_adapter"),
     ("hubert", {"num_conv_pos_embeddings": 1 << 20}, "num_conv_pos_embeddings"), ("wavlm", {"num_buckets": 1}, "num"),
-    ("wav2vec2", {"hidden_act": "exec"}, "activation"), ("wav2vec2", {"adapter_attn_dim": 16}, "adapters"),
+    ("wav2vec2", {"hidden_act": "exec"}, "activation"), ("wav2vec2", {"adapter_attn_dim": 1 << 20}, "adapter"),
 ]  # fmt: skip
 
 

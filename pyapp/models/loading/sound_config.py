@@ -63,17 +63,21 @@ class SoundConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json."""
-        for name in ("add_adapter", "adapter_attn_dim"):
-            require(
-                not values.get(name),
-                f"it has {name} {values.get(name)!r:.20}: models with adapters are not known",
-                "Choose a model without adapters, such as facebook/wav2vec2-base-960h",
-            )
+        require(
+            not values.get("add_adapter"),
+            "it has add_adapter true: convolutions behind the encoder are not known",
+            "Choose a model without them, such as facebook/wav2vec2-base-960h",
+        )
         return read_config(cls, values)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {"model_type": self.model_type} | asdict(self)
+
+    @property
+    def adapter_size(self) -> int | None:
+        """The features between the two matrices of the adapter in each layer; None: there are none."""
+        return None
 
     @property
     def samples_per_moment(self) -> int:
